@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Attachments over what this kernel may not have: ublk and the NBD client of Debian's kernel, in a guest.
-# PARTS="ublk ways" for some of them. A minute each without KVM.
+# PARTS="ublk ways" for some of them, LIVES=n how often a server is killed in the part `grow`. A minute each without KVM.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
@@ -11,13 +11,16 @@ declare -A parts=(
     [once-ublk]="write_once.sh ublk" [once-nbd]="write_once.sh nbd"
     [pulled-ublk]="pulled.sh ublk" [pulled-nbd]="pulled.sh nbd"
     [full-ublk]="full.sh ublk" [full-nbd]="full.sh nbd" [wear]="wear.sh"
+    [grow]="grow.sh fuse ${LIVES:-2}"
 )
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }
-for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd wear}; do
+for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd wear grow}; do
     [ -n "${parts[$part]:-}" ] || { echo "guest: no part '$part': one of ${!parts[*]}" >&2; exit 2; }
     code=0
+    disk=512M
+    [ "$part" != grow ] || disk=4G
     # shellcheck disable=SC2086 # a script and its argument
-    PATIENCE=600 NVME=128M tests/guest/run.sh tests/guest/${parts[$part]} || code=$?
+    PATIENCE=${PATIENCE:-600} DISK=$disk NVME=128M TOOLS='blkid resize2fs' tests/guest/run.sh tests/guest/${parts[$part]} || code=$?
     [ "$code" -ne 77 ] || { echo "SKIP: guest: none can be made here"; exit 0; }
     [ "$code" -eq 0 ] || { echo "guest: $part FAILED ($code)"; exit 1; }
 done

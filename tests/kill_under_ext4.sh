@@ -35,50 +35,6 @@ serve() {
     redeemed=$((redeemed + $(told .core.redeemed_blocks)))
 }
 
-# Writes files until it fails; a line in the log says that one, and its name, are durable.
-cat >"$dir/writer.py" <<'PY'
-import hashlib, os, sys
-root, log, life = sys.argv[1:]
-done = open(log, "a", buffering=1)
-for n in range(1_000_000):
-    name = f"{life}-{n}"
-    content = hashlib.sha256(name.encode()).digest() * (1 + n * 37 % 900)
-    file = os.open(f"{root}/{name}", os.O_CREAT | os.O_WRONLY)
-    os.write(file, content)
-    os.fsync(file)
-    os.close(file)
-    folder = os.open(root, os.O_RDONLY)
-    os.fsync(folder)
-    os.close(folder)
-    if os.path.exists(os.path.dirname(log) + "/killed"):
-        continue
-    done.write(name + "\n")
-    if n % 5 == 4:  # one in five goes again, so that there are frees
-        old = f"{life}-{n - 2}"
-        done.write("-" + old + "\n")
-        os.unlink(f"{root}/{old}")
-PY
-cat >"$dir/reader.py" <<'PY'
-import hashlib, sys
-root, log = sys.argv[1:]
-lines = [line.strip() for line in open(log)]
-gone = {line[1:] for line in lines if line.startswith("-")}
-bad = 0
-names = [line for line in lines if not line.startswith("-") and line not in gone]
-for name in names:
-    n = int(name.split("-")[1])
-    want = hashlib.sha256(name.encode()).digest() * (1 + n * 37 % 900)
-    try:
-        good = open(f"{root}/{name}", "rb").read() == want
-    except OSError as error:
-        good = False
-        print(error)
-    if not good:
-        bad += 1
-        print("lost or wrong:", name)
-print(len(names), "files that were fsynced,", bad, "lost or wrong")
-sys.exit(bad > 0)
-PY
 
 : >"$dir/acknowledged"
 "$VELLUM" create "$dir/volume" --size 512M --layout "$LAYOUT" >/dev/null
@@ -86,8 +42,8 @@ for ((life = 1; life <= LIVES; life++)); do
     serve
     [ "$life" -gt 1 ] || mkfs.ext4 -q -F -b 4096 "$loop"
     mount -o "$options" "$loop" "$dir/mnt"
-    python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
-    python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
+    python3 tests/chain/reader.py "$dir/mnt" "$dir/acknowledged"
+    python3 tests/chain/writer.py "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
     load=$!
     sleep "${SECONDS_A_LIFE:-$((1 + RANDOM % 2))}.$((RANDOM % 10))"
     before=$(size)
@@ -99,7 +55,7 @@ for ((life = 1; life <= LIVES; life++)); do
 done
 serve
 mount -o "$options" "$loop" "$dir/mnt"
-python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
+python3 tests/chain/reader.py "$dir/mnt" "$dir/acknowledged"
 umount "$dir/mnt"
 clean "$loop"
 finish

@@ -49,7 +49,7 @@ check() {
 
 mkdir -p $at
 : >/tmp/durable
-vellum create $disk --size 300M >/dev/null
+vellum create $disk --size 300M --medium-size 380M >/dev/null
 
 attach --mkfs --options data=ordered
 device=$(cut -d' ' -f1 /tmp/attached)
@@ -103,6 +103,21 @@ for life in 1 2; do
     fi
 done
 attach
+compare
+detach
+gone
+
+# It grows while it is mounted; its file system does when it is attached again, for this kernel learns of it no sooner.
+attach
+size() { df -k $at | tail -1 | awk '{ print $2 }'; }
+! vellum grow $disk --size 400M --fs >/tmp/grown 2>&1 || fail "grow --fs: $(cat /tmp/grown)"
+grep -q 'detach, and give the same command again' /tmp/grown || fail "grow says: $(cat /tmp/grown)"
+compare
+detach
+vellum grow $disk --size 400M --fs >/tmp/grown 2>&1 || fail "grow at rest: $(cat /tmp/grown)"
+attach
+[ "$(size)" -gt 340000 ] || fail "its file system has $(size) KiB: $(cat /tmp/grown)"
+say "$(tail -1 /tmp/grown)"
 compare
 detach
 gone

@@ -3,21 +3,60 @@
 use crate::host;
 use crate::state::State;
 use anyhow::{Context, Result, bail};
+use std::ffi::CString;
+use std::mem::MaybeUninit;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// Makes the block device of an attached volume as large as the volume; false when its kernel learns that at the next attach alone.
-pub fn device(state: &State) -> Result<bool> {
+/// How long the kernel may take to find out how large a file has become.
+const SIZE_PATIENCE: Duration = Duration::from_secs(10);
+const SIZE_EVERY: Duration = Duration::from_millis(5);
+/// What the kernel counts a block device in.
+const SECTOR_BYTES: u64 = 512;
+
+/// Makes the block device of an attached volume as large as the volume, of `bytes`; false when its kernel learns that at the next
+/// attach alone. Linux's nbd could be told by netlink, but waits for all requests then: if the server dies meanwhile, it waits for
+/// ever (6.12, `nbd_genl_size_set`).
+pub fn device(state: &State, bytes: u64) -> Result<bool> {
     let Some(device) = state.device.as_deref().filter(|_| state.via == "fuse") else {
         return Ok(false);
     };
     let name = device.file_name().unwrap_or_default().to_string_lossy();
     let file = format!("/sys/block/{name}/loop/backing_file");
     let file = std::fs::read_to_string(&file).with_context(|| file.clone())?;
-    // The kernel was told that it does not know the file's size any more: it asks when the file is looked at.
-    std::fs::metadata(file.trim_end()).with_context(|| file.trim_end().to_owned())?;
+    let began = Instant::now();
+    while size_now(file.trim_end())? != bytes && began.elapsed() < SIZE_PATIENCE {
+        std::thread::sleep(SIZE_EVERY);
+    }
     let shown = device.to_string_lossy();
     host::run("losetup", &["--set-capacity", &shown])?;
+    let size = format!("/sys/block/{name}/size");
+    let sectors = std::fs::read_to_string(&size).with_context(|| size.clone())?;
+    if sectors.trim().parse() != Ok(bytes / SECTOR_BYTES) {
+        bail!("{shown} is not as large as the volume yet: give the same command again, with --fs");
+    }
     Ok(true)
+}
+
+/// How large a file is, as its server says it: a kernel that goes by what it was told before is asked to ask again.
+fn size_now(path: &str) -> Result<u64> {
+    let file = CString::new(path).context("a path with a zero byte")?;
+    let mut told = MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: a path that ends, and room for the answer.
+    let done = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            file.as_ptr(),
+            libc::AT_STATX_FORCE_SYNC,
+            libc::STATX_SIZE,
+            told.as_mut_ptr(),
+        )
+    };
+    if done != 0 {
+        return Err(std::io::Error::last_os_error()).with_context(|| path.to_owned());
+    }
+    // SAFETY: zeros are a value of it, and the kernel has filled in what it knows.
+    Ok(unsafe { told.assume_init() }.stx_size)
 }
 
 /// Checks an ext4: `resize2fs` takes none that has not just been. 1 says that something small was put right.

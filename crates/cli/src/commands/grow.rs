@@ -57,21 +57,22 @@ pub fn run(args: &Args) -> Result<()> {
         .file_type()
         .is_block_device();
     let served = whose::find_server(&args.volume)?;
+    let mut bytes = superblock.logical_blocks() * BLOCK;
     if !is_large_enough(args, &superblock, is_device)? {
         let asked = Asked {
             size: args.size,
             medium_size: args.medium_size,
         };
         let size = asked.of(&superblock, is_device)?;
-        let bytes = match &served {
+        let before = Size(bytes);
+        bytes = match &served {
             Some((socket, volume)) => on_line(socket, volume, size)?,
             None => at_rest(args, size)?,
         };
-        let before = Size(superblock.logical_blocks() * BLOCK);
         writeln!(out(), "{shown}: {before} before, {} now", Size(bytes))?;
     }
     match served {
-        Some(_) => device_of(&hex_uuid(&superblock.uuid()), args.fs),
+        Some(_) => device_of(&hex_uuid(&superblock.uuid()), bytes, args.fs),
         None if args.fs => file_system_at_rest(args),
         None => Ok(()),
     }
@@ -108,7 +109,7 @@ fn on_line(socket: &Path, volume: &Path, size: NewSize) -> Result<u64> {
 }
 
 /// Its block device, if it is attached, and the file system on that.
-fn device_of(uuid: &str, fs: bool) -> Result<()> {
+fn device_of(uuid: &str, bytes: u64, fs: bool) -> Result<()> {
     let records = state::records()?;
     let attached = records.iter().find(|(id, _)| id == uuid);
     let Some((state, device)) = attached.and_then(|(_, s)| Some((s, s.device.as_ref()?))) else {
@@ -119,7 +120,7 @@ fn device_of(uuid: &str, fs: bool) -> Result<()> {
             false => Ok(()),
         };
     };
-    if !resize::device(state)? {
+    if !resize::device(state, bytes)? {
         tell(format_args!(
             "{}: the kernel learns of the new size at the next attach",
             device.display()
