@@ -123,11 +123,19 @@ fn there_is_no_page_unless_it_is_wanted() {
     assert!(get(&address, "GET /metrics HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 200 "));
 }
 
+fn is_installed(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(name).exists())
+}
+
 /// Runs a browser that nobody sees; none where none is installed.
 fn browser(folder: &Path, args: &[&str]) -> Option<Output> {
     let names = ["chromium-headless-shell", "chromium", "google-chrome"];
-    names.into_iter().find_map(|name| {
-        Command::new(name)
+    let mut there = names.into_iter().filter(|name| is_installed(name));
+    there.find_map(|name| {
+        // Before all that the machine does besides, where that is allowed: how long a page takes is asked.
+        Command::new("nice")
+            .args(["-n", "-15", name])
             .args([
                 "--headless",
                 "--no-sandbox",
@@ -144,6 +152,40 @@ fn browser(folder: &Path, args: &[&str]) -> Option<Output> {
     })
 }
 
+/// In what time the page is there, on a machine that does nothing else.
+const DRAWN_MS: i64 = 100;
+
+/// How many want a processor for each that there is; 1 on a machine that does nothing else.
+fn load() -> u16 {
+    let told = std::fs::read_to_string("/proc/loadavg").unwrap();
+    let all: f64 = told.split(' ').next().unwrap().parse().unwrap();
+    let processors = std::thread::available_parallelism().unwrap().get();
+    (all / processors as f64).ceil().max(1.0) as u16
+}
+
+/// What the page has measured of itself.
+fn measured(page: &str, what: &str) -> Option<i64> {
+    let (_, rest) = page.split_once(&format!("data-{what}=\""))?;
+    rest.split_once('"')?.0.parse().ok()
+}
+
+/// In how many ms it is drawn when it is drawn again, as long as that takes too long: a machine that does something else meanwhile is
+/// slow now and then, and not each time.
+fn again(watched: &Watched, url: &str, mut fastest: i64, most: i64) -> i64 {
+    for _ in 0..20 {
+        if fastest < most {
+            break;
+        }
+        let shown = browser(
+            watched.dir.path(),
+            &["--virtual-time-budget=8000", "--dump-dom", url],
+        );
+        let page = String::from_utf8(shown.unwrap().stdout).unwrap();
+        fastest = fastest.min(measured(&page, "drawn").unwrap());
+    }
+    fastest
+}
+
 #[test]
 #[expect(
     clippy::print_stderr,
@@ -156,6 +198,7 @@ fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
     }
     let watched = Watched::begin(&["--page"]);
     let url = format!("http://{}/", watched.address);
+    let mut fastest = i64::MAX;
     for (look, scheme) in [("light", "1"), ("dark", "0")] {
         for (width, height) in [(1200, 1300), (420, 2200)] {
             let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
@@ -185,17 +228,13 @@ fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
             ] {
                 assert!(page.contains(told), "{look} {width}: {told}: {page}");
             }
-            let data = |name: &str| {
-                let (_, rest) = page.split_once(&format!("data-{name}=\""))?;
-                rest.split_once('"')?.0.parse::<i64>().ok()
-            };
             assert!(
-                data("wide").is_some_and(|wide| wide <= 0),
+                measured(&page, "wide").is_some_and(|wide| wide <= 0),
                 "{look} {width}: it scrolls sideways"
             );
-            let drawn = data("drawn").unwrap();
+            let drawn = measured(&page, "drawn").unwrap();
             eprintln!("{look} {width}: drawn in {drawn} ms");
-            assert!(drawn < 2000);
+            fastest = fastest.min(drawn);
             if let Some(folder) = std::env::var_os("VELLUM_PICTURES") {
                 let picture = Path::new(&folder).join(format!("page-{look}-{width}.png"));
                 let picture = format!("--screenshot={}", picture.display());
@@ -206,4 +245,10 @@ fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
             }
         }
     }
+    let most = DRAWN_MS * i64::from(load());
+    let fastest = again(&watched, &url, fastest, most);
+    assert!(
+        fastest < most,
+        "drawn in {fastest} ms at best, of {most} ms"
+    );
 }
