@@ -52,13 +52,15 @@ test: ## the fast tests: every crate, fixed seeds, the repository's own rules
 	@scripts/setup.sh test
 	cargo test --locked --workspace
 
-test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real ext4, the demo
+test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real ext4, packages, the static program, the image, the demo
 	@scripts/setup.sh test
 	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare --test settled
 	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4
 	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables --test damage
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
+	$(MAKE) --no-print-directory container
+	STATIC=$(TARGET)/static/vellum tests/static.sh
 	$(MAKE) --no-print-directory demo
 
 test-aarch64: ## the core's tests on another processor, by qemu-user, and the digests of crashes beside this one's; needs root
