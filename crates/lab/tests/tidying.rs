@@ -84,3 +84,11 @@ fn a_sweep_shares_what_is_stored_twice() {
         assert!(swept.live_blocks < plain.live_blocks, "{policy}");
     }
 }
+
+#[test]
+fn what_was_folded_reads_as_it_was_written() {
+    // Long enough for a fold with reads behind it.
+    let scenario = scenario(300_000);
+    let folded = run(&scenario, "vellum:compress,fold=now");
+    assert!(folded.counted("folds") > 100);
+}

@@ -122,7 +122,8 @@ impl Vellum {
     fn begin_service(&mut self, io: &Io<'_>) -> Option<Running> {
         let written = self.engine.stats().host_blocks_written;
         let Tidying { fold, sweep } = self.services.which;
-        let is_short = fold.is_some() && fold::is_wanted(self.engine.room());
+        // Who is told to wait for nothing does not wait for room to be short.
+        let is_short = fold == Some(Haste::Now) || fold::is_wanted(self.engine.room());
         let services = &mut self.services;
         let superblock = self.engine.superblock().clone();
         let (crc, now) = (crc32c::crc32c, Nanos(io.time.now()));
