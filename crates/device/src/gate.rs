@@ -17,7 +17,8 @@
 //! 5. A journal that is not known yet cannot be followed later on. So a superblock that begins a log waits, while the scout has
 //!    something to look at, until it has looked ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before that is answered.
 //! 6. A flush does not overtake what it is for: see `gate/flushes.rs`. Nobody else's waits.
-//! 7. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
+//! 7. A commit block does not overtake the one before it, be that answered or not.
+//! 8. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
 
 mod answered;
 mod early;
@@ -292,19 +293,32 @@ impl Gate {
         None
     }
 
+    /// Whether a commit block of this journal was answered, and waits. The next one is behind it: whether that is complete is not
+    /// known before. When what waits is tried again, in its order, only what is before a block is still waiting.
+    fn has_answered(&self, log: usize) -> bool {
+        let is_of = |reason| matches!(reason, Reason::Blocks { log: of, .. } if of == Some(log));
+        let mut waiting = self.waiting.iter();
+        waiting.any(|waiting| waiting.is_answered && is_of(waiting.reason))
+    }
+
     /// A block that may be one of a journal's own; whether it must not go on.
     fn mark(&mut self, request: &Request, index: usize, has_room: bool) -> Option<Stop> {
         let offset = (request.lba.0 + index as u64) * BLOCK;
         let bytes = request.frames.block(index);
         let read = |(log, this): (usize, &Log)| Some((log, this.commits.read(offset, bytes)?));
         let (log, (at, mark)) = self.logs.iter().enumerate().find_map(read)?;
+        let is_behind = self.has_answered(log);
         let commits = &mut self.logs[log].commits;
         let is_judged = commits.is_asynchronous();
         match mark {
             Mark::Superblock(begins) => commits.superblock(begins),
             Mark::Commit(sequence) => {
                 let before = Span::new(request.lba.0 * BLOCK, index as u64 * BLOCK);
-                match commits.commit(at, sequence, before) {
+                let verdict = match is_behind {
+                    true => Verdict::Waits(1),
+                    false => commits.commit(at, sequence, before),
+                };
+                match verdict {
                     Verdict::Complete => self.counts.complete += 1,
                     Verdict::Unjudged => self.counts.unjudged += 1,
                     Verdict::Never if is_judged => return Some(Stop::Refuse),

@@ -86,6 +86,20 @@ fn it_waits_for_all_between_two_commit_blocks() {
     assert_eq!(host.commit(7, 10), Verdict::Complete);
 }
 
+/// The commit block before it may be answered while it waits, and is let through later.
+#[test]
+fn what_came_behind_a_commit_block_that_waited_counts() {
+    let mut host = Host::new();
+    host.begin(7, END - 3);
+    host.took_effect(END - 3);
+    host.took_effect(END - 1);
+    host.took_effect(FIRST);
+    assert_eq!(host.commit(7, END - 1), Verdict::Waits(1));
+    host.took_effect(END - 2);
+    assert_eq!(host.commit(7, END - 1), Verdict::Complete);
+    assert_eq!(host.commit(8, FIRST + 1), Verdict::Complete);
+}
+
 #[test]
 fn what_its_own_request_brings_before_it_counts() {
     let mut host = Host::new();
@@ -215,6 +229,15 @@ impl Model {
         self.written.clear();
     }
 
+    /// What is written behind the commit block at `end` stays written.
+    fn go_on(&mut self, sequence: u32, end: u32) {
+        let (_, mut at) = self.turn.replace((sequence, after(end))).unwrap();
+        while at != after(end) {
+            self.written.remove(&at);
+            at = after(at);
+        }
+    }
+
     fn is_complete(&self, at: u32) -> bool {
         let mut next = self.turn.unwrap().1;
         while next != at {
@@ -252,7 +275,7 @@ fn it_is_as_the_model_has_it() {
                     assert_eq!(verdict == Verdict::Complete, model.is_complete(end));
                     if verdict == Verdict::Complete {
                         (sequence, at) = (sequence.wrapping_add(1), after(end));
-                        model.begin(sequence, at);
+                        model.go_on(sequence, end);
                         complete += 1;
                     } else {
                         assert!(matches!(verdict, Verdict::Waits(1..)));

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::block::Replies;
-use crate::frames::Frames;
+use crate::frames::{FramePool, Frames, Share};
 use crate::scout::Watched;
 use vellum_core::addr::Lba;
 use vellum_ext4::Uuid;
-use vellum_ext4::journal::{Alignment, Journal, JournalBlock, JournalFeatures, JournalFormat};
+use vellum_ext4::journal::{
+    Alignment, Journal, JournalBlock, JournalFeatures, JournalFormat, Sequence,
+};
 
 struct Nobody;
 
@@ -15,17 +17,22 @@ impl Replies for Nobody {
     fn flush(&self) {}
 }
 
+const FORMAT: JournalFormat = JournalFormat {
+    block_bytes: BLOCK_BYTES as u32,
+    first: JournalBlock(1),
+    end: JournalBlock(16),
+    features: JournalFeatures {
+        compatible: 0,
+        incompatible: 0,
+    },
+    seed: 0,
+};
+
 /// A journal of 16 blocks that begins at this block of the volume.
 fn journal(start: u64) -> Commits {
     let journal = Journal {
         extents: vec![Span::new(start * BLOCK, 16 * BLOCK)],
-        format: JournalFormat {
-            block_bytes: BLOCK_BYTES as u32,
-            first: JournalBlock(1),
-            end: JournalBlock(16),
-            features: JournalFeatures::default(),
-            seed: 0,
-        },
+        format: FORMAT,
         blocks: 16,
         fast_commit_blocks: 0,
         uuid: Uuid::default(),
@@ -58,6 +65,43 @@ fn waiting(log: usize) -> Waiting {
         },
         is_answered: false,
     }
+}
+
+/// jbd2 may send the next transaction when a commit block was answered, also while that one waits. The next commit block is judged
+/// when the one before it has gone on: `commit_order` met that under load with seed 1084.
+#[test]
+fn a_commit_block_does_not_overtake_one_that_was_answered() {
+    let mut commits = journal(100);
+    let mut format = FORMAT;
+    // Asynchronous commits.
+    format.features.incompatible = 4;
+    let begin = Some((Sequence(7), JournalBlock(1)));
+    commits.superblock(Some(vellum_ext4::journal::Log { format, begin }));
+    let mut gate = Gate::default();
+    gate.follow(&[commits]);
+    let pool = FramePool::new(1, 1, 1).unwrap();
+    let next = |gate: &mut Gate| {
+        let mut request = waiting(0).pending.request;
+        request.lba = Lba(104);
+        request.frames = pool.take(Share::Write, 1).unwrap();
+        // Magic, kind of block, transaction.
+        let head = [0xC03B_3998_u32, 2, 8].map(u32::to_be_bytes);
+        let bytes = request.frames.block_mut(0);
+        bytes.fill(0);
+        bytes[..12].copy_from_slice(head.as_flattened());
+        gate.mark(&request, 0, true)
+    };
+    let one = |is_answered| Waiting {
+        is_answered,
+        ..waiting(0)
+    };
+    gate.waiting.push(one(true));
+    assert!(matches!(next(&mut gate), Some(Stop::Wait(_))));
+    assert_eq!(gate.counts.unjudged, 0);
+    // Of another journal, or not answered: jbd2 would not have sent it.
+    gate.waiting = vec![one(false)];
+    assert_eq!(next(&mut gate), None);
+    assert_eq!(gate.counts.unjudged, 1);
 }
 
 /// The scout may find journals in another order, or find one no more: a wait is for its own all the same.

@@ -8,7 +8,8 @@
 //!
 //! 1. The blocks of transaction `n` lie in the log without a gap, from the place behind the commit block of `n - 1` to its own
 //!    commit block. The log is a circle.
-//! 2. Nothing of `n + 1` is sent before the commit block of `n` was answered.
+//! 2. Nothing of `n + 1` is sent before the commit block of `n` was answered. It may be answered while it waits: then blocks of
+//!    `n + 1` take effect in the turn of `n`. They lie behind that commit block, and count when it has gone on.
 //! 3. The superblock that says where a log begins is answered before anything of that log is sent: at a mount, and with the
 //!    first transaction after the log was emptied.
 //!
@@ -18,7 +19,7 @@
 //! lost        superblock with a log (n, at)            -> turn n, begins at `at`, nothing written
 //! lost        commit m at c                            -> it is let through, unjudged; turn m+1, begins behind c
 //! turn n      a block of the log took effect           -> it is written
-//! turn n      commit n at c, begin..c is written       -> it is let through; turn n+1, begins behind c, nothing written
+//! turn n      commit n at c, begin..c is written       -> it is let through; turn n+1, begins behind c, what is written there is
 //! turn n      commit n at c, begin..c is not           -> it waits, and is asked about again
 //! turn n      a block of the log was refused           -> a commit n that is not complete never will be
 //! turn n      commit m at c, another one               -> it is let through, unjudged; turn m+1, begins behind c, nothing written
@@ -178,7 +179,7 @@ impl Commits {
             .sum();
         match missing {
             0 => {
-                self.begin(next);
+                self.go_on(turn, next);
                 Verdict::Complete
             }
             _ if self.refused => Verdict::Never,
@@ -221,6 +222,18 @@ impl Commits {
         self.turn = Some(turn);
         self.written.clear();
         self.refused = false;
+    }
+
+    /// A turn that was completed is over.
+    fn go_on(&mut self, turn: Turn, next: Turn) {
+        if turn.begin == next.begin {
+            // It was as long as the log.
+            return self.begin(next);
+        }
+        for blocks in self.blocks(turn.begin, next.begin) {
+            self.written.remove(blocks);
+        }
+        (self.turn, self.refused) = (Some(next), false);
     }
 
     fn is_in_log(&self, at: JournalBlock) -> bool {

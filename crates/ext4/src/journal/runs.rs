@@ -25,6 +25,20 @@ impl Runs {
         true
     }
 
+    /// Takes a run out.
+    pub fn remove(&mut self, run: Range<u32>) {
+        let first = self.0.partition_point(|known| known.end <= run.start);
+        let after = self.0.partition_point(|known| known.start < run.end);
+        let (Some(touched), false) = (self.0.get(first..after), run.is_empty()) else {
+            return;
+        };
+        let before = touched.first().map(|known| known.start..run.start);
+        let behind = touched.last().map(|known| run.end..known.end);
+        let rest = before.into_iter().chain(behind);
+        self.0
+            .splice(first..after, rest.filter(|run| !run.is_empty()));
+    }
+
     /// Where the run ends that `at` is in; `at` itself if it is in none.
     pub fn reaches(&self, at: u32) -> u32 {
         let after = self.0.partition_point(|known| known.start <= at);
@@ -76,6 +90,13 @@ mod tests {
                 let before = set.len();
                 set.extend(run.clone());
                 assert_eq!(runs.add(run), set.len() > before);
+                if below(4) == 0 {
+                    let start = below(100);
+                    let run = start..start + below(30);
+                    set.retain(|at| !run.contains(at));
+                    runs.remove(run);
+                }
+                assert!(runs.0.iter().all(|run| !run.is_empty()));
                 assert!(runs.0.windows(2).all(|pair| pair[0].end < pair[1].start));
                 let start = below(100);
                 let range = start..start + below(30);
