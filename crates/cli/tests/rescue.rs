@@ -128,6 +128,20 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
     // The headers of the log tell all of it.
     let told = ok(&["rescue", disk_name]);
     assert!(told.contains("in doubt, the newest version"), "{told}");
+    a_bad_block_of_data_is_told(&disk, last);
+}
+
+/// Also when nothing is copied.
+fn a_bad_block_of_data_is_told(disk: &Path, victim: &[u8]) {
+    let (file, _) = opened(disk);
+    let stored = std::fs::read(disk).unwrap();
+    let mut blocks = stored.chunks(4096);
+    let at = blocks.position(|block| block == victim).unwrap() as u64;
+    file.write_all_at(&[!victim[0]], at * 4096).unwrap();
+    let out = vellum(&["rescue", text(disk)]);
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.contains("1 block(s) of /a/b/victim (inode "), "{told}");
 }
 
 /// LBAs of a block of the map table.

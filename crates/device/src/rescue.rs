@@ -17,26 +17,30 @@ const FLUSH_BLOCKS: u64 = 64 << 8;
 const LOST_BLOCKS_NAMED: usize = 1 << 20;
 
 /// What became of it.
-pub struct Copied {
-    /// Blocks that were copied.
+pub struct Rescued {
+    /// Blocks that were read, and copied if there is a copy.
     pub blocks: u64,
-    /// Blocks that could not be: they are lost, or damaged themselves.
+    /// Blocks that could not be read: they are lost, or damaged themselves.
     pub lost: LbaSet,
 }
 
-/// Copies every block that can be read into a new volume of the same size; the others stay unmapped there. `report` is told
-/// how far it is.
+/// Reads every block, and copies what can be read into a new volume of the same size, if there is one; the others stay unmapped
+/// there. `report` is told at which block it is.
 ///
 /// # Errors
 /// When the copy refuses. What cannot be read is no error.
-pub fn copy(
+pub fn rescue(
     from: &Volume,
-    to: &dyn BlockDevice,
+    to: Option<&dyn BlockDevice>,
     report: &mut dyn FnMut(u64),
-) -> Result<Copied, MigrateError> {
-    same_size(from, to)?;
-    let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
-    let mut copied = Copied {
+) -> Result<Rescued, MigrateError> {
+    if let Some(to) = to {
+        same_size(from, to)?;
+    }
+    let source = Side::new(from, "the source");
+    let target = to.map(|to| Side::new(to, "the copy"));
+    let target = target.as_ref();
+    let mut rescued = Rescued {
         blocks: 0,
         lost: from.damage().map_or_else(
             || LbaSet::new(from.blocks()),
@@ -46,20 +50,21 @@ pub fn copy(
     let (mut at, mut flushed) = (0, 0);
     while at < from.blocks() {
         let (run, mapped) = source.extent(at);
-        if mapped && !copied.lost.contains(Lba(at)) {
+        if mapped && !rescued.lost.contains(Lba(at)) {
             let blocks = run.min(REQUEST_BLOCKS);
-            copied.run(&source, &target, at, blocks)?;
+            rescued.run(&source, target, at, blocks)?;
             at += blocks;
         } else {
             at += run;
         }
         report(at);
-        if at - flushed >= FLUSH_BLOCKS || at >= from.blocks() {
+        let is_due = at - flushed >= FLUSH_BLOCKS || at >= from.blocks();
+        if let Some(target) = target.filter(|_| is_due) {
             target.ask(Op::Flush, 0, 0, Frames::default())?;
             flushed = at;
         }
     }
-    Ok(copied)
+    Ok(rescued)
 }
 
 /// What files have of blocks that are lost.
@@ -95,18 +100,20 @@ pub fn losses(volume: &Volume, lost: &LbaSet) -> Losses {
     losses
 }
 
-impl Copied {
-    /// Copies a run; block by block if it cannot be read as a whole.
+impl Rescued {
+    /// Reads and copies a run; block by block if it cannot be read as a whole.
     fn run(
         &mut self,
         source: &Side<'_>,
-        target: &Side<'_>,
+        target: Option<&Side<'_>>,
         at: u64,
         blocks: u64,
     ) -> Result<(), MigrateError> {
         match source.read(at, blocks) {
             Ok(content) => {
-                target.write(at, &content)?;
+                if let Some(target) = target {
+                    target.write(at, &content)?;
+                }
                 self.blocks += blocks;
             }
             Err(_) if blocks > 1 => {

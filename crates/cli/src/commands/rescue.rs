@@ -5,6 +5,7 @@ use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{out, tell, usage};
 use crate::peek;
+use crate::progress;
 use crate::properties::{self, Run};
 use crate::size::Size;
 use crate::volume::{self, NewVolume};
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
-use vellum_device::rescue::{self, Copied, Losses};
+use vellum_device::block::BlockDevice;
+use vellum_device::rescue::{self, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
 
 /// Runs of blocks that are listed, at most, without `--json`.
@@ -33,7 +35,7 @@ const LISTED: usize = 100;
 pub struct Args {
     /// The damaged volume; no server may have it open. It is only read.
     source: PathBuf,
-    /// The new volume: a file to make. Without it nothing is written.
+    /// The new volume: a file to make. Without it all is read and nothing is written.
     target: Option<PathBuf>,
     /// Leave out blocks of which only an older version may be found.
     #[arg(long)]
@@ -65,13 +67,11 @@ pub fn run(args: &Args) -> Result<()> {
     let none = LbaSet::new(blocks);
     let guessed = source.damage().map_or(&none, |damage| damage.guessed());
     let target = args.target.as_deref();
-    let copied = target.map(|target| copy(&source, &superblock, target, &args.key));
-    let copied = copied.transpose()?;
-    let lost = match (&copied, source.damage()) {
-        (Some(copied), _) => &copied.lost,
-        (None, Some(damage)) => damage.lost(),
-        (None, None) => &none,
+    let rescued = match target {
+        Some(target) => copy(&source, &superblock, target, &args.key)?,
+        None => rescue(&source, None)?,
     };
+    let lost = &rescued.lost;
     let findings: Vec<String> = source.damage().iter().flat_map(|d| d.findings()).collect();
     let losses = rescue::losses(&source, lost);
     let found = Found {
@@ -79,7 +79,8 @@ pub fn run(args: &Args) -> Result<()> {
         lost,
         guessed,
         losses: &losses,
-        copied: copied.as_ref().map(|copied| copied.blocks),
+        read: rescued.blocks,
+        is_copied: target.is_some(),
     };
     match args.json {
         true => found.as_json()?,
@@ -92,8 +93,17 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// Reads all that can be read, and copies it if there is a copy.
+fn rescue(source: &Volume, to: Option<&dyn BlockDevice>) -> Result<Rescued> {
+    let size = |blocks: u64| blocks * BLOCK_BYTES as u64;
+    let bar = progress::of_bytes("rescuing", size(source.blocks()));
+    let rescued = rescue::rescue(source, to, &mut |at| bar.set_position(size(at)))?;
+    bar.finish_and_clear();
+    Ok(rescued)
+}
+
 /// Copies what can be read into a new volume.
-fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> Result<Copied> {
+fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> Result<Rescued> {
     let new = NewVolume {
         size: Some(superblock.logical_blocks() * BLOCK_BYTES as u64),
         medium_size: None,
@@ -113,7 +123,7 @@ fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> R
         ..OpenOptions::default()
     };
     let to = Volume::open(Arc::new(medium), &how)?;
-    let copied = rescue::copy(source, &to, &mut |_| ())?;
+    let rescued = rescue(source, Some(&to))?;
     to.stop_telling(|| {
         tell(format_args!(
             "{}: no room for what is to be written last: waiting for it",
@@ -121,7 +131,7 @@ fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> R
         ))
     })?;
     drop(socket);
-    Ok(copied)
+    Ok(rescued)
 }
 
 /// What there is to say.
@@ -130,7 +140,9 @@ struct Found<'a> {
     lost: &'a LbaSet,
     guessed: &'a LbaSet,
     losses: &'a Losses,
-    copied: Option<u64>,
+    /// Blocks that were read.
+    read: u64,
+    is_copied: bool,
 }
 
 impl Found<'_> {
@@ -150,7 +162,8 @@ impl Found<'_> {
             "files": files,
             "more_files": self.losses.may_be_more,
             "in_doubt": runs(self.guessed),
-            "copied_blocks": self.copied,
+            "read_blocks": self.read,
+            "copied_blocks": self.is_copied.then_some(self.read),
         });
         Ok(writeln!(out(), "{report:#}")?)
     }
@@ -182,9 +195,13 @@ impl Found<'_> {
             size(self.lost.len()),
             size(self.guessed.len())
         )?;
-        match self.copied {
-            Some(blocks) => writeln!(out, "copied: {}", size(blocks))?,
-            None => writeln!(out, "nothing was written: name a new volume to copy into")?,
+        match self.is_copied {
+            true => writeln!(out, "copied: {}", size(self.read))?,
+            false => writeln!(
+                out,
+                "can be read: {}; nothing was written: name a new volume to copy into",
+                size(self.read)
+            )?,
         }
         Ok(())
     }
