@@ -6,52 +6,26 @@
 )]
 
 mod common;
+#[path = "common/gate.rs"]
+mod gate;
 #[path = "common/journal.rs"]
 mod journal;
 
 use common::{Client, assert_sound, block_of, open, small, wait_for};
+use gate::{Gate, READS};
 use journal::{HOME, Host, JOURNAL, log, mounted};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use vellum_core::addr::Pba;
 use vellum_device::block::{Op, Request};
 use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume};
-use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+use vellum_medium::Medium;
 
 /// What is written twice: once where nobody journals.
 const TWICE: u64 = 12_345;
 const ELSEWHERE: u64 = 3000;
 /// Long enough for a request to come to the gate.
 const A_WHILE: Duration = Duration::from_millis(50);
-
-/// A medium on which reads can be held back.
-#[expect(
-    clippy::vec_box,
-    reason = "operations change hands by pointer, as the medium wants them"
-)]
-struct Gate {
-    medium: Arc<dyn Medium>,
-    closed: AtomicBool,
-    held: Mutex<Vec<Box<Io>>>,
-}
-
-impl Gate {
-    fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-    }
-
-    fn open(&self) {
-        self.closed.store(false, Ordering::SeqCst);
-        self.medium.submit(&mut self.held.lock());
-    }
-
-    fn holds(&self) -> bool {
-        !self.held.lock().is_empty()
-    }
-}
 
 /// Opened whatever happens: a volume waits for its reads before it goes.
 struct Closed<'a>(&'a Gate);
@@ -62,61 +36,11 @@ impl Drop for Closed<'_> {
     }
 }
 
-impl Medium for Gate {
-    fn name(&self) -> &str {
-        self.medium.name()
-    }
-
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
-    }
-
-    fn submit(&self, ios: &mut Vec<Box<Io>>) {
-        if self.closed.load(Ordering::SeqCst) {
-            let is_held = |io: &mut Box<Io>| matches!(io.kind, Kind::Read);
-            self.held.lock().extend(ios.extract_if(.., is_held));
-        }
-        self.medium.submit(ios);
-    }
-
-    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        self.medium.wait(done, timeout);
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
-    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
-        self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
-    }
-}
-
 /// A file system on a volume that finds duplicates, its log begun; and what is between the volume and its medium.
 fn following() -> (Arc<dyn Medium>, Arc<Gate>, Arc<Volume>, Host) {
     let mut between = None;
     let (medium, volume, mut host) = mounted(|medium| {
-        let gate = Arc::new(Gate {
-            medium: Arc::clone(medium),
-            closed: AtomicBool::new(false),
-            held: Mutex::default(),
-        });
+        let gate = Arc::new(Gate::new(Arc::clone(medium), READS));
         between = Some(Arc::clone(&gate));
         let policy = Policy {
             dedup: true,

@@ -6,108 +6,22 @@
 )]
 
 mod common;
+#[path = "common/gate.rs"]
+mod gate;
 #[path = "common/thrice.rs"]
 mod thrice;
 
 use common::{Client, assert_sound, create, open};
-use parking_lot::Mutex;
+use gate::{Gate, MAKES_DURABLE};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thrice::*;
-use vellum_core::addr::Pba;
 use vellum_device::block::Op;
 use vellum_device::limits::SWEEP_PATIENCE;
 use vellum_device::policy::Policy;
 use vellum_device::{Haste, Sought};
-use vellum_medium::{Done, Io, Kind, Medium, MediumError, MemoryMedium};
-
-/// A medium on which syncs can be held back, and whose reads are counted.
-#[expect(
-    clippy::vec_box,
-    reason = "operations change hands by pointer, as the medium wants them"
-)]
-struct Gate {
-    medium: Arc<dyn Medium>,
-    closed: AtomicBool,
-    held: Mutex<Vec<Box<Io>>>,
-    reads: AtomicU64,
-}
-
-impl Gate {
-    fn new(medium: Arc<dyn Medium>) -> Self {
-        Self {
-            medium,
-            closed: AtomicBool::new(false),
-            held: Mutex::default(),
-            reads: AtomicU64::new(0),
-        }
-    }
-
-    fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
-    }
-
-    fn open(&self) {
-        self.closed.store(false, Ordering::SeqCst);
-        self.medium.submit(&mut self.held.lock());
-    }
-
-    fn reads(&self) -> u64 {
-        self.reads.load(Ordering::SeqCst)
-    }
-}
-
-impl Medium for Gate {
-    fn name(&self) -> &str {
-        self.medium.name()
-    }
-
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
-    }
-
-    fn submit(&self, ios: &mut Vec<Box<Io>>) {
-        let reads = ios.iter().filter(|io| matches!(io.kind, Kind::Read));
-        self.reads.fetch_add(reads.count() as u64, Ordering::SeqCst);
-        if self.closed.load(Ordering::SeqCst) {
-            // What makes durable: a sync, or a chunk that is written so.
-            let is_held =
-                |io: &mut Box<Io>| matches!(io.kind, Kind::Sync | Kind::Write { durable: true });
-            self.held.lock().extend(ios.extract_if(.., is_held));
-        }
-        self.medium.submit(ios);
-    }
-
-    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        self.medium.wait(done, timeout);
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
-    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
-        self.reads.fetch_add(1, Ordering::SeqCst);
-        self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
-    }
-}
+use vellum_medium::{Medium, MemoryMedium};
 
 #[test]
 fn a_sweep_shares_what_was_stored_before() {
@@ -192,7 +106,7 @@ fn a_sweep_reads_no_faster_than_it_may() {
 fn a_sweep_gives_way_to_a_request() {
     let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*inner);
-    let gate = Arc::new(Gate::new(inner));
+    let gate = Arc::new(Gate::new(inner, MAKES_DURABLE));
     let medium: Arc<dyn Medium> = gate.clone();
     let volume = open(&medium);
     write_thrice(&volume);
@@ -529,7 +443,7 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
 fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*inner);
-    let gate = Arc::new(Gate::new(inner));
+    let gate = Arc::new(Gate::new(inner, MAKES_DURABLE));
     let medium: Arc<dyn Medium> = gate.clone();
     let volume = open(&medium);
     write_thrice(&volume);

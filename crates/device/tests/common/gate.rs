@@ -1,0 +1,108 @@
+//! A medium on which operations of some kinds can be held back, and whose reads are counted.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use vellum_core::addr::Pba;
+use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+
+/// Whether an operation of this kind is held back.
+pub type Holds = fn(Kind) -> bool;
+
+pub const READS: Holds = |kind| matches!(kind, Kind::Read);
+/// A sync, or a chunk that is written so.
+pub const MAKES_DURABLE: Holds = |kind| matches!(kind, Kind::Sync | Kind::Write { durable: true });
+
+/// See the module.
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
+pub struct Gate {
+    medium: Arc<dyn Medium>,
+    holds: Holds,
+    closed: AtomicBool,
+    held: Mutex<Vec<Box<Io>>>,
+    reads: AtomicU64,
+}
+
+impl Gate {
+    pub fn new(medium: Arc<dyn Medium>, holds: Holds) -> Self {
+        Self {
+            medium,
+            holds,
+            closed: AtomicBool::new(false),
+            held: Mutex::default(),
+            reads: AtomicU64::new(0),
+        }
+    }
+
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    pub fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+        self.medium.submit(&mut self.held.lock());
+    }
+
+    /// Whether it holds anything back.
+    pub fn holds(&self) -> bool {
+        !self.held.lock().is_empty()
+    }
+
+    pub fn reads(&self) -> u64 {
+        self.reads.load(Ordering::SeqCst)
+    }
+}
+
+impl Medium for Gate {
+    fn name(&self) -> &str {
+        self.medium.name()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.medium.blocks()
+    }
+
+    fn wants_discard(&self) -> bool {
+        self.medium.wants_discard()
+    }
+
+    fn submit(&self, ios: &mut Vec<Box<Io>>) {
+        let reads = ios.iter().filter(|io| matches!(io.kind, Kind::Read));
+        self.reads.fetch_add(reads.count() as u64, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) {
+            let is_held = |io: &mut Box<Io>| (self.holds)(io.kind);
+            self.held.lock().extend(ios.extract_if(.., is_held));
+        }
+        self.medium.submit(ios);
+    }
+
+    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
+        self.medium.wait(done, timeout);
+    }
+
+    fn wake(&self) {
+        self.medium.wake();
+    }
+
+    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.medium.read(at, bytes)
+    }
+
+    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
+        self.medium.write(at, bytes)
+    }
+
+    fn sync(&self) -> Result<(), MediumError> {
+        self.medium.sync()
+    }
+
+    fn drop_cache(&self) -> Result<(), MediumError> {
+        self.medium.drop_cache()
+    }
+}
