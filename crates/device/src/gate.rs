@@ -16,7 +16,7 @@
 //!    jbd2 gives its journal up: what was lost on the way to us must not be committed.
 //! 5. A journal that is not known yet cannot be followed later on. So a superblock that begins a log waits, while the scout has
 //!    something to look at, until it has looked ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before that is answered.
-//! 6. A flush does not overtake what it is for: see `gate/flushes.rs`. Nobody else's waits.
+//! 6. A flush does not overtake the commit block that it is for: see `gate/flushes.rs`. No other flush waits.
 //! 7. A commit block does not overtake the one before it, be that answered or not.
 //! 8. What waits is bounded, a quarter of the frames for writes: beyond that nothing waits, and is not followed.
 

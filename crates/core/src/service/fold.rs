@@ -5,9 +5,9 @@
 //! is, is a page folded: one that would not be given up costs writes for nothing, and what several share would be stored several
 //! times.
 //!
-//! What cannot be known before is whether all can be stored anew: a page of which one part cannot is left at the first that is not.
+//! Whether all of a page can be stored anew is only known on the way. At the first part that cannot, the rest of its page is left.
 //!
-//! Where it is nothing keeps. It begins anew, and what has been folded is not sparse any more.
+//! Nothing keeps how far it is. After a restart it begins anew, and what was folded is no longer sparse.
 
 use super::pace::{Around, Haste, PAUSE};
 use super::walk::{AT_ONCE, Found, Walk};
