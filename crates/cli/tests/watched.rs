@@ -10,8 +10,11 @@ use common::{
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use vellum_ops::Observed;
+use vellum_ops::drive::{Drive, Wear};
 
 #[test]
 fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
@@ -148,13 +151,14 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
 }
 
-/// A Prometheus that scrapes an address each second, and its own; none where it is not installed.
-fn prometheus(dir: &Path, scraped: &str) -> Option<(Running, String)> {
+/// A Prometheus that scrapes these addresses each second; none where it is not installed.
+#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
+fn prometheus(dir: &Path, scraped: &[&str]) -> Option<(Running, String)> {
     // Taken from the kernel, and given back: Prometheus does not tell which one it has got.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let address = free.unwrap().to_string();
     let config = dir.join("prometheus.yml");
-    let job = format!("- {{job_name: v, static_configs: [{{targets: ['{scraped}']}}]}}");
+    let job = format!("- {{job_name: v, static_configs: [{{targets: {scraped:?}}}]}}");
     let every = "global: {scrape_interval: 1s, scrape_timeout: 1s}";
     std::fs::write(&config, format!("{every}\nscrape_configs:\n{job}\n")).unwrap();
     let prometheus = Command::new("prometheus")
@@ -163,11 +167,16 @@ fn prometheus(dir: &Path, scraped: &str) -> Option<(Running, String)> {
         .args(["--storage.tsdb.path", text(&dir.join("series"))])
         .stderr(Stdio::null())
         .spawn();
-    Some((Running(prometheus.ok()?), address))
+    let Ok(prometheus) = prometheus else {
+        eprintln!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
+        return None;
+    };
+    Some((Running(prometheus), address))
 }
 
 /// What Prometheus answers to a query: the value of each series.
 fn queried(address: &str, query: &str) -> Vec<String> {
+    let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let asked = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
     let Ok(mut stream) = TcpStream::connect(address) else {
         return Vec::new();
@@ -185,59 +194,180 @@ fn queried(address: &str, query: &str) -> Vec<String> {
     series.filter_map(value).collect()
 }
 
+/// A volume that is written to and synced.
+struct Loaded {
+    dir: tempfile::TempDir,
+    server: Option<Server>,
+    volume: PathBuf,
+    written: u64,
+}
+
+/// A server that is killed leaves its mount, and the mount its folder.
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.server.take().map(Server::term);
+    }
+}
+
+impl Loaded {
+    fn begin() -> Self {
+        let dir = dir();
+        let fuse = dir.path().join("f");
+        std::fs::create_dir(&fuse).unwrap();
+        let volume = dir.path().join("a");
+        ok(&["create", text(&volume), "--size", "64M"]);
+        let server = Server::start(dir.path(), &["--fuse", text(&fuse), text(&volume)]);
+        Self {
+            dir,
+            server: Some(server),
+            volume,
+            written: 0,
+        }
+    }
+
+    fn write(&mut self) {
+        let file = self.dir.path().join("f/a");
+        let file = std::fs::OpenOptions::new().write(true).open(file).unwrap();
+        file.write_all_at(&noise(self.written, 4096), 0).unwrap();
+        file.sync_data().unwrap();
+        self.written += 1;
+    }
+}
+
 #[test]
-#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
 fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     if !can_attach("prometheus_scrapes_a_volume_under_load_without_a_gap") {
         return;
     }
-    let dir = dir();
-    std::fs::create_dir(dir.path().join("f")).unwrap();
-    let (volume, socket) = (dir.path().join("a"), dir.path().join("s"));
-    ok(&["create", text(&volume), "--size", "64M"]);
-    let server = Server::start(
-        dir.path(),
-        &[
-            "--socket",
-            text(&socket),
-            "--fuse",
-            text(&dir.path().join("f")),
-            text(&volume),
-        ],
-    );
+    let mut load = Loaded::begin();
     let (_exporter, exporter) = exporter(&["--listen", "127.0.0.1:0"]);
-    let Some((_running, address)) = prometheus(dir.path(), &exporter) else {
-        eprintln!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
-        server.term();
+    let Some((_running, address)) = prometheus(load.dir.path(), &[&exporter]) else {
         return;
     };
-    let file = std::fs::OpenOptions::new()
-        .write(true)
-        .open(dir.path().join("f/a"))
-        .unwrap();
     let scrapes = |query: &str| {
         queried(&address, query)
             .first()
             .and_then(|n| n.parse().ok())
     };
-    let mut written = 0;
     eventually("ten scrapes", || {
-        std::os::unix::fs::FileExt::write_all_at(&file, &noise(written, 4096), 0).unwrap();
-        file.sync_data().unwrap();
-        written += 1;
+        load.write();
         scrapes("count_over_time(up[2m])").is_some_and(|seen: f64| seen >= 10.0)
     });
     // Every one of them was answered, and understood to the end.
     assert_eq!(scrapes("min_over_time(up[2m])"), Some(1.0));
     // Whatever else is served on this machine.
-    let ours = |name: &str| format!("{name}%7Bvolume=%22{}%22%7D", text(&volume));
+    let ours = |name: &str| format!("{name}{{volume=\"{}\"}}", text(&load.volume));
     let flushed = ours("vellum_flush_wait_seconds_count");
     assert!(scrapes(&flushed).is_some_and(|seen| seen >= 1.0));
     let steps = queried(&address, &ours("vellum_flush_wait_seconds_bucket"));
     assert_eq!(steps.len(), 22, "{steps:?}");
-    drop(file);
-    // One that is killed leaves its mount.
-    server.term();
+}
+
+/// The metrics of a drive that tells its wear, and of a volume that was opened on it an hour ago.
+fn of_a_worn_drive() -> String {
+    let told = serde_json::json!({
+        "path": "/srv/worn.vellum",
+        "drive": {"names": ["sdz"], "written_bytes": 1_u64 << 30},
+        "stats": {
+            "uptime_ms": 3_600_000,
+            "clients": {"write": {"bytes": 9_u64 << 30}},
+            "medium": {"written_bytes": 3_u64 << 30},
+        },
+    });
+    let drive = Drive {
+        name: "sdz".to_owned(),
+        model: None,
+        written_bytes: Some(4 << 30),
+        wear: Ok(Wear {
+            used_percent: 10,
+            step_percent: 1,
+            written_bytes: Some(1 << 40),
+        }),
+        promised_bytes: None,
+    };
+    let volume = Observed::new("u".to_owned(), Some(told));
+    let text = vellum_ops::metrics::text(&[volume], &[drive]).unwrap();
+    vellum_ops::metrics::older(&text)
+}
+
+/// Answers everybody with the same text, until the test ends.
+fn answers(body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close";
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut stream = stream;
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = write!(
+                stream,
+                "{head}\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            );
+        }
+    });
+    address
+}
+
+/// What the dashboard asks for, as Prometheus is asked: its variables have their values.
+fn queries_of_the_dashboard(volume: &str) -> Vec<String> {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/grafana/vellum.json"
+    );
+    let dashboard: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let at = |value: &serde_json::Value, place: &str| value.pointer(place).unwrap().clone();
+    let all = |value: serde_json::Value| value.as_array().unwrap().clone();
+    let mut queries = Vec::new();
+    for panel in all(at(&dashboard, "/panels")) {
+        for target in all(at(&panel, "/targets")) {
+            queries.push(target["expr"].as_str().unwrap().to_owned());
+        }
+    }
+    for variable in all(at(&dashboard, "/templating/list")) {
+        // Grafana's own function: the values that a label has.
+        let Some(query) = variable["query"]["query"].as_str() else {
+            continue;
+        };
+        let inner = query
+            .strip_prefix("label_values(")
+            .and_then(|it| it.strip_suffix(")"));
+        let (metric, label) = inner.unwrap().split_once(", ").unwrap();
+        queries.push(format!("count by ({label}) ({metric})"));
+    }
+    let volume = volume.replace('.', "\\\\.");
+    let filled = |query: String| {
+        query
+            .replace("$__rate_interval", "1m")
+            .replace("$volume", &volume)
+    };
+    queries.into_iter().map(filled).collect()
+}
+
+#[test]
+fn prometheus_has_an_answer_to_each_query_of_the_dashboard() {
+    if !can_attach("prometheus_has_an_answer_to_each_query_of_the_dashboard") {
+        return;
+    }
+    let mut load = Loaded::begin();
+    let (_exporter, exporter) = exporter(&["--listen", "127.0.0.1:0"]);
+    // The drive of this machine may not tell its wear.
+    let worn = answers(of_a_worn_drive());
+    let Some((_running, address)) = prometheus(load.dir.path(), &[&exporter, &worn]) else {
+        return;
+    };
+    let queries = queries_of_the_dashboard(text(&load.volume));
+    assert!(queries.len() > 12, "{queries:?}");
+    for query in queries {
+        assert!(!query.contains('$'), "a variable has no value: {query}");
+        eventually(&query, || {
+            load.write();
+            let answer = queried(&address, &query);
+            let is_a_number = |n: &String| n.parse().is_ok_and(f64::is_finite);
+            !answer.is_empty() && answer.iter().all(is_a_number)
+        });
+    }
 }
 
 #[test]
