@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|python]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|watched|python]...
 # Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
 # missing. Of Rust, which may be another's business, it asks first where the distribution has none.
 set -euo pipefail
@@ -37,6 +37,7 @@ declare -A needs=(
     [aarch64]="mmdebstrap"
     [container]="buildah podman runc"
     [scrape]="prometheus curl jq fio fusermount3"
+    [watched]="prometheus"
     [python]="cc git python3 ensurepip"
 )
 
@@ -104,11 +105,23 @@ servers=()
 for name in etcd-server influxdb mariadb-server postgresql prometheus redis-server; do
     [[ " ${missing[*]} " != *" $name "* ]] || servers+=("$name")
 done
-[ "${#servers[@]}" -eq 0 ] ||
-    echo "Of these, ${servers[*]} are servers: Debian starts them, now and at each boot. 'systemctl disable --now NAME' ends that."
-export DEBIAN_FRONTEND=noninteractive
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+policy=''
+end() {
+    rm -f "$log"
+    [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
+}
+trap end EXIT
+if [ "${#servers[@]}" -gt 0 ]; then
+    echo "Servers among them: ${servers[*]}. They are not started now. Debian starts them at the next boot; 'systemctl disable NAME' ends that."
+    # Debian asks this program whether a service may be started. 101 is no.
+    if [ ! -e /usr/sbin/policy-rc.d ]; then
+        policy=/usr/sbin/policy-rc.d
+        printf '#!/bin/sh\nexit 101\n' >"$log"
+        "${as_root[@]}" install -m 755 "$log" "$policy"
+    fi
+fi
+export DEBIAN_FRONTEND=noninteractive
 install=("${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}")
 if ! "${install[@]}" >"$log" 2>&1; then
     # Lists may be missing or old.
