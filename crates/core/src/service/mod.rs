@@ -8,6 +8,7 @@
 mod fake;
 pub mod fold;
 pub mod pace;
+pub mod running;
 pub mod scrub;
 pub mod sweep;
 pub mod walk;

@@ -7,6 +7,7 @@ mod folds;
 mod hints;
 mod outputs;
 pub mod parts;
+pub mod services;
 
 use super::medium::{Cell, GARBAGE, Medium};
 use super::model::{Model, OpId, Seen};
@@ -137,6 +138,8 @@ impl Flight {
 
 enum Request {
     Merge,
+    /// A service's.
+    Served,
     Properties(u64),
     Change {
         op: OpId,
@@ -239,6 +242,8 @@ pub struct Driver {
     pub suspects: BTreeSet<u64>,
     /// Blocks that were read to be stored anew, and from which one on.
     to_fold: Option<(u64, Vec<u32>)>,
+    /// What became of what a service has asked for: whether it went well.
+    served: Option<bool>,
     flights: Vec<Flight>,
     requests: BTreeMap<u32, Request>,
     /// What is in each buffer.
@@ -287,6 +292,7 @@ impl Driver {
             last_read: Vec::new(),
             suspects: BTreeSet::new(),
             to_fold: None,
+            served: None,
             flights: Vec::new(),
             requests: BTreeMap::new(),
             cells: vec![Cell::Data(RELEASED); all as usize],

@@ -1,6 +1,7 @@
 //! What lives came to: counts, and a digest that two machines can compare.
 
 use super::driver::Counts;
+use super::driver::services::Served;
 use super::medium::Medium;
 use vellum_core::stats::Stats;
 
@@ -57,6 +58,9 @@ summary! {
     grown,
     resettled,
     copied,
+    services_ended,
+    rows_folded,
+    pairs_swept,
 }
 
 impl Summary {
@@ -68,6 +72,13 @@ impl Summary {
         self.poisoned += counts.poisoned;
         self.answered_before += counts.early;
         self.effects += counts.effects;
+    }
+
+    /// Takes in what a life's services came to.
+    pub fn serve(&mut self, served: &Served) {
+        self.services_ended += served.ended;
+        self.rows_folded += served.rows;
+        self.pairs_swept += served.pairs;
     }
 
     /// Takes in what an engine has counted in a life.

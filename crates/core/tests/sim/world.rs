@@ -1,6 +1,7 @@
 //! One seed: a volume, and its lives one after the other.
 
 use super::driver::copies::Copies;
+use super::driver::services::Services;
 use super::driver::{Ask, CLIENT_BUFS, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
 use super::model::{Model, Seen};
@@ -43,6 +44,8 @@ pub struct World {
     worn: bool,
     /// Whether the last life ended with a clean shutdown.
     pub(super) stopped: bool,
+    /// Whether services are at work in some lives.
+    is_served: bool,
     pub summary: Summary,
 }
 
@@ -104,8 +107,15 @@ impl World {
             faults,
             worn: false,
             stopped: false,
+            is_served: false,
             summary: Summary::default(),
         })
+    }
+
+    /// With folds and sweeps in some lives.
+    pub fn served(mut self) -> Self {
+        self.is_served = self.volume.layout == Layout::Log;
+        self
     }
 
     pub fn describe(&self) -> String {
@@ -272,24 +282,16 @@ impl World {
         let commits = self.rng.pick(&[0, 50, 100]);
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
-        driver.packing = self.rng.pick(&[0, 30, 70, 100]);
-        let deltas = self.rng.pick(&[0, 0, 30, 90]);
-        if deltas > 0 {
-            driver.make_deltas(deltas)?;
-            driver.buckets = self.rng.pick(&[0, 0, 3, 20]);
-        }
-        driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
-        driver.watch(&client.regions(&mut self.rng))?;
-        let mut dedup = client.dedup(&mut self.rng);
-        if driver.medium.broken == Broken::FingerprintsCollide {
-            dedup = client.rely_on_fingerprints();
-        }
-        driver.deduplicate(&dedup, &client.critical(&mut self.rng))?;
+        self.choose_policies(driver, &mut client)?;
         let folding = self.rng.pick(&[0, 0, 3, 20]);
         let mut copies = Copies::new(self.medium.writes ^ self.now, &self.volume);
+        let mut services = Services::new(self.rng.clone().next(), self.is_served);
         let mut idle = 0;
         for _ in 0..steps {
-            driver.fold(folding)?;
+            match services.are_on() {
+                true => services.serve(driver)?,
+                false => driver.fold(folding)?,
+            }
             copies.ask(driver)?;
             if self.rng.below(40) == 0 {
                 self.tell_anew(driver, &mut client)?;
@@ -334,7 +336,25 @@ impl World {
                 self.rot(driver);
             }
         }
+        self.summary.serve(&services.served);
         Ok(())
+    }
+
+    /// How blocks are stored in this life.
+    fn choose_policies(&mut self, driver: &mut Driver, client: &mut Client) -> Result<(), Failure> {
+        driver.packing = self.rng.pick(&[0, 30, 70, 100]);
+        let deltas = self.rng.pick(&[0, 0, 30, 90]);
+        if deltas > 0 {
+            driver.make_deltas(deltas)?;
+            driver.buckets = self.rng.pick(&[0, 0, 3, 20]);
+        }
+        driver.hashes = self.rng.pick(&[u32::MAX, u32::MAX, 100, 7]);
+        driver.watch(&client.regions(&mut self.rng))?;
+        let mut dedup = client.dedup(&mut self.rng);
+        if driver.medium.broken == Broken::FingerprintsCollide {
+            dedup = client.rely_on_fingerprints();
+        }
+        driver.deduplicate(&dedup, &client.critical(&mut self.rng))
     }
 
     /// What the runtime learns with time, and what a user sets.

@@ -326,10 +326,13 @@ impl Driver {
                     self.model.check_read(lba, token, asked)?;
                 }
             }
-            Request::Fold { lba, asked, got } if reply.result.is_ok() => {
-                self.read_to_fold(lba, asked, got)?;
+            Request::Served => self.served = Some(reply.result.is_ok()),
+            Request::Fold { lba, asked, got } => {
+                self.served = Some(reply.result.is_ok());
+                if reply.result.is_ok() {
+                    self.read_to_fold(lba, asked, got)?;
+                }
             }
-            Request::Fold { .. } => {}
         }
         Ok(())
     }

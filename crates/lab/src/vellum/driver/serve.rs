@@ -4,7 +4,7 @@
 //! on beside them. When the load is over there is one more of each, for what is left.
 
 use super::Vellum;
-use super::services::{OURS, Running, Tidying, Waits};
+use super::services::{OURS, Tidying, Waits};
 use crate::base::Io;
 use crate::content::Content;
 use crate::timeline::Tag;
@@ -12,6 +12,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, RequestId};
 use vellum_core::seam::{Input, Payload, Service};
 use vellum_core::service::fold::{self, Fold, Row};
 use vellum_core::service::pace::{Around, Haste};
+use vellum_core::service::running::Running;
 use vellum_core::service::sweep::Sweep;
 use vellum_core::service::{Machine, Seen, Step};
 

@@ -1,11 +1,9 @@
 //! Folds and sweeps in virtual time: which there are, and what the one at work waits for.
 
 use crate::content::Content;
-use vellum_core::addr::{Lba, Nanos, Pba};
-use vellum_core::service::fold::Fold;
-use vellum_core::service::pace::{Around, Haste};
-use vellum_core::service::sweep::Sweep;
-use vellum_core::service::{Answers, Machine, Seen, Step};
+use vellum_core::addr::{Lba, Pba};
+use vellum_core::service::pace::Haste;
+use vellum_core::service::running::Running;
 use vellum_core::stats::Stats;
 
 /// What a service asks the engine for has this number, and no client's request has it: the engine has a place for each up to the
@@ -47,39 +45,6 @@ impl Tidying {
             *haste == if *sweeps { self.sweep } else { self.fold }
         };
         NAMES.iter().filter(is_on).map(|(name, ..)| (*name).into())
-    }
-}
-
-pub(super) enum Running {
-    Fold(Box<Fold>),
-    Sweep(Box<Sweep>),
-}
-
-/// The same of either.
-macro_rules! either {
-    ($self:expr, $machine:ident => $then:expr) => {
-        match $self {
-            Running::Fold($machine) => $then,
-            Running::Sweep($machine) => $then,
-        }
-    };
-}
-
-impl Machine for Running {
-    fn next(&mut self, now: Nanos, around: &Around) -> Step {
-        either!(self, machine => machine.next(now, around))
-    }
-
-    fn ask(&mut self, volume: &impl Answers) {
-        either!(self, machine => machine.ask(volume));
-    }
-
-    fn read(&mut self, seen: Seen<'_>) {
-        either!(self, machine => machine.read(seen));
-    }
-
-    fn permille(&self) -> u64 {
-        either!(self, machine => machine.permille())
     }
 }
 
