@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A mounted file system grows with its volume, by `vellum grow --fs`, while files are written to it, and the server is killed at any moment of
 # that (kill -9; in one life of three the command with it). What was fsynced is there, what a snapshot holds is as it was, the same command again
-# does what is left of it, and no check complains. LIVES=n for more than a few, FS="ext4 xfs" in turns, FROM and TO the sizes; needs root.
+# does what is left of it, and no check complains. LIVES=n for more than a few, FS="ext4 xfs btrfs" in turns, FROM and TO the sizes; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Among mounts of its own: who makes a namespace of mounts meanwhile would keep ours, and their devices.
@@ -22,7 +22,7 @@ for tool in mkfs.ext4 e2fsck resize2fs python3 jq; do command -v "$tool" >/dev/n
 # CAP_SYS_RESOURCE, without which the kernel lets nobody make a mounted ext4 larger: tests/guest.sh does that in a guest.
 may_resize() { [ $(((0x$(sed -n 's/^CapEff:\t//p' /proc/self/status) >> 24) & 1)) -eq 1 ]; }
 kinds=()
-for kind in ${FS:-ext4 xfs}; do
+for kind in ${FS:-ext4 xfs btrfs}; do
     if [ "$kind" = ext4 ] && ! may_resize; then
         echo "SKIP: grow: ext4, which may not be made larger while it is mounted here"
     elif command -v "mkfs.$kind" >/dev/null && grep -qw "$kind" /proc/filesystems; then
@@ -41,7 +41,7 @@ end() {
     set +e
     [ -z "$load" ] || kill -KILL "$load" 2>/dev/null
     [ "$status" -eq 0 ] || { echo "grow: FAILED${current:+ in $current, seed $SEED}"; tail -n 20 "$dir/out" "$dir/grow"; }
-    for each in "$volume@before" "$volume" "$dir"/ext4 "$dir"/xfs; do timeout 30 "$VELLUM" detach "$each" >/dev/null 2>&1; done
+    for each in "$volume@before" "$volume" "$dir"/ext4 "$dir"/xfs "$dir"/btrfs; do timeout 30 "$VELLUM" detach "$each" >/dev/null 2>&1; done
     rm -rf --one-file-system "$dir"
 }
 trap end EXIT
@@ -84,6 +84,8 @@ for kind in "${kinds[@]}"; do
     kill -KILL "$load"
     wait "$load" 2>/dev/null || true
     load=''
+    # It is looked at by a device that nobody may write, and btrfs replays the log of its fsyncs by writing.
+    [ "$kind" != btrfs ] || timeout 60 sync -f "$dir/mnt"
     v snapshot "$volume" before
     cp "$dir/acknowledged" "$dir/$kind.before"
     # The last name may be behind the file that it was removed for.
@@ -154,16 +156,19 @@ for ((life = 0; life <= LIVES; life++)); do
         # until then xfs_repair would go by them.
         v grow "$volume" --size $(($(bytes "$TO") + (64 << 20))) --fs
     fi
+    # Of two devices with one UUID btrfs mounts one at a time.
+    [ "$kind" != btrfs ] || v detach "$volume"
     v attach "$volume@before" --via fuse --mount "$dir/past" "${past[@]}"
     holds "$dir/past" "$dir/$kind.before"
     v detach "$volume@before"
-    v detach "$volume"
+    [ "$kind" = btrfs ] || v detach "$volume"
     v check "$volume"
     v attach "$volume" --via fuse
     device=$(cat "$dir/out")
     case $kind in
         ext4) e2fsck -fn "$device" >"$dir/out" 2>&1 ;;
         xfs) xfs_repair -n "$device" >"$dir/out" 2>&1 ;;
+        btrfs) btrfs check --readonly "$device" >"$dir/out" 2>&1 ;;
     esac
     v detach "$volume"
 done

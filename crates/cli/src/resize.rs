@@ -38,8 +38,14 @@ pub fn device(state: &State, bytes: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// How large a file is, as its server says it: a kernel that goes by what it was told before is asked to ask again.
+/// How large the kernel takes a file to be, after it has asked the file's server. It tells who asks what the server answers, but goes by
+/// what it knew before if a write ended meanwhile; then it reads nothing behind that, and the loop device answers with I/O errors.
 fn size_now(path: &str) -> Result<u64> {
+    size_of(path, libc::AT_STATX_FORCE_SYNC)?;
+    size_of(path, libc::AT_STATX_DONT_SYNC)
+}
+
+fn size_of(path: &str, whom: libc::c_int) -> Result<u64> {
     let file = CString::new(path).context("a path with a zero byte")?;
     let mut told = MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: a path that ends, and room for the answer.
@@ -47,7 +53,7 @@ fn size_now(path: &str) -> Result<u64> {
         libc::statx(
             libc::AT_FDCWD,
             file.as_ptr(),
-            libc::AT_STATX_FORCE_SYNC,
+            whom,
             libc::STATX_SIZE,
             told.as_mut_ptr(),
         )
