@@ -75,7 +75,7 @@ for load in "${loads[@]}"; do
     recorded journal prepared data=journal,journal_async_commit \
         "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --record "$dir/journal" --record-sizes zstd
     replayed plain base >"$dir/base.json"
-    replayed journal vellum:write-once,replay,compress,deltas >"$dir/vellum.json"
+    replayed journal vellum:write-once,replay,compress,delta >"$dir/vellum.json"
     [ -z "${KEEP:-}" ] || { mkdir -p "$KEEP"; cp "$dir/plain" "$KEEP/$load-ext3"; cp "$dir/journal" "$KEEP/$load-journal"; }
     jq -nr --arg load "$load" --argjson rounds "$repeat" --argjson asked "$asked" --slurpfile base "$dir/base.json" --slurpfile vellum "$dir/vellum.json" '
         def mib: . * 4096 / 1048576 | round;

@@ -42,5 +42,5 @@ row "counted only" "$large" base --untimed
 row timed "$capacity" vellum
 row "counted only" "$capacity" vellum --untimed
 row "timed, 20% duplicates" "$capacity" vellum:dedup --duplicates 20
-row "timed, 20% duplicates, index of 16 MiB" "$capacity" vellum:index=16384 --duplicates 20
+row "timed, 20% duplicates, index of 16 MiB" "$capacity" vellum:dedup,dedup-memory=16M --duplicates 20
 [ -z "$huge" ] || row "counted only, a million requests" "$huge" base --untimed --requests 1000000

@@ -38,7 +38,7 @@ model() { # MODE ASYNC ORDER WINDOW WRITES
     [ "$3" = random ] || { load=sequential; options=(--growing ext4); }
     [ -z "$2" ] || options+=(--async-commit)
     "$VELLUM" lab run --workload "$load" --requests $(($5 + $5 / $4)) --flush-every "$4" --journal "$1" --journal-size 64M \
-        "${options[@]}" --policy vellum:no-zero,write-once --device fast-ssd --capacity 2G --op 12 --precondition none --depth 1 --json |
+        "${options[@]}" --policy vellum:zero=off,write-once --device fast-ssd --capacity 2G --op 12 --precondition none --depth 1 --json |
         jq -c '.[0] | (.engine | map({(.[0]): .[1]}) | add) as $e
             | [$e.journal_blocks, $e.checkpoint_writes, .flushes.count + .durable_writes]'
 }

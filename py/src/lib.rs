@@ -15,7 +15,7 @@ mod victim;
 mod watched;
 
 use pyo3::prelude::*;
-use vellum_lab::policy::NAMES;
+use vellum_lab::policy::listing;
 use vellum_lab::workload;
 use vellum_options::setup::Setup;
 use vellum_options::words;
@@ -39,8 +39,8 @@ fn workloads() -> Vec<(String, String)> {
 
 /// What a policy's name may be.
 #[pyfunction]
-fn policies() -> &'static str {
-    NAMES
+fn policies() -> String {
+    listing()
 }
 
 /// See the crate.

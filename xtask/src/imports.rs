@@ -33,7 +33,13 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-core", ALL),
             ("vellum-ext4", ALL),
             ("vellum-medium", ALL),
+            ("vellum-policies", &["words"]),
         ],
+    ),
+    // What may be chosen has words for the core's choices, and does not know who keeps them.
+    (
+        "vellum-policies",
+        &[("vellum-core", &["engine", "format", "seam", "snapshots"])],
     ),
     // A front end knows the block interface, and so a client's addresses, but not a segment.
     (
@@ -54,9 +60,19 @@ const TABLE: &[(&str, Allowed)] = &[
     // A trace is a file of its own: it knows nothing of ours.
     ("vellum-trace", &[]),
     // The lab has a medium and a clock of its own: of the device it sees nothing.
-    ("vellum-lab", &[("vellum-core", ALL), ("vellum-trace", ALL)]),
+    (
+        "vellum-lab",
+        &[
+            ("vellum-core", ALL),
+            ("vellum-policies", ALL),
+            ("vellum-trace", ALL),
+        ],
+    ),
     // Options know what a run is made of, and neither a terminal nor who runs it.
-    ("vellum-options", &[("vellum-lab", ALL)]),
+    (
+        "vellum-options",
+        &[("vellum-lab", ALL), ("vellum-policies", &["size"])],
+    ),
     // What is told of volumes knows what servers answer, and none of them.
     ("vellum-ops", &[]),
     (
@@ -69,6 +85,7 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-frontend", ALL),
             ("vellum-ops", ALL),
             ("vellum-options", ALL),
+            ("vellum-policies", ALL),
             ("vellum-record", ALL),
             // What an estimate finds on a disk that is no volume of ours.
             ("vellum-ext4", ALL),

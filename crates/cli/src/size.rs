@@ -1,6 +1,6 @@
 //! Sizes of a volume's parts.
 
-pub use vellum_options::size::{Size, exact};
+pub use vellum_policies::size::Size;
 
 /// Memory for blocks in flight, `--buffer`.
 pub fn buffer(text: &str) -> Result<Size, String> {

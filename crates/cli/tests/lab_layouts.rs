@@ -40,8 +40,8 @@ fn a_layout_is_chosen_by_a_flag_or_in_a_file_and_both_amplifications_are_told() 
     args.extend(RUN);
     assert_eq!(ok(&args), by_flag);
     for (policy, said) in [
-        ("vellum:layout=tree", "layout=ordered"),
-        ("vellum:persistence=none", "persistence=strong"),
+        ("vellum:layout=tree", "log, ordered, shadow"),
+        ("vellum:persistence=none", "weak, strong"),
         ("vellum:layout=shadow,compress", "layout=log"),
     ] {
         let mut args = RUN.to_vec();

@@ -271,7 +271,7 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
         ("write-once=on,compress=lz4", "vellum:compress,write-once"),
         (
             "write-once=off,compress=lz4,delta=on",
-            "vellum:compress,deltas",
+            "vellum:compress,delta",
         ),
     ] {
         let dir = dir();
@@ -381,11 +381,11 @@ fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
     for (device, lab) in [
         (
             "write-once=on,replay=off,zero=off",
-            "vellum:no-zero,write-once",
+            "vellum:zero=off,write-once",
         ),
         (
             "write-once=on,replay=on,zero=off",
-            "vellum:no-zero,write-once,replay",
+            "vellum:zero=off,write-once,replay",
         ),
         (
             "write-once=on,replay=on,zero=on",

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::{Commits, Decide, Dedup, Order, Search, Store, WriteOnce};
+use vellum_core::seam::{Commits, Decide, Dedup, Store, WriteOnce};
 
 /// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -313,66 +313,6 @@ impl Policy {
     }
 }
 
-/// The name of a rule of write-once journaling.
-#[must_use]
-pub fn rule_name(rule: WriteOnce) -> &'static str {
-    match rule {
-        WriteOnce::Off => "off",
-        WriteOnce::Hash => "on",
-        WriteOnce::HashUnlessCollided => "paper",
-        WriteOnce::Descriptor => "descriptor",
-    }
-}
-
-/// The rule of a name.
-///
-/// # Errors
-/// When there is none.
-pub fn rule_named(name: &str) -> Result<WriteOnce, UnknownName> {
-    [
-        WriteOnce::Off,
-        WriteOnce::Hash,
-        WriteOnce::HashUnlessCollided,
-        WriteOnce::Descriptor,
-    ]
-    .into_iter()
-    .find(|rule| rule_name(*rule) == name)
-    .ok_or(UnknownName)
-}
-
-/// Names of the indexes of contents: ours, the paper's as it recommends it, and the paper's with each way to
-/// search it.
-const STORES: [(&str, Store); 8] = [
-    ("compact", Store::Compact),
-    ("caftl", caftl(true, Order::Value)),
-    ("caftl-plain", caftl(false, Order::Arrival)),
-    ("caftl-range", caftl(true, Order::Arrival)),
-    ("caftl-hot", caftl(false, Order::Hotness)),
-    ("caftl-hot-range", caftl(true, Order::Hotness)),
-    ("caftl-value", caftl(false, Order::Value)),
-    ("caftl-value-range", caftl(true, Order::Value)),
-];
-
-const fn caftl(range_check: bool, order: Order) -> Store {
-    Store::Caftl(Search { range_check, order })
-}
-
-/// The name of an index of contents.
-#[must_use]
-pub fn store_name(store: Store) -> &'static str {
-    let known = STORES.iter().find(|(_, known)| *known == store);
-    known.map_or("caftl", |(name, _)| name)
-}
-
-/// The index of contents of a name.
-///
-/// # Errors
-/// When there is none.
-pub fn store_named(name: &str) -> Result<Store, UnknownName> {
-    let known = STORES.iter().find(|(known, _)| *known == name);
-    known.map(|(_, store)| *store).ok_or(UnknownName)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,19 +344,10 @@ mod tests {
         for hash in WeakHash::ALL {
             assert_eq!(hash.name().parse(), Ok(hash));
         }
-        for name in ["off", "on", "paper", "descriptor"] {
-            assert_eq!(rule_named(name).map(rule_name), Ok(name));
-        }
-        for (name, store) in STORES {
-            assert_eq!(store_named(name), Ok(store));
-            assert_eq!(store_named(store_name(store)), Ok(store));
-        }
-        assert_eq!(store_named("paper"), Err(UnknownName));
         for print in PrintHash::ALL.into_iter().map(Some).chain([None]) {
             assert_eq!(decide_named(decide_name(print)), Ok(print));
         }
         assert_eq!(decide_named("crc32c"), Err(UnknownName));
         assert_eq!("crc".parse::<WeakHash>(), Err(UnknownName));
-        assert_eq!(rule_named(""), Err(UnknownName));
     }
 }

@@ -15,9 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
-use vellum_device::policy::{Policy, PrintHash, store_named};
+use vellum_device::policy::{Policy, PrintHash};
 use vellum_device::{Haste, Sought};
 use vellum_device::{OpenOptions, Volume};
+use vellum_policies::words::store_named;
 
 #[test]
 fn what_is_written_again_is_not_stored_again() {

@@ -113,10 +113,10 @@ fn savings_save_alone_and_together() {
         let found = outcomes.iter().find(|outcome| outcome.policy == name);
         found.unwrap_or_else(|| panic!("{name}")).medium[0].blocks
     };
-    let nothing = data("vellum:no-zero");
+    let nothing = data("vellum:zero=off");
     let (once, dedup) = (
-        data("vellum:no-zero,write-once"),
-        data("vellum:no-zero,dedup"),
+        data("vellum:zero=off,write-once"),
+        data("vellum:zero=off,dedup"),
     );
     assert!(once * 10 < nothing * 7, "{once} of {nothing}");
     assert!(dedup < nothing, "{dedup} of {nothing}");
@@ -144,7 +144,7 @@ fn csv_has_a_line_a_policy_and_as_many_cells_in_each() {
         separators.count()
     };
     assert!(lines.iter().all(|line| cells(line) == cells(lines[0])));
-    assert!(lines[0].contains("write_amplification") && text.contains("\"vellum:no-zero,dedup\""));
+    assert!(lines[0].contains("write_amplification") && text.contains("\"vellum:zero=off,dedup\""));
 }
 
 #[test]

@@ -124,8 +124,9 @@ fn policies_and_axes_survive_whatever_comes() {
     for seed in [
         "base:d=10,oftl,level-dynamic,level-static=20,op=12.5",
         "base:cost-benefit,map-cache=128",
-        "vellum:index=512,sample=8,store=hotness-check,fingerprint,compress,write-once,on-drive,op=28",
-        "vellum:dedup,layout=ordered,persistence=strong,no-merging,no-anticipation",
+        "vellum:dedup,dedup-memory=512K,sample=32K,store=caftl-hot-range,decide=sha1,compress,write-once,\
+         on-drive,op=28",
+        "vellum:dedup,layout=ordered,persistence=strong,merging=off,anticipation=off",
         "woj:md5,op=7",
         "dmdedup",
     ] {

@@ -172,12 +172,12 @@ fn a_host_that_journals_tells_what_it_commits_as_long_as_that_is_short() {
         names.map(|name| outcome.counted(name))
     };
     for mode in [Mode::Data, Mode::Ordered] {
-        let without = counted(mode, 20, "vellum:no-zero,write-once");
-        let with = counted(mode, 20, "vellum:no-zero,write-once,replay");
+        let without = counted(mode, 20, "vellum:zero=off,write-once");
+        let with = counted(mode, 20, "vellum:zero=off,write-once,replay");
         assert_eq!([with[0], with[3]], [without[0], without[3]]);
         assert!(without[1] == 0 && with[1] > 400, "{with:?}");
         // Of 2000 blocks of data, but for the last.
-        let long = counted(mode, 2000, "vellum:no-zero,write-once,replay");
+        let long = counted(mode, 2000, "vellum:zero=off,write-once,replay");
         match mode {
             Mode::Data => assert!(long[1] * 10 < with[1], "{long:?}"),
             _ => assert_eq!(long[1], 5, "metadata alone is short"),

@@ -65,8 +65,8 @@ const POLICIES: [&str; 14] = [
     "base:cost-benefit",
     "base:d=5,hot-cold",
     "vellum",
-    "vellum:cost-benefit",
-    "vellum:no-zero",
+    "vellum:victim=cost-benefit",
+    "vellum:zero=off",
     "vellum:dedup",
     "vellum:on-drive",
     "vellum:layout=ordered,on-drive",
@@ -292,7 +292,10 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
         "nobody says in how many bytes blocks can be stored"
     );
     scenario.sizes = sizes::find("source").copied();
-    for policy in ["vellum:compress", "vellum:cost-benefit,dedup,compress"] {
+    for policy in [
+        "vellum:compress",
+        "vellum:victim=cost-benefit,dedup,compress",
+    ] {
         let parts = run(&scenario, policy);
         assert!(parts.counted("packed_reads") > 1000, "{policy}");
         assert!(
@@ -319,7 +322,7 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
         load.workload = *workload::find("hot-cold").unwrap();
         load.workload.reads = 30;
     }
-    let deltas = run(&journaled, "vellum:compress,deltas,write-once");
+    let deltas = run(&journaled, "vellum:compress,delta,write-once");
     let counted = ["delta_blocks", "delta_reads", "remapped_blocks"].map(|n| deltas.counted(n));
     assert!(counted.iter().all(|&count| count > 200), "{counted:?}");
     let alone = run(&journaled, "vellum:compress,write-once");
@@ -334,7 +337,7 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
             print_ns: 150_000,
             switch,
         });
-        let hashed = run(&scenario, "vellum:dedup,fingerprint");
+        let hashed = run(&scenario, "vellum:dedup,decide=sha1");
         assert!(hashed.counted("dedup_blocks") > 1000);
         assert_eq!(hashed.requests, whole.requests);
     }
@@ -374,7 +377,7 @@ fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
         });
     }
     // Of the inode: until the unmount nothing is written home, so nothing is there that it could be held against.
-    let outcome = run(&scenario, "vellum:compress,deltas");
+    let outcome = run(&scenario, "vellum:compress,delta");
     let deltas = outcome.counted("delta_blocks");
     let commits = 6000 / 11;
     assert!(
@@ -408,7 +411,7 @@ fn tables_in_place_count_exactly_what_the_core_counts() {
     );
     for options in [
         "layout=ordered",
-        "layout=ordered,no-merging,no-anticipation",
+        "layout=ordered,merging=off,anticipation=off",
         "layout=ordered,persistence=strong",
         "layout=shadow",
         "layout=shadow,persistence=strong",
@@ -565,7 +568,7 @@ fn blocks_take_the_bytes_that_were_measured_and_differences_add_up() {
             load: Load::Requests(requests),
             ..scenario
         };
-        let outcome = run(&scenario, "vellum:compress,deltas");
+        let outcome = run(&scenario, "vellum:compress,delta");
         ["packed_blocks", "delta_blocks", "packed_bytes"].map(|name| outcome.counted(name))
     };
     // A base is what has been replaced once, and what is half of it away is stored by itself: as the next base.

@@ -76,7 +76,7 @@ fn what_has_settled_stays_within_a_hundredth_of_a_run_ten_times_as_long() {
         ("zipf", "base"),
         ("uniform", "vellum:op=28"),
         ("zipf", "vellum:op=28"),
-        ("hot-cold", "vellum:op=28,cost-benefit"),
+        ("hot-cold", "vellum:op=28,victim=cost-benefit"),
     ];
     for &(load, policy) in &all[..sized(1, all.len())] {
         let warm = run(made(load, 0), Precondition::Load, policy);

@@ -82,7 +82,7 @@ fn run(policy: &str) -> Sim {
     };
     let (mut sim, logical) = scenario.prepared(&policy).unwrap();
     let rule = match policy.layer {
-        Layer::Vellum { write_once, .. } => write_once,
+        Layer::Vellum(engine) => engine.write_once,
         _ => WriteOnce::Off,
     };
     sim.watch(&[JOURNAL.region(logical, rule)]);
@@ -108,7 +108,7 @@ fn who_trusts_64_bytes_corrupts_what_was_never_journaled() {
 
 #[test]
 fn who_compares_does_not() {
-    for policy in ["vellum:write-once", "vellum:write-once=unless-collided"] {
+    for policy in ["vellum:write-once", "vellum:write-once=paper"] {
         let Ftl::Vellum(vellum) = run(policy).ftl else {
             unreachable!("{policy} is the engine")
         };

@@ -21,7 +21,7 @@ pub struct HashArgs {
     #[arg(value_parser = number::<u64>(1..=100_000))]
     hash_clock: u64,
     /// Cycles of a weak hash that is looked up first (CRC32: 4120): --hash-cycles are then spent where it is known alone. For
-    /// policies with `fingerprint`; the others compare bytes then.
+    /// policies with `decide=` a hash; the others compare bytes then.
     #[arg(long, value_name = "CYCLES", requires = "hash_cycles")]
     #[arg(value_parser = number::<u64>(1..=100_000_000))]
     prehash_cycles: Option<u64>,

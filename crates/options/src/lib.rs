@@ -11,7 +11,7 @@ mod hashing;
 pub mod number;
 mod pattern;
 pub mod setup;
-pub mod size;
+pub use vellum_policies::size;
 mod speeds;
 pub mod words;
 pub mod wrong;

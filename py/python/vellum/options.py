@@ -28,7 +28,7 @@ class Options(TypedDict, total=False):
     single_plane: Let each program be of one plane's page, even where planes could work together
     hash_cycles: Cycles that hashing a block takes (SHA-1: 47548 in CAFTL's measurement): one block after the other, before the engine looks it up
     hash_clock: The hash engine's clock
-    prehash_cycles: Cycles of a weak hash that is looked up first (CRC32: 4120): hash_cycles are then spent where it is known alone. For policies with `fingerprint`; the others compare bytes then
+    prehash_cycles: Cycles of a weak hash that is looked up first (CRC32: 4120): hash_cycles are then spent where it is known alone. For policies with `decide=` a hash; the others compare bytes then
     hash_switch: Hash nothing from the moment the write buffer is 95% full until it is half empty
     read_speed: Reads: for up to 8 sizes up to 1M what one takes by itself and how many MB/s the device does of them, like 4K:90:410,128K:420:540. Between two sizes times are on the line between theirs
     write_speed: Writes, likewise

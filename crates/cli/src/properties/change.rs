@@ -1,10 +1,11 @@
 //! Changes as people write them: `compress=zstd`, and the flags that make them for one run.
 
-use super::kind::Kind;
-use super::table::{self, Property, TABLE, Tier, named};
+use super::table::{self, Property, TABLE, named};
 use crate::size::{self, Size};
 use std::str::FromStr;
 use vellum_core::format::properties::Value;
+use vellum_policies::kind::Kind;
+use vellum_policies::table::Tier;
 
 /// What brings a property back to what is usual.
 const DEFAULT: &str = "default";

@@ -2,7 +2,7 @@
 
 use super::change::{Change, Run};
 use super::settings::Settings;
-use super::table::{Property, TABLE, Tier, named};
+use super::table::{Property, TABLE, named};
 use crate::ext4;
 use crate::outcome::{tell, usage};
 use anyhow::{Result, bail};
@@ -13,6 +13,7 @@ use vellum_core::recovery::find_superblock;
 use vellum_device::policy::Policy;
 use vellum_device::{MediumSource, OpenError, SnapshotError, check_choice, crc32c};
 use vellum_medium::Medium;
+use vellum_policies::table::Tier;
 
 impl Settings {
     /// What is in force on a volume that has these properties, in this run.
@@ -156,6 +157,22 @@ mod tests {
         match layout {
             Layout::Log => plan(&params).unwrap(),
             tables => plan_tables(&params, tables).unwrap(),
+        }
+    }
+
+    #[test]
+    fn each_default_is_what_the_table_says() {
+        for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
+            let usual = Settings::usual(&superblock(layout));
+            for property in TABLE.iter().filter(|p| p.has.has(layout)) {
+                let all = TABLE.iter().filter(|p| p.name == property.name);
+                // What several rows share, each has some values of.
+                let text = all
+                    .filter_map(|p| p.kind.text(&(p.get)(&usual)))
+                    .next()
+                    .unwrap();
+                assert_eq!(text, property.default, "{} of {layout:?}", property.name);
+            }
         }
     }
 

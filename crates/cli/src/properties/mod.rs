@@ -2,7 +2,6 @@
 
 mod change;
 mod effect;
-mod kind;
 mod private;
 mod served;
 mod settings;
@@ -15,4 +14,5 @@ pub use private::without_names;
 pub use served::Chosen;
 pub use settings::Settings;
 pub use show::{in_a_line, listed, written};
-pub use table::{Has, TABLE, Tier, named};
+pub use table::{TABLE, named};
+pub use vellum_policies::table::{Has, Tier};

@@ -1,9 +1,9 @@
 //! What a volume's properties tell of whoever chose them.
 
-use super::kind::Kind;
 use super::table::named;
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
+use vellum_policies::kind::Kind;
 
 /// The properties of a volume that somebody else may see: none of the user's own words, and none that is not known.
 pub fn without_names(superblock: &Superblock) -> Properties {

@@ -2,10 +2,11 @@
 
 use super::change::Run;
 use super::settings::Settings;
-use super::table::{Counts, Property, TABLE, Tier, named};
+use super::table::{Counts, Property, TABLE, named};
 use serde_json::{Value, json};
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
+use vellum_policies::table::Tier;
 
 /// All properties of a volume; `in_force`: what a server that has it goes by.
 pub fn listed(

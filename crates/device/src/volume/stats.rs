@@ -2,13 +2,13 @@
 
 use super::Volume;
 use crate::frames::Share;
-use crate::policy::rule_name;
 use crate::scout;
 use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
 };
 use std::sync::atomic::Ordering;
+use vellum_policies::words::rule_name;
 
 impl Volume {
     /// Counters and gauges of now.

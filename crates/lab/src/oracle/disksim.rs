@@ -11,7 +11,7 @@ use crate::content::{Content, Contents};
 use crate::drives;
 use crate::flash;
 use crate::outcome::{Outcome, Snapshot};
-use crate::policy::{Layer, Policy};
+use crate::policy::{Base, Layer, Policy};
 use crate::replay::{Reading, RepeatedContents, TraceFile};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError};
@@ -247,7 +247,7 @@ impl Response {
 }
 
 const BASE: Policy = Policy {
-    layer: Layer::Base {
+    layer: Layer::Base(Base {
         victim: Victim::Greedy,
         separated: false,
         order: Order::Off,
@@ -256,7 +256,7 @@ const BASE: Policy = Policy {
             threshold: None,
         },
         map_cache: None,
-    },
+    }),
     over_provisioning: None,
 };
 

@@ -13,11 +13,10 @@ use crate::base::{PageMap, TooSmall, Victim};
 use crate::drives;
 use crate::flash::{self, Shape};
 use crate::outcome::Snapshot;
-use crate::policy::{Deltas, Layer, Policy};
+use crate::policy::{Engine, Layer, Policy};
 use crate::rng::Rng;
 use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
-use crate::vellum::{Placing, Tidying};
 use crate::workload;
 use serde::Serialize;
 use skew::Skew;
@@ -295,19 +294,7 @@ pub fn page_map(
 /// The engine with nothing, zeros apart.
 fn plain_engine() -> Policy {
     Policy {
-        layer: Layer::Vellum {
-            victim: vellum_core::engine::Victim::Greedy,
-            zero: true,
-            dedup: vellum_core::seam::Dedup::default(),
-            compress: false,
-            deltas: Deltas::Off,
-            replay: false,
-            tidying: Tidying::default(),
-            write_once: vellum_core::seam::WriteOnce::Off,
-            placing: Placing::default(),
-            on_drive: false,
-            levelling: crate::base::Levelling::default(),
-        },
+        layer: Layer::Vellum(Engine::default()),
         over_provisioning: None,
     }
 }

@@ -78,13 +78,16 @@ fn systems(contents: u64) -> [(&'static str, String); 3] {
     [
         (
             "CAFTL's store",
-            format!("vellum:no-zero,index={kib},store=value"),
+            format!("vellum:zero=off,dedup,dedup-memory={kib}K,store=caftl"),
         ),
         (
             "and sampling",
-            format!("vellum:no-zero,index={kib},sample={BLOCKS},store=value"),
+            format!(
+                "vellum:zero=off,dedup,dedup-memory={kib}K,sample={}K,store=caftl",
+                4 * BLOCKS
+            ),
         ),
-        ("ours, all contents", "vellum:no-zero,dedup".into()),
+        ("ours, all contents", "vellum:zero=off,dedup".into()),
     ]
 }
 
@@ -329,9 +332,9 @@ fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperErro
         for (name, hashing) in hashings() {
             let scenario = bursts(capacity, load(DUPLICATES[0], requests), megabytes, hashing);
             let policy = match name {
-                "no hashing" => "vellum:no-zero",
-                "sampling" | "all three" => "vellum:no-zero,dedup,sample=8,fingerprint",
-                _ => "vellum:no-zero,dedup,fingerprint",
+                "no hashing" => "vellum:zero=off",
+                "sampling" | "all three" => "vellum:zero=off,dedup,sample=32K,decide=sha1",
+                _ => "vellum:zero=off,dedup,decide=sha1",
             };
             let what = format!("{megabytes} MB, {name}");
             cells.push(Cell::new((megabytes, name), what, scenario, policy)?);
@@ -415,14 +418,14 @@ fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperEr
     let kib = memory_kib(contents);
     let mut cells = Vec::new();
     for (name, store) in [
-        ("as they come", "arrival"),
-        ("range check", "arrival-check"),
-        ("by hotness", "hotness"),
-        ("by hotness, range check", "hotness-check"),
-        ("by value: binary search over buckets", "value"),
+        ("as they come", "caftl-plain"),
+        ("range check", "caftl-range"),
+        ("by hotness", "caftl-hot"),
+        ("by hotness, range check", "caftl-hot-range"),
+        ("by value: binary search over buckets", "caftl"),
     ] {
         let scenario = scenario("caftl", capacity, load(DUPLICATES[1], requests));
-        let policy = format!("vellum:no-zero,index={kib},store={store}");
+        let policy = format!("vellum:zero=off,dedup,dedup-memory={kib}K,store={store}");
         cells.push(Cell::new(name, name.into(), scenario, &policy)?);
     }
     let outcomes = run(cells, threads)?;

@@ -20,17 +20,17 @@ use std::path::Path;
 /// The paper's configurations, and the log beside them.
 const SYSTEMS: [(&str, &str); 6] = [
     ("plain device", "base"),
-    ("shadow", "vellum:no-zero,dedup,layout=shadow"),
+    ("shadow", "vellum:zero=off,dedup,layout=shadow"),
     (
         "ordered",
-        "vellum:no-zero,dedup,layout=ordered,no-merging,no-anticipation",
+        "vellum:zero=off,dedup,layout=ordered,merging=off,anticipation=off",
     ),
     (
         "+ merging",
-        "vellum:no-zero,dedup,layout=ordered,no-anticipation",
+        "vellum:zero=off,dedup,layout=ordered,anticipation=off",
     ),
-    ("+ anticipation", "vellum:no-zero,dedup,layout=ordered"),
-    ("log", "vellum:no-zero,dedup"),
+    ("+ anticipation", "vellum:zero=off,dedup,layout=ordered"),
+    ("log", "vellum:zero=off,dedup"),
 ];
 const PLAIN: usize = 0;
 const SHADOW: usize = 1;

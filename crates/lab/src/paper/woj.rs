@@ -18,7 +18,7 @@ const SYSTEMS: [(&str, &str); 4] = [
     ("No_Dedup_DJ", "base"),
     ("WOJ_xxh64", "woj"),
     ("Dmdedup_sha1", "dmdedup"),
-    ("the engine", "vellum:no-zero,write-once"),
+    ("the engine", "vellum:zero=off,write-once"),
 ];
 const HASHES: [(&str, &str); 6] = [
     ("WOJ_xxh64", "woj"),
@@ -28,7 +28,7 @@ const HASHES: [(&str, &str); 6] = [
     ("JFTL", "jftl"),
     (
         "the engine, by descriptors",
-        "vellum:no-zero,write-once=descriptor",
+        "vellum:zero=off,write-once=descriptor",
     ),
 ];
 /// 256 MB, as in the paper.

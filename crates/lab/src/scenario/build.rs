@@ -4,7 +4,7 @@ use super::{Load, Scenario, ScenarioError};
 use crate::base::{Drive, Io, Order, PageMap};
 use crate::blockdev::BlockDevice;
 use crate::flash::{Flash, Kind, Nand, Shape};
-use crate::policy::{Layer, Policy};
+use crate::policy::{Base, Engine, Layer, Policy};
 use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim};
 use crate::timeline::Timeline;
@@ -80,7 +80,7 @@ impl Scenario<'_> {
 
     pub(super) fn build(&self, policy: &Policy) -> Result<Built, ScenarioError> {
         let over = self.over(policy);
-        if matches!(policy.layer, Layer::Vellum { compress: true, .. }) && !self.knows_sizes() {
+        if matches!(policy.layer, Layer::Vellum(engine) if engine.compress) && !self.knows_sizes() {
             let policy = policy.to_string();
             return Err(ScenarioError::Sizes { policy });
         }
@@ -97,13 +97,7 @@ impl Scenario<'_> {
                 let device = BlockDevice::new(*figures);
                 let mut notes = Vec::new();
                 let ftl = match layer {
-                    Layer::Base {
-                        victim: crate::base::Victim::Greedy,
-                        separated: false,
-                        order: Order::Off,
-                        levelling,
-                        map_cache: None,
-                    } if levelling == crate::base::Levelling::default() => {
+                    Layer::Base(base) if base == Base::default() => {
                         notes.push("the device itself; what it does inside is not known".into());
                         Ftl::Raw(Box::new(Raw::new(device, Saving::Nothing)))
                     }
@@ -114,11 +108,9 @@ impl Scenario<'_> {
                         );
                         Ftl::Raw(Box::new(Raw::new(device, saving)))
                     }
-                    Layer::Vellum {
-                        on_drive: false, ..
-                    } => {
+                    Layer::Vellum(engine) if !engine.on_drive => {
                         let layout = Layout::on_blocks(layer.layout(), physical, logical, over)?;
-                        let settings = self.settings(layer, BUFS_MIN.max(16_384));
+                        let settings = self.settings(&engine, BUFS_MIN.max(16_384));
                         let backing = Backing::Block(Box::new(device));
                         Ftl::Vellum(Box::new(Vellum::new(
                             &layout.superblock,
@@ -161,27 +153,14 @@ impl Scenario<'_> {
         }
     }
 
-    fn settings(&self, layer: Layer, bufs: u32) -> Settings {
-        let Layer::Vellum {
-            victim,
-            zero,
-            dedup,
-            compress,
-            deltas,
-            replay,
-            tidying,
-            placing,
-            ..
-        } = layer
-        else {
-            unreachable!("only the engine has these settings")
-        };
+    fn settings(&self, engine: &Engine, bufs: u32) -> Settings {
+        let dedup = engine.core_dedup();
         Settings {
-            victim,
-            zero,
+            victim: engine.victim,
+            zero: engine.zero,
             discard: true,
             bufs,
-            placing,
+            placing: engine.placing,
             dedup,
             // Who looks nothing up hashes nothing.
             hashing: self.hashing.map(|how| Hashing {
@@ -191,11 +170,11 @@ impl Scenario<'_> {
                 },
                 ..how
             }),
-            compress,
+            compress: engine.compress,
             sizes: self.sizes,
-            deltas,
-            replay,
-            tidying,
+            deltas: engine.deltas,
+            replay: engine.replay,
+            tidying: engine.tidying,
             verify: self.verify,
         }
     }
@@ -218,13 +197,14 @@ impl Scenario<'_> {
         let greedy = crate::base::Victim::Greedy;
         let mut notes = Vec::new();
         let ftl = match layer {
-            Layer::Base {
-                victim,
-                separated,
-                order,
-                levelling,
-                map_cache,
-            } => {
+            Layer::Base(base) => {
+                let Base {
+                    victim,
+                    separated,
+                    order,
+                    levelling,
+                    map_cache,
+                } = base;
                 let mut map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
                 if separated {
                     map = map.separated(victim)?;
@@ -239,11 +219,7 @@ impl Scenario<'_> {
                 Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
             }
             Layer::Raw(_) => return Err(ScenarioError::Raw),
-            Layer::Vellum {
-                on_drive: true,
-                levelling,
-                ..
-            } => {
+            Layer::Vellum(engine) if engine.on_drive => {
                 // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
                 // shared: a third for the drive where the engine has a log to collect, beside what it keeps free; else all
                 // but what tables need.
@@ -261,14 +237,14 @@ impl Scenario<'_> {
                 let inner = physical as f64 / shown as f64 - 1.0;
                 let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
                 let map = map.mapped(nand.page_map)?;
-                let drive = Drive::new(map.levelled(levelling), shape.unit_blocks, cache);
+                let drive = Drive::new(map.levelled(engine.levelling), shape.unit_blocks, cache);
                 let drive = drive.ordered(Order::Off, self.device.flush_ns);
                 let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
                 notes.push(format!(
                     "the drive keeps {:.1}%, the engine the rest",
                     inner * 100.0
                 ));
-                let settings = self.settings(layer, ram as u32);
+                let settings = self.settings(&engine, ram as u32);
                 let backing = Backing::Drive(Box::new(drive));
                 Ftl::Vellum(Box::new(Vellum::new(
                     &layout.superblock,
@@ -276,10 +252,10 @@ impl Scenario<'_> {
                     settings,
                 )?))
             }
-            Layer::Vellum { placing, .. } if placing.layout != areas::Layout::Log => {
+            Layer::Vellum(engine) if engine.placing.layout != areas::Layout::Log => {
                 return Err(ScenarioError::InPlace);
             }
-            Layer::Vellum { .. } => {
+            Layer::Vellum(engine) => {
                 let layout = Layout::on_flash(&shape, logical, over)?;
                 let long = u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64;
                 notes.push(format!(
@@ -296,7 +272,7 @@ impl Scenario<'_> {
                     time: &mut time,
                 };
                 let log = OnFlash::new(layout, &io, ram)?;
-                let settings = self.settings(layer, ram as u32);
+                let settings = self.settings(&engine, ram as u32);
                 let backing = Backing::Flash(Box::new(log));
                 Ftl::Vellum(Box::new(Vellum::new(&superblock, backing, settings)?))
             }

@@ -368,7 +368,7 @@ impl Scenario<'_> {
         let on_flash = matches!(self.device.preset.kind, Kind::Nand(_));
         let of_policy = || policy.to_string();
         let (is_base, separates) = match policy.layer {
-            Layer::Base { separated, .. } => (on_flash, on_flash && separated),
+            Layer::Base(base) => (on_flash, on_flash && base.separated),
             _ => (false, false),
         };
         let mut told = Vec::new();

@@ -61,7 +61,7 @@ impl<'a> Scenario<'a> {
         logical: u64,
     ) -> Result<Source<'a>, ScenarioError> {
         let rule = match policy.layer {
-            Layer::Vellum { write_once, .. } => write_once,
+            Layer::Vellum(engine) => engine.write_once,
             _ => WriteOnce::Off,
         };
         match &self.load {

@@ -48,13 +48,7 @@ impl Scenario<'_> {
         if matches!(sim.ftl, Ftl::Raw(_)) || !source.goes_on() {
             return Ok(None);
         }
-        let caches_map = matches!(
-            policy.layer,
-            Layer::Base {
-                map_cache: Some(_),
-                ..
-            }
-        );
+        let caches_map = matches!(policy.layer, Layer::Base(base) if base.map_cache.is_some());
         let most = BLOCKS_MAX.min(VOLUMES_MAX * volume);
         let mut requests = most * REQUESTS_A_BLOCK;
         let start = sim.moment();

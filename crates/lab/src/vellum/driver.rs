@@ -11,6 +11,7 @@ mod serve;
 mod services;
 mod shadow;
 
+pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
 pub use placing::Placing;
@@ -23,7 +24,6 @@ use super::pages::Pages;
 use super::summaries::Summaries;
 use crate::base::Io;
 use crate::content::{Content, Contents};
-use crate::policy::Deltas;
 use crate::sizes::{Sizes, Tells};
 use crate::trace::Op;
 use crate::workload::{Committed, Homes};

@@ -9,6 +9,6 @@ mod pages;
 mod summaries;
 
 pub use backing::Backing;
-pub use driver::{Asked, BUFS_MIN, Hashing, Placing, Settings, Tidying, Vellum};
+pub use driver::{Asked, BUFS_MIN, Deltas, Hashing, Placing, Settings, Tidying, Vellum};
 pub use layout::{Layout, LayoutError};
 pub use log::OnFlash;

@@ -4,7 +4,7 @@ use crate::outcome::out;
 use anyhow::Result;
 use std::io::Write;
 use vellum_lab::drives;
-use vellum_lab::policy::NAMES;
+use vellum_lab::policy::listing;
 use vellum_lab::sizes;
 use vellum_lab::trace::Format;
 use vellum_lab::workload;
@@ -30,7 +30,10 @@ pub fn run() -> Result<()> {
     for model in sizes::models() {
         writeln!(out(), "  {:<14}{}", model.name, model.about)?;
     }
-    writeln!(out(), "policies\n  {NAMES}")?;
+    writeln!(out(), "policies")?;
+    for line in listing().lines() {
+        writeln!(out(), "  {line}")?;
+    }
     let formats = Format::ALL.map(Format::name).join(", ");
     writeln!(out(), "trace formats\n  {formats}")?;
     Ok(())

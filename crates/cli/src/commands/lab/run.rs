@@ -17,7 +17,7 @@ use vellum_options::setup::Setup;
 pub struct Args {
     #[command(flatten)]
     setup: Setup,
-    /// A policy; give it several times. Default: base, vellum, and vellum:cost-benefit where there is flash.
+    /// A policy; give it several times. Default: base, vellum, and vellum:victim=cost-benefit where there is flash.
     #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
     policy: Vec<Policy>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ impl Args {
             return Ok(self.policy.clone());
         }
         let names: &[&str] = match preset.kind {
-            Kind::Nand(_) => &["base", "vellum", "vellum:cost-benefit"],
+            Kind::Nand(_) => &["base", "vellum", "vellum:victim=cost-benefit"],
             Kind::Block(_) => &["base", "vellum"],
         };
         Ok(names

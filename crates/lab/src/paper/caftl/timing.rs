@@ -55,8 +55,8 @@ pub fn buffers_and_clocks(size: Size, capacity: u64, threads: usize) -> Result<F
     for (buffer, mhz) in settings {
         let hash = nanos(SHA1_CYCLES, mhz);
         for (hashes, hash, policy) in [
-            (false, 0, "vellum:no-zero"),
-            (true, hash, "vellum:no-zero,dedup,fingerprint"),
+            (false, 0, "vellum:zero=off"),
+            (true, hash, "vellum:zero=off,dedup,decide=sha1"),
         ] {
             let load = load(DUPLICATES[0], requests(size));
             let scenario = bursts(capacity, load, buffer, each(hash));
@@ -152,7 +152,7 @@ pub fn units(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperEr
         // Four requests in five write.
         let contents = requests * u64::from(REQUEST_BLOCKS) * 4 / 5 * u64::from(100 - duplicates);
         let store = format!(
-            "vellum:no-zero,index={},store=value",
+            "vellum:zero=off,dedup,dedup-memory={}K,store=caftl",
             memory_kib(contents / 100)
         );
         for unit in std::iter::once(1).chain(SAMPLES) {
@@ -164,7 +164,7 @@ pub fn units(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperEr
             let scenario = bursts(capacity, load, SMALL, each(hash));
             let policy = match unit {
                 1 => store.clone(),
-                _ => format!("{store},sample={unit}"),
+                _ => format!("{store},sample={}K", 4 * unit),
             };
             let what = format!("{duplicates}%, {unit} blocks");
             cells.push(Cell::new((duplicates, unit), what, scenario, &policy)?);

@@ -11,7 +11,6 @@ use super::copies::Copies;
 use super::{Asked, Flight, Vellum};
 use crate::base::Io;
 use crate::content::Content;
-use crate::policy::Deltas;
 use crate::sizes::{Size, Sizes, told};
 use crate::workload::NO_HOME;
 use lru::LruCache;
@@ -21,6 +20,18 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Pba, RequestId, Vba};
 use vellum_core::engine::Earlier;
 use vellum_core::entry::{MAX_PARTS, PartId};
 use vellum_core::seam::{Base, Bucket, Hint, Input, Packed, Page};
+
+/// Whether and where blocks are stored as their difference to what they replace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Deltas {
+    /// They are not.
+    #[default]
+    Off,
+    /// With all else that is small.
+    Packed,
+    /// In pages of their own, for each block group (CSA-FS §3.3).
+    Log,
+}
 
 /// What a block takes that is its base: a run of one zero.
 const SAME: u16 = 2;

@@ -9,14 +9,6 @@ use vellum_core::stats::Stats;
 /// What a service asks the engine for has this number, and no client's request has it: the engine has a place for each up to the
 /// greatest.
 pub(super) const OURS: u32 = 0;
-/// How options are written.
-const NAMES: [(&str, Option<Haste>, bool); 4] = [
-    ("fold", Some(Haste::Beside), false),
-    ("fold=now", Some(Haste::Now), false),
-    ("sweep", Some(Haste::Beside), true),
-    ("sweep=now", Some(Haste::Now), true),
-];
-
 /// Which services there are, and how they are with clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidying {
@@ -24,28 +16,6 @@ pub struct Tidying {
     pub fold: Option<Haste>,
     /// What is stored twice is looked for.
     pub sweep: Option<Haste>,
-}
-
-impl Tidying {
-    /// With an option, if it is one of these.
-    #[must_use]
-    pub fn with(mut self, option: &str) -> Option<Self> {
-        let (_, haste, sweeps) = *NAMES.iter().find(|(name, ..)| *name == option)?;
-        *(if sweeps {
-            &mut self.sweep
-        } else {
-            &mut self.fold
-        }) = haste;
-        Some(self)
-    }
-
-    /// The options that say so.
-    pub fn shown(self) -> impl Iterator<Item = String> {
-        let is_on = move |(_, haste, sweeps): &&(&str, Option<Haste>, bool)| {
-            *haste == if *sweeps { self.sweep } else { self.fold }
-        };
-        NAMES.iter().filter(is_on).map(|(name, ..)| (*name).into())
-    }
 }
 
 /// What a service waits for.

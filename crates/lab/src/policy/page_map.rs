@@ -1,0 +1,92 @@
+//! The options of the baseline, a page map.
+
+use super::levelling;
+use crate::base::{ENTRY_BYTES, Levelling, Order, Victim};
+
+const TAKES: &str = "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, hot-cold, unordered, \
+oftl, stream, level-dynamic, level-static=, map-cache=, op=";
+
+/// What the baseline does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// How its collector chooses.
+    pub victim: Victim,
+    /// In what order its map is updated.
+    pub order: Order,
+    /// What is done about uneven wear.
+    pub levelling: Levelling,
+    /// Whether hot and cold data are apart.
+    pub separated: bool,
+    /// Entries of its map that RAM has room for, the map being on flash; none: all of it is in RAM.
+    pub map_cache: Option<u32>,
+}
+
+impl Base {
+    /// Sets an option.
+    pub(super) fn set(&mut self, option: &str) -> Result<(), String> {
+        if let Some(set) = levelling::set(&mut self.levelling, option) {
+            return set;
+        }
+        match option.split_once('=') {
+            None => match option {
+                "greedy" => self.victim = Victim::Greedy,
+                "fifo" => self.victim = Victim::Fifo,
+                "cost-benefit" => self.victim = Victim::CostBenefit,
+                "random" => self.victim = Victim::Choices(1),
+                "hot-cold" => self.separated = true,
+                "unordered" => self.order = Order::Unordered,
+                "oftl" => self.order = Order::Journal,
+                "stream" => self.order = Order::Stream,
+                _ => return Err(TAKES.into()),
+            },
+            Some(("d", draws)) => {
+                let draws = draws
+                    .parse()
+                    .ok()
+                    .filter(|draws| (1..=1000).contains(draws));
+                self.victim = Victim::Choices(draws.ok_or(TAKES)?);
+            }
+            Some(("map-cache", kib)) => {
+                let kib = kib.parse().ok().filter(|kib| (4..=1 << 22).contains(kib));
+                let kib: u32 = kib.ok_or("map-cache= needs KiB, from 4 to 4194304")?;
+                self.map_cache = Some(kib * (1024 / ENTRY_BYTES as u32));
+            }
+            Some(_) => return Err(TAKES.into()),
+        }
+        Ok(())
+    }
+
+    /// The options that are not as they are by themselves.
+    pub(super) fn shown(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        match self.victim {
+            Victim::Greedy => {}
+            Victim::CostBenefit => options.push("cost-benefit".to_string()),
+            Victim::Fifo => options.push("fifo".to_string()),
+            Victim::Choices(1) => options.push("random".to_string()),
+            Victim::Choices(draws) => options.push(format!("d={draws}")),
+        }
+        if self.separated {
+            options.push("hot-cold".to_string());
+        }
+        match self.order {
+            Order::Off => {}
+            Order::Unordered => options.push("unordered".to_string()),
+            Order::Journal => options.push("oftl".to_string()),
+            Order::Stream => options.push("stream".to_string()),
+        }
+        options.extend(levelling::shown(self.levelling));
+        if let Some(entries) = self.map_cache {
+            let kib = u64::from(entries) * ENTRY_BYTES / 1024;
+            options.push(format!("map-cache={kib}"));
+        }
+        options
+    }
+
+    /// Why its options do not go together, if they do not.
+    pub(super) fn contradiction(&self) -> Option<&'static str> {
+        (self.map_cache.is_some() && self.order != Order::Off).then_some(
+            "map-cache= goes without unordered, oftl and stream: those keep the map in RAM",
+        )
+    }
+}

@@ -1,0 +1,545 @@
+//! The table.
+
+use crate::kind::Kind;
+use vellum_core::engine::Victim;
+use vellum_core::format::areas::Layout;
+use vellum_core::snapshots::USUAL_KEEP;
+
+/// For whom a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// For everyone.
+    Everyday,
+    /// For who has a reason.
+    Seldom,
+    /// For who compares mechanisms: never stored, and set by `--research` alone.
+    Research,
+    /// For the lab alone: how it arranges what it compares.
+    Lab,
+}
+
+/// Which layouts have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Has {
+    /// All.
+    All,
+    /// The log.
+    Log,
+    /// `ordered` and `shadow`.
+    Tables,
+}
+
+/// What may be chosen. Several rows may have one name: then each has values of its own.
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values.
+    pub kind: Kind,
+    /// For whom it is.
+    pub tier: Tier,
+    /// Which layouts have it.
+    pub has: Has,
+    /// What it is on a new volume unless it is chosen; on those with a log, if they differ.
+    pub default: &'static str,
+    /// What it is in the lab unless it is chosen: nothing, so that each saving can be seen alone. `None`: the lab does not have it.
+    pub lab: Option<&'static str>,
+    /// What it does.
+    pub doc: &'static str,
+    /// What it brings and costs.
+    pub cost: &'static str,
+}
+
+impl Has {
+    /// Whether this layout is one of them.
+    #[must_use]
+    pub fn has(self, layout: Layout) -> bool {
+        match self {
+            Self::All => true,
+            Self::Log => layout == Layout::Log,
+            Self::Tables => layout != Layout::Log,
+        }
+    }
+
+    /// Their names.
+    #[must_use]
+    pub fn names(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Log => "log",
+            Self::Tables => "ordered, shadow",
+        }
+    }
+}
+
+/// The rows, each by a name of its own, and the table of all of them.
+macro_rules! rows {
+    ($($row:ident = $is:expr;)*) => {
+        $(
+            #[doc = concat!("The row ", stringify!($row), ".")]
+            pub static $row: Row = $is;
+        )*
+
+        /// All of them, in the order in which people are shown them.
+        pub static TABLE: &[&Row] = &[$(&$row),*];
+    };
+}
+
+const ENCODINGS: &[&str] = &[
+    "off", "lz4", "zstd", "zstd:2", "zstd:3", "zstd:4", "zstd:5", "zstd:6", "zstd:7", "zstd:8",
+    "zstd:9",
+];
+
+/// The longest of the user's own words.
+const VALUE_TEXT: usize = 256;
+
+rows! {
+    COMPRESS = Row {
+        name: "compress",
+        kind: Kind::Encoding(ENCODINGS),
+        tier: Tier::Everyday,
+        has: Has::Log,
+        default: "zstd",
+        lab: Some("off"),
+        doc: "a block that compresses to 3 KiB or less shares a page with others; a higher level \
+            takes fewer bytes and more time",
+        cost: "with delta, over fifteen applications, 0.38 of the bytes that ext4 writes by itself, \
+            and without both 1.37; 1.51 of its time, and without 1.47",
+    };
+
+    DELTA = Row {
+        name: "delta",
+        kind: Kind::Switch,
+        tier: Tier::Everyday,
+        has: Has::Log,
+        default: "on",
+        lab: Some("off"),
+        doc: "a block that replaces another one is stored as its difference to that, if that is \
+            less than half as long",
+        cost: "of the bytes that zstd leaves, SQLite's are a sixth fewer and a mail server's a \
+            tenth; 16 MiB of memory, and 28 bytes a delta",
+    };
+
+    DEDUP = Row {
+        name: "dedup",
+        kind: Kind::Switch,
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "a content that is stored already is not stored again",
+        cost: "of 90% duplicates 0.10 of the bytes, of PostgreSQL's three quarters; unique random \
+            writes are 0.93 as fast; memory (dedup-memory)",
+    };
+
+    DEDUP_MEMORY = Row {
+        name: "dedup-memory",
+        kind: Kind::Size {
+                range: 64 << 10..=64 << 30,
+                step: 1,
+                zero: None,
+            },
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "64M",
+        lab: Some("64M"),
+        doc: "memory for what dedup knows, taken while dedup=on; 64 bytes for each block of the \
+            volume at most",
+        cost: "8 bytes a content: 64M are 32 GiB of different ones; contents beyond that are stored \
+            again",
+    };
+
+    FREED = Row {
+        name: "freed",
+        kind: Kind::Switch,
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "off",
+        lab: None,
+        doc: "blocks that a mounted ext4 has freed are dropped without its discard",
+        cost: "room of deleted files, some seconds later; not where something else reads the \
+            volume's free blocks (a snapshot or a mirror of all of it)",
+    };
+
+    BUFFER = Row {
+        name: "buffer",
+        kind: Kind::Size {
+                range: 8 << 20..=8 << 30,
+                step: 1,
+                zero: None,
+            },
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "64M",
+        lab: None,
+        doc: "memory for blocks in flight, the volatile write cache included",
+        cost: "memory; more absorbs longer bursts, and write-once compares with what is still in it",
+    };
+
+    MOUNT_OPTIONS = Row {
+        name: "mount-options",
+        kind: Kind::Text(VALUE_TEXT),
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "",
+        lab: None,
+        doc: "options of `attach --mount`; if empty, data=journal, and journal_async_commit where \
+            that is safe",
+        cost: "nothing",
+    };
+
+    LABEL = Row {
+        name: "label",
+        kind: Kind::Text(64),
+        tier: Tier::Everyday,
+        has: Has::All,
+        default: "",
+        lab: None,
+        doc: "a name for people",
+        cost: "nothing",
+    };
+
+    SNAPSHOT_EVERY = Row {
+        name: "snapshot-every",
+        kind: Kind::Every,
+        tier: Tier::Everyday,
+        has: Has::Log,
+        default: "off",
+        lab: None,
+        doc: "how often the volume takes a snapshot of itself while it is served or attached, if \
+            something was written",
+        cost: "nothing but what the snapshots keep; when there is no room for it, these go first",
+    };
+
+    SNAPSHOT_KEEP = Row {
+        name: "snapshot-keep",
+        kind: Kind::Keep,
+        tier: Tier::Everyday,
+        has: Has::Log,
+        default: USUAL_KEEP,
+        lab: None,
+        doc: "which of those snapshots stay: of the last 24h one each 15m, of the last 7d one each \
+            1d; the others are deleted, and the newest never is",
+        cost: "room for what is written over in that time",
+    };
+
+    FOLD = Row {
+        name: "fold",
+        kind: Kind::Switch,
+        tier: Tier::Seldom,
+        has: Has::Log,
+        default: "on",
+        lab: Some("off"),
+        doc: "gives up pages of which little is left, of its own accord: when less than a fifth of \
+            the room is free, clients have written 256 MiB since the last time and have been \
+            quiet for five seconds",
+        cost: "room back, and less wear of a full volume",
+    };
+
+    SWEEP_RATE = Row {
+        name: "sweep-rate",
+        kind: Kind::Size {
+                range: 4 << 10..=1 << 40,
+                step: 4 << 10,
+                zero: Some("full"),
+            },
+        tier: Tier::Seldom,
+        has: Has::All,
+        default: "64M",
+        lab: None,
+        doc: "bytes a second that a sweep for duplicates, or a fold, may read",
+        cost: "a slower one disturbs less",
+    };
+
+    WRITE_ONCE = Row {
+        name: "write-once",
+        kind: Kind::Switch,
+        tier: Tier::Seldom,
+        has: Has::All,
+        default: "on",
+        lab: Some("off"),
+        doc: "a block that a journal holds already is not written again when it is written home",
+        cost: "half of what data=journal writes; 20 bytes of memory a journal block",
+    };
+
+    REPLAY = Row {
+        name: "replay",
+        kind: Kind::Choice(&["auto", "on", "off"]),
+        tier: Tier::Seldom,
+        has: Has::Log,
+        default: "auto",
+        lab: Some("off"),
+        doc: "after a crash the volume puts home by itself what a journal had committed, as the \
+            next mount would; it needs write-once. auto: where `attach --mount` mounts it. on: \
+            also elsewhere, no cache may lie above the volume that writes back in another order",
+        cost: "one sync a commit instead of two",
+    };
+
+    ZERO = Row {
+        name: "zero",
+        kind: Kind::Switch,
+        tier: Tier::Seldom,
+        has: Has::All,
+        default: "on",
+        lab: Some("on"),
+        doc: "a block of zeros is an entry of the map, and takes no room",
+        cost: "nothing",
+    };
+
+    JOURNALS = Row {
+        name: "journals",
+        kind: Kind::Journals,
+        tier: Tier::Seldom,
+        has: Has::All,
+        default: "none",
+        lab: None,
+        doc: "journals that are not found by themselves; they go before those that are. A wrong \
+            one does no harm: bytes are compared",
+        cost: "nothing",
+    };
+
+    PERSISTENCE = Row {
+        name: "persistence",
+        kind: Kind::Choice(&["weak", "strong"]),
+        tier: Tier::Seldom,
+        has: Has::Tables,
+        default: "weak",
+        lab: Some("weak"),
+        doc: "when a write is answered: when it is in memory (durable after a flush, with FUA, or \
+            within a second), or when it is durable",
+        cost: "strong: every write waits for the medium",
+    };
+
+    WRITE_ONCE_OF_RESEARCH = Row {
+        name: "write-once",
+        kind: Kind::Choice(&["paper", "descriptor"]),
+        tier: Tier::Research,
+        has: Has::All,
+        default: "on",
+        lab: Some("off"),
+        doc: "paper: as WOJ has it, several journal blocks with one hash are none, and with \
+            hash=head64 unless another is named; descriptor: home addresses are read from the \
+            journal's descriptor blocks (JFTL)",
+        cost: "",
+    };
+
+    HASH = Row {
+        name: "hash",
+        kind: Kind::Choice(&["xxh3", "head64", "crc32c", "md5", "sha1"]),
+        tier: Tier::Research,
+        has: Has::All,
+        default: "xxh3",
+        lab: None,
+        doc: "the hash that proposes a journal's copy",
+        cost: "",
+    };
+
+    DELTA_OF_RESEARCH = Row {
+        name: "delta",
+        kind: Kind::Choice(&["log"]),
+        tier: Tier::Research,
+        has: Has::Log,
+        default: "on",
+        lab: Some("off"),
+        doc: "deltas in pages of their own for each block group, merged back when folded (CSA-FS)",
+        cost: "",
+    };
+
+    SAMPLE = Row {
+        name: "sample",
+        kind: Kind::Size {
+                range: 8 << 10..=128 << 10,
+                step: 4096,
+                zero: Some("off"),
+            },
+        tier: Tier::Research,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "of each unit of this size dedup looks for the block with the largest first four \
+            bytes, and for the others if that was found",
+        cost: "",
+    };
+
+    STORE = Row {
+        name: "store",
+        kind: Kind::Choice(&[
+                "compact",
+                "caftl",
+                "caftl-plain",
+                "caftl-range",
+                "caftl-hot",
+                "caftl-hot-range",
+                "caftl-value",
+                "caftl-value-range",
+            ]),
+        tier: Tier::Research,
+        has: Has::All,
+        default: "compact",
+        lab: Some("compact"),
+        doc: "the index of contents: ours, or CAFTL's, whole and by each way to search it",
+        cost: "",
+    };
+
+    DECIDE = Row {
+        name: "decide",
+        kind: Kind::Choice(&["compare", "blake3", "sha256", "sha1", "md5"]),
+        tier: Tier::Research,
+        has: Has::Log,
+        default: "compare",
+        lab: Some("compare"),
+        doc: "what tells that two blocks are equal: their bytes, or a keyed fingerprint from a \
+            content's third owner on",
+        cost: "",
+    };
+
+    SEMANTICS = Row {
+        name: "semantics",
+        kind: Kind::Switch,
+        tier: Tier::Research,
+        has: Has::All,
+        default: "off",
+        lab: None,
+        doc: "of an ext4, dedup learns data alone (CSA-FS)",
+        cost: "",
+    };
+
+    COMMIT_EVERY = Row {
+        name: "commit-every",
+        kind: Kind::Count(1..=1_000_000),
+        tier: Tier::Research,
+        has: Has::Tables,
+        default: "off",
+        lab: None,
+        doc: "requests after which what they have changed is committed (Dmdedup's flush interval)",
+        cost: "",
+    };
+
+    MERGING = Row {
+        name: "merging",
+        kind: Kind::Switch,
+        tier: Tier::Research,
+        has: Has::Tables,
+        default: "on",
+        lab: Some("on"),
+        doc: "what no answer waits for is held back, to be written with what else falls into its \
+            block (OrderMergeDedup)",
+        cost: "",
+    };
+
+    ANTICIPATION = Row {
+        name: "anticipation",
+        kind: Kind::Switch,
+        tier: Tier::Research,
+        has: Has::Tables,
+        default: "on",
+        lab: Some("on"),
+        doc: "a commit is held back for a millisecond if more is likely to come (OrderMergeDedup)",
+        cost: "",
+    };
+
+    VICTIM = Row {
+        name: "victim",
+        kind: Kind::Choice(Victim::NAMES),
+        tier: Tier::Research,
+        has: Has::Log,
+        default: "greedy",
+        lab: Some("greedy"),
+        doc: "how the collector chooses the segment to empty",
+        cost: "",
+    };
+
+    LAYOUT = Row {
+        name: "layout",
+        kind: Kind::Choice(&["log", "ordered", "shadow"]),
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "log",
+        lab: Some("log"),
+        doc: "where blocks go: into a log, or to tables in place, on a drive or a block device (of \
+            a volume, `create --layout`)",
+        cost: "",
+    };
+
+    DEDUP_MEMORY_OF_LAB = Row {
+        name: "dedup-memory",
+        kind: Kind::Size {
+            range: 4 << 10..=64 << 30,
+            step: 1,
+            zero: None,
+        },
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "64M",
+        lab: Some("64M"),
+        doc: "smaller ones, for small drives",
+        cost: "",
+    };
+
+    FOLD_OF_LAB = Row {
+        name: "fold",
+        kind: Kind::Choice(&["now"]),
+        tier: Tier::Lab,
+        has: Has::Log,
+        default: "on",
+        lab: Some("off"),
+        doc: "now: without waiting for clients, nor for room to be short",
+        cost: "",
+    };
+
+    SWEEP = Row {
+        name: "sweep",
+        kind: Kind::Choice(&["off", "on", "now"]),
+        tier: Tier::Lab,
+        has: Has::Log,
+        default: "off",
+        lab: Some("off"),
+        doc: "what is stored twice is looked for beside the clients, and once more at the end (of \
+            a volume, `vellum sweep`); now: without waiting for them",
+        cost: "",
+    };
+
+    ON_DRIVE = Row {
+        name: "on-drive",
+        kind: Kind::Switch,
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "above a drive with a page map, and not straight on flash",
+        cost: "",
+    };
+
+    LEVEL_DYNAMIC = Row {
+        name: "level-dynamic",
+        kind: Kind::Switch,
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "of the drive below: new data goes to the block that was erased least",
+        cost: "",
+    };
+
+    LEVEL_STATIC = Row {
+        name: "level-static",
+        kind: Kind::Switch,
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "of the drive below: a block that lags too far behind the others in erasures is \
+            emptied",
+        cost: "",
+    };
+
+    LEVEL_STATIC_BY = Row {
+        name: "level-static",
+        kind: Kind::Count(1..=100_000),
+        tier: Tier::Lab,
+        has: Has::All,
+        default: "off",
+        lab: Some("off"),
+        doc: "by so many erasures",
+        cost: "",
+    };
+}

@@ -1,0 +1,79 @@
+//! Words for the core's choices.
+
+use vellum_core::seam::{Order, Search, Store, WriteOnce};
+
+const RULES: [(&str, WriteOnce); 4] = [
+    ("off", WriteOnce::Off),
+    ("on", WriteOnce::Hash),
+    ("paper", WriteOnce::HashUnlessCollided),
+    ("descriptor", WriteOnce::Descriptor),
+];
+
+/// Indexes of contents: ours, the paper's as it recommends it, and the paper's with each way to search it.
+const STORES: [(&str, Store); 8] = [
+    ("compact", Store::Compact),
+    ("caftl", caftl(true, Order::Value)),
+    ("caftl-plain", caftl(false, Order::Arrival)),
+    ("caftl-range", caftl(true, Order::Arrival)),
+    ("caftl-hot", caftl(false, Order::Hotness)),
+    ("caftl-hot-range", caftl(true, Order::Hotness)),
+    ("caftl-value", caftl(false, Order::Value)),
+    ("caftl-value-range", caftl(true, Order::Value)),
+];
+
+const fn caftl(range_check: bool, order: Order) -> Store {
+    Store::Caftl(Search { range_check, order })
+}
+
+fn word<T: PartialEq>(of: &'static [(&'static str, T)], value: &T) -> Option<&'static str> {
+    let mut known = of.iter();
+    known.find_map(|(name, known)| (known == value).then_some(*name))
+}
+
+fn meant<T: Copy>(by: &[(&str, T)], name: &str) -> Option<T> {
+    let mut known = by.iter();
+    known.find_map(|(known, value)| (*known == name).then_some(*value))
+}
+
+/// The name of a rule of write-once journaling.
+#[must_use]
+pub fn rule_name(rule: WriteOnce) -> &'static str {
+    word(&RULES, &rule).unwrap_or("off")
+}
+
+/// The rule of a name.
+#[must_use]
+pub fn rule_named(name: &str) -> Option<WriteOnce> {
+    meant(&RULES, name)
+}
+
+/// The name of an index of contents.
+#[must_use]
+pub fn store_name(store: Store) -> &'static str {
+    word(&STORES, &store).unwrap_or("caftl")
+}
+
+/// The index of contents of a name.
+#[must_use]
+pub fn store_named(name: &str) -> Option<Store> {
+    meant(&STORES, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for (name, rule) in RULES {
+            assert_eq!(rule_named(name), Some(rule));
+            assert_eq!(rule_name(rule), name);
+        }
+        for (name, store) in STORES {
+            assert_eq!(store_named(name), Some(store));
+            assert_eq!(store_named(store_name(store)), Some(store));
+        }
+        assert_eq!(rule_named(""), None);
+        assert_eq!(store_named("paper"), None);
+    }
+}
