@@ -8,6 +8,8 @@ use common::{Server, dir, ok, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use vellum_policies::kind::Kind;
+use vellum_policies::table::{TABLE, Tier};
 use xtask::{guide, root, statistics};
 
 /// Below docs/guide/src, and what it is made with.
@@ -234,4 +236,65 @@ fn metrics() {
         ]);
     }
     hold("metrics.md", &page);
+}
+
+/// Below docs/internals: who writes policies reads it.
+#[test]
+fn policies() {
+    let mut page = format!(
+        "# All that may be chosen\n\nOne row each of `crates/policies/src/table.rs`, made by `{MAKE}`. *In the lab* is what it is there unless it is chosen; without a word the lab does not have it. \
+         For whom: properties that are *everyday* or *seldom* needed are told in the [guide](../guide/src/properties.md), *research* is `--research`, told in [What is there to be studied](research.md), \
+         and *lab* is of [the lab](../LAB.md) alone.\n\n| name | values | default | in the lab | layouts | for whom | what it does |\n| --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for one in TABLE {
+        let word = |text: &str| match text {
+            "" => String::new(),
+            text => format!("`{text}`"),
+        };
+        let tier = match one.tier {
+            Tier::Everyday => "everyday",
+            Tier::Seldom => "seldom",
+            Tier::Research => "research",
+            Tier::Lab => "lab",
+        };
+        page += &row(&[
+            &word(one.name),
+            &one.kind.values(),
+            &word(one.default),
+            &word(one.lab.unwrap_or_default()),
+            one.has.names(),
+            tier,
+            &sentence(one.doc),
+        ]);
+    }
+    let path = root().join("docs/internals/policies.md");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, page).unwrap();
+        return;
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == page,
+        "{} differs from the code: {MAKE}",
+        path.display()
+    );
+}
+
+#[test]
+fn each_mechanism_to_be_studied_is_told_of() {
+    let page = std::fs::read_to_string(root().join("docs/internals/research.md")).unwrap();
+    for one in TABLE.iter().filter(|one| one.tier == Tier::Research) {
+        let begin = format!("| `{}` | ", one.name);
+        let told = page.lines().find(|line| line.starts_with(&begin));
+        let told = told.unwrap_or_else(|| panic!("{} is not in research.md", one.name));
+        if let Kind::Choice(words) = one.kind {
+            for word in words {
+                // `caftl-hot` is told as `-hot`, behind `caftl`.
+                let tail = word.strip_prefix("caftl").filter(|tail| !tail.is_empty());
+                let is_told = told.contains(&format!("`{word}`"))
+                    || tail.is_some_and(|tail| told.contains(&format!("`{tail}`")));
+                assert!(is_told, "{}={word} is not in research.md", one.name);
+            }
+        }
+    }
 }
