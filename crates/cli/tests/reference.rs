@@ -242,12 +242,13 @@ fn metrics() {
 #[test]
 fn policies() {
     let mut page = format!(
-        "# All that may be chosen\n\nOne row each of `crates/policies/src/table.rs`, made by `{MAKE}`. *In the lab* \
-         is what it is there unless it is chosen; without a word the lab does not have it. For whom: properties \
-         that are *everyday* or *seldom* needed are told in the [guide](../guide/src/properties.md), *research* is \
-         `--research`, told in [What is there to be studied](research.md), and *lab* is of [the lab](../LAB.md) \
-         alone.\n\n| name | values | default | in the lab | layouts | for whom | what it does |\n\
-         | --- | --- | --- | --- | --- | --- | --- |\n"
+        "# All that may be chosen\n\nOne row each of `crates/policies/src/table.rs`, made by \
+         `{MAKE}`. *In the lab* is what it is there unless it is chosen; without a word the lab \
+         does not have it. For whom: properties that are *everyday* or *seldom* needed are told \
+         in the [guide](../guide/src/properties.md), *research* is `--research`, told in [What \
+         is there to be studied](research.md), and *lab* is of [the lab](../LAB.md) alone.\n\n| \
+         name | values | default | in the lab | layouts | for whom | what it does |\n| --- | \
+         --- | --- | --- | --- | --- | --- |\n"
     );
     for one in TABLE {
         let word = |text: &str| match text {
