@@ -51,16 +51,22 @@ installs() { command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || [ "${#as
 
 # Rust, if there is none: the distribution's rustup, else the official installer, if somebody says yes to that. Which toolchain is said by
 # rust-toolchain.toml, and cargo gets it at its first call.
+# Debian 12 knows the name of rustup and has no such package: `apt-cache show` succeeds there.
+has_rustup() { LC_ALL=C apt-cache policy rustup 2>/dev/null | grep -q '^ *Candidate: [^(]'; }
 rust() {
     local answer=''
-    if installs && apt-cache show rustup >/dev/null 2>&1; then
+    if installs && has_rustup; then
         echo 'Installing: rustup (cargo is missing)'
         "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends rustup >/dev/null && return
     fi
-    if [ -z "${CI:-}" ] && [ -t 0 ] && command -v curl >/dev/null; then
+    if [ -z "${CI:-}" ] && [ -t 0 ] && { command -v curl >/dev/null || installs; }; then
         read -r -p "Rust is missing. Install it for this user, into ~/.cargo and ~/.rustup, by https://sh.rustup.rs? [y/N] " answer
         case $answer in
-            [yY]*) curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal && return ;;
+            [yY]*)
+                command -v curl >/dev/null ||
+                    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends curl ca-certificates >/dev/null
+                curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal && return
+                ;;
         esac
     fi
     cat >&2 <<'TEXT'
