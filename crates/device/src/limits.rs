@@ -105,12 +105,12 @@ pub const METADATA_RANGES: usize = 16_384;
 pub const INDEX_BLOCK_BYTES: u64 = 64;
 /// The smallest index of contents that is of use.
 pub const INDEX_BYTES_MIN: u64 = 64 << 10;
-/// Blocks a second that it reads unless told otherwise: 64 MiB.
-pub const SWEEP_RATE: u32 = 16 << 10;
+/// Blocks a second that it reads unless told otherwise.
+pub const SWEEP_RATE: u32 = pace::RATE;
 /// How long one that was asked for waits for a moment without a client's request before it goes on by one pair.
 pub const SWEEP_PATIENCE: Duration = Duration::from_nanos(pace::PATIENCE.0);
-/// Blocks that clients must have written since the last sweep for another of its own accord (256 MiB).
-pub const SWEEP_WRITES: u64 = 64 << 10;
+/// Blocks that clients must have written since the last sweep for another of its own accord.
+pub const SWEEP_WRITES: u64 = pace::NEWS;
 /// How long clients must have been quiet for it.
 pub const SWEEP_QUIET: Duration = Duration::from_nanos(pace::QUIET.0);
 /// How often the map checkpoint says how far a scrub is.

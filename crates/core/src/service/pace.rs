@@ -9,6 +9,11 @@ pub const PATIENCE: Nanos = Nanos(100_000_000);
 /// How long clients must have been quiet for a service that waits for that.
 pub const QUIET: Nanos = Nanos(5_000_000_000);
 
+/// Blocks a second that a service reads unless it is told otherwise: 64 MiB.
+pub const RATE: u32 = 16 << 10;
+/// Blocks that clients must have written since the last one for another of its own accord (256 MiB).
+pub const NEWS: u64 = 64 << 10;
+
 /// How a service is with the volume's clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Haste {

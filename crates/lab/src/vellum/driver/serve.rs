@@ -11,15 +11,10 @@ use crate::timeline::Tag;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, RequestId};
 use vellum_core::seam::{Input, Payload, Service};
 use vellum_core::service::fold::{self, Fold, Row};
-use vellum_core::service::pace::{Around, Haste};
+use vellum_core::service::pace::{Around, Haste, NEWS, RATE};
 use vellum_core::service::running::Running;
 use vellum_core::service::sweep::Sweep;
 use vellum_core::service::{Machine, Seen, Step};
-
-/// Blocks a second that it reads, as the device's unless told otherwise: 64 MiB.
-const RATE: u32 = 16 << 10;
-/// Blocks that clients must have written since the last one for another (256 MiB).
-const WRITES: u64 = 64 << 10;
 
 impl Vellum {
     /// Whether a service is at work, or is to be.
@@ -129,7 +124,7 @@ impl Vellum {
         let superblock = self.engine.superblock().clone();
         let (crc, now) = (crc32c::crc32c, Nanos(io.time.now()));
         for (index, haste, is_wanted) in [(0, fold, is_short), (1, sweep, true)] {
-            let news = written - services.written[index] >= WRITES;
+            let news = written - services.written[index] >= NEWS;
             let is_last = services.last[index];
             if let Some(haste) = haste
                 && ((news && is_wanted) || is_last)
