@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The root file system on a volume: a Debian whose own initramfs, made by the package's hook, attaches the volume over ublk. It is booted in a QEMU
 # guest, killed while it writes (CYCLES=n times, once unless told otherwise), and booted again: what it had told to be durable is there. Then
-# it is shut down, and `vellum check` and e2fsck look at what is left. PLAIN=n boots of the same system on a plain drive say what the volume adds to a boot.
+# it is shut down, and `vellum check` and e2fsck look at what is left.
+# At last its medium is damaged, and missing: the initramfs says what is wrong, and ends as it does without any root. PLAIN=n boots of the same system on a plain drive say what the volume adds to a boot.
 # What is done in each boot is in tests/guest/root.sh. Some 40 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,9 +36,11 @@ if [ ! -e "$system" ]; then
 fi
 
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-root.XXXXXX")
-qemu=''
+console=$dir/console
+serial=disk
+qemu='' damaged=''
 cleanup() {
-    [ -z "$qemu" ] || kill -9 "$qemu" 2>/dev/null || true
+    for each in $qemu $damaged; do kill -9 "$each" 2>/dev/null || true; done
     "$VELLUM" detach "$dir/volume" >/dev/null 2>&1 || true
     for place in proc sys; do umount "$dir/system/$place" 2>/dev/null || true; done
     rm -rf --one-file-system "$dir"
@@ -46,7 +49,7 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 fail() {
     echo "root: FAILED: $*"
-    tr -d '\r' <"$dir/console" 2>/dev/null | tail -60
+    tr -d '\r' <"$console" 2>/dev/null | tail -60
     exit 1
 }
 
@@ -110,19 +113,19 @@ rm -rf "$root"
 boot() {
     local drive=$1 initramfs=$2
     shift 2
-    : >"$dir/console"
+    : >"$console"
     # One processor: of several, QEMU now and then runs code of the kernel that is just being changed.
     qemu-system-x86_64 -accel tcg -cpu max -m 768 -smp 1 -nographic -no-reboot -nodefaults \
-        -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/$initramfs" \
+        -serial "file:$console" -kernel "$guest/vmlinuz" -initrd "$dir/$initramfs" \
         -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check root=UUID=$uuid systemd.show_status=0 $*" \
-        -drive "file=$dir/$drive,if=none,id=disk,format=raw,cache=writeback,discard=unmap" -device virtio-blk-pci,drive=disk,serial=disk &
+        -drive "file=$dir/$drive,if=none,id=disk,format=raw,cache=writeback,discard=unmap" -device "virtio-blk-pci,drive=disk,serial=$serial" &
     qemu=$!
 }
 # said PATTERN: waits until the guest has said it.
 said() {
     for ((tenths = 0; tenths < PATIENCE * 10; tenths++)); do
-        ! grep -aqE "root: FAIL|Kernel panic" "$dir/console" || fail "in boot $boots"
-        ! grep -aqE "$1" "$dir/console" || return 0
+        ! grep -aqE "root: FAIL|Kernel panic" "$console" || fail "in boot $boots"
+        ! grep -aqE "$1" "$console" || return 0
         kill -0 "$qemu" 2>/dev/null || fail "boot $boots ended before it said '$1'"
         sleep 0.1
     done
@@ -135,7 +138,7 @@ ended() {
     done
     fail "boot $boots does not shut down"
 }
-told() { tr -d '\r' <"$dir/console" | grep -aoE "$1" | tail -1 || true; }
+told() { tr -d '\r' <"$console" | grep -aoE "$1" | tail -1 || true; }
 
 boots=plain
 for ((n = 1; n <= PLAIN; n++)); do
@@ -173,4 +176,36 @@ e2fsck -fn "$device" >"$dir/e2fsck" 2>&1 || code=$?
 dumpe2fs -h "$device" 2>/dev/null | grep -q '^Filesystem features:.*needs_recovery' && code="$code, and its journal is not empty"
 "$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach what is left'
 [ "$code" = 0 ] || fail "e2fsck: $code: $(cat "$dir/e2fsck")"
-echo "root: passed with $INITRAMFS, $CYCLES cuts, $boots boots of the volume, $synced files that were synced"
+
+# Of two volumes at once: both superblocks are lost, and its drive is missing. The first machine reboots where
+# the initramfs heeds panic=, and the other has a shell.
+cp --sparse=always "$dir/volume" "$dir/damaged"
+for block in 0 $(($(stat -c %s "$dir/damaged") / 4096 - 1)); do
+    dd if=/dev/zero of="$dir/damaged" bs=4096 count=1 seek="$block" conv=notrunc status=none
+done
+truncate -s 1M "$dir/other"
+named='the volume system \(/dev/disk/by-id/virtio-disk\), which the root file system is on,'
+booted=$boots
+boots='of a damaged volume'
+boot damaged initrd rd.retry=10
+damaged=$qemu
+console=$dir/console-without serial=other
+boot other initrd panic= rd.retry=10
+boots='without the drive'
+said "$named is missing\\. Is its drive connected"
+said 'Dropping to a shell|emergency mode|Entering emergency'
+kill -9 "$qemu"
+wait "$qemu" 2>/dev/null || true
+qemu=$damaged damaged='' console=$dir/console
+boots='of a damaged volume'
+said "$named is not attached\\. .*both superblocks are lost"
+said 'vellum boot start system. tries again'
+if [ "$INITRAMFS" = dracut ]; then
+    said 'Entering emergency'
+    kill -9 "$qemu"
+    wait "$qemu" 2>/dev/null || true
+    qemu=''
+else
+    ended
+fi
+echo "root: passed with $INITRAMFS, $CYCLES cuts, $booted boots of the volume, $synced files that were synced"
