@@ -23,7 +23,7 @@ const HANDED_BYTES_MAX: u64 = 1 + KEY_FILE_BYTES_MAX as u64;
 /// Where the secret comes from.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Key {
-    /// Of an encrypted volume: the file with its key. Without it, its passphrase is asked for on the terminal.
+    /// The file with the key of an encrypted volume. Without it, the passphrase is asked for on the terminal.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     #[arg(skip)]

@@ -22,28 +22,31 @@ const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 /// Arguments.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The volume; or VOLUME@SNAPSHOT, a snapshot of it, also while it is attached over FUSE: what is written to that is kept in
-    /// memory, and forgotten when it is detached. VOLUME@-15m is the newest snapshot that was taken at least so long ago (s, m, h, d
-    /// or w); it is detached by its name, which is told. VOLUME@CLONE is a clone, and what is written to that stays.
+    /// The volume. VOLUME@SNAPSHOT is a snapshot of it, and can be attached while the volume is attached over FUSE. What is written
+    /// to a snapshot is kept in memory, and forgotten when it is detached. VOLUME@-15m is the newest snapshot that was taken at least
+    /// 15 minutes ago (s, m, h, d or w). This command then tells its name, by which it is detached. VOLUME@CLONE is a clone, and
+    /// keeps what is written to it.
     volume: PathBuf,
-    /// Mount the file system on it here; of a snapshot, to be read; of a clone, with the kernel's own options if none are given.
+    /// Mount the file system on it here. That of a snapshot is mounted read-only. That of a clone is mounted with the kernel's own
+    /// options if none are given.
     #[arg(long, value_name = "DIR")]
     mount: Option<PathBuf>,
     /// Make an ext4 on it first.
     #[arg(long)]
     mkfs: bool,
-    /// With --mkfs: also when there is a file system already, whose content is lost.
+    /// With --mkfs: also when there is a file system already. What is in it is lost.
     #[arg(long, requires = "mkfs")]
     force: bool,
-    /// The mount's options, in this run: --with mount-options=OPTIONS. If nobody has chosen any, of an ext4 data=journal, and
-    /// journal_async_commit where it is safe: by the volume's layout, and with a journal that the volume can follow.
+    /// Options of the mount, for this run; the same as --with mount-options=OPTIONS. If they are neither given nor among the volume's
+    /// properties, an ext4 is mounted with data=journal, and also with journal_async_commit where that is safe. It is safe where the
+    /// volume's layout allows it and the volume can follow the journal of the ext4. Other file systems get the kernel's own options.
     #[arg(long, short, value_name = "OPTIONS", requires = "mount")]
     options: Option<String>,
-    /// How to attach it; the best way that this machine has, if not given.
+    /// How to attach it. If it is not given, this is the best way that this machine has.
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// Let a shutdown end the server last: it is not killed with all other processes, so that what is mounted can be unmounted.
-    /// For a root file system, whose `detach` nobody can call.
+    /// Let a shutdown end the server last. It is not killed with all other processes, so that what is mounted can be unmounted.
+    /// This is for a root file system, which nobody can detach.
     #[arg(long)]
     survive_shutdown: bool,
     #[command(flatten)]

@@ -21,12 +21,12 @@ const EXAMPLES: &str = "Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, after_long_help = table())]
 pub struct Args {
-    /// The volume; also while it is served: then it counts at once, save where it says otherwise.
+    /// The volume. It may be served meanwhile: then a change counts at once, unless this command says otherwise.
     volume: PathBuf,
-    /// What shall be otherwise: all of it, or nothing. NAME=default is what the volume does when nobody has chosen.
+    /// What to change. If one of several cannot be changed, none is. NAME=default takes back what was chosen.
     #[arg(required_unless_present = "research", value_name = "NAME=VALUE")]
     changes: Vec<Change>,
-    /// A mechanism that is there to be studied, for as long as the server runs: nothing of it is kept.
+    /// A mechanism that is there to be studied. It counts for as long as the server runs, and is not kept.
     #[arg(
         long,
         value_name = "NAME=VALUE",

@@ -150,7 +150,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 /// What is otherwise in this run.
 #[derive(Clone, Default, clap::Args)]
 pub struct Run {
-    /// A property for this run alone, over what the volume has; several with commas. `vellum set --help` lists them.
+    /// A property for this run alone, in place of what the volume has. Several have commas between them. `vellum set --help` lists them.
     #[arg(long, value_name = "NAME=VALUE")]
     with: Vec<Changes>,
     /// Memory for blocks in flight, in this run: --with buffer=SIZE.
@@ -159,7 +159,7 @@ pub struct Run {
     /// Watch a journal here in this run, besides those that are found; like 1G+128M. As --with journals=...
     #[arg(long, value_name = "START+LENGTH", value_parser = one_journal)]
     journal: Vec<String>,
-    /// A mechanism that is there to be studied, or a property, for this run; several with commas. docs/internals/research.md lists them.
+    /// A mechanism that is there to be studied, or a property, for this run. Several have commas between them. docs/internals/research.md lists them.
     #[arg(long, value_name = "NAME=VALUE", hide_short_help = true)]
     research: Vec<Research>,
     /// Said by `attach --mount` to its server: the file system is mounted on the volume's own device.
