@@ -1,15 +1,40 @@
-//! A block device of ours as a kernel's: served by FUSE from this process, with a loop device on top.
+//! A block device of ours as a kernel's: served from this process by FUSE, with a loop device on top, or by ublk.
 
 use super::{eventually, run, text};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
+use vellum_frontend::ublk::{Report, UblkServer};
 use vellum_frontend::unaligned::ByteDevice;
+
+/// By which front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Fuse,
+    Ublk,
+}
+
+impl Way {
+    /// FUSE, unless `WAY=ublk`.
+    pub fn asked_for() -> Self {
+        match std::env::var("WAY").as_deref() {
+            Ok("ublk") => Self::Ublk,
+            Ok("fuse") | Err(_) => Self::Fuse,
+            Ok(other) => panic!("WAY={other}: it is neither fuse nor ublk"),
+        }
+    }
+}
 
 /// Up until it is dropped, or taken down.
 pub struct Chain {
-    server: Option<FuseServer>,
+    server: Option<Server>,
     device: String,
+}
+
+enum Server {
+    Fuse(FuseServer),
+    Ublk(UblkServer),
 }
 
 impl Chain {
@@ -24,8 +49,27 @@ impl Chain {
         let find = ["--find", "--show", "--direct-io=on", text(&file)];
         let device = run("losetup", &find).trim().to_owned();
         Self {
-            server: Some(server),
+            server: Some(Server::Fuse(server)),
             device,
+        }
+    }
+
+    /// Serves a device by ublk, with a queue for each processor, four at most.
+    pub fn ublk(device: ByteDevice) -> Self {
+        let report: Report = Arc::new(|said| eprintln!("ublk: {said}"));
+        let server = UblkServer::start(device, None, &report).unwrap();
+        let path = server.path();
+        Self {
+            server: Some(Server::Ublk(server)),
+            device: text(&path).to_owned(),
+        }
+    }
+
+    /// Serves a device in one of these ways; for FUSE, in this directory.
+    pub fn by(way: Way, fuse: &Path, device: ByteDevice) -> Self {
+        match way {
+            Way::Fuse => Self::up(fuse, device),
+            Way::Ublk => Self::ublk(device),
         }
     }
 
@@ -37,9 +81,13 @@ impl Chain {
 
 impl Drop for Chain {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.device]).output();
-        if let Some(server) = self.server.take() {
-            let _ = server.unmount();
+        match self.server.take() {
+            Some(Server::Fuse(server)) => {
+                let _ = Command::new("losetup").args(["-d", &self.device]).output();
+                let _ = server.unmount();
+            }
+            Some(Server::Ublk(server)) => server.stop().unwrap(),
+            None => {}
         }
     }
 }

@@ -191,6 +191,15 @@ impl FaultMedium {
         self.state.lock().cache.len()
     }
 
+    /// Loses power, and nothing else: all that was written is there.
+    pub fn power_off(&self) {
+        let state = &mut *self.state.lock();
+        for (block, bytes) in state.cache.take_all() {
+            let _ = self.base.write(Pba(block), &bytes[..]);
+        }
+        self.cut(state, &mut Rng::new(0));
+    }
+
     fn cut(&self, state: &mut State, rng: &mut Rng) -> CutReport {
         let base = &self.base;
         let report = state.cache.cut(rng, |at, sectors| {

@@ -1,0 +1,478 @@
+//! Stands between front end and volume. It knows what of a journal was sent, answered and flushed, and turns the power off at the
+//! moment that is worst for the kind of cut that a life has.
+//!
+//! What a flush covers must be there after the life: each block of the journal that had its answer when the flush came, once the flush
+//! has its own. Of commit blocks those alone whose transaction had all its answers too: before that jbd2 does not flush for them, and
+//! the volume may hold them back (docs/decisions/0017-commits-wait.md).
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_device::Volume;
+use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use vellum_device::frames::FramePool;
+use vellum_medium::FaultMedium;
+use vellum_medium::fault::Rng;
+
+/// What a commit block begins with; its sequence follows.
+const COMMIT: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+
+/// When the power goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cut {
+    /// A part of a transaction comes behind its commit block, and a chunk was sealed between the two.
+    Late,
+    /// At the flush for a transaction that has all its answers, before the volume knows of it.
+    BeforeFlush,
+    /// When the volume has taken that flush: it may be answered by then.
+    WithFlush,
+    /// When the volume has answered it, and before anybody has heard.
+    AfterFlush,
+    /// With the next transaction's first request.
+    NextTransaction,
+    Anywhere,
+}
+
+pub const CUTS: [Cut; 6] = [
+    Cut::Late,
+    Cut::BeforeFlush,
+    Cut::WithFlush,
+    Cut::AfterFlush,
+    Cut::NextTransaction,
+    Cut::Anywhere,
+];
+
+impl Cut {
+    /// That of a life. Late ones and those behind the flush are where losses were found: they are two of three.
+    pub fn drawn(life: u64) -> Self {
+        use Cut::{AfterFlush, Late};
+        let mut random = Rng::new(life);
+        match random.below(3) {
+            0 => Late,
+            1 => AfterFlush,
+            _ => CUTS[random.below(CUTS.len() as u64) as usize],
+        }
+    }
+
+    fn is_at_a_flush(self) -> bool {
+        matches!(self, Self::BeforeFlush | Self::WithFlush | Self::AfterFlush)
+    }
+}
+
+/// Blocks of the journal, each with the call that it came by.
+type Sent = Vec<(u64, u64)>;
+
+/// What there is to tell of a life.
+#[derive(Clone, Copy, Default)]
+pub struct Seen {
+    pub commits: u64,
+    /// Requests of a journal behind the commit block of their transaction.
+    pub late: u64,
+    /// Commit blocks that a flush has covered with their transaction.
+    pub covered: u64,
+    /// Whether the spy has turned the power off.
+    pub has_cut: bool,
+}
+
+/// A block of the journal, as it was sent last.
+struct Block {
+    sum: u32,
+    /// Of which call.
+    call: u64,
+    state: State,
+    /// The transaction, of a commit block.
+    commit: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Sent,
+    Answered,
+    Covered,
+}
+
+/// A commit block was sent, and no flush since.
+struct Commit {
+    /// So many chunks were sealed then.
+    sealed: u64,
+    /// Requests came behind it.
+    late: u64,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The log: where its pieces are, without the superblock, in the log's order.
+    log: Vec<(u64, u64)>,
+    blocks: BTreeMap<u64, Block>,
+    /// What has its answer, and no flush behind it.
+    answered: Sent,
+    calls: u64,
+    commit: Option<Commit>,
+    /// A transaction has been flushed for, and of the next nothing has come.
+    is_between: bool,
+    /// Flushes for whole transactions since the spy was armed.
+    flushes: u64,
+    cut: Option<Cut>,
+    seen: Seen,
+}
+
+impl Known {
+    fn is_log(&self, lba: u64) -> bool {
+        self.log.iter().any(|(at, end)| (*at..*end).contains(&lba))
+    }
+
+    /// The block of the log before this one.
+    fn before(&self, lba: u64) -> Option<u64> {
+        let piece = self
+            .log
+            .iter()
+            .position(|(at, end)| (*at..*end).contains(&lba))?;
+        match lba > self.log[piece].0 {
+            true => Some(lba - 1),
+            false => Some(self.log[(piece + self.log.len() - 1) % self.log.len()].1 - 1),
+        }
+    }
+
+    /// Whether all that a commit block commits has its answer.
+    fn is_whole(&self, commit: u64) -> bool {
+        let sequence = self.blocks.get(&commit).and_then(|block| block.commit);
+        let Some(sequence) = sequence else {
+            return false;
+        };
+        let (mut at, mut first_call) = (commit, u64::MAX);
+        loop {
+            let before = self.before(at).map(|at| (at, self.blocks.get(&at)));
+            let Some((lba, Some(block))) = before else {
+                return false;
+            };
+            match block.commit {
+                Some(of) => return of == sequence.wrapping_sub(1) && first_call > block.call,
+                None if block.state == State::Sent => return false,
+                None => (at, first_call) = (lba, first_call.min(block.call)),
+            }
+        }
+    }
+
+    /// Notes a write. Whether it has a commit block, if it has anything of the log.
+    fn sent(&mut self, request: &Request) -> Option<bool> {
+        let mut has_commit = None;
+        for index in 0..request.frames.len() {
+            let lba = request.lba.0 + index as u64;
+            if !self.is_log(lba) {
+                continue;
+            }
+            let bytes = request.frames.block(index);
+            let sequence = bytes[8..].first_chunk().copied().map(u32::from_be_bytes);
+            let commit = sequence.filter(|_| bytes.starts_with(&COMMIT));
+            has_commit = Some(has_commit == Some(true) || commit.is_some());
+            let block = Block {
+                sum: crc32c::crc32c(bytes),
+                call: self.calls,
+                state: State::Sent,
+                commit,
+            };
+            self.blocks.insert(lba, block);
+        }
+        has_commit
+    }
+
+    fn answered(&mut self, first: u64, blocks: u64, call: u64) {
+        for (lba, block) in self.blocks.range_mut(first..first + blocks) {
+            if block.call == call && block.state == State::Sent {
+                block.state = State::Answered;
+                self.answered.push((*lba, call));
+            }
+        }
+    }
+
+    /// What a flush that comes now is for, and how many commit blocks are in that.
+    fn asked_for(&mut self) -> (Sent, usize) {
+        let answered = std::mem::take(&mut self.answered);
+        let is_as_it_was =
+            |(lba, call): &(u64, u64)| self.blocks.get(lba).is_some_and(|b| b.call == *call);
+        let is_commit = |lba: u64| self.blocks.get(&lba).is_some_and(|b| b.commit.is_some());
+        let answered = answered.into_iter().filter(is_as_it_was);
+        let (early, asked): (Sent, Sent) =
+            answered.partition(|(lba, _)| is_commit(*lba) && !self.is_whole(*lba));
+        let commits = asked.iter().filter(|(lba, _)| is_commit(*lba)).count();
+        self.answered = early;
+        (asked, commits)
+    }
+
+    fn flushed(&mut self, asked: &[(u64, u64)]) {
+        for (lba, call) in asked {
+            let block = self.blocks.get_mut(lba);
+            if let Some(block) = block.filter(|block| block.call == *call) {
+                block.state = State::Covered;
+                self.seen.covered += u64::from(block.commit.is_some());
+            }
+        }
+    }
+}
+
+/// The switch: whoever uses it holds what is known, so that nothing is believed that was answered without power.
+#[derive(Clone)]
+struct Power {
+    medium: Arc<FaultMedium>,
+    seed: u64,
+}
+
+impl Power {
+    fn cut(&self, known: &mut Known) {
+        let kind = known
+            .cut
+            .filter(|_| !known.seen.has_cut && !self.medium.is_off());
+        let Some(kind) = kind else {
+            return;
+        };
+        known.seen.has_cut = true;
+        // A commit block without its transaction is there when nothing is lost but what the volume had not written. What a flush has not
+        // covered is gone when all is lost that can be.
+        let keeps_all = match kind {
+            Cut::Late => !self.seed.is_multiple_of(4),
+            _ => self.seed.is_multiple_of(4),
+        };
+        match keeps_all {
+            true => self.medium.power_off(),
+            false => drop(self.medium.power_cut(self.seed)),
+        }
+    }
+}
+
+/// Looks at what goes by; changes nothing, but may turn the power off.
+pub struct Spy {
+    volume: Arc<Volume>,
+    power: Power,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Spy {
+    pub fn new(volume: &Arc<Volume>, medium: &Arc<FaultMedium>, seed: u64) -> Self {
+        Self {
+            volume: Arc::clone(volume),
+            power: Power {
+                medium: Arc::clone(medium),
+                seed,
+            },
+            known: Arc::default(),
+        }
+    }
+
+    /// For who asks it later.
+    pub fn eye(&self) -> Eye {
+        Eye(Arc::clone(&self.known))
+    }
+
+    /// Chunks of the log, or commits of tables.
+    fn sealed(&self) -> u64 {
+        let core = self.volume.stats().core;
+        core["host_chunks"] + core["commits"]
+    }
+
+    /// A flush for a whole transaction came: whether it is the one to cut at. One behind which parts of the transaction had come late, or a
+    /// commit block waits, is worse than others; of those the first few are left out by the seed.
+    fn is_worst(&self, known: &mut Known, late: u64) -> bool {
+        known.flushes += 1;
+        let is_risky = late > 0 || self.volume.stats().commits.waiting > 0;
+        let wanted = 1 + self.power.seed % 4;
+        known.flushes >= if is_risky { wanted } else { 3 * wanted }
+    }
+
+    /// What the batch is to the kind of cut that is wanted: which it is now, if any.
+    fn look(&self, requests: &[Request], watch: &mut Watch) -> Option<Cut> {
+        let mut known = self.known.lock();
+        known.calls += 1;
+        watch.call = known.calls;
+        let (mut commits, mut others) = (0, 0);
+        for request in requests {
+            if matches!(request.op, Op::Write { .. }) {
+                match known.sent(request) {
+                    Some(true) => commits += 1,
+                    Some(false) => others += 1,
+                    None => {}
+                }
+            }
+        }
+        let kind = known.cut.filter(|_| !known.seen.has_cut);
+        let mut cut = None;
+        for request in requests.iter().filter(|request| request.op == Op::Flush) {
+            let (asked, whole) = known.asked_for();
+            let late = known.commit.take().map_or(0, |commit| commit.late);
+            if whole > 0 {
+                known.is_between = true;
+                let at_flush = kind.filter(|kind| kind.is_at_a_flush());
+                cut = at_flush.filter(|_| self.is_worst(&mut known, late));
+            }
+            watch.flushes.lock().push((request.tag, asked));
+        }
+        if commits + others > 0 {
+            let is_next =
+                std::mem::take(&mut known.is_between) && kind == Some(Cut::NextTransaction);
+            if is_next && known.flushes >= self.power.seed % 4 {
+                cut = kind;
+            }
+            known.flushes += u64::from(is_next);
+        }
+        (watch.commits, watch.others) = (commits, others);
+        cut
+    }
+
+    /// The volume has taken the batch.
+    fn taken(&self, watch: &Watch) {
+        if watch.commits + watch.others == 0 {
+            return;
+        }
+        let sealed = self.sealed();
+        let mut known = self.known.lock();
+        let kind = known.cut;
+        let mut is_late = false;
+        if let Some(commit) = known.commit.as_mut().filter(|_| watch.commits == 0) {
+            commit.late += watch.others;
+            is_late = kind == Some(Cut::Late) && sealed > commit.sealed;
+            known.seen.late += watch.others;
+        }
+        known.seen.commits += watch.commits;
+        if watch.commits > 0 {
+            known.commit = Some(Commit { sealed, late: 0 });
+        }
+        if is_late {
+            self.power.cut(&mut known);
+        }
+    }
+}
+
+impl BlockDevice for Spy {
+    fn blocks(&self) -> u64 {
+        self.volume.blocks()
+    }
+
+    fn read_only(&self) -> bool {
+        self.volume.read_only()
+    }
+
+    fn frames(&self) -> &Arc<FramePool> {
+        self.volume.frames()
+    }
+
+    fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
+        self.volume.extents(lba, blocks, max)
+    }
+
+    fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        let mut watch = Watch {
+            to: Arc::clone(replies),
+            known: Arc::clone(&self.known),
+            power: self.power.clone(),
+            call: 0,
+            flushes: Mutex::default(),
+            cuts: false,
+            commits: 0,
+            others: 0,
+        };
+        let cut = self.look(requests, &mut watch);
+        watch.cuts = cut == Some(Cut::AfterFlush);
+        if matches!(cut, Some(Cut::BeforeFlush | Cut::NextTransaction)) {
+            self.power.cut(&mut self.known.lock());
+        }
+        let watch = Arc::new(watch);
+        let replies: Arc<dyn Replies> = watch.clone();
+        self.volume.submit(requests, &replies);
+        if cut == Some(Cut::WithFlush) {
+            self.power.cut(&mut self.known.lock());
+        }
+        self.taken(&watch);
+    }
+}
+
+/// Where the answers to one call come.
+struct Watch {
+    to: Arc<dyn Replies>,
+    known: Arc<Mutex<Known>>,
+    power: Power,
+    call: u64,
+    /// By their tags, what they are for.
+    flushes: Mutex<Vec<(u64, Sent)>>,
+    /// Whether the power goes when a flush of these is answered.
+    cuts: bool,
+    commits: u64,
+    others: u64,
+}
+
+impl Watch {
+    fn flushed(&self, tag: u64) {
+        let mut flushes = self.flushes.lock();
+        let found = flushes.iter().position(|(of, _)| *of == tag);
+        let Some((_, asked)) = found.map(|at| flushes.swap_remove(at)) else {
+            return;
+        };
+        let mut known = self.known.lock();
+        // Without power nothing is believed.
+        if self.power.medium.is_off() {
+            return;
+        }
+        known.flushed(&asked);
+        if self.cuts {
+            self.power.cut(&mut known);
+        }
+    }
+}
+
+impl Replies for Watch {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        match request.op {
+            Op::Flush if result.is_ok() => self.flushed(request.tag),
+            Op::Write { .. } if result.is_ok() => {
+                let (first, blocks) = (request.lba.0, request.blocks);
+                self.known.lock().answered(first, blocks, self.call);
+            }
+            _ => {}
+        }
+        self.to.complete(request, result);
+    }
+
+    fn flush(&self) {
+        self.to.flush();
+    }
+
+    fn lends_thread(&self) -> bool {
+        self.to.lends_thread()
+    }
+}
+
+/// What the spy knows.
+pub struct Eye(Arc<Mutex<Known>>);
+
+impl Eye {
+    /// Where the log is: from the block behind its superblock on.
+    pub fn follow(&self, log: Vec<(u64, u64)>) {
+        self.0.lock().log = log;
+    }
+
+    /// From now on the power may go.
+    pub fn arm(&self, cut: Cut) {
+        let mut known = self.0.lock();
+        known.flushes = 0;
+        known.cut = Some(cut);
+    }
+
+    pub fn seen(&self) -> Seen {
+        self.0.lock().seen
+    }
+
+    /// Of what a flush has covered, what is not there: where, and whose commit block it was, if it was one.
+    pub fn lost(&self, mut read: impl FnMut(u64, &mut [u8])) -> Vec<(u64, Option<u32>)> {
+        let known = self.0.lock();
+        let covered = known.blocks.iter();
+        let covered = covered.filter(|(_, block)| block.state == State::Covered);
+        let mut bytes = [0; BLOCK_BYTES];
+        let mut lost = Vec::new();
+        for (lba, block) in covered {
+            read(lba * BLOCK_BYTES as u64, &mut bytes);
+            if crc32c::crc32c(&bytes) != block.sum {
+                lost.push((*lba, block.commit));
+            }
+        }
+        lost
+    }
+}
