@@ -24,6 +24,7 @@ mod answered;
 mod early;
 mod flushes;
 mod messages;
+mod waiting;
 
 use crate::bases::Found;
 use crate::block::{BlockError, Op, Request};
@@ -45,6 +46,7 @@ use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
 use flushes::Flushes;
+use waiting::{Reason, Waited};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -93,21 +95,16 @@ struct Waiting {
     reason: Reason,
     /// Its client has its answer: see `answered.rs`.
     is_answered: bool,
+    /// It has none before it has taken effect: there may be no room for it.
+    is_withheld: bool,
 }
 
 impl Waiting {
+    /// Whether an answer to it would promise no more than it keeps.
     fn may_be_answered(&self) -> bool {
-        !self.is_answered && answered::may_be_given(&self.pending.request)
+        let is_plain = self.pending.request.op == (Op::Write { fua: false });
+        !(self.is_answered || self.is_withheld) && is_plain
     }
-}
-
-/// What is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// That the scout looks.
-    Scout,
-    /// What a commit block commits: of this journal, if it is still known, so many blocks.
-    Blocks { log: Option<usize>, missing: u32 },
 }
 
 /// What is to be done with a write, from some block on.
@@ -160,10 +157,19 @@ impl Gate {
         self.is_due |= !self.flushes.is_empty();
         self.answered(now, request, result.is_ok());
         if watched.is_behind && result.is_err() {
-            self.early.lose(request);
+            self.lose(request);
             return result;
         }
         self.early.ended(request, watched.is_answered, result)
+    }
+
+    /// A commit block that was answered is refused. No flush succeeds from then on; but jbd2 does not look at its flush's answer, so
+    /// no commit block of that log does either.
+    fn lose(&mut self, request: &Request) {
+        self.early.lose(request);
+        for log in &mut self.logs {
+            log.commits.lost(span_of(request));
+        }
     }
 
     /// The core is handed a request: when it is to answer it, if it writes.
@@ -341,13 +347,6 @@ impl Gate {
     }
 }
 
-/// A write that has waited.
-#[derive(Clone, Copy)]
-struct Waited {
-    since: Nanos,
-    is_answered: bool,
-}
-
 /// A request goes on to the core. A write does as far as it may; the rest waits, or is refused.
 pub(crate) fn pass(
     shared: &Shared,
@@ -405,7 +404,7 @@ fn pass_on(
         place(shared, inner, now, write, batch);
     }
     let Stop::Wait(reason) = stop else {
-        let why = "a block that this one commits could not be written";
+        let why = "a block that this one commits could not be written, or a commit block before it";
         return refuse(
             shared,
             inner,
@@ -427,6 +426,7 @@ fn pass_on(
         since: since.unwrap_or(now),
         reason,
         is_answered: waited.is_some_and(|waited| waited.is_answered),
+        is_withheld: waited.is_some_and(|waited| waited.is_withheld),
     });
 }
 
@@ -519,6 +519,14 @@ fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
     }
 }
 
+/// Whether what waits here will surely be taken, and all that is on its way. Where the room is promised to clients in full it is.
+fn has_room(inner: &Inner) -> bool {
+    let taken = inner.frames.capacity(Share::Write) - inner.frames.available(Share::Write);
+    let room = inner.engine.room();
+    inner.engine.refuses_writes().is_none()
+        && (room.reserve() == 0 || !room.ends_within(taken as u64))
+}
+
 fn try_again(
     shared: &Shared,
     inner: &mut Inner,
@@ -529,6 +537,9 @@ fn try_again(
     let deadline = inner.gate.deadline_of(&waiting);
     let is_over = deadline.is_some_and(|deadline| deadline <= now);
     match waiting.reason {
+        Reason::Blocks { .. } if is_over && waiting.may_be_answered() && !has_room(inner) => {
+            waiting.is_withheld = true;
+        }
         Reason::Blocks { .. } if is_over && waiting.may_be_answered() => {
             waiting.is_answered = true;
             batch.answers.push(waiting.pending.take_answer(), Ok(()));
@@ -572,6 +583,7 @@ fn go_on(shared: &Shared, inner: &mut Inner, now: Nanos, mut waiting: Waiting, b
     let waited = Waited {
         since: waiting.since,
         is_answered: waiting.is_answered,
+        is_withheld: waiting.is_withheld,
     };
     let write = Write {
         pending: waiting.pending,

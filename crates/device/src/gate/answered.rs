@@ -11,14 +11,11 @@
 //! A flush does not, be it of another file system on the volume: jbd2 counts a transaction, and flushes for it, when all of it is answered. That flush
 //! is one of those in `flushes.rs`.
 //!
-//! If a block that it commits is refused, it has no effect: the client was told of that one.
+//! If a block that it commits is refused, it has no effect: the client was told of that one. If the block itself is refused, no flush succeeds
+//! from then on, and no later commit block of its log (`Gate::lose`). For want of room that should not be: where there may be none, there is no answer
+//! before it has taken effect.
 
 use crate::block::{Op, Request};
-
-/// Whether an answer to it would promise no more than it keeps.
-pub(super) fn may_be_given(request: &Request) -> bool {
-    request.op == (Op::Write { fua: false })
-}
 
 /// Whether a request could tell that a write has not taken effect.
 pub(super) fn is_told_by(write: &Request, request: &Request) -> bool {

@@ -64,6 +64,7 @@ fn waiting(log: usize) -> Waiting {
             missing: 1,
         },
         is_answered: false,
+        is_withheld: false,
     }
 }
 

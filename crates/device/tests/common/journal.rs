@@ -16,7 +16,7 @@ pub mod log;
 /// Where the sound volume has its journal.
 pub const JOURNAL: u64 = 68;
 /// So many lie one behind the other in the part of the journal that is used.
-const TRANSACTIONS: u32 = 100;
+pub const TRANSACTIONS: u32 = 100;
 /// Blocks that are files' own.
 pub const HOME: u32 = 1400;
 

@@ -58,7 +58,7 @@ pub enum Verdict {
     Unjudged,
     /// So many blocks that it commits have not taken effect.
     Waits(u32),
-    /// One of them was refused: it must not be written.
+    /// One of them was refused, or a commit block before it is lost: it must not be written.
     Never,
 }
 
@@ -72,6 +72,8 @@ pub struct Commits {
     /// Since the turn began.
     written: Runs,
     refused: bool,
+    /// A commit block of this log was answered, and is not there.
+    lost: bool,
 }
 
 /// The transaction that is to be committed next, and its first block.
@@ -101,6 +103,7 @@ impl Commits {
             turn: None,
             written: Runs::default(),
             refused: false,
+            lost: false,
         })
     }
 
@@ -140,10 +143,12 @@ impl Commits {
     /// The superblock is handed on.
     pub fn superblock(&mut self, log: Option<Log>) {
         let Some(Log { format, begin }) = log else {
+            self.lost = false;
             return self.give_up();
         };
         self.format = format;
         let Some((sequence, begin)) = begin else {
+            self.lost = false;
             return self.give_up();
         };
         let is_this_log = self.turn.is_some_and(|turn| {
@@ -152,12 +157,16 @@ impl Commits {
             self.is_in_log(turn.begin) && (is_older || turn == Turn { sequence, begin })
         });
         if !is_this_log {
+            self.lost = false;
             self.begin(Turn { sequence, begin });
         }
     }
 
     /// A commit block is to be handed on, directly behind what is written at `before`. If it is not to wait, it is.
     pub fn commit(&mut self, at: JournalBlock, sequence: Sequence, before: Span) -> Verdict {
+        if self.lost {
+            return Verdict::Never;
+        }
         let next = Turn {
             sequence: Sequence(sequence.0.wrapping_add(1)),
             begin: self.format.after(at),
@@ -209,6 +218,12 @@ impl Commits {
         let is_hit = self.layout.runs(span).any(hits);
         self.refused |= is_hit;
         is_hit
+    }
+
+    /// A commit block at `span` was answered, and then refused. No replay of this log goes past its place, so nothing that comes
+    /// behind it is committed, until another log begins. Its client hears of that with the next commit block.
+    pub fn lost(&mut self, span: Span) {
+        self.lost |= self.refused(span);
     }
 
     /// Knows nothing any more, until the journal says where its log begins, or goes on.
