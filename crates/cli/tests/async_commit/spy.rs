@@ -1,5 +1,5 @@
 //! Stands between front end and volume. It knows what of a journal was sent, answered and flushed, and turns the power off at the
-//! moment that is worst for the kind of cut that a life has.
+//! moment that is worst for the kind of cut that a life has. In every other life it hands on parts of transactions late, as a slow thread does.
 //!
 //! What a flush covers must be there after the life: each block of the journal that had its answer when the flush came, once the flush
 //! has its own. Of commit blocks those alone whose transaction had all its answers too: before that jbd2 does not flush for them, and
@@ -8,6 +8,7 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
@@ -17,6 +18,9 @@ use vellum_medium::fault::Rng;
 
 /// What a commit block begins with; its sequence follows.
 const COMMIT: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
+
+/// Longer than a commit block is waited with before it is answered, in milliseconds.
+const LATE: u64 = 8;
 
 /// When the power goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -240,7 +244,7 @@ impl Power {
     }
 }
 
-/// Looks at what goes by; changes nothing, but may turn the power off.
+/// Looks at what goes by. It may be slow, and may turn the power off, and changes nothing else.
 pub struct Spy {
     volume: Arc<Volume>,
     power: Power,
@@ -277,6 +281,31 @@ impl Spy {
         let is_risky = late > 0 || self.volume.stats().commits.waiting > 0;
         let wanted = 1 + self.power.seed % 4;
         known.flushes >= if is_risky { wanted } else { 3 * wanted }
+    }
+
+    /// In every other life some parts of transactions come so late that their commit block has been answered by then: the rest
+    /// of such a transaction is answered while the volume still encodes it, and the flush for it comes at once.
+    fn dawdle(&self, requests: &[Request]) {
+        let seed = self.power.seed;
+        if !seed.is_multiple_of(2) {
+            return;
+        }
+        let late = {
+            let known = self.known.lock();
+            let is_part = |request: &Request| {
+                let is_write = matches!(request.op, Op::Write { .. });
+                is_write && known.is_log(request.lba.0) && known.cut.is_some()
+            };
+            let has_commit = |request: &Request| {
+                (0..request.frames.len()).any(|at| request.frames.block(at).starts_with(&COMMIT))
+            };
+            let mut random = Rng::new(seed.rotate_left(32) ^ known.calls);
+            let is_late = requests.iter().any(is_part) && !requests.iter().any(has_commit);
+            (is_late && random.chance(1, 6)).then(|| LATE + random.below(LATE))
+        };
+        if let Some(millis) = late {
+            std::thread::sleep(Duration::from_millis(millis));
+        }
     }
 
     /// What the batch is to the kind of cut that is wanted: which it is now, if any.
@@ -360,6 +389,7 @@ impl BlockDevice for Spy {
     }
 
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        self.dawdle(requests);
         let mut watch = Watch {
             to: Arc::clone(replies),
             known: Arc::clone(&self.known),
