@@ -102,8 +102,8 @@ rows! {
         lab: Some("off"),
         doc: "a block that compresses to 3 KiB or less shares a page with others; a higher level \
             takes fewer bytes and more time",
-        cost: "with delta, over fifteen applications, 0.38 of the bytes that ext4 writes by itself, \
-            and without both 1.37; 1.51 of its time, and without 1.47",
+        cost: "together with delta, fifteen applications wrote 0.38 of what ext4 alone writes \
+            (without both 1.37), in 1.51 of its time (without both 1.47)",
     };
 
     DELTA = Row {
@@ -115,8 +115,8 @@ rows! {
         lab: Some("off"),
         doc: "a block that replaces another one is stored as its difference to that, if that is \
             less than half as long",
-        cost: "of the bytes that zstd leaves, SQLite's are a sixth fewer and a mail server's a \
-            tenth; 16 MiB of memory, and 28 bytes a delta",
+        cost: "beyond what compress saves, a sixth of SQLite's bytes and a tenth of a mail \
+            server's; takes 16 MiB of memory, and 28 bytes for each delta",
     };
 
     DEDUP = Row {
@@ -127,8 +127,9 @@ rows! {
         default: "off",
         lab: Some("off"),
         doc: "a content that is stored already is not stored again",
-        cost: "of 90% duplicates 0.10 of the bytes, of PostgreSQL's three quarters; unique random \
-            writes are 0.93 as fast; memory (dedup-memory)",
+        cost: "a load with 90% duplicates writes 0.10 of its bytes, PostgreSQL three quarters; \
+            random writes without duplicates run at 0.93 of their speed; takes memory \
+            (dedup-memory)",
     };
 
     DEDUP_MEMORY = Row {
@@ -144,8 +145,8 @@ rows! {
         lab: Some("64M"),
         doc: "memory for what dedup knows, taken while dedup=on; 64 bytes for each block of the \
             volume at most",
-        cost: "8 bytes a content: 64M are 32 GiB of different ones; contents beyond that are stored \
-            again",
+        cost: "at 8 bytes a content, 64M knows 32 GiB of different ones; what it does not know is \
+            stored again",
     };
 
     FREED = Row {
@@ -156,8 +157,8 @@ rows! {
         default: "off",
         lab: None,
         doc: "blocks that a mounted ext4 has freed are dropped without its discard",
-        cost: "room of deleted files, some seconds later; not where something else reads the \
-            volume's free blocks (a snapshot or a mirror of all of it)",
+        cost: "deleted files give their room back within seconds; leave it off where something else \
+            reads free blocks (a snapshot or a mirror of the whole volume)",
     };
 
     BUFFER = Row {
@@ -172,7 +173,7 @@ rows! {
         default: "64M",
         lab: None,
         doc: "memory for blocks in flight, the volatile write cache included",
-        cost: "memory; more absorbs longer bursts, and write-once compares with what is still in it",
+        cost: "takes that memory; a larger one absorbs longer bursts",
     };
 
     MOUNT_OPTIONS = Row {
@@ -232,7 +233,7 @@ rows! {
         doc: "gives up pages of which little is left, of its own accord: when less than a fifth of \
             the room is free, clients have written 256 MiB since the last time and have been \
             quiet for five seconds",
-        cost: "room back, and less wear of a full volume",
+        cost: "gives room back, and a full volume wears the medium less",
     };
 
     SWEEP_RATE = Row {
@@ -247,7 +248,7 @@ rows! {
         default: "64M",
         lab: None,
         doc: "bytes a second that a sweep for duplicates, or a fold, may read",
-        cost: "a slower one disturbs less",
+        cost: "a lower rate disturbs clients less",
     };
 
     WRITE_ONCE = Row {
@@ -258,7 +259,8 @@ rows! {
         default: "on",
         lab: Some("off"),
         doc: "a block that a journal holds already is not written again when it is written home",
-        cost: "half of what data=journal writes; 20 bytes of memory a journal block",
+        cost: "saves half of what data=journal writes; takes 20 bytes of memory for each block of \
+            the journal",
     };
 
     REPLAY = Row {
@@ -268,10 +270,11 @@ rows! {
         has: Has::Log,
         default: "auto",
         lab: Some("off"),
-        doc: "after a crash the volume puts home by itself what a journal had committed, as the \
-            next mount would; it needs write-once. auto: where `attach --mount` mounts it. on: \
-            also elsewhere, no cache may lie above the volume that writes back in another order",
-        cost: "one sync a commit instead of two",
+        doc: "after a crash the volume itself puts home what a journal had committed, as the next \
+            mount would; needs write-once. auto: only where `attach --mount` mounts the file \
+            system. on: everywhere; then no cache above the volume may write back in another \
+            order",
+        cost: "each commit takes one sync instead of two",
     };
 
     ZERO = Row {
@@ -292,8 +295,8 @@ rows! {
         has: Has::All,
         default: "none",
         lab: None,
-        doc: "journals that are not found by themselves; they go before those that are. A wrong \
-            one does no harm: bytes are compared",
+        doc: "journals that the volume does not find by itself; they go before those that it \
+            finds. A wrong one does no harm: bytes are compared",
         cost: "nothing",
     };
 
