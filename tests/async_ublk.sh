@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
 # Commit blocks over ublk with four queues: `async_commit` of the command's tests, in a guest with four processors. LIVES=n for as many
-# (a few by default), SEED=n for the first, LAYOUT=log or shadow, MIB=n and CUT=AfterFlush for commits and cuts of one kind, PROFILE=release.
+# (a few by default), SEED=n for the first, LAYOUT=log or shadow, MIB=n and CUT=AfterFlush for commits and cuts of one kind.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }
-lives=${LIVES:-3}
+lives=${LIVES:-4}
 target=${CARGO_TARGET_DIR:-target}
-profile=${PROFILE:-dev}
 export VELLUM=${VELLUM:-$target/release/vellum}
 [ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
 
-# With the same profile as the other tests of the command it is built already.
-found=$(cargo test --locked --profile "$profile" --no-run --message-format=json -p vellum-cli --test async_commit |
+found=$(cargo test --release --locked --no-run --message-format=json -p vellum-cli --test async_commit |
     sed -n 's/.*"name":"async_commit".*"executable":"\([^"]*\)".*/\1/p' | tail -1)
 [ -x "$found" ] || { echo "async_ublk: there is no test to run"; exit 1; }
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-async.XXXXXX")
