@@ -234,6 +234,11 @@ fn a_detach_that_waits_for_room_says_so_and_can_be_interrupted() {
         "{:?}",
         start.elapsed()
     );
+    eprintln!("told after {:?}", start.elapsed());
+    // Of what, and what to do.
+    for part in [text(&volume), "Free some (`df", &format!("`kill {pid}`")] {
+        assert!(said().contains(part), "no {part:?} in {}", said());
+    }
     // SAFETY: our own child, not yet waited for.
     unsafe { libc::kill(first.id() as i32, libc::SIGINT) };
     assert_eq!(first.wait().unwrap().code(), Some(1));
