@@ -8,6 +8,7 @@ use common::{Server, dir, ok, text};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 use vellum_policies::kind::Kind;
 use vellum_policies::table::{TABLE, Tier};
 use xtask::{guide, root, statistics};
@@ -21,12 +22,15 @@ fn hold(name: &str, wanted: &str) {
     let source = root().join(guide::SOURCE);
     let glossary = std::fs::read_to_string(source.join("glossary.md")).unwrap();
     let wanted = guide::linked(wanted, &guide::terms(&glossary), "../glossary.md");
-    let path = source.join(FOLDER).join(name);
+    hold_at(&source.join(FOLDER).join(name), &wanted);
+}
+
+fn hold_at(path: &Path, wanted: &str) {
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, wanted).unwrap();
+        std::fs::write(path, wanted).unwrap();
         return;
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let found = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         found == wanted,
         "{} differs from the code: {MAKE}",
@@ -271,17 +275,7 @@ fn policies() {
             &sentence(one.doc),
         ]);
     }
-    let path = root().join("docs/internals/policies.md");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, page).unwrap();
-        return;
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == page,
-        "{} differs from the code: {MAKE}",
-        path.display()
-    );
+    hold_at(&root().join("docs/internals/policies.md"), &page);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod common;
 mod journal;
 
 use common::{Client, assert_sound, open, small, wait_for};
-use journal::{HOME, Host, JOURNAL, log, mounted};
+use journal::{Host, JOURNAL, mounted, transaction};
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_device::block::{BlockError, Op};
@@ -45,18 +45,6 @@ fn thin() -> (Arc<FaultMedium>, Arc<Volume>, Host) {
     host.begin_log();
     host.client.flush().unwrap();
     (between.unwrap(), volume, host)
-}
-
-/// The four blocks of the next transaction, and where they go.
-fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
-    let at = JOURNAL + u64::from(host.next_block());
-    let homes = [(HOME, 0), (HOME + 1, 0)];
-    let sequence = host.sequence;
-    host.sequence += 1;
-    let copies = [sequence as u8, sequence as u8 + 1].map(|stamp| vec![stamp; 4096]);
-    let descriptor = log::descriptor(sequence, &homes, &copies.each_ref().map(Vec::as_slice));
-    let [first, second] = copies;
-    (at, [descriptor, first, second, log::commit(sequence)])
 }
 
 fn send(host: &mut Host, at: u64, block: &[u8]) -> u64 {

@@ -10,24 +10,12 @@ mod common;
 mod journal;
 
 use common::{Client, assert_sound, open, wait_for};
-use journal::{HOME, Host, JOURNAL, log, mounted};
+use journal::{HOME, Host, JOURNAL, log, mounted, transaction};
 use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
 use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, Op, Request};
 use vellum_device::policy::Policy;
-
-/// The four blocks of the next transaction, and where they go.
-fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
-    let at = JOURNAL + u64::from(host.next_block());
-    let homes = [(HOME, 0), (HOME + 1, 0)];
-    let sequence = host.sequence;
-    host.sequence += 1;
-    let copies = [sequence as u8, sequence as u8 + 1].map(|stamp| vec![stamp; 4096]);
-    let descriptor = log::descriptor(sequence, &homes, &copies.each_ref().map(Vec::as_slice));
-    let [first, second] = copies;
-    (at, [descriptor, first, second, log::commit(sequence)])
-}
 
 fn write(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> Request {
     let mut request = client.request(Op::Write { fua: false }, at, blocks.len() as u64);

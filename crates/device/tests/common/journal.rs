@@ -101,3 +101,15 @@ pub fn mounted(
     });
     (medium, volume, host)
 }
+
+/// The four blocks of the next transaction, and where they go.
+pub fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
+    let at = JOURNAL + u64::from(host.next_block());
+    let homes = [(HOME, 0), (HOME + 1, 0)];
+    let sequence = host.sequence;
+    host.sequence += 1;
+    let copies = [sequence as u8, sequence as u8 + 1].map(|stamp| vec![stamp; 4096]);
+    let descriptor = log::descriptor(sequence, &homes, &copies.each_ref().map(Vec::as_slice));
+    let [first, second] = copies;
+    (at, [descriptor, first, second, log::commit(sequence)])
+}
