@@ -5,6 +5,7 @@
 //! cross as columns of bytes. The package makes arrays of both.
 #![forbid(unsafe_code)]
 
+mod admit;
 mod asked;
 mod drives;
 mod errors;

@@ -1,5 +1,6 @@
 //! A load on a drive, under policies.
 
+use crate::admit::Admission;
 use crate::asked::Asked;
 use crate::drives;
 use crate::errors::{self, OptionError, RunError};
@@ -9,6 +10,7 @@ use crate::victim::Victim;
 use crate::watched::{tell, watched};
 use pyo3::prelude::*;
 use std::sync::Arc;
+use vellum_lab::admission::Admit;
 use vellum_lab::base::{Choose, Separate};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
@@ -28,7 +30,8 @@ type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 /// Runs policies, as `vellum lab compare` does; without any, those that it takes.
 #[pyfunction]
 #[pyo3(signature = (
-    options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None
+    options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None,
+    admit=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn run(
@@ -41,22 +44,28 @@ pub fn run(
     progress: Option<&Bound<'_, PyAny>>,
     victim: Option<Py<PyAny>>,
     hot: Option<Py<PyAny>>,
+    admit: Option<Py<PyAny>>,
 ) -> PyResult<Ran> {
     let setup = said(options, trace, drive)?;
     let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
     let mut scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
-    let (victim, hot) = (victim.map(Asked::new), hot.map(Asked::new));
+    let [victim, hot, admit] = [victim, hot, admit].map(|own| own.map(Asked::new));
     let chooser = victim
         .clone()
         .map(|asked| move || Box::new(Victim(asked.clone())) as Box<dyn Choose>);
     let separator = hot
         .clone()
         .map(|asked| move || Box::new(Hot(asked.clone())) as Box<dyn Separate>);
+    let admission = admit
+        .clone()
+        .map(|asked| move || Box::new(Admission(asked.clone())) as Box<dyn Admit>);
     scenario.own.victims = chooser.as_ref().map(|chooser| chooser as _);
     scenario.own.separation = separator.as_ref().map(|separator| separator as _);
-    let raised = || victim.iter().chain(&hot).try_for_each(Asked::raised);
+    scenario.own.admission = admission.as_ref().map(|admission| admission as _);
+    let own = || victim.iter().chain(&hot).chain(&admit);
+    let raised = || own().try_for_each(Asked::raised);
     let policies = chosen(&policies, &scenario)?;
     let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
     let threads = threads.unwrap_or_else(parallel::cores);

@@ -1,8 +1,10 @@
 //! Policies of one's own, beside those that are built in: `cargo run --release -p vellum-lab --example own_policies`.
 //!
 //! One chooses victims: it lets a block rest after its last page died, since more may die soon, and then takes the one with the fewest valid
-//! pages. One tells hot from cold: hot is what is written again soon after it was written.
+//! pages. One tells hot from cold: hot is what is written again soon after it was written. One admits to deduplication: only writes of several blocks, as
+//! iDedup has it, so that what lay together still does.
 
+use vellum_lab::admission::{Admit, Admitted, Arrived};
 use vellum_lab::base::{Choose, Closed, Separate};
 use vellum_lab::drives;
 use vellum_lab::flash::Options;
@@ -54,9 +56,24 @@ impl Separate for Recent {
     }
 }
 
+/// Blocks of a write that is looked for.
+const LONG: usize = 3;
+
+struct Long;
+
+impl Admit for Long {
+    fn admit(&mut self, write: &Arrived<'_>) -> Admitted {
+        Admitted {
+            dedup: write.contents.len() >= LONG,
+            ..Admitted::ALL
+        }
+    }
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rested = || Box::new(Rested) as Box<dyn Choose>;
     let recent = || Box::<Recent>::default() as Box<dyn Separate>;
+    let long = || Box::new(Long) as Box<dyn Admit>;
     let none = Own::default();
     let victims = Own {
         victims: Some(&rested),
@@ -66,23 +83,42 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         separation: Some(&recent),
         ..none
     };
-    for (policy, whose, own) in [
-        ("base", "", none),
-        ("base:cost-benefit", "", none),
-        ("base", ", own victims", victims),
-        ("base:hot-cold", "", none),
-        ("base:hot-cold", ", own word on what is hot", separation),
+    let admission = Own {
+        admission: Some(&long),
+        ..none
+    };
+    for (load, policy, whose, own) in [
+        ("zipf", "base", "", none),
+        ("zipf", "base:cost-benefit", "", none),
+        ("zipf", "base", ", own victims", victims),
+        ("zipf", "base:hot-cold", "", none),
+        (
+            "zipf",
+            "base:hot-cold",
+            ", own word on what is hot",
+            separation,
+        ),
+        ("varmail", "vellum", "", none),
+        ("varmail", "vellum:dedup", "", none),
+        ("varmail", "vellum:dedup", ", own admission", admission),
     ] {
-        let outcome = scenario(own).run(&policy.parse::<Policy>()?)?;
+        let outcome = scenario(load, own).run(&policy.parse::<Policy>()?)?;
         let amplification = outcome.write_amplification.unwrap_or(0.0);
-        println!("{:<42}{amplification:.3}", format!("{policy}{whose}"));
+        let looked_for = outcome.counted("dedup_lookups");
+        println!(
+            "{load:<9}{:<42}{amplification:.3}{looked_for:>9}",
+            format!("{policy}{whose}")
+        );
     }
     Ok(())
 }
 
-/// A skewed load on a small drive, warmed up by itself.
-fn scenario(own: Own<'_>) -> Scenario<'_> {
-    let load = workload::find("zipf").map(|zipf| Synthetic::new(*zipf));
+/// A load on a small drive, warmed up by itself.
+fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
+    let load = workload::find(load).map(|load| Synthetic {
+        duplicates: if load.name == "varmail" { 30 } else { 0 },
+        ..Synthetic::new(*load)
+    });
     Scenario {
         device: Device {
             preset: drives::own("oftl"),

@@ -5,6 +5,7 @@
 //! The same scenario and the same seed give the same bytes of output.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod applications;
 pub mod base;
 mod blockdev;

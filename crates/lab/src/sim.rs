@@ -5,6 +5,7 @@ pub mod written;
 
 use parts::{Parent, Part};
 
+use crate::admission::Admit;
 use crate::base::{Drive, Io, Wanted};
 use crate::flash::{Die, Flash, Preset};
 use crate::latency::Latencies;
@@ -120,6 +121,8 @@ pub struct Sim {
     pub ftl: Ftl,
     /// What the host saw.
     pub seen: Seen,
+    /// Who says what each write may use; none: it may use all.
+    pub admission: Option<Box<dyn Admit>>,
     preset: Preset,
     link_free: u64,
     /// What so many blocks take on the link.
@@ -152,6 +155,7 @@ impl Sim {
             flash,
             ftl,
             seen: Seen::default(),
+            admission: None,
             link_ns: (0..=u64::from(PART_BLOCKS))
                 .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / preset.link_bytes_per_s)
                 .collect(),
@@ -381,7 +385,10 @@ impl Sim {
             Ftl::Page(drive) => {
                 let wanted = match asked.op {
                     Op::Read => Wanted::Read,
-                    Op::Write { fua } => Wanted::Write { fua },
+                    Op::Write { fua } => Wanted::Write {
+                        fua,
+                        through: !asked.admitted.buffer,
+                    },
                     Op::Discard => Wanted::Discard,
                     Op::Flush => Wanted::Flush,
                 };

@@ -20,6 +20,7 @@ from typing import Unpack
 
 from . import _lab
 from ._lab import Error, OptionError, RunError, TraceError
+from .admit import Admit, Admitted, Arrived, asked_admit
 from .drives import Drive, drive, drives
 from .fleet import Fleet, Group, fleet
 from .hot import Hot, asked_hot
@@ -32,6 +33,9 @@ from .trace import Trace, trace, trace_of
 from .victim import Closed, Victim, asked
 
 __all__ = [
+    "Admit",
+    "Admitted",
+    "Arrived",
     "Closed",
     "Comparison",
     "Drive",
@@ -73,6 +77,7 @@ def run(
     *,
     victim: Victim | None = None,
     hot: Hot | None = None,
+    admit: Admit | None = None,
     progress: _lab.Progress | None = None,
     **options: Unpack[Options],
 ) -> Outcome:
@@ -86,13 +91,15 @@ def run(
     `victim` chooses which block the collector of a page map (`policy="base"`) takes, in place of what the policy says: a
     function of `Closed` to the place of a block. `hot` says which pages are hot, where a page map keeps them apart
     (`policy="base:hot-cold"`): a function of a page's number, and of where it was when it is moved: True if among the hot ones, False if not, and
-    None when the host writes it. Both are slow, and made for ideas: what they raise ends the run.
+    None when the host writes it. `admit` says what each write may use: a function of `Arrived` to `Admitted`, for the drive's write buffer
+    (`policy="base"`), deduplication (`"vellum:dedup"`) and fewer bytes (`"vellum:compress"`). All are slow, and made for ideas: what they raise
+    ends the run.
 
     Raises `OptionError`, `TraceError` or `RunError`, and says what to do.
     """
     if not isinstance(policy, str):
         raise OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
-    done = _run(load, drive, [policy], options, 1, progress, victim, hot)
+    done = _run(load, drive, [policy], options, 1, progress, victim, hot, admit)
     for name, why in done.failed.items():
         raise RunError(f"{name}: {why}")
     return done[0]
@@ -131,6 +138,7 @@ def _run(
     progress: _lab.Progress | None,
     victim: Victim | None = None,
     hot: Hot | None = None,
+    admit: Admit | None = None,
 ) -> Comparison:
     asked_for = said(load, drive, options, progress)
     native = None if asked_for.trace is None else asked_for.trace.native
@@ -143,5 +151,6 @@ def _run(
         progress,
         None if victim is None else asked(victim),
         None if hot is None else asked_hot(hot),
+        None if admit is None else asked_admit(admit),
     )
     return comparison(forms, about, warnings, dict(failed))

@@ -12,6 +12,7 @@ class RunError(Error): ...
 Forms = tuple[str, str, str, str, list[list[str]]]
 Asked = Callable[[bytes, bytes, bytes, int], int]
 AskedHot = Callable[[int, bool | None], bool]
+AskedAdmit = Callable[[int, list[int], int, bool], tuple[bool, bool, bool]]
 Progress = Callable[[int, int], object]
 
 @final
@@ -47,4 +48,5 @@ def run(
     progress: Progress | None = None,
     victim: Asked | None = None,
     hot: AskedHot | None = None,
+    admit: AskedAdmit | None = None,
 ) -> tuple[Forms, tuple[list[str], list[str]], list[tuple[str, str]]]: ...

@@ -29,6 +29,8 @@ pub enum Wanted {
     Write {
         /// And make all that was written durable.
         fua: bool,
+        /// It is not answered before the units that it fills are on flash, as without RAM.
+        through: bool,
     },
     /// Give up.
     Discard,
@@ -291,7 +293,8 @@ impl Drive {
                 return;
             }
             let held = self.under_way.count * self.unit_blocks;
-            let writes = matches!(first.wanted, Wanted::Write { .. }) && self.ram_blocks > 0;
+            let writes = matches!(first.wanted, Wanted::Write { through: false, .. });
+            let writes = writes && self.ram_blocks > 0;
             if writes && held > 0 && held + first.blocks > self.ram_blocks {
                 return;
             }
@@ -310,8 +313,10 @@ impl Drive {
                 self.free_looks.push(place);
             }
             let barrier = match wanted {
-                Wanted::Write { fua } => {
-                    let through = (self.ram_blocks == 0).then(|| io.time.begin(tag));
+                Wanted::Write { fua, through } => {
+                    // What makes all durable waits for all in any case.
+                    let through = self.ram_blocks == 0 || (through && !fua);
+                    let through = through.then(|| io.time.begin(tag));
                     for lba in lba..lba + blocks {
                         self.map.write(lba);
                         if self.stage.is_some() {
@@ -378,7 +383,7 @@ impl Drive {
                     }
                 }
                 FlashOp::Copy(die) => io.flash.copy(io.time, die, None),
-                FlashOp::Program(die) if instant || self.ram_blocks == 0 => {
+                FlashOp::Program(die) if instant || through.is_some() || self.ram_blocks == 0 => {
                     io.flash.program(io.time, die, through);
                 }
                 FlashOp::Program(die) => {

@@ -7,7 +7,8 @@ mod warm;
 
 pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
 
-use crate::base::{Chooser, Separator, TooSmall};
+use crate::admission::Admission;
+use crate::base::{Chooser, Order, Separator, TooSmall};
 use crate::flash::{self, Kind, NoSpare, Preset};
 use crate::journal::Journal;
 use crate::life::{Life, WornOut};
@@ -142,13 +143,15 @@ pub enum Load<'a> {
     Requests(&'a [Request]),
 }
 
-/// Who decides for a page map, in place of what its policy says.
+/// Who decides in place of what a policy says.
 #[derive(Clone, Copy, Default)]
 pub struct Own<'a> {
-    /// Who chooses what its collector takes.
+    /// Who chooses what a page map's collector takes.
     pub victims: Option<Chooser<'a>>,
     /// Who says what is hot, where that is kept apart.
     pub separation: Option<Separator<'a>>,
+    /// Who says what each write may use.
+    pub admission: Option<Admission<'a>>,
 }
 
 /// A run.
@@ -254,6 +257,15 @@ pub enum ScenarioError {
         /// Which.
         policy: String,
     },
+    /// Admission of one's own where there is nothing to admit to.
+    #[error(
+        "{policy}: there is nothing that writes could be admitted to: take vellum:dedup, vellum:compress, \
+         or base on a drive of flash that has a write buffer (buffer-kib) and no order of its own"
+    )]
+    Admission {
+        /// Which.
+        policy: String,
+    },
     /// A policy that flash cannot have.
     #[error(
         "woj and dmdedup are what the write-once paper measured above a real SSD: they run on block devices, like fast-ssd"
@@ -324,6 +336,7 @@ impl Scenario<'_> {
     pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
         let mut built = self.build(policy)?;
         built.notes.extend(self.own_told(policy)?);
+        built.sim.admission = self.own.admission.map(|admission| admission());
         let (sim, logical) = (&mut built.sim, built.logical);
         self.holds(policy, logical)?;
         sim.time.set_instant(true);
@@ -388,7 +401,26 @@ impl Scenario<'_> {
             }
             told.push("hot and cold: told apart by a policy of somebody's own".into());
         }
+        if self.own.admission.is_some() {
+            if !self.admits(policy) {
+                return Err(ScenarioError::Admission {
+                    policy: of_policy(),
+                });
+            }
+            told.push("admission: by a policy of somebody's own".into());
+        }
         Ok(told)
+    }
+
+    /// Whether there is anything that a write may be admitted to.
+    fn admits(&self, policy: &Policy) -> bool {
+        match (policy.layer, &self.device.preset.kind) {
+            (Layer::Vellum(engine), _) => engine.compress || engine.core_dedup().index_bytes > 0,
+            (Layer::Base(base), Kind::Nand(nand)) => {
+                base.order == Order::Off && nand.buffer_bytes > 0
+            }
+            _ => false,
+        }
     }
 
     /// Brings to the medium what is still in RAM, and says what the run came to.

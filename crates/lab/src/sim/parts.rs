@@ -1,6 +1,7 @@
 //! The host's link: requests are cut into parts, which cross it, and are answered when all of theirs are.
 
 use super::{Ftl, PART_BLOCKS, Sim, io};
+use crate::admission::{Admitted, Arrived};
 use crate::base::Io;
 use crate::content::Contents;
 use crate::timeline::Tag;
@@ -42,6 +43,7 @@ impl Sim {
             Op::Write { fua } => self.seen_written(request.blocks, fua),
             _ => {}
         }
+        let admitted = self.admitted(&request);
         if let Ftl::Page(drive) = &mut self.ftl
             && matches!(request.op, Op::Write { fua: false })
             && drive.write_at_once(io!(self), request.lba, u64::from(request.blocks))
@@ -58,38 +60,11 @@ impl Sim {
         let parts = parent.parts;
         let parent = place(&mut self.parents, &mut self.free_parents, parent);
         for part in 0..parts {
-            let first = part * PART_BLOCKS;
-            let blocks = (request.blocks - first).min(PART_BLOCKS);
-            let range = first as usize..(first + blocks) as usize;
-            let contents = match request.op {
-                Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),
-                _ => std::mem::take(&mut request.contents),
-            };
-            let (homes, sizes) = match parts {
-                1 => (request.homes.take(), request.sizes.take()),
-                _ => {
-                    let homes = request.homes.as_ref();
-                    let sizes = request.sizes.as_ref();
-                    (
-                        homes.map(|homes| Box::from(&homes[range.clone()])),
-                        sizes.map(|sizes| Box::from(&sizes[range])),
-                    )
-                }
-            };
             let asked = Asked {
-                id: 0,
-                op: request.op,
-                lba: request.lba + u64::from(first),
-                blocks,
-                contents,
-                homes,
-                sizes,
-                // It is complete with the last of them.
-                committed: match part + 1 == parts {
-                    true => request.committed.take(),
-                    false => None,
-                },
+                admitted,
+                ..part_of(&mut request, part, parts)
             };
+            let blocks = asked.blocks;
             let part = Part {
                 parent,
                 blocks,
@@ -109,6 +84,18 @@ impl Sim {
             self.parts[id as usize].asked = Some(asked);
             self.time
                 .at(crossed + self.preset.command_ns, Tag::Arrival(id));
+        }
+    }
+
+    fn admitted(&mut self, request: &Request) -> Admitted {
+        match (&mut self.admission, request.op) {
+            (Some(admission), Op::Write { fua }) => admission.admit(&Arrived {
+                lba: request.lba,
+                contents: &request.contents,
+                now: self.time.now(),
+                durable: fua,
+            }),
+            _ => Admitted::ALL,
         }
     }
 
@@ -155,6 +142,43 @@ impl Sim {
         seen.add(took);
         self.seen.served += 1;
         self.free_parents.push(parent);
+    }
+}
+
+/// One of a request's parts, which are taken in order.
+fn part_of(request: &mut Request, part: u32, parts: u32) -> Asked {
+    let first = part * PART_BLOCKS;
+    let blocks = (request.blocks - first).min(PART_BLOCKS);
+    let range = first as usize..(first + blocks) as usize;
+    let contents = match request.op {
+        Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),
+        _ => std::mem::take(&mut request.contents),
+    };
+    let (homes, sizes) = match parts {
+        1 => (request.homes.take(), request.sizes.take()),
+        _ => {
+            let homes = request.homes.as_ref();
+            let sizes = request.sizes.as_ref();
+            (
+                homes.map(|homes| Box::from(&homes[range.clone()])),
+                sizes.map(|sizes| Box::from(&sizes[range])),
+            )
+        }
+    };
+    Asked {
+        id: 0,
+        op: request.op,
+        lba: request.lba + u64::from(first),
+        blocks,
+        contents,
+        homes,
+        sizes,
+        // It is complete with the last of them.
+        committed: match part + 1 == parts {
+            true => request.committed.take(),
+            false => None,
+        },
+        admitted: Admitted::ALL,
     }
 }
 

@@ -22,7 +22,10 @@ impl Backing {
         match self {
             Self::Flash(log) => log.write(io, tag, at, blocks),
             Self::Drive(drive) => {
-                let wanted = Wanted::Write { fua: durable };
+                let wanted = Wanted::Write {
+                    fua: durable,
+                    through: false,
+                };
                 drive.ask(io, tag, wanted, at.0, u64::from(blocks));
             }
             Self::Block(device) => device.write(io.time, tag, blocks, durable),

@@ -22,6 +22,7 @@ use shadow::Shadow;
 use super::backing::Backing;
 use super::pages::Pages;
 use super::summaries::Summaries;
+use crate::admission::Admitted;
 use crate::base::Io;
 use crate::content::{Content, Contents};
 use crate::sizes::{Sizes, Tells};
@@ -96,6 +97,8 @@ pub struct Asked {
     pub sizes: Tells,
     /// What a journal's transaction puts home that is complete with this write.
     pub committed: Committed,
+    /// What a write may use.
+    pub admitted: Admitted,
 }
 
 /// What an effect in flight needs when it is done.
@@ -467,6 +470,7 @@ impl Vellum {
                     let mut digest = content.digest();
                     let buf = Buf(buf);
                     digest.packed = self.pack(asked, index, buf);
+                    digest.copied = !asked.admitted.dedup;
                     payloads.push(Payload { buf, digest });
                 }
                 let blocks = &payloads;

@@ -65,7 +65,10 @@ impl OnFlash {
 
     /// Writes.
     pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
-        let durable = Wanted::Write { fua: true };
+        let durable = Wanted::Write {
+            fua: true,
+            through: false,
+        };
         let (index, offset) = match self.spot(at) {
             Spot::Segment { index, offset } => (index, offset),
             Spot::Area(lba) => return self.area.ask(io, tag, durable, lba, u64::from(blocks)),

@@ -188,7 +188,8 @@ impl Vellum {
         let sizes = asked.sizes.as_ref();
         let size = sizes.map_or(Size::default(), |sizes| sizes[index]);
         let bytes = size.packed.or_else(|| Some(model?.bytes(content)));
-        let alone = bytes.and_then(told);
+        let packs = asked.admitted.pack;
+        let alone = bytes.and_then(told).filter(|_| packs);
         if let Some(bytes) = size.packed.filter(|_| self.services.are_on()) {
             self.measured.insert(content, bytes);
         }
@@ -203,7 +204,8 @@ impl Vellum {
         for place in bases.earlier_places(asked, index) {
             let earlier = log.earlier(Lba(place));
             replaces |= earlier != Earlier::Nothing;
-            if let Earlier::Base(part) = earlier
+            if packs
+                && let Earlier::Base(part) = earlier
                 && let Some(base) = bases.known.get(&part.raw()).copied()
             {
                 delta = bases.delta((part, base), (lba, home), content, size.delta, model);

@@ -93,7 +93,12 @@ impl Vellum {
         unit.free_at = unit.free_at.max(io.time.now());
         if let Op::Write { fua } = asked.op {
             let each = unit.check_ns(free.saturating_sub(unit.reserved), all);
-            let takes = each * asked.contents.len() as u64;
+            let looked_for = if asked.admitted.dedup {
+                asked.contents.len()
+            } else {
+                0
+            };
+            let takes = each * looked_for as u64;
             unit.free_at += takes;
             unit.busy_ns += takes;
             unit.reserved += asked.contents.len();
