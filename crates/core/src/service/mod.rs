@@ -4,6 +4,7 @@
 //! Machines that look through all that is stored are [`Machine`]s: their host does each [`Step`] and tells. What they have to know of the
 //! volume they ask it themselves ([`Answers`]), a bounded question at a time, so that the host's lock is never held for long.
 
+pub mod copies;
 #[cfg(test)]
 mod fake;
 pub mod fold;

@@ -9,7 +9,9 @@
 //!    whoever goes on finds that again.
 
 use super::pace::Pace;
-use crate::addr::{Lba, Nanos};
+use crate::addr::{Generation, Lba, Nanos};
+use crate::format::areas::Layout;
+use crate::format::superblock::Superblock;
 
 /// Blocks that are read at once.
 pub const RUN: u32 = 64;
@@ -53,6 +55,30 @@ pub enum Item {
 }
 
 impl Plan {
+    /// All of a volume.
+    #[must_use]
+    pub fn of(superblock: &Superblock) -> Self {
+        let mut plan = Self {
+            mirrors: 2,
+            blocks: superblock.logical_blocks(),
+            ..Self::default()
+        };
+        match superblock.layout() {
+            Layout::Log => {
+                let copies = superblock.root_copies(Generation(0)).count() as u32;
+                (plan.roots, plan.leaves) = (2 * copies, superblock.leaves());
+                plan.segments = superblock.segment_count();
+            }
+            layout => {
+                plan.tables = superblock.table_blocks().iter().sum::<u64>() as u32;
+                if layout == Layout::Shadow {
+                    (plan.roots, plan.leaves) = (4, superblock.directory_blocks() as u32);
+                }
+            }
+        }
+        plan
+    }
+
     fn structures(&self) -> u64 {
         let kinds = [
             self.mirrors,

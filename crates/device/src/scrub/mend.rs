@@ -1,10 +1,7 @@
 //! Blocks of data that are damaged, mended from another copy of them.
 //!
 //! Copies are looked for by their sums, in all that summaries and headers tell: journals' copies, duplicates that were not shared, and
-//! what has been moved or replaced and not been erased yet. A sum of 32 bits proposes, as everywhere, and does not decide: with as many
-//! blocks as a volume has, one of another content has the same sum now and then. What decides when the bytes themselves are lost: the
-//! copy must be of that very address, or what is left of the damaged block must say so: half of its sectors the same, and not
-//! all of one byte. What cannot be decided so is left as it is, and told.
+//! what has been moved or replaced and not been erased yet. Which of them are copies, [`copies`] says.
 //!
 //! The block is written as a client would write it, if the address still leads to the damaged one and no client's write waits.
 
@@ -16,10 +13,9 @@ use crate::shared::Shared;
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment};
 use vellum_core::format::areas::Layout;
-use vellum_core::format::summary::Owner;
 use vellum_core::seam::Payload;
+use vellum_core::service::copies;
 
-const SECTOR: usize = 512;
 /// Map entries that are looked at under the lock at once.
 const ENTRIES: u64 = 4096;
 
@@ -43,7 +39,7 @@ struct Copy {
 /// Mends what can be mended of these.
 pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mut [Finding]) {
     let wanted = wanted(shared, findings);
-    if wanted.is_empty() {
+    if wanted.is_empty() || !copies::are_told_apart(structures.superblock()) {
         return;
     }
     let mut mended = BTreeMap::new();
@@ -104,11 +100,8 @@ fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(
             let start = superblock.segment_start(segment);
             let tags = structures.tags(segment).unwrap_or_default();
             for (tag, at) in tags.iter().zip(start.0..) {
-                let owner = match tag.owner {
-                    Owner::None => continue,
-                    // It may name what has had that LBA before.
-                    Owner::Lba(lba) => Some(lba).filter(|lba| superblock.is_settled(*lba)),
-                    Owner::Vba(_) => None,
+                let Some(owner) = copies::owner(superblock, tag) else {
+                    continue;
                 };
                 let (at, sum) = (Pba(at), tag.sum);
                 if !tell(Copy { at, sum, owner }) {
@@ -141,25 +134,10 @@ fn content(shared: &Shared, at: Pba, sum: u32) -> Option<Vec<u8>> {
 
 /// Whether it is more than its sum that says so.
 fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
-    if copy.owner == Some(wanted.lba) {
-        return true;
-    }
-    let (Some(left), Some(content)) = (&wanted.left, content(shared, copy.at, copy.sum)) else {
-        return false;
-    };
-    resemble(left, &content)
-}
-
-/// Whether half of the sectors are the same, and say something.
-fn resemble(left: &[u8], content: &[u8]) -> bool {
-    let sectors = left.chunks_exact(SECTOR).zip(content.chunks_exact(SECTOR));
-    let same = sectors.filter(|(one, other)| one == other);
-    let (mut count, mut says) = (0, false);
-    for (sector, _) in same {
-        count += 1;
-        says |= sector.iter().any(|byte| *byte != sector[0]);
-    }
-    says && count * 2 >= BLOCK_BYTES / SECTOR
+    let content = content(shared, copy.at, copy.sum);
+    content.is_some_and(|content| {
+        copies::is_copy(copy.owner, wanted.lba, wanted.left.as_deref(), &content)
+    })
 }
 
 /// Writes what the block should hold, if the address still leads there.
@@ -197,26 +175,4 @@ fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
                 inner.admit(now, pending, &[], batch);
             })
             .is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sum_alone_makes_no_copy() {
-        let content: Vec<u8> = (0..BLOCK_BYTES).map(|i| (i * 7 % 251) as u8).collect();
-        let mut left = content.clone();
-        left[77] ^= 4;
-        assert!(resemble(&left, &content));
-        for sector in 0..5 {
-            left[sector * SECTOR] ^= 1;
-        }
-        assert!(!resemble(&left, &content));
-        // Zeros say nothing.
-        let mut left = vec![0; BLOCK_BYTES];
-        assert!(!resemble(&left, &vec![0; BLOCK_BYTES]));
-        left[0] = 1;
-        assert!(!resemble(&left, &vec![0; BLOCK_BYTES]));
-    }
 }

@@ -21,8 +21,7 @@ pub use report::{Finding, ScrubReport, Severity};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use structures::Structures;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Pba};
-use vellum_core::format::areas::Layout;
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Mend, Service};
 use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permille_of};
@@ -110,34 +109,11 @@ impl Scrubber {
     }
 }
 
-/// What there is to be looked at.
-pub(crate) fn plan(superblock: &Superblock) -> Plan {
-    let mut plan = Plan {
-        mirrors: 2,
-        blocks: superblock.logical_blocks(),
-        ..Plan::default()
-    };
-    match superblock.layout() {
-        Layout::Log => {
-            let copies = superblock.root_copies(Generation(0)).count() as u32;
-            (plan.roots, plan.leaves) = (2 * copies, superblock.leaves());
-            plan.segments = superblock.segment_count();
-        }
-        layout => {
-            plan.tables = superblock.table_blocks().iter().sum::<u64>() as u32;
-            if layout == Layout::Shadow {
-                (plan.roots, plan.leaves) = (4, superblock.directory_blocks() as u32);
-            }
-        }
-    }
-    plan
-}
-
 /// How far it is, with what the core keeps of that.
 pub(crate) fn report(shared: &Shared, superblock: &Superblock) -> ScrubReport {
     let mut report = shared.scrubber.report();
     if report.permille.is_none() {
-        report.left_at = permille_of(&plan(superblock), place(shared));
+        report.left_at = permille_of(&Plan::of(superblock), place(shared));
     }
     report
 }
@@ -152,7 +128,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool
     while let Some(rate) = shared.scrubber.next() {
         let now = shared.now();
         let from = place(shared);
-        let plan = plan(superblock);
+        let plan = Plan::of(superblock);
         let went_on_at = permille_of(&plan, from);
         shared.scrubber.tell(|report| {
             *report = ScrubReport {
