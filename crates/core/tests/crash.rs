@@ -64,6 +64,14 @@ fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
         is_one || total.services_ended * total.rows_folded * total.pairs_swept > 0,
         "{test}: no service was at work"
     );
+    assert!(
+        is_one || total.scrubs_ended * total.freed_dropped > 0,
+        "{test}: no scrub has ended, or nothing was freed"
+    );
+    assert!(
+        is_one || !faults || total.scrub_damaged * total.mirrors_mended > 0,
+        "{test}: no scrub has found anything"
+    );
 }
 
 #[test]
@@ -110,9 +118,19 @@ fn canaries() {
         (Broken::CopiesAreStale, 1),
         (Broken::GrowsTooSoon, 1),
         (Broken::CacheStays, 1_000_015),
+        (Broken::FreedIsBlind, 1),
+        (Broken::CriticalIsForgotten, 33),
+        (Broken::ScrubTrusts, 1_000_001),
+        (Broken::ScrubSuspects, 1),
+        (Broken::MendsByPlace, 1_000_047),
     ] {
-        // Only a sync that fails leaves something in a cache.
-        let faults = broken == Broken::CacheStays;
+        // Only a sync that fails leaves something in a cache, and only what is bad is to be found and mended.
+        let needs_faults = [
+            Broken::CacheStays,
+            Broken::ScrubTrusts,
+            Broken::MendsByPlace,
+        ];
+        let faults = needs_faults.contains(&broken);
         let found = (first..first + 60).find(|&seed| run(seed, broken, faults).is_err());
         println!("{broken:?}: found by seed {found:?}");
         assert!(found.is_some(), "the oracle does not notice {broken:?}");

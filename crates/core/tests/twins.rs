@@ -43,6 +43,35 @@ fn deciding(decide: Decide) -> Bench {
     Bench::new(1, volume(), policy(decide))
 }
 
+/// A journal that has the same content twice, for homes that are two copies on purpose: they do not come to share one page by it.
+#[test]
+fn copies_on_purpose_do_not_meet_in_a_journal() {
+    for packing in [0, 100] {
+        let mut bench = deciding(Decide::Compare);
+        bench.0.packing = packing;
+        let journal = Region {
+            start: Lba(20),
+            blocks: 10,
+            homes: Lba(0),
+            homes_blocks: 20,
+            rule: WriteOnce::Hash,
+        };
+        bench.0.watch(&[journal]).unwrap();
+        bench.0.protect(&[(Lba(1), 1), (Lba(5), 1)]).unwrap();
+        bench.write(20, A);
+        bench.write(21, A);
+        bench.write(1, A);
+        bench.write(5, A);
+        bench.0.check_critical().unwrap();
+        bench.assert_reads(&[(1, A), (5, A), (20, A)]);
+        // Others do.
+        bench.write(6, A);
+        bench.write(7, A);
+        assert!(bench.stats().remapped_blocks + bench.stats().dedup_blocks >= 2);
+        bench.end();
+    }
+}
+
 #[test]
 fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
     for decide in DECIDES {

@@ -300,6 +300,13 @@ impl Engine {
             self.proposers.shared_by(twin.by, &mut self.stats);
             return Shared::Done;
         }
+        // One page for several copies that are there on purpose would be one point of failure, whoever proposes it. Of a part nobody
+        // knows how many have it.
+        if self.proposers.dedup().is_critical(lba)
+            && matches!(entry, Entry::Shared(_) | Entry::Packed(..))
+        {
+            return Shared::No;
+        }
         let pba = twin.place.pba;
         let records = match entry {
             Entry::Packed(vba, slot) => return self.share_part(lba, twin, vba, slot),

@@ -2,11 +2,14 @@
 
 mod buffers;
 pub mod copies;
+pub mod critical;
 mod effects;
 mod folds;
+pub mod freed;
 mod hints;
 mod outputs;
 pub mod parts;
+pub mod scrubs;
 pub mod services;
 
 use super::medium::{Cell, GARBAGE, Medium};
@@ -17,9 +20,7 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::seam::{
-    Against, Base, Commits, Dedup, Effect, Hint, Input, Page, Refusal, Region, Service, Setting,
-};
+use vellum_core::seam::{Against, Base, Effect, Input, Page, Refusal, Service};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -156,6 +157,12 @@ enum Request {
         asked: u64,
         got: Vec<Option<u32>>,
     },
+    /// A scrub's.
+    Look {
+        lba: u64,
+        asked: u64,
+        got: Vec<Option<u32>>,
+    },
     /// A read whose blocks are to be stored anew.
     Fold {
         lba: u64,
@@ -244,6 +251,10 @@ pub struct Driver {
     to_fold: Option<(u64, Vec<u32>)>,
     /// What became of what a service has asked for: whether it went well.
     served: Option<bool>,
+    /// What became of a scrub's last read.
+    looked: Option<(u32, Result<(), Refusal>)>,
+    freed: freed::Freed,
+    critical: critical::Critical,
     flights: Vec<Flight>,
     requests: BTreeMap<u32, Request>,
     /// What is in each buffer.
@@ -293,6 +304,9 @@ impl Driver {
             suspects: BTreeSet::new(),
             to_fold: None,
             served: None,
+            looked: None,
+            freed: freed::Freed::default(),
+            critical: critical::Critical::default(),
             flights: Vec::new(),
             requests: BTreeMap::new(),
             cells: vec![Cell::Data(RELEASED); all as usize],
@@ -311,46 +325,6 @@ impl Driver {
     /// Lets the engine start: some inputs are not needed for it to have effects.
     pub fn start(&mut self) -> Result<(), Failure> {
         self.feed(Input::Tick)
-    }
-
-    /// Tells where journals are.
-    pub fn watch(&mut self, regions: &[Region]) -> Result<(), Failure> {
-        self.feed(Input::Hint(Hint::Journals { regions }))
-    }
-
-    /// Tells what a descriptor block said.
-    pub fn journaled(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
-        self.feed(Input::Hint(Hint::Journaled { pairs }))
-    }
-
-    /// Tells of a transaction that is complete.
-    pub fn committed(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
-        for (home, journal) in pairs {
-            self.model.pledge(home.0, journal.0);
-        }
-        self.feed(Input::Hint(Hint::Committed { pairs }))
-    }
-
-    /// Switches deltas.
-    pub fn make_deltas(&mut self, percent: u64) -> Result<(), Failure> {
-        self.deltas = percent;
-        self.known.clear();
-        self.feed(Input::Set(Setting::Deltas { on: percent > 0 }))
-    }
-
-    /// Tells how to deduplicate, and what not.
-    pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
-        self.feed(Input::Set(Setting::Dedup { policy: *policy }))?;
-        self.feed(Input::Hint(Hint::Critical { ranges }))
-    }
-
-    /// Tells when to commit, where there are tables.
-    pub fn swept(&mut self, to: u32, keep: bool) -> Result<(), Failure> {
-        self.feed(Input::Service(Service::Swept { to, keep }))
-    }
-
-    pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
-        self.feed(Input::Set(Setting::Commits { policy }))
     }
 
     /// What a buffer holds, as a block.
@@ -412,8 +386,7 @@ impl Driver {
         let id = self.number();
         let name = RequestId(id);
         let was_poisoned = self.poisoned;
-        self.asking = Some(id);
-        self.last_result = None;
+        self.see(id, ask);
         match ask {
             Ask::Write { lba, tokens, fua } => {
                 if self.free.len() < tokens.len() {

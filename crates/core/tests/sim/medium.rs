@@ -159,6 +159,16 @@ pub enum Broken {
     CopiesAreStale,
     /// A volume that grows has its first superblock before what that leads to.
     GrowsTooSoon,
+    /// What a file system has given up is dropped, whether or not it was written again since.
+    FreedIsBlind,
+    /// The core is not told what is critical.
+    CriticalIsForgotten,
+    /// A scrub takes whatever it reads for good.
+    ScrubTrusts,
+    /// A scrub takes what is whole for bad, now and then.
+    ScrubSuspects,
+    /// A scrub mends from whatever was at an address at some time.
+    MendsByPlace,
 }
 
 /// Bytes that are not what was written.

@@ -247,6 +247,12 @@ impl Model {
         self.clock += 1;
     }
 
+    /// Whether something was asked to be in a block since `at`.
+    pub fn is_changed_since(&self, lba: u64, at: u64) -> bool {
+        let mut versions = self.versions[lba as usize].iter();
+        versions.any(|version| !version.pledged && version.at >= at)
+    }
+
     /// It is answered; `at_once`: nothing else was asked for in between.
     pub fn end(&mut self, op: OpId, success: bool, at_once: bool) {
         self.ops[op.0 as usize].state = match (success, at_once) {

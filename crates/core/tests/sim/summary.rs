@@ -1,6 +1,7 @@
 //! What lives came to: counts, and a digest that two machines can compare.
 
 use super::driver::Counts;
+use super::driver::scrubs::Scrubbed;
 use super::driver::services::Served;
 use super::medium::Medium;
 use vellum_core::stats::Stats;
@@ -61,6 +62,11 @@ summary! {
     services_ended,
     rows_folded,
     pairs_swept,
+    scrubs_ended,
+    scrub_damaged,
+    scrub_mended,
+    mirrors_mended,
+    freed_dropped,
 }
 
 impl Summary {
@@ -79,6 +85,14 @@ impl Summary {
         self.services_ended += served.ended;
         self.rows_folded += served.rows;
         self.pairs_swept += served.pairs;
+    }
+
+    /// Takes in what a life's scrubs came to.
+    pub fn scrub(&mut self, scrubbed: &Scrubbed) {
+        self.scrubs_ended += scrubbed.ended;
+        self.scrub_damaged += scrubbed.damaged;
+        self.scrub_mended += scrubbed.mended;
+        self.mirrors_mended += scrubbed.mirrors;
     }
 
     /// Takes in what an engine has counted in a life.

@@ -1,6 +1,9 @@
 //! One seed: a volume, and its lives one after the other.
 
 use super::driver::copies::Copies;
+use super::driver::critical::Protects;
+use super::driver::freed::GivesUp;
+use super::driver::scrubs::Scrubs;
 use super::driver::services::Services;
 use super::driver::{Ask, CLIENT_BUFS, Driver, Failure, Faults, ensure};
 use super::medium::{Broken, Medium, Rot};
@@ -26,6 +29,29 @@ enum End {
     Kill,
     /// A clean shutdown, and then the power goes.
     Shutdown,
+}
+
+/// What a device does of its own accord beside its clients' requests, and what a user asks of it.
+struct Beside {
+    folding: u64,
+    copies: Copies,
+    services: Services,
+    scrubs: Scrubs,
+    gives_up: GivesUp,
+    protects: Protects,
+}
+
+impl Beside {
+    fn serve(&mut self, driver: &mut Driver) -> Result<(), Failure> {
+        match self.services.are_on() {
+            true => self.services.serve(driver)?,
+            false => driver.fold(self.folding)?,
+        }
+        self.scrubs.serve(driver)?;
+        self.gives_up.serve(driver)?;
+        self.protects.serve(driver)?;
+        self.copies.ask(driver)
+    }
 }
 
 /// Lives on one volume.
@@ -197,6 +223,7 @@ impl World {
         driver.medium.rot.clear();
         if settles {
             driver.settle()?;
+            driver.check_critical()?;
             if !driver.poisoned
                 && !self.worn
                 && driver.faults.full.is_none()
@@ -283,16 +310,10 @@ impl World {
         let rots = self.faults && self.rng.percent(10);
         self.worn |= rots;
         self.choose_policies(driver, &mut client)?;
-        let folding = self.rng.pick(&[0, 0, 3, 20]);
-        let mut copies = Copies::new(self.medium.writes ^ self.now, &self.volume);
-        let mut services = Services::new(self.rng.clone().next(), self.is_served);
+        let mut beside = self.beside(driver)?;
         let mut idle = 0;
         for _ in 0..steps {
-            match services.are_on() {
-                true => services.serve(driver)?,
-                false => driver.fold(folding)?,
-            }
-            copies.ask(driver)?;
+            beside.serve(driver)?;
             if self.rng.below(40) == 0 {
                 self.tell_anew(driver, &mut client)?;
             }
@@ -336,8 +357,28 @@ impl World {
                 self.rot(driver);
             }
         }
-        self.summary.serve(&services.served);
+        self.summary.serve(&beside.services.served);
+        self.summary.scrub(&beside.scrubs.came_to);
+        self.summary.freed_dropped += driver.freed_blocks();
         Ok(())
+    }
+
+    /// What there is of that in this life.
+    fn beside(&mut self, driver: &mut Driver) -> Result<Beside, Failure> {
+        let folding = self.rng.pick(&[0, 0, 3, 20]);
+        let (seed, is_served) = (self.rng.clone().next(), self.is_served);
+        let mut beside = Beside {
+            folding,
+            copies: Copies::new(self.medium.writes ^ self.now, &self.volume),
+            services: Services::new(seed, is_served),
+            scrubs: Scrubs::new(seed, is_served),
+            gives_up: GivesUp::new(seed, is_served),
+            protects: Protects::new(seed, is_served),
+        };
+        // Where a block is bad a segment may be set aside.
+        self.worn |= self.faults && beside.scrubs.spoil(driver);
+        beside.protects.begin(driver)?;
+        Ok(beside)
     }
 
     /// How blocks are stored in this life.

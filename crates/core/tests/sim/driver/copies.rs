@@ -53,6 +53,8 @@ impl Driver {
         }
         let (id, was_poisoned) = (self.number(), self.poisoned);
         let blocks = tokens.len() as u64;
+        self.freed.see(&self.medium, to, blocks);
+        self.critical.copied(to, blocks);
         let op = self.model.begin(to, tokens, false);
         self.requests.insert(id, Request::Change { op });
         self.asking = Some(id);

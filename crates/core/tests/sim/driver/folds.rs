@@ -7,7 +7,10 @@ use vellum_core::seam::{Input, Service};
 
 impl Request {
     pub(super) fn reads(&self) -> bool {
-        matches!(self, Self::Read { .. } | Self::Fold { .. })
+        matches!(
+            self,
+            Self::Read { .. } | Self::Look { .. } | Self::Fold { .. }
+        )
     }
 }
 

@@ -3,9 +3,52 @@
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};
 use vellum_core::format::summary::{Owner, Tag};
-use vellum_core::seam::{Hint, Input};
+use vellum_core::seam::{Commits, Dedup, Hint, Input, Region, Service, Setting};
 
 impl Driver {
+    /// Tells where journals are.
+    pub fn watch(&mut self, regions: &[Region]) -> Result<(), Failure> {
+        let regions = self.critical.journals(regions);
+        self.feed(Input::Hint(Hint::Journals { regions }))
+    }
+
+    /// Tells what a descriptor block said.
+    pub fn journaled(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
+        self.feed(Input::Hint(Hint::Journaled { pairs }))
+    }
+
+    /// Tells of a transaction that is complete.
+    pub fn committed(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
+        for (home, journal) in pairs {
+            self.freed.see(&self.medium, home.0, 1);
+            self.model.pledge(home.0, journal.0);
+        }
+        self.feed(Input::Hint(Hint::Committed { pairs }))
+    }
+
+    /// Switches deltas.
+    pub fn make_deltas(&mut self, percent: u64) -> Result<(), Failure> {
+        self.deltas = percent;
+        self.known.clear();
+        self.feed(Input::Set(Setting::Deltas { on: percent > 0 }))
+    }
+
+    /// Tells how to deduplicate, and what not.
+    pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
+        self.feed(Input::Set(Setting::Dedup { policy: *policy }))?;
+        self.protect(ranges)
+    }
+
+    /// Tells how far a sweep is.
+    pub fn swept(&mut self, to: u32, keep: bool) -> Result<(), Failure> {
+        self.feed(Input::Service(Service::Swept { to, keep }))
+    }
+
+    /// Tells when to commit, where there are tables.
+    pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
+        self.feed(Input::Set(Setting::Commits { policy }))
+    }
+
     /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
     pub fn contents(&mut self) -> Result<(), Failure> {
         let at = self.rng.below(self.medium.blocks());

@@ -220,7 +220,7 @@ impl Driver {
     }
 
     pub(super) fn fill(&mut self, request: u32, index: u32, token: u32) -> Result<(), Failure> {
-        let Some(Request::Read { got, .. } | Request::Fold { got, .. }) =
+        let Some(Request::Read { got, .. } | Request::Look { got, .. } | Request::Fold { got, .. }) =
             self.requests.get_mut(&request)
         else {
             return Err(format!(
@@ -306,7 +306,10 @@ impl Driver {
         self.judge(&request, reply.result)?;
         match request {
             Request::Answered { op } => self.kept(op, reply.result)?,
-            Request::Change { op } => self.model.end(op, reply.result.is_ok(), at_once),
+            Request::Change { op } => {
+                self.critical.answered(reply.result.is_ok());
+                self.model.end(op, reply.result.is_ok(), at_once);
+            }
             Request::Flush { asked } if reply.result.is_ok() => self.model.flushed(asked),
             Request::Properties(number) if reply.result.is_ok() => {
                 self.model.chosen.acknowledge(number);
@@ -324,6 +327,17 @@ impl Driver {
                     };
                     self.last_read.push(Seen::Token(token));
                     self.model.check_read(lba, token, asked)?;
+                }
+            }
+            Request::Look { lba, asked, got } => {
+                self.looked = Some((id, reply.result));
+                for (lba, got) in (lba..).zip(got) {
+                    if reply.result.is_ok() {
+                        let Some(token) = got else {
+                            return Err(format!("LBA {lba} read without data"));
+                        };
+                        self.model.check_read(lba, token, asked)?;
+                    }
                 }
             }
             Request::Served => self.served = Some(reply.result.is_ok()),
