@@ -103,6 +103,7 @@ impl DriveFile {
             command_ns: 0,
             link_bytes_per_s: 0,
             link_in_order: false,
+            request_bytes: 0,
             kind: Kind::Nand(Nand::default()),
         };
         let mut link = match file.table("link")? {
@@ -163,9 +164,15 @@ fn link(of: &mut impl Fields, preset: &mut Preset) -> Result<(), DriveError> {
         command_ns,
         link_bytes_per_s,
         link_in_order,
+        request_bytes,
         ..
     } = preset;
-    tables::link(of, command_ns, link_bytes_per_s, link_in_order)
+    tables::link(
+        of,
+        command_ns,
+        link_bytes_per_s,
+        (link_in_order, request_bytes),
+    )
 }
 
 /// A drive's inside, by the table that is there.
@@ -195,6 +202,11 @@ fn nand(file: &mut Reader<'_>, mut flash: Reader<'_>) -> Result<Nand, DriveError
         if nand.page_map.copy_back && !one {
             let wrong = "a program unit is then 4 KiB: page-kib = 4, and planes-together = false";
             return Err(map.wrong(map.line(), "copy-back", wrong));
+        }
+        if nand.page_map.summary && nand.pages_per_block < 2 {
+            let wrong =
+                "the last page of each block is its summary: pages-per-block has to be 2 at least";
+            return Err(map.wrong(map.line(), "summaries", wrong));
         }
         map.end()?;
     }

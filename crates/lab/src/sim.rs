@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::{Refusal, Region};
 
-/// Requests are cut into parts of so many blocks, as a drive's interface does.
+/// Requests are cut into parts of so many blocks, as a drive's interface does, unless a drive with a page map says otherwise.
 pub const PART_BLOCKS: u32 = 256;
 /// Requests of an open-loop host that are open at once, at most: more is a drive that does not keep up at all.
 pub const OPEN_MAX: usize = 1 << 20;
@@ -124,6 +124,7 @@ pub struct Sim {
     /// Who says what each write may use; none: it may use all.
     pub admission: Option<Box<dyn Admit>>,
     preset: Preset,
+    part_blocks: u32,
     link_free: u64,
     /// What so many blocks take on the link.
     link_ns: Vec<u64>,
@@ -150,13 +151,18 @@ impl Sim {
     /// An idle one.
     #[must_use]
     pub fn new(preset: Preset, flash: Flash, ftl: Ftl) -> Self {
+        let part_blocks = match ftl {
+            Ftl::Page(_) => (preset.request_bytes / BLOCK_BYTES as u64) as u32,
+            Ftl::Raw(_) | Ftl::Vellum(_) => PART_BLOCKS,
+        };
         Self {
             time: Timeline::default(),
             flash,
             ftl,
             seen: Seen::default(),
             admission: None,
-            link_ns: (0..=u64::from(PART_BLOCKS))
+            part_blocks,
+            link_ns: (0..=u64::from(part_blocks))
                 .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / preset.link_bytes_per_s)
                 .collect(),
             preset,
@@ -501,6 +507,7 @@ mod tests {
             command_ns: 0,
             link_bytes_per_s: u64::MAX,
             link_in_order: false,
+            request_bytes: 1 << 20,
             kind: Kind::Block(figures),
         };
         // Flash beside it that nothing is asked of.

@@ -71,8 +71,7 @@ impl PageMap {
         let mut moving = std::mem::take(&mut self.moving);
         self.take_alive(base + victim, &mut moving);
         self.frontier(die, stream).live -= moving.len() as u64;
-        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
-        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
+        self.look_at(&moving);
         let (unit_blocks, copy_back) = (self.unit_blocks, self.how.copy_back);
         let units = moving.chunk_by(|(a, _), (b, _)| a / unit_blocks == b / unit_blocks);
         let (on, from) = (Die(die as u32), EraseBlock(self.first + victim));
@@ -111,6 +110,7 @@ impl PageMap {
                 }
                 frontier.left -= count;
             }
+            self.summarize(die, offset + count);
             for (at, &(_, lba)) in (block * self.pages + offset..).zip(&moving) {
                 self.put(lba, at);
             }
@@ -120,6 +120,12 @@ impl PageMap {
         self.moving = moving;
         self.valid[(base + victim) as usize] = 0;
         self.erased(die, victim);
+    }
+
+    /// Looks at the entries of pages before they change, so that their cache misses are on their way together.
+    fn look_at(&self, moving: &[(u32, u32)]) {
+        let entries = moving.iter().map(|&(_, lba)| self.map[lba as usize]);
+        std::hint::black_box(entries.fold(0, |all, entry| all ^ entry));
     }
 
     /// A block of a die is erased, and free.

@@ -382,6 +382,7 @@ impl Drive {
                         self.map.replaced(die, block);
                     }
                 }
+                FlashOp::Summary(die) => io.flash.summary(io.time, die, through),
                 FlashOp::Copy(die) => io.flash.copy(io.time, die, None),
                 FlashOp::Program(die) if instant || through.is_some() || self.ram_blocks == 0 => {
                     io.flash.program(io.time, die, through);

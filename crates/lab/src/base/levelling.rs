@@ -169,6 +169,7 @@ impl PageMap {
                 self.ops.extend((0..programs).map(|_| FlashOp::Program(on)));
             }
         }
+        self.summarize(die, self.pages);
         for (offset, &(_, lba)) in moving.iter().enumerate() {
             self.put(lba, (base + old) * self.pages + offset as u32);
         }

@@ -33,6 +33,8 @@ pub enum FlashOp {
     Read(Die, EraseBlock, u32),
     /// Program a unit.
     Program(Die),
+    /// Program the summary of a block that is full.
+    Summary(Die),
     /// Read a unit and program another one with it, within the die.
     Copy(Die),
     /// Erase.
@@ -377,9 +379,18 @@ impl PageMap {
             frontier.left = unit_blocks;
             self.ops.push(fills);
         }
+        self.summarize(die, offset + 1);
         let block = die as u32 * self.per_die + active;
         self.valid[block as usize] += 1;
         self.put(lba, block * self.pages + offset);
+    }
+
+    /// A die's block is filled so far. Behind its last page comes its summary at once, on a drive that has them: who filled it waits
+    /// for that, as in DiskSim.
+    pub(super) fn summarize(&mut self, die: usize, filled: u32) {
+        if self.how.summary && filled == self.pages {
+            self.ops.push(FlashOp::Summary(Die(die as u32)));
+        }
     }
 
     pub(super) fn put(&mut self, lba: u32, at: u32) {
@@ -497,6 +508,7 @@ mod tests {
             striped: true,
             kept_free: 250,
             copy_back: false,
+            summary: false,
         };
         let map = PageMap::new(&SHAPE, 3, (0, 16), 1050, Victim::Greedy).unwrap();
         let mut map = map.mapped(how).unwrap();
@@ -539,5 +551,34 @@ mod tests {
         assert!(across.moved > 1000);
         assert_eq!((reads, none, programs), (across.moved, 0, 20_000 + reads));
         assert_eq!((crossing, copies, host), (0, across.moved, 20_000));
+    }
+
+    #[test]
+    fn a_summary_comes_behind_the_last_page_of_each_block() {
+        for separated in [false, true] {
+            let map = PageMap::new(&SHAPE, 3, (0, 16), 900, Victim::Greedy).unwrap();
+            let map = match separated {
+                true => map.separated(Victim::Greedy).unwrap(),
+                false => map,
+            };
+            let how = PageMapping {
+                summary: true,
+                ..PLAIN
+            };
+            let mut map = map.mapped(how).unwrap();
+            let mut rng = Rng::new(5);
+            (0..20_000).for_each(|_| map.write(rng.below(900)));
+            let mut ops = Vec::new();
+            map.take_ops(&mut ops);
+            for die in (0..3).map(Die) {
+                let count = |wanted| ops.iter().filter(|&&op| op == wanted).count();
+                let (programs, summaries) =
+                    (count(FlashOp::Program(die)), count(FlashOp::Summary(die)));
+                // Of each stream a block is not full.
+                let open = programs - summaries * 8;
+                assert!(summaries > 100 && open < 8 * map.streams, "{open}");
+            }
+            map.assert_sound();
+        }
     }
 }

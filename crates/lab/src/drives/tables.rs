@@ -2,6 +2,7 @@
 
 use super::fields::{DriveError, Fields, Key};
 use crate::flash::{Nand, PageMapping};
+use crate::sim::PART_BLOCKS;
 use vellum_core::addr::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -60,7 +61,7 @@ pub fn link(
     of: &mut impl Fields,
     command_ns: &mut u64,
     bytes_per_s: &mut u64,
-    in_order: &mut bool,
+    (in_order, request_bytes): (&mut bool, &mut u64),
 ) -> Result<(), DriveError> {
     const COMMAND: Key = time(
         "command-us",
@@ -74,13 +75,23 @@ pub fn link(
         "How fast it is, in millions of bytes a second; left out, it takes no time",
         Some(u64::MAX),
     );
+    const REQUEST: Key = Key {
+        name: "request-kib",
+        about: "What crosses it as one request, at most, in KiB: a longer one is cut. Of a page map; \
+                all else takes no more than 1024",
+        unit: KIB,
+        range: (BLOCK, 16 << 20),
+        step: BLOCK,
+        default: Some(PART_BLOCKS as u64 * BLOCK),
+    };
     of.number(&COMMAND, command_ns)?;
     of.number(&RATE, bytes_per_s)?;
     of.switch(
         "in-order",
         "Whether a command waits for the data on the link",
         in_order,
-    )
+    )?;
+    of.number(&REQUEST, request_bytes)
 }
 
 /// The flash.
@@ -170,6 +181,11 @@ pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), Drive
         "copy-back",
         "Whether the collector's moves do not cross the channel; a program unit is then 4 KiB",
         &mut map.copy_back,
+    )?;
+    of.switch(
+        "summaries",
+        "Whether the last page of each block is its summary, programmed when all others are",
+        &mut map.summary,
     )
 }
 

@@ -146,6 +146,12 @@ fn a_file_that_is_no_drives_is_refused_with_its_place() {
             "page-kib = 4, and planes-together = false",
         ),
         (
+            with(FLASH, "pages-per-block = ", "pages-per-block = 1 # ")
+                + "[page-map]\nsummaries = true\n",
+            18,
+            "summaries: the last page of each block is its summary",
+        ),
+        (
             FLASH.to_owned() + "[block]\nflush-us = 1",
             5,
             "[flash] or [block], not both",

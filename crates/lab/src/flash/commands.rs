@@ -35,10 +35,21 @@ pub struct Busy {
 
 #[derive(Clone, Copy)]
 pub(super) enum Work {
-    Read { blocks: u32, retries: u32 },
+    Read {
+        blocks: u32,
+        retries: u32,
+    },
     Program,
+    /// Of a block's summary.
+    Summary,
     Copy,
     Erase,
+}
+
+impl Work {
+    fn is_program(self) -> bool {
+        matches!(self, Self::Program | Self::Summary)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -115,9 +126,29 @@ pub(super) struct Bus<'a> {
 
 impl Bus<'_> {
     fn cross(&mut self, now: u64, die: Die, blocks: u32) -> u64 {
+        self.take(now, die, self.timing.transfer_ns[blocks as usize])
+    }
+
+    /// What is programmed crosses.
+    fn load(&mut self, now: u64, die: Die, work: Work) -> u64 {
+        let takes = match work {
+            Work::Summary => self.timing.summary_ns(),
+            _ => self.timing.transfer_ns[self.shape.unit_blocks as usize],
+        };
+        self.take(now, die, takes)
+    }
+
+    fn take(&mut self, now: u64, die: Die, takes: u64) -> u64 {
         let free = &mut self.channels[(die.0 % self.shape.channels) as usize];
-        *free = now.max(*free) + self.timing.transfer_ns[blocks as usize];
+        *free = now.max(*free) + takes;
         *free
+    }
+}
+
+impl Timing {
+    /// What a block's summary takes on a channel: a sector of the eight of 4 KiB.
+    pub fn summary_ns(&self) -> u64 {
+        self.transfer_ns[1] / 8
     }
 }
 
@@ -173,7 +204,7 @@ impl Commands {
             return;
         };
         let may = match doing.task.work {
-            Work::Program => how.program,
+            Work::Program | Work::Summary => how.program,
             Work::Erase => how.erase,
             Work::Read { .. } | Work::Copy => false,
         };
@@ -203,16 +234,12 @@ impl Commands {
         if !self.options.cache_commands || state.loaded.is_some() || state.leaving.is_some() {
             return;
         }
-        let programs =
-            |doing: &Doing| matches!(doing.task.work, Work::Program) && doing.phase == Phase::Cells;
+        let programs = |doing: &Doing| doing.task.work.is_program() && doing.phase == Phase::Cells;
         if !state.doing.as_ref().is_some_and(programs) || !state.first.is_empty() {
             return;
         }
-        if let Some(task) = state
-            .then
-            .pop_front_if(|task| matches!(task.work, Work::Program))
-        {
-            let crossed = bus.cross(time.now(), die, bus.shape.unit_blocks);
+        if let Some(task) = state.then.pop_front_if(|task| task.work.is_program()) {
+            let crossed = bus.load(time.now(), die, task.work);
             state.loaded = Some((task, crossed));
             self.busy.loaded_early += 1;
         }
@@ -242,7 +269,7 @@ impl Commands {
             (None, None) => {
                 let held = state.leaving.is_some();
                 // A program's data need the register that a read's still leave.
-                let may = |task: &mut Task| !held || !matches!(task.work, Work::Program);
+                let may = |task: &mut Task| !held || !task.work.is_program();
                 match state.then.pop_front_if(may) {
                     Some(task) => (task, None),
                     None => return,
@@ -266,10 +293,10 @@ impl Commands {
             }
             Work::Copy => doing.ends += bus.timing.read_ns + bus.timing.program_ns,
             Work::Erase => doing.ends += bus.timing.erase_ns,
-            Work::Program => {
+            Work::Program | Work::Summary => {
                 doing.cells_from = match ready {
                     Some(ready) => ready.max(now),
-                    None => bus.cross(now, die, bus.shape.unit_blocks),
+                    None => bus.load(now, die, task.work),
                 };
                 doing.ends = doing.cells_from + bus.timing.program_ns;
                 if options.cache_commands && doing.cells_from > now {
@@ -357,7 +384,7 @@ impl Commands {
     fn end(&mut self, time: &mut Timeline, ended: &Doing) {
         let took = time.now() - ended.began;
         match ended.task.work {
-            Work::Program | Work::Copy => {
+            Work::Program | Work::Summary | Work::Copy => {
                 self.busy.programs += 1;
                 self.busy.programs_ns += took;
             }

@@ -29,6 +29,7 @@ pub struct Counts {
 enum Kind {
     Read { blocks: u32 },
     Program,
+    Summary,
     Copy,
     Erase,
 }
@@ -208,6 +209,12 @@ impl Flash {
         self.ask(time, die, Kind::Program, job);
     }
 
+    /// Programs a block's summary, of which a sector crosses the channel.
+    pub fn summary(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
+        self.counts.programs += 1;
+        self.ask(time, die, Kind::Summary, job);
+    }
+
     /// Programs one unit with what another one of the die holds: it is read into the register and goes no further.
     pub fn copy(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
         self.counts.reads += 1;
@@ -285,6 +292,7 @@ impl Flash {
             let work = match kind {
                 Kind::Read { blocks } => Work::Read { blocks, retries: 0 },
                 Kind::Program => Work::Program,
+                Kind::Summary => Work::Summary,
                 Kind::Copy => Work::Copy,
                 Kind::Erase => Work::Erase,
             };
@@ -311,7 +319,12 @@ impl Flash {
         match task.kind {
             Kind::Read { .. } => time.at(time.now() + self.timing.read_ns, Tag::Sensed(die.0)),
             Kind::Program => {
-                let crossed = self.cross(time.now(), die, self.shape.unit_blocks);
+                let takes = self.timing.transfer_ns[self.shape.unit_blocks as usize];
+                let crossed = self.cross(time.now(), die, takes);
+                time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
+            }
+            Kind::Summary => {
+                let crossed = self.cross(time.now(), die, self.timing.summary_ns());
                 time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
             }
             Kind::Copy => {
@@ -322,10 +335,10 @@ impl Flash {
         }
     }
 
-    /// Takes the die's channel for so many blocks, returns when they have crossed.
-    fn cross(&mut self, now: u64, die: Die, blocks: u32) -> u64 {
+    /// Takes the die's channel for so long, returns when that is over.
+    fn cross(&mut self, now: u64, die: Die, takes: u64) -> u64 {
         let free = &mut self.channels[(die.0 % self.shape.channels) as usize];
-        *free = now.max(*free) + self.timing.transfer_ns[blocks as usize];
+        *free = now.max(*free) + takes;
         *free
     }
 
@@ -336,7 +349,8 @@ impl Flash {
             ..
         }) = self.dies[die.0 as usize].doing
         {
-            let crossed = self.cross(time.now(), die, blocks);
+            let takes = self.timing.transfer_ns[blocks as usize];
+            let crossed = self.cross(time.now(), die, takes);
             time.at(crossed, Tag::Idle(die.0));
         }
     }

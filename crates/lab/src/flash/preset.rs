@@ -45,6 +45,8 @@ pub struct PageMapping {
     pub kept_free: u32,
     /// Whether the collector's moves do not cross the channel. A program unit is a block then.
     pub copy_back: bool,
+    /// Whether the last page of each block is its summary: programmed when all others are, and no data are in it.
+    pub summary: bool,
 }
 
 /// A page map in a drive of which nothing else is said.
@@ -52,6 +54,7 @@ pub const PLAIN: PageMapping = PageMapping {
     striped: false,
     kept_free: 0,
     copy_back: false,
+    summary: false,
 };
 
 /// A device that is known by its speed alone.
@@ -83,6 +86,8 @@ pub struct Preset {
     pub link_bytes_per_s: u64,
     /// Whether a command waits for the data on the link, and does not overtake the write that they are of.
     pub link_in_order: bool,
+    /// What crosses the link as one request, at most; a longer one is cut.
+    pub request_bytes: u64,
     /// Its inside.
     pub kind: Kind,
 }

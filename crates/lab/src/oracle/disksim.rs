@@ -21,9 +21,12 @@ use crate::workload::Request;
 use serde::Serialize;
 use std::path::Path;
 
-/// How far a response may be off, in percent: what DiskSim does and is not modelled takes 1 to 4, and of the sequential writes chance,
-/// which decides how long the requests of each sequence are, up to 4.
-pub const OFF_MAX: f64 = 5.0;
+/// How far a response may be off, in percent.
+pub const OFF_MAX: f64 = 1.0;
+
+/// How many requests of the five million sequential writes are of one page, of two and of three, as DiskSim counted them. A dozen sequences of
+/// a length each is too few to draw: by that alone responses would be off by -0.6 to 3.2%.
+const LENGTHS: [u64; 3] = [4_347_791, 600_113, 52_096];
 
 /// Flash of the drive: 8 packages of 16,384 blocks, of which each has 63 pages beside its summary.
 const FLASH_BYTES: u64 = 8 * 16_384 * 63 * 4096;
@@ -114,6 +117,8 @@ struct Generator {
     rng: Rng,
     reference: Reference,
     span: u64,
+    /// Each request stands for so many.
+    parts: u64,
     at: u64,
     lba: u64,
     blocks: u64,
@@ -122,16 +127,41 @@ struct Generator {
 
 impl Generator {
     /// A sequence is of requests of one length. DiskSim's first one is, by its statistics, of single pages, and 250,000 are not its
-    /// end.
-    fn new(reference: Reference, span: u64, seed: u64) -> Self {
+    /// end. With `parts` the span is as many times shorter, and so are the sequences.
+    fn new(reference: Reference, parts: u64, seed: u64) -> Self {
         Self {
             rng: Rng::new(seed),
             reference,
-            span,
+            span: SPAN_BLOCKS / parts,
+            parts,
             at: 0,
             lba: 0,
             blocks: 1,
             version: 0,
+        }
+    }
+
+    /// How long the next of a sequence is.
+    fn length(&self) -> u64 {
+        let mut before = self.version * self.parts;
+        for (blocks, count) in (1..).zip(LENGTHS) {
+            if before < count {
+                return blocks;
+            }
+            before -= count;
+        }
+        LENGTHS.len() as u64
+    }
+
+    /// Where the next request is and how long: behind the one before, in a sequence that has not come to the end of the span.
+    fn follow(&mut self) -> (u64, u64) {
+        if !self.reference.sequential {
+            return self.anywhere();
+        }
+        let (next, blocks) = (self.lba + self.blocks, self.length());
+        match blocks == self.blocks && next + blocks < self.span {
+            true => (next, blocks),
+            false => (self.rng.below(self.span - blocks), blocks),
         }
     }
 
@@ -153,11 +183,7 @@ impl Iterator for Generator {
 
     fn next(&mut self) -> Option<Request> {
         self.at += self.rng.below(GAP_NS);
-        (self.lba, self.blocks) =
-            match self.reference.sequential && self.lba + 2 * self.blocks < self.span {
-                true => (self.lba + self.blocks, self.blocks),
-                false => self.anywhere(),
-            };
+        (self.lba, self.blocks) = self.follow();
         self.version += 1;
         let lbas = self.lba..self.lba + self.blocks;
         let (op, contents) = match self.reference.read {
@@ -190,7 +216,7 @@ pub fn response(reference: Reference, parts: u64, seed: u64) -> Result<Response,
     let (mut sim, _) = scenario.prepared(&BASE)?;
     sim.time.set_instant(false);
     let before = Snapshot::begin(&mut sim);
-    let generator = Generator::new(reference, SPAN_BLOCKS / parts, seed);
+    let generator = Generator::new(reference, parts, seed);
     let mut requests = generator.take((reference.requests / parts) as usize);
     sim.run(&mut requests, scenario.pace)?;
     let outcome = before.until_now(&sim);
@@ -310,12 +336,10 @@ mod tests {
         for row in &rows {
             assert!(row.is_near(), "{row:?}");
         }
+        // What is asked for in turn meets nobody: it takes what its parts take, to the nanosecond.
         let [sequential_read, sequential_write, ..] = rows;
         assert!(sequential_read.off_percent.abs() < 0.01);
-        // Each 63rd page there is followed by a summary: a program, and a sector on the channel.
-        let summaries = (0.2 + 0.0132) / 63.0;
-        let missing = sequential_write.disksim_ms - sequential_write.measured_ms;
-        assert!((missing / summaries - 1.0).abs() < 0.01, "{missing}");
+        assert!(sequential_write.off_percent.abs() < 0.01);
     }
 
     #[test]
@@ -336,7 +360,7 @@ mod tests {
     #[test]
     fn the_load_is_that_of_its_statistics() {
         let of = |reference: Reference| {
-            let requests = Generator::new(reference, SPAN_BLOCKS, 1).take(250_000);
+            let requests = Generator::new(reference, 1, 1).take(250_000);
             let (mut blocks, mut last, mut sequential) = (0, 0, 0);
             let mut ends = 0;
             for request in requests {

@@ -1,11 +1,12 @@
 //! Write amplification under uniform random overwrites, and skewed ones, against what can be computed.
 //!
 //! The page map is run without time, and so is the engine. `T`, the physical blocks of `alpha = T / U`, leaves
-//! out what is always free: the page map's reserve; of the engine, the segments that were free on
-//! average, and of each segment headers and summary. The data's amplification is what is compared; with
+//! out what is always free: the page map's reserve; of the engine, the segments that are free on
+//! average while it is written to, and of each segment headers and summary. The data's amplification is what is compared; with
 //! headers, summaries and the map the engine's is higher, and that is given too.
 
 pub mod disksim;
+pub mod log;
 pub mod published;
 pub mod skew;
 
@@ -18,6 +19,7 @@ use crate::rng::Rng;
 use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
 use crate::workload;
+use log::Log;
 use serde::Serialize;
 use skew::Skew;
 
@@ -299,11 +301,8 @@ fn plain_engine() -> Policy {
     }
 }
 
-/// The engine, collecting greedily, on flash of 256 pages a block.
-///
-/// # Errors
-/// When it cannot be run.
-pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> {
+/// Flash for the engine, of 256 pages a block, with so much over-provisioning.
+fn on_flash(over_permille: u32, effort: Effort) -> Scenario<'static> {
     let Some(uniform) = workload::find("uniform") else {
         unreachable!("this crate's own")
     };
@@ -311,7 +310,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     let bytes = effort.logical * 4096 * u64::from(1000 + over_permille) / 1000;
     let reserve = bytes / 50 + (96 << 20);
     let over = (bytes + reserve) / 4096 * 1000 / effort.logical - 1000;
-    let scenario = Scenario {
+    Scenario {
         device: Device {
             preset: drives::own("oftl"),
             capacity: Some(bytes + reserve),
@@ -332,7 +331,15 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         hashing: None,
         own: Own::default(),
         watch: None,
-    };
+    }
+}
+
+/// The engine, collecting greedily; against a [log](log) of as many segments.
+///
+/// # Errors
+/// When it cannot be run.
+pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> {
+    let scenario = on_flash(over_permille, effort);
     let (mut sim, logical) = scenario.prepared(&plain_engine())?;
     sim.time.set_instant(true);
     let mut rng = Rng::new(effort.seed);
@@ -352,12 +359,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         Ftl::Vellum(vellum) => (vellum.stats(), vellum.superblock().usable_blocks()),
         _ => unreachable!("the engine was asked for"),
     };
-    let mut free = 0.0;
-    let rounds = 30;
-    for _ in 0..rounds {
-        overwrite(&mut sim, effort.measure * logical / rounds)?;
-        free += stats(&sim).0.free_segments as f64 / rounds as f64;
-    }
+    overwrite(&mut sim, effort.measure * logical)?;
     let outcome = before.until_now(&sim);
     let blocks = |name: &str| {
         let found = outcome.medium.iter().find(|cause| cause.name == name);
@@ -365,15 +367,25 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     };
     let (data, moved, headers) = (blocks("data"), blocks("moved"), blocks("headers"));
     let (stats, usable) = stats(&sim);
+    // While it writes: between two runs it would catch up.
+    let at = outcome
+        .engine
+        .iter()
+        .position(|&(name, _)| name == "free_segments");
+    let free = outcome
+        .steps
+        .iter()
+        .map(|step| at.map_or(0, |at| step.engine[at]));
+    let free = free.sum::<u64>() as f64 / outcome.steps.len() as f64;
     // Of a segment's blocks, those that hold data.
     let pages = f64::from(usable) * (data + moved) / (data + moved + headers);
     let alpha = (stats.segments as f64 - free) * pages / logical as f64;
     let measured = (data + moved) / data;
-    let computed = greedy(alpha, pages);
+    let computed = two_heads(stats.segments, free, (alpha, pages), logical, effort);
     Ok(Row {
         policy: "vellum".into(),
         load: UNIFORM.into(),
-        form: "greedy",
+        form: "greedy, two heads",
         over_provisioning: over_permille,
         pages,
         alpha,
@@ -382,6 +394,25 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         off_percent: (measured / computed - 1.0) * 100.0,
         with_overhead: outcome.medium_blocks() as f64 / data,
     })
+}
+
+/// What a log comes to that has so many segments, so many of them free, of so many pages.
+fn two_heads(
+    segments: u64,
+    free: f64,
+    (alpha, pages): (f64, f64),
+    logical: u64,
+    effort: Effort,
+) -> f64 {
+    let whole = Log {
+        segments: segments as u32,
+        pages: pages.round() as u32,
+        kept_free: free.round() as u32,
+        logical: logical as u32,
+    };
+    // What is between whole numbers is little, and for that the closed form is good enough.
+    let between = greedy(alpha, pages) / greedy(whole.alpha(), f64::from(whole.pages));
+    whole.amplification(effort.warm, effort.measure, effort.seed) * between
 }
 
 /// The rows as a table.

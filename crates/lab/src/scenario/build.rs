@@ -179,12 +179,20 @@ impl Scenario<'_> {
         }
     }
 
+    /// The flash that a policy has.
+    fn as_used(&self, nand: &Nand, layer: Layer) -> Nand {
+        let has_map = !matches!(layer, Layer::Vellum(engine) if !engine.on_drive);
+        Nand {
+            multi_plane: nand.multi_plane && !self.device.options.single_plane,
+            // A page map keeps its data out of the last page; the engine has summaries of its own.
+            pages_per_block: nand.pages_per_block - u32::from(has_map && nand.page_map.summary),
+            ..*nand
+        }
+    }
+
     fn on_flash(&self, nand: &Nand, layer: Layer, over: u32) -> Result<Built, ScenarioError> {
         let options = &self.device.options;
-        let nand = &Nand {
-            multi_plane: nand.multi_plane && !options.single_plane,
-            ..*nand
-        };
+        let nand = &self.as_used(nand, layer);
         let shape = Shape::of(nand, self.bytes(over));
         let physical = shape.blocks();
         let logical = logical(physical, over);

@@ -1,6 +1,6 @@
 //! The host's link: requests are cut into parts, which cross it, and are answered when all of theirs are.
 
-use super::{Ftl, PART_BLOCKS, Sim, io};
+use super::{Ftl, Sim, io};
 use crate::admission::{Admitted, Arrived};
 use crate::base::Io;
 use crate::content::Contents;
@@ -55,14 +55,14 @@ impl Sim {
         let parent = Parent {
             came: self.time.now(),
             read,
-            parts: request.blocks.div_ceil(PART_BLOCKS).max(1),
+            parts: request.blocks.div_ceil(self.part_blocks).max(1),
         };
         let parts = parent.parts;
         let parent = place(&mut self.parents, &mut self.free_parents, parent);
         for part in 0..parts {
             let asked = Asked {
                 admitted,
-                ..part_of(&mut request, part, parts)
+                ..part_of(&mut request, self.part_blocks, part, parts)
             };
             let blocks = asked.blocks;
             let part = Part {
@@ -145,10 +145,10 @@ impl Sim {
     }
 }
 
-/// One of a request's parts, which are taken in order.
-fn part_of(request: &mut Request, part: u32, parts: u32) -> Asked {
-    let first = part * PART_BLOCKS;
-    let blocks = (request.blocks - first).min(PART_BLOCKS);
+/// One of a request's parts, of at most so many blocks each, which are taken in order.
+fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
+    let first = part * most;
+    let blocks = (request.blocks - first).min(most);
     let range = first as usize..(first + blocks) as usize;
     let contents = match request.op {
         Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),

@@ -204,7 +204,7 @@ fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
     for row in rows {
         let allowed = match row.policy.as_str() {
             _ if row.form == published::SOURCE => published::OFF_MAX,
-            "vellum" => 5.0,
+            "vellum" => 1.0,
             // What is hot is found by counting, and not at once.
             separated if separated.contains("hot-cold") => 0.5,
             _ => 0.2,
