@@ -11,10 +11,12 @@ declare -A parts=(
     [once-ublk]="write_once.sh ublk" [once-nbd]="write_once.sh nbd"
     [pulled-ublk]="pulled.sh ublk" [pulled-nbd]="pulled.sh nbd"
     [full-ublk]="full.sh ublk" [full-nbd]="full.sh nbd" [wear]="wear.sh"
+    [oom-fuse]="oom.sh fuse" [oom-ublk]="oom.sh ublk" [oom-nbd]="oom.sh nbd"
+    [suspend-fuse]="suspend.sh fuse" [suspend-ublk]="suspend.sh ublk" [suspend-nbd]="suspend.sh nbd"
     [grow]="grow.sh fuse ${LIVES:-2}"
 )
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }
-for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd wear grow}; do
+for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd oom-fuse oom-ublk oom-nbd suspend-fuse suspend-ublk suspend-nbd wear grow}; do
     [ -n "${parts[$part]:-}" ] || { echo "guest: no part '$part': one of ${!parts[*]}" >&2; exit 2; }
     code=0
     disk=512M
