@@ -198,7 +198,7 @@ pub enum ScenarioError {
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The engine did not open a new volume.
-    #[error("the engine does not open a new volume: {0}")]
+    #[error("the engine does not open a new volume")]
     Open(#[from] RecoveryError),
     /// It went wrong on the way.
     #[error(transparent)]

@@ -35,7 +35,7 @@ pub enum LayoutError {
         blocks: u64,
     },
     /// The engine refuses.
-    #[error("the engine cannot use this capacity: {0}")]
+    #[error("the engine cannot use this capacity")]
     Geometry(#[from] GeometryError),
     /// More is asked of the engine than it can keep.
     #[error(
@@ -306,4 +306,24 @@ fn area(superblock: &Superblock) -> u64 {
 fn summaries(superblock: &Superblock) -> u64 {
     let each = superblock.segment_blocks() - superblock.usable_blocks();
     u64::from(each) * u64::from(superblock.segment_count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn an_error_does_not_say_its_cause_which_is_told_behind_it() {
+        let shape = Shape {
+            channels: 1,
+            dies: 1,
+            erase_blocks: 8,
+            units: 8192,
+            unit_blocks: 1,
+        };
+        let error = Layout::on_flash(&shape, 1000, 70).err().unwrap();
+        let cause = error.source().unwrap().to_string();
+        assert!(!error.to_string().contains(&cause), "{error}");
+    }
 }
