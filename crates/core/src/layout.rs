@@ -16,6 +16,7 @@ use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
 use crate::room::Room;
 use crate::seam::{Block, Dedup, Effect, Input, Payload, Refusal, Reply};
 use crate::service::Answers;
+use crate::state::Paging;
 use crate::stats::Stats;
 use crate::tables::{self, Persistence, Tables};
 use alloc::boxed::Box;
@@ -39,9 +40,25 @@ pub fn recover(
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<Recovered, RecoveryError> {
+    recover_within(source, medium_blocks, crc, None)
+}
+
+/// The same, of a log with a map that is kept within bounds.
+///
+/// # Errors
+/// As of [`recover`].
+pub fn recover_within(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+    paging: Option<Paging>,
+) -> Result<Recovered, RecoveryError> {
     let (superblock, _) = find_superblock(source, medium_blocks, crc)?;
     Ok(match superblock.layout() {
-        Layout::Log => Recovered::Log(Box::new(recovery::recover(source, medium_blocks, crc)?)),
+        Layout::Log => {
+            let found = recovery::recover_within(source, medium_blocks, crc, paging)?;
+            Recovered::Log(Box::new(found))
+        }
         _ => {
             let recovered = tables::recover(source, medium_blocks, crc)?;
             // No crash leaves this behind: a write that the medium acknowledged is not there.

@@ -254,6 +254,7 @@ impl Engine {
         self.checkpoint.phase = Phase::Root;
         for (leaf, slot) in self.checkpoint.staged.drain(..) {
             self.checkpoint.slots[leaf.0 as usize] = slot;
+            self.state.place_leaf(leaf, slot);
         }
         self.checkpoint.durable = self.log.durability().durable();
         for progress in [&mut self.checkpoint.swept, &mut self.checkpoint.scrubbed] {

@@ -211,11 +211,28 @@ impl Engine {
         engine.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();
+        engine.keep_within_bounds();
         engine
     }
 
     /// Takes one input. Afterwards take effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
+        self.take(now, input);
+        self.keep_within_bounds();
+    }
+
+    /// Leaves of the map go that there is no room for. If one could not be had, what came of this input may be wrong: nothing of it
+    /// gets to the medium, and nothing more does.
+    fn keep_within_bounds(&mut self) {
+        self.state.trim();
+        if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
+            self.outbox.withdraw_writes();
+            self.poison();
+            self.pump();
+        }
+    }
+
+    fn take(&mut self, now: Nanos, input: Input<'_>) {
         self.course.on_time(now);
         let before = self.marks();
         let is_data = matches!(input, Input::Write { .. } | Input::Read { .. });

@@ -42,7 +42,11 @@ impl Engine {
             }
             at = at.plus(run);
         }
-        extents
+        // Whoever copies what has data must not leave out what cannot be known.
+        match self.state.lost_leaf() {
+            Some(_) => alloc::vec![(end.0 - lba.0, true)],
+            None => extents,
+        }
     }
 
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
@@ -64,6 +68,9 @@ impl Engine {
 
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if self.queue.is_lost(lba, u64::from(blocks)) {
+            return self.outbox.reply(id, Err(Refusal::Poisoned));
+        }
+        if !self.state.bring(lba, blocks) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         let wanted = Wanted { id, lba, blocks };

@@ -84,6 +84,22 @@ impl<P> Outbox<P> {
         }
     }
 
+    /// Takes back what was told since the last answer and would write to the medium: nobody has heard of it yet.
+    pub fn withdraw_writes(&mut self) {
+        let pending = &mut self.pending;
+        self.effects.retain(|effect| {
+            let id = match *effect {
+                Effect::WriteChunk { id, .. }
+                | Effect::WriteData { id, .. }
+                | Effect::WriteMeta { id, .. }
+                | Effect::Erase { id, .. } => id,
+                _ => return true,
+            };
+            pending.take(id);
+            false
+        });
+    }
+
     /// The next effect to carry out.
     pub fn next_effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()

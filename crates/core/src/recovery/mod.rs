@@ -22,7 +22,7 @@ use crate::format::{
     Crc, FormatError,
     superblock::{LogEnd, Superblock},
 };
-use crate::state::State;
+use crate::state::{Paging, State};
 use alloc::vec::Vec;
 
 /// Where recovery reads from.
@@ -264,6 +264,19 @@ pub fn recover(
     medium_blocks: u64,
     crc: Crc,
 ) -> Result<Recovered, RecoveryError> {
+    recover_within(source, medium_blocks, crc, None)
+}
+
+/// The same, with a map that is kept within bounds from the start.
+///
+/// # Errors
+/// As of [`recover`].
+pub fn recover_within(
+    source: &mut dyn Source,
+    medium_blocks: u64,
+    crc: Crc,
+    paging: Option<Paging>,
+) -> Result<Recovered, RecoveryError> {
     let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
     if superblock.layout() != Layout::Log {
         return Err(RecoveryError::NotALog(superblock.layout().name()));
@@ -272,6 +285,7 @@ pub fn recover(
     let mut replay = replay::Replay::new(source, superblock, crc, root.header, root.slots)?;
     replay.replayed.mirror_lost = mirror_lost;
     replay.replayed.from_copies = root.is_alone.into();
+    replay.page_map(paging);
     replay.load_leaves()?;
     replay.walk_open_segments();
     replay.learn_what_was_durable();

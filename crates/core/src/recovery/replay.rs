@@ -9,7 +9,7 @@ use crate::format::names::Names;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
-use crate::state::{Origin, State, Unsound};
+use crate::state::{Origin, Paging, State, Unsound};
 use alloc::{vec, vec::Vec};
 
 /// A chunk's header, whole and at its place.
@@ -105,6 +105,14 @@ impl<'a> Replay<'a> {
         })
     }
 
+    /// Keeps the map within bounds, if there are any.
+    pub(super) fn page_map(&mut self, paging: Option<Paging>) {
+        if let Some(paging) = paging {
+            self.state
+                .page_map(paging, &self.superblock, &self.slots, self.crc);
+        }
+    }
+
     pub(super) fn load_leaves(&mut self) -> Result<(), RecoveryError> {
         (0..self.superblock.first_parity()).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
     }
@@ -136,6 +144,7 @@ impl<'a> Replay<'a> {
         if rebuilt {
             self.state.write_anew(leaf);
         }
+        self.state.trim();
         Ok(())
     }
 
@@ -296,6 +305,7 @@ impl<'a> Replay<'a> {
         }
         self.newest[cursor.segment.0 as usize] = found.header.seq;
         self.replayed.chunks += 1;
+        self.state.trim();
         let names = found.records.iter().filter_map(Record::names);
         self.last_names.take(names);
         Ok(())

@@ -37,6 +37,11 @@ impl Dirty {
         self.count += u64::from(is_new);
     }
 
+    /// Whether a leaf is dirty.
+    pub fn holds(&self, leaf: Leaf) -> bool {
+        self.words[leaf.0 as usize / 64] >> (leaf.0 % 64) & 1 == 1
+    }
+
     /// Marks a leaf clean; whether it was dirty.
     pub fn take(&mut self, leaf: Leaf) -> bool {
         let (word, bit) = self.at(leaf);

@@ -1,8 +1,9 @@
 //! The leaves that map checkpoints write, one behind the other: of the map, of shared pages, of deltas.
 
 use super::State;
-use crate::addr::{BLOCK_BYTES, Leaf, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Vba};
 use crate::entry::LEAF_ENTRIES;
+use crate::format::root::LeafSlot;
 
 /// Which table a leaf is of, and its number there.
 enum Table {
@@ -25,6 +26,41 @@ impl State {
     #[must_use]
     pub fn dirty_map_leaves(&self) -> u64 {
         self.map.dirty_count()
+    }
+
+    /// The next root leads to a leaf there.
+    pub fn place_leaf(&mut self, leaf: Leaf, slot: LeafSlot) {
+        if let Some(shelf) = self.map.shelf_mut() {
+            shelf.place(leaf, slot);
+        }
+    }
+
+    /// Lets leaves of the map go, if there are more in memory than there may be.
+    pub fn trim(&mut self) {
+        self.map.trim();
+    }
+
+    /// Brings the entries of some blocks into memory; `false`: some cannot be had.
+    #[must_use]
+    pub fn bring(&self, lba: Lba, blocks: u32) -> bool {
+        self.map
+            .shelf()
+            .is_none_or(|_| self.map.brings(lba, blocks))
+    }
+
+    /// A leaf of the map that could not be read when it was needed, if there was one: nothing may be gone by from then on.
+    #[must_use]
+    pub fn lost_leaf(&self) -> Option<Leaf> {
+        self.map.shelf()?.lost()
+    }
+
+    /// Of the leaves of the map how many are in memory, how many there may be, and how many were read since the volume was
+    /// opened; `None`: all stay in memory.
+    #[must_use]
+    pub fn residency(&self) -> Option<(usize, usize, u64)> {
+        let shelf = self.map.shelf()?;
+        let (here, most) = shelf.here();
+        Some((here, most, shelf.fetched()))
     }
 
     /// Marks a leaf clean; whether it was dirty.

@@ -19,6 +19,7 @@ mod redeem;
 mod rescue;
 mod settle;
 mod shared;
+mod shelf;
 mod strays;
 #[cfg(test)]
 mod tests;
@@ -29,14 +30,18 @@ pub use live::Live;
 pub use map::Map;
 pub use pledges::Pledges;
 pub use shared::Shared;
+pub use shelf::{Nodes, Paging};
 pub use strays::Strays;
 
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::Entry;
+use crate::format::Crc;
+use crate::format::root::LeafSlot;
 use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
 use alloc::{collections::VecDeque, vec::Vec};
+use shelf::Shelf;
 use watched::Watched;
 
 /// What a record's place in the log adds to what it says.
@@ -148,6 +153,11 @@ impl State {
             died: Vec::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// From now on the map is kept within bounds: leaves are read where the root says with which replay begins.
+    pub fn page_map(&mut self, paging: Paging, volume: &Superblock, slots: &[LeafSlot], crc: Crc) {
+        self.map.set_shelf(Shelf::new(paging, volume, slots, crc));
     }
 
     /// Where each LBA is.

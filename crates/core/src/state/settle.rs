@@ -59,7 +59,10 @@ impl State {
             let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
             count(pba).ok_or(Unsound::Map(leaf))?;
         }
-        Ok(())
+        match self.lost_leaf() {
+            Some(leaf) => Err(Unsound::Map(leaf)),
+            None => Ok(()),
+        }
     }
 
     fn count(&mut self, heads: &[Cursor; 2], pba: Pba) -> Option<()> {

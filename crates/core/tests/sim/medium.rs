@@ -18,9 +18,11 @@
 use super::rng::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use vellum_core::addr::Pba;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{BlockSum, SumKind};
+use vellum_core::state::Nodes;
 
 pub const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
@@ -29,7 +31,7 @@ const SECTOR: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     Blank,
-    Meta(Rc<[u8]>),
+    Meta(Arc<[u8]>),
     Data(u32),
 }
 
@@ -215,6 +217,33 @@ pub struct Medium {
     pub broken: Broken,
     /// Where copies of what leads to data are.
     pub copies: Range<u64>,
+    /// What whoever reads leaves of the map beside the driver sees of it.
+    beside: Shown,
+}
+
+/// A medium as it is read by the core itself, while a driver writes it.
+#[derive(Clone)]
+pub struct Beside {
+    cells: Arc<Mutex<Vec<Cell>>>,
+    tokens: Tokens,
+}
+
+/// Who reads a medium beside its driver does not read its copies.
+#[derive(Default)]
+struct Shown(Option<Beside>);
+
+impl Clone for Shown {
+    fn clone(&self) -> Self {
+        Self(None)
+    }
+}
+
+impl Nodes for Beside {
+    fn read(&mut self, at: Pba, block: &mut [u8; BLOCK]) -> bool {
+        let cells = self.cells.lock().unwrap();
+        cells[at.0 as usize].fill(self.tokens, block);
+        true
+    }
 }
 
 impl Medium {
@@ -228,6 +257,30 @@ impl Medium {
             tokens,
             broken,
             copies: 0..0,
+            beside: Shown::default(),
+        }
+    }
+
+    /// From now on somebody reads it beside the driver; nobody does of its copies.
+    pub fn read_beside(&mut self) -> Beside {
+        let beside = Beside {
+            cells: Arc::default(),
+            tokens: self.tokens,
+        };
+        self.beside = Shown(Some(beside.clone()));
+        self.show_beside();
+        beside
+    }
+
+    /// Nobody does any more.
+    pub fn read_alone(&mut self) {
+        self.beside = Shown(None);
+    }
+
+    /// All that is there has changed.
+    fn show_beside(&self) {
+        if let Some(beside) = &self.beside.0 {
+            *beside.cells.lock().unwrap() = (0..self.blocks()).map(|at| self.read(at)).collect();
         }
     }
 
@@ -238,6 +291,7 @@ impl Medium {
     /// It is longer from now on, or as short again.
     pub fn set_length(&mut self, blocks: u64) {
         self.durable.resize(blocks as usize, Cell::Blank);
+        self.read_alone();
     }
 
     /// Writes for good, outside of any life.
@@ -306,6 +360,9 @@ impl Medium {
             return;
         }
         self.rot.remove(&at);
+        if let Some(beside) = &self.beside.0 {
+            beside.cells.lock().unwrap()[at as usize] = cell.clone();
+        }
         self.cache.entry(at).or_default().push(Version {
             cell,
             effect,
@@ -374,6 +431,7 @@ impl Medium {
         if !self.cache.is_empty() && self.broken != Broken::CacheStays {
             self.lose_cache(rng);
         }
+        self.show_beside();
     }
 
     /// The process dies and the machine does not: the cache stays, and counts as completed.

@@ -12,6 +12,7 @@ use vellum_core::format::{self, SumKind};
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
+use vellum_core::state::Paging;
 
 /// A volume's shape.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +163,7 @@ impl Source for Reader<'_> {
 
 /// Recovery alone, of a medium that nothing is changed of.
 pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
-    recover_from(&mut medium.clone(), &mut Rng::new(1), bad, false)
+    recover_from(&mut medium.clone(), &mut Rng::new(1), bad, false, None)
 }
 
 fn recover_from(
@@ -170,6 +171,7 @@ fn recover_from(
     rng: &mut Rng,
     bad: Option<u64>,
     sync_fails: bool,
+    paging: Option<Paging>,
 ) -> Result<Recovered, RecoveryError> {
     let blocks = medium.blocks();
     let mut reader = Reader {
@@ -178,7 +180,18 @@ fn recover_from(
         sync_fails,
         bad,
     };
-    layout::recover(&mut reader, blocks, crc32c::crc32c)
+    layout::recover_within(&mut reader, blocks, crc32c::crc32c, paging)
+}
+
+/// In some lives hardly a leaf of the map stays in memory. By a die of its own, so that seeds mean what they did.
+fn paging(medium: &mut Medium) -> Option<Paging> {
+    medium.read_alone();
+    let mut die = Rng::new(medium.stamp() ^ 0x5eaf);
+    let leaves = die.below(3) as usize;
+    die.percent(50).then(|| Paging {
+        nodes: Box::new(medium.read_beside()),
+        leaves,
+    })
 }
 
 /// Lends a medium to whoever reads it.
@@ -231,7 +244,8 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
         // Of a die of its own, so that seeds mean what they did. A refused opening is tried again.
         let fails = may_fail && medium.is_cached() && Rng::new(medium.stamp()).percent(20);
         may_fail = false;
-        let mut recovered = match recover_from(medium, rng, None, fails) {
+        let paging = paging(medium);
+        let mut recovered = match recover_from(medium, rng, None, fails, paging) {
             Err(RecoveryError::Unreadable(_)) if fails => continue 'again,
             other => other.map_err(|e| format!("recovery: {e}"))?,
         };
