@@ -114,9 +114,12 @@ impl State {
             let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
             (raw != 0).then_some((leaf.0 * LEAF_ENTRIES as u32 + index as u32, raw))
         });
-        used.all(|(number, raw)| {
+        let is_sound = used.all(|(number, raw)| {
             let place = self.shared.restore_entry(Vba(number), raw);
             place.is_some_and(|pba| self.segments.segment_of(pba).is_some())
-        })
+        });
+        // It is on the medium just so. Else each opening would have the whole table written anew.
+        self.shared.dirty_mut().take(leaf);
+        is_sound
     }
 }

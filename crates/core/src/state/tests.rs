@@ -2,13 +2,13 @@
 //! those that are replayed and counted at the end.
 
 use super::{Event, Origin, State};
-use crate::addr::{Lba, Pba, Segment, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::{Part, Record};
 use crate::format::geometry::{Params, plan};
 use crate::format::root::Cursor;
 use crate::format::superblock::Superblock;
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use proptest::prelude::*;
 
 const LBAS: u64 = 24;
@@ -262,6 +262,26 @@ proptest! {
         prop_assert_eq!(places(&log.state), before);
         prop_assert!(log.state.pledges().is_empty());
     }
+}
+
+#[test]
+fn what_is_loaded_is_not_written_anew() {
+    let mut log = Log::new();
+    for step in [Step::Part(1), Step::Write(2), Step::Share(3, 2)] {
+        log.step(step);
+    }
+    let mut found = State::new(&volume());
+    let leaves = (0..volume().first_parity()).map(Leaf);
+    let mut block = Box::new([0; BLOCK_BYTES]);
+    for leaf in leaves.clone() {
+        if log.state.take_dirty(leaf) && log.state.encode_leaf(leaf, &mut block[..]) {
+            assert_eq!(found.load_leaf(leaf, &block), Ok(()));
+        }
+    }
+    assert_eq!(found.settle(&nowhere()), Ok(()));
+    assert_eq!(places(&found), places(&log.state));
+    let dirty: Vec<Leaf> = leaves.filter(|leaf| found.take_dirty(*leaf)).collect();
+    assert_eq!(dirty, []);
 }
 
 #[test]
