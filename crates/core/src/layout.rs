@@ -43,7 +43,7 @@ pub fn recover(
     recover_within(source, medium_blocks, crc, None)
 }
 
-/// The same, of a log with a map that is kept within bounds.
+/// The same; of a log, with what says where blocks are kept within bounds.
 ///
 /// # Errors
 /// As of [`recover`].

@@ -267,7 +267,7 @@ pub fn recover(
     recover_within(source, medium_blocks, crc, None)
 }
 
-/// The same, with a map that is kept within bounds from the start.
+/// The same, with what says where blocks are kept within bounds from the start.
 ///
 /// # Errors
 /// As of [`recover`].
@@ -285,7 +285,7 @@ pub fn recover_within(
     let mut replay = replay::Replay::new(source, superblock, crc, root.header, root.slots)?;
     replay.replayed.mirror_lost = mirror_lost;
     replay.replayed.from_copies = root.is_alone.into();
-    replay.page_map(paging);
+    replay.page(paging);
     replay.load_leaves()?;
     replay.walk_open_segments();
     replay.learn_what_was_durable();

@@ -105,11 +105,11 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Keeps the map within bounds, if there are any.
-    pub(super) fn page_map(&mut self, paging: Option<Paging>) {
+    /// Keeps what says where blocks are within bounds, if there are any.
+    pub(super) fn page(&mut self, paging: Option<Paging>) {
         if let Some(paging) = paging {
             self.state
-                .page_map(paging, &self.superblock, &self.slots, self.crc);
+                .page(&paging, &self.superblock, &self.slots, self.crc);
         }
     }
 

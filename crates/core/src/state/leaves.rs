@@ -1,8 +1,10 @@
 //! The leaves that map checkpoints write, one behind the other: of the map, of shared pages, of deltas.
 
 use super::State;
-use crate::addr::{BLOCK_BYTES, Lba, Leaf, Vba};
-use crate::entry::LEAF_ENTRIES;
+use super::resident::Resident;
+use super::shelf::Shelf;
+use crate::addr::{BLOCK_BYTES, Lba, Leaf};
+use crate::entry::{Entry, PartId};
 use crate::format::root::LeafSlot;
 
 /// Which table a leaf is of, and its number there.
@@ -30,37 +32,56 @@ impl State {
 
     /// The next root leads to a leaf there.
     pub fn place_leaf(&mut self, leaf: Leaf, slot: LeafSlot) {
-        if let Some(shelf) = self.map.shelf_mut() {
+        let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
+        for shelf in tables.into_iter().filter_map(Resident::shelf_mut) {
             shelf.place(leaf, slot);
         }
     }
 
-    /// Lets leaves of the map go, if there are more in memory than there may be.
+    fn shelves(&self) -> impl Iterator<Item = &Shelf> {
+        let tables = [self.map.leaves(), self.shared.leaves()];
+        tables.into_iter().filter_map(Resident::shelf)
+    }
+
+    /// Lets leaves go, if there are more in memory than there may be.
     pub fn trim(&mut self) {
         self.map.trim();
+        self.shared.trim();
     }
 
-    /// Brings the entries of some blocks into memory; `false`: some cannot be had.
+    /// Brings into memory what says where some blocks are; `false`: some of it cannot be had.
     #[must_use]
     pub fn bring(&self, lba: Lba, blocks: u32) -> bool {
-        self.map
-            .shelf()
-            .is_none_or(|_| self.map.brings(lba, blocks))
+        if self.map.leaves().shelf().is_none() {
+            return true;
+        }
+        for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
+            let entry = self.map.get(lba);
+            let base = match entry {
+                Entry::Packed(page, slot) => self.shared.deltas().base_of(PartId { page, slot }),
+                _ => None,
+            };
+            let pages = [
+                self.place_of(entry).map(|at| at.pba),
+                base.map(|of| self.shared.pba(of.page)),
+            ];
+            core::hint::black_box(pages);
+        }
+        self.lost_leaf().is_none()
     }
 
-    /// A leaf of the map that could not be read when it was needed, if there was one: nothing may be gone by from then on.
+    /// A leaf that could not be read when it was needed, if there was one: nothing may be gone by from then on.
     #[must_use]
     pub fn lost_leaf(&self) -> Option<Leaf> {
-        self.map.shelf()?.lost()
+        self.shelves().find_map(Shelf::lost)
     }
 
-    /// Of the leaves of the map how many are in memory, how many there may be, and how many were read since the volume was
-    /// opened; `None`: all stay in memory.
+    /// How many leaves are in memory, how many there may be, and how many were read since the volume was opened; `None`: all
+    /// stay in memory.
     #[must_use]
     pub fn residency(&self) -> Option<(usize, usize, u64)> {
-        let shelf = self.map.shelf()?;
-        let (here, most) = shelf.here();
-        Some((here, most, shelf.fetched()))
+        let (here, most) = self.map.leaves().shelf()?.here();
+        Some((here, most, self.shelves().map(Shelf::fetched).sum()))
     }
 
     /// Marks a leaf clean; whether it was dirty.
@@ -99,27 +120,16 @@ impl State {
         debug_assert!(!self.is_counted);
         let (is_sound, what) = match self.table_of(leaf) {
             Table::Map(leaf) => (self.map.load_leaf(leaf, block), "a leaf of the map"),
-            Table::Shared(leaf) => (self.load_shared(leaf, block), "a leaf of shared pages"),
+            Table::Shared(leaf) => {
+                let is_data = |pba| self.segments.segment_of(pba).is_some();
+                let is_sound = self.shared.load_leaf(leaf, block, is_data);
+                (is_sound, "a leaf of shared pages")
+            }
             Table::Deltas(leaf) => {
                 let is_sound = self.shared.deltas_mut().load_leaf(leaf, block);
                 (is_sound, "a leaf of deltas")
             }
         };
         is_sound.then_some(()).ok_or(what)
-    }
-
-    fn load_shared(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) -> bool {
-        let entries = block.chunks_exact(4).enumerate();
-        let mut used = entries.filter_map(|(index, raw)| {
-            let raw = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-            (raw != 0).then_some((leaf.0 * LEAF_ENTRIES as u32 + index as u32, raw))
-        });
-        let is_sound = used.all(|(number, raw)| {
-            let place = self.shared.restore_entry(Vba(number), raw);
-            place.is_some_and(|pba| self.segments.segment_of(pba).is_some())
-        });
-        // It is on the medium just so. Else each opening would have the whole table written anew.
-        self.shared.dirty_mut().take(leaf);
-        is_sound
     }
 }

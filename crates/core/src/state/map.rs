@@ -2,32 +2,23 @@
 //!
 //! Two levels: leaves of 1024 entries, allocated when first written and freed when nothing in them is
 //! mapped, so that a thin or sparse volume costs what it holds. A leaf is also the unit of a map
-//! checkpoint: one block of the medium. So one that is there as it is here need not stay here, if there is a
-//! [`Shelf`] to fetch it from ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//! checkpoint: one block of the medium. So one that is there just as it is here need not stay in
+//! memory ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
 use super::dirty::Dirty;
-use super::shelf::Shelf;
+use super::resident::{Look, Page, Resident, decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
 use alloc::{boxed::Box, vec::Vec};
-use core::cell::OnceCell;
-
-/// How many leaves are thought of at once when there are too many.
-const STEPS_OF_A_TRIM: usize = 16;
-
-/// A leaf that holds something.
-type Page = [u32; LEAF_ENTRIES];
 
 /// The map of a volume.
 pub struct Map {
     blocks: u64,
-    /// One that holds something and is not here is on the shelf.
-    leaves: Vec<OnceCell<Box<Page>>>,
+    /// One that holds something and is not here is on the medium.
+    leaves: Resident,
     /// How many of each leaf's entries hold something: apart from them, so that these counts stay in a cache.
     used: Vec<u16>,
     dirty: Dirty,
-    /// Where leaves are fetched from; without one all stay in memory.
-    shelf: Option<Box<Shelf>>,
 }
 
 impl Map {
@@ -36,10 +27,9 @@ impl Map {
     pub fn new(blocks: u64) -> Self {
         let mut map = Self {
             blocks: 0,
-            leaves: Vec::new(),
+            leaves: Resident::default(),
             used: Vec::new(),
             dirty: Dirty::default(),
-            shelf: None,
         };
         map.lengthen(blocks);
         map
@@ -49,7 +39,7 @@ impl Map {
     pub(super) fn lengthen(&mut self, blocks: u64) {
         let leaves = usize::try_from(blocks.div_ceil(LEAF_ENTRIES as u64)).unwrap_or(usize::MAX);
         self.blocks = blocks;
-        self.leaves.resize_with(leaves, OnceCell::new);
+        self.leaves.lengthen(leaves);
         self.used.resize(leaves, 0);
         self.dirty.lengthen(leaves);
     }
@@ -76,29 +66,9 @@ impl Map {
         }
     }
 
-    /// A leaf that holds something; fetched, if it has to be.
+    /// A leaf that holds something.
     fn page(&self, leaf: usize) -> Option<&Page> {
-        let page = match self.leaves[leaf].get() {
-            Some(page) => page,
-            None if self.used[leaf] == 0 => return None,
-            None => self.fetch(leaf)?,
-        };
-        if let Some(shelf) = &self.shelf {
-            shelf.touch(leaf);
-        }
-        Some(page)
-    }
-
-    /// Whether all leaves with these blocks are here, or hold nothing; those that have to be are fetched.
-    pub(super) fn brings(&self, lba: Lba, blocks: u32) -> bool {
-        let end = lba.plus(u64::from(blocks).max(1) - 1);
-        (split(lba).0..=split(end).0).all(|leaf| self.page(leaf).is_some() || self.used[leaf] == 0)
-    }
-
-    #[cold]
-    fn fetch(&self, leaf: usize) -> Option<&Box<Page>> {
-        let page = self.shelf.as_ref()?.fetch(Leaf(leaf as u32))?;
-        Some(self.leaves[leaf].get_or_init(|| page))
+        self.leaves.get(leaf, || self.used[leaf] > 0)
     }
 
     /// Looks at the entries of blocks that are soon asked for one by one: their cache misses are under way together
@@ -106,7 +76,7 @@ impl Map {
     pub fn look_ahead(&self, lbas: impl Iterator<Item = Lba>) {
         let entries = lbas.filter(|lba| lba.0 < self.blocks).map(|lba| {
             let (leaf, index) = split(lba);
-            self.leaves[leaf].get().map_or(UNMAPPED, |page| page[index])
+            self.leaves.here(leaf).map_or(UNMAPPED, |page| page[index])
         });
         core::hint::black_box(entries.fold(0, |all, raw| all ^ raw));
     }
@@ -116,53 +86,27 @@ impl Map {
         debug_assert!(lba.0 < self.blocks);
         let (leaf, index) = split(lba);
         let raw = entry.pack();
-        if self.leaves[leaf].get().is_none() {
-            self.bring(leaf, raw);
-        }
-        let Some(page) = self.leaves[leaf].get_mut() else {
+        let used = &mut self.used[leaf];
+        let page = match *used {
+            // What is on the medium and cannot be fetched stays as it is there.
+            1.. => self.leaves.get_mut(leaf, || true),
+            0 if raw == UNMAPPED => None,
+            0 => Some(self.leaves.put(leaf, Box::new([UNMAPPED; LEAF_ENTRIES]))),
+        };
+        let Some(page) = page else {
             return Entry::Unmapped;
         };
-        if let Some(shelf) = &self.shelf {
-            shelf.touch(leaf);
-        }
         let old = core::mem::replace(&mut page[index], raw);
         if (raw == UNMAPPED) != (old == UNMAPPED) {
-            let used = &mut self.used[leaf];
             *used = *used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED);
             if *used == 0 {
-                self.drop_page(leaf);
+                self.leaves.remove(leaf);
             }
         }
         if raw != old {
             self.dirty.mark(Leaf(leaf as u32));
         }
         Entry::unpack(old)
-    }
-
-    /// Brings a leaf into memory in which an entry is about to become `raw`, if that changes anything. What is on the shelf
-    /// and cannot be fetched stays as it is there.
-    #[cold]
-    fn bring(&mut self, leaf: usize, raw: u32) {
-        if self.used[leaf] > 0 {
-            self.fetch(leaf);
-        } else if raw != UNMAPPED {
-            self.put_page(leaf, Box::new([UNMAPPED; LEAF_ENTRIES]));
-        }
-    }
-
-    fn put_page(&mut self, leaf: usize, page: Box<Page>) {
-        self.leaves[leaf] = OnceCell::from(page);
-        if let Some(shelf) = &self.shelf {
-            shelf.came(leaf);
-        }
-    }
-
-    /// A leaf is in memory no more.
-    fn drop_page(&mut self, leaf: usize) {
-        self.leaves[leaf].take();
-        if let Some(shelf) = &self.shelf {
-            shelf.went();
-        }
     }
 
     /// The first mapped LBA in `from..to`; skips leaves that hold nothing in one step each.
@@ -224,16 +168,8 @@ impl Map {
             })
     }
 
-    /// A leaf that holds something. One that has to be fetched does not stay: whoever looks at all leaves looks at each once.
     fn look_at(&self, leaf: usize) -> Option<Look<'_>> {
-        match self.leaves[leaf].get() {
-            Some(page) => Some(Look::Here(page)),
-            None if self.used[leaf] == 0 => None,
-            None => {
-                let fetched = self.shelf.as_ref()?.read(Leaf(leaf as u32))?;
-                Some(Look::Fetched(fetched))
-            }
-        }
+        self.leaves.look_at(leaf, || self.used[leaf] > 0)
     }
 
     /// A leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
@@ -260,64 +196,29 @@ impl Map {
         if leaf.0 as usize == last && page[end..].iter().any(|&raw| raw != UNMAPPED) {
             return false;
         }
-        if self.leaves[leaf.0 as usize].get().is_some() {
-            self.drop_page(leaf.0 as usize);
-        }
         self.used[leaf.0 as usize] = used;
-        if used > 0 {
-            self.put_page(leaf.0 as usize, page);
+        match used {
+            0 => self.leaves.remove(leaf.0 as usize),
+            _ => {
+                self.leaves.put(leaf.0 as usize, page);
+            }
         }
         true
     }
 
-    /// Whether a leaf holds anything.
-    #[must_use]
-    pub fn is_present(&self, leaf: Leaf) -> bool {
-        self.used[leaf.0 as usize] > 0
+    /// Its leaves.
+    pub(super) fn leaves(&self) -> &Resident {
+        &self.leaves
     }
 
-    /// From now on leaves are fetched from there when they are not here, and there may be so many here as it says.
-    pub(super) fn set_shelf(&mut self, shelf: Shelf) {
-        self.shelf = Some(Box::new(shelf));
+    /// Its leaves, to be fetched from somewhere, or to be told where they are.
+    pub(super) fn leaves_mut(&mut self) -> &mut Resident {
+        &mut self.leaves
     }
 
-    /// Where leaves are fetched from.
-    pub(super) fn shelf(&self) -> Option<&Shelf> {
-        self.shelf.as_deref()
-    }
-
-    /// The same, to be told.
-    pub(super) fn shelf_mut(&mut self) -> Option<&mut Shelf> {
-        self.shelf.as_deref_mut()
-    }
-
-    /// Lets leaves go that were not looked at for long, if there are more than there may be. It takes a few steps: nobody waits for it
-    /// long, and it is asked for again and again. A leaf goes only if it is on the medium just as it is here: its checksum decides.
+    /// Lets leaves go, if there are more in memory than there may be.
     pub(super) fn trim(&mut self) {
-        let Some(shelf) = &mut self.shelf else {
-            return;
-        };
-        for _ in 0..STEPS_OF_A_TRIM {
-            let Some(leaf) = shelf.next() else {
-                return;
-            };
-            let number = Leaf(leaf as u32);
-            let Some(page) = self.leaves[leaf].get() else {
-                continue;
-            };
-            let mut block = [0; BLOCK_BYTES];
-            let stays = shelf.was_touched(leaf) || self.dirty.holds(number) || {
-                encode(page, &mut block);
-                !shelf.has(number, &block)
-            };
-            match stays {
-                true => shelf.stays(leaf),
-                false => {
-                    self.leaves[leaf].take();
-                    shelf.went();
-                }
-            }
-        }
+        self.leaves.trim(&self.dirty);
     }
 
     /// Which leaves have changed since they were written.
@@ -329,36 +230,6 @@ impl Map {
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
         self.dirty.count()
-    }
-}
-
-/// A leaf that is looked at.
-enum Look<'a> {
-    Here(&'a Page),
-    Fetched(Box<Page>),
-}
-
-impl Look<'_> {
-    fn entries(&self) -> &Page {
-        match self {
-            Self::Here(page) => page,
-            Self::Fetched(page) => page,
-        }
-    }
-}
-
-/// A leaf from its block.
-pub(super) fn decode(bytes: &[u8; BLOCK_BYTES]) -> Box<Page> {
-    let mut page = Box::new([UNMAPPED; LEAF_ENTRIES]);
-    for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
-        *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-    }
-    page
-}
-
-fn encode(page: &Page, out: &mut [u8]) {
-    for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
-        bytes.copy_from_slice(&raw.to_le_bytes());
     }
 }
 

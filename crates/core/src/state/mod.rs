@@ -17,6 +17,7 @@ mod map;
 mod pledges;
 mod redeem;
 mod rescue;
+mod resident;
 mod settle;
 mod shared;
 mod shelf;
@@ -155,9 +156,12 @@ impl State {
         }
     }
 
-    /// From now on the map is kept within bounds: leaves are read where the root says with which replay begins.
-    pub fn page_map(&mut self, paging: Paging, volume: &Superblock, slots: &[LeafSlot], crc: Crc) {
-        self.map.set_shelf(Shelf::new(paging, volume, slots, crc));
+    /// From now on leaves need not all stay in memory: they are read where the root says with which replay begins.
+    pub fn page(&mut self, paging: &Paging, volume: &Superblock, slots: &[LeafSlot], crc: Crc) {
+        let shared = self.map_leaves..self.map_leaves + self.shared_leaves;
+        let shelf = |own| Shelf::new(paging.clone(), volume, slots, own, crc);
+        self.map.leaves_mut().set_shelf(shelf(0..self.map_leaves));
+        self.shared.leaves_mut().set_shelf(shelf(shared));
     }
 
     /// Where each LBA is.

@@ -1,43 +1,56 @@
-//! Leaves of the map that are not in memory: where they are read when they are needed, and which of those in memory may go.
+//! Where the leaves of a table are read when they are needed, and which of those in memory may go.
 //!
 //! The core pulls them, as recovery pulls what it reads ([0002](../../../../docs/decisions/0002-the-core-pulls-recovery.md)): whoever asks
 //! for an entry gets it, wherever it was, and nothing that goes by the map has to know ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 //! A leaf that is damaged is told by its stripe. If that does not tell either, the map cannot be gone by any more: that
 //! is noted, and the engine is poisoned before anything comes of what was asked.
 
-use super::map::decode;
+use super::resident::{Page, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
-use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
-use alloc::{boxed::Box, collections::VecDeque, vec, vec::Vec};
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a runtime reads leaves from: the medium as it is now, with all writes that it said are complete.
-pub trait Nodes: Send {
+pub trait Nodes: Send + Sync {
     /// Reads a block; `false`: it cannot be read.
-    fn read(&mut self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
+    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
 }
 
-/// How a volume's map is kept within bounds.
+/// How what says where blocks are is kept within bounds.
+#[derive(Clone)]
 pub struct Paging {
-    /// Where leaves are read.
-    pub nodes: Box<dyn Nodes>,
+    nodes: Arc<dyn Nodes>,
+    most: usize,
+    here: Arc<AtomicUsize>,
+}
+
+impl Paging {
     /// So many leaves stay in memory, a block each; besides, those that have changed since a map checkpoint wrote them.
-    pub leaves: usize,
+    #[must_use]
+    pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
+        Self {
+            nodes,
+            most: leaves,
+            here: Arc::default(),
+        }
+    }
 }
 
 /// See the module.
 pub(super) struct Shelf {
-    nodes: RefCell<Box<dyn Nodes>>,
+    paging: Paging,
     superblock: Superblock,
     crc: Crc,
-    /// What the newest root says of each leaf, parities among them.
+    /// What the newest root says of each leaf of all tables, parities among them: a stripe has leaves of several.
     slots: Vec<LeafSlot>,
-    most: usize,
-    here: Cell<usize>,
+    /// Which of them are this table's.
+    own: Range<u32>,
     /// Those that came, in turn: whoever was looked at since goes behind the others. One may have gone another way.
     turns: RefCell<VecDeque<u32>>,
     /// Of each leaf whether it has a turn, and whether it was looked at since the last.
@@ -46,38 +59,52 @@ pub(super) struct Shelf {
     lost: Cell<Option<Leaf>>,
 }
 
+#[derive(Clone, Copy, Default)]
+struct Marks {
+    has_turn: bool,
+    is_touched: bool,
+}
+
 impl Shelf {
-    pub fn new(paging: Paging, superblock: &Superblock, slots: &[LeafSlot], crc: Crc) -> Self {
+    pub fn new(
+        paging: Paging,
+        superblock: &Superblock,
+        slots: &[LeafSlot],
+        own: Range<u32>,
+        crc: Crc,
+    ) -> Self {
         Self {
-            nodes: RefCell::new(paging.nodes),
+            paging,
             superblock: superblock.clone(),
             crc,
             slots: slots.to_vec(),
-            most: paging.leaves,
-            here: Cell::new(0),
             turns: RefCell::default(),
-            marks: vec![Cell::default(); superblock.map_leaves() as usize],
+            marks: vec![Cell::default(); own.len()],
+            own,
             fetched: Cell::new(0),
             lost: Cell::new(None),
         }
     }
 
-    /// A leaf, to stay in memory.
-    pub fn fetch(&self, leaf: Leaf) -> Option<Box<[u32; LEAF_ENTRIES]>> {
-        let page = self.read(leaf)?;
-        self.came(leaf.0 as usize);
-        Some(page)
+    /// Among all leaves.
+    fn number(&self, leaf: usize) -> Leaf {
+        Leaf(self.own.start + leaf as u32)
     }
 
-    /// A leaf. `None`: what is on the medium does not tell it, or not as it was.
-    pub fn read(&self, leaf: Leaf) -> Option<Box<[u32; LEAF_ENTRIES]>> {
+    /// Whether the newest root leads to a leaf.
+    pub fn is_kept(&self, leaf: usize) -> bool {
+        self.slots[self.number(leaf).0 as usize] != LeafSlot::Absent
+    }
+
+    /// A leaf. `None`: what is on the medium does not tell it.
+    pub fn read(&self, leaf: usize) -> Option<Box<Page>> {
         let leaves = Leaves {
             superblock: &self.superblock,
             slots: &self.slots,
             crc: self.crc,
         };
-        let mut nodes = self.nodes.borrow_mut();
-        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| nodes.read(at, block);
+        let leaf = self.number(leaf);
+        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
         let block = match leaves.read(leaf, &mut read) {
             Ok(found) => found.map(|(_, block)| block),
             Err(_) => leaves.rebuild(leaf, &mut read),
@@ -89,12 +116,15 @@ impl Shelf {
         block.map(|block| decode(&block))
     }
 
-    /// Whether the newest root leads to this leaf just as it is here.
-    pub fn has(&self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) -> bool {
+    /// Whether the newest root leads to a leaf just as it is here.
+    pub fn has(&self, leaf: usize, page: &Page) -> bool {
+        let leaf = self.number(leaf);
         match self.slots[leaf.0 as usize] {
             LeafSlot::Absent => false,
             LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => {
-                leaf::checksum(leaf, block, self.crc) == sum
+                let mut block = [0; BLOCK_BYTES];
+                encode(page, &mut block);
+                leaf::checksum(leaf, &block, self.crc) == sum
             }
         }
     }
@@ -106,25 +136,24 @@ impl Shelf {
 
     /// A leaf is in memory that was not.
     pub fn came(&self, leaf: usize) {
-        self.here.set(self.here.get() + 1);
-        let marks = self.marks[leaf].get();
-        if !marks.has_turn {
-            self.turns.borrow_mut().push_back(leaf as u32);
-        }
-        self.marks[leaf].set(Marks {
+        self.paging.here.fetch_add(1, Ordering::Relaxed);
+        let marks = self.marks[leaf].replace(Marks {
             has_turn: true,
             is_touched: true,
         });
+        if !marks.has_turn {
+            self.turns.borrow_mut().push_back(leaf as u32);
+        }
     }
 
     /// One fewer is.
     pub fn went(&self) {
-        self.here.set(self.here.get() - 1);
+        self.paging.here.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many leaves are in memory, and how many there may be.
+    /// How many leaves of all tables are in memory, and how many there may be.
     pub fn here(&self) -> (usize, usize) {
-        (self.here.get(), self.most)
+        (self.paging.here.load(Ordering::Relaxed), self.paging.most)
     }
 
     /// How many leaves have been read.
@@ -150,7 +179,8 @@ impl Shelf {
 
     /// The leaf whose turn it is to go, if there are more than there may be. It has no turn after this one.
     pub fn next(&mut self) -> Option<usize> {
-        if self.here.get() <= self.most {
+        let (here, most) = self.here();
+        if here <= most {
             return None;
         }
         let leaf = self.turns.get_mut().pop_front()? as usize;
@@ -168,10 +198,4 @@ impl Shelf {
         self.marks[leaf].get_mut().has_turn = true;
         self.turns.get_mut().push_back(leaf as u32);
     }
-}
-
-#[derive(Clone, Copy, Default)]
-struct Marks {
-    has_turn: bool,
-    is_touched: bool,
 }

@@ -239,7 +239,7 @@ impl Clone for Shown {
 }
 
 impl Nodes for Beside {
-    fn read(&mut self, at: Pba, block: &mut [u8; BLOCK]) -> bool {
+    fn read(&self, at: Pba, block: &mut [u8; BLOCK]) -> bool {
         let cells = self.cells.lock().unwrap();
         cells[at.0 as usize].fill(self.tokens, block);
         true

@@ -3,6 +3,7 @@
 use super::driver::Failure;
 use super::medium::{BLOCK, Broken, Cell, Medium, Tokens};
 use super::rng::Rng;
+use std::sync::Arc;
 use vellum_core::addr::{Leaf, Pba, Segment};
 use vellum_core::check;
 use vellum_core::format::areas::Layout;
@@ -183,15 +184,13 @@ fn recover_from(
     layout::recover_within(&mut reader, blocks, crc32c::crc32c, paging)
 }
 
-/// In some lives hardly a leaf of the map stays in memory. By a die of its own, so that seeds mean what they did.
+/// In some lives hardly a leaf stays in memory. By a die of its own, so that seeds mean what they did.
 fn paging(medium: &mut Medium) -> Option<Paging> {
     medium.read_alone();
     let mut die = Rng::new(medium.stamp() ^ 0x5eaf);
     let leaves = die.below(3) as usize;
-    die.percent(50).then(|| Paging {
-        nodes: Box::new(medium.read_beside()),
-        leaves,
-    })
+    let is_paged = die.percent(50);
+    is_paged.then(|| Paging::new(Arc::new(medium.read_beside()), leaves))
 }
 
 /// Lends a medium to whoever reads it.

@@ -11,11 +11,12 @@ mod pages;
 mod parts;
 mod places;
 
-use crate::addr::{Lba, Leaf, Pba, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
 use crate::entry::{LEAF_ENTRIES, PACKED_PAGES};
 use crate::seam::Fingerprint;
 use crate::state::deltas::Deltas;
 use crate::state::dirty::Dirty;
+use crate::state::resident::{Resident, decode, encode};
 use alloc::vec::Vec;
 use numbers::Free;
 use pages::{PARTS, Pages};
@@ -259,10 +260,41 @@ impl Shared {
         true
     }
 
-    /// As [`Shared::restore`], from an entry of a leaf that is not 0: the address, if it takes it.
-    pub(in crate::state) fn restore_entry(&mut self, vba: Vba, raw: u32) -> Option<Pba> {
-        let pba = Pba(u64::from(raw & !PARTS));
-        self.restore(vba, pba, raw & PARTS != 0).then_some(pba)
+    /// Takes a leaf from its block; `false`: it has a number past the table's limit, or a place that `is_data` says is none. It is on the
+    /// medium just so: else each opening would have the whole table written anew.
+    pub(in crate::state) fn load_leaf(
+        &mut self,
+        leaf: Leaf,
+        block: &[u8; BLOCK_BYTES],
+        is_data: impl Fn(Pba) -> bool,
+    ) -> bool {
+        let places = decode(block);
+        let first = leaf.0 * LEAF_ENTRIES as u32;
+        let used = (first..)
+            .zip(places.iter())
+            .filter(|(_, place)| **place != 0);
+        for (number, place) in used {
+            if number >= self.limit || !is_data(Pba(u64::from(place & !PARTS))) {
+                return false;
+            }
+        }
+        self.pages.load(leaf.0 as usize, places);
+        true
+    }
+
+    /// The leaves of places.
+    pub(in crate::state) fn leaves(&self) -> &Resident {
+        self.pages.leaves()
+    }
+
+    /// The same, to be fetched from somewhere, or to be told where they are.
+    pub(in crate::state) fn leaves_mut(&mut self) -> &mut Resident {
+        self.pages.leaves_mut()
+    }
+
+    /// Lets leaves of places go, if there are more in memory than there may be.
+    pub(in crate::state) fn trim(&mut self) {
+        self.pages.trim(&self.dirty);
     }
 
     /// Replay says that the page has moved.
@@ -389,11 +421,9 @@ impl Shared {
 
     /// A leaf's block: the address of each page, 0 for none.
     pub(in crate::state) fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
-        let Some(places) = self.pages.places(leaf.0 as usize) else {
-            return out.fill(0);
-        };
-        for (bytes, place) in out.chunks_exact_mut(4).zip(places) {
-            bytes.copy_from_slice(&place.to_le_bytes());
+        match self.pages.places(leaf.0 as usize) {
+            Some(places) => encode(places.entries(), out),
+            None => out.fill(0),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Pages by their numbers, in pieces: a table that grows is not copied, and keeps no room for later.
 //!
 //! A number that rests keeps the address of its page, and nothing else. So what owners take is apart, and is given back
-//! when a piece has none left: numbers come and go in runs, as a journal does.
+//! when a piece has none left: numbers come and go in runs, as a journal does. The addresses of a piece are a leaf of the table, and need
+//! not stay in memory: what is not there, and not on the medium, is all zeros.
 
 use crate::entry::LEAF_ENTRIES;
+use crate::state::dirty::Dirty;
+use crate::state::resident::{Look, Resident};
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 
 /// In a page's address: it holds parts, so what is left of it stays as it is.
@@ -44,8 +47,8 @@ struct Owned {
     xors: [u32; PIECE],
 }
 
+#[derive(Default)]
 struct Piece {
-    places: Box<[u32; PIECE]>,
     owned: Option<Box<Owned>>,
     /// How many of its pages have something there.
     in_use: u16,
@@ -54,6 +57,7 @@ struct Piece {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Pages {
+    places: Resident,
     pieces: Vec<Piece>,
     len: usize,
     /// Counts from [`MANY`] on.
@@ -74,11 +78,9 @@ impl Pages {
     /// Room for so many.
     pub fn lengthen(&mut self, pages: usize) {
         self.len = self.len.max(pages);
-        self.pieces.resize_with(self.len.div_ceil(PIECE), || Piece {
-            places: Box::new([0; PIECE]),
-            owned: None,
-            in_use: 0,
-        });
+        let pieces = self.len.div_ceil(PIECE);
+        self.pieces.resize_with(pieces, Piece::default);
+        self.places.lengthen(pieces);
     }
 
     /// What is at a number, if that was ever given out.
@@ -88,10 +90,9 @@ impl Pages {
 
     /// What is at a number that was given out.
     pub fn page(&self, number: u32) -> Page {
+        let place = self.place(number);
         let (piece, index) = split(number);
-        let piece = &self.pieces[piece];
-        let place = piece.places[index];
-        let Some(owned) = &piece.owned else {
+        let Some(owned) = &self.pieces[piece].owned else {
             return Page {
                 place,
                 ..Page::default()
@@ -107,19 +108,41 @@ impl Pages {
 
     /// Where such a page is.
     pub fn pba(&self, number: u32) -> u32 {
+        self.place(number) & !PARTS
+    }
+
+    fn place(&self, number: u32) -> u32 {
         let (piece, index) = split(number);
-        self.pieces[piece].places[index] & !PARTS
+        let places = self.places.get(piece, || self.is_kept(piece));
+        places.map_or(0, |places| places[index])
+    }
+
+    /// Whether the addresses of a piece are on the medium.
+    fn is_kept(&self, piece: usize) -> bool {
+        self.places
+            .shelf()
+            .is_some_and(|shelf| shelf.is_kept(piece))
     }
 
     pub fn set_place(&mut self, number: u32, place: u32) {
         let (piece, index) = split(number);
-        self.pieces[piece].places[index] = place;
+        let is_kept = self.is_kept(piece);
+        let places = match self.places.here(piece) {
+            None if !is_kept => Some(self.places.put(piece, Box::new([0; PIECE]))),
+            // What is on the medium and cannot be fetched stays as it is there.
+            _ => self.places.get_mut(piece, || true),
+        };
+        if let Some(places) = places {
+            places[index] = place;
+        }
     }
 
     pub fn set(&mut self, number: u32, page: Page) {
+        if self.place(number) != page.place {
+            self.set_place(number, page.place);
+        }
         let (piece, index) = split(number);
         let piece = &mut self.pieces[piece];
-        piece.places[index] = page.place;
         let owned = match &mut piece.owned {
             Some(owned) => owned,
             None if !page.is_needed() => return,
@@ -147,9 +170,33 @@ impl Pages {
         }
     }
 
-    /// The addresses of a piece.
-    pub fn places(&self, piece: usize) -> Option<&[u32; PIECE]> {
-        self.pieces.get(piece).map(|piece| &*piece.places)
+    /// The addresses of a piece, for whoever looks at all; `None`: all zeros.
+    pub fn places(&self, piece: usize) -> Option<Look<'_>> {
+        let is_one = piece < self.pieces.len();
+        is_one.then(|| self.places.look_at(piece, || self.is_kept(piece)))?
+    }
+
+    /// Takes the addresses of a piece from its leaf.
+    pub fn load(&mut self, piece: usize, places: Box<[u32; PIECE]>) {
+        let last = places.iter().rposition(|&place| place != 0);
+        let Some(last) = last else { return };
+        self.lengthen(piece * PIECE + last + 1);
+        self.places.put(piece, places);
+    }
+
+    /// The leaves of addresses.
+    pub fn leaves(&self) -> &Resident {
+        &self.places
+    }
+
+    /// The same, to be fetched from somewhere, or to be told where they are.
+    pub fn leaves_mut(&mut self) -> &mut Resident {
+        &mut self.places
+    }
+
+    /// Lets some go, if there are more in memory than there may be.
+    pub fn trim(&mut self, dirty: &Dirty) {
+        self.places.trim(dirty);
     }
 }
 

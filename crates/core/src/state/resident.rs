@@ -1,0 +1,181 @@
+//! The leaves of a table, which need not all be in memory: one that is on the medium just as it is here may go, and is fetched again
+//! when somebody asks for it ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//!
+//! Whether a leaf that is not here is on the medium, or holds nothing, its table knows.
+
+use super::dirty::Dirty;
+use super::shelf::Shelf;
+use crate::addr::{BLOCK_BYTES, Leaf};
+use crate::entry::LEAF_ENTRIES;
+use alloc::{boxed::Box, vec::Vec};
+use core::cell::OnceCell;
+
+/// The entries of a leaf.
+pub(super) type Page = [u32; LEAF_ENTRIES];
+
+/// How many leaves are thought of at once when there are too many.
+const STEPS_OF_A_TRIM: usize = 16;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Resident {
+    leaves: Vec<OnceCell<Box<Page>>>,
+    /// Where they are fetched from; without one all stay here.
+    shelf: Option<Box<Shelf>>,
+}
+
+impl Resident {
+    /// From now on leaves are fetched from there.
+    pub fn set_shelf(&mut self, shelf: Shelf) {
+        self.shelf = Some(Box::new(shelf));
+    }
+
+    /// Where they are fetched from.
+    pub fn shelf(&self) -> Option<&Shelf> {
+        self.shelf.as_deref()
+    }
+
+    /// The same, to be told.
+    pub fn shelf_mut(&mut self) -> Option<&mut Shelf> {
+        self.shelf.as_deref_mut()
+    }
+
+    /// How many leaves there are.
+    pub fn len(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// There are so many now: as many, or more.
+    pub fn lengthen(&mut self, leaves: usize) {
+        self.leaves.resize_with(leaves, OnceCell::new);
+    }
+
+    /// A leaf, if it is here.
+    pub fn here(&self, leaf: usize) -> Option<&Page> {
+        self.leaves[leaf].get().map(|page| &**page)
+    }
+
+    /// A leaf; if it is not here and `is_kept` says that it is on the medium, it is fetched.
+    pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
+        let page = match self.leaves[leaf].get() {
+            Some(page) => page,
+            None if is_kept() => self.fetch(leaf)?,
+            None => return None,
+        };
+        if let Some(shelf) = &self.shelf {
+            shelf.touch(leaf);
+        }
+        Some(page)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&mut Page> {
+        if self.leaves[leaf].get().is_none() {
+            if !is_kept() {
+                return None;
+            }
+            self.fetch(leaf)?;
+        }
+        if let Some(shelf) = &self.shelf {
+            shelf.touch(leaf);
+        }
+        self.leaves[leaf].get_mut().map(|page| &mut **page)
+    }
+
+    #[cold]
+    fn fetch(&self, leaf: usize) -> Option<&Box<Page>> {
+        let shelf = self.shelf.as_ref()?;
+        let page = shelf.read(leaf)?;
+        shelf.came(leaf);
+        Some(self.leaves[leaf].get_or_init(|| page))
+    }
+
+    /// A leaf, which does not stay if it has to be fetched: for whoever looks at all leaves, and at each once.
+    pub fn look_at(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<Look<'_>> {
+        match self.here(leaf) {
+            Some(page) => Some(Look::Here(page)),
+            None if is_kept() => self.shelf.as_ref()?.read(leaf).map(Look::Fetched),
+            None => None,
+        }
+    }
+
+    /// A leaf comes to be here, or is another one.
+    pub fn put(&mut self, leaf: usize, page: Box<Page>) -> &mut Page {
+        self.remove(leaf);
+        if let Some(shelf) = &self.shelf {
+            shelf.came(leaf);
+        }
+        self.leaves[leaf].get_or_init(|| page);
+        match self.leaves[leaf].get_mut() {
+            Some(page) => page,
+            None => unreachable!("leaf {leaf} was put there"),
+        }
+    }
+
+    /// A leaf is here no more, and nowhere.
+    pub fn remove(&mut self, leaf: usize) {
+        if self.leaves[leaf].take().is_some()
+            && let Some(shelf) = &self.shelf
+        {
+            shelf.went();
+        }
+    }
+
+    /// Lets leaves go that were not looked at for long, if there are more than there may be. It takes a few steps: nobody waits
+    /// for it long, and it is asked for again and again. A leaf goes only if it is on the medium just as it is here: its checksum
+    /// decides.
+    pub fn trim(&mut self, dirty: &Dirty) {
+        let Some(shelf) = &mut self.shelf else {
+            return;
+        };
+        for _ in 0..STEPS_OF_A_TRIM {
+            let Some(leaf) = shelf.next() else {
+                return;
+            };
+            let Some(page) = self.leaves[leaf].get() else {
+                continue;
+            };
+            let is_in_use = shelf.was_touched(leaf) || dirty.holds(Leaf(leaf as u32));
+            if is_in_use || !shelf.has(leaf, page) {
+                shelf.stays(leaf);
+                continue;
+            }
+            self.leaves[leaf].take();
+            shelf.went();
+        }
+    }
+}
+
+/// A leaf that is looked at.
+pub(super) enum Look<'a> {
+    /// It is in memory.
+    Here(&'a Page),
+    /// It was read for that.
+    Fetched(Box<Page>),
+}
+
+impl Look<'_> {
+    /// Its entries.
+    pub fn entries(&self) -> &Page {
+        match self {
+            Self::Here(page) => page,
+            Self::Fetched(page) => page,
+        }
+    }
+}
+
+/// A leaf from its block.
+pub(super) fn decode(bytes: &[u8; BLOCK_BYTES]) -> Box<Page> {
+    let mut page = Box::new([0; LEAF_ENTRIES]);
+    for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
+        *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+    }
+    page
+}
+
+/// The block of a leaf.
+pub(super) fn encode(page: &Page, out: &mut [u8]) {
+    for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
+        bytes.copy_from_slice(&raw.to_le_bytes());
+    }
+}
