@@ -234,6 +234,10 @@ counters! {
     pledges,
     /// Gauge: pages whose owner is not the one that their segment's summary names.
     stray_pages,
+    /// Gauge: leaves of what says where blocks are that are in memory, if not all have to be.
+    leaves_in_memory,
+    /// Leaves that were read because they were not in memory.
+    leaves_read,
     /// Gauge: physical data blocks in use.
     live_blocks,
     /// Gauge: physical data blocks that may be in use at once.

@@ -62,6 +62,8 @@ pub struct OpenOptions {
     pub read_frames: u32,
     /// Frames for the collector.
     pub collector_frames: u32,
+    /// Of a log: how many leaves of what says where blocks are stay in memory, 4 KiB each; `None`: all.
+    pub map_leaves: Option<usize>,
     /// How the collector chooses.
     pub victim: Victim,
     /// Whether freed segments are discarded; `None`: if the medium wants it.
@@ -92,6 +94,7 @@ impl Default for OpenOptions {
             write_frames: limits::WRITE_FRAMES,
             read_frames: limits::READ_FRAMES,
             collector_frames: limits::COLLECTOR_FRAMES,
+            map_leaves: None,
             victim: Victim::default(),
             discard: None,
             policy: Policy::default(),

@@ -7,6 +7,7 @@ use crate::info::hex_uuid;
 use crate::limits::{BLANK_BLOCKS, ERASE_BLOCKS_MAX};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions};
 use crate::source::MediumSource;
+use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::engine::Options;
 use vellum_core::format::areas::Layout;
@@ -16,6 +17,7 @@ use vellum_core::format::{SumKind, blank};
 use vellum_core::layout::{self, Recovered};
 use vellum_core::limits::CACHED_SUMS;
 use vellum_core::recovery::{RecoveryError, find_superblock};
+use vellum_core::state::{Nodes, Paging};
 use vellum_medium::{Medium, MediumError};
 
 pub(crate) fn create(
@@ -107,13 +109,23 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     Ok(first.map(|at| at as u64))
 }
 
+/// A medium as the core reads leaves from it.
+struct Leaves(Arc<dyn Medium>);
+
+impl Nodes for Leaves {
+    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool {
+        self.0.read(at, block).is_ok()
+    }
+}
+
 /// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole. A pack is none.
 pub(crate) fn recover(
-    medium: &dyn Medium,
+    medium: &Arc<dyn Medium>,
     source: &mut MediumSource<'_>,
     options: &OpenOptions,
 ) -> Result<(Recovered, Option<Damage>), OpenError> {
     let found = recover_any(medium, source, options);
+    let medium = &**medium;
     let is_pack = |superblock: &Superblock| superblock.without_data().is_some();
     let is_pack = match &found {
         Ok((recovered, _)) => is_pack(recovered.superblock()),
@@ -129,11 +141,16 @@ pub(crate) fn recover(
 }
 
 fn recover_any(
-    medium: &dyn Medium,
+    medium: &Arc<dyn Medium>,
     source: &mut MediumSource<'_>,
     options: &OpenOptions,
 ) -> Result<(Recovered, Option<Damage>), OpenError> {
-    let error = match layout::recover(source, medium.blocks(), crc32c) {
+    let leaves = Leaves(Arc::clone(medium));
+    let paging = options
+        .map_leaves
+        .map(|most| Paging::new(Arc::new(leaves), most));
+    let medium = &**medium;
+    let error = match layout::recover_within(source, medium.blocks(), crc32c, paging) {
         Ok(recovered) => return Ok((recovered, None)),
         Err(error) => error,
     };

@@ -109,7 +109,7 @@ impl Volume {
     ) -> Result<Self, OpenError> {
         let began = Instant::now();
         let mut source = MediumSource::new(&*medium);
-        let (mut recovered, damage) = start::recover(&*medium, &mut source, options)?;
+        let (mut recovered, damage) = start::recover(&medium, &mut source, options)?;
         layouts::check_choice(
             recovered.superblock(),
             &options.policy,

@@ -13,7 +13,8 @@ use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
 
 /// What of the engine's counters is of a moment, and not since the start.
-const GAUGES: [&str; 20] = [
+const GAUGES: [&str; 21] = [
+    "leaves_in_memory",
     "packed_pages",
     "packed_owners",
     "deltas",

@@ -288,6 +288,21 @@ rows! {
         cost: "nothing",
     };
 
+    MAP_MEMORY = Row {
+        name: "map-memory",
+        kind: Kind::Size {
+                range: 1 << 20..=1 << 40,
+                step: 4 << 10,
+                zero: Some("all"),
+            },
+        tier: Tier::Seldom,
+        has: Has::Log,
+        default: "all",
+        lab: None,
+        doc: "memory for what says where blocks are: the map, and where pages are that several             blocks share. What does not fit is read from the medium when it is needed",
+        cost: "all takes 4 MiB for each 4 GiB that is written, and as much again where blocks             share pages; with less, an access far from the last ones costs a read or two more",
+    };
+
     JOURNALS = Row {
         name: "journals",
         kind: Kind::Journals,

@@ -118,6 +118,7 @@ impl Now {
         }
         // These are as the volume was opened with.
         new.buffer_bytes = before.buffer_bytes;
+        new.map_bytes = before.map_bytes;
         new.persistence = before.persistence;
         new.victim = before.victim;
         new.mount_options.clone_from(&before.mount_options);

@@ -38,6 +38,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Memory for blocks in flight.
     pub buffer_bytes: u64,
+    /// Memory for what says where blocks are; 0: all that it takes.
+    pub map_bytes: u64,
     /// Options of a mount; empty for those that suit the layout.
     pub mount_options: String,
     /// A name for people.
@@ -62,6 +64,7 @@ impl Settings {
         Self {
             policy: Policy::usual(superblock),
             buffer_bytes: BUFFER_BYTES,
+            map_bytes: 0,
             mount_options: String::new(),
             label: String::new(),
             replay: Replay::Auto,

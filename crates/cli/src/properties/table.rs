@@ -116,7 +116,7 @@ const fn property(row: &'static Row, counts: Counts, (get, put): Access) -> Prop
 }
 
 /// All of them.
-pub static TABLE: [Property; 28] = [
+pub static TABLE: [Property; 29] = [
     property(
         &table::COMPRESS,
         Counts::Now,
@@ -205,6 +205,18 @@ pub static TABLE: [Property; 28] = [
         ),
     ),
     property(&table::ZERO, Counts::Now, switch!(policy.zero)),
+    property(
+        &table::MAP_MEMORY,
+        Counts::Next,
+        (
+            |s| Value::number(s.map_bytes),
+            |s, value| {
+                if let Some(bytes) = value.as_number() {
+                    s.map_bytes = bytes;
+                }
+            },
+        ),
+    ),
     property(
         &table::JOURNALS,
         Counts::Now,

@@ -337,7 +337,10 @@ impl Engine {
     /// Counters and gauges.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let (leaves_in_memory, _, leaves_read) = self.state.residency().unwrap_or_default();
         Stats {
+            leaves_in_memory: leaves_in_memory as u64,
+            leaves_read,
             live_blocks: self.state.live().total(),
             capacity_blocks: self.capacity(),
             free_segments: self.segments.free() as u64,
