@@ -162,7 +162,10 @@ impl Engine {
         loop {
             let before = self.checkpoint.phase;
             match before {
-                Phase::Idle if self.checkpoint.is_due(self.state.dirty_map_leaves()) => {
+                Phase::Idle
+                    if self.checkpoint.is_due(self.state.dirty_map_leaves())
+                        || self.state.is_too_dirty() =>
+                {
                     self.begin_checkpoint()
                 }
                 Phase::Leaves(from) => self.write_leaves(from),

@@ -2,7 +2,7 @@
 //!
 //! A parity has to match its leaves as they are on the medium, not as they are by now. So a stripe is encoded in one go, and its
 //! blocks are kept like that until they are written. A leaf that is not dirty is on the medium as it is in memory, or it is
-//! written too: its checksum tells.
+//! written too: its checksum tells. One that is not in memory is on the medium as it was when it went.
 
 use super::leaf_blocks::Block;
 use super::{Engine, Pending};
@@ -10,6 +10,7 @@ use crate::addr::{Leaf, Pba};
 use crate::format::leaf;
 use crate::format::root::LeafSlot;
 use crate::seam::Effect;
+use alloc::vec::Vec;
 
 impl Engine {
     /// Begins to write what is dirty of a stripe, and its parity.
@@ -24,14 +25,22 @@ impl Engine {
         }
         let parity_leaf = self.superblock.parity(stripe);
         let mut parity = self.checkpoint.blocks.take();
-        parity.fill(0);
         let mut holds_any = false;
+        let mut leaves_out = 0;
+        match parity_leaf {
+            Some(leaf) => leaves_out = self.parity_of_those_away(stripe, leaf, dirty, &mut parity),
+            None => parity.fill(0),
+        }
         for (index, leaf) in leaves.enumerate() {
             let is_dirty = dirty >> index & 1 == 1;
             let known = match self.checkpoint.slots[leaf.0 as usize] {
                 _ if is_dirty => None,
                 LeafSlot::Absent => continue,
                 _ if parity_leaf.is_none() => continue,
+                _ if leaves_out >> index & 1 == 1 => {
+                    holds_any = true;
+                    continue;
+                }
                 LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
             };
             let mut block = self.checkpoint.blocks.take();
@@ -50,6 +59,35 @@ impl Engine {
             }
             None => self.checkpoint.blocks.give_back(parity),
         }
+    }
+
+    /// What leaves of a stripe add to its parity that are not in memory, and which these are, if the parity that there is tells it with
+    /// fewer reads than they would take: it is of them, and of those that are here, as the medium has these. Else none is left out.
+    fn parity_of_those_away(&self, stripe: u32, parity: Leaf, dirty: u32, out: &mut Block) -> u32 {
+        out.fill(0);
+        let is_kept = |leaf: Leaf| self.checkpoint.slots[leaf.0 as usize] != LeafSlot::Absent;
+        let (mut away, mut others) = (0u32, Vec::new());
+        for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
+            match is_kept(leaf) {
+                true if dirty >> index & 1 == 0 && self.state.is_away(leaf) => away |= 1 << index,
+                true => others.push(leaf),
+                false => {}
+            }
+        }
+        others.push(parity);
+        if away.count_ones() as usize <= others.len() {
+            return 0;
+        }
+        for leaf in others {
+            match self.state.kept_leaf(leaf) {
+                Some(block) => leaf::add(out, &block),
+                None => {
+                    out.fill(0);
+                    return 0;
+                }
+            }
+        }
+        away
     }
 
     /// Writes a leaf; not one that holds nothing.

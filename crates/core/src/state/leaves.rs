@@ -6,6 +6,7 @@ use super::shelf::Shelf;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, PartId};
 use crate::format::root::LeafSlot;
+use crate::limits::LEAVES_DIRTY_MIN;
 
 /// Which table a leaf is of, and its number there.
 enum Table {
@@ -24,6 +25,16 @@ impl State {
         }
     }
 
+    /// Whether so many leaves have changed that a map checkpoint is due for the memory that they take.
+    #[must_use]
+    pub fn is_too_dirty(&self) -> bool {
+        let Some(shelf) = self.map.leaves().shelf() else {
+            return false;
+        };
+        let (_, most) = shelf.here();
+        self.map.dirty_count() + self.shared.dirty().count() > most.max(LEAVES_DIRTY_MIN) as u64
+    }
+
     /// How many leaves of the map have changed since they were written.
     #[must_use]
     pub fn dirty_map_leaves(&self) -> u64 {
@@ -36,6 +47,22 @@ impl State {
         for shelf in tables.into_iter().filter_map(Resident::shelf_mut) {
             shelf.place(leaf, slot);
         }
+    }
+
+    /// Whether a leaf that is on the medium is not in memory.
+    #[must_use]
+    pub fn is_away(&self, leaf: Leaf) -> bool {
+        match self.table_of(leaf) {
+            Table::Map(leaf) => self.map.leaves().is_away(leaf.0 as usize),
+            Table::Shared(leaf) => self.shared.leaves().is_away(leaf.0 as usize),
+            Table::Deltas(_) => false,
+        }
+    }
+
+    /// A leaf, or a parity, as the newest root leads to it; `None`: it is damaged, or not needed to be read.
+    #[must_use]
+    pub fn kept_leaf(&self, leaf: Leaf) -> Option<[u8; BLOCK_BYTES]> {
+        self.map.leaves().shelf()?.as_kept(leaf)
     }
 
     fn shelves(&self) -> impl Iterator<Item = &Shelf> {

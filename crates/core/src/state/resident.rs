@@ -55,6 +55,15 @@ impl Resident {
         self.leaves[leaf].get().map(|page| &**page)
     }
 
+    /// Whether a leaf that is on the medium is not here.
+    pub fn is_away(&self, leaf: usize) -> bool {
+        self.shelf.is_some()
+            && self
+                .leaves
+                .get(leaf)
+                .is_some_and(|page| page.get().is_none())
+    }
+
     /// A leaf; if it is not here and `is_kept` says that it is on the medium, it is fetched.
     pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
         let page = match self.leaves[leaf].get() {

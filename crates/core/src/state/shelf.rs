@@ -116,6 +116,18 @@ impl Shelf {
         block.map(|block| decode(&block))
     }
 
+    /// Any leaf of all tables, or a parity, as the newest root leads to it, if it is whole.
+    pub fn as_kept(&self, leaf: Leaf) -> Option<[u8; BLOCK_BYTES]> {
+        let leaves = Leaves {
+            superblock: &self.superblock,
+            slots: &self.slots,
+            crc: self.crc,
+        };
+        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
+        self.fetched.set(self.fetched.get() + 1);
+        leaves.read(leaf, &mut read).ok()?.map(|(_, block)| block)
+    }
+
     /// Whether the newest root leads to a leaf just as it is here.
     pub fn has(&self, leaf: usize, page: &Page) -> bool {
         let leaf = self.number(leaf);

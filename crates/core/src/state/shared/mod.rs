@@ -415,6 +415,11 @@ impl Shared {
     }
 
     /// Which leaves of the table have changed since they were written.
+    pub(in crate::state) fn dirty(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    /// The same, to be changed.
     pub(in crate::state) fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.dirty
     }
