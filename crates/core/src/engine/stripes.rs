@@ -10,7 +10,6 @@ use crate::addr::{Leaf, Pba};
 use crate::format::leaf;
 use crate::format::root::LeafSlot;
 use crate::seam::Effect;
-use alloc::vec::Vec;
 
 impl Engine {
     /// Begins to write what is dirty of a stripe, and its parity.
@@ -66,19 +65,20 @@ impl Engine {
     fn parity_of_those_away(&self, stripe: u32, parity: Leaf, dirty: u32, out: &mut Block) -> u32 {
         out.fill(0);
         let is_kept = |leaf: Leaf| self.checkpoint.slots[leaf.0 as usize] != LeafSlot::Absent;
-        let (mut away, mut others) = (0u32, Vec::new());
+        let (mut away, mut others) = (0u32, 0u32);
         for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
             match is_kept(leaf) {
                 true if dirty >> index & 1 == 0 && self.state.is_away(leaf) => away |= 1 << index,
-                true => others.push(leaf),
+                true => others |= 1 << index,
                 false => {}
             }
         }
-        others.push(parity);
-        if away.count_ones() as usize <= others.len() {
+        if away.count_ones() <= others.count_ones() + 1 {
             return 0;
         }
-        for leaf in others {
+        let leaves = self.superblock.stripe(stripe).enumerate();
+        let others = leaves.filter(|(index, _)| others >> index & 1 == 1);
+        for leaf in others.map(|(_, leaf)| leaf).chain([parity]) {
             match self.state.kept_leaf(leaf) {
                 Some(block) => leaf::add(out, &block),
                 None => {
