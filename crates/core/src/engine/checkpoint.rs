@@ -353,6 +353,7 @@ impl Engine {
         self.checkpoint.durable_seq = self.checkpoint.seq;
         self.checkpoint.phase = Phase::Idle;
         self.state.checkpoint_durable();
+        self.state.trim_all();
         self.segments.look_again();
     }
 }

@@ -23,7 +23,7 @@ impl Engine {
             return self.outbox.reply(id, Err(refusal));
         }
         let mut placed = 0;
-        let may_go = self.queue.is_empty() && !self.state.is_redeeming();
+        let may_go = self.queue.is_empty() && self.may_change_map();
         if !may_go || !self.place_copy(id, copy, &mut placed) {
             self.queue.push(Waiting::Copy { id, copy, placed });
         }

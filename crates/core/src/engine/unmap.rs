@@ -20,7 +20,7 @@ impl Engine {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
         if !self.queue.is_empty()
-            || self.state.is_redeeming()
+            || !self.may_change_map()
             || !self.place_unmap(id, lba, blocks, zero, fua)
         {
             self.queue.push(Waiting::Unmap {

@@ -47,7 +47,7 @@ impl Engine {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.queue.is_empty() && !self.state.is_redeeming() {
+        if self.queue.is_empty() && self.may_change_map() {
             match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
@@ -250,8 +250,15 @@ impl Engine {
     }
 
     /// Places what waits, in order, until something must wait on.
+    /// Whether requests may change the map now: not before what recovery redeemed is in a durable map checkpoint, and not while one is
+    /// under way that has to make room for leaves first.
+    pub(super) fn may_change_map(&self) -> bool {
+        let has_room = self.checkpoint.is_idle() || !self.state.is_overfull();
+        !self.state.is_redeeming() && has_room
+    }
+
     pub(super) fn place_waiting(&mut self) {
-        if self.state.is_redeeming() {
+        if !self.may_change_map() {
             return;
         }
         while let Some(mut waiting) = self.queue.pop_ready() {

@@ -6,7 +6,6 @@ use super::shelf::Shelf;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, PartId};
 use crate::format::root::LeafSlot;
-use crate::limits::LEAVES_DIRTY_MIN;
 
 /// Which table a leaf is of, and its number there.
 enum Table {
@@ -28,11 +27,15 @@ impl State {
     /// Whether so many leaves have changed that a map checkpoint is due for the memory that they take.
     #[must_use]
     pub fn is_too_dirty(&self) -> bool {
-        let Some(shelf) = self.map.leaves().shelf() else {
-            return false;
-        };
-        let (_, most) = shelf.here();
-        self.map.dirty_count() + self.shared.dirty().count() > most.max(LEAVES_DIRTY_MIN) as u64
+        let dirty = self.map.dirty_count() + self.shared.dirty().count();
+        let shelf = self.map.leaves().shelf();
+        shelf.is_some_and(|shelf| shelf.is_too_dirty(dirty))
+    }
+
+    /// Whether so many leaves are in memory that nothing more may change before the map checkpoint under way has ended.
+    #[must_use]
+    pub fn is_overfull(&self) -> bool {
+        self.map.leaves().shelf().is_some_and(Shelf::is_overfull)
     }
 
     /// How many leaves of the map have changed since they were written.
@@ -70,10 +73,16 @@ impl State {
         tables.into_iter().filter_map(Resident::shelf)
     }
 
-    /// Lets leaves go, if there are more in memory than there may be.
+    /// Lets a few leaves go, if there are more in memory than there may be.
     pub fn trim(&mut self) {
-        self.map.trim();
-        self.shared.trim();
+        self.map.trim(false);
+        self.shared.trim(false);
+    }
+
+    /// Lets all go that may, if there are more.
+    pub fn trim_all(&mut self) {
+        self.map.trim(true);
+        self.shared.trim(true);
     }
 
     /// Brings into memory what says where some blocks are; `false`: some of it cannot be had.

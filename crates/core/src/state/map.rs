@@ -217,8 +217,8 @@ impl Map {
     }
 
     /// Lets leaves go, if there are more in memory than there may be.
-    pub(super) fn trim(&mut self) {
-        self.leaves.trim(&self.dirty);
+    pub(super) fn trim(&mut self, all: bool) {
+        self.leaves.trim(&self.dirty, all);
     }
 
     /// Which leaves have changed since they were written.

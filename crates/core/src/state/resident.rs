@@ -130,14 +130,15 @@ impl Resident {
         }
     }
 
-    /// Lets leaves go that were not looked at for long, if there are more than there may be. It takes a few steps: nobody waits
-    /// for it long, and it is asked for again and again. A leaf goes only if it is on the medium just as it is here: its checksum
+    /// Lets leaves go that were not looked at for long, if there are more than there may be. It takes a few steps, or thinks of all
+    /// that there are: mostly nobody is to wait for it, and it is asked for again and again. A leaf goes only if it is on the medium just as it is here: its checksum
     /// decides.
-    pub fn trim(&mut self, dirty: &Dirty) {
+    pub fn trim(&mut self, dirty: &Dirty, all: bool) {
         let Some(shelf) = &mut self.shelf else {
             return;
         };
-        for _ in 0..STEPS_OF_A_TRIM {
+        let steps = if all { shelf.turns() } else { STEPS_OF_A_TRIM };
+        for _ in 0..steps {
             let Some(leaf) = shelf.next() else {
                 return;
             };

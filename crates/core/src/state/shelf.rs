@@ -11,6 +11,7 @@ use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
+use crate::limits::LEAVES_DIRTY_MIN;
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
@@ -27,18 +28,27 @@ pub trait Nodes: Send + Sync {
 pub struct Paging {
     nodes: Arc<dyn Nodes>,
     most: usize,
+    most_dirty: usize,
     here: Arc<AtomicUsize>,
 }
 
 impl Paging {
-    /// So many leaves stay in memory, a block each; besides, those that have changed since a map checkpoint wrote them.
+    /// So many leaves stay in memory, a block each; besides, as many that have changed since a map checkpoint wrote them, or
+    /// [`LEAVES_DIRTY_MIN`] if that is more, and those that it writes.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
             nodes,
             most: leaves,
+            most_dirty: leaves.max(LEAVES_DIRTY_MIN),
             here: Arc::default(),
         }
+    }
+
+    /// So many may have changed, and no more.
+    #[must_use]
+    pub fn with_dirty(self, most_dirty: usize) -> Self {
+        Self { most_dirty, ..self }
     }
 }
 
@@ -166,6 +176,22 @@ impl Shelf {
     /// How many leaves of all tables are in memory, and how many there may be.
     pub fn here(&self) -> (usize, usize) {
         (self.paging.here.load(Ordering::Relaxed), self.paging.most)
+    }
+
+    /// Whether so many leaves have changed that a map checkpoint is due.
+    pub fn is_too_dirty(&self, dirty: u64) -> bool {
+        dirty > self.paging.most_dirty as u64
+    }
+
+    /// Whether there are so many in memory that nothing more may change before the map checkpoint under way has ended.
+    pub fn is_overfull(&self) -> bool {
+        let (here, most) = self.here();
+        here > most + 2 * self.paging.most_dirty
+    }
+
+    /// How many have a turn.
+    pub fn turns(&self) -> usize {
+        self.turns.borrow().len()
     }
 
     /// How many leaves have been read.

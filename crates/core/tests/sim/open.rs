@@ -190,7 +190,8 @@ fn paging(medium: &mut Medium) -> Option<Paging> {
     let mut die = Rng::new(medium.stamp() ^ 0x5eaf);
     let leaves = die.below(3) as usize;
     let is_paged = die.percent(50);
-    is_paged.then(|| Paging::new(Arc::new(medium.read_beside()), leaves))
+    let dirty = die.pick(&[1000, 1000, 1, 2, 4]);
+    is_paged.then(|| Paging::new(Arc::new(medium.read_beside()), leaves).with_dirty(dirty))
 }
 
 /// Lends a medium to whoever reads it.

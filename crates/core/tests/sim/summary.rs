@@ -43,6 +43,7 @@ summary! {
     merged,
     false_hints,
     restamped,
+    leaves_read,
     packed,
     deltas,
     folded,
@@ -116,6 +117,7 @@ impl Summary {
         self.folded += stats.folded_blocks;
         self.bases_read += stats.base_reads;
         self.free_flushes += stats.flushes_free;
+        self.leaves_read += stats.leaves_read;
     }
 
     /// Takes in what is on the medium now.

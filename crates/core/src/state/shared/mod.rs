@@ -293,8 +293,8 @@ impl Shared {
     }
 
     /// Lets leaves of places go, if there are more in memory than there may be.
-    pub(in crate::state) fn trim(&mut self) {
-        self.pages.trim(&self.dirty);
+    pub(in crate::state) fn trim(&mut self, all: bool) {
+        self.pages.trim(&self.dirty, all);
     }
 
     /// Replay says that the page has moved.

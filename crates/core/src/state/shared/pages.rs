@@ -195,8 +195,8 @@ impl Pages {
     }
 
     /// Lets some go, if there are more in memory than there may be.
-    pub fn trim(&mut self, dirty: &Dirty) {
-        self.places.trim(dirty);
+    pub fn trim(&mut self, dirty: &Dirty, all: bool) {
+        self.places.trim(dirty, all);
     }
 }
 
