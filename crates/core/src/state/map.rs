@@ -9,7 +9,7 @@ use super::dirty::Dirty;
 use super::resident::{Look, Page, Resident, decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 
 /// The map of a volume.
 pub struct Map {
@@ -91,7 +91,7 @@ impl Map {
             // What is on the medium and cannot be fetched stays as it is there.
             1.. => self.leaves.get_mut(leaf, || true),
             0 if raw == UNMAPPED => None,
-            0 => Some(self.leaves.put(leaf, Box::new([UNMAPPED; LEAF_ENTRIES]))),
+            0 => Some(self.leaves.put_empty(leaf)),
         };
         let Some(page) = page else {
             return Entry::Unmapped;
@@ -190,7 +190,8 @@ impl Map {
     /// Takes a leaf from its block, without marking it dirty. `false`: it has entries behind the last LBA.
     #[must_use]
     pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> bool {
-        let page = decode(bytes);
+        let mut page = self.leaves.memory();
+        decode(bytes, &mut page);
         let used = page.iter().filter(|&&raw| raw != UNMAPPED).count() as u16;
         let (last, end) = split(Lba(self.blocks));
         if leaf.0 as usize == last && page[end..].iter().any(|&raw| raw != UNMAPPED) {

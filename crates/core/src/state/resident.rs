@@ -103,7 +103,11 @@ impl Resident {
     pub fn look_at(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<Look<'_>> {
         match self.here(leaf) {
             Some(page) => Some(Look::Here(page)),
-            None if is_kept() => self.shelf.as_ref()?.read(leaf).map(Look::Fetched),
+            None if is_kept() => {
+                let shelf = self.shelf.as_deref()?;
+                let page = Some(shelf.read(leaf)?);
+                Some(Look::Fetched(Lent { page, shelf }))
+            }
             None => None,
         }
     }
@@ -119,6 +123,19 @@ impl Resident {
             Some(page) => page,
             None => unreachable!("leaf {leaf} was put there"),
         }
+    }
+
+    /// Memory for a leaf, with anything in it.
+    pub fn memory(&self) -> Box<Page> {
+        let shelf = self.shelf.as_ref();
+        shelf.map_or_else(|| Box::new([0; LEAF_ENTRIES]), |shelf| shelf.memory())
+    }
+
+    /// As [`Resident::put`], of one that holds nothing.
+    pub fn put_empty(&mut self, leaf: usize) -> &mut Page {
+        let mut page = self.memory();
+        page.fill(0);
+        self.put(leaf, page)
     }
 
     /// A leaf is here no more, and nowhere.
@@ -150,8 +167,9 @@ impl Resident {
                 shelf.stays(leaf);
                 continue;
             }
-            self.leaves[leaf].take();
-            shelf.went();
+            if let Some(page) = self.leaves[leaf].take() {
+                shelf.took(page);
+            }
         }
     }
 }
@@ -161,7 +179,21 @@ pub(super) enum Look<'a> {
     /// It is in memory.
     Here(&'a Page),
     /// It was read for that.
-    Fetched(Box<Page>),
+    Fetched(Lent<'a>),
+}
+
+/// A leaf whose memory goes back where it is from.
+pub(super) struct Lent<'a> {
+    page: Option<Box<Page>>,
+    shelf: &'a Shelf,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(page) = self.page.take() {
+            self.shelf.give_back(page);
+        }
+    }
 }
 
 impl Look<'_> {
@@ -169,18 +201,16 @@ impl Look<'_> {
     pub fn entries(&self) -> &Page {
         match self {
             Self::Here(page) => page,
-            Self::Fetched(page) => page,
+            Self::Fetched(lent) => lent.page.as_ref().unwrap_or_else(|| unreachable!()),
         }
     }
 }
 
 /// A leaf from its block.
-pub(super) fn decode(bytes: &[u8; BLOCK_BYTES]) -> Box<Page> {
-    let mut page = Box::new([0; LEAF_ENTRIES]);
+pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
     for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
         *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
     }
-    page
 }
 
 /// The block of a leaf.

@@ -7,6 +7,7 @@
 
 use super::resident::{Page, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
+use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
@@ -65,6 +66,8 @@ pub(super) struct Shelf {
     turns: RefCell<VecDeque<u32>>,
     /// Of each leaf whether it has a turn, and whether it was looked at since the last.
     marks: Vec<Cell<Marks>>,
+    /// Memory of leaves that went, for those that come: whichever thread asks, no more is taken than there ever were at once.
+    spare: RefCell<Vec<Box<Page>>>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
 }
@@ -91,6 +94,7 @@ impl Shelf {
             turns: RefCell::default(),
             marks: vec![Cell::default(); own.len()],
             own,
+            spare: RefCell::default(),
             fetched: Cell::new(0),
             lost: Cell::new(None),
         }
@@ -123,7 +127,16 @@ impl Shelf {
         if block.is_none() {
             self.lost.set(Some(leaf));
         }
-        block.map(|block| decode(&block))
+        let block = block?;
+        let mut page = self.memory();
+        decode(&block, &mut page);
+        Some(page)
+    }
+
+    /// Memory for a leaf, with anything in it.
+    pub fn memory(&self) -> Box<Page> {
+        let spare = self.spare.borrow_mut().pop();
+        spare.unwrap_or_else(|| Box::new([0; LEAF_ENTRIES]))
     }
 
     /// Any leaf of all tables, or a parity, as the newest root leads to it, if it is whole.
@@ -166,6 +179,17 @@ impl Shelf {
         if !marks.has_turn {
             self.turns.borrow_mut().push_back(leaf as u32);
         }
+    }
+
+    /// It is in memory no more, and its memory serves another.
+    pub fn took(&self, page: Box<Page>) {
+        self.went();
+        self.give_back(page);
+    }
+
+    /// Memory that serves another leaf.
+    pub fn give_back(&self, page: Box<Page>) {
+        self.spare.borrow_mut().push(page);
     }
 
     /// One fewer is.

@@ -268,7 +268,8 @@ impl Shared {
         block: &[u8; BLOCK_BYTES],
         is_data: impl Fn(Pba) -> bool,
     ) -> bool {
-        let places = decode(block);
+        let mut places = self.pages.leaves().memory();
+        decode(block, &mut places);
         let first = leaf.0 * LEAF_ENTRIES as u32;
         let used = (first..)
             .zip(places.iter())

@@ -128,7 +128,7 @@ impl Pages {
         let (piece, index) = split(number);
         let is_kept = self.is_kept(piece);
         let places = match self.places.here(piece) {
-            None if !is_kept => Some(self.places.put(piece, Box::new([0; PIECE]))),
+            None if !is_kept => Some(self.places.put_empty(piece)),
             // What is on the medium and cannot be fetched stays as it is there.
             _ => self.places.get_mut(piece, || true),
         };
