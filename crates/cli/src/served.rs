@@ -307,7 +307,7 @@ fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::
         write_frames: frames(2),
         read_frames: frames(4),
         collector_frames: frames(4),
-        map_leaves: (settings.map_bytes > 0).then(|| (settings.map_bytes / BLOCK) as usize),
+        map_leaves: (settings.map_bytes > 0).then_some((settings.map_bytes / BLOCK) as usize),
         victim: settings.victim,
         policy: settings.policy,
         journals: settings.journals,

@@ -63,10 +63,6 @@ pub const CHUNKS_BETWEEN_CHECKPOINTS: u64 = 8192;
 /// Blocks of the log after which a map checkpoint is due, at least and at most (128 MiB, 1 GiB).
 pub const LOG_BLOCKS_BETWEEN_CHECKPOINTS: (u64, u64) = (32 << 10, 256 << 10);
 
-/// Leaves that may have changed before a map checkpoint is due for the memory that they take, where memory for leaves is bounded: as
-/// many as may stay, or this if it is more (4 MiB), for each is written whole.
-pub const LEAVES_DIRTY_MIN: usize = 1024;
-
 /// Log blocks per dirty leaf before a map checkpoint is due: keeps its share of the writes under 1/64.
 pub const LOG_BLOCKS_PER_DIRTY_LEAF: u64 = 64;
 

@@ -299,8 +299,10 @@ rows! {
         has: Has::Log,
         default: "all",
         lab: None,
-        doc: "memory for what says where blocks are: the map, and where pages are that several             blocks share. What does not fit is read from the medium when it is needed",
-        cost: "all takes 4 MiB for each 4 GiB that is written, and as much again where blocks             share pages; with less, an access far from the last ones costs a read or two more",
+        doc: "memory for what says where blocks are: the map, and where pages are that several \
+            blocks share. What does not fit is read from the medium when it is needed",
+        cost: "all takes 4 MiB for each 4 GiB that is written, and as much again where blocks \
+            share pages; with less, an access far from the last ones costs a read or two more",
     };
 
     JOURNALS = Row {

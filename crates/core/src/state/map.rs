@@ -6,7 +6,8 @@
 //! memory ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
 use super::dirty::Dirty;
-use super::resident::{Look, Page, Resident, decode, encode};
+use super::resident::{Look, Resident};
+use super::shelf::{Page, decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
 use alloc::vec::Vec;

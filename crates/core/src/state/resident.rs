@@ -4,14 +4,11 @@
 //! Whether a leaf that is not here is on the medium, or holds nothing, its table knows.
 
 use super::dirty::Dirty;
-use super::shelf::Shelf;
-use crate::addr::{BLOCK_BYTES, Leaf};
+use super::shelf::{Page, Shelf};
+use crate::addr::Leaf;
 use crate::entry::LEAF_ENTRIES;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::OnceCell;
-
-/// The entries of a leaf.
-pub(super) type Page = [u32; LEAF_ENTRIES];
 
 /// How many leaves are thought of at once when there are too many.
 const STEPS_OF_A_TRIM: usize = 16;
@@ -67,7 +64,7 @@ impl Resident {
     /// A leaf; if it is not here and `is_kept` says that it is on the medium, it is fetched.
     pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
         let page = match self.leaves[leaf].get() {
-            Some(page) => page,
+            Some(page) => &**page,
             None if is_kept() => self.fetch(leaf)?,
             None => return None,
         };
@@ -92,11 +89,11 @@ impl Resident {
     }
 
     #[cold]
-    fn fetch(&self, leaf: usize) -> Option<&Box<Page>> {
+    fn fetch(&self, leaf: usize) -> Option<&Page> {
         let shelf = self.shelf.as_ref()?;
         let page = shelf.read(leaf)?;
         shelf.came(leaf);
-        Some(self.leaves[leaf].get_or_init(|| page))
+        Some(&**self.leaves[leaf].get_or_init(|| page))
     }
 
     /// A leaf, which does not stay if it has to be fetched: for whoever looks at all leaves, and at each once.
@@ -203,19 +200,5 @@ impl Look<'_> {
             Self::Here(page) => page,
             Self::Fetched(lent) => lent.page.as_ref().unwrap_or_else(|| unreachable!()),
         }
-    }
-}
-
-/// A leaf from its block.
-pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
-    for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
-        *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
-    }
-}
-
-/// The block of a leaf.
-pub(super) fn encode(page: &Page, out: &mut [u8]) {
-    for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
-        bytes.copy_from_slice(&raw.to_le_bytes());
     }
 }

@@ -5,18 +5,23 @@
 //! A leaf that is damaged is told by its stripe. If that does not tell either, the map cannot be gone by any more: that
 //! is noted, and the engine is poisoned before anything comes of what was asked.
 
-use super::resident::{Page, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
-use crate::limits::LEAVES_DIRTY_MIN;
 use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Leaves that may have changed before a map checkpoint is due for the memory that they take: as many as may stay, or this if it is
+/// more (4 MiB), for each is written whole.
+const LEAVES_DIRTY_MIN: usize = 1024;
+
+/// The entries of a leaf.
+pub(super) type Page = [u32; LEAF_ENTRIES];
 
 /// Where a runtime reads leaves from: the medium as it is now, with all writes that it said are complete.
 pub trait Nodes: Send + Sync {
@@ -35,7 +40,7 @@ pub struct Paging {
 
 impl Paging {
     /// So many leaves stay in memory, a block each; besides, as many that have changed since a map checkpoint wrote them, or
-    /// [`LEAVES_DIRTY_MIN`] if that is more, and those that it writes.
+    /// 1024 if that is more, and those that it writes.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
@@ -259,5 +264,19 @@ impl Shelf {
     pub fn stays(&mut self, leaf: usize) {
         self.marks[leaf].get_mut().has_turn = true;
         self.turns.get_mut().push_back(leaf as u32);
+    }
+}
+
+/// A leaf from its block.
+pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
+    for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
+        *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
+    }
+}
+
+/// The block of a leaf.
+pub(super) fn encode(page: &Page, out: &mut [u8]) {
+    for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
+        bytes.copy_from_slice(&raw.to_le_bytes());
     }
 }

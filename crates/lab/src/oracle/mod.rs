@@ -334,7 +334,7 @@ fn on_flash(over_permille: u32, effort: Effort) -> Scenario<'static> {
     }
 }
 
-/// The engine, collecting greedily; against a [log](log) of as many segments.
+/// The engine, collecting greedily; against a [log] of as many segments.
 ///
 /// # Errors
 /// When it cannot be run.
