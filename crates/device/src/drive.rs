@@ -181,8 +181,12 @@ impl Inner {
         std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
-    /// Feeds the core one input and takes all that it asks.
+    /// Feeds the core one input and takes all that it asks. Nothing once the volume's life is over: nobody takes back any more what the
+    /// medium has done, and who opens it next would be given it.
     pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
+        if matches!(self.life, Life::Stopped | Life::Abandoned) {
+            return;
+        }
         self.now = now;
         self.engine.handle(now, input);
         self.drain(batch);

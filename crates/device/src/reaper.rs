@@ -204,3 +204,40 @@ impl Drop for Guard<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::drive::Life;
+    use crate::{CreateOptions, OpenOptions, Volume};
+    use std::sync::Arc;
+    use std::time::Duration;
+    use vellum_core::addr::RequestId;
+    use vellum_core::seam::Input;
+    use vellum_medium::{Medium, MemoryMedium};
+
+    /// The scout's thread ends after the reaper, and may have something to tell until then.
+    #[test]
+    fn nothing_goes_to_the_medium_when_nobody_takes_it_back() {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8192));
+        Volume::create(&*medium, &CreateOptions::default()).unwrap();
+        let volume = Volume::open(Arc::clone(&medium), &OpenOptions::default()).unwrap();
+        let shared = &volume.shared;
+        shared.inner.lock().life = Life::Abandoned;
+        medium.wake();
+        while !*shared.ended.lock() {
+            std::thread::yield_now();
+        }
+        shared.with_core(|now, inner, batch| {
+            let (id, properties) = (RequestId(0), volume.superblock.properties());
+            inner.feed(now, Input::Properties { id, properties }, batch);
+        });
+        assert_eq!(shared.inner.lock().in_flight, 0);
+        let mut done = Vec::new();
+        medium.wait(&mut done, Some(Duration::from_millis(10)));
+        assert!(
+            done.is_empty(),
+            "{} are there for whoever opens it next",
+            done.len()
+        );
+    }
+}
