@@ -14,10 +14,12 @@
 //! | erase of a segment | each of its blocks is blank or what it was |
 //! | discard of blocks of tables | each of its blocks is blank, what it was, or garbage |
 //! | rot | reads give other bytes until the block is written again |
+//! | read of a leaf beside the driver | fails now and then, never twice in a stripe |
 
 use super::rng::Rng;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use vellum_core::addr::Pba;
 use vellum_core::format::superblock::Superblock;
@@ -226,6 +228,9 @@ pub struct Medium {
 pub struct Beside {
     cells: Arc<Mutex<Vec<Cell>>>,
     tokens: Tokens,
+    /// Of so many reads one fails, and none of the others that a stripe takes. 0: none does.
+    fails_each: u64,
+    reads: Arc<AtomicU64>,
 }
 
 /// Who reads a medium beside its driver does not read its copies.
@@ -240,6 +245,10 @@ impl Clone for Shown {
 
 impl Nodes for Beside {
     fn read(&self, at: Pba, block: &mut [u8; BLOCK]) -> bool {
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.fails_each > 0 && reads.is_multiple_of(self.fails_each) {
+            return false;
+        }
         let cells = self.cells.lock().unwrap();
         cells[at.0 as usize].fill(self.tokens, block);
         true
@@ -266,6 +275,9 @@ impl Medium {
         let beside = Beside {
             cells: Arc::default(),
             tokens: self.tokens,
+            // Where there is no parity a leaf is told by nothing else.
+            fails_each: if self.copies.is_empty() { 0 } else { 37 },
+            reads: Arc::default(),
         };
         self.beside = Shown(Some(beside.clone()));
         self.show_beside();
