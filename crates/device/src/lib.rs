@@ -24,6 +24,7 @@ pub mod inspect;
 mod journals;
 mod kept;
 mod layouts;
+mod leaves;
 pub mod limits;
 mod memory;
 pub mod migrate;

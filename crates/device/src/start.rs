@@ -4,6 +4,7 @@ use crate::damage::Damage;
 use crate::digest::crc32c;
 use crate::entropy;
 use crate::info::hex_uuid;
+use crate::leaves::Leaves;
 use crate::limits::{BLANK_BLOCKS, ERASE_BLOCKS_MAX};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions};
 use crate::source::MediumSource;
@@ -109,15 +110,6 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     Ok(first.map(|at| at as u64))
 }
 
-/// A medium as the core reads leaves from it.
-struct Leaves(Arc<dyn Medium>);
-
-impl Nodes for Leaves {
-    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool {
-        self.0.read(at, block).is_ok()
-    }
-}
-
 /// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole. A pack is none.
 pub(crate) fn recover(
     medium: &Arc<dyn Medium>,
@@ -145,12 +137,14 @@ fn recover_any(
     source: &mut MediumSource<'_>,
     options: &OpenOptions,
 ) -> Result<(Recovered, Option<Damage>), OpenError> {
-    let leaves = Leaves(Arc::clone(medium));
+    let leaves = Leaves::of(medium);
     let paging = options
         .map_leaves
-        .map(|most| Paging::new(Arc::new(leaves), most));
+        .map(|most| Paging::new(Arc::clone(&leaves) as Arc<dyn Nodes>, most));
     let medium = &**medium;
-    let error = match layout::recover_within(source, medium.blocks(), crc32c, paging) {
+    let recovered = layout::recover_within(source, medium.blocks(), crc32c, paging);
+    leaves.opened();
+    let error = match recovered {
         Ok(recovered) => return Ok((recovered, None)),
         Err(error) => error,
     };

@@ -184,6 +184,9 @@ impl Engine {
     }
 
     fn begin_checkpoint(&mut self) {
+        if self.queue.fetches.is_behind(self.checkpoint.generation) {
+            return;
+        }
         // A clean shutdown's checkpoint includes everything, so that nothing is replayed.
         if self.course.is_stopping() && !HEADS.iter().all(|&head| self.seal(head, false)) {
             return;

@@ -20,6 +20,8 @@ mod collect;
 mod copy;
 mod dedup;
 mod delta;
+mod fetch;
+mod fetches;
 mod flush;
 mod fold;
 mod leaf_blocks;
@@ -116,6 +118,8 @@ enum Pending {
         index: u32,
     },
     Tags(u32),
+    /// A leaf that a read needs.
+    Fetch(crate::addr::Leaf),
     Gather {
         at: Pba,
         blocks: u32,
@@ -414,6 +418,7 @@ impl Engine {
             }
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
+            Pending::Fetch(leaf) => self.leaf_read(leaf, outcome),
             Pending::Gather { at, blocks, to } => {
                 self.gathered(at, blocks, to, outcome);
                 if !self.collector.has_gathered() {
@@ -440,6 +445,9 @@ impl Engine {
             self.outbox.reply(id, Err(Refusal::Poisoned));
         }
         self.refuse_waiters(Refusal::Poisoned);
+        while let Some(id) = self.queue.fetches.give_up() {
+            self.outbox.reply(id, Err(Refusal::Poisoned));
+        }
         while let Some(waiting) = self.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);
         }

@@ -80,6 +80,7 @@ impl Engine {
         }
         let served = self.queue.is_empty()
             && self.queue.is_none_doomed()
+            && self.queue.fetches.is_empty()
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();

@@ -5,6 +5,7 @@
 //!    behind what will change one of its blocks, and behind nothing else.
 //! 2. A write whose blocks are being compared keeps its buffers until each comparison has been answered: here, or *doomed*.
 
+use super::fetches::Fetches;
 use super::verdict::{Answer, Proposer, Twin};
 use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
@@ -18,6 +19,8 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Refused, and their refusals.
     doomed: Vec<(Waiting, Refusal)>,
+    /// Reads whose turn it is, and that wait for leaves.
+    pub fetches: Fetches,
 }
 
 /// What an answer to a comparison has brought about.

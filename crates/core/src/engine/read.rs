@@ -67,8 +67,16 @@ impl Engine {
     }
 
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
+        self.begin_read(id, lba, blocks, 0);
+    }
+
+    /// As [`Engine::start_read`], of one that has waited for leaves so often.
+    pub(super) fn begin_read(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) {
         if self.queue.is_lost(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
+        }
+        if self.waits_for_leaves(id, lba, blocks, tries) {
+            return;
         }
         if !self.state.bring(lba, blocks) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));

@@ -3,9 +3,10 @@
 use super::State;
 use super::resident::Resident;
 use super::shelf::Shelf;
-use crate::addr::{BLOCK_BYTES, Lba, Leaf};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba};
 use crate::entry::{Entry, PartId};
 use crate::format::root::LeafSlot;
+use alloc::vec::Vec;
 
 /// Which table a leaf is of, and its number there.
 enum Table {
@@ -83,6 +84,49 @@ impl State {
     pub fn trim_all(&mut self) {
         self.map.trim(true);
         self.shared.trim(true);
+    }
+
+    /// Leaves that have to be read before it can be said where some blocks are. There may be more when these have come.
+    pub fn missing(&self, lba: Lba, blocks: u32, out: &mut Vec<Leaf>) {
+        if self.map.leaves().shelf().is_none() {
+            return;
+        }
+        for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
+            if let Some(leaf) = self.map.leaf_away(lba) {
+                note(out, leaf);
+                continue;
+            }
+            let (page, slot) = match self.map.get(lba) {
+                Entry::Shared(page) => (page, None),
+                Entry::Packed(page, slot) => (page, Some(slot)),
+                _ => continue,
+            };
+            let part = slot.map(|slot| PartId { page, slot });
+            let base = part.and_then(|part| self.shared.deltas().base_of(part));
+            for page in [Some(page), base.map(|base| base.page)]
+                .into_iter()
+                .flatten()
+            {
+                if let Some(leaf) = self.shared.leaf_away(page) {
+                    note(out, Leaf(self.map_leaves + leaf.0));
+                }
+            }
+        }
+    }
+
+    /// Where the newest root leads to a leaf.
+    #[must_use]
+    pub fn place_of_leaf(&self, leaf: Leaf) -> Option<Pba> {
+        self.map.leaves().shelf()?.place_of(leaf)
+    }
+
+    /// Takes a leaf that was read, if it is what the newest root leads to and is not in memory.
+    pub fn take_leaf(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) {
+        match self.table_of(leaf) {
+            Table::Map(leaf) => self.map.take_leaf(leaf, block),
+            Table::Shared(leaf) => self.shared.leaves_mut().take_in(leaf.0 as usize, block),
+            Table::Deltas(_) => {}
+        }
     }
 
     /// Brings into memory what says where some blocks are; `false`: some of it cannot be had.
@@ -167,5 +211,12 @@ impl State {
             }
         };
         is_sound.then_some(()).ok_or(what)
+    }
+}
+
+/// Notes a leaf once; those of blocks in a row are mostly the same.
+fn note(leaves: &mut Vec<Leaf>, leaf: Leaf) {
+    if !leaves.contains(&leaf) {
+        leaves.push(leaf);
     }
 }

@@ -208,6 +208,20 @@ impl Map {
         true
     }
 
+    /// The leaf of a block, if it has to be read first.
+    pub(super) fn leaf_away(&self, lba: Lba) -> Option<Leaf> {
+        let (leaf, _) = split(lba);
+        let is_away = self.used[leaf] > 0 && self.leaves.here(leaf).is_none();
+        is_away.then_some(Leaf(leaf as u32))
+    }
+
+    /// Takes a leaf that was read, if it is what the newest root leads to, and is needed.
+    pub(super) fn take_leaf(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) {
+        if self.used[leaf.0 as usize] > 0 {
+            self.leaves.take_in(leaf.0 as usize, block);
+        }
+    }
+
     /// Its leaves.
     pub(super) fn leaves(&self) -> &Resident {
         &self.leaves

@@ -4,8 +4,8 @@
 //! Whether a leaf that is not here is on the medium, or holds nothing, its table knows.
 
 use super::dirty::Dirty;
-use super::shelf::{Page, Shelf};
-use crate::addr::Leaf;
+use super::shelf::{Page, Shelf, decode};
+use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::OnceCell;
@@ -141,6 +141,20 @@ impl Resident {
             && let Some(shelf) = &self.shelf
         {
             shelf.went();
+        }
+    }
+
+    /// Takes a leaf that was read, if the newest root leads to it just so; not if there is one here.
+    pub fn take_in(&mut self, leaf: usize, block: &[u8; BLOCK_BYTES]) {
+        let mut page = self.memory();
+        decode(block, &mut page);
+        let Some(shelf) = &mut self.shelf else { return };
+        shelf.was_read();
+        match self.leaves[leaf].get().is_none() && shelf.has(leaf, &page) {
+            true => {
+                self.put(leaf, page);
+            }
+            false => shelf.give_back(page),
         }
     }
 

@@ -169,6 +169,21 @@ impl Shelf {
         }
     }
 
+    /// Where the newest root leads to a leaf.
+    pub fn place_of(&self, leaf: Leaf) -> Option<Pba> {
+        let slot = match self.slots[leaf.0 as usize] {
+            LeafSlot::Absent => return None,
+            LeafSlot::Slot0(_) => 0,
+            LeafSlot::Slot1(_) => 1,
+        };
+        Some(self.superblock.leaf_slot(leaf, slot))
+    }
+
+    /// A leaf was read for this one, by somebody else.
+    pub fn was_read(&self) {
+        self.fetched.set(self.fetched.get() + 1);
+    }
+
     /// The next root leads to a leaf there.
     pub fn place(&mut self, leaf: Leaf, slot: LeafSlot) {
         self.slots[leaf.0 as usize] = slot;

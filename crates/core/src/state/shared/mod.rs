@@ -284,6 +284,12 @@ impl Shared {
         true
     }
 
+    /// The leaf of a page's place, if it has to be read first.
+    pub(in crate::state) fn leaf_away(&self, vba: Vba) -> Option<Leaf> {
+        let leaf = Leaf(vba.0 / LEAF_ENTRIES as u32);
+        self.pages.is_piece_away(leaf.0 as usize).then_some(leaf)
+    }
+
     /// The leaves of places.
     pub(in crate::state) fn leaves(&self) -> &Resident {
         self.pages.leaves()

@@ -124,6 +124,11 @@ impl Pages {
             .is_some_and(|shelf| shelf.is_kept(piece))
     }
 
+    /// Whether the addresses of a piece have to be read first.
+    pub fn is_piece_away(&self, piece: usize) -> bool {
+        piece < self.pieces.len() && self.places.here(piece).is_none() && self.is_kept(piece)
+    }
+
     pub fn set_place(&mut self, number: u32, place: u32) {
         let (piece, index) = split(number);
         let is_kept = self.is_kept(piece);
