@@ -275,8 +275,11 @@ impl Medium {
         let beside = Beside {
             cells: Arc::default(),
             tokens: self.tokens,
-            // Where there is no parity a leaf is told by nothing else.
-            fails_each: if self.copies.is_empty() { 0 } else { 37 },
+            // Where there is no parity, or a block is bad already, a leaf is told by nothing else.
+            fails_each: match self.copies.is_empty() || !self.rot.is_empty() {
+                true => 0,
+                false => 37,
+            },
             reads: Arc::default(),
         };
         self.beside = Shown(Some(beside.clone()));
