@@ -251,9 +251,9 @@ impl Engine {
 
     /// Places what waits, in order, until something must wait on.
     /// Whether requests may change the map now: not before what recovery redeemed is in a durable map checkpoint, and not while one is
-    /// under way that has to make room for leaves first.
+    /// under way that has to make room for leaves first. Where nothing is in flight none of that would end a wait.
     pub(super) fn may_change_map(&self) -> bool {
-        let has_room = self.checkpoint.is_idle() || !self.state.is_overfull();
+        let has_room = !self.state.is_overfull() || self.checkpoint.is_idle() || self.is_quiet();
         !self.state.is_redeeming() && has_room
     }
 
