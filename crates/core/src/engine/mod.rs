@@ -215,31 +215,18 @@ impl Engine {
         engine.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();
-        engine.keep_within_bounds();
+        if engine.state.is_paged() {
+            engine.keep_within_bounds();
+        }
         engine
     }
 
     /// Takes one input. Afterwards take effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        self.take(now, input);
-        self.keep_within_bounds();
-    }
-
-    /// Leaves of the map go that there is no room for. If one could not be had, what came of this input may be wrong: nothing of it
-    /// gets to the medium, and nothing more does.
-    fn keep_within_bounds(&mut self) {
-        self.state.trim();
-        if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
-            self.outbox.withdraw_writes();
-            self.poison();
-            self.pump();
-        }
-    }
-
-    fn take(&mut self, now: Nanos, input: Input<'_>) {
         self.course.on_time(now);
         let before = self.marks();
         let is_data = matches!(input, Input::Write { .. } | Input::Read { .. });
+        let mut moves = true;
         match input {
             Input::Write {
                 id,
@@ -262,20 +249,32 @@ impl Engine {
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::Done { id, outcome } => {
-                if self.done(id, outcome) == Then::Wait {
-                    return;
-                }
+                moves = self.done(id, outcome) == Then::Move;
             }
             Input::Tick => self.tick(),
             Input::Shutdown => self.course.stop(),
         }
-        if !(is_data && self.is_as_at(before)) {
+        if moves && !(is_data && self.is_as_at(before)) {
             self.pump();
+        }
+        if self.state.is_paged() {
+            self.keep_within_bounds();
         }
         debug_assert!(
             self.course.is_poisoned() || self.queue.is_empty() || !self.is_quiet(),
             "a request waits, and nothing is on its way that could end that"
         );
+    }
+
+    /// Leaves of the map go that there is no room for. If one could not be had, what came of this input may be wrong: nothing of it
+    /// gets to the medium, and nothing more does.
+    fn keep_within_bounds(&mut self) {
+        self.state.trim();
+        if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
+            self.outbox.withdraw_writes();
+            self.poison();
+            self.pump();
+        }
     }
 
     fn hear(&mut self, hint: Hint<'_>) {

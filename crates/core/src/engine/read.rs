@@ -75,11 +75,13 @@ impl Engine {
         if self.queue.is_lost(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
-        if self.waits_for_leaves(id, lba, blocks, tries) {
-            return;
-        }
-        if !self.state.bring(lba, blocks) {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
+        if self.state.is_paged() {
+            if self.waits_for_leaves(id, lba, blocks, tries) {
+                return;
+            }
+            if !self.state.bring(lba, blocks) {
+                return self.outbox.reply(id, Err(Refusal::Poisoned));
+            }
         }
         let wanted = Wanted { id, lba, blocks };
         let mut parts = 0;

@@ -28,9 +28,10 @@ impl State {
     /// Whether so many leaves have changed that a map checkpoint is due for the memory that they take.
     #[must_use]
     pub fn is_too_dirty(&self) -> bool {
-        let dirty = self.map.dirty_count() + self.shared.dirty().count();
         let shelf = self.map.leaves().shelf();
-        shelf.is_some_and(|shelf| shelf.is_too_dirty(dirty))
+        shelf.is_some_and(|shelf| {
+            shelf.is_too_dirty(self.map.dirty_count() + self.shared.dirty().count())
+        })
     }
 
     /// Whether so many leaves are in memory that nothing more may change before the map checkpoint under way has ended.
@@ -86,11 +87,15 @@ impl State {
         self.shared.trim(true);
     }
 
+    /// Whether leaves need not all stay in memory.
+    #[must_use]
+    #[inline]
+    pub fn is_paged(&self) -> bool {
+        self.map.leaves().shelf().is_some()
+    }
+
     /// Leaves that have to be read before it can be said where some blocks are. There may be more when these have come.
     pub fn missing(&self, lba: Lba, blocks: u32, out: &mut Vec<Leaf>) {
-        if self.map.leaves().shelf().is_none() {
-            return;
-        }
         for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
             if let Some(leaf) = self.map.leaf_away(lba) {
                 note(out, leaf);
@@ -132,9 +137,6 @@ impl State {
     /// Brings into memory what says where some blocks are; `false`: some of it cannot be had.
     #[must_use]
     pub fn bring(&self, lba: Lba, blocks: u32) -> bool {
-        if self.map.leaves().shelf().is_none() {
-            return true;
-        }
         for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
             let entry = self.map.get(lba);
             let base = match entry {

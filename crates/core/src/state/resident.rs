@@ -28,6 +28,7 @@ impl Resident {
     }
 
     /// Where they are fetched from.
+    #[inline]
     pub fn shelf(&self) -> Option<&Shelf> {
         self.shelf.as_deref()
     }
@@ -48,6 +49,7 @@ impl Resident {
     }
 
     /// A leaf, if it is here.
+    #[inline]
     pub fn here(&self, leaf: usize) -> Option<&Page> {
         self.leaves[leaf].get().map(|page| &**page)
     }
@@ -62,6 +64,7 @@ impl Resident {
     }
 
     /// A leaf; if it is not here and `is_kept` says that it is on the medium, it is fetched.
+    #[inline]
     pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
         let page = match self.leaves[leaf].get() {
             Some(page) => &**page,
@@ -75,6 +78,7 @@ impl Resident {
     }
 
     /// The same, to be changed.
+    #[inline]
     pub fn get_mut(&mut self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&mut Page> {
         if self.leaves[leaf].get().is_none() {
             if !is_kept() {
