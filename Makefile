@@ -1,6 +1,6 @@
 # The two that matter: `make demo` and `make test`. Both install what they need.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-aarch64 cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
+.PHONY: help demo test test-long test-aarch64 coverage cuts fuzz bench bench-answers bench-applications bench-dedup bench-dedup-peers bench-journal bench-journal-guest bench-lab bench-layouts bench-packing bench-scrape soak docs fmt lint build clean deb rpm static container python
 
 # Where rustup puts cargo, also for who has not logged in again since.
 export PATH := $(PATH):/usr/sbin:/sbin:$(HOME)/.cargo/bin
@@ -50,12 +50,14 @@ demo: ## a real ext4 on a volume of ours, beside the same on a plain file (under
 
 test: ## the fast tests: every crate, fixed seeds, the repository's own rules
 	@scripts/setup.sh test
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 
 test-long: ## the tests in full, crashes from fresh seeds, kill -9 under a real ext4, packages, the static program, the image, the demo
 	@scripts/setup.sh test
 	VELLUM_LONG=1 cargo test --locked -p vellum-lab --test run --test papers --test compare --test settled
-	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4
+	VELLUM_LONG=1 cargo test --locked -p vellum-cli --test full_ext4 --test properties --test cuts
+	VELLUM_LONG=1 cargo test --locked -p vellum-device --test commits --test commit_order --test clones --test lying_drive
+	VELLUM_LONG=1 cargo test --locked -p vellum-ext4 --test dynamic
 	VELLUM_LONG=1 cargo test --locked -p vellum-core --test crash --test crash_tables --test damage
 	VELLUM_SECONDS=$(VELLUM_SECONDS) cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2
 	@set -e; for test in tests/*.sh; do if [ -f "$$test" ]; then echo "== $$test"; "$$test"; fi; done
@@ -69,6 +71,10 @@ test-aarch64: ## the core's tests on another processor, by qemu-user, and the di
 soak: VELLUM_SECONDS = 3600
 soak: ## simulated crashes and faults from fresh seeds, an hour or VELLUM_SECONDS=N a test, with a digest for each seed
 	VELLUM_SECONDS=$(VELLUM_SECONDS) VELLUM_DIGESTS=1 cargo test --locked --release -p vellum-core --test crash --test crash_tables -- --nocapture --test-threads=2 crashes faults
+
+coverage: ## what of the core no simulated life reaches, against xtask/unreached.toml; SHRINK=1 takes out of it what is reached now
+	@scripts/setup.sh build
+	@scripts/coverage.sh
 
 cuts: SHELL = /bin/bash
 cuts: CUTS = 1000

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# How long a client waits for a write with everything on, beside nothing on: `make bench-answers`.
+# How long a client waits for a write with everything on, compared with nothing on: `make bench-answers`.
 #
-# Two servers run at once, one a volume with ON, the other one with OFF; for each kind of block fio writes to one and then to the
-# other, ROUNDS times, and what counts is the median of the pairs' quotients: so a slow moment of the machine hits both. Depth 1: the
+# Two servers run at once, one on a volume with ON, the other on one with OFF. For each kind of block fio writes to one and then to the
+# other, ROUNDS times, and the result is the median of the pairs' quotients, so that a slow moment of the machine hits both. Depth 1: the
 # time of a write, on over off (less is better). Depth 32: writes in a second, on over off (more is better). In brackets: the server's
-# processor time for each write, on over off; at depth 1 a server looks for the next request all the time.
-# PIN=yes keeps fio to one core and the servers to another. A scheduler that puts both on one leaves nothing to do meanwhile.
-# BEFORE=PROGRAM: a further server by another version, with ON, to compare with.
+# processor time for each write, on over off; at depth 1 a server polls for the next request all the time.
+# PIN=yes keeps fio on one core and the servers on another. If the scheduler puts both on one, the server has no time to work ahead.
+# BEFORE=PROGRAM: a third server of another version, with ON, for comparison.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -42,7 +42,7 @@ done
 
 uri() { echo "nbd+unix:///?socket=$dir/$1.socket"; }
 
-# serve NAME PROGRAM PROPERTIES: a fresh volume. Versions from before there were properties call them policies.
+# serve NAME PROGRAM PROPERTIES: a fresh volume. Versions without properties call them policies.
 serve() {
     local flag=--with
     "$2" serve --help | grep -q -e --with || flag=--policy
@@ -59,7 +59,7 @@ serve() {
     exit 1
 }
 
-# How fio makes the blocks of a kind, and where it writes them.
+# fio's options for a kind of block, and where it writes them.
 contents() {
     case $1 in
         fresh) echo "--size=4G --buffer_compress_percentage=50 --refill_buffers" ;;
@@ -73,7 +73,8 @@ contents() {
 # ticks NAME: the server's processor time, in hundredths of a second.
 ticks() { awk '{ print $14 + $15 }' "/proc/${server[$1]}/stat"; }
 
-# run NAME KIND DEPTH: the median time of a write in nanoseconds at depth 1, else writes in a second; and the server's microseconds a write.
+# run NAME KIND DEPTH: the median time of a write in nanoseconds at depth 1, otherwise writes in a second; and the server's microseconds for
+# each write.
 run() {
     local field='.jobs[0].write.clat_ns.percentile["50.000000"]'
     [ "$3" = 1 ] || field='.jobs[0].write.iops | round'
@@ -87,7 +88,7 @@ run() {
     sed -n '/^{/,$p' "$dir/fio.json" | jq -r "\"\($field) \($spent * 10000 / .jobs[0].write.total_ios)\""
 }
 
-# Of a column.
+# The median of a column.
 median() { awk -v c="$1" '{ print $c }' | sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
 
 names="off on"

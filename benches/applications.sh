@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# `make bench-applications`: real applications on a volume as it comes, with no option given, beside ext4, XFS and btrfs with zstd on plain
-# storage: bytes that reach the medium, time, processor. Rewrites docs/benchmarks/applications.md and .csv.
+# `make bench-applications`: real applications on a volume with default options, compared with ext4, XFS and btrfs with zstd on plain
+# storage: bytes that reach the medium, time, processor time. Rewrites docs/benchmarks/applications.md and .csv.
 #
-# Plain storage is a file under a loop device, with direct I/O. A volume is a file at the same place, made by `vellum create`, attached by
-# `vellum attach --mkfs --mount`. What reaches the file is counted by the kernel: by the loop device's counters, and by what the server had
-# written when it had ended (orphans.py). The window is from the mount to the end of the unmount, and of the server: nothing is left for later. The
-# time is the application's, and the unmount's. What an application needs to be there before is made before the window, on the same file system.
+# Plain storage is a file under a loop device, with direct I/O. A volume is a file in the same place, created by `vellum create`, attached
+# by `vellum attach --mkfs --mount`. The kernel counts what reaches the file: in the loop device's counters, and in the bytes written by the
+# server process, read when it has ended (orphans.py). The window is from the mount to the end of the unmount and of the server: nothing is
+# left for later. The time is the application's and the unmount's. What an application needs beforehand is created before the window, on the
+# same file system.
 #
 # After each run all files are read back from the medium and compared, and the file system is checked.
 #
@@ -20,7 +21,7 @@
 #     QUICK=1             small, and no document
 #     CAUSES=FILE         adds what each run wrote to the file, prints it by cause (applications_causes.py), and writes no document
 #
-# What ONLY, CONFIGURATIONS and PROPERTIES choose replaces its rows of the document's; the others stay as they were measured.
+# The rows selected by ONLY, CONFIGURATIONS and PROPERTIES are replaced in the document; the others stay as they were measured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
@@ -28,12 +29,12 @@ export PATH="$PATH:/usr/sbin:/sbin" LC_ALL=C
 ROUNDS=${ROUNDS:-1} STATES=${STATES:-fresh} MEDIUM=${MEDIUM:-file} scale=${SCALE:-100}
 volume=2G
 [ -z "${QUICK:-}" ] || scale=${SCALE:-10}
-# The limit is on the medium here, which is below all configurations; servers.sh has one for servers.
+# The limit is on the medium here, below all configurations; servers.sh has one for servers.
 limit=${LIMIT:-}
 unset LIMIT
 [ -z "$limit" ] || MEDIUM=device
 
-# A name, a title, and the words: a program of tests/workloads, its size in per cent of the usual, and its parameters.
+# A name, a title, and the command: a program of tests/workloads, its size in per cent of the usual, and its parameters.
 applications=(
     'etcd|etcd, a Kubernetes control plane|etcd 100'
     'redis|Redis, appendfsync always|redis 100'
@@ -71,7 +72,7 @@ if [ -z "${ORPHANS:-}" ]; then
 fi
 
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-applications.XXXXXX")
-# Databases run as other users, and must reach their files.
+# Databases run as other users, and must be able to open their files.
 chmod 755 "$dir"
 mkdir -m 755 "$dir/mnt" "$dir/sources"
 # shellcheck source=benches/servers.sh
@@ -82,7 +83,7 @@ trap 'let_go; cleanup; rm -f "$ORPHANS"' EXIT
 trap 'exit 130' INT TERM
 rows=$dir/rows
 
-# What stays the same for all rows of a run.
+# The same for all rows of a run.
 commit=$(git rev-parse --short HEAD) today=$(date -u +%Y-%m-%d)
 
 run() { # FLAGS...: the application in the mounted file system
@@ -137,7 +138,7 @@ echo "took $(($(date +%s) - begun)) s"
 [ -s "$rows" ] || exit 1
 [ -z "${CAUSES:-}" ] || { benches/applications_causes.py "$CAUSES"; exit 0; }
 
-# Rows of what was measured now take the place of those that were there.
+# New rows replace those of the same measurement.
 kept=docs/benchmarks
 [ -z "${QUICK:-}" ] || kept=$dir
 benches/applications_figures.py merge "$kept/applications.csv" "$rows"

@@ -12,7 +12,7 @@ import statistics
 import sys
 
 FIELDS = "state limit application configuration round medium_bytes host_bytes syncs operations seconds server_seconds commit date".split()
-# What makes a row of the same: all but the round and what was measured.
+# Identifies rows of the same measurement: everything but the round and the results.
 KEY = FIELDS[:4]
 
 

@@ -47,7 +47,7 @@ STYLE = """
     }
 """
 
-# A card whose life is told: what all of its blocks together can be written, and what is written a day.
+# A card with a known life: the bytes that all its blocks together can be written, and the bytes written a day.
 CARD, CARD_TERABYTES, DAILY_GIGABYTES = "32 GB", 16, 10
 
 

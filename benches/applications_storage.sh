@@ -1,20 +1,20 @@
 # shellcheck shell=bash disable=SC2034,SC2154
-# Storage of the applications' benchmark: the medium, what lies on it, and what is counted. Sourced by applications.sh, whose `configuration` it
-# serves: `ordered`, `xfs` and `btrfs` on plain storage, `vellum` with no option, `vellum PROPERTY=VALUE,...` with some.
+# Storage of the applications' benchmark: the medium, its contents, and the counters. Sourced by applications.sh, which sets
+# `configuration`: `ordered`, `xfs` and `btrfs` on plain storage, `vellum` without options, `vellum PROPERTY=VALUE,...` with some.
 
-# The medium's file, and below a limit what slows it.
+# The medium's file, and what throttles it if there is a limit.
 store=$dir/store
 volume_path='' loop='' device='' server_pid=''
 
 is_volume() { [[ $configuration == vellum* ]]; }
-# What a volume is told, where that is something.
+# The properties given to a volume, if any.
 properties() { [[ $configuration != *' '* ]] || echo "--research ${configuration#* }"; }
 
-# The medium as a block device in $loop: a file, or one that a rate is held to.
+# The medium as a block device in $loop: a file, or one with a limited rate.
 medium_up() {
     local under=$store
     if [ -n "$limit" ]; then
-        # In bits; and a tenth of a second of it may be taken at once.
+        # In bits; a burst of a tenth of a second is allowed.
         start nbdkit -f -U "$dir/socket" --filter=rate file "$store" rate=$(($(numfmt --from=iec "$limit") * 8)) burstiness=0.1
         : >"$dir/chain.img"
         nbdfuse "$dir/chain.img" "$(socket_uri)" &
@@ -31,14 +31,14 @@ medium_down() {
     losetup -d "$loop"
     loops=() loop=
     [ -n "$limit" ] || return 0
-    # The kernel lets go of the loop device's file a moment later.
+    # The kernel releases the loop device's file a moment later.
     until fusermount3 -u "$dir/chain.img" 2>/dev/null; do sleep 0.02; done
     wait "${pids[-1]}" || true
     unset 'pids[-1]'
     stop
 }
 
-# The file systems, as they are made and mounted by default; ext4's tables are complete, so that nothing of them is written later.
+# The file systems, created and mounted by default; ext4's tables are complete, so that no part of them is written later.
 formatted() {
     case $configuration in
         ordered) mkfs.ext4 -q -F -E lazy_itable_init=0,lazy_journal_init=0 "$loop" ;;
@@ -54,7 +54,7 @@ mount_options() {
     esac
 }
 
-# A fresh medium with an empty file system, or an aged one, which is made once for each configuration.
+# A fresh medium with an empty file system, or an aged one, which is created once for each configuration.
 made() {
     if [ "$state" = fresh ]; then
         made_fresh
@@ -78,7 +78,7 @@ made_fresh() {
     rm -f "$store"
     volume_path=$store
     if [ "$MEDIUM" = device ] || ! is_volume; then
-        # A volume takes room for its own use from a device: it is as large as the file would be.
+        # A volume needs room for itself on a device: it then offers as much as the file would.
         if is_volume; then truncate -s "$(numfmt --from=iec "$volume" | awk '{ printf "%d", $1 * 1.15 }')" "$store"; else truncate -s "$volume" "$store"; fi
         medium_up
         volume_path=$loop
@@ -93,7 +93,7 @@ made_fresh() {
     fi
 }
 
-# Mounted, in $dir/mnt, from $device.
+# Mounted in $dir/mnt, from $device.
 opened() {
     volume_path=$store
     if [ "$MEDIUM" = device ] || ! is_volume; then
@@ -117,13 +117,13 @@ unmounted() {
     mounts=()
 }
 
-# And its server has ended.
+# Unmounted, and the server has ended.
 closed() {
     [ "${#mounts[@]}" -eq 0 ] || unmounted
     ! is_volume || "$VELLUM" detach "$volume_path" >/dev/null
 }
 
-# What the loop device below has been sent: bytes, and flushes.
+# What was sent to the loop device: bytes and flushes.
 sent_to_loop() { [ -z "$loop" ] && echo 0 0 || awk '{ printf "%d %d\n", $7 * 512, $16 }' "/sys/block/$(basename "$loop")/stat"; }
 
 window_begins() {
@@ -131,14 +131,14 @@ window_begins() {
     : >"$ORPHANS"
 }
 
-# The server's own counters, before it ends: what it was sent, and what it asked the medium.
+# The server's own counters, before it ends: what it received, and what it sent to the medium.
 asked_server() {
     is_volume || return 0
     "$VELLUM" stats "$volume_path" --json >"$dir/stats"
     read -r host_bytes syncs < <(jq -r '.[0].stats | "\(.clients.write.bytes) \(.medium.syncs + .medium.durable_writes)"' "$dir/stats")
 }
 
-# What it has cost: $medium_bytes, $host_bytes, $syncs, $server_seconds.
+# The costs: $medium_bytes, $host_bytes, $syncs, $server_seconds.
 window_ends() {
     local bytes flushes
     read -r bytes flushes < <(sent_to_loop)
@@ -154,14 +154,14 @@ window_ends() {
     done
     local by_loop=$medium_bytes
     read -r _ medium_bytes server_seconds < <(grep "^$server_pid " "$ORPHANS")
-    # Two counters of the kernel, of the same writes.
+    # Two counters of the kernel for the same writes.
     if [ "$MEDIUM" = device ] && [ "$((100 * (medium_bytes - by_loop) / by_loop))" -ne 0 ]; then
         echo "bench-applications: the server has written $medium_bytes bytes, the device below got $by_loop" >&2
         exit 1
     fi
 }
 
-# All files are as they were, read from the medium, and the file system is sound.
+# Checks that all files, read from the medium, are unchanged, and that the file system is sound.
 sound() { # DIGEST
     opened
     local digest
@@ -177,7 +177,7 @@ sound() { # DIGEST
     ! is_volume || "$VELLUM" check "$volume_path" >"$dir/check" || { cat "$dir/check" >&2; exit 1; }
 }
 
-# For the end, wherever it is.
+# Cleans up, whenever the script ends.
 let_go() {
     set +e
     [ -z "$volume_path" ] || "$VELLUM" detach "$volume_path" >/dev/null 2>&1

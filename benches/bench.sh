@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # `make bench`: the device against its peers, in one run on one machine. Rewrites docs/benchmarks/device.md.
 #
-# Peers: nbdkit's memory plugin (the transport's limit), nbdkit's file plugin, and a plain file under a loop
-# device. Each number is the median of ROUNDS rounds, in which the peers take turns, so that a slow moment
-# of the machine hits all of them. QUICK=1 is for trying the script: small, and it writes no document.
+# Peers: nbdkit's memory plugin (the transport's limit), nbdkit's file plugin, and a plain file under a loop device. Each number is the
+# median of ROUNDS rounds, in which the peers take turns, so that a slow moment of the machine hits all of them. QUICK=1 is for testing the
+# script: small, and it writes no document.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -44,7 +44,7 @@ write_mbps=".jobs[0].write.bw_bytes / 1e6 | round"
 
 over_nbd() { # PEER
     fresh "$1" "$volume"
-    # Every block once: what is measured is the way of a write, not the collector.
+    # Every block once: this measures the write path, not the collector.
     record 'random write, depth 32' "$1" "$(nbd "$write_iops" --rw=randwrite --bs=4k --iodepth=32 --size="$volume" --io_size="$writes")"
     stop
     fresh "$1" "$volume"
@@ -53,7 +53,7 @@ over_nbd() { # PEER
     fresh "$1" "$volume"
     record 'sequential write 128K' "$1" "$(nbd "$write_mbps" --rw=write --bs=128k --iodepth=32 --size="$writes")"
     if [ "$1" != memory ] && [ "$root" = yes ]; then
-        # What was written stays; neither the server nor the kernel has any of it in memory.
+        # The data stay, but neither the server nor the kernel has them in memory.
         nbd "$write_mbps" --rw=write --bs=1M --iodepth=4 --size="$writes" --end_fsync=1 >/dev/null
         stop
         drop_caches
@@ -130,7 +130,7 @@ memory() {
     stop
 }
 
-# A volume filled and overwritten at random once: the collector at its steady work.
+# A volume filled and overwritten at random once: the collector in steady state.
 collecting() {
     fresh vellum 1G
     nbd "$write_mbps" --rw=write --bs=1M --iodepth=4 --size=1G >/dev/null
@@ -139,7 +139,7 @@ collecting() {
     stop
 }
 
-# What a file's space costs that it has not yet, against what giving it all costs when the volume is made.
+# The cost of a file's unallocated space, compared with allocating all of it when the volume is created.
 over_space() {
     local kind begin flags
     for kind in sparse preallocated; do
@@ -195,7 +195,7 @@ memory
 restarts
 
 benches/table.sh "$results" "$ROUNDS" "$volume" "$writes" >"$dir/device.md"
-# The core by itself: no I/O. It says itself what was asked, and whether it is met.
+# The core alone, without I/O. It prints its targets, and whether they are met.
 if [ -z "${QUICK:-}" ]; then
     {
         printf '\n## The core alone\n\n`cargo bench -p vellum-core`: writes of 4 KiB without I/O on one core, and the write\n'

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Captures loads from real activity, as traces for `vellum lab paper omd --traces DIR`: on an ext4 on a file that `vellum record` serves,
+# Captures real loads as traces for `vellum lab paper omd --traces DIR`: on an ext4 on a file that `vellum record` serves,
 #
 #     index      apt-get update in a chroot of Debian, its lists empty
 #     install    apt-get install of PACKAGES in that chroot
 #     browse     a session of headless Chromium, its profile on the file system
-#     sort       a sort as MapReduce does it, with two replicas of what is loaded and of what comes out
+#     sort       a sort like MapReduce's, with two replicas of its input and output
 #     ycsb       YCSB's workload A on SQLite, each update durable
-#     frames     frames of a camera that stands still, made up, in files
+#     frames     generated frames of a camera that does not move, in files
 #
-# and prints what each wrote, and how much of it had a content that it had written before. No byte of the data is in a trace; its
-# digests are keyed, so traces of two captures do not tell equal contents of each other.
+# and prints what each wrote, and how much of that it had written before. A trace contains no byte of the data; its
+# digests are keyed, so equal contents in traces of two captures cannot be recognized.
 #
 #     benches/capture.sh DIR [NAME...]        needs root, /dev/fuse, loop devices; index and install need debootstrap and a mirror
 #
@@ -62,7 +62,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# The file as it is, without anybody who records.
+# The plain file, without a recorder.
 plain() { # FILE
     loop=$(losetup --find --show "$1")
     mount -o noatime "$loop" "$dir/mnt"
@@ -86,7 +86,7 @@ disk() { # FILE SIZE
     mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$1"
 }
 
-# A Debian to update and to install in; not recorded.
+# A Debian to update and to install packages in; not recorded.
 system() {
     [ ! -e "$dir/system" ] || return 0
     disk "$dir/system" 4G

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `make bench-dedup`: what in-line deduplication costs a volume that has no duplicates, and gives to one that has.
+# `make bench-dedup`: what in-line deduplication costs a volume without duplicates, and gains on one with duplicates.
 # Rewrites docs/benchmarks/dedup-device.md.
 #
-# The same volume with dedup=off and dedup=on over NBD, written by fio; the two take turns within a round, figures are
-# medians. QUICK=1 is for trying the script: small, one round; WORKLOADS=one_file_many_times is that one alone. Neither writes
-# a document. LIMIT=100M holds the server to so many bytes a second of writes and as many of reads on its disk, by a control
-# group (root): an eMMC where there is none. Rewrites docs/benchmarks/dedup-device-limited.md.
+# The same volume with dedup=off and dedup=on over NBD, written by fio; the two take turns within a round, figures are medians. QUICK=1 is
+# for testing the script: small, one round; WORKLOADS=one_file_many_times selects that one. Neither writes a document. LIMIT=100M limits the
+# server to that many bytes a second of writes and as many of reads on its disk, by a control group (root), which imitates an eMMC. Rewrites
+# docs/benchmarks/dedup-device-limited.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -61,7 +61,7 @@ unique() { # CONFIGURATION
     up "$1" --buffer 16M
     record 'unique, latency with 16M of buffer' "$1" median "$(nbd "$median" --rw=randwrite --bs=4k --iodepth=1 --size="$volume" --time_based --runtime="$seconds")"
     stop
-    # The least buffer there is. Off has nothing to sample.
+    # The smallest possible buffer. Off has nothing to sample.
     local sample=
     [ "$1" = off ] || sample=,sample=32K
     up "$1$sample" --buffer 8M
@@ -80,7 +80,7 @@ one_file_many_times() { # CONFIGURATION
     local copy begun
     up "$1"
     head -c "$(numfmt --from=iec "$file")" /dev/urandom >"$dir/one"
-    # As a file system does with a file that is copied: each copy elsewhere.
+    # Like a file system when a file is copied: each copy in a different place.
     for ((copy = 0; copy < copies; copy++)); do cat "$dir/one"; done >"$dir/many"
     begun=$(date +%s.%N)
     nbdcopy --flush "$dir/many" "$(socket_uri)"
@@ -91,7 +91,7 @@ one_file_many_times() { # CONFIGURATION
 
 for ((round = 1; round <= ROUNDS; round++)); do
     echo "round $round of $ROUNDS"
-    # What was written just before, and how much, differs between the two: each is the first in turn.
+    # What was written just before, and how much, differs between the two, so they take turns to be first.
     turns='off on'
     ((round % 2)) || turns='on off'
     for configuration in $turns; do

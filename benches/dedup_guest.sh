@@ -16,11 +16,11 @@ available_kib() {
     echo 3 >/proc/sys/vm/drop_caches
     sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo
 }
-# 512-byte sectors that the disk was written.
+# 512-byte sectors written to the disk.
 sectors() { sync; awk '{ print $7 }' /sys/block/vda/stat; }
 stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.*://p'; }
 vdo() { dmsetup message vdo 0 stats | tr ',' '\n' | sed -n "s/^.*$1 *: *\([0-9]*\).*/\1/p" | head -1; }
-# Blocks of 4 KiB that are taken.
+# Blocks of 4 KiB in use.
 taken() {
     case $system in
         plain) df -k $mnt | awk 'END { print $3 / 4 }' ;;

@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# `make bench-dedup-peers`: copies of one file (kvdo#82) and files that have no copy, on a volume of ours and on its peers: space,
-# bytes to the medium, memory. Rewrites docs/benchmarks/dedup-peers.md.
+# `make bench-dedup-peers`: copies of one file (kvdo#82) and files without copies, on a Vellum volume and on its peers: space, bytes to the
+# medium, memory. Rewrites docs/benchmarks/dedup-peers.md.
 #
-# On this host ext4 on a plain file, ext4 on a volume with dedup=off and on, and zfs-fuse with dedup=off and on, all
-# over loop; in a guest of Debian's kernel ext4 on a plain disk, on dm-vdo, and on a volume over ublk. Needs root.
-# TIMES=1 adds a column of seconds, for a machine that does nothing else. PARTS="host guest" for one of them. VDOFORMAT:
-# `vdoformat`, which Debian has not (make it from the dm-vdo/vdo sources). QUICK=1 is for trying the script: small, and
-# it writes no document.
+# On this host ext4 on a plain file, ext4 on a volume with dedup=off and on, and zfs-fuse with dedup=off and on, all over loop; in a guest
+# of Debian's kernel ext4 on a plain disk, on dm-vdo, and on a volume over ublk. Needs root.
+# TIMES=1 adds a column of seconds, for an idle machine. PARTS="host guest" selects parts. VDOFORMAT: `vdoformat`, which Debian lacks (build
+# it from the dm-vdo/vdo sources). QUICK=1 is for testing the script: small, and it writes no document.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -45,11 +44,11 @@ record() {
     echo "   $*"
 }
 
-# The files that are copied: `one` many times, `other` once. Not of the same contents.
+# The files that are copied: `one` many times, `other` once. Their contents differ.
 head -c "${file}M" /dev/urandom >"$dir/source/one"
 head -c "${unique}M" /dev/urandom >"$dir/source/other"
 
-# write WORKLOAD: copies as cp does, each durable before the next.
+# write WORKLOAD: copies like cp, each durable before the next.
 write() {
     local copy
     case $1 in
@@ -126,7 +125,7 @@ vellum() { # WORKLOAD POLICY
     stop
 }
 
-# What a pool has allocated, when its last transactions are through: they are counted then.
+# What a pool has allocated, once its last transactions are complete: only then are they counted.
 settled() {
     local now last='' same=0
     while [ "$same" -lt 3 ]; do
@@ -181,7 +180,7 @@ host() {
     done
 }
 
-# The modules of the guest's kernel that its own image leaves out.
+# The modules of the guest's kernel that are not in its own image.
 guest_modules() { # INTO
     local guest version work=$dir/kernel module
     guest=$(tests/guest/build.sh) || return 1

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# The measurement behind docs/decisions/0008-encodings.md: what real file systems write, and in how few bytes each
-# encoding stores it.
+# The measurement for docs/decisions/0008-encodings.md: what real file systems write, and in how few bytes each encoding stores it.
 #
-# Every workload runs on a new ext4 in data=journal on a disk that writes down what is done to it (the chain of
-# bench-journal: nbdkit -> nbdfuse -> loop -> ext4); then the example `choice` of crates/codec reads the logs.
+# Every workload runs on a new ext4 in data=journal on a disk that logs its requests (the chain of bench-journal: nbdkit -> nbdfuse -> loop
+# -> ext4); then the example `choice` of crates/codec reads the logs.
 #
-# SCALE=PERCENT for the workloads' size; ONLY=REGEX chooses some; LOGS=DIR keeps the logs there, and does not make
-# again those that it finds.
+# SCALE=PERCENT for the workloads' size; ONLY=REGEX selects some; LOGS=DIR keeps the logs there, and reuses those that exist.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What of a drive's erasures is left: PostgreSQL's pgbench and a compile, once on ext3 in data=ordered on plain storage, which is what
-# CSA-FS compares itself with, and once on ext4 in data=journal on a volume with write-once, compression and deltas; both recorded, and
-# both traces replayed in the lab on the same simulated drive, which was filled before, so often that it has to collect.
+# How many of a drive's erasures remain: PostgreSQL's pgbench and a compile, once on ext3 in data=ordered on plain storage, which CSA-FS
+# compares itself with, and once on ext4 in data=journal on a volume with write-once, compression and deltas. Both are recorded, and both
+# traces are replayed in the lab on the same simulated drive, which is filled first, repeatedly, so that it has to collect.
 #
-# The drive's blocks are the paper's (the device `csafs`). Writes and erasures are counted; no time is measured, so the machine may be
+# The drive's blocks are the paper's (the device `csafs`). Writes and erasures are counted, and no time is measured, so the machine may be
 # busy. Sizes are zstd's. Needs root, /dev/fuse and loop devices; prints a table (docs/benchmarks/packing.md).
 #
 #     benches/erasures.sh          SCALE=100 the loads' size in per cent, ONLY=REGEX some of them, KEEP=DIR keeps the traces
@@ -19,7 +19,7 @@ if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; the
     exit 1
 fi
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-erasures.XXXXXX")
-# PostgreSQL runs as another user, and must reach its files.
+# PostgreSQL runs as another user, and must be able to open its files.
 chmod 755 "$dir"
 mkdir -m 755 "$dir/mnt" "$dir/sources"
 # shellcheck source=benches/servers.sh

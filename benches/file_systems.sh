@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What deltas and compression spare other file systems than ext4, which the scout knows nothing of: XFS and btrfs, as they are made and
-# mounted by default, once on plain storage (nbdkit's file plugin) and on volumes with more and more switched on. Bytes that reach the
-# medium are counted, with the unmount; no time is measured, so the machine may be busy. Each file system is checked afterwards.
+# What deltas and compression save on file systems other than ext4, of which the scout knows nothing: XFS and btrfs, created and mounted by
+# default, once on plain storage (nbdkit's file plugin) and on volumes with more and more switched on. Bytes that reach the medium are
+# counted, including the unmount; no time is measured, so the machine may be busy. Each file system is checked afterwards.
 #
 # Needs root, /dev/fuse, loop devices, and mkfs.xfs and mkfs.btrfs (scripts/setup.sh file-systems). Prints docs/benchmarks/file-systems.md;
 # without ONLY it also writes it.
@@ -21,7 +21,7 @@ loads=(
     'varmail=varmail'
 )
 systems=(xfs btrfs)
-# A volume's policies, with duplicates and zeros off: nothing but its encodings may save writes here.
+# A volume's policies, with duplicates and zeros off: only its encodings may save writes here.
 declare -A policy=([off]=compress=off [delta]=delta=on [zstd]=compress=zstd [zstd+delta]=compress=zstd,delta=on)
 configurations=(plain off delta zstd zstd+delta)
 
@@ -33,7 +33,7 @@ for tool in nbdkit nbdinfo nbdfuse jq losetup fusermount3 python3 mkfs.xfs xfs_r
     command -v "$tool" >/dev/null || { echo "file_systems: no $tool: run scripts/setup.sh file-systems" >&2; exit 1; }
 done
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-file-systems.XXXXXX")
-# PostgreSQL runs as another user, and must reach its files.
+# PostgreSQL runs as another user, and must be able to open its files.
 chmod 755 "$dir"
 mkdir -m 755 "$dir/mnt" "$dir/sources"
 # shellcheck source=benches/servers.sh
@@ -65,7 +65,7 @@ run() { # FLAGS
 mounted() { mount "$loop" "$dir/mnt" && mounts=("$dir/mnt"); }
 unmounted() { umount "$dir/mnt" && mounts=(); }
 
-# Bytes that have reached the medium, blocks stored as deltas, and bytes of these.
+# Bytes that reached the medium, blocks stored as deltas, and the bytes of those.
 counted() {
     if [ "$configuration" = plain ]; then
         awk '{ printf "%.0f 0 0\n", $7 * 512 }' "/sys/block/$(basename "$loop")/stat"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What it costs to read a block that has no page to itself: random reads of 4 KiB, one at a time, from a volume that was stopped and
-# served again, of whole blocks, of compressed ones, and of deltas. Prints the table that docs/benchmarks/fragments.md keeps.
+# The cost of reading a block that shares its page: random reads of 4 KiB, one at a time, from a volume that was stopped and served again,
+# of whole blocks, of compressed ones, and of deltas. Prints the table in docs/benchmarks/fragments.md.
 #
-# The same 64 MiB by NBD; the configurations take turns within a round, figures are medians. ROUNDS=3; QUICK=1 is for trying it.
+# The same 64 MiB over NBD; the configurations take turns within a round, figures are medians. ROUNDS=3; QUICK=1 is for testing the script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"

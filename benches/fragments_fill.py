@@ -22,5 +22,5 @@ with open(path, "r+b", buffering=0) as file:
                 run += content
             file.seek(first * 4096)
             file.write(run)
-            # Else the versions would meet in the write buffer.
+            # Otherwise the versions would merge in the write buffer.
             os.fsync(file.fileno())

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# How long an fsync takes, beside another version: `BEFORE=PROGRAM benches/fsyncs.sh`.
+# How long an fsync takes, compared with another version: `BEFORE=PROGRAM benches/fsyncs.sh`.
 #
 # Two volumes are attached at once, one by each program, with the ext4 that `attach --mkfs --mount` makes (data=journal,
-# journal_async_commit). A load does STEPS syncs on one and then on the other, ROUNDS times; what counts is the median of the pairs'
-# quotients, so that a slow moment of the machine hits both. Beside it: the syncs that the medium gets for each of the load's, which no
-# noise touches. PROPERTIES: what both have; a version from before there were properties takes them as a policy.
+# journal_async_commit). A load does STEPS syncs on one and then on the other, ROUNDS times; the result is the median of the pairs'
+# quotients, so that a slow moment of the machine hits both. It also prints the medium's syncs for each sync of the load, which noise does
+# not affect. PROPERTIES: what both have; a version without properties takes them as a policy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"

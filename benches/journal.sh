@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# `make bench-journal`: a real ext4 in data=journal on a volume with write-once journaling, against the same
-# on plain storage and against data=ordered. Rewrites docs/benchmarks/journal.md.
+# `make bench-journal`: a real ext4 in data=journal on a volume with write-once journaling, against the same on plain storage and against
+# data=ordered. Rewrites docs/benchmarks/journal.md.
 #
-# Every configuration has the same chain: an NBD server -> nbdfuse -> loop -> ext4. Plain storage is nbdkit's
-# file plugin. What the file system sent is read from the loop device's own counters, what reached the medium
-# from the server's. The window is from the mount to the end of the unmount, so that no checkpoint write is
-# left out; the time is from the workload's first operation to the end of the unmount. Configurations take
-# turns within a round; figures are medians.
+# Every configuration has the same chain: an NBD server -> nbdfuse -> loop -> ext4. Plain storage is nbdkit's file plugin. What the file
+# system sent is read from the loop device's own counters, what reached the medium from the server's. The window is from the mount to the
+# end of the unmount, so that no checkpoint write is left out; the time is from the workload's first operation to the end of the unmount.
+# Configurations take turns within a round; figures are medians.
 #
-# PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md; LAYOUTS=1
-# (`make bench-layouts`) the layouts, with loads that have duplicates, and rewrites docs/benchmarks/layouts-device.md.
+# PACKING=1 (`make bench-packing`) compares storage in parts of pages instead, and rewrites docs/benchmarks/packing.md; LAYOUTS=1 (`make
+# bench-layouts`) compares the layouts, with loads that have duplicates, and rewrites docs/benchmarks/layouts-device.md.
 #
-# LIMIT=100M holds the servers to so many bytes a second on their disk, by a control group (root), and rewrites journal-limited.md or
-# packing-limited.md: an eMMC, where the file below is as quick as this machine's memory.
+# LIMIT=100M limits the servers to that many bytes a second on their disk, by a control group (root), which imitates an eMMC instead of a
+# file as fast as this machine's memory. It rewrites journal-limited.md or packing-limited.md.
 #
-# QUICK=1 is for trying the script: small, one round, and it writes no document. ONLY=REGEX chooses workloads,
-# CONFIGURATIONS="a b" configurations; neither writes one.
+# QUICK=1 is for testing the script: small, one round, and it writes no document. ONLY=REGEX selects workloads, CONFIGURATIONS="a b"
+# configurations; neither writes one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -28,7 +27,7 @@ if [ -n "${QUICK:-}" ]; then
     ROUNDS=1 scale=${SCALE:-10} volume=1G
 fi
 
-# A name and its words: a file of tests/workloads, and its parameters.
+# A name and its command: a file of tests/workloads, and its parameters.
 workloads=(
     'sequential, fsync each 1=writes sequential 1'
     'sequential, fsync each 10=writes sequential 10'
@@ -72,7 +71,7 @@ fi
 # shellcheck source=benches/journal_configurations.sh
 . benches/journal_configurations.sh
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-journal.XXXXXX")
-# PostgreSQL runs as another user, and must reach its files.
+# PostgreSQL runs as another user, and must be able to open its files.
 chmod 755 "$dir"
 results=$dir/results
 mkdir -m 755 "$dir/mnt" "$dir/sources"
@@ -104,7 +103,7 @@ one() {
     skipping=no
     up
     "mkfs.${file_system[$configuration]:-ext4}" -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
-    # What must be there before is made under the same options, and is at home before the window begins.
+    # What must be there beforehand is created with the same options, and is home before the window begins.
     mounted
     workload_run --prepare >"$dir/out" 2>&1 || status=$?
     unmounted

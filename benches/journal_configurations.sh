@@ -37,10 +37,10 @@ declare -A policy=([off]="write-once=off" [on]="write-once=on,replay=on" [on-ful
     [all]="replay=on,compress=zstd,delta=on,zero=on,dedup=on"
     [least]="replay=on,compress=zstd:6,delta=on,zero=on,dedup=on"
     [log]="write-once=off,dedup=on")
-# How a volume is made and served, where that is not the default.
+# How a volume is created and served, if not by default.
 declare -A made=([on-full]=--preallocate) served=()
-# OrderMergeDedup's configurations under weak and under strong persistence: its order of writes alone, with what no answer waits for merged, with
-# commits held back as well, and the shadowed tables that it is measured against.
+# OrderMergeDedup's configurations under weak and under strong persistence: only its order of writes, then also merging of writes that no
+# answer waits for, then also held-back commits, and the shadowed tables that it is compared with.
 for persistence in '' strong-; do
     both="write-once=off,dedup=on"
     policy[${persistence}alone]="$both,merging=off,anticipation=off"
@@ -51,24 +51,24 @@ for persistence in '' strong-; do
 done
 made[tables]="--layout ordered" made[strong]="--layout ordered"
 for name in strong strong-alone strong-merging strong-shadow; do served[$name]="--with persistence=strong"; done
-# Which file system, where it is not ext4.
+# The file system, if not ext4.
 declare -A file_system=([ext3]=ext3)
 configurations=(journal ordered ordered-full off on on-full free paper sha1 traced)
-# Packing, against plain storage and against a volume without it; ext3 is what CSA-FS compares itself with, on its kinds of load.
+# Packing, against plain storage and against a volume without it; CSA-FS compares itself with ext3, on its kinds of load.
 [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 lz4+delta zstd zstd+delta all least)
-# On a slow disk: what is compared there.
+# The configurations compared on a slow disk.
 [ -z "${LIMIT:-}" ] || configurations=(journal ordered off on free)
 [ -z "${LIMIT:-}" ] || [ -z "${PACKING:-}" ] || configurations=(ordered ext3 on lz4 zstd zstd+delta all)
 # Deduplication on each layout, against plain storage.
 [ -z "${LAYOUTS:-}" ] || configurations=(ordered log alone merging tables shadow strong-alone strong-merging strong strong-shadow)
 [ -z "${CONFIGURATIONS:-}" ] || read -ra configurations <<<"$CONFIGURATIONS"
-# `traced` is plain storage that writes down each request: why the file system flushes. `free` is memory, which costs no writing and
-# no sync: what it does not reach in data=journal, no storage behind this chain does.
-# Those that are there for some loads alone, by their command; and those for their counts, which do not change from round to round.
+# `traced` is plain storage that logs each request, to show why the file system flushes. `free` is memory, where writes and syncs cost
+# nothing: no storage under this chain can exceed its rate in data=journal.
+# Configurations that apply to some loads only, by their command; and those run once for their counts, which do not change between rounds.
 declare -A loads_of=([ext3]="^(pgbench|build)$")
 declare -A once=([paper]=yes [sha1]=yes [traced]=yes)
 
-# Starts the server of $configuration on a fresh store; $loop becomes a block device of it.
+# Starts the server of $configuration on a fresh store; sets $loop to a block device of it.
 up() {
     rm -f "$dir/store"
     case $configuration in
@@ -77,7 +77,7 @@ up() {
             start nbdkit -f -U "$dir/socket" file "$dir/store"
             ;;
         ordered-full)
-            # Zeros stay writes: else mkfs would give the space back, or leave it as extents to be converted.
+            # Zeros remain writes: otherwise mkfs would return the space, or leave it as unwritten extents.
             head -c "$volume" /dev/zero >"$dir/store"
             sync "$dir/store"
             start nbdkit -f -U "$dir/socket" --filter=nozero file "$dir/store"
@@ -90,7 +90,7 @@ up() {
         *)
             # shellcheck disable=SC2086
             "$VELLUM" create "$dir/store" --size "$volume" ${made[$configuration]:-} >/dev/null
-            # Zeros and duplicates are stored like all else: nothing but write-once may save writes here.
+            # Zeros and duplicates are stored like everything else: only write-once may save writes here.
             # shellcheck disable=SC2086
             start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" --research "compress=off,delta=off,zero=off,dedup=off,${policy[$configuration]}" ${served[$configuration]:-}
             ;;
@@ -110,7 +110,7 @@ up() {
 down() {
     losetup -d "$loop"
     loops=()
-    # The kernel lets go of the loop device's file a moment later.
+    # The kernel releases the loop device's file a moment later.
     local tries
     for ((tries = 0; tries < 500; tries++)); do
         ! fusermount3 -u "$dir/chain.img" 2>/dev/null || break
@@ -134,7 +134,7 @@ unmounted() {
 # The number of the journal's next commit, while it is not mounted.
 commits() { printf '%d' "$(dumpe2fs -h "$loop" 2>/dev/null | awk '/^Journal sequence/ { print $3 }')"; }
 
-# What tables hold back for half a minute because no answer waits for it is written, so that each window has its own.
+# Waits until tables have written what they hold back for half a minute because no answer waits for it, so that windows do not mix.
 settled() {
     [[ ${made[$configuration]:-} == *--layout* ]] || return 0
     "$VELLUM" set "$dir/store" --research merging=off >/dev/null
@@ -145,8 +145,8 @@ settled() {
 # A line of JSON: what the file system has sent so far, and what went to the medium.
 counters() {
     local sent
-    # Fields 7 and 16 of the block layer's counters: sectors written, and flushes. The processors' time is all of it, what was idle, and
-    # what the server took.
+    # Fields 7 and 16 of the block layer's counters: sectors written, and flushes. The processors' times are the total, the idle time, and
+    # the server's time.
     sent=$(awk -v server="$(cpu_ticks "$server")" '
         FNR == NR { sectors = $7; flushes = $16; next }
         /^cpu / { for (i = 2; i <= 9; i++) all += $i; idle = $5 + $6 }
@@ -154,7 +154,7 @@ counters() {
         ' "/sys/block/$(basename "$loop")/stat" /proc/stat)
     case $configuration in
         journal | ordered | ordered-full | ext3 | traced | free)
-            # nbdkit's plugins: each write is a write of the file, each flush an fdatasync.
+            # nbdkit's plugins: each write is a write to the file, each flush an fdatasync.
             jq -c '. + { medium_bytes: (.host_blocks * 4096), syncs: .flushes }' <<<"$sent"
             ;;
         *)

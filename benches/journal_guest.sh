@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # `make bench-journal-guest`: what bench-journal counts, in a guest of Debian's kernel, whose own block drivers (ublk, nbd) attach the
-# volume: blocks that were remapped, and what the guest's disk was written, by the disk's own counters. Rewrites
-# docs/benchmarks/journal-guest.md. No KVM is needed, and so no rates are told: what is counted does not depend on them.
+# volume: blocks that were remapped, and bytes written to the guest's disk, by the disk's own counters. Rewrites
+# docs/benchmarks/journal-guest.md. No KVM is needed, and so no rates are reported: the counts do not depend on speed.
 #
-# QUICK=1 is for trying the script: small, and it writes no document. ONLY=REGEX chooses workloads, CONFIGURATIONS="a b" configurations;
+# QUICK=1 is for testing the script: small, and it writes no document. ONLY=REGEX selects workloads, CONFIGURATIONS="a b" configurations;
 # neither writes one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -35,7 +35,7 @@ trap 'exit 130' INT TERM
 results=$dir/results
 touch "$results"
 
-# The workloads, and of Python what they import.
+# The workloads, and the parts of Python that they import.
 python=$(python3 -c 'import sys; print(sys.executable)')
 files=$dir/files
 mkdir -p "$files/workloads"

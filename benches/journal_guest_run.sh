@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs in the guest: journal_guest_run.sh CONFIGURATION SCALE WORKLOAD... One configuration, one workload on /dev/vda.
-# Prints `result WRITTEN FLUSHES HOST_BLOCKS HOMES REMAPPED COLLIDED UNEQUAL`: bytes to the disk, flushes that it was sent, and what
-# the volume has counted; `-` where there is none.
+# Prints `result WRITTEN FLUSHES HOST_BLOCKS HOMES REMAPPED COLLIDED UNEQUAL`: bytes written to the disk, flushes sent to it, and the
+# volume's counters; `-` without a volume.
 set -e
 configuration=$1 scale=$2 workload=$3
 shift 3

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From results (workload, configuration, key, value; tab-separated) to the document: medians, ratios, and what was asked.
+# Turns results (workload, configuration, key, value; tab-separated) into the document: medians, ratios, and targets.
 set -euo pipefail
 results=$1 rounds=$2 volume=$3 scale=$4
 
@@ -35,7 +35,7 @@ function shown(value, format) { return value == "" ? "-" : sprintf(format, value
 function verdict(ratio, asked, most) {
     return sprintf(" (asked %s%s: %s)", most ? "at most " : "", asked, (most ? ratio <= asked : ratio >= asked) ? "yes" : "**no**")
 }
-# The ratio of one configuration to another, and whether it is what was asked.
+# The ratio of one configuration to another, and whether it meets the target.
 function against(work, who, whom, key, asked, most,    ours, theirs) {
     ours = of(work, who, key); theirs = of(work, whom, key)
     if (ours == "" || theirs == "" || theirs == 0) return "-"

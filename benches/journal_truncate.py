@@ -44,7 +44,7 @@ def live(kind, mount, seconds, drawn):
     noise, end = drawn.randbytes(2500 * PAGE), time.monotonic() + seconds
     while time.monotonic() < end:
         libc.syncfs(folder)
-        # What a truncate has to wait for comes first in the transaction, and the pages that it cuts short come last.
+        # What a truncate has to wait for is first in the transaction, and the pages that it shortens are last.
         os.pwrite(other, b"x" * 5000, 0)
         os.ftruncate(other, 0)
         for fd in files:

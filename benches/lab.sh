@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How fast the lab is: `make bench-lab`. Requests a second of processor time and memory a simulated page, of 4 KiB random
-# overwrites on a full drive (greedy collector, 15% over-provisioning): timed, counted only, and with deduplication. CAPACITY=4G and LARGE=8G for
+# The speed of the lab: `make bench-lab`. Requests a second of processor time and memory for each simulated page, of 4 KiB random overwrites
+# on a full drive (greedy collector, 15% over-provisioning): timed, counted only, and with deduplication. CAPACITY=4G and LARGE=8G for
 # smaller drives; HUGE=4T adds a drive of that size, of which a million blocks are overwritten.
-# Preparing the drive is part of the time and its writes are not counted, so the true figures are higher.
+# The time includes preparing the drive, whose writes are not counted, so the true figures are higher.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}

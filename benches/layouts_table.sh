@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From results (workload, configuration, key, value; tab-separated) to the document: what each layout writes, and how fast,
-# for loads with duplicates, against plain storage.
+# Turns results (workload, configuration, key, value; tab-separated) into the document: what each layout writes, and how fast, for loads
+# with duplicates, against plain storage.
 set -euo pipefail
 results=$1 rounds=$2 volume=$3 scale=$4
 

@@ -1,4 +1,4 @@
-# The median of numbers with spaces between; nothing of nothing. For the tables' programs.
+# The median of space-separated numbers; nothing for an empty list. Included in the programs that make tables.
 function median(list,    n, i, j, t, v) {
     n = split(list, v, " ")
     for (i = 2; i <= n; i++)

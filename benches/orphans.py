@@ -13,7 +13,7 @@ import signal
 import sys
 
 PR_SET_CHILD_SUBREAPER = 36
-# What the kernel counts a process's writes in.
+# The unit in which the kernel counts a process's writes.
 BLOCK_BYTES = 512
 
 
@@ -21,7 +21,7 @@ def main(path, command):
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise SystemExit(f"orphans: {os.strerror(ctypes.get_errno())}")
     first = os.spawnvp(os.P_NOWAIT, command[0], command)
-    # The command gets them too, and cleans up.
+    # The command receives the signals too, and cleans up.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(first, signal.SIGTERM))
     with open(path, "a", buffering=1, encoding="ascii") as file:

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From results (workload, configuration, key, value; tab-separated) to the document: bytes and operations with blocks
-# stored in parts of pages, against plain storage in data=ordered and against the same volume without that.
+# Turns results (workload, configuration, key, value; tab-separated) into the document: bytes and operations with blocks stored in parts of
+# pages, against plain storage in data=ordered and against the same volume without packing.
 set -euo pipefail
 results=$1 rounds=$2 volume=$3 scale=$4
 
@@ -24,8 +24,9 @@ awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'
 function of(work, who, key) { return (work, who, key) in all ? median(all[work, who, key]) : "" }
 function ratio(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.2f", a / b) }
 function mean(a, b) { return a == "" || b == "" || b == 0 ? "-" : sprintf("%.0f", a / b) }
-# Bytes of data=ordered at most, as the issue asks them by kind of workload. Those it asks of 4 KiB writes are of a file whose blocks are
-# reserved: on ext4 in data=ordered 2.13 blocks for each at random and 1.03 in sequence, as here, where a file that was written has 1.16 and 1.05.
+# The most bytes, relative to data=ordered, that the issue allows for each kind of workload. Its limits for 4 KiB writes apply to a file
+# whose blocks are reserved: on ext4 in data=ordered 2.13 blocks for each random write and 1.03 in sequence, as here, where a written file
+# has 1.16 and 1.05.
 function asked(work) {
     if (work ~ /SQLite/) return 0.15
     if (work ~ /varmail/) return 0.30
@@ -35,7 +36,7 @@ function asked(work) {
     if (work ~ /sequential, fsync each 100, reserved$/) return 0.95
     return ""
 }
-# What CSA-FS writes less than ext3 (its section 5), and how fast everything on is to be for nothing on.
+# How much less CSA-FS writes than ext3 (its section 5), and the required speed of everything on, relative to nothing on.
 function less(work) { return work ~ /compile/ ? 55 : 77 }
 function speed(work) { return work ~ /compile/ ? 0.93 : 1.1 }
 function has(who,    i) { for (i = 1; i <= works; i++) if ((order[i], who, "rate") in all) return 1; return 0 }

@@ -31,7 +31,7 @@ class Worker:
     def __init__(self, folder, seed):
         self.folder, self.random = folder, random.Random(seed)
         self.files, self.count = [], 0
-        # Names that were taken away; and when a sync of the folder ended, with how many of them before it.
+        # Names that were removed; and when a sync of the directory ended, with how many removals before it.
         self.gone, self.synced = [], []
         folder.mkdir()
 
@@ -40,7 +40,7 @@ class Worker:
         if kind == 0:
             return bytes(PAGE)
         if kind < 3:
-            # What jbd2 has to escape.
+            # A page that jbd2 has to escape.
             return (bytes.fromhex("c03b3998") + self.random.randbytes(40)).ljust(PAGE, b"\0")
         return self.random.randbytes(PAGE)
 

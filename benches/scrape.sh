@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# A Prometheus scrapes a volume that is written to all the time: is there a gap, and what does it cost? FOR=N seconds, an hour unless told
-# otherwise, every 5 s (EVERY=N). It fails if a scrape failed or is missing, or if `vellum metrics` took more than half a per cent of one processor.
+# A Prometheus scrapes a volume that is written all the time: is there a gap, and what does it cost? FOR=N seconds, an hour by default,
+# every 5 s (EVERY=N). It fails if a scrape failed or is missing, or if `vellum metrics` took more than half a per cent of one processor.
 #
-# Prometheus itself is asked, by its HTTP API. Needs root, for FUSE. Every server of this user on this machine is asked too, so that those
-# which are not ours cost time here.
+# The results are queried from Prometheus, over its HTTP API. Needs root, for FUSE. `vellum metrics` queries every server of this user on
+# this machine, so unrelated servers add to the cost.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 FOR=${FOR:-3600}
 EVERY=${EVERY:-5}
-# Where that Prometheus is asked.
+# The address of that Prometheus.
 LISTEN=${LISTEN:-127.0.0.1:9091}
-# Of one processor, in per cent.
+# The limit, in per cent of one processor.
 MOST=0.5
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
@@ -21,7 +21,7 @@ done
 dir=$(mktemp -d -p /var/tmp)
 pids=()
 end() {
-    # The last one first: the load before what it is for.
+    # In reverse order: the load ends before what it writes to.
     for ((n = ${#pids[@]} - 1; n >= 0; n--)); do
         kill "${pids[n]}" 2>/dev/null || true
         wait "${pids[n]}" 2>/dev/null || true
@@ -35,7 +35,7 @@ fail() {
     echo "scrape: FAILED: $*"
     exit 1
 }
-# Waits for a line of a program that was just started.
+# Waits for a line of output from a program that was just started.
 ready() {
     for ((tries = 0; tries < 600; tries++)); do
         ! grep -qs "$2" "$1" || return 0
@@ -66,11 +66,11 @@ fio --name=load --filename="$dir/fuse/v" --rw=randrw --rwmixwrite=80 --bs=4k --s
 load=$!
 pids+=("$load")
 
-# The processor's time of `vellum metrics`, of its threads and of those that have ended, in ticks.
+# The processor time of `vellum metrics`, including threads that have ended, in ticks.
 ticks() { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$metrics/stat"; }
 now() { date +%s.%N; }
 asked() { curl -fsS --get "http://$LISTEN/api/v1/query" --data-urlencode "query=$1"; }
-# A target's first scrape is not at once.
+# A target's first scrape does not happen at once.
 for ((tries = 0; tries < 600; tries++)); do
     ! asked up | jq -e '.data.result[0].value[1] == "1"' >/dev/null || break
     sleep 0.1
@@ -82,7 +82,7 @@ spent=$(($(ticks) - before))
 took=$(awk -v a="$started" -v b="$(now)" 'BEGIN { print b - a }')
 kill -0 "$load" 2>/dev/null || fail "the load has ended: $(cat "$dir/fio")"
 
-# Every sample of the time measured, as Prometheus has it.
+# Every sample of the measured time, as Prometheus stores it.
 range=$(printf '%.0f' "$took")s
 asked "up[$range]" >"$dir/up"
 asked "scrape_duration_seconds[$range]" >"$dir/durations"

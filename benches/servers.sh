@@ -1,7 +1,7 @@
-# Servers of a benchmark: ours and the peers, started, measured and surely stopped. Sourced by bench.sh.
+# Servers of a benchmark: Vellum's and its peers', started, measured and reliably stopped. Sourced by bench.sh.
 
-# With LIMIT=100M servers are held to so many bytes a second of writes and as many of reads on the disk that $dir is on, by a
-# control group: an eMMC where there is none.
+# LIMIT=100M limits servers to that many bytes a second of writes and as many of reads on the disk of $dir, by a control group, which
+# imitates an eMMC.
 group=
 if [ -n "${LIMIT:-}" ]; then
     group=/sys/fs/cgroup/blkio/vellum-bench.$$
@@ -12,7 +12,7 @@ if [ -n "${LIMIT:-}" ]; then
     done
 fi
 
-# Started servers and what is mounted, newest last.
+# Started servers and mounts, newest last.
 pids=()
 mounts=()
 loops=()
@@ -32,7 +32,7 @@ cleanup() {
 
 socket_uri() { echo "nbd+unix:///?socket=$dir/socket"; }
 
-# start COMMAND...: runs a server in the background until its socket answers; its pid is in $server.
+# start COMMAND...: runs a server in the background until its socket answers; sets $server to its pid.
 start() {
     rm -f "$dir/socket"
     "$@" >"$dir/server.log" 2>&1 &
@@ -52,21 +52,21 @@ start() {
     exit 1
 }
 
-# Ends the server of the last `start`, in order.
+# Ends the server of the last `start` in an orderly way.
 stop() {
     kill "$server"
     wait "$server" 2>/dev/null || true
     unset 'pids[-1]'
 }
 
-# Ends it at once, as a crash.
+# Ends it at once, like a crash.
 crash() {
     kill -KILL "$server"
     wait "$server" 2>/dev/null || true
     unset 'pids[-1]'
 }
 
-# serve PEER SIZE: a fresh store of that size, and a server of it.
+# fresh PEER SIZE: a fresh store of that size, and a server of it.
 fresh() {
     rm -f "$dir/store"
     case $1 in
@@ -77,10 +77,10 @@ fresh() {
     serve "$1"
 }
 
-# serve PEER: a server of the store that is there.
+# serve PEER: a server of the existing store.
 serve() {
     case $1 in
-        # A lone export also answers to the empty name.
+        # A single export also answers to the empty name.
         vellum) start "$VELLUM" serve "v=$dir/store" --socket "$dir/socket" ;;
         file) start nbdkit -f -U "$dir/socket" file "$dir/store" ;;
         memory) start nbdkit -f -U "$dir/socket" memory "$memory_size" ;;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From results (workload, peer, value; tab-separated) to the document: medians, ratios, and what was asked.
+# Turns results (workload, peer, value; tab-separated) into the document: medians, ratios, and targets.
 set -euo pipefail
 results=$1 rounds=$2 volume=$3 writes=$4
 
@@ -15,7 +15,7 @@ losses. *Asked* is what this part of the project was meant to reach.
 
 TEXT
 
-# Asked: a workload, a peer, the least ratio.
+# The targets: a workload, a peer, the least ratio.
 awk -F'\t' "$(cat "$(dirname "$0")/median.awk")"'
 function ratio(work, peer,    ours, theirs, of, r, text) {
     of = (work in base) ? base[work] : work

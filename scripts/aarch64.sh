@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Another processor: the core's tests are cross-compiled for aarch64 and run by qemu-user. Seeds of crashes have the same digests there as here:
-# the core does the same, and asks for the same bytes on the medium.
+# Another processor: the core's tests are cross-compiled for aarch64 and run by qemu-user. Crash seeds have the same digests there as here:
+# the core does the same, and issues the same bytes to the medium.
 #
-# Rust's parts for aarch64 come from Debian, in a system of its own under target/aarch64 (1.7 GB, made once): its packages of Rust for
-# browsers are new enough, and they are there for both architectures. Needs root, x86-64 and a Debian mirror. Ten minutes at first.
+# Rust's libraries for aarch64 come from Debian, in a system under target/aarch64 (1.7 GB, made once): its packages of Rust for browsers are
+# new enough, and exist for both architectures. Needs root, x86-64 and a Debian mirror. Ten minutes the first time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -20,7 +20,7 @@ fail() {
     echo "aarch64: FAILED: $*"
     exit 1
 }
-# What is mounted here is gone when this ends.
+# Mounts made here disappear when this ends.
 [ "$(id -u)" -eq 0 ] || skip 'it needs root'
 [ "${1:-}" = --own ] || exec unshare --mount --propagation private scripts/aarch64.sh --own
 [ "$(uname -m)" = x86_64 ] || skip 'it is for x86-64'
@@ -50,7 +50,7 @@ crashes=(VELLUM_FROM=1 VELLUM_LIVES=$((40 * SEEDS)) VELLUM_DIGESTS=1)
 digests() { grep -oE '(crashes|faults): seed [0-9]+ digest [0-9a-f]+' | sort; }
 
 echo '-- the core: its tests'
-# One counts what two searches compare, for minutes under qemu-user, and has nothing of a processor in it.
+# One test counts the comparisons of two searches, takes minutes under qemu-user, and does not depend on the processor.
 inside sh -c "cd /src && cargo test --quiet --locked --target $arm -p vellum-codec -p vellum-core --lib \
     --test round_trip --test format_doc --test recovery --test hostile -- --skip a_search_over_buckets_compares_less"
 echo '-- the core: the digests of seeds'

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Fuzz targets, guided by coverage: `make fuzz`. A stable toolchain and a C++ compiler are enough: the instrumentation is LLVM's, which rustc hands options to.
-# What nightly has besides, the address sanitizer, is of use to unsafe code alone: `cargo +nightly fuzz run TARGET` for that.
+# Fuzz targets, guided by coverage: `make fuzz`. A stable toolchain and a C++ compiler are enough: the instrumentation is LLVM's, and rustc
+# passes the options on.
+# Nightly adds the address sanitizer, which helps only with unsafe code: `cargo +nightly fuzz run TARGET` for that.
 #
 #     VELLUM_SECONDS=60   seconds for each target
 #     TARGETS='nbd_options leaf'   these alone
 #     ROTATE=N FROM=SEED  N of them, others for another seed
 #
-# Inputs that reach something new are kept in fuzz/corpus/TARGET, as few as reach the same. What makes a target fail is kept in fuzz/artifacts/TARGET; to run it again:
-# scripts/fuzz.sh again TARGET FILE.
+# Inputs that reach something new are kept in fuzz/corpus/TARGET, reduced to as few as reach the same. What makes a target fail is kept in
+# fuzz/artifacts/TARGET; to run it again: scripts/fuzz.sh again TARGET FILE.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -50,7 +51,7 @@ one() { # TARGET
         tail -n 40 "$log"
         return 1
     fi
-    # As few inputs as reach the same.
+    # Reduced to as few inputs as reach the same.
     "$built/$1" -merge=1 "$fewer" "$corpus" >/dev/null 2>&1 && rm -r "$corpus" && mv "$fewer" "$corpus"
     printf '%s: %s runs, %s inputs kept\n' "$1" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" "$(find "$corpus" -type f | wc -l)"
     rm -rf "$log" "$fewer"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The pictures of the page in the guide, made anew: docs/guide/src/page-light.png and page-dark.png. A volume is attached and used for a while,
-# and a browser without a window looks at `vellum metrics --page`. Needs root and Chromium; nothing of it is left. Other volumes of this
-# user are not in the picture.
+# Remakes the pictures of the page in the guide: docs/guide/src/page-light.png and page-dark.png. A volume is attached and used for a while,
+# and a headless browser opens `vellum metrics --page`. Needs root and Chromium; nothing is left behind. Other volumes of this user are not
+# in the picture.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "${1:-}" = --own ] || exec unshare --mount --propagation private scripts/pictures.sh --own
@@ -23,7 +23,7 @@ mount -t tmpfs -o mode=700 none /run/vellum
 "$VELLUM" create /srv/disk.vellum --size 1G >/dev/null
 "$VELLUM" attach /srv/disk.vellum --via fuse --mkfs --mount "$dir/mnt" >/dev/null
 cp -r docs crates "$dir/mnt"
-# As an editor saves, and a database commits.
+# Like an editor that saves, and a database that commits.
 for ((n = 0; n < 400; n++)); do
     dd if=CHANGELOG.md of="$dir/mnt/$((n % 20))" bs=4k count=2 skip=$((n % 9)) conv=fsync,notrunc status=none
 done

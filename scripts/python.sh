@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The lab from Python: builds the wheel, installs it where nothing else is, and tries it as a user would.
+# The lab in Python: builds the wheel, installs it in a clean environment, and tries it as a user would.
 #
-# VELLUM names the command, whose figures must be the same (without it that test is skipped and says so). PROFILE=dev builds faster
-# and runs slower.
+# VELLUM names the command, which must give the same figures (without it that test is skipped with a message). PROFILE=dev builds faster and
+# runs slower.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh python
@@ -13,7 +13,7 @@ fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 
 python() { "$fresh/venv/bin/python" "$@"; }
-# Nothing but wheels: a package that has none for this Python says so, and is not built for minutes.
+# Wheels only: a package without a wheel for this Python fails with a message, instead of building for minutes.
 install() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${@:2}"; }
 
 [ -x "$tools/bin/maturin" ] || {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|watched|python]...
-# Debian and its kin, through apt, as root or by sudo. Elsewhere, and without either, it says what is
-# missing. Of Rust, which may be another's business, it asks first where the distribution has none.
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|watched|python|coverage]...
+# Debian and its derivatives, through apt, as root or with sudo. Elsewhere, or without either, it prints what is missing. It asks before it
+# installs Rust if the distribution has none, because the user may manage Rust otherwise.
 set -euo pipefail
 
 declare -A package=(
@@ -16,7 +16,7 @@ declare -A package=(
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
     [mmdebstrap]=mmdebstrap [lintian]=lintian [rpmbuild]=rpm [dpkg-shlibdeps]=dpkg-dev
-    [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [prometheus]=prometheus [curl]=curl
+    [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [llvm-cov-22]=llvm-22 [prometheus]=prometheus [curl]=curl
 )
 declare -A needs=(
     [build]="cc git"
@@ -39,6 +39,8 @@ declare -A needs=(
     [scrape]="prometheus curl jq fio fusermount3"
     [watched]="prometheus"
     [python]="cc git python3 ensurepip"
+    # The version of the LLVM in rust-toolchain.toml's rustc.
+    [coverage]="llvm-cov-22"
 )
 
 as_root=()
@@ -46,12 +48,12 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo -n)
     sudo -n true 2>/dev/null || as_root=()
 fi
-# Whether packages can be installed from here.
+# True if packages can be installed here.
 installs() { command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || [ "${#as_root[@]}" -gt 0 ]; }; }
 
-# Rust, if there is none: the distribution's rustup, else the official installer, if somebody says yes to that. Which toolchain is said by
-# rust-toolchain.toml, and cargo gets it at its first call.
-# Debian 12 knows the name of rustup and has no such package: `apt-cache show` succeeds there.
+# Rust, if there is none: the distribution's rustup, or the official installer, if the user agrees to that. The toolchain is given by
+# rust-toolchain.toml, and cargo installs it on its first call.
+# Debian 12 knows the name rustup without having such a package: `apt-cache show` succeeds there.
 has_rustup() { LC_ALL=C apt-cache policy rustup 2>/dev/null | grep -q '^ *Candidate: [^(]'; }
 rust() {
     local answer=''
@@ -79,13 +81,13 @@ TEXT
 export PATH="$PATH:${HOME:-/root}/.cargo/bin"
 command -v cargo >/dev/null || rust
 
-# Tools of the system live in sbin, which not every user has in PATH.
+# System tools are in sbin, which is not in every user's PATH.
 export PATH="$PATH:/usr/sbin:/sbin"
-# What is no command is a module of Python.
+# Names that are not commands are Python modules.
 has() {
     case $1 in
         ensurepip) python3 -c "import $1" 2>/dev/null ;;
-        # Debian installs it for its own Python alone.
+        # Debian installs it for its own Python only.
         plyvel) /usr/bin/python3 -c "import $1" 2>/dev/null ;;
         *) command -v "$1" >/dev/null ;;
     esac
@@ -120,7 +122,7 @@ end() {
 trap end EXIT
 if [ "${#servers[@]}" -gt 0 ]; then
     echo "Servers among them: ${servers[*]}. They are not started now. Debian starts them at the next boot; 'systemctl disable NAME' ends that."
-    # Debian asks this program whether a service may be started. 101 is no.
+    # Debian runs this program to decide whether a service may be started. 101 means no.
     if [ ! -e /usr/sbin/policy-rc.d ]; then
         policy=/usr/sbin/policy-rc.d
         printf '#!/bin/sh\nexit 101\n' >"$log"
@@ -130,7 +132,7 @@ fi
 export DEBIAN_FRONTEND=noninteractive
 install=("${as_root[@]}" apt-get install -y --no-install-recommends "${missing[@]}")
 if ! "${install[@]}" >"$log" 2>&1; then
-    # Lists may be missing or old.
+    # Package lists may be missing or old.
     if ! { "${as_root[@]}" apt-get update && "${install[@]}"; } >"$log" 2>&1; then
         tail -20 "$log" >&2
         echo "apt could not install: ${missing[*]}" >&2

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds a `vellum` that needs no library of the system, and prints its path: static.sh [PROFILE], `release` unless told otherwise.
+# Builds a `vellum` that needs no system library, and prints its path: static.sh [PROFILE], `release` by default.
 #
-# By musl, where Rust's part for it can be had. Else by the system's glibc, whose static form has a limit: a group of a directory service
-# (`--socket-group`) is not found by its name, only by its number.
+# With musl, if Rust's target for it is available. Otherwise with the system's glibc, whose static form has a limit: a group of a directory
+# service (`--socket-group`) is found by its number only, not by its name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${1:-release}
@@ -19,7 +19,7 @@ has_musl() {
 }
 cargo() { command cargo build --quiet --locked -p vellum-cli --profile "$profile" --target "$target" >&2; }
 if has_musl; then
-    # The C of a dependency is compiled for it, too.
+    # The C code of a dependency is compiled for it, too.
     export "CC_${target//-/_}=musl-gcc"
     cargo
 else

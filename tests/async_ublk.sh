@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Commit blocks over ublk with four queues: `async_commit` of the command's tests, in a guest with four processors. LIVES=n for as many
-# (a few by default), SEED=n for the first, LAYOUT=log or shadow, MIB=n and CUT=AfterFlush for commits and cuts of one kind.
+# Commit blocks over ublk with four queues: `async_commit` of the command's tests, in a guest with four processors. LIVES=n sets the number
+# of lives (a few by default), SEED=n the first, LAYOUT=log or shadow, MIB=n and CUT=AfterFlush the size of commits and the kind of cuts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Volumes come back after a boot: a Debian with systemd in a QEMU guest, with the package, booted again and again. It is shut down with what is not
-# yet written, with processes that keep a volume in use, and cut off without a word (CYCLES=n times, once unless told otherwise). What is
-# done in each boot is in tests/guest/boot.sh. Some 30 s a boot without KVM; needs root and a Debian mirror.
+# Volumes are attached again after a boot: a Debian with systemd in a QEMU guest, with the package, booted repeatedly. It is shut down with
+# unwritten data and with processes that use a volume, and its power is cut (CYCLES=n times, once by default). Each boot runs
+# tests/guest/boot.sh. About 30 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -21,7 +21,7 @@ guest=$(tests/guest/build.sh) || code=$?
 [ "$code" -ne 77 ] || skip 'no guest can be made here'
 [ "$code" -eq 0 ] || exit "$code"
 
-# The system, once for all runs: what is in it is part of its name.
+# The system, made once for all runs: its contents are part of its name.
 packages=systemd-sysv,udev,kmod,e2fsprogs,mount
 system=$guest/system-bookworm-$packages.tar
 if [ ! -e "$system" ]; then
@@ -48,7 +48,7 @@ cp -r "$dir/early/lib/modules" "$root/usr/lib/"
 mkdir -p "$root/test" "$root/etc/systemd/system.conf.d" "$root/etc/systemd/system/multi-user.target.wants"
 strip -o "$root/usr/local/bin/vellum" "$VELLUM"
 chmod 755 "$root/usr/local/bin/vellum"
-# What is installed, and what that is upgraded to.
+# The first package is installed, and the second upgrades it.
 for version in 1 2; do
     mv "$(VERSION=$version packaging/deb.sh "$VELLUM" "$dir")" "$root/test/$version.deb"
 done
@@ -65,7 +65,7 @@ Description=The test of this boot
 [Service]
 ExecStart=/test/boot.sh
 UNIT
-# An ordinary service that uses a volume, and knows nothing of it: it finds it mounted.
+# An ordinary service that uses a volume without knowing of it: the volume is mounted before it starts.
 cat >"$root/etc/systemd/system/user.service" <<'UNIT'
 [Unit]
 Description=A user of a volume
@@ -97,7 +97,7 @@ while :; do
     [ $((boots % 2)) -eq 1 ] || disks="$(drive other) $(drive b)"
     : >"$dir/console"
     # shellcheck disable=SC2046,SC2086 # words
-    # One processor: of several, QEMU now and then runs code of the kernel that is just being changed.
+    # One processor: with several, QEMU sometimes runs kernel code that is just being modified.
     qemu-system-x86_64 -accel tcg -cpu max -m 768 -smp 1 -nographic -no-reboot -nodefaults \
         -serial "file:$dir/console" -kernel "$guest/vmlinuz" -initrd "$dir/initramfs" \
         -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check rdinit=/boot-init systemd.show_status=0" \

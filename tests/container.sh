@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The container image: it is built, says what it is, and runs as a user would run it. A volume is made in a folder of the host, served over
-# TCP from a network of the container's own, written and read by another program on the host, and whole after the container was stopped.
-# Nothing is left in the user's own storage of images. `make container` builds the program that is in it, and runs this.
+# The container image: it is built, prints its version, and runs as a user would run it. A volume is created in a directory of the host,
+# served over TCP from the container's own network, written and read by another program on the host, and intact after the container has
+# stopped.
+# Nothing is left in the user's image storage. `make container` builds the program in it, and runs this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -40,7 +41,7 @@ jq -e --arg revision "$(git rev-parse HEAD)" '.config | .Entrypoint == ["/usr/bi
     .Labels["org.opencontainers.image.revision"] == $revision and .Labels["org.opencontainers.image.licenses"] == "Apache-2.0"' \
     "$dir/says" >/dev/null || fail "it says: $(cat "$dir/says")"
 
-# The limits of this process, no more: to raise one needs a right that a machine may not give.
+# The limits of this process, no more: raising one needs a right that a machine may deny.
 options=(--ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --volume "$dir/volumes:/volumes")
 runtime=''
 for each in crun runc; do
@@ -63,7 +64,7 @@ uri=nbd://$address:10809/disk.vellum
 [ "$(timeout 60 nbdinfo --size "$uri")" = $((64 << 20)) ] || fail "nbdinfo $uri: $(cat "$dir/log")"
 said=$(timeout 60 qemu-io -f raw -c 'write -P 7 1M 3M' -c flush -c 'read -P 7 1M 3M' -c 'read -P 0 4M 1M' "$uri") || fail "$said"
 ! grep -q 'verification failed' <<<"$said" || fail "$said"
-# Beside the server, in its container.
+# Next to the server, in its container.
 timeout 60 podman exec "$name" /usr/bin/vellum health >"$dir/health" || fail "$(cat "$dir/health")"
 podman stop --time 30 "$name" >/dev/null
 code=$(podman inspect "$name" --format '{{.State.ExitCode}}')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Blocks that a mounted ext4 frees come back without its `discard` (freed=on), and nothing else goes: under files that
-# are made, overwritten, cut and removed, in each data mode, the server is killed, life after life. What was fsynced is
-# there, e2fsck finds nothing, the volume's invariants hold. LIVES=n for more of them, CASES="a b" for some; needs root.
+# Blocks that a mounted ext4 frees are returned without its `discard` (freed=on), and no others: while files are created, overwritten,
+# truncated and removed, in each data mode, the server is killed, life after life. What was fsynced is there, e2fsck finds nothing, the
+# volume's invariants hold. LIVES=n for more lives, CASES="a b" for some cases; needs root.
 name=freed
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -16,7 +16,7 @@ down() {
     sound
 }
 
-# Journal and bitmaps home, and a flush behind them.
+# Writes journal and bitmaps home, followed by a flush.
 settle() {
     local n
     for n in 1 2 3; do
@@ -54,7 +54,7 @@ for n in range(150):
     with open(f"{sys.argv[1]}/{n}", "wb") as file:
         file.write(os.urandom(1 << 20))
 PY
-            # The first commits change what the scout has seen; what is behind them is followed.
+            # The first commits change what the scout has seen; from then on it follows.
             settle
             [ $freed = off ] || followed
             settle
@@ -95,7 +95,7 @@ for n in range(1_000_000):
         name = numbers.choice(sorted(alive))
         version, blocks = alive[name]
         if what < 0.9:
-            # Given up before that is known to be so: it may be there or not.
+            # Logged before the removal is certain: the file may be there or not.
             done.write(f"- {name}\n")
             if numbers.random() < 0.3:
                 os.truncate(f"{root}/{name}", 0)
@@ -144,7 +144,7 @@ print(len(sure), "files that were fsynced,", bad, "lost or wrong")
 sys.exit(bad > 0)
 PY
 
-# kill -9 under a load, life after life, over one volume.
+# kill -9 under load, life after life, on one volume.
 lives() {
     local life modes=(ordered journal writeback) writes=(on off descriptor) dropped=0 now
     : >"$dir/acknowledged"
@@ -157,7 +157,7 @@ lives() {
         mount -o "nodiscard,commit=1,data=${modes[life % 3]}" "$loop" "$dir/mnt"
         followed
         python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged"
-        # What earlier lives have left is removed, so that there is room.
+        # Files of earlier lives are removed to make room.
         find "$dir/mnt" -maxdepth 1 -name '*-*' | sed 's/.*\//- /' >>"$dir/acknowledged"
         find "$dir/mnt" -maxdepth 1 -name '*-*' -delete
         python3 "$dir/writer.py" "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
@@ -170,7 +170,7 @@ lives() {
         crash
         let_go
         sound
-        # What a replay makes of it, by another hand.
+        # The result of a replay, checked with other tools.
         up freed=off
         mount -o nodiscard "$loop" "$dir/mnt"
         python3 "$dir/reader.py" "$dir/mnt" "$dir/acknowledged" >"$dir/out" || { cat "$dir/out"; exit 1; }

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# A mounted file system grows with its volume, by `vellum grow --fs`, while files are written to it, and the server is killed at any moment of
-# that (kill -9; in one life of three the command with it). What was fsynced is there, what a snapshot holds is as it was, the same command again
-# does what is left of it, and no check complains. LIVES=n for more than a few, FS="ext4 xfs btrfs" in turns, FROM and TO the sizes; needs root.
+# A mounted file system grows with its volume, with `vellum grow --fs`, while files are written to it, and the server is killed at any
+# moment of that (kill -9; in one of three lives the command with it). What was fsynced is there, a snapshot's contents are unchanged, the
+# same command completes the growth, and no check complains. LIVES=n for more than a few, FS="ext4 xfs btrfs" in turn, FROM and TO set the
+# sizes; needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Among mounts of its own: who makes a namespace of mounts meanwhile would keep ours, and their devices.
+# In its own mount namespace: a namespace created meanwhile would keep our mounts and their devices.
 if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/grow.sh --own; fi
+# Without other mounts, too: mkfs.btrfs reads each one on a loop device, and gives up at the first whose server is gone.
+[ "${1:-}" != --own ] || sed -n 's/^\/dev\/loop[0-9]* \([^ ]*\) .*/\1/p' /proc/self/mounts | xargs -r umount -l
 export PATH="$PATH:/usr/sbin:/sbin"
 LIVES=${LIVES:-4}
 FROM=${FROM:-1G}
@@ -19,7 +22,7 @@ skip() {
 }
 [ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] || skip 'root, /dev/fuse and /dev/loop-control'
 for tool in mkfs.ext4 e2fsck resize2fs python3 jq; do command -v "$tool" >/dev/null || skip "$tool"; done
-# CAP_SYS_RESOURCE, without which the kernel lets nobody make a mounted ext4 larger: tests/guest.sh does that in a guest.
+# CAP_SYS_RESOURCE, which the kernel requires to enlarge a mounted ext4: tests/guest.sh does that in a guest.
 may_resize() { [ $(((0x$(sed -n 's/^CapEff:\t//p' /proc/self/status) >> 24) & 1)) -eq 1 ]; }
 kinds=()
 for kind in ${FS:-ext4 xfs btrfs}; do
@@ -57,7 +60,7 @@ file_system() { stat -f -c '%b %S' "$dir/mnt" | { read -r blocks bytes; echo $((
 now() { date +%s%N; }
 bytes() { numfmt --from=iec "$1"; }
 holds() { python3 tests/chain/reader.py "$1" "$2" >"$dir/out" || exit 1; }
-# As a user gives it; it ends with an error where its server was killed.
+# As a user runs it; it fails if its server was killed.
 grow() { timeout 120 "$VELLUM" grow "$volume" --size "$TO" --fs >"$dir/grow" 2>&1; }
 write() {
     rm -f "$dir/killed"
@@ -65,7 +68,7 @@ write() {
     load=$!
 }
 
-# What each life begins with: files, a snapshot of them, and some of them changed since.
+# The start of each life: files, a snapshot of them, and some changes since.
 for kind in "${kinds[@]}"; do
     current="the beginning of $kind"
     volume=$dir/$kind
@@ -84,7 +87,7 @@ for kind in "${kinds[@]}"; do
     kill -KILL "$load"
     wait "$load" 2>/dev/null || true
     load=''
-    # It is looked at by a device that nobody may write, and btrfs replays the log of its fsyncs by writing.
+    # The snapshot is read through a read-only device, and btrfs needs writes to replay the log of its fsyncs.
     [ "$kind" != btrfs ] || timeout 60 sync -f "$dir/mnt"
     v snapshot "$volume" before
     cp "$dir/acknowledged" "$dir/$kind.before"
@@ -96,7 +99,7 @@ for kind in "${kinds[@]}"; do
     cp "$dir/acknowledged" "$dir/$kind.files"
 done
 
-# Where the kill came: before the volume had grown, before its file system had, behind both.
+# When the kill happened: before the volume had grown, before its file system had, or after both.
 early=0 between=0 late=0 took=0
 for ((life = 0; life <= LIVES; life++)); do
     kind=${kinds[life % ${#kinds[@]}]}
@@ -110,7 +113,7 @@ for ((life = 0; life <= LIVES; life++)); do
     sleep "0.$((RANDOM % 9 + 1))"
     began=$(now)
     if [ "$life" -eq 0 ]; then
-        # Nobody is killed: so long does it take.
+        # Without a kill, to measure how long it takes.
         grow
         took=$((($(now) - began) / 1000))
         [ "$(size)" -eq "$(bytes "$TO")" ] || wrong "it is $(size) bytes large"
@@ -118,7 +121,7 @@ for ((life = 0; life <= LIVES; life++)); do
     else
         "$VELLUM" grow "$volume" --size "$TO" --fs >"$dir/grow" 2>&1 &
         growing=$!
-        # More often at its beginning, where the volume grows, than behind that, where its file system does.
+        # More often at its beginning, where the volume grows, than later, where its file system does.
         moment=$((took * (RANDOM % 1400) / 1000 * (RANDOM % 1000) / 1000))
         sleep "$((moment / 1000000)).$(printf %06d $((moment % 1000000)))"
         : >"$dir/killed"
@@ -143,20 +146,20 @@ for ((life = 0; life <= LIVES; life++)); do
     else
         late=$((late + 1))
     fi
-    # The same command again does the rest, and does no harm where there is none.
+    # The same command completes the rest, and does no harm if nothing is left.
     grow
     [ "$(size)" -eq "$(bytes "$TO")" ] || wrong "it is $(size) bytes large"
     [ "$(file_system)" -gt $(($(bytes "$TO") / 10 * 9)) ] || wrong "its file system has $(file_system) bytes"
     holds "$dir/mnt" "$dir/acknowledged"
     past=()
     if [ "$kind" = xfs ]; then
-        # It knows each file system by its UUID, and these two have the same.
+        # XFS identifies each file system by its UUID, and these two have the same.
         past=(--options nouuid)
-        # Copies of its superblock are written last; where that was cut off, xfs_growfs writes them when there is something to grow again, and
-        # until then xfs_repair would go by them.
+        # Copies of its superblock are written last. If that was interrupted, xfs_growfs writes them at the next growth, and until then
+        # xfs_repair would use the old ones.
         v grow "$volume" --size $(($(bytes "$TO") + (64 << 20))) --fs
     fi
-    # Of two devices with one UUID btrfs mounts one at a time.
+    # btrfs mounts only one of two devices with the same UUID at a time.
     [ "$kind" != btrfs ] || v detach "$volume"
     v attach "$volume@before" --via fuse --mount "$dir/past" "${past[@]}"
     holds "$dir/past" "$dir/$kind.before"

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Attachments over what this kernel may not have: ublk and the NBD client of Debian's kernel, in a guest.
-# PARTS="ublk ways" for some of them, LIVES=n how often a server is killed in the part `grow`. A minute each without KVM.
+# Attachments over what this kernel may lack: ublk and the NBD client of Debian's kernel, in a guest.
+# PARTS="ublk ways" selects parts, `guest.sh parts` lists them, LIVES=n sets the kills of a server in the part `grow`. A minute each without
+# KVM.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+all="ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd oom-fuse oom-ublk oom-nbd suspend-fuse suspend-ublk suspend-nbd wear grow"
+[ "${1:-}" != parts ] || { echo "$all"; exit 0; }
 export VELLUM=${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}
 [ -x "$VELLUM" ] || cargo build --release --locked -p vellum-cli
 
@@ -16,7 +19,7 @@ declare -A parts=(
     [grow]="grow.sh fuse ${LIVES:-2}"
 )
 scripts/setup.sh guest || { echo "SKIP: guest: QEMU cannot be had here"; exit 0; }
-for part in ${PARTS:-ublk nbd ways once-ublk once-nbd full-ublk full-nbd pulled-ublk pulled-nbd oom-fuse oom-ublk oom-nbd suspend-fuse suspend-ublk suspend-nbd wear grow}; do
+for part in ${PARTS:-$all}; do
     [ -n "${parts[$part]:-}" ] || { echo "guest: no part '$part': one of ${!parts[*]}" >&2; exit 2; }
     code=0
     disk=512M

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# kill -9 of the server under a mounted ext4, life after life, two of three with blocks stored in parts of pages, and two
-# of three with a volume that replays by itself what the journal had committed:
-# what was fsynced is there, the volume's invariants hold, and e2fsck finds nothing. A log is told to grow by the end of each life, so the
-# kill comes before, in the middle of it, or behind. LIVES=n for more of them, LAYOUT=ordered or shadow for tables in place; needs root.
+# kill -9 of the server under a mounted ext4, life after life, two of three with blocks stored in parts of pages, and two of three with a
+# volume that by itself replays what the journal has committed: what was fsynced is there, the volume's invariants hold, and e2fsck finds
+# nothing. On the layout log the volume is told to grow at the end of each life, so the kill happens before, during or after that.
+# LIVES=n for more lives, LAYOUT=ordered or shadow for tables in place; needs root.
 name=kill_under_ext4
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -21,7 +21,7 @@ replay=(on on off)
 redeemed=0
 grown=0
 
-# The server grows the volume, for as long as there is one.
+# Grows the volume, as long as its server runs.
 grow() {
     [ "$LAYOUT" = log ] || return 0
     "$VELLUM" grow "$dir/volume" --size "$((512 + 16 * life))M" >"$dir/grow" 2>&1 &
@@ -43,8 +43,12 @@ for ((life = 1; life <= LIVES; life++)); do
     [ "$life" -gt 1 ] || mkfs.ext4 -q -F -b 4096 "$loop"
     mount -o "$options" "$loop" "$dir/mnt"
     python3 tests/chain/reader.py "$dir/mnt" "$dir/acknowledged"
-    python3 tests/chain/writer.py "$dir/mnt" "$dir/acknowledged" "$life" 2>/dev/null &
+    python3 tests/chain/writer.py "$dir/mnt" "$dir/acknowledged" "$life" 2>"$dir/writer" &
     load=$!
+    until grep -q "^$life-" "$dir/acknowledged"; do
+        kill -0 "$load" 2>/dev/null || { cat "$dir/writer"; exit 1; }
+        sleep 0.1
+    done
     sleep "${SECONDS_A_LIFE:-$((1 + RANDOM % 2))}.$((RANDOM % 10))"
     before=$(size)
     grow

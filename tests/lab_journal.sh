@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The lab's model of a journaling host beside a real ext4 of this kernel: blocks written into the journal, blocks written
-# home, and flushes, of tests/workloads/writes.py on a volume (FUSE and a loop device; the volume's own counters) and of the same load in
-# `vellum lab run`. Prints both; fails when one is off by more than 10% (20% at an fsync each write that appends, where ext4 with
-# delayed allocation changes a block more). Each fsync's writes begin in a tick of the kernel's clock of their own: two fsyncs in one
-# tick leave the inode as it is, and in data=ordered there is nothing to commit then, which a quick machine does often.
+# Compares the lab's model of a journaling host with a real ext4 of this kernel: blocks written to the journal, blocks written home, and
+# flushes, of tests/workloads/writes.py on a volume (FUSE and a loop device; the volume's own counters) and of the same load in `vellum lab
+# run`. Prints both; fails if one is off by more than 10% (20% with an fsync after each appending write, where ext4 with delayed allocation
+# changes one block more). Each fsync's writes begin in a new tick of the kernel's clock: two fsyncs in one tick leave the inode unchanged,
+# and in data=ordered there is nothing to commit then, which happens often on a fast machine.
 # Needs root. WRITES="random 10" for one load.
 name=lab_journal
 # shellcheck source=tests/chain/served.sh
@@ -17,7 +17,7 @@ counters() {
     told '.core | [.journal_blocks, .checkpoint_writes, .flushes] | tostring'
 }
 
-# What the volume saw from mount to unmount, and how many writes there were.
+# What the volume received from mount to unmount, and how many writes there were.
 real() { # MOUNT-OPTIONS ORDER WINDOW
     local before after ran
     mkfs.ext4 -q -F -b 4096 -J size=64 -E lazy_itable_init=0,lazy_journal_init=0 "$loop"
@@ -51,7 +51,7 @@ loads=("sequential 1" "sequential 10" "sequential 100" "random 1" "random 10" "r
 for mode in data=journal data=journal,journal_async_commit data=ordered data=writeback; do
     for load in "${loads[@]}"; do
         read -r order window <<<"$load"
-        # Writeback is ordered where each fsync comes before its commit: one row of each order shows it.
+        # Writeback equals ordered here, because each fsync precedes its commit: one row of each order shows it.
         [ "$mode" != data=writeback ] || [ "$window" = 100 ] || continue
         seen=$(real "$mode" "$order" "$window")
         case $mode in data=ordered | data=writeback) kind=${mode#data=} async='' ;; *async*) kind=data async=1 ;; *) kind=data async='' ;; esac

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# A real ext4 on a volume that is served with --record; then the trace in the lab, in place, with the same policies on a volume of the
-# same size. What the device counted beside what the lab did: equal to the block, or explained to the block.
+# A real ext4 on a volume served with --record; then the trace in the lab, in place, with the same policies on a volume of the same size.
+# The device's counters are compared with the lab's: equal to the block, or explained to the block.
 #
-# The lab answers in turn, 32 at a time. At the trace's own times nobody waits for an answer: where the simulated drive takes longer
-# than the real one did, the journal's space is written again before what it held is home, which the file system never did.
+# The lab answers in order, 32 at a time. At the trace's own times no request waits for an answer: where the simulated drive is slower than
+# the real one was, the journal's space is overwritten before its contents are home, which the file system never did.
 #
-# Explained: (1) blocks written as zeros by request are the device's zero blocks, and discards in the lab; (2) the journal's blocks that
-# mkfs wrote before the volume had seen the file system; (3) every block that was written was stored, remapped, absorbed, found stored
-# already, or zero, in both. What of these it was depends on when a chunk was sealed, and so on the clock: that is shown, and bounded.
+# Explained: (1) blocks zeroed by request are zero blocks in the device, and discards in the lab; (2) the journal's blocks that mkfs wrote
+# before the volume had seen the file system; (3) every written block was stored, remapped, absorbed, found stored already, or zero, in
+# both. Which of these it was depends on when a chunk was sealed, and so on timing: that is shown, and bounded.
 #
-# Also: a trace whose disk is full ends loudly and the volume goes on; `vellum record` before a plain file.
+# Also: a trace whose disk is full ends with an error and the volume continues; `vellum record` in front of a plain file.
 # Needs root. MODES="data=journal" for one of them.
 name=lab_record
 # shellcheck source=tests/chain/served.sh
@@ -23,7 +23,7 @@ work() { # MOUNT-OPTIONS
     mount -o "noatime,$1" "$loop" "$dir/mnt"
     tests/workloads/writes.py --prepare "$dir/mnt" 50 random 10 >/dev/null
     tests/workloads/writes.py "$dir/mnt" 50 random 10 >/dev/null
-    # Files that are there twice.
+    # Duplicate files.
     for ((n = 0; n < 4; n++)); do
         cp "$dir/mnt/file" "$dir/mnt/copy$n"
         sync -f "$dir/mnt"
@@ -79,7 +79,7 @@ for mode in ${MODES:-data=journal data=ordered}; do
     compare "$mode" write-once=on,dedup=on vellum:write-once,dedup
 done
 
-# A full disk: the recording ends, the volume does not.
+# A full disk: the recording ends, the volume continues.
 mount -t tmpfs -o size=17m tmpfs "$dir/small"
 rm -f "$dir/volume"
 "$VELLUM" create "$dir/volume" --size 1G >/dev/null
@@ -87,7 +87,7 @@ start serve "v=$dir/volume" --record "$dir/small/trace"
 dd if=/dev/urandom of="$dir/small/fill" bs=1M count=1 2>/dev/null
 work data=ordered
 clean "$loop"
-# It looks at its disk once a second.
+# It checks its disk once a second.
 for ((n = 0; ; n++)); do
     ! "$VELLUM" stats "$dir/volume" --json | jq -e '.[0].recording.ended' >/dev/null || break
     ((n < 100)) || { echo "FAILED: the recording did not end"; failed=1; break; }
@@ -98,7 +98,7 @@ grep -q 'recording has ended' "$dir/log" || { echo "FAILED: nobody was told that
 sound
 "$VELLUM" lab run "$dir/small/trace" --policy base --precondition none 2>/dev/null | grep 'breaks off' || { echo "FAILED: a trace that breaks off is not told"; failed=1; }
 
-# Before a plain file.
+# In front of a plain file.
 truncate -s 256M "$dir/plain"
 start record "v=$dir/plain" --output "$dir/before"
 work data=ordered

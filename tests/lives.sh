@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Lives of a real ext4 that a seed tells: made, and made anew over what was there, with and without a journal, with journals of
-# many sizes and formats, in each data mode, mounted again within a life, its host gone while the device goes on, policies
-# switched while files are written; and the server killed, also right after a mount. What was fsynced is there, e2fsck finds
-# nothing, the volume's invariants hold, and what recovery has not put home by itself reads as before the kill. The seed tells
-# what is done, not when it is killed: a failure may need a few runs to come again.
-# SEED=n for the lives of that seed, TIME=n seconds a layout, LIVES=n at most, LAYOUTS="log shadow ordered" for some,
-# POLICY=NAME=VALUE,... for what is in force whatever the seed says, KEEP=DIR for the volume of a failure; needs root.
+# Lives of a real ext4 chosen by a seed: created, recreated over old contents, with and without a journal, with journals of many sizes and
+# formats, in each data mode, remounted within a life, its host gone while the device continues, policies switched while files are written;
+# and the server killed, also right after a mount. What was fsynced is there, e2fsck finds nothing, the volume's invariants hold, and what
+# recovery has not written home by itself reads as before the kill. The seed fixes what is done, but not when it is killed: a failure may
+# need a few runs to repeat.
+# SEED=n for the lives of that seed, TIME=n seconds a layout, LIVES=n at most, LAYOUTS="log shadow ordered" for some, POLICY=NAME=VALUE,...
+# for settings that override the seed's, KEEP=DIR for the volume of a failure; needs root.
 name=lives
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -42,7 +42,7 @@ pick() { # VALUE...: `picked` becomes one of them
     picked=${!at}
 }
 
-# Not of every mke2fs.
+# Not every mke2fs has it.
 truncate -s 16M "$dir/made"
 orphan_file=orphan_file
 mkfs.ext4 -q -F -O orphan_file "$dir/made" 2>/dev/null || orphan_file=''
@@ -53,7 +53,7 @@ import hashlib, json, os, random, struct, sys
 
 POOL = [hashlib.shake_128(b"pool %d" % n).digest(4096) for n in range(32)]
 
-# A block by its number: some are like no other, some like another one, some like what a journal has.
+# A block by its number: some are unique, some duplicates, some like a block of the journal.
 def block(number):
     kind = number % 8
     own = hashlib.sha256(b"%d" % number).digest()
@@ -202,7 +202,7 @@ for name, blocks in sure.items():
         wrong = [n for n in range(len(want) // 4096) if want[n * 4096:][:4096] != is_there[n * 4096:][:4096]]
         print("wrong:", name, len(is_there), "bytes, to be", len(want), "; blocks", wrong[:20],
               "kinds", [blocks[n] % 8 for n in wrong[:20]], [is_there[n * 4096:][:16].hex() for n in wrong[:4]])
-# What is there and was not said to be is read as well.
+# Files that are there without being logged are read as well.
 for name in os.listdir(root):
     if os.path.isfile(f"{root}/{name}"):
         open(f"{root}/{name}", "rb").read()
@@ -210,7 +210,7 @@ print(len(sure), "files that were fsynced,", bad, "lost or wrong")
 sys.exit(bad > 0)
 PY
 
-# A policy by chance, of what this layout takes; `picked` becomes it.
+# Draws a policy that this layout accepts; sets `picked`.
 policy() {
     local all=()
     pick on on on off paper descriptor; all+=("write-once=$picked")
@@ -236,13 +236,13 @@ up() {
     serving=1
 }
 
-# Says what became of a tool whose failure is one of the volume's.
+# Runs a tool whose failure counts as a failure of the volume, and logs it.
 must() { # COMMAND...
     tell "$*"
     "$@" >"$dir/out" 2>&1
 }
 
-# An ext4 anew: nothing of what was there is asked for any more.
+# Makes a new ext4: nothing of the old contents is expected any more.
 make() {
     local all=(-q -F)
     pick ^64bit 64bit; all+=(-O "$picked")
@@ -250,7 +250,7 @@ make() {
     pick ^inline_data ^inline_data inline_data; all+=(-O "$picked")
     pick extent extent extent ^extent,^64bit; all+=(-O "$picked")
     if chance 80; then
-        # No fast commits: e2fsck 1.47 cannot always replay them, where the kernel can (EINVAL).
+        # No fast commits: e2fsck 1.47 cannot always replay them, while the kernel can (EINVAL).
         pick '' "$orphan_file"; [ -z "$picked" ] || all+=(-O "$picked")
         pick 4 8 16 64; all+=(-J "size=$picked")
     else
@@ -262,7 +262,7 @@ make() {
     must mkfs.ext4 "${all[@]}" "$loop" "$((${1:-0}))M"
 }
 
-# Waits until the device has found the file system, if it does: what comes next is held against what it knows then.
+# Waits until the device has found the file system, if it does: later requests are judged by what it knows then.
 noticed() {
     local tries
     for ((tries = 0; tries < 20; tries++)); do
@@ -273,7 +273,7 @@ noticed() {
 
 has() { tune2fs -l "$loop" 2>/dev/null | grep -q "features:.* $1"; }
 
-# An ext4 that is not mounted is changed.
+# Changes an unmounted ext4.
 change() {
     case $((RANDOM % 6)) in
         0 | 1) if has has_journal; then must tune2fs -O "${orphan_file:+^orphan_file,}^has_journal" "$loop"; else must tune2fs -O has_journal "$loop"; fi ;;
@@ -287,7 +287,7 @@ change() {
     esac
 }
 
-# Mounted as it can be.
+# Mounts it with options that suit it.
 mounted() {
     local options=()
     pick nodiscard nodiscard discard; options+=("$picked")
@@ -304,7 +304,7 @@ mounted() {
     fi
     local all
     all=$(IFS=,; echo "${options[*]}")
-    # Data modes and asynchronous commits do not all go together.
+    # Not all data modes allow asynchronous commits.
     if ! must mount -o "$all" "$loop" "$dir/mnt"; then
         must mount -o "${options[0]}" "$loop" "$dir/mnt"
     fi
@@ -330,8 +330,8 @@ switch() { # TIMES WITHIN-TENTHS
     done
 }
 
-# A killed server changes nothing that was flushed, and no host has anything to put home. But a block that was freed after it had been
-# committed may be what the journal has of it (docs/decisions/0014).
+# A killed server changes nothing that was flushed, and no host has anything to write home. But a block that was freed after it had been
+# committed may hold the journal's copy of it (docs/decisions/0014).
 same_after_kill() {
     must "$VELLUM" set "$dir/volume" --research freed=off
     blockdev --flushbufs "$loop"
@@ -352,7 +352,7 @@ same_after_kill() {
     same=$((same + 1))
 }
 
-# The host is gone while files are written, the device is not.
+# The host is gone while files are written, but the device is not.
 shut_down() {
     writes 1000
     pick 0 0 1; switch "$picked" 0
@@ -366,7 +366,7 @@ shut_down() {
         0) must e2fsck -fp "$loop" || [ $? -le 1 ] ;;
         1) pick 300 384; make "$picked"; made=$((made + 1)) ;; # over a journal that is full
         2)
-            # Whoever throws a journal away has what is at home, and keeps it.
+            # Removing a journal leaves what is at home, and makes that final.
             must tune2fs -f -f -O "${orphan_file:+^orphan_file,}^has_journal" "$loop" || true
             must e2fsck -fy "$loop" || [ $? -le 1 ]
             : >"$dir/acknowledged"
@@ -379,7 +379,7 @@ shut_down() {
 layout='' life=0 serving=0
 for one in before digest digested acknowledged switched; do : >"$dir/$one"; done
 
-# Lives of volumes of a layout.
+# Runs lives of volumes of a layout.
 live() { # LAYOUT
     layout=$1
     local until=$((SECONDS + TIME)) lives=0 mounts_made=0 fresh parts_of_life part
@@ -387,7 +387,7 @@ live() { # LAYOUT
     RANDOM=$SEED
     while [ "$life" -lt "$LIVES" ] && [ "$SECONDS" -lt "$until" ]; do
         life=$((life + 1))
-        # Few lives with one volume: a bad one is not looked for in a long story.
+        # Few lives a volume, so that the history of a bad one is short.
         if [ $((life % 12)) -eq 1 ]; then
             [ "$serving" -eq 0 ] || finish
             rm -f "$dir/volume"
@@ -436,7 +436,7 @@ live() { # LAYOUT
             fi
         done
         if [ "$journaled" -eq 0 ]; then
-            # Nothing would put right what a crash leaves.
+            # Nothing would repair what a crash leaves.
             if chance 50; then
                 tell finish
                 finish

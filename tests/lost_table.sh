@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A write of the map table that the medium confirmed and lost: block after block of the table, and all of it, is put back as it
-# was before the last life, on each layout of tables. What was written is read while the twins of these blocks are there, and
-# without them what was written is read, or an error is told; never anything else.
+# A write of the map table that the medium confirmed and lost: each block of the table, and the whole table, is restored to its state before
+# the last life, on each layout of tables. While the twins of these blocks are there, reads return what was written; without them they
+# return what was written, or an error, and never anything else.
 # Needs root.
 name=lost_table
 # shellcheck source=tests/chain/served.sh
@@ -17,7 +17,7 @@ put_back_too() { # FIRST COUNT
     dd if="$dir/old" of="$dir/volume" bs=4096 skip="$1" seek="$1" count="$2" conv=notrunc status=none
 }
 
-# Whether a server serves the volume and what it reads is what was written, or it says that it is not.
+# Checks that a server serves the volume and reads return what was written, or that it reports an error.
 right_or_refused() { # WHAT
     local told=sound
     "$VELLUM" check "$dir/volume" >"$dir/out" 2>&1 || told=damaged

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The packages. Debian's: it is made, lintian finds no error in it, and what it installs is right. Installed, used, upgraded under a mounted
-# volume and purged it is by tests/boot.sh. The RPM is made, installed into a folder and removed again by rpm itself.
+# The packages. Debian's is built, lintian finds no error in it, and what it installs is right. tests/boot.sh installs it, uses it, upgrades
+# it under a mounted volume, and purges it. The RPM is built, installed into a directory and removed again by rpm itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
@@ -31,19 +31,34 @@ bash -n "$dir/all/usr/share/bash-completion/completions/vellum" || fail 'the com
 writable=$(find "$dir/all" ! -type l -perm /022)
 [ -z "$writable" ] || fail "others may write: $writable"
 
+# What a purge removes, in a folder instead of a system.
+dpkg-deb -e "$deb" "$dir/control"
+system=$dir/system
+purge() { sed "s# /\(etc\|var\|run\)/# $system/\1/#g" "$dir/control/postrm" | sh -s purge || fail 'a purge'; }
+mkdir -p "$system"/{etc/vellum/volumes,var/log/vellum,run/vellum}
+touch "$system"/etc/vellum/{a.key,volumes/a.toml} "$system"/var/log/vellum/a.log "$system"/run/vellum/{a.json,a.control}
+purge
+left=$(cd "$system" && find . -type f | sort | xargs)
+[ "$left" = './etc/vellum/a.key ./run/vellum/a.control ./run/vellum/a.json' ] || fail "a purge leaves $left"
+rm "$system"/etc/vellum/a.key "$system"/run/vellum/a.json
+purge
+left=$(find "$system" -name vellum)
+[ -z "$left" ] || fail "a purge leaves $left"
+
 if scripts/setup.sh rpm >/dev/null 2>&1 && command -v rpmbuild >/dev/null; then
     rpm=$(packaging/rpm.sh "$VELLUM" "$dir/rpm" 2>"$dir/log") || fail "$(cat "$dir/log")"
     by_rpm() { rpm --root "$dir/rpms" "$@" 2>>"$dir/log" || fail "rpm $*: $(cat "$dir/log")"; }
     mkdir "$dir/rpms"
     by_rpm --initdb
-    # Scripts and dependencies are of a whole system, which a folder is not.
+    # Scripts and dependencies need a whole system, not just a directory.
     by_rpm --install --nodeps --noscripts "$rpm"
     by_rpm --verify --nodeps --noscripts vellum
     [ "$("$dir/rpms/usr/bin/vellum" --version)" = "$("$VELLUM" --version)" ] || fail "the RPM's program does not run"
-    for script in POSTIN PREUN POSTUN; do
+    for script in POSTIN POSTTRANS PREUN POSTUN; do
         rpm -qp --qf "%{$script}" "$rpm" >"$dir/script" 2>/dev/null
         [ -s "$dir/script" ] && sh -n "$dir/script" || fail "the RPM's $script"
     done
+    rpm -qp --qf '%{POSTTRANS}' "$rpm" 2>/dev/null | grep -q 'dracut --force' || fail 'the RPM leaves the old program in the initramfs'
     by_rpm --erase --nodeps --noscripts vellum
     left=$(find "$dir/rpms" -iname '*vellum*')
     [ -z "$left" ] || fail "the RPM leaves $left"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The root file system on a volume: a Debian whose own initramfs, made by the package's hook, attaches the volume over ublk. It is booted in a QEMU
-# guest, killed while it writes (CYCLES=n times, once unless told otherwise), and booted again: what it had told to be durable is there. Then
-# it is shut down, and `vellum check` and e2fsck look at what is left.
-# At last its medium is damaged, and missing: the initramfs says what is wrong, and ends as it does without any root. PLAIN=n boots of the same system on a plain drive say what the volume adds to a boot.
-# What is done in each boot is in tests/guest/root.sh. Some 40 s a boot without KVM; needs root and a Debian mirror.
+# The root file system on a volume: a Debian whose own initramfs, made by the package's hook, attaches the volume over ublk. It is booted in
+# a QEMU guest, killed while it writes (CYCLES=n times, once by default), and booted again: what it had reported as durable is there. Then
+# it is shut down, and `vellum check` and e2fsck examine what is left.
+# Finally its medium is damaged, and missing: the initramfs reports what is wrong, and ends as it does without any root. PLAIN=n boots of
+# the same system on a plain drive measure what the volume adds to a boot.
+# Each boot runs tests/guest/root.sh. About 40 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -25,7 +26,7 @@ guest=$(tests/guest/build.sh) || code=$?
 [ "$code" -ne 77 ] || skip 'no guest can be made here'
 [ "$code" -eq 0 ] || exit "$code"
 
-# The system, once for all runs: what is in it is part of its name.
+# The system, made once for all runs: its contents are part of its name.
 packages=systemd-sysv,udev,kmod,e2fsprogs,mount,$INITRAMFS,zstd
 system=$guest/root-bookworm-$packages.tar
 if [ ! -e "$system" ]; then
@@ -53,7 +54,7 @@ fail() {
     exit 1
 }
 
-# The system as it would be installed: the package, the entry, and an initramfs of its own.
+# The system as a user installs it: the package, the entry, and a new initramfs.
 root=$dir/system
 mkdir "$root"
 tar -x -C "$root" -f "$system"
@@ -74,20 +75,20 @@ ExecStart=/test/root.sh
 UNIT
 ln -s /etc/systemd/system/root-test.service "$root/etc/systemd/system/multi-user.target.wants/"
 ln -s /dev/null "$root/etc/systemd/system/serial-getty@ttyS0.service"
-# What Debian says there of its kernel, as far as it is asked for.
+# The part of Debian's kernel configuration that is queried.
 printf "CONFIG_RD_%s=y\n" GZIP ZSTD >"$root/boot/config-$version"
 for place in proc sys; do mount --bind "/$place" "$root/$place"; done
 chroot "$root" dpkg -i /test/vellum.deb >"$dir/dpkg" 2>&1 || fail "dpkg: $(cat "$dir/dpkg")"
-# make FILE: an initramfs of that system; lists FILE: what is in it.
+# make FILE: an initramfs of that system; lists FILE: its contents.
 if [ "$INITRAMFS" = dracut ]; then
-    # Of all drivers: those that this machine needs are not those of the guest.
+    # All drivers: this machine needs others than the guest.
     make() { chroot "$root" dracut --quiet --force --no-hostonly "$1" "$version" >"$dir/made" 2>&1 || fail "dracut: $(cat "$dir/made")"; }
     lists() { chroot "$root" lsinitrd "$1"; }
 else
     make() { chroot "$root" mkinitramfs -o "$1" "$version" >"$dir/made" 2>&1 || fail "mkinitramfs: $(cat "$dir/made")"; }
     lists() { chroot "$root" lsinitramfs "$1"; }
 fi
-# Nobody has asked for it yet: then it is not in the way.
+# The module is not enabled yet: then it adds nothing.
 make /boot/without
 lists /boot/without >"$dir/list"
 grep -q bin/ "$dir/list" || fail 'nothing is in the initramfs'
@@ -109,19 +110,19 @@ mkfs "$device"
 "$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach'
 rm -rf "$root"
 
-# boot DRIVE INITRAMFS WORDS...: starts the guest, whose power is on until it is killed or shuts down.
+# boot DRIVE INITRAMFS WORDS...: starts the guest, which runs until it is killed or shuts down.
 boot() {
     local drive=$1 initramfs=$2
     shift 2
     : >"$console"
-    # One processor: of several, QEMU now and then runs code of the kernel that is just being changed.
+    # One processor: with several, QEMU sometimes runs kernel code that is just being modified.
     qemu-system-x86_64 -accel tcg -cpu max -m 768 -smp 1 -nographic -no-reboot -nodefaults \
         -serial "file:$console" -kernel "$guest/vmlinuz" -initrd "$dir/$initramfs" \
         -append "console=ttyS0 quiet loglevel=3 panic=-1 oops=panic no_timer_check root=UUID=$uuid systemd.show_status=0 $*" \
         -drive "file=$dir/$drive,if=none,id=disk,format=raw,cache=writeback,discard=unmap" -device "virtio-blk-pci,drive=disk,serial=$serial" &
     qemu=$!
 }
-# said PATTERN: waits until the guest has said it.
+# said PATTERN: waits until the guest has printed it.
 said() {
     for ((tenths = 0; tenths < PATIENCE * 10; tenths++)); do
         ! grep -aqE "root: FAIL|Kernel panic" "$console" || fail "in boot $boots"
@@ -147,7 +148,7 @@ for ((n = 1; n <= PLAIN; n++)); do
     echo "plain drive: $(told 'root: up .*done')"
     ended
 done
-# The power goes while it writes; what it told before that to be durable is what the next boot has to find.
+# The power is cut while it writes; the next boot must find what it reported as durable before.
 synced=0
 boots=0
 : "${SEED:=$$}"
@@ -172,13 +173,13 @@ echo "end: $(told 'root: up .*done'); $(told 'root: server .*')"
 device=$("$VELLUM" attach "$dir/volume") || fail 'attach what is left'
 code=0
 e2fsck -fn "$device" >"$dir/e2fsck" 2>&1 || code=$?
-# A shutdown leaves nothing to be replayed either.
+# After a shutdown there must be nothing to replay.
 dumpe2fs -h "$device" 2>/dev/null | grep -q '^Filesystem features:.*needs_recovery' && code="$code, and its journal is not empty"
 "$VELLUM" detach "$dir/volume" >/dev/null || fail 'detach what is left'
 [ "$code" = 0 ] || fail "e2fsck: $code: $(cat "$dir/e2fsck")"
 
-# Of two volumes at once: both superblocks are lost, and its drive is missing. The first machine reboots where
-# the initramfs heeds panic=, and the other has a shell.
+# Both failures, in two guests at once: both superblocks are lost, and the drive is missing. The first guest reboots if the initramfs heeds
+# panic=, and the other opens a shell.
 cp --sparse=always "$dir/volume" "$dir/damaged"
 for block in 0 $(($(stat -c %s "$dir/damaged") / 4096 - 1)); do
     dd if=/dev/zero of="$dir/damaged" bs=4096 count=1 seek="$block" conv=notrunc status=none

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What of an ext4 the index of contents learns without semantics and with all of them (semantics=on,freed=on), over workloads of
-# tests/workloads: entries, what deduplication shares, and what was written. There must never be more entries with them.
-# RUNS="program parameter..." (with semicolons between) for others, SCALE=n in per cent; needs root.
+# What the index of contents learns of an ext4 without semantics and with all of them (semantics=on,freed=on), over workloads of
+# tests/workloads: entries, blocks shared by deduplication, and blocks written. With semantics there must never be more entries.
+# RUNS="program parameter..." (separated by semicolons) for others, SCALE=n in per cent; needs root.
 name=semantics
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -10,7 +10,7 @@ SCALE=${SCALE:-10}
 RUNS=${RUNS:-"sqlite.py;varmail.py;tree.py"}
 mkdir "$dir/sources"
 
-# Runs it; `figures` are entries, blocks found stored already, blocks written by class. Empty: it cannot be run here.
+# Runs a load; sets `figures` to entries, blocks found stored already, blocks written by class. Empty if it cannot run here.
 run() { # on|off MODE PROGRAM PARAMETER...
     local semantics=$1 mode=$2 status=0 flags
     shift 2

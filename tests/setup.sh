@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A machine without Rust: scripts/setup.sh takes the distribution's rustup where there is one, else asks once at a terminal, and says
-# what to do where nobody can answer. Package managers and the installer are stand-ins that note how they were called.
+# A machine without Rust: scripts/setup.sh uses the distribution's rustup if there is one, otherwise asks once at a terminal, and prints
+# instructions if there is no terminal. Package managers and the installer are stand-ins that record how they were called.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=$(mktemp -d)
@@ -22,7 +22,7 @@ setup() { # ENVIRONMENT...
     : >"$dir/calls"
     env -i PATH="$dir/bin" HOME="$dir/user" "$@" "$dir/bin/bash" scripts/setup.sh build >"$dir/out" 2>&1 </dev/null
 }
-# As root here, or as nobody who may install: then there is no sudo either.
+# As root here, or as a user who may not install: then there is no sudo either.
 ! setup || fail 'it goes on without Rust'
 grep -q 'curl --proto' "$dir/out" || fail 'it does not say where Rust is to be had'
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A client that sends nothing more before it has an answer: nbdfuse holds its connection while it waits for one. Under an asynchronous
-# journal it has to get the commit block's before it sends what that commits; else it waits for us and we for it, and the
-# journal ends. A real ext4 on a loop device on nbdfuse on NBD, with commits of many MiB; needs root.
+# journal the commit block must be answered before the client sends what it commits; otherwise each side waits for the other, and the
+# journal aborts. A real ext4 on a loop device on nbdfuse on NBD, with commits of many MiB; needs root.
 name=silent_client
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -27,7 +27,7 @@ mkfs.ext4 -q "$loop"
 mount -o data=journal,journal_async_commit "$loop" "$dir/mnt"
 for ((round = 0; round < ROUNDS; round++)); do
     current="round $round"
-    # Many files of all sizes: descriptors, copies and commit blocks are merged into requests as the kernel likes.
+    # Many files of all sizes: the kernel merges descriptors, copies and commit blocks into requests as it likes.
     python3 - "$dir/mnt/$round" <<'PY'
 import hashlib, os, sys
 os.mkdir(sys.argv[1])

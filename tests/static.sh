@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The static binary: it needs no other file to run, so it is used in a folder that has none. Its volume is written and read by another program
-# over NBD, and is whole afterwards. `make static` builds one and runs this: to build all once more takes CI too long.
+# The static binary: it needs no other file to run, so it is used in a directory that has none. Its volume is written and read by another
+# program over NBD, and is intact afterwards. `make static` builds one and runs this: another full build would take CI too long.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -22,7 +22,7 @@ fail() {
     echo "static: FAILED: $*"
     exit 1
 }
-# No loader of programs, and no library.
+# No program loader, and no library.
 ! readelf -lW "$STATIC" | grep INTERP || fail 'it asks for a loader'
 ! readelf -dW "$STATIC" | grep NEEDED || fail 'it needs a library'
 [ "$(id -u)" -eq 0 ] || { echo 'SKIP: static: an empty folder as its system, which needs root'; exit 0; }
@@ -57,7 +57,7 @@ serve
 [ "$(timeout 60 nbdinfo --size "$uri")" = $((64 << 20)) ] || fail 'nbdinfo'
 io -c 'write -P 7 1M 3M' -c flush -c 'read -P 7 1M 3M' -c 'read -P 0 4M 1M'
 stop
-# A group is looked up without the system's library; and a server gives up all that it can where the kernel tells of its threads.
+# A group is looked up without the system's library; and a server gives up all rights it can if the kernel lists its threads.
 mount -t proc proc "$dir/proc"
 serve --socket-group disks
 [ "$(stat -c %g "$dir/run/socket")" = 4711 ] || fail "the socket's group: $(ls -ln "$dir/run/socket")"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Write-once journaling under a real ext4, where it could go wrong: blocks that begin with jbd2's magic or look
-# alike, data that was never journaled, direct I/O, mkfs and e2fsck over a live volume, lazy initialisation,
-# journals that wrap, are moved and made anew, two partitions, every hash and rule, switching under load, kill -9, a damaged copy.
+# Write-once journaling under a real ext4, where it could go wrong: blocks that begin with jbd2's magic or look alike, data that were never
+# journaled, direct I/O, mkfs and e2fsck over a live volume, lazy initialisation, journals that wrap, move and are recreated, two
+# partitions, every hash and rule, switching under load, kill -9, a damaged copy.
 #
-# After each: e2fsck -fn finds nothing, `vellum check` finds nothing, and what a new server reads is what a copy
-# elsewhere holds. Needs root. CASES="a b" for some of them.
+# After each: e2fsck -fn finds nothing, `vellum check` finds nothing, and a new server reads what a copy elsewhere holds. Needs root.
+# CASES="a b" for some of them.
 name=write_once
 # shellcheck source=tests/chain/served.sh
 . "$(dirname "$0")/chain/served.sh"
@@ -24,7 +24,7 @@ down() {
     sound
 }
 
-# A volume of this size, served; the copies are empty. They are in memory: an fsync there costs nothing.
+# A volume of this size, served; the copies are empty. They are in memory, where an fsync costs nothing.
 fresh() { # SIZE [POLICY]
     local place
     for place in "$dir/copy" "$dir/copy2"; do
@@ -40,7 +40,7 @@ fresh() { # SIZE [POLICY]
 made() { mkfs.ext4 -q -F -b 4096 "$@" "$loop"; }
 mounted() { mount -o "${1:-$options}" "$loop" "$dir/mnt"; }
 churn() { tests/workloads/churn.py "${4:-$dir/mnt}" "$2" "$1" "${3:-$dir/copy}" >"$dir/out"; }
-# The same workload on the file system and on the copy: they are deterministic.
+# The same workload on the file system and on the copy; workloads are deterministic.
 both() { # WORKLOAD SCALE PARAMETER...
     local program=$1 place
     shift
@@ -53,10 +53,10 @@ counter() { told ".core.$1"; }
 same() { # PLACE COPY
     diff -rq -x lost+found -x .prepared "$1" "$2" >"$dir/out" || exit 1
 }
-# e2fsck may change what it finds: 1 says that it did.
+# e2fsck may repair what it finds: 1 means that it did.
 repaired() { e2fsck -fy "$@" "$loop" >"$dir/out" 2>&1 || [ $? -eq 1 ]; }
 
-# The end of a case: unmounted, checked, and read back from a new server.
+# The end of a case: unmount, check, and read back from a new server.
 finished() { # LEAST-REMAPPED
     umount "$dir/mnt"
     clean "$loop"
@@ -96,17 +96,17 @@ case_hashes() {
     done
 }
 
-# In data=ordered only the files with the attribute j are journaled: here two trees get the same content, and one
-# goes home by direct I/O while the journal holds blocks that are equal, or begin alike.
+# In data=ordered only files with the attribute j are journaled: here two trees get the same contents, and one is written home by direct I/O
+# while the journal holds blocks that are equal, or begin alike.
 case_not_journaled() {
     fresh 512M write-once=on,hash=head64
     made -J size=8
     mounted data=ordered
     mkdir "$dir/mnt/journaled" "$dir/mnt/plain" "$dir/copy/journaled" "$dir/copy/plain"
     umount "$dir/mnt"
-    # Not by chattr: many a container may not. 0x80000 is the extent tree, 0x4000 the attribute; files inherit it.
+    # Without chattr, which many containers do not permit. 0x80000 is the extent tree, 0x4000 the attribute; files inherit it.
     debugfs -w -R 'set_inode_field /journaled flags 0x84000' "$loop" 2>/dev/null
-    # The kernel heeds the attribute only where it does not delay the allocation.
+    # The kernel heeds the attribute only without delayed allocation.
     mounted data=ordered,nodelalloc
     lsattr -d "$dir/mnt/journaled" | grep -q '^[^ ]*j'
     local seed
@@ -132,7 +132,7 @@ case_wrapping() {
     finished 1000
 }
 
-# The same few blocks again and again, in a journal so large that no checkpoint comes between.
+# The same few blocks repeatedly, in a journal so large that no checkpoint happens in between.
 case_rewritten() {
     fresh 512M
     made -J size=128
@@ -156,13 +156,13 @@ PY
 case_lazy_initialisation() {
     fresh 1G
     made -J size=8 -E lazy_itable_init=1,lazy_journal_init=1 -i 4096
-    # The kernel zeroes the inode tables at once, while files are written.
+    # The kernel zeroes the inode tables immediately, while files are written.
     mounted "$options,init_itable=0"
     churn 60 60
     finished 100
 }
 
-# What writes to the volume without the journal while its server goes on.
+# Writes to the volume that bypass the journal while its server runs.
 case_over_a_live_volume() {
     fresh 512M
     made -J size=8
@@ -170,7 +170,7 @@ case_over_a_live_volume() {
     churn 70 40
     head -c 65536 /dev/urandom | tee "$dir/copy/patched" >"$dir/mnt/patched"
     umount "$dir/mnt"
-    # Direct writes to a file's home, of blocks whose older content the journal still holds.
+    # Direct writes to a file's home, to blocks whose older contents the journal still holds.
     local home n
     home=$(debugfs -R 'blocks /patched' "$loop" 2>/dev/null | tr -s ' ' '\n' | head -8)
     n=0
@@ -187,7 +187,7 @@ case_over_a_live_volume() {
     same "$dir/mnt" "$dir/copy"
     umount "$dir/mnt"
     clean "$loop"
-    # Other file systems over it: the journal is elsewhere, and what the old one's place holds is data now.
+    # Other file systems over it: the journal is elsewhere, and the old one's place holds data now.
     local shape
     for shape in '-b 1024 -J size=8' '-b 4096 -J size=16 -O ^flex_bg' '-b 4096 -J size=4 -E packed_meta_blocks=1'; do
         rm -rf "$dir/copy"/* "$dir/copy/.prepared"
@@ -213,7 +213,7 @@ case_resized() {
         umount "$dir/mnt"
         repaired
     else
-        # Wants CAP_SYS_RESOURCE, which many a container has not.
+        # Needs CAP_SYS_RESOURCE, which many containers lack.
         grep -q 'Permission denied' "$dir/out"
         echo '   SKIP: resized while mounted: not permitted here; grown unmounted instead'
         umount "$dir/mnt"
@@ -243,7 +243,7 @@ case_resized() {
     finished "$((before + 100))"
 }
 
-# Loop devices of the partitions, without the kernel's own nodes of them, which containers often lack.
+# Creates loop devices of the partitions, without the kernel's own nodes for them, which containers often lack.
 parted() {
     parts=()
     local start size
@@ -260,7 +260,7 @@ case_partitions() {
     mkfs.ext4 -q -F -b 4096 -J size=16 "${parts[1]}"
     mount -o "$options" "${parts[0]}" "$dir/mnt"
     mount -o "$options" "${parts[1]}" "$dir/mnt2"
-    # The same content in both: each journal holds what the other's homes get.
+    # The same contents in both: each journal holds what is written to the other's homes.
     churn 90 60 "$dir/copy2" "$dir/mnt2" &
     load=$!
     churn 90 60
@@ -302,14 +302,14 @@ case_switched_under_load() {
     finished 100
 }
 
-# kill -9 in the middle, life after life: each slot holds the version that was fsynced last, or a later one.
+# kill -9 at any time, life after life: each slot holds the version that was fsynced last, or a later one.
 case_killed() {
     cat >"$dir/slots.py" <<'PY'
 import hashlib, os, sys
 root, log, life, work = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 SLOTS = 96
 def content(slot, version):
-    # Its first 64 bytes are the same in all versions, and every fourth begins with jbd2's magic.
+    # Its first 64 bytes are the same in all versions, and every fourth slot begins with jbd2's magic.
     head = bytes.fromhex("c03b3998") * 16 if slot % 4 == 0 else bytes([slot]) * 64
     return head + b"%08d %08d" % (slot, version) + hashlib.shake_128(b"%d-%d" % (slot, version)).digest(4096 - 64 - 17)
 durable = {}
@@ -358,7 +358,7 @@ PY
         let_go
         sound
         up
-        # Now the kernel replays the journal, now e2fsck does: it writes home what the journal holds.
+        # The journal is replayed by the kernel and by e2fsck in turn: it writes home what the journal holds.
         [ "$((life % 2))" -eq 0 ] || repaired
     done
     mounted
@@ -372,8 +372,8 @@ PY
     [ "$remapped" -gt 0 ]
 }
 
-# The journal's copy is damaged on the medium after home was mapped to it: both are told, neither gets wrong bytes,
-# and what lies elsewhere is served.
+# The journal's copy is damaged on the medium after home was mapped to it: reads of both fail, neither returns wrong bytes, and everything
+# else is served.
 case_damaged() {
     fresh 256M
     made -J size=8
@@ -419,7 +419,7 @@ PY
     printf '   blocks %s and %s share block %s of the medium: EIO for both\n' "$home" "$journal" "$at"
 }
 
-# Where blocks of a volume that is not served are on the medium: a line each, as `LBA PLACE`.
+# Where blocks of an unserved volume are on the medium: a line each, as `LBA PLACE`.
 place_of() { # LBA COUNT
     "$VELLUM" dump "$dir/volume" map --from "$1" --count "$2" |
         awk '{ for (n = 0; n < $2; n++) print $1 + n, $NF + n }'
@@ -434,6 +434,6 @@ for current in "${wanted[@]}"; do
     "case_$current"
     ended=$((ended + 1))
 done
-# An error of arithmetic leaves a loop without ending a script.
+# An arithmetic error leaves a loop without ending a script.
 [ "$ended" -eq "${#wanted[@]}" ]
 echo "write_once: passed in $((SECONDS - begun)) s"

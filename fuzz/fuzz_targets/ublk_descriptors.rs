@@ -1,4 +1,4 @@
-//! What the kernel has put into a queue's descriptors.
+//! What the kernel puts into a queue's descriptors.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| vellum_frontend::ublk::testing::fuzz_descriptors(data));

@@ -1,4 +1,4 @@
-//! Archives: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
+//! Archives: any bytes yield runs of blocks within bounds, or an error that names the byte.
 
 use crate::frames;
 use vellum_core::addr::BLOCK_BYTES;
@@ -8,13 +8,13 @@ use vellum_device::archive::{Reader, Run};
 
 const MEDIUM_BLOCKS: u64 = 5000;
 
-/// Reads the bytes as an archive, and one that they make: its sums are right, so that what is behind them is reached.
+/// Reads the bytes as an archive, and one made from them whose sums are right, so that the code after the sums is reached.
 pub fn read(bytes: &[u8]) {
     all(bytes);
     all(&made(bytes));
 }
 
-/// An archive whose frames are what the bytes say: a few for each frame, and some that it holds.
+/// Makes an archive whose frames are chosen by the bytes: a few bytes for each frame, and some for its contents.
 fn made(bytes: &[u8]) -> Vec<u8> {
     let head = Head {
         kind: Kind::Whole,

@@ -1,13 +1,13 @@
-//! An entry of what is attached at boot: whatever it says, lines of a unit that order and run nothing, or an error that names
+//! An entry of the volumes attached at boot: any text yields lines of a unit that order and run nothing, or an error that names
 //! the file.
 
 use std::path::Path;
 use vellum_cli::ordered_at_boot;
 
-/// What such lines may set.
+/// The keys such lines may set.
 const KEYS: [&str; 4] = ["Before", "After", "Wants", "RequiresMountsFor"];
 
-/// All that one by nbd may have besides.
+/// What an entry for nbd may have in addition.
 const OF_NBD: &str = "[Service]\nPrivateNetwork=no\n";
 
 /// Reads the bytes as an entry.

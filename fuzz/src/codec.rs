@@ -1,11 +1,11 @@
-//! Whatever bytes are called an encoded block, decoding them ends in a block or an error; and what an encoder
-//! makes of any block, with any limit, is that block.
+//! Decoding any bytes as any encoding ends in a block or an error. What an encoder makes of any block, with any limit, decodes
+//! to that block.
 
 use vellum_codec::{Block, Decoder, Encoder, Encoding, Level, Method};
 
 const METHODS: [Method; 3] = [Method::Runs, Method::Lz4, Method::Zstd(Level::DEFAULT)];
 
-/// A block of the bytes, over and over, each time a little different.
+/// Repeats the bytes to fill a block, each time slightly changed.
 fn block(bytes: &[u8]) -> Block {
     let mut block = [0; size_of::<Block>()];
     if !bytes.is_empty() {
@@ -17,14 +17,14 @@ fn block(bytes: &[u8]) -> Block {
     block
 }
 
-/// Fuzz target `codec_decode`: the first byte is the encoding's number, the second a length; the base is made of
-/// that many bytes, and the rest is decoded.
+/// Fuzz target `codec_decode`: the first byte is the encoding's number, the second a length; that many bytes make the base, and
+/// the rest is decoded.
 pub fn decode(bytes: &[u8]) {
     let Some((&[number, length], rest)) = bytes.split_first_chunk() else {
         return;
     };
     let base = block(&rest[..rest.len().min(length.into())]);
-    // Every number leads to an encoding, so that none is wasted; that others are refused is tested elsewhere.
+    // Every number selects an encoding, so that none is wasted; another test checks that others are refused.
     let encoding = Encoding::ALL[usize::from(number) % Encoding::ALL.len()];
     let mut decoder = Decoder::new();
     let (mut first, mut second) = ([0; size_of::<Block>()], [0xff; size_of::<Block>()]);
@@ -32,15 +32,15 @@ pub fn decode(bytes: &[u8]) {
     let again = decoder.decode(encoding, rest, Some(&base), &mut second);
     assert_eq!(found, again);
     if found.is_ok() {
-        // All of it was written, and nothing that was there before shows.
+        // All of it was written, and nothing of its old contents shows.
         assert!(first == second);
     }
     let alone = decoder.decode(encoding, rest, None, &mut second);
     assert!(!(encoding.is_delta() && alone.is_ok()));
 }
 
-/// Fuzz target `codec_round_trip`: the first two bytes are the limit, the third says how many of the rest the
-/// base is made of; the block is made of the others.
+/// Fuzz target `codec_round_trip`: the first two bytes are the limit, the third says how many of the rest make the base; the
+/// others make the block.
 pub fn round_trip(bytes: &[u8]) {
     let Some((&[low, high, length], rest)) = bytes.split_first_chunk() else {
         return;
@@ -49,7 +49,7 @@ pub fn round_trip(bytes: &[u8]) {
     let (of_base, of_block) = rest.split_at(rest.len().min(length.into()));
     let base = block(of_base);
     let mut new = base;
-    // As often as not a later version of the base, and else another block.
+    // In half of the cases a later version of the base, otherwise another block.
     if low & 1 == 0 {
         new[..of_block.len().min(size_of::<Block>())]
             .copy_from_slice(&of_block[..of_block.len().min(size_of::<Block>())]);

@@ -1,4 +1,4 @@
-//! The configuration file: whatever it says, flags that come from it, or an error that names file and line.
+//! The configuration file: any text yields flags, or an error that names file and line.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +12,7 @@ const COMMANDS: [&[&str]; 5] = [
     &["lab", "sweep"],
 ];
 
-/// An error is a few lines for the user, besides what it quotes of the file.
+/// An error is a few lines for the user, in addition to what it quotes from the file.
 const ERROR_BYTES_MAX: usize = 8 << 10;
 
 /// Reads the bytes as a configuration file of each command.
@@ -29,7 +29,7 @@ pub fn read(bytes: &[u8]) {
                     .map(OsString::from)
                     .chain(flags)
                     .collect();
-                // Values are judged by the command line's own parser.
+                // Values are checked by the command line's own parser.
                 if let Err(why) = takes(&args) {
                     assert!(!why.is_empty());
                 }

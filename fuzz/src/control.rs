@@ -1,28 +1,28 @@
-//! What is said on a control socket, and what a state file says: an answer that a client can read, or a state that is written as
+//! Requests on a control socket, and state files: a request yields an answer that a client can read, and a state is written as
 //! it was read.
 
 use vellum_cli::{asked, recorded};
 
-/// As much as a server reads of a line.
+/// The most that a server reads of a line.
 const LINE_BYTES_MAX: usize = 4096;
-/// As much as a client reads of an answer.
+/// The most that a client reads of an answer.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// Each line is a request.
+/// Takes each line as a request.
 pub fn requests(bytes: &[u8]) {
     for line in bytes.split(|&byte| byte == b'\n') {
         let line = &line[..line.len().min(LINE_BYTES_MAX)];
         let answer = asked(line);
         let is_done = answer.get("ok").and_then(|ok| ok.as_bool());
         let says = answer.get("error").is_some_and(|error| error.is_string());
-        // Done, or why not.
+        // Either done, or a reason.
         assert_eq!(is_done, Some(!says), "{answer}");
         let told = answer.to_string();
         assert!(!told.contains('\n') && told.len() < ANSWER_BYTES_MAX);
     }
 }
 
-/// A state file.
+/// Takes the bytes as a state file.
 pub fn state(bytes: &[u8]) {
     if let Ok(written) = recorded(bytes) {
         let again = recorded(&written).map_err(|error| error.to_string());

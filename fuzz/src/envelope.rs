@@ -1,12 +1,12 @@
-//! The header of an encrypted medium: whatever it says, it is read as it would be written, or refused; and no secret opens a slot that
-//! somebody made up.
+//! The header of an encrypted medium: any bytes are read as they would be written, or refused; and no secret opens a forged
+//! slot.
 
 use vellum_envelope::{BLOCK_BYTES, Header, Kind, Secret};
 
-/// The sum is the last of a block.
+/// The sum is at the end of a block.
 const SUM_BYTES: usize = 32;
 
-/// Reads the bytes as a header, with its sum made right: what is behind that is then seen.
+/// Reads the bytes as a header, with its sum corrected, so that the code after the check is reached.
 pub fn read(bytes: &[u8]) {
     let mut block = [0; BLOCK_BYTES];
     let length = bytes.len().min(BLOCK_BYTES);

@@ -1,7 +1,7 @@
-//! Whatever a client wrote to its volume, looking for file systems ends in an answer, and what is said of a
-//! journal lies on the volume.
+//! Whatever a client wrote to its volume, a search for file systems ends in an answer, and everything reported about a journal
+//! lies on the volume.
 //!
-//! Volumes are changed from sound ones without checksums, which would keep a fuzzer out.
+//! The volumes are sound ones with changes, and without checksums, which would stop a fuzzer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use vellum_ext4::{
 
 const PAGE: usize = 4096;
 const VOLUME_BLOCKS: u64 = 4096;
-/// The second volume's partition.
+/// Where the second volume's partition begins.
 const PARTITION: u64 = 1 << 20;
 
-/// A volume of which some pages are not zero.
+/// A volume with some pages that are not zero.
 pub struct Volume {
     pages: BTreeMap<u64, Vec<u8>>,
     read_bytes: u64,
@@ -43,7 +43,7 @@ impl Source for Volume {
 }
 
 impl Volume {
-    /// Its pages that are not zero, by the byte where each begins.
+    /// Returns the pages that are not zero, by the byte where each begins.
     pub fn pages(&self) -> impl Iterator<Item = (u64, &[u8])> {
         self.pages.iter().map(|(at, bytes)| (*at, &bytes[..]))
     }
@@ -66,7 +66,7 @@ impl Volume {
     }
 }
 
-/// A sound ext4 on the whole volume, or a sound ext3 in a partition of it.
+/// Returns a sound ext4 on the whole volume, or a sound ext3 in a partition of it.
 pub fn sound(has_extents: bool) -> Volume {
     let mut volume = Volume {
         pages: BTreeMap::new(),
@@ -138,7 +138,7 @@ pub fn sound(has_extents: bool) -> Volume {
             volume.little(at + 8, to as u32);
         }
     } else {
-        // Twelve blocks, a block of 256 numbers, and three of such under another.
+        // Twelve blocks, a block of 256 numbers, and three such blocks under another.
         let indirect = |i: u64| journal - 10 + i;
         for i in 0..12 {
             volume.little(inode + 0x28 + 4 * i, (journal + i) as u32);
@@ -170,14 +170,14 @@ pub fn sound(has_extents: bool) -> Volume {
     volume
 }
 
-/// The sound ext4, mounted.
+/// Returns the sound ext4, mounted.
 pub fn mounted() -> Volume {
     let mut volume = sound(true);
     volume.little(1024 + 0x60, 0x44);
     volume
 }
 
-/// What must be true of any answer.
+/// Checks what must be true of any answer.
 fn hold(volume: &mut Volume, found: &Scan) {
     let all = Span::new(0, VOLUME_BLOCKS * PAGE as u64);
     assert!(volume.read_bytes <= limits::READ_BYTES);
@@ -211,7 +211,7 @@ fn hold_dynamic(volume: &mut Volume, found: &FileSystem) {
     let Some(mut dynamic) = Dynamic::new(found, VOLUME_BLOCKS, &mut allowance) else {
         return;
     };
-    // Enough for all of a sound one; a tangled one may tell as much as it may read.
+    // Enough for all of a sound one; a cyclic one may report as much as it may read.
     for _ in 0..5000 {
         match dynamic.next(volume) {
             Some(Ok(span)) => assert!(found.home.contains(span.span)),
@@ -250,8 +250,8 @@ fn hold_journal(found: &FileSystem, journal: &Journal) {
     assert!(journal.format.end.0 <= journal.blocks);
 }
 
-/// Scans a volume that is sound but for what the bytes say: which page of those that matter, where in it, and
-/// what is there instead. Returns what was found.
+/// Scans a sound volume with changes chosen by the bytes: which of the relevant pages, the offset, and the new bytes. Returns
+/// what was found.
 pub fn scan_changed(bytes: &[u8]) -> Option<Scan> {
     let (kind, edits) = bytes.split_first()?;
     let mut volume = sound(kind & 1 == 0);
@@ -269,7 +269,7 @@ pub fn scan_changed(bytes: &[u8]) -> Option<Scan> {
     Some(found)
 }
 
-/// What is told lies on the volume; how much it is.
+/// Checks that what is reported lies on the volume. Returns how much it is.
 fn hold_told(told: Told, home: Span, layout: &Layout, superblock: JournalBlock) -> usize {
     let Told::Complete(complete) = told else {
         return 0;
@@ -282,7 +282,7 @@ fn hold_told(told: Told, home: Span, layout: &Layout, superblock: JournalBlock) 
     complete.len()
 }
 
-/// A sum is never hit: tags of copies that are all the same, and such a copy.
+/// A fuzzer never hits a checksum, so this makes tags of equal copies, or such a copy.
 fn with_the_same_copies(kind: u8, seed: u32, block: &mut [u8]) {
     match kind {
         0 => block.fill(7),
@@ -315,6 +315,7 @@ pub fn journal(bytes: &[u8]) -> usize {
     let journal = Journal {
         extents: vec![piece(5000, 700), piece(100, 500)],
         format,
+        is_empty: true,
         blocks: 1200,
         fast_commit_blocks: 176,
         uuid: Uuid::default(),
@@ -332,8 +333,7 @@ pub fn journal(bytes: &[u8]) -> usize {
     }));
     let reader = Arc::clone(transactions.reader());
     transactions.written(JournalBlock(0), Content::Own(begins), &reader);
-    let mut said = 0;
-    let mut next = JournalBlock(1);
+    let (mut said, mut next) = (0, JournalBlock(1));
     while let [kind, low, high, length, after @ ..] = rest {
         let (content, after) = after.split_at(after.len().min(usize::from(*length) * 4));
         rest = after;
@@ -343,7 +343,7 @@ pub fn journal(bytes: &[u8]) -> usize {
         block[12..12 + content.len().min(1012)]
             .copy_from_slice(&content[..content.len().min(1012)]);
         if kind & 0x40 != 0 && kind & 7 == 5 {
-            // The length of a revoke block's list is hard to hit.
+            // A fuzzer hardly hits the length of a revoke block's list.
             block[12..16].copy_from_slice(&(16 + content.len().min(1000) as u32).to_be_bytes());
         }
         if kind & 0x20 != 0 && features & 0x10 != 0 {
@@ -351,7 +351,7 @@ pub fn journal(bytes: &[u8]) -> usize {
         }
         let is_superblock = kind & 7 == 4;
         if is_superblock && kind & 0x40 != 0 {
-            // All that is asked of one but its features, and where the log begins.
+            // All that is required of a superblock, except its features and where the log begins.
             for (at, word) in [(12, 1024), (16, 1024), (20, 1), (64, 1)] {
                 block[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
             }
@@ -372,7 +372,7 @@ pub fn journal(bytes: &[u8]) -> usize {
             assert!(found.tags().count() <= 1024 / 8);
         }
         let at = JournalBlock(u32::from(u16::from_le_bytes([*low, *high])));
-        // Every other block of the log is next to the one before, so that transactions come to an end.
+        // Every other block of the log is next to the one before, so that transactions can end.
         for at in [at, next] {
             let reader = Arc::clone(transactions.reader());
             let told = transactions.written(at, reader.read(at, &block), &reader);
@@ -392,8 +392,8 @@ pub fn journal(bytes: &[u8]) -> usize {
     said
 }
 
-/// Whatever is written to a journal, in whatever order: a commit block is complete only if as many blocks as lie before it have
-/// taken effect. Each four bytes are a block: what becomes of it, where it is, and its number.
+/// Whatever is written to a journal, in whatever order, a commit block is complete only if all blocks before it have taken
+/// effect. Each four bytes are a block: what happens to it, where it is, and its number.
 pub fn commits(bytes: &[u8]) -> usize {
     let piece = |start: u64, blocks: u64| Span::new(start * 4096, blocks * 4096);
     let format = JournalFormat {
@@ -406,6 +406,7 @@ pub fn commits(bytes: &[u8]) -> usize {
     let journal = Journal {
         extents: vec![piece(5000, 700), piece(100, 500)],
         format,
+        is_empty: true,
         blocks: 1200,
         fast_commit_blocks: 100,
         uuid: Uuid::default(),
@@ -456,8 +457,8 @@ pub fn commits(bytes: &[u8]) -> usize {
     complete
 }
 
-/// Follows the free space of a mounted file system to which the bytes are written: each is a kind of request, a place and
-/// some content. What is dropped is never what mke2fs or the journal has. Returns how many blocks were dropped.
+/// Follows the free space of a mounted file system to which the bytes are written: each is a kind of request, a place and some
+/// contents. A drop never hits a block of mke2fs or the journal. Returns how many blocks were dropped.
 pub fn freed(bytes: &[u8]) -> u64 {
     let mut volume = mounted();
     let found = scan(&mut volume, VOLUME_BLOCKS);
@@ -481,7 +482,7 @@ pub fn freed(bytes: &[u8]) -> u64 {
         let data = 1400 + u64::from(at) * 8;
         match kind % 10 {
             0 | 1 => {
-                // A transaction in one: a descriptor of the bitmap, its copy, a commit.
+                // A whole transaction: a descriptor of the bitmap, its copy, a commit.
                 block[..4].copy_from_slice(&0xC03B_3998u32.to_be_bytes());
                 block[7] = 1;
                 block[8..12].copy_from_slice(&sequence.to_be_bytes());
@@ -529,11 +530,11 @@ pub fn freed(bytes: &[u8]) -> u64 {
     dropped
 }
 
-/// A bitmap of the sound ext4: some of its data blocks are free.
+/// Returns a bitmap of the sound ext4 in which some data blocks are free.
 fn bitmap(from: u8, to: u8) -> Vec<u8> {
     let mut bytes = vec![0xFF; PAGE];
     for byte in usize::from(from)..usize::from(to) {
-        // Some lie: they reach round to what mke2fs has.
+        // Some bitmaps are false: they extend to blocks of mke2fs.
         bytes[(1400 / 8 + 2 * byte) % (VOLUME_BLOCKS as usize / 8)] = 0;
     }
     bytes

@@ -1,6 +1,6 @@
-//! Whatever is on a medium, decoding it, recovering from it and checking it end in an answer, and what opens can be used.
+//! Whatever is on a medium, decoding, recovery and checking end in an answer, and a volume that opens can be used.
 //!
-//! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
+//! Checksums would stop a fuzzer, so here every checksum is 0.
 
 use crate::life;
 use std::collections::HashMap;
@@ -32,8 +32,8 @@ fn nothing(_: &[u8]) -> u32 {
     0
 }
 
-/// As many bytes as the structure has; its magic number, its version, its checksum and the UUID (its signature too)
-/// right, so that the rest is reached.
+/// Fits the bytes to the structure's length, and corrects the magic number, version, checksum and UUID (also its signature), so
+/// that the rest is reached.
 fn fit(bytes: &[u8], length: usize, magic: &[u8]) -> Vec<u8> {
     let mut fitted = bytes.to_vec();
     fitted.resize(length, 0);
@@ -57,7 +57,7 @@ fn geometry(sums: SumKind) -> Superblock {
     .expect("large enough")
 }
 
-/// A superblock: what the bytes, by exclusive or, make of a sound one.
+/// A superblock: the bytes are XORed over a sound one.
 pub fn superblock(bytes: &[u8]) {
     let _ = Superblock::decode(bytes, MEDIUM_BLOCKS, crc32c::crc32c);
     let changed = |sums| {
@@ -113,7 +113,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// Properties, and what their values say.
+/// Properties and their values.
 pub fn properties(bytes: &[u8]) {
     let bytes = &bytes[..bytes.len().min(format_properties::AREA.len())];
     let Ok(found) = Properties::decode(7, bytes) else {
@@ -158,7 +158,7 @@ pub fn chunk(bytes: &[u8]) {
     }
 }
 
-/// A page of parts, one of which is looked for.
+/// A page of parts, in which one is looked up.
 pub fn pack(bytes: &[u8]) {
     let (slot, bytes) = bytes.split_first().unwrap_or((&0, &[]));
     for magic in [b"VLPK".as_slice(), b"VELLUMCH"] {
@@ -189,7 +189,7 @@ pub fn root(bytes: &[u8]) {
     assert_eq!(slots.len(), LEAVES as usize);
     let mut again = vec![0; block.len()];
     format_root::encode(&header, &slots, nothing, &mut again);
-    // The checksum of what is absent means nothing; all else comes back.
+    // The checksum of an absent leaf means nothing; everything else round-trips.
     assert_eq!(
         format_root::decode(&again, &UUID, LEAVES, nothing),
         Ok((header, slots))
@@ -220,7 +220,7 @@ pub fn summary(bytes: &[u8]) {
     let count = 63;
     let segment = Segment(7);
     let _ = format_summary::decode(&UUID, segment, count, bytes, crc32c::crc32c);
-    // As of an open summary that says nothing.
+    // The summary read as an open one that says nothing.
     let _ = format_summary::last_seq(&UUID, segment, 0, bytes, nothing);
     let block = fit(
         bytes,
@@ -272,9 +272,9 @@ impl Source for Disk {
     }
 }
 
-/// Every kind of block, in a volume that is sound.
+/// Returns a sound volume with every kind of block.
 fn sound() -> Disk {
-    // As every other checksum: 0.
+    // 0, like every other checksum.
     let sb = geometry(SumKind::Crc32c);
     let mut disk = Disk(HashMap::new());
     format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
@@ -407,14 +407,14 @@ fn sound() -> Disk {
     disk
 }
 
-/// Both copies of the root of the second map checkpoint.
+/// Writes both copies of the root of the second map checkpoint.
 fn put_root(disk: &mut Disk, sb: &Superblock, bytes: &[u8]) {
     for at in sb.root_copies(Generation(2)) {
         disk.put(at, bytes);
     }
 }
 
-/// A volume with bytes of it changed: each 8 bytes of input name a block, a place in it, a share of how the volume is used
+/// Returns a volume with some bytes changed: each 8 bytes of input give a block, an offset, a share of how the volume is used
 /// if it can still be opened, and 4 new bytes.
 fn edited(bytes: &[u8]) -> Disk {
     let mut disk = sound();
@@ -430,15 +430,16 @@ fn edited(bytes: &[u8]) -> Disk {
     disk
 }
 
-/// What a rescue makes of such a volume, whichever way it trusts what it finds: an answer, and what is found can be read. Returns
-/// whether there was any.
+/// Rescues such a volume, with each level of trust: it ends in an answer, and what is found can be read. Returns whether
+/// anything was found.
 pub fn rescued(bytes: &[u8]) -> bool {
     [Trust::Certain, Trust::Newest].into_iter().all(|trust| {
         let mut disk = edited(bytes);
         let Ok((found, loss)) = rescue(&mut disk, MEDIUM_BLOCKS, nothing, trust) else {
             return false;
         };
-        let blocks = found.superblock().logical_blocks();
+        // Blocks of snapshots may be lost as well.
+        let blocks = found.superblock().mapped_blocks();
         for (lba, length) in loss.lost.runs().chain(loss.guessed.runs()) {
             assert!(lba.0 + length <= blocks && length > 0);
             assert!(!(loss.lost.contains(lba) && loss.guessed.contains(lba)));
@@ -494,7 +495,7 @@ fn some_properties() -> Vec<u8> {
     area
 }
 
-/// A sound block of each structure, for the tests to begin with.
+/// Returns a sound block of each structure, as a seed for the tests.
 pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
     let disk = sound();
     let start = |magic: &[u8]| {

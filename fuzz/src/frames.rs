@@ -1,8 +1,8 @@
-//! Frames of archives and of streams that are what some bytes say.
+//! Frames of archives and of streams, made from some bytes.
 
 use vellum_core::format::frames::{Frame, FrameKind};
 
-/// A head, and frames whose sums go on from its: a few of the bytes say what each is, and some more it holds.
+/// Returns a head and frames whose sums continue from its sum: a few of the bytes choose each frame, and some are its contents.
 pub fn behind((head, mut sum): (impl AsRef<[u8]>, u64), bytes: &[u8]) -> Vec<u8> {
     let mut made = head.as_ref().to_vec();
     let mut rest = bytes;

@@ -1,5 +1,5 @@
-//! What the fuzz targets do with their bytes. `cargo +nightly fuzz run <target>` from the project's root;
-//! tests elsewhere run the same functions over seeded inputs, so that they do not rot.
+//! The bodies of the fuzz targets. `cargo +nightly fuzz run <target>` from the project's root; tests elsewhere run the same
+//! functions over seeded inputs, so that they stay in order.
 
 pub mod archive;
 pub mod boot;
@@ -17,3 +17,4 @@ pub mod snapshots;
 pub mod stream;
 pub mod tables;
 pub mod trace;
+pub mod watch;

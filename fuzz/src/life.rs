@@ -1,7 +1,7 @@
-//! What opens is also used: requests at random depth, answered from the image, and a shutdown.
+//! A volume that opens is also used: requests at random depth, answered from the image, and a shutdown.
 //!
-//! No block's bytes are kept: checksums are 0 here, and whether a comparison or a decoding succeeds is chance, as it is
-//! on a medium that somebody else has written.
+//! The contents of blocks are not kept: checksums are 0 here, and whether a comparison or a decoding succeeds is random, as it
+//! is on a medium that something else has written.
 
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
@@ -35,14 +35,14 @@ struct Life<'a> {
     stopped: bool,
 }
 
-/// What edits of eight bytes each say of chance: their fourth bytes.
+/// Returns the random part of edits of eight bytes each: their fourth bytes.
 pub fn chance(edits: &[u8]) -> u64 {
     edits
         .chunks_exact(8)
         .fold(0, |all, edit| all.rotate_left(8) ^ u64::from(edit[3]))
 }
 
-/// So many requests to what was found, chosen by a number, and a shutdown.
+/// Sends `requests` requests, chosen by `random`, and shuts down.
 pub fn live(mut found: Recovered, blocks: &mut Blocks, random: u64, requests: u32) {
     let Ok(superblock) = found.begin_life() else {
         return;
@@ -85,7 +85,7 @@ pub fn live(mut found: Recovered, blocks: &mut Blocks, random: u64, requests: u3
     }
 }
 
-/// Reads all of what is left of a damaged volume; nothing may be written.
+/// Reads everything left of a damaged volume; nothing may be written.
 pub fn read_all(found: Recovered, blocks: &mut Blocks, random: u64) {
     let logical = found.superblock().logical_blocks();
     let options = Options {
@@ -115,7 +115,7 @@ pub fn read_all(found: Recovered, blocks: &mut Blocks, random: u64) {
 
 impl Life<'_> {
     fn below(&mut self, limit: u64) -> u64 {
-        // SplitMix64's step, and its last multiplication.
+        // SplitMix64's step and last multiplication.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.random ^ self.random >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed >> 32) % limit
@@ -254,7 +254,7 @@ impl Life<'_> {
         }
     }
 
-    /// Carries out one effect, or lets time pass.
+    /// Runs one effect, or lets time pass.
     fn advance(&mut self) {
         if self.flights.is_empty() {
             let due = self.core.poll_timeout().map_or(0, |at| at.0);
@@ -289,7 +289,7 @@ impl Life<'_> {
         );
     }
 
-    /// A page of parts, or one of them, was read, and decoded or not.
+    /// Returns the result of reading a page of parts, or one of them: decoded or not.
     fn decoded(&mut self) -> Outcome<'static> {
         Outcome::Parts {
             sum: 0,

@@ -1,9 +1,9 @@
-//! What strangers send to who is only asked: requests, and what drives and programs say of wear.
+//! Untrusted input to the exporter: requests, and what drives and programs report about wear.
 
 use vellum_ops::drive;
 use vellum_ops::http::{Hosts, Request};
 
-/// Reads the bytes as a request, whole and as far as they have come.
+/// Parses the bytes as a request, whole and partly received.
 pub fn request(bytes: &[u8]) {
     let whole = Request::parse(bytes);
     if let Ok(Some(request)) = &whole {
@@ -16,7 +16,7 @@ pub fn request(bytes: &[u8]) {
                 "{host}"
             );
         }
-        // What follows a request changes nothing in it.
+        // Bytes after a request do not change it.
         let more = [bytes, b"more"].concat();
         assert_eq!(Request::parse(&more).ok().flatten().as_ref(), Some(request));
     }
@@ -25,7 +25,7 @@ pub fn request(bytes: &[u8]) {
     }
 }
 
-/// Reads the bytes as each of the ways in which a drive tells of its wear.
+/// Reads the bytes in each format in which a drive reports its wear.
 pub fn wear(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = drive::of_report(&text);

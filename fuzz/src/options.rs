@@ -1,12 +1,16 @@
-//! What a scenario is made of, as people write it: policies, a sweep's axes, zones, drives. Whatever the text, one of these or an error.
+//! The user-written parts of a scenario: policies, a sweep's axes, zones, drives. Any text yields one of these or an error.
 
 use vellum_lab::drives::DriveFile;
+use vellum_lab::fio_job::FioFile;
+use vellum_lab::jobs::Asking;
 use vellum_lab::policy::Policy;
 use vellum_lab::rng::Rng;
+use vellum_lab::sim::Pace;
 use vellum_lab::sweep::{self, Axis};
+use vellum_lab::trace::Op;
 use vellum_lab::zones::Zones;
 
-/// A policy that is taken is the same when it is read again from its own name.
+/// A policy that is accepted is the same when it is parsed from its own name.
 pub fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -17,12 +21,12 @@ pub fn policy(bytes: &[u8]) {
             assert!((20..=10_000).contains(&over), "{text:?}");
             assert_eq!(policy.to_string().parse(), Ok(policy), "{text:?}: {policy}");
         }
-        // Errors are shown: they are of bounded length, whatever they are about.
+        // Errors are shown to users: their length is bounded, whatever the input.
         Err(error) => assert!(error.to_string().len() < 1000),
     }
 }
 
-/// A line an axis: their grid, within its bounds.
+/// One axis a line: their grid lies within its bounds.
 pub fn axes(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -36,7 +40,7 @@ pub fn axes(bytes: &[u8]) {
     }
 }
 
-/// Zones of a load: those that are taken are the same when they are read again, and no place is outside the volume.
+/// Zones of a load that are accepted are the same when parsed again, and no place is outside the volume.
 pub fn zones(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -55,7 +59,7 @@ pub fn zones(bytes: &[u8]) {
     }
 }
 
-/// A drive's file: what is taken is the same drive when it is written and read again.
+/// A drive file that is accepted is the same drive when written and read again.
 pub fn drive(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -65,6 +69,49 @@ pub fn drive(bytes: &[u8]) {
         Err(error) => {
             assert!(error.to_string().len() < 2000, "{error}");
             assert!(error.line <= text.matches('\n').count() + 1, "{error}");
+        }
+    }
+}
+
+/// A job file of fio that is accepted is a load that can be run.
+pub fn fio(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let file = match FioFile::read(text) {
+        Ok(file) => file,
+        Err(error) => return assert!(error.to_string().len() < 1000),
+    };
+    if let Some((load, pace)) = file.one() {
+        let depth = match pace {
+            Pace::Closed { depth } | Pace::Elastic { depth, .. } => depth,
+            Pace::Open => 0,
+        };
+        assert!((1..=65_536).contains(&depth), "{text:?}");
+        assert!(load.requests > 0 && load.request_blocks > 0, "{text:?}");
+        let Some(area) = load.area else {
+            panic!("{text:?}")
+        };
+        assert!(area.blocks >= u64::from(load.request_blocks), "{text:?}");
+        assert!(load.zeros + load.duplicates <= 100 && load.workload.reads <= 100);
+    }
+    let jobs = file.jobs();
+    assert_ne!(jobs.is_some(), file.one().is_some(), "{text:?}");
+    for (at, job) in jobs.iter().flat_map(|jobs| jobs.all()).take(4).enumerate() {
+        assert!(
+            job.when.depth > 0 && job.zeros + job.duplicates <= 100,
+            "{text:?}"
+        );
+        assert!(job.when.after.iter().all(|other| *other < at), "{text:?}");
+        // A job that fits a volume of 4 GiB requests nothing outside its area.
+        let Ok(placed) = job.on(1 << 20) else {
+            continue;
+        };
+        assert!(placed.first + placed.blocks <= 1 << 20, "{text:?}");
+        for request in Asking::new(job, placed, (1, at as u8), true).take(50) {
+            let end = request.lba + u64::from(request.blocks);
+            let fits = request.lba >= placed.first && end <= placed.first + placed.blocks;
+            assert!(fits || request.op == Op::Flush, "{text:?}");
         }
     }
 }

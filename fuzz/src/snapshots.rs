@@ -1,4 +1,4 @@
-//! Whatever is in the blocks that belong to snapshots, they are refused, or what they say can be used.
+//! Whatever is in the blocks that belong to snapshots, they are refused or their contents can be used.
 
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{History, Identity, Mark, Name, Number};
@@ -7,7 +7,7 @@ use vellum_core::snapshots::Snapshots;
 const BLOCKS: u64 = 400;
 const KEPT: u64 = 600;
 
-/// A block of the list, one of rows, and then what is asked.
+/// A block of the list, one of rows, and then the queries.
 pub fn snapshots(bytes: &[u8]) {
     let mut snapshots = Snapshots::new(History::new(Lba(BLOCKS), KEPT));
     let (list, rest) = bytes.split_at(bytes.len().min(512));
@@ -54,7 +54,7 @@ fn carry_out(snapshots: &mut Snapshots, [what, which]: [u8; 2]) {
             let place = snapshots.place(number, lba);
             let all = snapshots.history().end();
             assert!(place < all, "{place} of {all}");
-            let _ = snapshots.changed(number, None).count() + snapshots.kept_by(number) as usize;
+            let _ = snapshots.changed(number, None).count() + snapshots.kept_by(number).len();
         }
         (_, Some(number)) => delete(snapshots, number),
         (_, None) => {}

@@ -1,4 +1,4 @@
-//! Streams of snapshots: whatever the bytes, runs of blocks within bounds, or an error that names its byte.
+//! Streams of snapshots: any bytes yield runs of blocks within bounds, or an error that names the byte.
 
 use crate::frames;
 use vellum_core::addr::BLOCK_BYTES;
@@ -8,14 +8,14 @@ use vellum_device::stream::{Head, Reader, Run};
 
 const BLOCKS: u64 = 5000;
 
-/// Reads the bytes as a stream, and two that they make: their sums are right, so that what is behind them is reached.
+/// Reads the bytes as a stream, and two made from them whose sums are right, so that the code after the sums is reached.
 pub fn read(bytes: &[u8]) {
     all(bytes);
     all(&made(bytes, true));
     all(&made(bytes, false));
 }
 
-/// A stream whose frames are what the bytes say: a few for each frame, and some that it holds.
+/// Makes a stream whose frames are chosen by the bytes: a few bytes for each frame, and some for its contents.
 fn made(bytes: &[u8], is_whole: bool) -> Vec<u8> {
     let identity = |name: &str| Identity {
         name: Name::new(name).expect("a name"),

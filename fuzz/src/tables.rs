@@ -1,6 +1,6 @@
-//! Whatever is in tables in place, opening and checking them end in an answer, and what opens can be used.
+//! Whatever is in tables in place, opening and checking them end in an answer, and a volume that opens can be used.
 //!
-//! Checksums would keep a fuzzer out, so here the checksum of anything is 0.
+//! Checksums would stop a fuzzer, so here every checksum is 0.
 
 use crate::life;
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ fn geometry(layout: Layout, sums: SumKind) -> Superblock {
     .expect("large enough")
 }
 
-/// What is left of it, whatever there is, can be read, and whatever is lost is named.
+/// Checks that everything left can be read, and that everything lost is named.
 fn read_the_rest(disk: &mut Disk, edits: &[u8]) {
     for trust in [Trust::Certain, Trust::Newest] {
         let Ok((found, loss)) = rescue(disk, MEDIUM_BLOCKS, nothing, trust) else {
@@ -74,8 +74,8 @@ fn read_the_rest(disk: &mut Disk, edits: &[u8]) {
     }
 }
 
-/// Edits of eight bytes each in the first blocks of a volume: which, where in it (two bytes), a share of how the volume is
-/// used if it still opens, a number. Whether it does.
+/// Applies edits of eight bytes each to the first blocks of a volume: the block, the offset (two bytes), a share of how the
+/// volume is used if it still opens, a number. Returns whether it opens.
 pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
     let mut disk = Disk(HashMap::new());
     let superblock = geometry(layout, sums);
@@ -106,7 +106,7 @@ pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
     true
 }
 
-/// The first byte chooses the layout, and what blocks are checked by: nothing, as all else is here, or what no block has.
+/// The first byte chooses the layout and the block checksums: none, as everywhere here, or one that no block matches.
 #[allow(dead_code, reason = "the fuzz target's; tests choose themselves")]
 pub fn any(bytes: &[u8]) {
     if let Some((first, edits)) = bytes.split_first() {

@@ -1,11 +1,11 @@
-//! Trace readers: whatever the bytes, records within bounds or an error that names its line.
+//! Trace readers: any bytes yield records within bounds, or an error that names the line.
 
 use std::io::{BufRead, Cursor, Read};
 use vellum_lab::trace::{
     COMMITTED_MAX, Columns, DISK_BYTES_MAX, Format, Op, REQUEST_BYTES_MAX, Reader, detect, unpacked,
 };
 
-/// What is unpacked of a few bytes at most: a kilobyte can stand for gigabytes.
+/// The most that a few bytes may unpack to: a kilobyte can stand for gigabytes.
 const UNPACKED_MAX: u64 = 64 << 20;
 
 /// Reads the bytes as a trace of that format.
@@ -13,7 +13,7 @@ pub fn read(format: Format, bytes: &[u8]) {
     all(Reader::new(bytes, format));
 }
 
-/// Reads the first line as a map of columns, and the rest as a CSV of it.
+/// Reads the first line as a column map, and the rest as CSV with that map.
 pub fn columns(bytes: &[u8]) {
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let (map, rest) = bytes.split_at(end.unwrap_or(0));
@@ -25,7 +25,7 @@ pub fn columns(bytes: &[u8]) {
     }
 }
 
-/// Unpacks the bytes, whatever they are packed with.
+/// Unpacks the bytes, in any packed format.
 pub fn unpack(bytes: &[u8]) {
     if let Ok(from) = unpacked(Cursor::new(bytes.to_vec())) {
         let _ = std::io::copy(&mut from.take(UNPACKED_MAX), &mut std::io::sink());
@@ -48,7 +48,7 @@ fn all(reader: Reader<impl BufRead>) {
     }
 }
 
-/// Looks for the format; the one that is found reads the first request, unless it was found by its first bytes alone.
+/// Detects the format. Its reader must read the first request, unless the format was detected by its first bytes alone.
 pub fn find(bytes: &[u8]) {
     if let Ok(format) = detect(bytes)
         && !matches!(format, Format::Fio | Format::Blktrace | Format::Vellum)

@@ -4,6 +4,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use std::error::Error as StdError;
+use vellum_options::words;
 
 create_exception!(
     vellum,
@@ -46,27 +47,10 @@ pub fn told(error: &dyn StdError) -> String {
         }
         cause = error.source();
     }
-    in_python(&text)
+    words::in_python(&text)
 }
 
 /// A wrong option.
 pub fn option(error: &dyn StdError) -> PyErr {
     OptionError::new_err(told(error))
-}
-
-/// A text that names options, as they are named in Python: `flush_every` for `--flush-every`.
-pub fn in_python(text: &str) -> String {
-    let mut parts = text.split("--");
-    let mut out = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let end = part
-            .find(|c: char| !(c.is_ascii_lowercase() || c == '-'))
-            .unwrap_or(part.len());
-        match end {
-            0 => out += "--",
-            _ => out += &part[..end].replace('-', "_"),
-        }
-        out += &part[end..];
-    }
-    out
 }

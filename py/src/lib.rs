@@ -25,7 +25,7 @@ use vellum_options::words;
 #[pyfunction]
 fn options() -> Vec<(String, bool, String)> {
     let told = words::list::<Setup>().into_iter();
-    told.map(|told| (told.name, told.takes_value, errors::in_python(&told.help)))
+    told.map(|told| (told.name, told.takes_value, words::in_python(&told.help)))
         .collect()
 }
 
@@ -49,6 +49,7 @@ fn policies() -> String {
 fn _lab(module: &Bound<'_, PyModule>) -> PyResult<()> {
     errors::add(module)?;
     module.add_class::<trace::Trace>()?;
+    module.add_function(wrap_pyfunction!(trace::files, module)?)?;
     module.add_function(wrap_pyfunction!(options, module)?)?;
     module.add_function(wrap_pyfunction!(workloads, module)?)?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;

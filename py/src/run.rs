@@ -17,7 +17,7 @@ use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::scenario::Scenario;
 use vellum_lab::{compare, csv, parallel, report};
-use vellum_options::setup::Setup;
+use vellum_options::setup::{Ready, Setup};
 use vellum_options::words;
 
 /// What runs showed: as JSON, as CSV (a line a policy), their steps as CSV, as the command's table; and of each its own
@@ -31,7 +31,7 @@ type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 #[pyfunction]
 #[pyo3(signature = (
     options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None,
-    admit=None
+    admit=None, tenants=Vec::new()
 ))]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword in Python")]
 pub fn run(
@@ -45,9 +45,10 @@ pub fn run(
     victim: Option<Py<PyAny>>,
     hot: Option<Py<PyAny>>,
     admit: Option<Py<PyAny>>,
+    tenants: Vec<(String, Py<Trace>)>,
 ) -> PyResult<Ran> {
-    let setup = said(options, trace, drive)?;
-    let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
+    let setup = said(options, (trace, &tenants), drive)?;
+    let ready = ready(&setup, (trace, &tenants))?;
     let mut scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
@@ -101,22 +102,40 @@ pub fn check(
     trace: Option<&Bound<'_, Trace>>,
     drive: Option<(String, String)>,
 ) -> PyResult<()> {
-    let setup = said(options, trace, drive)?;
-    let ready = setup.ready_with(trace.map(|trace| Arc::clone(trace.get().file())));
+    let setup = said(options, (trace, &[]), drive)?;
+    let ready = ready(&setup, (trace, &[]))?;
     let scenario = setup
         .scenario(&ready)
         .map_err(|error| errors::option(&error))?;
     chosen(&policies, &scenario).map(|_| ())
 }
 
+/// A trace that was read, or those of tenants, by their names.
+type Read<'a, 'py> = (Option<&'a Bound<'py, Trace>>, &'a [(String, Py<Trace>)]);
+
+/// What is run.
+fn ready(setup: &Setup, (trace, tenants): Read<'_, '_>) -> PyResult<Ready> {
+    let file = |trace: &Trace| Arc::clone(trace.file());
+    let each = tenants.iter();
+    let each = each.map(|(name, trace)| (name.as_str(), file(trace.get())));
+    let tenants = vellum_options::tenants::tenants(each);
+    let tenants = tenants.map_err(|error| errors::option(&error))?;
+    Ok(setup.ready_with(trace.map(|trace| file(trace.get())), tenants))
+}
+
 /// What these options say.
 fn said(
     options: Vec<String>,
-    trace: Option<&Bound<'_, Trace>>,
+    (trace, tenants): Read<'_, '_>,
     drive: Option<(String, String)>,
 ) -> PyResult<Setup> {
     let of_trace = trace.map(|trace| ["--".into(), trace.get().path().to_owned()]);
-    let words = options.into_iter().chain(of_trace.into_iter().flatten());
+    let of_tenant = |(name, trace): &(String, Py<Trace>)| {
+        let path = trace.get().path();
+        format!("--tenant={name}={path}")
+    };
+    let words = options.into_iter().chain(tenants.iter().map(of_tenant));
+    let words = words.chain(of_trace.into_iter().flatten());
     let setup: Setup = words::parse("vellum", words).map_err(|error| errors::option(&error))?;
     Ok(match drive {
         Some((name, text)) => setup.on(Arc::new(drives::read(&name, &text)?)),
@@ -127,9 +146,8 @@ fn said(
 /// The policies of these names; without any, those that fit the drive and the load.
 fn chosen(names: &[String], scenario: &Scenario<'_>) -> PyResult<Vec<Policy>> {
     if names.is_empty() {
-        let journal = compare::knows_journal(&scenario.load);
         let preset = &scenario.device.preset;
-        return Ok(compare::policies(preset, journal, scenario.knows_sizes()));
+        return Ok(compare::policies(preset, compare::Known::of(scenario)));
     }
     let read = |name: &String| {
         let policy = name.parse::<Policy>();

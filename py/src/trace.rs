@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vellum_lab::progress::Watch;
-use vellum_lab::replay::{ReplayError, TraceFile};
+use vellum_lab::replay::{ReplayError, TraceFile, of_all_processors};
 use vellum_lab::trace::{Op, Record};
 use vellum_options::setup::Setup;
 use vellum_options::words;
@@ -48,6 +48,12 @@ impl Trace {
     #[getter]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Whether its file was written since it was read.
+    #[getter]
+    fn changed(&self) -> bool {
+        self.file.unchanged().is_err()
     }
 
     /// Its format.
@@ -129,6 +135,12 @@ impl Columns {
         offset.extend(record.offset.to_le_bytes());
         bytes.extend(record.bytes.to_le_bytes());
     }
+}
+
+/// The files that the trace at this path consists of, by their names.
+#[pyfunction]
+pub fn files(path: PathBuf) -> Vec<PathBuf> {
+    of_all_processors(&path)
 }
 
 fn unread(error: &ReplayError) -> PyErr {

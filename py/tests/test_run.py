@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 import vellum
 from conftest import SMALL
+from vellum.table import of_csv
 
 
 def test_a_run_gives_figures_steps_and_latencies() -> None:
@@ -26,6 +27,23 @@ def test_a_run_gives_figures_steps_and_latencies() -> None:
     assert steps["host_written_blocks"].dtype == np.int64
     assert outcome.write_latencies["share"][-1] == 1
     assert "base" in str(outcome) and "zipf" in outcome.about[-1]
+
+
+def test_a_figure_may_be_larger_than_numpys_whole_numbers() -> None:
+    # The bytes that a drive can take, if its blocks endure four billion erasures.
+    table = of_csv(f"endurance_bytes,erases\n{2**63},1\n{2**63 - 1},{2**63 - 1}\n")
+    assert table["endurance_bytes"].tolist() == [2.0**63, 2.0**63]
+    assert table["erases"].tolist() == [1, 2**63 - 1]
+
+
+def test_times_of_whole_seconds_are_warned_of(tmp_path: Path) -> None:
+    path = tmp_path / "tencent.csv"
+    # Two requests a second.
+    path.write_text("".join(f"{1538323200 + number // 2},{8 * number},8,1,7\n" for number in range(100)))
+    said = "the trace's times are whole seconds"
+    for depth in (None, 4):
+        outcome = vellum.run(path, policy="base", format="tencent", depth=depth, **SMALL)
+        assert [said in warning for warning in outcome.warnings] == ([True] if depth is None else [])
 
 
 def test_options_have_the_names_that_python_has() -> None:
@@ -148,3 +166,32 @@ def test_an_exception_of_the_progress_ends_it() -> None:
 
     with pytest.raises(StopIteration, match="enough"):
         vellum.run("zipf", progress=enough, requests=1_000_000_000, **SMALL)
+
+
+def test_tenants_share_a_drive(requests: Path, tmp_path: Path) -> None:
+    alone = vellum.run(requests, policy="base", **SMALL)
+    trace = vellum.trace(requests)
+    both = vellum.run({"one": requests, "two": trace}, policy="base", **SMALL)
+    one, two = both.details["tenants"]
+    assert (one["name"], two["name"]) == ("one", "two")
+    assert one["host_written"] == two["host_written"] == alone["host_written"] == 300
+    assert both["host_written"] == 600 == 2 * both["tenant_one_host_written"]
+    assert both["tenant_two_read_p99_ns"] > 0 and two["first_block"] == one["blocks"]
+    compared = vellum.compare({"one": trace}, policies=["base", "vellum"], **SMALL)
+    assert [outcome["tenant_one_requests"] for outcome in compared] == [400, 400]
+
+
+def test_what_no_tenants_are_is_said(requests: Path) -> None:
+    for load, said in [
+        ({}, "at least one"),
+        ({1: requests}, "by name"),
+        ({"a b": requests}, "no tenant's name"),
+        ({"a": "zipf"}, "a tenant's load is a trace"),
+        ({"a": 5}, "a path or a vellum.Trace"),
+    ]:
+        with pytest.raises(vellum.Error, match=said):
+            vellum.run(load, policy="base", **SMALL)  # type: ignore[arg-type]
+    with pytest.raises(vellum.OptionError, match="tenants are a load"):
+        vellum.run(requests, tenant="a=b", **SMALL)  # type: ignore[call-arg]
+    with pytest.raises(vellum.OptionError, match="not as a task of a sweep"):
+        vellum.sweep({"both": {"one": requests}}, "oftl", "base")

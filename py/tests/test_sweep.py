@@ -1,5 +1,6 @@
 """Sweeps in this process: what they go over, what they keep, what they refuse."""
 
+import struct
 import threading
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,49 @@ def test_a_trace_is_told_by_what_is_in_it(
     assert [ran.kept for sweep in of_arrays for ran in sweep] == [False, True]
 
 
+def events(*times: int) -> bytes:
+    """A processor's file of blktrace: a write of 4 KiB at each time."""
+    queued, write = 1 << 20 | 1, 1 << 17
+    event = struct.Struct("<IIQQIIIIIHH")
+    return b"".join(event.pack(0x65617407, 1, at, 8 * at, 4096, queued | write, 7, 8 << 20 | 1, 0, 0, 0) for at in times)
+
+
+def test_all_files_of_a_trace_are_its_content(tmp_path: Path) -> None:
+    drive, options = SMALL["drive"], {"capacity": "256M", "op": 28, "precondition": "none", "cache": tmp_path / "kept"}
+    first, second = tmp_path / "sda.blktrace.0", tmp_path / "sda.blktrace.1"
+    first.write_bytes(events(1000, 4000))
+    sweep = vellum.sweep(first, drive, "base", **options)
+    assert [ran.kept for ran in sweep] == [False] and sweep.figures["host_written"].tolist() == [2]
+    second.write_bytes(events(2000, 3000))
+    for kept in (False, True):
+        again = vellum.sweep(first, drive, "base", **options)
+        assert [ran.kept for ran in again] == [kept] and again.figures["host_written"].tolist() == [4]
+    # A worker that does not see all of them.
+    sweep = vellum.sweep(first, drive, "vellum", **options)
+    second.unlink()
+    vellum.task._READ._known.clear()
+    (ran,) = sweep.failed
+    assert "sda.blktrace.0 has changed since the sweep began" in ran.why
+
+
+def test_a_trace_that_changed_after_it_was_read_is_not_run(requests: Path, tmp_path: Path) -> None:
+    drive, options = SMALL["drive"], {"capacity": "256M", "op": 28, "precondition": "none", "cache": tmp_path / "kept"}
+    trace = vellum.trace(requests)
+    requests.write_text(requests.read_text() * 2)
+    with pytest.raises(vellum.TraceError, match="requests.csv has changed since it was read"):
+        vellum.sweep(trace, drive, "base", **options)
+    with pytest.raises(vellum.Error, match="the trace has changed since it was read"):
+        vellum.run(trace, drive, "base", capacity="256M", op=28)
+    # What a process has read of another file with the same content is read again when that file changes.
+    copy = tmp_path / "copy.csv"
+    copy.write_bytes(requests.read_bytes())
+    sweep = vellum.sweep(copy, drive, "base", **options)
+    elsewhere = vellum.sweep(requests, drive, "base", **options)
+    assert sweep._plan.tasks[0].trace[0] == elsewhere._plan.tasks[0].trace[0]
+    requests.unlink()
+    assert not sweep.failed
+
+
 def test_a_trace_that_changes_meanwhile_is_noticed(requests: Path) -> None:
     drive = SMALL["drive"]
     sweep = vellum.sweep(requests, drive, "base", capacity="256M", op=28)
@@ -219,6 +263,8 @@ def test_closing_ends_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"vary": {"depth": 7}}, "vary: depth: they are a list, not 7"),
         ({"vary": {"seed": [1]}}, "vary: seed has a value for all runs as well"),
         ({"vary": {"policy": ["base"]}}, "vary: policy has a parameter of its own"),
+        ({"vary": {"device": ["emmc", "oftl"]}}, "device: say it as drive=.*in the run .*device=emmc"),
+        ({"vary": {"workload": ["uniform"]}}, "workload: it is the first argument"),
         ({"vary": {"depth": [1, "many"]}}, "depth.*in the run .*depth=many"),
         ({"loads": ["zipf", "uniform"], "vary": {"theta": [1.0]}}, "theta is of zipf, not of uniform.*load=uniform"),
         ({"retries": -1}, "retries is a number from 0 on, not -1"),

@@ -28,6 +28,9 @@ from conftest import SMALL
         ({"load": "uniform", "theta": 1}, "theta is of zipf, not of uniform"),
         ({"load": 5}, "a load is a name, a path or a vellum.Trace, not 5"),
         ({"format": "msr"}, "format"),
+        ({"device": "emmc"}, "device: say it as drive="),
+        ({"workload": "uniform"}, "workload: it is the first argument"),
+        ({"fio": "job.fio"}, "fio: a job file is a load of its own"),
     ],
 )
 def test_options_are_checked(given: dict[str, Any], said: str) -> None:

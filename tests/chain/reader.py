@@ -1,4 +1,4 @@
-# Holds the files of a folder against what writer.py has said of them: reader.py FOLDER LOG.
+# Compares the files of a directory with writer.py's log: reader.py FOLDER LOG.
 import hashlib, sys
 root, log = sys.argv[1:]
 lines = [line.strip() for line in open(log)]

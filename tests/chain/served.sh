@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154
-# A volume that is served over FUSE, with a loop device on its file for a real ext4: what the tests of this folder share. Whoever
-# sources this has set `name`; it ends with nothing mounted and nothing running, however it ends.
+# A volume served over FUSE, with a loop device on its file for a real ext4: the code shared by the tests in this directory. A script that
+# sources this must set `name` first; it ends with nothing mounted and nothing running, however it ends.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export PATH="$PATH:/usr/sbin:/sbin"
@@ -20,16 +20,16 @@ needs() { # TOOL...
 if [ "$(id -u)" -ne 0 ] || [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
     skip 'it needs root, /dev/fuse and /dev/loop-control'
 fi
-# A binary that is there may be of other sources.
+# An existing binary may be from other sources.
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
 
-# `log` is the server's, `out` the last tool's that was asked.
+# `log` is the server's output, `out` that of the last tool.
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-$name.XXXXXX")
 mkdir "$dir/fuse" "$dir/mnt"
-# The server and what works on it, processes; the loop devices of the volume and of partitions of it.
+# The processes of the server and of what works on it; the loop devices of the volume and of partitions of it.
 server='' load='' loop='' parts=()
-# Where its file systems are mounted; where others are, until the end; and what a failure happened in.
+# Where its file systems are mounted; other mounts, until the end; and the step in which a failure happened.
 mounts=("$dir/mnt") others=() current=''
 
 cleanup() {
@@ -49,7 +49,7 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
-# Unmounts, also what has lost its server.
+# Unmounts everything, including mounts that have lost their server.
 let_go() {
     local place
     for place in "${mounts[@]}"; do
@@ -62,7 +62,7 @@ let_go() {
     loop='' parts=()
 }
 
-# Starts a server; `loop` becomes a block device of its volume `v`.
+# Starts a server; sets `loop` to a block device of its volume `v`.
 start() { # COMMAND...
     rm -f "$dir/killed"
     "$VELLUM" "$@" --fuse "$dir/fuse" >"$dir/log" 2>&1 &
@@ -79,7 +79,7 @@ start() { # COMMAND...
     exit 1
 }
 
-# Ends the server as a user does.
+# Ends the server like a user does.
 finish() {
     let_go
     kill "$server"
@@ -87,9 +87,8 @@ finish() {
     server=''
 }
 
-# Ends the server as a crash does, and then what works on it. What fsync answers from then on is not believed: of the flush
-# behind an asynchronous commit jbd2 does not look at the answer (jbd2_journal_commit_transaction), so a file counts as synced
-# only while there is no `killed`.
+# Ends the server like a crash, and then what works on it. From then on the result of fsync does not count: jbd2 ignores the result of the
+# flush after an asynchronous commit (jbd2_journal_commit_transaction), so a file counts as synced only while there is no `killed`.
 crash() {
     : >"$dir/killed"
     kill -KILL "$server"

@@ -1,5 +1,5 @@
-# Writes files until it fails: writer.py FOLDER LOG LIFE. A line in the log says that one, and its name, are durable; "-" before a name, that it
-# is about to be removed. What is said to be synced while there is a file `killed` beside the log is not believed.
+# Writes files until it fails: writer.py FOLDER LOG LIFE. A line in the log says that a file, and its name, are durable; "-" before a name
+# says that it is about to be removed. A sync does not count if there is a file `killed` next to the log.
 import hashlib, os, sys
 root, log, life = sys.argv[1:]
 done = open(log, "a", buffering=1)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: attach.sh WAY. The whole life of an attachment: made, written to, undone, made again,
-# its server killed under load, cleared up and made again. What was fsynced is there each time.
+# Runs in the guest: attach.sh WAY. The whole life of an attachment: created, written, undone, created again, its server killed under load,
+# cleared up and created again. What was fsynced is there each time.
 set -e
 via=$1
 disk=/dev/vda
@@ -13,7 +13,7 @@ fail() {
     exit 1
 }
 say() { echo "$via: $*"; }
-# One number of the server's statistics; the first of that name.
+# A number from the server's statistics; the first of that name.
 stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.*://p'; }
 attach() { vellum attach $disk --via "$via" --mount $at "$@" >/tmp/attached || fail "attach $*"; }
 detach() { vellum detach $disk >/dev/null || fail "detach"; }
@@ -26,13 +26,13 @@ gone() {
     left=$(find /run/vellum -type f ! -name '*.lock')
     [ -z "$left" ] || fail "left in /run/vellum: $left"
 }
-# Files that tell what must be in them; a name is noted when its content was fsynced.
+# Files whose names determine their contents; a name is logged once its contents are fsynced.
 content() { seq "$1" $(($1 + 100 + $1 % 7 * 3000)); }
 write() {
     number=$1
     while [ "$number" -lt "$2" ]; do
         content "$number" | dd of=$at/"$number" bs=64k conv=fsync 2>/dev/null || return 0
-        # With asynchronous commits an fsync may succeed though its flush has failed: jbd2 does not look.
+        # With asynchronous commits an fsync may succeed although its flush failed: jbd2 ignores that.
         [ -e /tmp/killed ] || echo "$number" >>/tmp/durable
         number=$((number + 1))
     done
@@ -81,7 +81,7 @@ detach
 gone
 check
 
-# The server dies under load: the mount fails, and nothing that was fsynced is lost.
+# The server is killed under load: the mount fails, and nothing that was fsynced is lost.
 for life in 1 2; do
     attach
     compare
@@ -107,7 +107,7 @@ compare
 detach
 gone
 
-# It grows while it is mounted; its file system does when it is attached again, for this kernel learns of it no sooner.
+# It grows while it is mounted; its file system grows at the next attach, because this kernel does not notice before.
 attach
 size() { df -k $at | tail -1 | awk '{ print $2 }'; }
 ! vellum grow $disk --size 400M --fs >/tmp/grown 2>&1 || fail "grow --fs: $(cat /tmp/grown)"
@@ -122,12 +122,12 @@ compare
 detach
 gone
 
-# What lies on the volume is a whole file system.
+# The volume holds a whole file system.
 vellum attach $disk --via "$via" >/tmp/attached || fail "attach without mount"
 device=$(cat /tmp/attached)
 e2fsck -fn "$device" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "e2fsck"; }
 
-# Sectors that are not whole blocks, past the page cache: a stretch that begins and ends within a block.
+# Sectors that are not whole blocks, without the page cache: a run that begins and ends within a block.
 dd if=/dev/urandom of=/tmp/sectors bs=512 count=1000 2>/dev/null
 dd if=/tmp/sectors of="$device" bs=512 seek=100003 oflag=direct 2>/dev/null || fail "direct write of sectors"
 dd if=/tmp/sectors of="$device" bs=128000 seek=51201536 oflag=direct,seek_bytes conv=notrunc 2>/dev/null ||
@@ -140,7 +140,7 @@ detach
 gone
 check
 
-# Several at once with little memory, so that requests wait for it; long ones and short ones.
+# Several concurrent requests with little memory, so that they wait for it; long ones and short ones.
 vellum attach $disk --via "$via" --buffer 8M >/tmp/attached || fail "attach with a small buffer"
 device=$(cat /tmp/attached)
 dd if=/dev/urandom of=/tmp/stream bs=1M count=16 2>/dev/null

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What is done in each boot of the guest of tests/boot.sh, by the stage that the one before it has left. The last line of each says
-# that it is done.
+# Runs in each boot of the guest of tests/boot.sh, in the stage that the boot before has set. The last line of each stage reports that it is
+# done.
 exec >/dev/ttyS0 2>&1
 stage=$(cat /test/stage)
 echo 1 >/proc/sys/kernel/printk
@@ -59,13 +59,13 @@ case $stage in
         vellum attach $volume --mkfs >/dev/null || fail "attach $volume"
         vellum detach $volume >/dev/null || fail "detach $volume"
     done
-    # Without a package, of a program that was put there.
+    # Without a package, with a program that was copied there.
     vellum enable /var/lib/disks/a --mount /srv/a --now || fail 'enable without a package'
     mounted /srv/a || fail 'enable --now mounts nothing'
     vellum disable /srv/a --now || fail 'disable'
     rm /etc/systemd/system/vellum@.service /etc/systemd/system-generators/vellum-generator /usr/local/bin/vellum ||
         fail 'enable has not written what runs it'
-    # With one.
+    # With a package.
     hash -r
     dpkg -i /test/1.deb >/tmp/dpkg 2>&1 || fail "dpkg: $(cat /tmp/dpkg)"
     vellum enable /var/lib/disks/a --mount /srv/a --now || fail 'enable a'
@@ -79,7 +79,7 @@ case $stage in
     [ "$(head -c1 /proc/"$(server a)"/cmdline)" = @ ] || fail 'a shutdown kills the server'
     [ "$(cat /proc/"$(server a)"/oom_score_adj)" = -900 ] || fail 'the server is among the first to be killed'
     grep -q '^VmLck:.*[1-9][0-9]* kB' /proc/"$(server a)"/status || fail 'the server may be swapped out'
-    # What the service may do, as the kernel has it: the server inherits it.
+    # The service's rights according to the kernel: the server inherits them.
     grep -q '^NoNewPrivs:.*1' /proc/"$(server b)"/status || fail 'the service may get new privileges'
     grep -q '^CapBnd:.*0000000001200002$' /proc/"$(server b)"/status || fail "the service may $(grep CapBnd /proc/"$(server b)"/status)"
     [ "$(readlink /proc/"$(server b)"/ns/net)" != "$(readlink /proc/1/ns/net)" ] || fail 'the service has a network'
@@ -96,7 +96,7 @@ case $stage in
     systemctl stop vellum@a || fail 'stop a'
     ! mounted /srv/a || fail 'still mounted'
     systemctl start vellum@a || fail 'start a'
-    # A disk that is not there, a file that is not there, a volume that is damaged, and an entry that nobody can read.
+    # A missing disk, a missing file, a damaged volume, and an invalid entry.
     vellum create /var/lib/disks/damaged --size 16M >/dev/null || fail 'create damaged'
     size=$(stat -c %s /var/lib/disks/damaged)
     for at in 0 $((size - 1048576)); do
@@ -166,7 +166,7 @@ case $stage in
     ;;
 6) # All of it is whole, and goes.
     came_back
-    # Under a mounted volume the package may be upgraded, and not removed.
+    # Under a mounted volume the package may be upgraded, but not removed.
     before=$(server a)
     dpkg -i /test/2.deb >/tmp/dpkg 2>&1 || fail "upgrade: $(cat /tmp/dpkg)"
     [ "$(server a)" = "$before" ] && [ -d "/proc/$before" ] || fail 'an upgrade has ended the server'

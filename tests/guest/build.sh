@@ -71,7 +71,7 @@ cp "$(find "$work/tools" -type f -path "*/bin/busybox")" "$root/bin/busybox"
 cp "$(find "$work/tools" -type f -path "*/sbin/nbd-client")" "$root/sbin/nbd-client"
 mkdir -p "$root/usr/lib"
 find "$work/tools" -name 'libnl*.so*' -exec cp -P {} "$root/usr/lib/" \;
-for tool in mkfs.ext4 e2fsck losetup; do
+for tool in mkfs.ext4 e2fsck losetup blkid; do
     cp -L "$(command -v "$tool")" "$root/sbin/$tool"
 done
 cp tests/guest/init "$root/init"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: full.sh WAY. The disk below is full: an attach that cannot mount ends soon and leaves nothing behind, and when there
-# is room all that was synced is there.
+# Runs in the guest: full.sh WAY. The disk below is full: an attach that cannot mount ends soon and leaves nothing behind, and once there is
+# room everything synced is there.
 set -e
 via=$1
 below=/mnt/below
@@ -33,7 +33,7 @@ vellum attach $disk --via "$via" --mkfs --mount $at >/dev/null || fail "attach"
 dd if=/dev/urandom of=/tmp/kept bs=1M count=4 2>/dev/null
 cp /tmp/kept $at/kept
 sync
-# Once after an orderly end, and once after the server died: ext4 has a journal to read then.
+# Once after an orderly end, and once after the server died: then ext4 has a journal to replay.
 for before in detached killed; do
     if [ $before = detached ]; then
         vellum detach $disk >/dev/null || fail "detach"

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in the guest: grow.sh WAY LIVES. A mounted ext4 grows with its volume from 1 to 2 GiB while files are written to it, and the server is
-# killed at any moment of that, in one life of three the command with it. What was fsynced is there, what a snapshot holds too, and the same
-# command again does what is left. In a guest, because a host may not give the right that the kernel wants for it (CAP_SYS_RESOURCE).
+# Runs in the guest: grow.sh WAY LIVES. A mounted ext4 grows with its volume from 1 to 2 GiB while files are written to it, and the server
+# is killed at any moment of that, in one of three lives the command with it. What was fsynced is there, a snapshot's contents too, and the
+# same command completes the growth. In a guest, because a host may not grant the right that the kernel requires (CAP_SYS_RESOURCE).
 set -e
 via=$1
 lives=$2
@@ -28,7 +28,7 @@ write() { # FROM LIST
     number=$1
     while :; do
         content "$number" | dd of=$at/"$number" bs=64k conv=fsync 2>/dev/null || return 0
-        # With asynchronous commits an fsync may succeed though its flush has failed: jbd2 does not look.
+        # With asynchronous commits an fsync may succeed although its flush failed: jbd2 ignores that.
         [ -e /tmp/killed ] || echo "$number" >>"$2"
         number=$((number + 1))
     done
@@ -42,7 +42,7 @@ random() { awk -v seed="$(($(now) * 31 + life * 1009 + $1))" -v most="$2" 'BEGIN
 let_go() {
     kill -KILL "$writer" 2>/dev/null || true
     wait "$writer" 2>/dev/null || true
-    # Its last dd, and what a command that was killed had begun.
+    # Its last dd, and what a killed command had begun.
     sleep 0.5
 }
 
@@ -66,7 +66,7 @@ while [ "$life" -le "$lives" ]; do
     sleep 0."$(random 1 10)"
     began=$(now)
     if [ $life -eq 0 ]; then
-        # Nobody is killed: so long does it take.
+        # Without a kill, to measure how long it takes.
         grow || fail "grow"
         took=$(($(now) - began))
         : >/tmp/killed
@@ -74,7 +74,7 @@ while [ "$life" -le "$lives" ]; do
     else
         vellum grow $disk --size 2G --fs >/tmp/grown 2>&1 &
         growing=$!
-        # More often at its beginning, where the volume grows, than behind that, where its file system does.
+        # More often at its beginning, where the volume grows, than later, where its file system does.
         usleep $((took * $(random 2 1400) * $(random 3 1000) / 1000))
         : >/tmp/killed
         [ $((life % 3)) -ne 0 ] || kill -KILL $growing 2>/dev/null || true

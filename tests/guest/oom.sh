@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: oom.sh WAY. The kernel ends the server of a mounted volume for want of memory, in a control group that has none
-# left. Whoever writes gets an error and does not wait; and what was synced is there when the volume is attached again.
+# Runs in the guest: oom.sh WAY. The kernel kills the server of a mounted volume because its control group is out of memory. A writer gets
+# an error and does not wait; and what was synced is there when the volume is attached again.
 set -e
 via=$1
 at=/mnt/vellum
@@ -25,7 +25,7 @@ for n in 1 2 3 4 5 6 7 8; do
     dd if=/tmp/$n of=$at/$n bs=64k conv=fsync 2>/dev/null || fail "a sync before"
 done
 echo $(($(cat $group/memory.current) + 256 * 1024)) >$group/memory.max
-# What it takes memory for: blocks that are written, until it has none left.
+# It needs memory for written blocks, until it has none left.
 began=$(date +%s)
 timeout 120 dd if=/dev/urandom of=$at/more bs=1M count=300 conv=fsync 2>/tmp/said && fail "it was not ended: $(cat $group/memory.current)"
 took=$(($(date +%s) - began))

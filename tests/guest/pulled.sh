@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: pulled.sh WAY. The drive of a volume is pulled while it is mounted: its path still leads to its server, which says
-# what is wrong; nothing waits for a drive that is gone; and what was synced is there when it is back.
+# Runs in the guest: pulled.sh WAY. The drive of a volume is pulled while it is mounted: its path still leads to its server, which reports
+# the error; nothing waits for the missing drive; and what was synced is there when it is back.
 set -e
 via=$1
 disk=/dev/nvme0n1

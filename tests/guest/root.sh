@@ -1,6 +1,6 @@
 #!/bin/bash
-# What is done in each boot of the guest of tests/root.sh, by the kernel's argument test=. Files that are whole when their fsync has ended are
-# told on the console: whoever cuts the power holds the next boot to it.
+# Runs in each boot of the guest of tests/root.sh, controlled by the kernel argument test=. A file is reported on the console once its fsync
+# has ended; after a power cut the next boot must have it.
 exec >/dev/ttyS0 2>&1
 echo 1 >/proc/sys/kernel/printk
 word() { tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"; }
@@ -58,7 +58,7 @@ if [ "$(word test)" = cut ]; then
     done
 fi
 
-# What a user does with the volume that his system is on.
+# What a user does with the volume that holds the system.
 volume=/dev/disk/by-id/virtio-disk
 vellum list | grep -q ublkb0 || fail "list: $(vellum list)"
 vellum stats $volume >/tmp/told 2>&1 || fail "stats: $(cat /tmp/told)"

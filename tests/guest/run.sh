@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a
-# scratch disk at /dev/vda: run.sh SCRIPT [ARG...]. Prints what it prints and ends with its exit code; 77 when
-# there can be no guest here. PATIENCE: seconds; DISK: the scratch disk's size; CPUS; VELLUM: the
-# binary; NVME: the size of an NVMe drive, /dev/nvme0n1; TOOLS: programs of the host to have there as well; FILES: a folder to have in its root; MEMORY: MiB.
+# Runs a script in a guest of Debian's kernel (QEMU, no KVM needed), with `vellum` in its path and a scratch disk at /dev/vda: run.sh SCRIPT
+# [ARG...]. Prints its output and ends with its exit code; 77 if no guest is possible here. PATIENCE: seconds; DISK: the scratch disk's
+# size; CPUS; VELLUM: the binary; NVME: the size of an NVMe drive, /dev/nvme0n1; TOOLS: host programs to copy into it; FILES: a directory to
+# copy to its root; MEMORY: MiB.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here/../.."
@@ -39,7 +39,7 @@ for tool in ${TOOLS:-}; do
     "$here/libraries.sh" "$dir/files" "$program"
 done
 [ -z "${FILES:-}" ] || cp -r "$FILES/." "$dir/files/"
-# The kernel unpacks archives one after the other: the tools, then what changes from run to run.
+# The kernel unpacks archives one after the other: the tools, then what differs between runs.
 (cat "$guest/base.cpio" && cd "$dir/files" && find . | cpio -o -H newc --quiet) >"$dir/initramfs"
 truncate -s "$DISK" "$dir/disk"
 nvme=()
@@ -64,7 +64,7 @@ fi
 kill "$qemu" 2>/dev/null || true
 wait "$qemu" 2>/dev/null || true
 qemu=''
-# Without the terminal's carriage returns; what the firmware and the loader print is before "begin".
+# Without the terminal's carriage returns; the output of firmware and loader precedes "begin".
 tr -d '\r' <"$dir/console" >"$dir/text"
 code=$(sed -n 's/^guest: exit \([0-9]*\)$/\1/p' "$dir/text" | tail -1)
 if [ -n "$code" ]; then

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Runs in the guest: suspend.sh WAY. The machine is suspended while a volume is mounted and written, and woken by its clock. What the
-# kernel cannot suspend it gives up within its own 20 s. Either way the writer goes on, and what it has synced is there. When nobody
-# writes, the machine is suspended.
+# Runs in the guest: suspend.sh WAY. The machine is suspended while a volume is mounted and written, and woken by its clock. If the kernel
+# cannot suspend, it gives up after its own 20 s. Either way the writer continues, and what it has synced is there. Without a writer the
+# machine is suspended.
 set -e
 via=$1
 at=/mnt/vellum
@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# Files of 64 KiB, each synced before the next one; the last one that is, is told.
+# Files of 64 KiB, each synced before the next one; the number of the last synced one is recorded.
 write() {
     n=0
     while [ ! -e /tmp/enough ]; do
@@ -25,7 +25,7 @@ write() {
     done
 }
 
-# Goes on, within so many seconds.
+# Checks that the writer continues, within so many seconds.
 goes_on() {
     before=$(cat /tmp/synced)
     for _ in $(seq "$1"); do
@@ -63,7 +63,7 @@ for _ in 1 2 3; do
 done
 touch /tmp/enough
 wait $writer || fail "a sync failed"
-# When nobody writes, it is suspended.
+# Without a writer it is suspended.
 sync
 sleep 6
 echo 0 >$alarm

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: the best way of attaching is taken, and the next best when the kernel lacks it. What was
-# written by one way is found by the others, a partition table too. What is missing is said.
+# Runs in the guest: the best way of attaching is used, and the next best if the kernel lacks it. What was written in one way is found by
+# the others, a partition table too. A message says what is missing.
 set -e
 disk=/dev/vda
 at=/mnt/vellum
@@ -12,7 +12,7 @@ fail() {
     dmesg | tail -20
     exit 1
 }
-# Attaches and expects a device; what the last one wrote must be there.
+# Attaches and expects a device; what the previous one wrote must be there.
 expect() {
     vellum attach $disk --mount $at >/tmp/attached || fail "attach"
     grep -q "^/dev/$1" /tmp/attached || fail "$(cat /tmp/attached), not /dev/$1"
@@ -35,7 +35,7 @@ cp /bin/busybox $at/busybox
 vellum detach $disk >/dev/null || fail "detach"
 expect ublkb
 
-# A server that is told to stop under a mounted file system lets the kernel write first.
+# A server told to stop under a mounted file system lets the kernel write first.
 vellum attach $disk --mount $at >/dev/null || fail "attach"
 cp /bin/busybox $at/late
 kill -TERM "$(pidof vellum)"
@@ -51,7 +51,7 @@ cmp -s /bin/busybox $at/late || fail "what was not yet written when the server w
 rm $at/late
 vellum detach $disk >/dev/null || fail "detach"
 
-# `serve` alone: two volumes, one of them read-only to the kernel as well; what a killed one leaves, the next removes.
+# `serve` alone: two volumes, one of them read-only to the kernel as well; what a killed server leaves, the next removes.
 serve() {
     vellum serve "$@" --ublk >/tmp/served 2>&1 &
     tries=0

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
-# An NVMe drive is asked for its wear, as the kernel passes it on: `vellum metrics` has what its SMART log says.
+# An NVMe drive reports its wear through the kernel: `vellum metrics` has the values of its SMART log.
 set -eu
 modprobe nvme
 n=0
@@ -17,7 +17,7 @@ until grep -qs ready /tmp/log; do
 done
 vellum metrics --tbw nvme0n1=600 >/tmp/metrics
 grep '^vellum_drive' /tmp/metrics
-# A drive that was made a minute ago has nothing used of its life.
+# A drive that was made a minute ago has used nothing of its life.
 grep -q '^vellum_drive_life_used_ratio{drive="nvme0n1"} 0.0$' /tmp/metrics
 kill $!
 wait $!

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs in the guest: write_once.sh WAY. The same writes with write-once journaling and without, over a real block
-# driver; the unmount is in the window. Checkpoints must be remapped and must not be written.
+# Runs in the guest: write_once.sh WAY. The same writes with write-once journaling and without, over a real block driver; the unmount is
+# part of the window. Checkpoints must be remapped and must not be written.
 set -e
 via=$1
 disk=/dev/vda
@@ -11,12 +11,12 @@ fail() {
     dmesg | tail -20
     exit 1
 }
-# A statistic of a group: the same name may be in several.
+# A statistic from a group: several groups may have the same name.
 stat() {
     vellum stats $disk --json | sed -n "s/.*\"$1\":{\([^{}]*\).*/\1/p" | grep -o "\"$2\":[0-9][0-9]*" | sed 's/.*://'
 }
 
-# Sets written and remapped, in bytes and blocks.
+# Sets `written` and `remapped`, in bytes and blocks.
 measure() {
     vellum create --force $disk --size 300M >/dev/null
     vellum attach $disk --via "$via" --mkfs --mount $at --research "write-once=$1,zero=off" >/dev/null || fail "attach"
@@ -46,7 +46,7 @@ measure() {
         "$commits commits, $flushes flushes, $syncs syncs of the medium," \
         "$homes to homes, $remapped remapped, $(stat core collided_blocks) collided, $(stat core missing_blocks) missing," \
         "$(stat core compared_unequal) unequal"
-    # What the remaps lead to is what was written.
+    # The remapped blocks have the contents that were written.
     vellum detach $disk >/dev/null || fail "detach"
     vellum check $disk >/tmp/check 2>&1 || { cat /tmp/check; fail "check"; }
     vellum attach $disk --via "$via" --mount $at >/dev/null || fail "attach again"

@@ -63,7 +63,7 @@ def fill(files, full):
     since = 0
     while True:
         since += files.add(files.size())
-        # What is not allocated yet is not counted.
+        # Delayed allocations are not counted.
         if since > 16 << 20:
             os.sync()
             since = 0

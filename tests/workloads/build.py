@@ -11,7 +11,7 @@ CRATE, SMALL_CRATE = "vellum-device", "vellum-core"
 
 
 def cargo(job, *arguments):
-    # Nobody's configuration but the registry, which is read and not written.
+    # No user's configuration except the registry, which is read and not written.
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CARGO_BUILD", "RUSTFLAGS", "RUSTC"))}
     environment["CARGO_TARGET_DIR"] = job.path("target")
     command = [tool("cargo"), *arguments, "--offline", "--locked"]

@@ -14,7 +14,7 @@ from common import BLOCK, main, text_pool
 
 STEPS = 3000
 FILES = 120
-# The jbd2 magic: the journal keeps a block that begins so with four zero bytes instead.
+# The jbd2 magic: in a block that begins with it, the journal stores four zero bytes instead.
 MAGIC = bytes.fromhex("c03b3998")
 ESCAPED = bytes(4)
 
@@ -100,7 +100,7 @@ def run(job):
     content, trees = Content(numbers), Trees(job.dir, copy)
     names = [f"d{n % 7}/f{n}" for n in range(FILES)]
     trees.each(lambda root: [os.makedirs(f"{root}/d{n}", exist_ok=True) for n in range(7)])
-    # What an earlier call left; the tree says it, so that a call after a crash goes on with what is there.
+    # Files of an earlier call, read from the tree, so that a call after a crash continues with what is there.
     sizes = {name: os.stat(f"{job.dir}/{name}").st_size for name in names if os.path.exists(f"{job.dir}/{name}")}
     steps = job.scaled(STEPS, least=50)
     for _ in range(steps):

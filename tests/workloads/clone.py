@@ -11,7 +11,7 @@ COMMITS = 8
 
 
 def git(*arguments, inside=None):
-    # Nobody's configuration: names, hooks, signing, and whose directory it is.
+    # No user's configuration: names, hooks, signing, and the owner of the directory.
     environment = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null")
     for who in ("AUTHOR", "COMMITTER"):
         environment[f"GIT_{who}_NAME"] = "workload"

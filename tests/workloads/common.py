@@ -53,8 +53,7 @@ class Text:
         return bytes(out)
 
 
-# Longer than 64 bytes: many source files of a project begin alike, and a hash of a block's head cannot
-# tell such blocks apart.
+# Longer than 64 bytes: many source files of a project begin alike, and a hash of a block's head cannot distinguish such blocks.
 LICENCE = b"// Licensed under the Apache License, Version 2.0. See the file LICENSE at the root of this project.\n\n"
 
 

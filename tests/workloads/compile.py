@@ -12,7 +12,7 @@ from common import Skip, main, tool
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PARTS = ("common", "compress", "decompress", "dictBuilder")
-# What includes it is compiled again, as make does it.
+# Files that include it are compiled again, as make does.
 CHANGED = "compress/zstd_opt.h"
 
 

@@ -50,7 +50,7 @@ def source(job):
 
 def run(job):
     images, store = f"{source(job)}/images", job.path("store")
-    # What is of a run is not on the disk; and no one's configuration is asked.
+    # Run-time state is not on the disk, and no user's configuration is read.
     where = f"containers-storage:[overlay@{store}+{job.sources}/storage-run]localhost/app"
     skopeo = [tool("skopeo"), "--insecure-policy"]
     try:

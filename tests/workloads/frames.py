@@ -9,7 +9,7 @@ from common import SEED, main
 
 FRAMES = 80
 WIDTH, HEIGHT, PIXEL = 640, 360, 3
-# Of the rows, from the top: a third of the blocks repeat. Of the camera in OrderMergeDedup §5 27% do.
+# Share of the rows, from the top: a third of the blocks repeat. For the camera in OrderMergeDedup §5 it is 27%.
 STILL = 0.37
 MOVING_ROWS = 24
 SYNCED = 10

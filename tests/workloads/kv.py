@@ -21,7 +21,7 @@ def run(job):
             f"--value_size={value}",
             f"--seed={SEED}",
             f"--compression_type={compression}",
-            # Small, so that tables are written and merged while the puts go on.
+            # Small, so that tables are written and merged while the puts continue.
             f"--write_buffer_size={8 << 20}",
             "--sync=0",
             "--threads=1",

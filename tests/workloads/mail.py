@@ -11,7 +11,7 @@ THREADS = 2
 MESSAGES = 700
 BOXES = 8
 MESSAGE_MEAN = 4000
-# One in so many has an attachment, which does not compress but for its encoding.
+# One message in this many has an attachment, which compresses only by its encoding.
 ATTACHED = 12
 
 
@@ -70,7 +70,7 @@ def serve(job, thread):
         synced(f"{box}/new")
         os.unlink(active)
         read.append((box, name))
-        # Someone looks at their mail: what is new is seen, and a third of it is thrown away.
+        # A user reads the mail: new messages are seen, and a third of them are deleted.
         if len(read) == 20:
             for at, (box, name) in enumerate(read):
                 seen = f"{box}/cur/{name}:2,S"

@@ -23,7 +23,7 @@ def running(job, directory):
     socket = socket_of(job)
     command = [tool("mariadbd"), "--no-defaults", "--user=mysql", f"--datadir={directory}", f"--socket={socket}"]
     command += [f"--pid-file={socket}.pid", "--skip-networking", "--innodb-buffer-pool-size=32M", "--innodb-log-file-size=24M"]
-    # The socket is made by another user than root.
+    # A user other than root creates the socket.
     os.chmod(job.sources, 0o777)
     ping = [tool("mariadb-admin"), "--no-defaults", "--user=root", f"--socket={socket}", "ping"]
     alive = lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0

@@ -10,7 +10,7 @@ import subprocess
 from common import Skip, main, tool, write_file
 
 ENTRIES = 40_000
-# What a compiler and git need, and an interpreter's library: about 60 MiB to download.
+# The dependencies of a compiler and git, and an interpreter's library: about 60 MiB to download.
 PACKAGES = (
     "binutils-common binutils-x86-64-linux-gnu cpp-12 g++-12 gcc-12 git git-man libc6-dev libgcc-12-dev libperl5.36 "
     "libpython3.11-stdlib libstdc++-12-dev linux-libc-dev manpages-dev perl-modules-5.36"
@@ -60,7 +60,7 @@ def prepare(job):
     for directory in ("etc/apt", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg/info", "var/lib/dpkg/updates"):
         os.makedirs(f"{root}/{directory}")
     write_file(f"{root}/var/lib/dpkg/status", b"")
-    # In place of the machine's: those of a container throw caches away, and may run commands.
+    # Instead of the machine's configuration: a container's discards caches, and may run commands.
     options = {
         "Dir": root,
         "Dir::State::status": f"{root}/var/lib/dpkg/status",

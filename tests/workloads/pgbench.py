@@ -60,7 +60,7 @@ def owned(path):
 
 
 def started(cluster, sockets, work):
-    # The log goes elsewhere: it is not a part of what is measured.
+    # The log is elsewhere, because it is not part of the measurement.
     postgres("pg_ctl", "-D", cluster, "-l", os.path.join(sockets, "log"), "-w", "-s", "start")
     try:
         work()
@@ -69,7 +69,7 @@ def started(cluster, sockets, work):
 
 
 def make(job, path):
-    # The sockets' directory is named in the cluster's configuration: it stays.
+    # The sockets' directory is named in the cluster's configuration, so it stays.
     sockets = owned(os.path.join(job.sources, "pg-sockets"))
     owned(path)
     postgres("initdb", "-D", path, "-A", "trust", "-U", "bench", "--no-sync", "-E", "UTF8")

@@ -70,7 +70,7 @@ def session(n, numbers, visits):
 
 
 def running(job):
-    # A path of a socket is short.
+    # The path of a socket must be short.
     path = os.path.join(job.sources, "redis.sock")
     if len(path) > 100:
         raise Skip(f"the path of the sources is too long for a socket: {path}")

@@ -8,14 +8,14 @@ import subprocess
 from common import SEED, Skip, Text, main, tool
 
 REPOSITORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-# The same history for every version of this program, where it is there.
+# The same history for every version of this program, if it is there.
 HEAD = "e09ca5a"
 CHECKOUTS = 8
 COMMITS = 20
 
 
 def git(*arguments, inside=None, **more):
-    # Nobody's configuration: names, hooks, signing, and whose directory it is.
+    # No user's configuration: names, hooks, signing, and the owner of the directory.
     environment = dict(os.environ, GIT_CONFIG_GLOBAL="/dev/null", GIT_CONFIG_SYSTEM="/dev/null")
     for who in ("AUTHOR", "COMMITTER"):
         environment[f"GIT_{who}_NAME"] = "workload"

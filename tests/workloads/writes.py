@@ -16,7 +16,7 @@ from common import BLOCK, SEED, main
 FILE_BLOCKS = 16384
 # <linux/time.h>: the clock of files' times; Python has no name for it.
 CLOCK_REALTIME_COARSE = 5
-# An fsync costs more than a write: the shorter the window, the fewer writes take a while.
+# An fsync costs more than a write: with a shorter window, fewer writes take long enough.
 WRITES = {1: 1500, 10: 6000, 100: 16000, 1000: 16000}
 
 

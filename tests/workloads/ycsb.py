@@ -35,7 +35,7 @@ def run(job):
     weights = [1 / (rank + 1) ** SKEW for rank in range(records)]
     ranks = numbers.choices(range(records), weights, k=operations)
     for rank in ranks:
-        # Popular ones are not neighbours.
+        # Popular records are not adjacent.
         key = f"user{rank * 2654435761 % (1 << 32):010}"
         if numbers.random() < 0.5:
             database.execute("SELECT * FROM usertable WHERE key = ?", (key,)).fetchall()

@@ -1,4 +1,4 @@
-//! Licences, bans and sources of all that comes from outside, against deny.toml.
+//! Checks the licences, bans and sources of all external dependencies against deny.toml.
 
 use crate::spdx;
 use crate::workspace::Workspace;
@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use toml::Value;
 
-/// Complaints about what the build takes in.
+/// Complains about dependencies that deny.toml does not allow.
 ///
 /// # Errors
-/// When deny.toml cannot be read.
+/// If deny.toml cannot be read.
 pub fn check(workspace: &Workspace, root: &Path) -> anyhow::Result<Vec<String>> {
     let text = std::fs::read_to_string(root.join("deny.toml")).context("deny.toml")?;
     let rules: toml::Table = text.parse().context("deny.toml")?;

@@ -1,14 +1,14 @@
-//! The guide in docs/guide: all its pages are in its table of contents, and each links a term of the glossary where it first uses it.
+//! Checks the guide in docs/guide: its table of contents lists all pages, and each page links a glossary term at its first use.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-/// Where its pages are.
+/// The folder of the pages.
 pub const SOURCE: &str = "docs/guide/src";
 
-/// Words of the trade. A page that says one needs it in the glossary.
+/// Technical words. If a page uses one, the glossary must explain it.
 const TRADE: &[&str] = &[
     "absorbed",
     "archive",
@@ -82,10 +82,10 @@ const TRADE: &[&str] = &[
     "write-once",
 ];
 
-/// The pages, in the order of the table of contents: path below `SOURCE`, text.
+/// Returns the pages in the order of the table of contents: path below `SOURCE`, and text.
 ///
 /// # Errors
-/// When one cannot be read.
+/// If one cannot be read.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>> {
     let source = root.join(SOURCE);
     let summary = std::fs::read_to_string(source.join("SUMMARY.md"))?;
@@ -102,10 +102,10 @@ pub fn pages(root: &Path) -> Result<Vec<(String, String)>> {
         .collect()
 }
 
-/// Complaints about it.
+/// Complains about the guide.
 ///
 /// # Errors
-/// When it cannot be read.
+/// If it cannot be read.
 pub fn check(root: &Path) -> Result<Vec<String>> {
     let pages = pages(root)?;
     let mut complaints = Vec::new();
@@ -140,7 +140,7 @@ pub fn terms(glossary: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A text in which the first use of each term leads to its place in the glossary.
+/// Links the first use of each term in a text to the glossary.
 #[must_use]
 pub fn linked(text: &str, terms: &BTreeMap<String, String>, glossary: &str) -> String {
     let mut text = text.to_owned();
@@ -162,7 +162,7 @@ fn holds(outer: &Range<usize>, inner: &Range<usize>) -> bool {
     outer.start <= inner.start && inner.end <= outer.end
 }
 
-/// Complaints about a page, each with its line.
+/// Complains about a page, with the line of each complaint.
 fn check_page(text: &str, terms: &BTreeMap<String, String>, is_glossary: bool) -> Vec<String> {
     let line = |at: usize| text[..at].matches('\n').count() + 1;
     let known = terms.keys().map(String::as_str);
@@ -189,7 +189,7 @@ fn check_page(text: &str, terms: &BTreeMap<String, String>, is_glossary: bool) -
     complaints
 }
 
-/// The words of each link, and where it leads.
+/// The range of each link's words, and its target.
 fn links(text: &str) -> Vec<(Range<usize>, &str)> {
     let found = text.match_indices("](").filter_map(|(at, _)| {
         let begin = text[..at].rfind('[')? + 1;
@@ -199,7 +199,8 @@ fn links(text: &str) -> Vec<(Range<usize>, &str)> {
     found.collect()
 }
 
-/// Where each term that the prose of a page has is first. What is a part of a longer term is none, nor is a word of a link to elsewhere.
+/// Returns the first place of each term in a page's prose. It ignores parts of longer terms and the words of links
+/// that do not lead to the glossary.
 fn first_uses<'t>(
     text: &str,
     terms: impl Iterator<Item = &'t str>,
@@ -226,7 +227,7 @@ fn first_uses<'t>(
     uses
 }
 
-/// The word that a match is, its plural included; none if it is a part of another one.
+/// Extends a match to the whole word, including a plural ending; `None` if it is only a part of a word.
 fn whole_word(text: &str, at: Range<usize>) -> Option<Range<usize>> {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '=');
     if text[..at.start].ends_with(is_part) {
@@ -240,7 +241,7 @@ fn whole_word(text: &str, at: Range<usize>) -> Option<Range<usize>> {
     Some(at.start..at.end + more.len())
 }
 
-/// A page of the same length in small letters, without its code, headings, comments and targets of links.
+/// The page in lower case with its code, headings, comments and link targets blanked out. Its length stays the same.
 fn prose(text: &str) -> String {
     let mut prose = String::with_capacity(text.len());
     let (mut is_fenced, mut is_comment) = (false, false);
@@ -257,7 +258,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// As many bytes of nothing as a letter has.
+/// As many blanks as the letter has bytes.
 fn blank(letter: char) -> impl Iterator<Item = char> {
     let is_end = letter == '\n';
     std::iter::repeat_n(if is_end { '\n' } else { ' ' }, letter.len_utf8())

@@ -1,31 +1,35 @@
-//! Imports point one way: core <- medium <- device <- front ends <- the command.
+//! Checks that imports point one way: core <- medium <- device <- front ends <- the command.
 //!
-//! Checked twice: over what each crate declares to cargo, and over what its source names, because a crate
-//! may be allowed one module of another and no more.
+//! It checks both the dependencies that each crate declares to cargo and the paths that its source names, because a crate may be
+//! allowed only one module of another.
 
 use crate::text::{sources, without_tests};
 use crate::workspace::Workspace;
 use std::path::Path;
 
-/// What a crate may import of ours: a crate, and which of its modules (none: all of them).
+/// The crates of ours that a crate may import, and which of their modules (none listed: all).
 type Allowed = &'static [(&'static str, &'static [&'static str])];
 
 const ALL: &[&str] = &[];
 
-/// The table. A crate that is not in it is a complaint: put it here, and say in docs/ARCHITECTURE.md what
-/// it does not know.
+/// The table. A crate missing from it is a complaint: add it here, and say in docs/ARCHITECTURE.md what it does not know.
 const TABLE: &[(&str, Allowed)] = &[
     ("vellum-core", &[]),
-    // A medium knows addresses, and nothing of what lies there.
+    // A medium knows addresses, but not what is stored there.
     ("vellum-envelope", &[]),
     (
         "vellum-medium",
         &[("vellum-core", &["addr"]), ("vellum-envelope", ALL)],
     ),
-    // How a block is stored knows one block, and not where it lies.
+    // The codec knows one block, but not where it is stored.
     ("vellum-codec", &[("vellum-core", &["addr"])]),
-    // What the client's file system is knows bytes, and nothing of ours.
+    // The reader of the client's file system knows bytes, but nothing of ours.
     ("vellum-ext4", &[]),
+    // Activity of the file system is passed on as hints, so the watch sees the core's types for hints.
+    (
+        "vellum-watch",
+        &[("vellum-core", &["addr", "seam"]), ("vellum-ext4", ALL)],
+    ),
     (
         "vellum-device",
         &[
@@ -34,9 +38,10 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-ext4", ALL),
             ("vellum-medium", ALL),
             ("vellum-policies", &["words"]),
+            ("vellum-watch", ALL),
         ],
     ),
-    // What may be chosen has words for the core's choices, and does not know who keeps them.
+    // The policies need types for the core's choices, but do not know who stores them.
     (
         "vellum-policies",
         &[("vellum-core", &["engine", "format", "seam", "snapshots"])],
@@ -46,7 +51,7 @@ const TABLE: &[(&str, Allowed)] = &[
         "vellum-frontend",
         &[("vellum-core", &["addr"]), ("vellum-device", ALL)],
     ),
-    // A recorder stands before a volume as a client's device does: it cannot name a segment either.
+    // A recorder stands in front of a volume like a client's device: it cannot name a segment either.
     (
         "vellum-record",
         &[
@@ -57,23 +62,25 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-trace", ALL),
         ],
     ),
-    // A trace is a file of its own: it knows nothing of ours.
+    // A trace is a file of its own and knows nothing of ours.
     ("vellum-trace", &[]),
-    // The lab has a medium and a clock of its own: of the device it sees nothing.
+    // The lab has its own medium and clock, so it sees nothing of the device.
     (
         "vellum-lab",
         &[
             ("vellum-core", ALL),
+            ("vellum-ext4", ALL),
             ("vellum-policies", ALL),
             ("vellum-trace", ALL),
+            ("vellum-watch", ALL),
         ],
     ),
-    // Options know what a run is made of, and neither a terminal nor who runs it.
+    // The options know what a run consists of, but neither a terminal nor their caller.
     (
         "vellum-options",
         &[("vellum-lab", ALL), ("vellum-policies", &["size"])],
     ),
-    // What is told of volumes knows what servers answer, and none of them.
+    // Reports about volumes know the servers' answers, but not the servers.
     ("vellum-ops", &[]),
     (
         "vellum-cli",
@@ -87,7 +94,7 @@ const TABLE: &[(&str, Allowed)] = &[
             ("vellum-options", ALL),
             ("vellum-policies", ALL),
             ("vellum-record", ALL),
-            // What an estimate finds on a disk that is no volume of ours.
+            // An estimate examines disks that are not volumes of ours.
             ("vellum-ext4", ALL),
         ],
     ),
@@ -96,10 +103,10 @@ const TABLE: &[(&str, Allowed)] = &[
     ("xtask", &[]),
 ];
 
-/// Complaints about imports against the table.
+/// Complains about imports that the table does not allow.
 ///
 /// # Errors
-/// When the source cannot be read.
+/// If the source cannot be read.
 pub fn check(workspace: &Workspace, root: &Path) -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     let is_ours = |name: &str| workspace.packages.iter().any(|p| p.ours && p.name == name);
@@ -134,7 +141,7 @@ pub fn check(workspace: &Workspace, root: &Path) -> anyhow::Result<Vec<String>> 
     Ok(complaints)
 }
 
-/// Complaints about one file of a crate.
+/// Complains about one file of a crate.
 fn check_source(name: &str, path: &str, text: &str) -> Vec<String> {
     let allowed = TABLE
         .iter()

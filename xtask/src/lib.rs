@@ -1,7 +1,8 @@
-//! Chores of the repository, each a function from the work tree to a list of complaints: empty is good.
+//! Chores of the repository. Each is a function from the work tree to a list of complaints; an empty list is good.
 
 use std::path::PathBuf;
 
+pub mod coverage;
 pub mod dependencies;
 pub mod guide;
 pub mod imports;

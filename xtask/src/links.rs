@@ -1,12 +1,12 @@
-//! Every link in the documentation leads to a file that is there, and to a heading that is in it.
+//! Checks that every link in the documentation leads to an existing file, and to an existing heading in it.
 
 use crate::text::sources;
 use std::path::Path;
 
-/// Complaints about links between Markdown files.
+/// Complains about broken links between Markdown files.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If they cannot be read.
 pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for path in sources(root, "md")? {
@@ -39,7 +39,7 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// The targets of inline links, outside of fenced code.
+/// The targets of inline links outside of fenced code.
 fn targets(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().flat_map(move |(index, line)| {

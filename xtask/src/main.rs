@@ -1,8 +1,10 @@
-//! `cargo run -p xtask -- tidy` complains, `... -- dependencies` lists what comes from outside,
-//! `... -- shape` measures the source.
+//! `cargo run -p xtask -- tidy` checks the repository, `... -- dependencies` lists external dependencies, `... -- shape` measures
+//! the source, and `... -- coverage` checks what no simulated life reaches.
 
 use std::process::ExitCode;
-use xtask::{dependencies, guide, imports, links, promise, shape, text, workspace::Workspace};
+use xtask::{
+    coverage, dependencies, guide, imports, links, promise, shape, text, workspace::Workspace,
+};
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = xtask::root();
@@ -35,6 +37,21 @@ fn main() -> anyhow::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        _ => anyhow::bail!("usage: cargo run -p xtask -- tidy | dependencies | shape [--shrink]"),
+        Some("coverage") => {
+            let (options, traces): (Vec<_>, Vec<_>) = std::env::args()
+                .skip(2)
+                .partition(|argument| argument == "--shrink");
+            let traces: Vec<_> = traces.into_iter().map(Into::into).collect();
+            let (text, complaints) = coverage::run(&root, &traces, !options.is_empty())?;
+            print!("{text}");
+            for complaint in &complaints {
+                println!("{complaint}");
+            }
+            Ok(ExitCode::from(u8::from(!complaints.is_empty())))
+        }
+        _ => anyhow::bail!(
+            "usage: cargo run -p xtask -- tidy | dependencies | shape [--shrink] | coverage [--shrink] \
+             TRACE..."
+        ),
     }
 }

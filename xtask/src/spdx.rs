@@ -1,7 +1,6 @@
 //! Just enough of SPDX licence expressions: `AND`, `OR` (and the old `/`), `WITH`, parentheses.
 
-/// Whether an expression can be met by licences that `allowed` accepts. An expression that makes no
-/// sense cannot.
+/// True if an expression can be met by licences that `allowed` accepts. A malformed expression cannot be met.
 pub fn is_met(expression: &str, allowed: &dyn Fn(&str) -> bool) -> bool {
     let spaced = expression
         .replace('(', " ( ")
@@ -56,7 +55,7 @@ impl Parser<'_> {
         }
         self.words = rest;
         if self.take("WITH") {
-            // An exception gives rights on top of the licence.
+            // An exception only adds rights to the licence.
             self.words = self.words.split_first()?.1;
         }
         Some((self.allowed)(name))

@@ -1,49 +1,50 @@
-//! What a volume counts, with what the source says of each: the fields of `VolumeStats` and of the structs in it, and the core's counters.
+//! A volume's statistics, with their descriptions from the source: the fields of `VolumeStats` and of the structs
+//! in it, and the core's counters.
 
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Where they are.
+/// The files that define them.
 const FILES: &[&str] = &[
     "crates/device/src/stats.rs",
     "crates/device/src/waits.rs",
-    "crates/device/src/journals.rs",
+    "crates/watch/src/journals.rs",
 ];
 const CORE: &str = "crates/core/src/stats.rs";
-/// The struct of all.
+/// The outermost struct.
 const ALL: &str = "VolumeStats";
 
 /// A statistic, or a group of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statistic {
-    /// As `vellum stats --all` shows it; what is in each of a list has `[]` behind the list's name.
+    /// Its name in `vellum stats --all`; for an element of a list, the list's name with `[]`.
     pub name: String,
-    /// The unit that it is counted in.
+    /// Its unit.
     pub unit: &'static str,
-    /// A sentence or two.
+    /// Its description, in a sentence or two.
     pub meaning: String,
 }
 
-/// A group of statistics under one name, and what they are about.
+/// A group of statistics under one name, and its description.
 #[derive(Debug)]
 pub struct Group {
-    /// Its name, which those of its statistics begin with; empty for what is in no group.
+    /// Its name, the prefix of its statistics' names; empty for statistics in no group.
     pub name: String,
-    /// What it is about.
+    /// Its description.
     pub meaning: String,
-    /// What is in it.
+    /// Its statistics.
     pub statistics: Vec<Statistic>,
 }
 
-/// A field: its name, its type, what is said of it.
+/// A field: its name, its type and its description.
 type Field = (String, String, String);
 
-/// All of them, in the order of the source.
+/// Reads all statistics, in the order of the source.
 ///
 /// # Errors
-/// When the source cannot be read, or has another shape.
+/// If the source cannot be read, or has another shape.
 pub fn read(root: &Path) -> Result<Vec<Group>> {
     let mut structs = BTreeMap::new();
     for path in FILES {
@@ -88,7 +89,7 @@ pub fn read(root: &Path) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The statistics of one struct, its name and what it is about, and those in it.
+/// Collects the statistics of one struct, with its name and description, and those of the structs in it.
 fn walk(
     structs: &BTreeMap<String, Vec<Field>>,
     (of, name, about): (&str, &str, &str),
@@ -113,7 +114,7 @@ fn walk(
     }
 }
 
-/// A sentence that goes on behind a colon.
+/// Lowers the first letter of a sentence that continues after a colon.
 fn small(sentence: &str) -> String {
     let mut letters = sentence.chars();
     let first = letters.next().into_iter().flat_map(char::to_lowercase);
@@ -128,7 +129,7 @@ fn statistic(name: &str, kind: &str, meaning: &str) -> Statistic {
     }
 }
 
-/// A unit is the end of a name, or follows from its beginning or the type. What is counted by the piece has none.
+/// The unit, taken from the end of the name, or else from its beginning or the type. Counts have none.
 fn unit(name: &str, kind: &str) -> &'static str {
     const ENDS: [(&str, &str); 5] = [
         ("bytes", "bytes"),
@@ -161,7 +162,7 @@ fn fields(item: &syn::ItemStruct) -> Vec<Field> {
     named.collect()
 }
 
-/// The name of a type; of an optional one, what it may be. A list is `[` and the name of what it is of.
+/// The name of a type. For an optional type, the inner one; for a list, `[` and the name of its element.
 fn innermost(kind: &syn::Type) -> String {
     if let syn::Type::Array(of) = kind {
         return format!("[{}", innermost(&of.elem));
@@ -204,7 +205,7 @@ fn docs(attributes: &[syn::Attribute]) -> String {
     lines.collect::<Vec<_>>().join(" ")
 }
 
-/// The core's counters: what its macro is called with, attributes and names with commas.
+/// Reads the core's counters from the call of their macro: attributes, and names with commas.
 fn core_counters(text: &str) -> Result<Vec<Statistic>> {
     let file = syn::parse_file(text)?;
     let called = file.items.into_iter().find_map(|item| match item {
@@ -232,7 +233,7 @@ fn core_counters(text: &str) -> Result<Vec<Statistic>> {
     Ok(found)
 }
 
-/// Attributes are parsed with what they belong to.
+/// Attributes are parsed together with the item they belong to.
 fn attributes_of(mut attributes: TokenStream) -> TokenStream {
     let nothing: Result<TokenStream, _> = "struct Nothing;".parse();
     attributes.extend(nothing.unwrap_or_default());

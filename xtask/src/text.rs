@@ -1,12 +1,12 @@
-//! What a file may hold, whatever it is about.
+//! Checks the text of files, whatever they are about.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines of a source file, at most: over this it is usually two ideas.
+/// The most lines in a source file: a longer one usually holds two ideas.
 const LINES_MAX: usize = 600;
 
-/// Words that say that something is not finished, or that point at one person's machine.
+/// Words that show unfinished work, or that refer to one person's machine.
 const BANNED: &[(&str, &str)] = &[
     (concat!("TO", "DO"), "finish it, or open an issue"),
     (concat!("FIX", "ME"), "finish it, or open an issue"),
@@ -21,7 +21,7 @@ const BANNED: &[(&str, &str)] = &[
     (concat!("/ro", "ot/"), "a path of one machine"),
 ];
 
-/// What the core must not name: a clock, threads, or a map whose order is chance.
+/// Names banned in the core: a clock, threads, or a map with random order.
 const BANNED_IN_CORE: &[&str] = &[
     "std::",
     "Instant",
@@ -34,10 +34,30 @@ const BANNED_IN_CORE: &[&str] = &[
     "usize::to_le_bytes",
 ];
 
-/// Complaints about the files of the repository.
+/// Names banned in the watch: a clock, threads, locks, or a system call. Its caller provides those.
+const BANNED_IN_WATCH: &[&str] = &[
+    "Instant",
+    "SystemTime",
+    "thread",
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "Cell<",
+    "Atomic",
+    "async ",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "libc",
+    "rand::",
+];
+
+/// Complains about the files of the repository.
 ///
 /// # Errors
-/// When they cannot be read.
+/// If they cannot be read.
 pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
     let mut complaints = Vec::new();
     for path in sources(root, "")? {
@@ -48,6 +68,9 @@ pub fn check(root: &Path) -> anyhow::Result<Vec<String>> {
         complaints.extend(check_text(&name, &text));
         if name.starts_with("crates/core/src/") {
             complaints.extend(check_core(&name, &text));
+        }
+        if name.starts_with("crates/watch/src/") {
+            complaints.extend(check_watch(&name, &text));
         }
     }
     Ok(complaints)
@@ -84,9 +107,21 @@ fn check_text(name: &str, text: &str) -> Vec<String> {
     complaints
 }
 
+fn check_watch(name: &str, text: &str) -> Vec<String> {
+    let banned = |(number, line): (usize, &str)| {
+        let code = line.split("//").next().unwrap_or_default().to_owned();
+        let words = BANNED_IN_WATCH.iter();
+        let found = words.filter(move |word| code.contains(**word));
+        found
+            .map(|word| format!("{name}:{number}: the watch must not use {word:?}"))
+            .collect::<Vec<_>>()
+    };
+    without_tests(text).flat_map(banned).collect()
+}
+
 fn check_core(name: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
-    // Names of hash maps in this file: their order is not ours, so nothing may walk them.
+    // Names of hash maps in this file. Their order is not deterministic, so nothing may iterate over them.
     let mut maps: Vec<&str> = Vec::new();
     for (number, line) in without_tests(text) {
         let code = line.split("//").next().unwrap_or_default();
@@ -130,10 +165,10 @@ fn check_core(name: &str, text: &str) -> Vec<String> {
     complaints
 }
 
-/// The files that git tracks or would (paths from the root) with this ending, or all.
+/// The files that git tracks or would track (paths from the root), with this ending or all.
 ///
 /// # Errors
-/// When git cannot be run.
+/// If git cannot be run.
 pub fn sources(root: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
     let output = Command::new("git")
         .args([
@@ -162,7 +197,7 @@ pub fn sources(root: &Path, ending: &str) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The numbered lines of a Rust file down to its module of tests, which is its last thing by custom.
+/// The numbered lines of a Rust file up to its module of tests, which by custom is last.
 pub fn without_tests(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .enumerate()
@@ -185,6 +220,8 @@ mod tests {
             assert_eq!(check_text("a.md", &format!("{word}\n")).len(), 1, "{word}");
         }
         assert_eq!(check_core("a.rs", "use std::time::Instant;\n").len(), 2);
+        let watch = "use parking_lot::Mutex;\nlet stop: &AtomicBool;\n// a Mutex\n";
+        assert_eq!(check_watch("a.rs", watch).len(), 2);
         let walk = "struct A {\n    at: HashMap<u32, u32>,\n}\nfn f() {\n    self.at.iter();\n}\n";
         assert_eq!(check_core("a.rs", walk).len(), 1);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What `cargo metadata` knows: our crates, the Python package's among them, and all that they are built with on Linux.
+//! What `cargo metadata` reports: our crates, including the Python package's, and all their dependencies on Linux.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -15,11 +15,11 @@ pub struct Package {
     pub version: String,
     /// Its licence, as SPDX.
     pub license: String,
-    /// Where it came from; empty for our own.
+    /// Its source; empty for our own crates.
     pub source: String,
-    /// Whether it is a member of this workspace.
+    /// True if it is a member of this workspace.
     pub ours: bool,
-    /// What it declares to need: name and version requirement. Not what its tests need.
+    /// The dependencies it declares: name and version requirement, without those of its tests.
     pub needs: Vec<(String, String)>,
 }
 
@@ -31,13 +31,13 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo, of the workspace and of the Python package's, which is one of its own.
+    /// Runs `cargo metadata` for the workspace and for the Python package, which is a workspace of its own.
     ///
     /// # Errors
-    /// When cargo cannot be run, or its answer is not as documented.
+    /// If cargo cannot be run, or its answer is not as documented.
     pub fn read(root: &Path) -> anyhow::Result<Self> {
         let mut all = Self::of(root)?.packages;
-        // Our crates are members of one and no more than needed by the other.
+        // Our crates are members of one workspace and mere dependencies in the other.
         for package in Self::of(&root.join("py"))?.packages {
             let is_it = |other: &Package| {
                 (&other.name, &other.version) == (&package.name, &package.version)

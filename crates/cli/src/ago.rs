@@ -1,21 +1,21 @@
-//! A snapshot by its age: `VOLUME@-15m` is the newest that was taken at least a quarter of an hour ago.
+//! Finds a snapshot by its age: `VOLUME@-15m` is the newest one that is at least a quarter of an hour old.
 
 use anyhow::{Result, anyhow, bail};
 use std::time::SystemTime;
 use vellum_core::snapshots::Span;
 use vellum_device::SnapshotInfo;
 
-/// The age that a text asks for; `None`: it is a name. No snapshot's name begins with a dash.
+/// The age in a text; `None` if it is a name. Names of snapshots do not begin with a dash.
 fn age(text: &str) -> Option<&str> {
     text.strip_prefix('-')
 }
 
-/// Whether this is an age, and no name.
+/// True if this is an age, not a name.
 pub fn is_age(text: &str) -> bool {
     age(text).is_some()
 }
 
-/// The name of the snapshot that a text means, a name or an age, of these that a volume has.
+/// The name of the snapshot, of these, that a name or an age refers to.
 pub fn meant(text: &str, all: &[SnapshotInfo]) -> Result<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     meant_at(text, all, now.map_or(0, |now| now.as_secs()))
@@ -28,7 +28,7 @@ fn meant_at(text: &str, all: &[SnapshotInfo], now: u64) -> Result<String> {
     let span: Span = span
         .parse()
         .map_err(|error| anyhow!("@{text}: {error}; @-15m is the snapshot of 15 minutes ago"))?;
-    // Whose clock was not set has taken it in 1970: nobody knows when that was.
+    // A snapshot dated 1970 was taken while the clock was not set, so its age is not known.
     let is_known = |one: &&SnapshotInfo| {
         one.taken > 0 && !one.leaves && !one.arrives && one.clone_of.is_none()
     };
@@ -51,7 +51,7 @@ fn meant_at(text: &str, all: &[SnapshotInfo], now: u64) -> Result<String> {
     }
 }
 
-/// How long ago something was: in the largest unit of which there are two.
+/// Formats how long ago something was, in the largest unit of which there are at least two.
 pub fn words(seconds: u64) -> String {
     let units = [(86400, "d"), (3600, "h"), (60, "min")];
     let unit = units.iter().find(|(unit, _)| seconds >= 2 * unit);

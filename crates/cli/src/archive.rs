@@ -1,4 +1,4 @@
-//! What commands that write and read archives share.
+//! Shared by the commands that write and read archives.
 
 use crate::outcome::usage;
 use crate::replace;
@@ -15,12 +15,12 @@ use vellum_device::info::hex_uuid;
 /// Bytes that are read and written at once.
 const BUFFER: usize = 1 << 20;
 
-/// Whether it is a stream, and no file.
+/// True if the path means a stream, not a file.
 pub fn is_stream(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Has an archive written, to standard output or to a new file that has its name when it is whole. Gives what it holds, and its bytes.
+/// Writes an archive to standard output, or to a new file that gets its name when it is complete. Returns its contents and its size.
 pub fn write(
     path: &Path,
     write: &mut dyn FnMut(&mut dyn Write) -> Result<Totals>,
@@ -48,7 +48,7 @@ pub fn write(
     Ok((totals, Some(bytes)))
 }
 
-/// An archive to be read.
+/// Opens an archive for reading.
 pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     let source: Box<dyn Read> = if is_stream(path) {
         Box::new(io::stdin().lock())
@@ -59,12 +59,12 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(BufReader::with_capacity(BUFFER, source)))
 }
 
-/// Bytes of so many blocks.
+/// The size of this many blocks.
 pub fn size(blocks: u64) -> Size {
     Size(blocks * BLOCK_BYTES as u64)
 }
 
-/// What an archive is and holds.
+/// The description of an archive and its contents, as JSON.
 pub fn as_json(head: &Head, totals: &Totals) -> Value {
     json!({
         "kind": match head.kind {

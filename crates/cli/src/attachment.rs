@@ -1,9 +1,9 @@
-//! Making a volume a block device and undoing it, step by step, each recorded before the next.
+//! Makes a volume a block device and undoes it, step by step. Each step is recorded before the next one begins.
 //!
-//! server -> ublk device -> mount, where the kernel has ublk; server -> NBD socket -> nbd device -> mount, where
-//! it has nbd.ko; server -> FUSE file -> loop device -> mount elsewhere. A step that fails, and a process that is interrupted, undo
-//! what was done; what a killed one leaves behind is found by its state file, and by looking at what the
-//! kernel has bound to our directory.
+//! server -> ublk device -> mount, if the kernel has ublk; server -> NBD socket -> nbd device -> mount, if it has
+//! nbd.ko; server -> FUSE file -> loop device -> mount otherwise. If a step fails, or the process is interrupted,
+//! everything done so far is undone. What a killed process leaves behind is found through its state file, and by
+//! checking what the kernel has bound to our directory.
 
 use crate::outcome::{tell, usage};
 use crate::server_log::{self, ServerLog};
@@ -21,14 +21,14 @@ use std::time::{Duration, Instant};
 use vellum_frontend::ublk;
 use zeroize::Zeroizing;
 
-/// How long a server may take to recover and be ready, and to stop.
+/// How long a server may take to recover and become ready, and to stop.
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
-/// How long one that stops may wait for room below its volume before whoever waits for it is told to come back.
+/// How long a stopping server may wait for room below its volume before the waiting user is told to come back later.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
-/// How long an unmount may find the directory in use by someone who is just leaving.
+/// How long an unmount keeps trying while a process is about to leave the directory.
 const BUSY_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a server is called that systemd and its kin spare at a shutdown, by the '@' that a root file system's daemons have there.
+/// A process name that systemd and similar spare at shutdown, because of the '@' that the daemons of a root file system have there.
 const SPARED: &str = "@vellum";
 
 /// A way to make a volume a block device.
@@ -44,7 +44,7 @@ pub enum Via {
 }
 
 impl Via {
-    /// The best one this machine has.
+    /// The best way on this machine.
     pub fn best() -> Result<Self> {
         let mut lacks = Vec::new();
         for via in [Self::Ublk, Self::Nbd, Self::Fuse] {
@@ -59,7 +59,7 @@ impl Via {
         )
     }
 
-    /// What this machine lacks for it, after its kernel module was loaded where there is one.
+    /// What this machine lacks for this way, after trying to load its kernel module.
     pub fn missing(self) -> Option<String> {
         let there = |path: &str, module: &str| {
             Path::new(path).exists() || (host::load_module(module) && Path::new(path).exists())
@@ -89,7 +89,7 @@ impl Via {
     }
 }
 
-/// A directory to mount on, by its full path.
+/// The full path of a directory to mount on.
 pub fn mount_point(dir: &Path) -> Result<PathBuf> {
     let dir = dir
         .canonicalize()
@@ -100,7 +100,7 @@ pub fn mount_point(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// An attachment being made; undone when dropped, unless kept.
+/// An attachment in progress. Undone when dropped, unless kept.
 pub struct Attachment {
     file: StateFile,
     id: String,
@@ -112,7 +112,7 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Starts with nothing done. `id` names the volume among all.
+    /// Begins with nothing done. `id` identifies the volume.
     pub fn begin(id: &str, volume: &Path, via: Via, stop: &Stop) -> Result<Self> {
         let file = StateFile::lock(id)?;
         if let Some(old) = file.load()? {
@@ -152,19 +152,18 @@ impl Attachment {
         })
     }
 
-    /// The entry of what is attached at boot that this is for; and whether its server is not to be killed with all other
-    /// processes of a machine that is shut down.
+    /// Notes the boot entry that this attachment is for, and whether its server must survive the kill of all processes at shutdown.
     pub fn at_boot(&mut self, entry: Option<String>, survives: bool) {
         self.state.boot = entry;
         self.survives = survives;
     }
 
-    /// What was done so far.
+    /// What has been done so far.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Starts a server of our own in the background and waits until it is ready.
+    /// Starts a server in the background and waits until it is ready.
     pub fn serve(
         &mut self,
         options: &[OsString],
@@ -176,7 +175,7 @@ impl Attachment {
             Command::new(std::env::current_exe().context("cannot find the vellum program itself")?);
         if self.survives {
             command.arg0(SPARED);
-            // Of an initramfs nothing but this folder goes over to the system: there it finds the system's log.
+            // Of an initramfs only this folder is kept by the system; there the server finds the system's log.
             command.current_dir(&dir);
         }
         command
@@ -207,12 +206,15 @@ impl Attachment {
         let mut log = ServerLog::of(&self.id)?;
         let child = started(&mut command, &mut log, secret)?;
         self.state.server = Process::of(child.id() as i32);
-        let server = self.server.insert(child);
+        self.server = Some(child);
+        // Recorded before it is waited for: if this command is killed meanwhile, `detach` still finds the server.
+        self.save()?;
         let stop = self.stop.clone();
         let mut exited = false;
         let ready = || log.said().lines().any(|line| line.starts_with("ready: "));
         let ended = host::eventually(SERVER_PATIENCE, || {
-            exited = !matches!(server.try_wait(), Ok(None));
+            let waited = self.server.as_mut().map(Child::try_wait);
+            exited = !matches!(waited, Some(Ok(None)));
             exited || ready() || stop.asked()
         });
         self.save()?;
@@ -237,10 +239,10 @@ impl Attachment {
         let device = match (&self.state.fuse, &self.state.socket) {
             (Some(fuse), _) => host::loop_attach(&fuse.join("disk"))?,
             (None, Some(socket)) => {
-                // Volumes are attached side by side at boot: no two may find one device free.
+                // At boot volumes are attached in parallel, and two must not pick the same free device.
                 let _alone = state::alone()?;
                 let (device, socket) = (free_nbd()?, socket.clone());
-                // Before it is bound: whoever clears up after us must find it.
+                // Recorded before it is bound, so that whoever cleans up after us finds it.
                 self.state.device = Some(device.clone());
                 self.save()?;
                 if let Err(error) = nbd_attach(&socket, &device) {
@@ -301,7 +303,7 @@ impl Drop for Attachment {
         }
         let mut undone = undo(&self.file, &self.id, &self.state, None);
         if undone.is_err() {
-            // Whoever keeps it in use loses sight of it: nothing of ours may stay.
+            // Its users lose sight of it, but nothing of ours may stay mounted.
             for mounted in bound::mounts(&self.id, &self.state) {
                 let _ = host::unmount(&mounted, true);
             }
@@ -317,7 +319,7 @@ impl Drop for Attachment {
     }
 }
 
-/// An NBD device that nobody uses.
+/// An unused NBD device.
 fn free_nbd() -> Result<PathBuf> {
     let free = (0..256).map(|n| format!("nbd{n}")).find(|name| {
         let block = Path::new("/sys/block").join(name);
@@ -328,8 +330,8 @@ fn free_nbd() -> Result<PathBuf> {
 }
 
 fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
-    // Sectors of 512 bytes as on a loop device: a partition table counts in sectors, and must be found again
-    // whatever way the volume is attached.
+    // Sectors of 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again
+    // however the volume is attached.
     let (path, socket) = (device.to_string_lossy(), socket.to_string_lossy());
     let args = [
         "-unix",
@@ -343,7 +345,7 @@ fn nbd_attach(socket: &Path, device: &Path) -> Result<()> {
     host::run("nbd-client", &args).map(drop)
 }
 
-/// Starts a server, and hands it the secret of its volume, which nobody else sees.
+/// Starts a server, and passes it the secret of its volume, which no other process sees.
 pub fn started(
     command: &mut Command,
     log: &mut ServerLog,
@@ -359,14 +361,14 @@ pub fn started(
     alone(command);
     let mut child = command.spawn().context("cannot start the server")?;
     if let (Some(secret), Some(mut pipe)) = (secret, child.stdin.take()) {
-        // One that has ended already says why.
+        // A server that has already ended reports why.
         let _ = pipe.write_all(&secret);
     }
     Ok(child)
 }
 
-/// A server lives long: of whoever starts it, it has no session (a ^C at our terminal is not meant for it), keeps no folder in use, and knows
-/// no secret of the environment.
+/// Detaches a server from its caller, because it lives long: it gets its own session (a ^C at our terminal is not for it), keeps
+/// no folder in use, and knows no secret from the environment.
 fn alone(command: &mut Command) {
     unblocked(command);
     host::bare_environment(command);
@@ -382,18 +384,18 @@ fn alone(command: &mut Command) {
     };
 }
 
-/// Undoes what a state says was done. Every step is fine with having been done already.
-/// `stop`: asks for an end of the wait for a server. Without one nobody waits for what the server could not write yet, for the attach has
-/// failed: if there is no room for that, it ends as by a crash.
+/// Undoes what a state file records. Steps that were already undone are no error. `stop`: can end the wait for a server.
+/// Without it, the attach has failed, and nothing waits for data that the server could not write yet: if there is no room for
+/// it, the server ends as in a crash.
 pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> Result<()> {
     let alive = state.server.is_some_and(Process::alive);
-    // The kernel takes an unmount of it for an order to make it read-only, which may succeed.
+    // The kernel treats an unmount of the root as an order to make it read-only, which may succeed.
     if bound::has_root(id, state) {
         let volume = state.volume.display();
         bail!("the root file system is on {volume}: it stays attached until the machine is off");
     }
     if !alive && state.via == "nbd" {
-        // The kernel keeps a dead connection's requests, and an unmount would wait for them.
+        // The kernel keeps the requests of a dead connection, and an unmount would wait for them.
         let devices = bound::devices(id, state);
         devices.iter().try_for_each(|d| bound::disconnect(d))?;
     }
@@ -423,7 +425,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
     bound::unbind(id, state)?;
     let mut log = ServerLog::of(id)?;
     if let Some(server) = state.server {
-        // A second signal would end it at once, without what it writes last.
+        // A second signal would end it at once, without its last writes.
         if !log.is_stopping() {
             server.signal(libc::SIGTERM);
         }
@@ -454,7 +456,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
     Ok(())
 }
 
-/// Where a server is to show its volume as a file.
+/// Makes the folder in which a server shows its volume as a file.
 fn make_folder(fuse: &Path) -> Result<()> {
     match std::fs::create_dir(fuse) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -473,8 +475,7 @@ fn remove_folder(fuse: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Waits for a server that was told to stop; what it has to say meanwhile, like that the file system below is full, is told at
-/// once.
+/// Waits for a server that was told to stop. Its messages, such as that the file system below is full, are shown at once.
 fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Result<()> {
     let interrupted = || stop.is_some_and(Stop::asked);
     let mut full_since = None::<Instant>;

@@ -1,26 +1,27 @@
-//! What the kernel has bound to the volume of a record, as it is now. A record says what was done once: the number of a loop or
-//! nbd device, and a mount point, may be somebody else's since. So nothing is undone that does not prove to be ours.
+//! What the kernel has bound to the volume of a record, at present. A record says what was done once; since then the loop or nbd
+//! device number, or the mount point, may have been taken by someone else. So only what is proved to be ours is undone.
 //!
-//! - A loop device: its file is in our FUSE directory; or, when that is not mounted any more, it has the sequence number that the
+//! - A loop device: its file is in our FUSE directory; or, if that is no longer mounted, it has the sequence number that the
 //!   kernel gave to our binding.
 //! - An nbd device: it is connected by the process that connected it for us, or by an `nbd-client` of our socket.
-//! - A ublk device: it bears the volume's mark.
+//! - A ublk device: it carries the volume's mark.
 
 use crate::host;
 use crate::state::State;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_frontend::ublk;
 
-/// How long the last user of a device may take to leave it.
+/// How long the last user of a device may take to close it.
 const LEAVING: Duration = Duration::from_secs(10);
 /// From linux/loop.h.
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 
-/// What a volume's ublk device bears: the beginning of the volume's UUID.
+/// The mark of a volume's ublk device: the first digits of the volume's UUID.
 pub fn mark(uuid: &str) -> ublk::Mark {
     let digits = uuid.chars().filter_map(|c| c.to_digit(16)).take(16);
     ublk::Mark(digits.fold(0, |mark, digit| mark << 4 | u64::from(digit)))
@@ -49,11 +50,11 @@ pub fn to_file(file: &Path) -> impl Iterator<Item = PathBuf> {
     host::block_devices().filter(is_on_it)
 }
 
-/// Where these are mounted, innermost last.
+/// Where these are mounted, the innermost last.
 pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     let mut devices = devices(id, state);
-    // A ublk device goes with its server, also from under a mount. The kernel then knows it no more, but keeps its number
-    // for as long as the mount is there: so the mount is ours, and has to go.
+    // A ublk device disappears with its server, even from under a mount. The kernel then no longer lists it, but does not reuse
+    // its number while the mount exists. So the mount is ours, and has to go.
     let gone = |device: &&PathBuf| state.via == "ublk" && number(device).is_none();
     devices.extend(state.device.iter().filter(gone).cloned());
     let ours = |m: &host::Mounted| devices.contains(&m.source);
@@ -61,12 +62,12 @@ pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     found.map(|m| m.target).collect()
 }
 
-/// Whether the root file system of this machine is on it.
+/// True if this machine's root file system is on it.
 pub fn has_root(id: &str, state: &State) -> bool {
     mounts(id, state).iter().any(|dir| dir == Path::new("/"))
 }
 
-/// How the kernel numbers what is bound to a device now: another binding has another number.
+/// The kernel's number for what is bound to a device now. Another binding has another number.
 pub fn number(device: &Path) -> Option<u64> {
     let attribute = match device.file_name()?.to_str()?.starts_with("nbd") {
         true => "pid",
@@ -75,7 +76,7 @@ pub fn number(device: &Path) -> Option<u64> {
     read(device, attribute)?.parse().ok()
 }
 
-/// A line of what the kernel tells of a block device.
+/// A line of a block device's attributes in sysfs.
 fn read(device: &Path, attribute: &str) -> Option<String> {
     let folder = Path::new("/sys/block").join(device.file_name()?);
     let text = std::fs::read_to_string(folder.join(attribute)).ok()?;
@@ -86,7 +87,7 @@ fn is_our_loop(state: &State, device: &Path) -> bool {
     let Some(file) = read(device, "loop/backing_file") else {
         return false;
     };
-    // A file of a file system that was detached is shown with this suffix, and without its directory.
+    // If the file system was detached, a file on it is shown with this suffix and without its directory.
     let file = Path::new(file.trim_end_matches(" (deleted)"));
     let in_ours = state
         .fuse
@@ -113,35 +114,54 @@ fn is_our_nbd(state: &State, device: &Path) -> bool {
     is_numbered(state, device) || names_it
 }
 
-/// Ends an NBD connection; the device is free when its last user has left.
+/// Ends an NBD connection. The device is free when its last user has closed it.
 pub fn disconnect(device: &Path) -> Result<()> {
     host::run("nbd-client", &["-d", &device.to_string_lossy()]).map(drop)
 }
 
-/// Unbinds what is bound to the volume, and waits until the last user of each has left. (ublk devices go with their server.)
+/// Unbinds what is bound to the volume, and waits until the last user of each device has closed it. (ublk
+/// devices end with their server.)
 pub fn unbind(id: &str, state: &State) -> Result<()> {
     for device in devices(id, state) {
+        if state.via != "fuse" {
+            is_unused(&device)?;
+        }
         match state.via.as_str() {
             "ublk" => continue,
             "nbd" => disconnect(&device)?,
-            _ => clear_loop(state, &device)?,
+            _ => clear_loop(&device, || is_our_loop(state, &device))?,
         }
-        let is_left = || !devices(id, state).contains(&device);
-        if !host::eventually(LEAVING, is_left) {
-            bail!(
-                "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
-                device.display()
-            );
-        }
+        is_left(&device, || !devices(id, state).contains(&device))?;
     }
     Ok(())
 }
 
-/// Lets a loop device go, now or with its last user.
-fn clear_loop(state: &State, device: &Path) -> Result<()> {
+/// Waits until the last user of a device has left it. Fails if that takes too long.
+pub fn is_left(device: &Path, is_left: impl FnMut() -> bool) -> Result<()> {
+    if !host::eventually(LEAVING, is_left) {
+        bail!(
+            "{} is still in use: see `fuser -vm {0}`, end what uses it, and detach again",
+            device.display()
+        );
+    }
+    Ok(())
+}
+
+/// Refuses while a file system, a swap area or the like is on a device or on one of its partitions, in any namespace of mounts. The
+/// kernel does not keep such a device for them when its server or its connection ends.
+fn is_unused(device: &Path) -> Result<()> {
+    is_left(device, || {
+        let mut open = File::options();
+        let claimed = open.read(true).custom_flags(libc::O_EXCL).open(device);
+        !claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+    })
+}
+
+/// Releases a loop device if it is ours, now or when its last user closes it.
+pub fn clear_loop(device: &Path, is_ours: impl FnOnce() -> bool) -> Result<()> {
     let open = File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
-    // What is open cannot be bound anew behind our back.
-    if !is_our_loop(state, device) {
+    // While the device is open it cannot be bound to something else in between.
+    if !is_ours() {
         return Ok(());
     }
     // SAFETY: an open file; this command takes no argument.

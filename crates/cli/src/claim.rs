@@ -1,5 +1,5 @@
-//! A volume that is to be written to, ours before its first byte is: by the lock on its medium, and by its UUID, under
-//! which there is one server.
+//! Claims a volume before its first byte is written: by the lock on its medium, and by its UUID, under which
+//! there can be only one server.
 
 use crate::control::ControlSocket;
 use crate::keys::Key;
@@ -14,15 +14,15 @@ use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
-/// A volume's medium, and its control socket.
+/// A volume's medium and its control socket.
 pub struct Claimed {
-    /// Locked.
+    /// The medium, locked.
     pub medium: Box<dyn Medium>,
-    /// None when another read-only server has it, or when there is no volume, which is found out when it is opened.
+    /// `None` if another read-only server has it, or if there is no volume, which becomes clear when it is opened.
     pub socket: Option<ControlSocket>,
 }
 
-/// Makes a volume ours; `read_only` beside others who only read.
+/// Claims a volume. With `read_only`, alongside others that only read.
 pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
     let shown = path.display();
     let medium = opened::open(path, read_only, key)?;
@@ -45,7 +45,7 @@ pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
     Ok(Claimed { medium, socket })
 }
 
-/// Refuses to make a volume over one that may be the one that a server has.
+/// Refuses to make a volume over one that a server may be using.
 pub fn may_be_lost(path: &Path) -> Result<()> {
     if peek::uuid_of(path).is_ok_and(|uuid| is_served(&uuid)) {
         bail!(
@@ -56,7 +56,7 @@ pub fn may_be_lost(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a volume with this UUID has a server that can be found.
+/// True if a reachable server has the volume with this UUID.
 pub fn is_served(uuid: &str) -> bool {
     state::control_socket(uuid).is_ok_and(|socket| control::is_answered(&socket))
 }

@@ -1,7 +1,7 @@
-//! The configuration file: TOML, a table a subcommand, every key like the flag.
+//! The configuration file: TOML, with a table for each subcommand, and keys named like the flags.
 //!
-//! A file is turned into flags and put before those of the command line, so that both are checked by the
-//! same parser and the command line wins. What is wrong in the file is named with its line.
+//! A file is turned into flags that are put before those of the command line. So the same parser checks both, and the command
+//! line wins. Errors in the file name its line.
 
 use crate::outcome::{tell, usage};
 use anyhow::{Context, Result};
@@ -13,10 +13,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
-/// A configuration file larger than this is not one.
+/// A larger file is not a configuration file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where each flag that came from a file was written.
+/// Where in the file each flag was written.
 #[derive(Default)]
 pub struct Origins {
     file: PathBuf,
@@ -24,7 +24,7 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// If an error is about a flag from the file, says where that is.
+    /// If an error is about a flag from the file, reports its place.
     pub fn explain(&self, error: &clap::Error) {
         let Some(ContextValue::String(arg)) = error.get(ContextKind::InvalidArg) else {
             return;
@@ -46,7 +46,7 @@ pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString
         return Ok((args, Origins::default()));
     };
     let shown = file.display();
-    // What the file says of its length is not believed: a device says nothing.
+    // The reported length of a file is not trusted: a device reports none.
     let mut bytes = Vec::new();
     File::open(&file)
         .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
@@ -68,7 +68,7 @@ pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString
     Ok((args, Origins { file, lines }))
 }
 
-/// The file that `--config` names, and the place of the subcommand among the arguments.
+/// The file that `--config` names, and the position of the subcommand among the arguments.
 fn find(command: &Command, args: &[OsString]) -> Option<(PathBuf, usize)> {
     let (mut file, mut subcommand, mut i) = (None, None, 1);
     while i < args.len() {
@@ -88,7 +88,7 @@ fn find(command: &Command, args: &[OsString]) -> Option<(PathBuf, usize)> {
     Some((file?, subcommand?))
 }
 
-/// The subcommand's name, and those of what follows it and is a subcommand of it: `lab`, `run`.
+/// The names of the subcommand and of its nested subcommands among the following arguments: `lab`, `run`.
 fn places(command: &Command, args: &[OsString], subcommand: usize) -> Vec<String> {
     let mut names = Vec::new();
     let mut within = command;
@@ -106,7 +106,7 @@ fn places(command: &Command, args: &[OsString], subcommand: usize) -> Vec<String
 
 type Flags = (Vec<OsString>, Vec<(String, usize)>);
 
-/// Checks the whole file; gives the flags of one subcommand: of `lab run` those of the table `[lab.run]`.
+/// Checks the whole file, and returns the flags of one subcommand: for `lab run`, those of the table `[lab.run]`.
 pub fn flags(command: &Command, text: &str, file: &Path, wanted: &[String]) -> Result<Flags> {
     let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let at = |offset: usize| format!("{}, line {}", file.display(), line(offset));
@@ -130,7 +130,7 @@ pub fn flags(command: &Command, text: &str, file: &Path, wanted: &[String]) -> R
     Ok(found)
 }
 
-/// Checks the tables below those that are named for `within`.
+/// Checks the tables below the one named by `within`.
 fn walk(
     command: &Command,
     table: &DeTable<'_>,
@@ -199,7 +199,7 @@ fn argument<'c>(command: &'c Command, key: &str) -> Option<&'c Arg> {
         .find(|a| key_of(a) == key && !["config", "help", "version"].contains(&key))
 }
 
-/// One key as flags.
+/// Converts one key to flags.
 fn flag(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     if let DeValue::Array(values) = value {
         if !matches!(arg.get_action(), ArgAction::Append)

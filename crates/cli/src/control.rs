@@ -1,15 +1,23 @@
-//! The control socket: its owner's, or a group's as well, JSON lines, one answer a line.
+//! The control socket: for its owner, or also for a group. JSON lines, one answer a line.
 //!
-//! `{"command":"stats"}`, `{"command":"properties"}`, `{"command":"journal"}`, `{"command":"dedup"}`, `{"command":"fold"}`,
-//! `{"command":"scrub"}`, `{"command":"grow"}`, `{"command":"snapshots"}`, `{"command":"send"}`, `{"command":"hand-over"}`, `{"command":"shutdown"}`; every
-//! answer has `"ok"`, and `"error"` when that is false. All but the first and the last two are of the volume at `"volume"`. Properties are changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or
-//! for this run alone with `"research"`; and journals with a `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`. A sweep for duplicates, or for sparse pages, is begun
-//! with `"sweep":"beside"` (its volume's clients) or `"now"`, and ended with `"stop"`; a scrub is begun with `"scrub":"start"`, at most
-//! `"rate"` blocks a second (0: as many as it can), and ended with `"stop"`. A volume grows to `"medium_blocks"` and `"logical_blocks"`, of
-//! which either may be missing. A snapshot is taken with `"order":{"take":NAME}`, and deleted with `{"delete":NAME}`; `{"diff":{"since":NAME}}`,
-//! with or without `"to":NAME`, tells which bytes differ. After the answer to `{"command":"send","order":{"snapshot":NAME}}`, with or without
-//! `"from":NAME`, come the bytes of a stream, in [parts](crate::parts), and nothing is answered any more. A server hands over to another one:
-//! with `"order":"ask"` it tells what that has to know, and with `"now"` it gives its connection to the kernel along with the answer, and stops.
+//! A request has `"command"`. Every answer has `"ok"`, and `"error"` if that is false. All commands but `stats`, `hand-over` and
+//! `shutdown` are about the volume at `"volume"`.
+//!
+//! - `stats`: the counters of all volumes.
+//! - `properties`: changed with `"set"`, a list of changes as on the command line (`["write-once=off"]`), or for this
+//!   run alone with `"research"`.
+//! - `journal`: changed with `"change"`, which is `"clear"` or `{"start":BYTES,"bytes":BYTES}`.
+//! - `dedup`, `fold`: sweeps for duplicates and for sparse pages. `"sweep":"beside"` (its volume's clients) or `"now"`
+//!   starts one, `"stop"` ends it.
+//! - `scrub`: `"scrub":"start"` starts one, at most `"rate"` blocks a second (0: as many as it can), `"stop"` ends it.
+//! - `grow`: to `"medium_blocks"` and `"logical_blocks"`, either of which may be missing.
+//! - `snapshots`: `"order":{"take":NAME}` takes one, `{"delete":NAME}` deletes it; `{"diff":{"since":NAME}}`, with or without
+//!   `"to":NAME`, lists the bytes that differ.
+//! - `send`, with `"order":{"snapshot":NAME}`, with or without `"from":NAME`: after the answer the bytes of a stream follow, in
+//!   [parts](crate::parts), and no further request is answered.
+//! - `hand-over`, to another server: with `"order":"ask"` it reports what that server has to know; with `"now"` it passes its
+//!   connection to the kernel along with the answer, and stops.
+//! - `shutdown`.
 
 use crate::handover;
 use crate::parts;
@@ -30,86 +38,90 @@ use std::time::Duration;
 use vellum_device::{NewSize, Sought};
 use vellum_frontend::owned_socket;
 
-/// A request longer than this is answered with an error and the connection closed.
+/// A longer request is answered with an error, and the connection is closed.
 pub const LINE_BYTES_MAX: u64 = 4096;
-/// An answer longer than this is not one of ours.
+/// A longer answer does not come from a server of ours.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Connections served at once; more are closed at once.
+/// Connections served at once; further ones are closed at once.
 const CLIENTS_MAX: usize = 16;
 /// How long a client may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long whoever is sent a stream may take none of it: it may be on its way to another machine.
+/// How long a server may leave no room in its queue of connections while its process is looked for.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the receiver of a stream may accept none of it: the stream may be on its way to another machine.
 const SENT_PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What a server tells.
+/// The operations behind the control socket.
 pub trait Answers: Send + Sync {
-    /// Every volume with its counters.
+    /// Returns every volume with its counters.
     fn stats(&self) -> Value;
-    /// The properties of a volume, after a change if there is one.
+    /// Returns the properties of a volume, after making changes, if any.
     fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String>;
-    /// How far a sweep for this is, after an order if there is one.
+    /// Returns the progress of a sweep, after following an order, if any.
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String>;
-    /// How far a scrub is and what it has found, after an order if there is one.
+    /// Returns the progress of a scrub and what it has found, after following an order, if any.
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String>;
-    /// Makes a volume larger; what it is then.
+    /// Makes a volume larger, and returns its new description.
     fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
-    /// The snapshots of a volume, after an order if there is one; or what differs between two of them.
+    /// Returns the snapshots of a volume, after following an order, if any; or what differs between two of them.
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String>;
-    /// A snapshot, to be sent.
+    /// Prepares to send a snapshot.
     fn send(&self, volume: &Value, order: &Value) -> Result<Sending, String>;
-    /// What another server has to know that would go on where this one stops, or all that it needs for it.
+    /// Returns what another server has to know before it takes over, or everything it needs to do so.
     fn hand_over(&self, order: &Value) -> Result<HandedOver, String>;
-    /// The journals of a volume, after a change if there is one.
+    /// Goes on, because what was to be passed to another server never left this one.
+    fn go_on(&self);
+    /// Returns the journals of a volume, after making a change, if any.
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String>;
 }
 
-/// What goes to another server.
+/// What is passed to another server.
 pub struct HandedOver {
-    /// In words.
+    /// The JSON part.
     pub told: Value,
     /// An open file.
     pub file: Option<OwnedFd>,
-    /// This server stops.
+    /// True if this server stops.
     pub ends: bool,
 }
 
-/// Writes a stream, and says why it ended early.
+/// Writes a stream. The error says why it ended early.
 pub type Sending = Box<dyn FnOnce(&mut dyn Write) -> Result<(), String>>;
 
-/// What is to be done with the answer to a line, and behind it.
+/// What to do with the answer to a line, and after it.
 #[derive(Default)]
 pub enum After {
-    /// The next line is read.
+    /// Read the next line.
     #[default]
     Nothing,
-    /// The server ends.
+    /// End the server.
     End,
-    /// A stream follows.
+    /// Send a stream.
     Send(Sending),
-    /// An open file goes along with it, and the server may end.
+    /// Pass an open file along with the answer; if true, the server ends.
     HandOver(Option<OwnedFd>, bool),
 }
 
-/// How long a server that was killed may still be there, and its socket take connections.
+/// How long a killed server may still exist while its socket accepts connections.
 const DYING: Duration = Duration::from_millis(500);
 
-/// A listening control socket; its file goes with it.
+/// A listening control socket. Its file is removed with it.
 pub struct ControlSocket {
     path: PathBuf,
     server: Arc<Mutex<Server>>,
 }
 
-/// Who answers, if somebody does.
+/// What answers, if anything.
 enum Server {
-    /// Volumes are still opened.
+    /// The volumes are still being opened.
     Opening,
     Serving(Arc<dyn Answers>, Stop),
     Stopping,
 }
 
 impl ControlSocket {
-    /// Makes the socket of the volume with this UUID ours, before anything is written to the volume; None when a server has
-    /// it. Two processes at once do not both get it.
+    /// Claims the socket of the volume with this UUID, before anything is written to the volume. `None` if a server has it. Two
+    /// processes cannot both get it.
     pub fn claim(uuid: &str) -> Result<Option<Self>> {
         let _alone = state::alone()?;
         let path = state::control_socket(uuid)?;
@@ -119,12 +131,12 @@ impl ControlSocket {
         }
     }
 
-    /// From now on these answer.
+    /// Answers through `answers` from now on.
     pub fn serve(&self, answers: Arc<dyn Answers>, stop: Stop) {
         *self.server.lock() = Server::Serving(answers, stop);
     }
 
-    /// From now on nobody answers, and the volume is still ours.
+    /// Stops answering. The volume is still ours.
     pub fn stopping(&self) {
         *self.server.lock() = Server::Stopping;
     }
@@ -134,7 +146,7 @@ impl ControlSocket {
         &self.path
     }
 
-    /// Listens at `path`, which a dead server may have left behind, to its owner and to this group.
+    /// Listens at `path`, where a dead server may have left a file, for its owner and this group.
     pub fn listen(path: &Path, group: Option<u32>) -> Result<Self> {
         let shown = path.display();
         if path
@@ -149,7 +161,7 @@ impl ControlSocket {
             std::fs::remove_file(path)
                 .with_context(|| format!("cannot remove stale control socket {shown}"))?;
         }
-        let listener = owned_socket::listen_for(path, group)
+        let listener = owned_socket::listen(path, group)
             .with_context(|| format!("cannot listen on control socket {shown}"))?;
         let listener = UnixListener::from(listener);
         let clients = Arc::new(AtomicUsize::new(0));
@@ -160,7 +172,7 @@ impl ControlSocket {
             .spawn(move || {
                 for client in listener.incoming() {
                     let Ok(client) = client else {
-                        // Out of descriptors, mostly: let some be closed.
+                        // Usually out of descriptors: wait until some are closed.
                         std::thread::sleep(Duration::from_millis(100));
                         continue;
                     };
@@ -182,21 +194,21 @@ impl ControlSocket {
     }
 }
 
-/// Whether a server listens there.
+/// True if a server listens there. It does not wait for one whose queue is full because it is stopped.
 pub fn is_answered(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
+    path.exists() && owned_socket::is_answered(path).unwrap_or(false)
 }
 
 /// The process that listens there, if one does.
 pub fn server_pid(path: &Path) -> Option<i32> {
-    let stream = UnixStream::connect(path).ok()?;
+    let stream = owned_socket::connect(path, QUEUE_PATIENCE).ok()?;
     let mut peer = libc::ucred {
         pid: 0,
         uid: 0,
         gid: 0,
     };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: an open socket, and a place of that length for what is read.
+    // SAFETY: an open socket, and room of that length for the result.
     let got = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -209,22 +221,21 @@ pub fn server_pid(path: &Path) -> Option<i32> {
     (got == 0).then_some(peer.pid)
 }
 
-/// Whether a server listens there, and not one that was killed and is about to let go.
+/// True if a server listens there that is not a killed one about to disappear.
 pub fn is_served(path: &Path) -> bool {
     !host::eventually(DYING, || !is_answered(path))
 }
 
-/// Whether a server lives, and is not one that was killed and is about to be gone.
+/// True if a server is alive, and not a killed one about to disappear.
 pub fn lives(server: Process) -> bool {
     !host::eventually(DYING, || !server.alive())
 }
 
-/// Removes what a dead server of this volume left; where one answers, it is somebody's.
+/// Removes the socket that a dead server of this volume left. A socket that answers belongs to a server.
 pub fn clear_up(uuid: &str) {
-    // Refused: nobody listens. Whoever starts is not between the two steps of that, for it is alone, too.
-    let is_dead = |path: &Path| {
-        UnixStream::connect(path).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused)
-    };
+    // Refused means that no server listens. A starting server cannot be between bind and listen, because it holds the same lock.
+    let is_dead =
+        |path: &Path| path.exists() && owned_socket::is_answered(path).is_ok_and(|is| !is);
     if let (Ok(_alone), Ok(path)) = (state::alone(), state::control_socket(uuid))
         && is_dead(&path)
     {
@@ -277,7 +288,16 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
         };
         match after {
             After::Nothing | After::HandOver(_, false) => is_told?,
-            // Not before: the process may be gone faster than it answers.
+            // The other server is gone, and has nothing. What was sent in part is its own, with the connection.
+            After::HandOver(_, true)
+                if is_told
+                    .as_ref()
+                    .is_err_and(|e| e.kind() != std::io::ErrorKind::WriteZero) =>
+            {
+                answers.go_on();
+                is_told?;
+            }
+            // Not earlier: the process could end before it has answered.
             After::End | After::HandOver(_, true) => {
                 stop.ask();
                 is_told?;
@@ -388,24 +408,24 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
     }
 }
 
-/// Asks a server.
+/// Sends a command to a server.
 pub fn ask(path: &Path, command: &str) -> Result<Value> {
     request(path, &json!({"command": command}))
 }
 
-/// Asks a server for one volume's counters.
+/// Requests one volume's counters.
 pub fn stats_of_one(socket: &Path) -> Result<Value> {
     let answer = ask(socket, "stats")?;
     let stats = answer.pointer("/volumes/0/stats").cloned();
     stats.with_context(|| format!("the server on {} serves no volume", socket.display()))
 }
 
-/// Sends a server a whole request.
+/// Sends a whole request to a server.
 pub fn request(path: &Path, request: &Value) -> Result<Value> {
     request_within(path, request, PATIENCE)
 }
 
-/// The same of what may take longer.
+/// Like [`request`], for requests that may take longer.
 pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Result<Value> {
     let stream = sent(path, request, patience)?;
     let mut line = String::new();
@@ -416,7 +436,7 @@ pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Resul
     accepted(path, &line)
 }
 
-/// The same of what is answered with an open file.
+/// Like [`request`], for requests that are answered with an open file.
 pub fn request_with_file(
     path: &Path,
     request: &Value,
@@ -435,15 +455,16 @@ pub fn request_with_file(
 
 fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> {
     let shown = path.display();
-    let stream = UnixStream::connect(path)
+    let stream = owned_socket::connect(path, patience.min(PATIENCE))
         .with_context(|| format!("no server answers on control socket {shown}"))?;
+    let stream = UnixStream::from(stream);
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     (&stream).write_all(format!("{request}\n").as_bytes())?;
     Ok(stream)
 }
 
-/// Sends a server a request, after which more comes; what comes, and where from.
+/// Sends a request that is answered with a stream. Returns the connection.
 pub fn request_stream(path: &Path, request: &Value) -> Result<BufReader<UnixStream>> {
     let stream = sent(path, request, SENT_PATIENCE)?;
     let mut stream = BufReader::with_capacity(1 << 20, stream);
@@ -459,7 +480,7 @@ pub fn request_stream(path: &Path, request: &Value) -> Result<BufReader<UnixStre
 fn accepted(path: &Path, line: &str) -> Result<Value> {
     let shown = path.display();
     let answer: Value = serde_json::from_str(line)
-        .with_context(|| format!("no sense on control socket {shown}"))?;
+        .with_context(|| format!("the answer on control socket {shown} is not valid"))?;
     if answer.get("ok").and_then(Value::as_bool) != Some(true) {
         bail!(
             "the server on {shown} refused: {}",

@@ -1,28 +1,32 @@
-//! The drives that files and devices lie on, as the kernel tells it, and what they tell of themselves.
+//! The drives below files and devices, according to the kernel, and what they report about themselves.
 
 mod below;
 mod smart;
 
+use crate::host;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use vellum_ops::Observed;
 use vellum_ops::drive::{Drive, Wear, of_estimates};
 use vellum_ops::view::drive_of;
 
-/// What a drive tells of its wear is asked again after this time: it grows slowly, and smartctl is a program to run.
+/// How long a drive's reported wear is cached: it grows slowly, and running smartctl is costly.
 const ASKED_EVERY: Duration = Duration::from_secs(600);
-/// The kernel counts in these, whatever the drive's own are.
+/// How long drives may take to answer before the others' reports are given without theirs.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The kernel's unit, whatever the drive's own sector size is.
 const SECTOR_BYTES: u64 = 512;
 
-/// Where the kernel tells of its devices.
+/// Where the kernel describes its devices.
 fn system() -> PathBuf {
     PathBuf::from("/sys")
 }
 
-/// The drives that a file or a device lies on, and what the kernel has written to them since boot: for who asks the server later.
+/// The drives below a file or a device, and what the kernel has written to them since boot, for later requests to the server.
 pub fn told_of(path: &Path) -> Value {
     match below::drives(&system(), path) {
         Err(why) => json!({ "unknown": why }),
@@ -33,64 +37,86 @@ pub fn told_of(path: &Path) -> Value {
     }
 }
 
-/// What is written to a drive, by its statistics: sectors are the seventh figure.
+/// What was written to a drive, from its statistics: sectors are the seventh field.
 fn written_bytes(system: &Path, name: &str) -> Option<u64> {
     let stat = std::fs::read_to_string(system.join("block").join(name).join("stat")).ok()?;
     let sectors: u64 = stat.split_whitespace().nth(6)?.parse().ok()?;
     sectors.checked_mul(SECTOR_BYTES)
 }
 
-/// When a drive was asked, and what it said.
-type Told = (Instant, Result<Wear, String>);
+/// What a drive tells of its wear.
+type Told = Result<Wear, String>;
 
-/// Drives, and what they have told lately.
-#[derive(Default)]
+/// A drive that was queried: when, and its answer, once it is there.
+type Asked = (Instant, Arc<OnceLock<Told>>);
+
+/// Drives and their cached reports.
 pub struct Drives {
     promised: BTreeMap<String, u64>,
-    told: Mutex<BTreeMap<String, Told>>,
+    ask: fn(&str) -> Told,
+    asked: Mutex<BTreeMap<String, Asked>>,
 }
 
 impl Drives {
-    /// Of these, it is known how many bytes their data sheets promise.
+    /// Knows how many bytes the data sheets of these drives promise.
     pub fn new(promised: impl Iterator<Item = Promise>) -> Self {
         Self {
             promised: promised.map(|it| (it.drive, it.bytes)).collect(),
-            told: Mutex::default(),
+            ask: wear,
+            asked: Mutex::default(),
         }
     }
 
-    /// Those that volumes lie on, each once.
+    /// The drives below these volumes, each once.
     pub fn below(&self, volumes: &[Observed]) -> Vec<Drive> {
         let names = volumes.iter().filter_map(|volume| drive_of(volume).ok());
-        let names: std::collections::BTreeSet<_> = names.collect();
-        // A name from a server of somebody else leads nowhere but to a drive.
+        let names: BTreeSet<_> = names.collect();
+        // A name reported by another user's server can only lead to a drive.
         let names = names
             .into_iter()
             .filter(|name| !name.contains('/') && !name.starts_with('.'));
-        names.map(|name| self.drive(name)).collect()
+        let told = self.told(names.collect());
+        told.into_iter()
+            .map(|(name, wear)| self.drive(name, wear))
+            .collect()
     }
 
-    fn drive(&self, name: String) -> Drive {
-        let about = |file: &str| {
-            let path = system().join("block").join(&name).join("device").join(file);
-            let text = std::fs::read_to_string(path).ok()?;
-            Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    /// What these drives tell. A drive that hangs delays the others' answers only a little, and it is not asked again meanwhile.
+    fn told(&self, names: Vec<String>) -> Vec<(String, Told)> {
+        let asked: Vec<_> = names.iter().map(|name| self.asked(name)).collect();
+        host::eventually(PATIENCE, || asked.iter().all(|one| one.get().is_some()));
+        let told = |name: String, one: &OnceLock<Told>| {
+            let silent = || Err(format!("{name} does not answer"));
+            let told = one.get().cloned().unwrap_or_else(silent);
+            (name, told)
         };
-        let mut told = self.told.lock();
-        let known = told.get(&name).filter(|(at, _)| at.elapsed() < ASKED_EVERY);
-        let wear = match known {
-            Some((_, wear)) => wear.clone(),
-            None => {
-                let wear = match about("life_time") {
-                    Some(estimates) => of_estimates(&estimates),
-                    None => smart::wear(&name),
-                };
-                told.insert(name.clone(), (Instant::now(), wear.clone()));
-                wear
-            }
-        };
+        names
+            .into_iter()
+            .zip(&asked)
+            .map(|(name, one)| told(name, one))
+            .collect()
+    }
+
+    /// The last answer of a drive, or the place for one that is on its way.
+    fn asked(&self, name: &str) -> Arc<OnceLock<Told>> {
+        let mut asked = self.asked.lock();
+        let is_known = |(at, answer): &&Asked| at.elapsed() < ASKED_EVERY || answer.get().is_none();
+        if let Some((_, answer)) = asked.get(name).filter(is_known) {
+            return Arc::clone(answer);
+        }
+        let answer = Arc::new(OnceLock::new());
+        asked.insert(name.to_owned(), (Instant::now(), Arc::clone(&answer)));
+        let (ask, drive, place) = (self.ask, name.to_owned(), Arc::clone(&answer));
+        let thread = std::thread::Builder::new().spawn(move || place.set(ask(&drive)));
+        if let Err(error) = thread {
+            let _ = answer.set(Err(format!("{name} cannot be asked: {error}")));
+        }
+        answer
+    }
+
+    fn drive(&self, name: String, wear: Told) -> Drive {
         Drive {
-            model: about("model").or_else(|| about("name")),
+            model: about(&name, "model").or_else(|| about(&name, "name")),
             written_bytes: written_bytes(&system(), &name),
             wear,
             promised_bytes: self.promised.get(&name).copied(),
@@ -99,7 +125,22 @@ impl Drives {
     }
 }
 
-/// What a drive's data sheet promises to take, as `nvme0n1=600`: in terabytes, as data sheets have it ("TBW").
+/// Asks a drive for its wear.
+fn wear(name: &str) -> Told {
+    match about(name, "life_time") {
+        Some(estimates) => of_estimates(&estimates),
+        None => smart::wear(name),
+    }
+}
+
+/// What the kernel knows of a drive.
+fn about(name: &str, what: &str) -> Option<String> {
+    let path = system().join("block").join(name).join("device").join(what);
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// What a drive's data sheet promises, as `nvme0n1=600`: in terabytes, as data sheets state it ("TBW").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     drive: String,
@@ -127,6 +168,7 @@ impl std::str::FromStr for Promise {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn a_data_sheet_is_in_terabytes() {
@@ -146,6 +188,26 @@ mod tests {
         ] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_drive_that_hangs_is_asked_once_and_the_others_tell() {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let mut drives = Drives::new(std::iter::empty());
+        drives.ask = |name| {
+            if name == "sda" {
+                ASKED.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_secs(3600));
+            }
+            Err(format!("{name} tells nothing"))
+        };
+        for _ in 0..2 {
+            let told = drives.told(vec!["sda".to_owned(), "sdb".to_owned()]);
+            let told: Vec<_> = told.into_iter().map(|(_, told)| told.err()).collect();
+            let expected = ["sda does not answer", "sdb tells nothing"];
+            assert_eq!(told, expected.map(|why| Some(why.to_owned())));
+        }
+        assert_eq!(ASKED.load(Ordering::SeqCst), 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! An ext4 on a volume: how it is made, and mounted.
+//! Making and mounting an ext4 on a volume.
 
 use crate::host;
 use crate::outcome::usage;
@@ -8,19 +8,19 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use vellum_core::format::areas::Layout;
 
-/// The mount options that a volume makes cheap: every write journaled, one flush a commit.
+/// The mount options that a volume makes cheap: every write journaled, one flush for each commit.
 pub const MOUNT_OPTIONS: &str = "data=journal,journal_async_commit";
 
-/// The same of a volume that does not keep the order of writes: two flushes a commit.
+/// The options for a volume that does not keep the order of writes: two flushes for each commit.
 const UNORDERED_MOUNT_OPTIONS: &str = "data=journal";
 
-/// Of a file system that is no ext4, and would refuse ext4's: the kernel's own.
+/// The kernel's default, for a file system that is not ext4 and would refuse ext4's options.
 pub const OF_ANOTHER: &str = "rw";
 
-/// What is asked for by the option, and safe only where commit blocks wait for what they commit.
+/// The option that is safe only if commit blocks wait for the blocks they commit.
 const ASYNC_COMMIT: &str = "journal_async_commit";
 
-/// The mount's options: one flush a commit is asked for only of a volume that keeps the order of writes (promise 3).
+/// The mount options. One flush for each commit is used only on a volume that keeps the order of writes (promise 3).
 pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
     let unordered = (!layout.keeps_order()).then(|| {
         format!(
@@ -31,7 +31,7 @@ pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
     options(asked, unordered.as_deref())
 }
 
-/// The same, if there is a reason why journal_async_commit is not safe.
+/// The mount options, given a reason, if any, why journal_async_commit is not safe.
 pub fn options<'a>(asked: Option<&'a str>, unsafe_because: Option<&str>) -> Result<&'a str> {
     let default = match unsafe_because {
         None => MOUNT_OPTIONS,
@@ -39,21 +39,22 @@ pub fn options<'a>(asked: Option<&'a str>, unsafe_because: Option<&str>) -> Resu
     };
     match (asked, unsafe_because) {
         (Some(asked), Some(reason)) if is_async(asked) => Err(usage(format!(
-            "--options {asked}: without {ASYNC_COMMIT}, please; a crash could lose the file system, for {reason}"
+            "--options {asked}: {ASYNC_COMMIT} is not safe here: {reason}, so a crash could destroy \
+             the file system. Leave it out"
         ))),
         (asked, _) => Ok(asked.unwrap_or(default)),
     }
 }
 
-/// Whether these options ask for it.
+/// True if these options include journal_async_commit.
 pub fn is_async(options: &str) -> bool {
     options
         .split(',')
         .any(|option| option.trim() == ASYNC_COMMIT)
 }
 
-/// Of what a server tells of a volume's journals: why commit blocks of the file system that fills it do not wait for what they
-/// commit, if so. None while the server has not looked.
+/// From a server's answer about a volume's journals: why, if so, commit blocks of the file system that fills it do not wait for
+/// the blocks they commit. `None` while the server has not looked.
 pub fn unordered_because(journals: &Value) -> Option<Option<String>> {
     let list = journals.get("file_systems")?.as_array()?;
     let looking = journals.get("looking")?.as_bool()?;
@@ -68,7 +69,7 @@ pub fn unordered_because(journals: &Value) -> Option<Option<String>> {
     }
 }
 
-/// Makes an ext4 whose journal and tables are complete, so that nothing is written behind one's back later.
+/// Makes an ext4 with complete journal and tables, so that the kernel does not initialize them later in the background.
 pub fn make(device: &Path) -> Result<()> {
     let options = [
         "-q",
@@ -85,7 +86,23 @@ pub fn make(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is a superblock of ext2, 3 or 4.
+/// True if there is something that a new file system would destroy: a file system of any kind, a partition table, a member of LVM
+/// or RAID, an encrypted disk.
+pub fn holds_something(device: &Path) -> Result<bool> {
+    if is_on(device)? {
+        return Ok(true);
+    }
+    let mut probe = host::command("blkid");
+    probe.args(["-p", "-o", "value", "-s", "TYPE", "-s", "PTTYPE"]);
+    let found = probe.arg(device).output();
+    let found = found.context(
+        "cannot run blkid, to see whether something is there: install util-linux, or add --force",
+    )?;
+    // 2: it found nothing. 8: it found more than one thing.
+    Ok(found.status.code() != Some(2))
+}
+
+/// True if there is a superblock of ext2, ext3 or ext4.
 pub fn is_on(device: &Path) -> Result<bool> {
     let mut magic = [0; 2];
     let mut file =

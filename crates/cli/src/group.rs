@@ -1,9 +1,9 @@
-//! A group of this machine's users, by its name or its number.
+//! A group of users on this machine, by name or number.
 
 use std::ffi::CString;
 use std::str::FromStr;
 
-/// By its number.
+/// The group's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group(pub u32);
 
@@ -11,7 +11,7 @@ impl FromStr for Group {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The highest number is none: to chown it means to leave the group as it is.
+        // The highest number is not a group: in chown it means to leave the group unchanged.
         if let Ok(number) = text.parse::<u32>()
             && number != u32::MAX
         {
@@ -21,16 +21,16 @@ impl FromStr for Group {
     }
 }
 
-/// As the machine's own lists and its directory service know it.
+/// Looks up a group in the machine's own lists and its directory service.
 fn named(text: &str) -> Option<Group> {
-    /// A large group has all its members in it.
+    /// A large group's entry contains all its members.
     const BYTES: usize = 1 << 20;
     let name = CString::new(text).ok()?;
     let mut bytes = vec![0; BYTES];
     // SAFETY: zeros are a valid entry.
     let mut entry: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
-    // SAFETY: all of these live during the call, and it is told how many bytes there are.
+    // SAFETY: all of these live during the call, and the call is given the number of bytes.
     let failed = unsafe {
         libc::getgrnam_r(
             name.as_ptr(),

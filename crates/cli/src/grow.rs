@@ -1,4 +1,4 @@
-//! How large a volume shall be that grows: what its user asks for, in blocks.
+//! The new size of a volume that grows: what its user requests, in blocks.
 
 use crate::outcome::usage;
 use crate::size::Size;
@@ -11,17 +11,17 @@ use vellum_device::NewSize;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// What is asked for, in bytes.
+/// The request, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// What clients shall see.
+    /// What clients will see.
     pub size: Option<Size>,
-    /// What it shall take of its medium.
+    /// What it will take of its medium.
     pub medium_size: Option<Size>,
 }
 
 impl Asked {
-    /// The same in blocks. A file is made as long as the size needs it; a block device has what it has.
+    /// Converts the request to blocks. A file is made as long as the size requires; a block device's length is fixed.
     pub fn of(self, volume: &Superblock, is_device: bool) -> Result<NewSize> {
         let blocks = |size: Option<Size>, flag: &str| match size {
             Some(Size(bytes)) if bytes == 0 || bytes % BLOCK != 0 => Err(usage(format!(
@@ -46,7 +46,7 @@ impl Asked {
     }
 }
 
-/// How long the medium has to be for clients to see so much, with the volume's over-provisioning.
+/// The length of the medium that lets clients see this much, with the volume's over-provisioning.
 fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
     let before = volume.logical_blocks();
     if logical <= before {
@@ -58,7 +58,7 @@ fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
     }
     let fits = |blocks| grown(volume, blocks, None).is_ok_and(|v| v.logical_blocks() >= logical);
     let (mut low, mut high) = (volume.medium_blocks(), MAX_PBA);
-    // Says what is wrong where nothing would do.
+    // Reports what is wrong if no length would do.
     grown(volume, high, None)?;
     if !fits(high) {
         return Err(usage(format!(

@@ -1,30 +1,31 @@
-//! How one server goes on where another stops, under what is attached: the words, and the open files that go with them.
+//! How one server continues where another stops, below what is attached: the messages, and the open files sent with them.
 //!
-//! The one who leads is [`restart`](crate::restart). It starts the new server, which opens and changes nothing until it is given the
-//! connection to the kernel over a socket of its own; it is in memory whole by then, so that it needs no file that may be on the very volume.
+//! [`restart`](crate::restart) leads. It starts the new server, which opens and changes nothing until it receives the
+//! connection to the kernel over a socket of its own. By then the new server is completely in memory, so it needs no file
+//! that may be on that very volume.
 
 use anyhow::{Context, Result, bail};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// What both sides agree on: which files go over, and when.
+/// The version of the protocol: which files are passed, and when.
 pub const VERSION: u64 = 1;
-/// The option by which a server is told that it takes over; the number of its socket follows.
+/// The option that makes a server take over; the number of its socket follows.
 pub const OPTION: &str = "--take-over=";
-/// What a server says when nothing that it knows is in its way.
+/// The message of a server that finds no obstacle.
 pub const WILLING: &str = "willing to take over, version 1";
 
-/// A place for what goes with a message, aligned as its header is.
+/// Space for what is sent with a message, aligned like its header.
 type Ancillary = [u64; 8];
 
 fn header(part: &mut libc::iovec, ancillary: &mut Ancillary) -> libc::msghdr {
-    // SAFETY: all zeros is a header without anything.
+    // SAFETY: all zeros is an empty header.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = part;
     header.msg_iovlen = 1;
     header.msg_control = ancillary.as_mut_ptr().cast();
-    // How wide a length is differs between the system's libraries, here and below.
+    // The type of a length differs between C libraries, here and below.
     header.msg_controllen = size_of::<Ancillary>() as _;
     header
 }
@@ -39,7 +40,7 @@ pub fn send(socket: &UnixStream, bytes: &[u8], file: BorrowedFd<'_>) -> io::Resu
     let mut message = header(&mut part, &mut ancillary);
     let number = file.as_raw_fd();
     let length = size_of_val(&number) as u32;
-    // SAFETY: there is room for one number behind a header, and both that and the bytes live during the call.
+    // SAFETY: there is room for one number after a header, and both that and the bytes live during the call.
     let sent = unsafe {
         message.msg_controllen = libc::CMSG_SPACE(length) as _;
         let control = libc::CMSG_FIRSTHDR(&raw const message);
@@ -66,8 +67,8 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
     };
     let mut ancillary = Ancillary::default();
     let mut message = header(&mut part, &mut ancillary);
-    // SAFETY: both places live during the call, and are as long as the header says. The kernel fills in whole numbers of files that are
-    // ours from then on; there is room for few, and all but the first are closed at once.
+    // SAFETY: both buffers live during the call, and are as long as the header says. The kernel fills in whole numbers of files
+    // that are ours from then on; there is room for few, and all but the first are closed at once.
     unsafe {
         let got = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
         if got < 0 {
@@ -92,14 +93,14 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
     }
 }
 
-/// The socket with this number, which whoever started this process left open for it.
+/// The socket with this number, which the parent process left open for us.
 pub fn inherited(number: i32) -> Result<UnixStream> {
     // SAFETY: no pointers.
     let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
     if number <= 2 || flags < 0 {
         bail!("{OPTION}{number}: `vellum restart` alone starts such a server");
     }
-    // SAFETY: it is open, and nobody else in this process knows its number.
+    // SAFETY: it is open, and nothing else in this process uses its number.
     let socket = unsafe { UnixStream::from_raw_fd(number) };
     // SAFETY: no pointers.
     unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
@@ -109,17 +110,17 @@ pub fn inherited(number: i32) -> Result<UnixStream> {
 /// Waits for the connection to the kernel.
 pub fn connection(socket: &UnixStream) -> Result<OwnedFd> {
     let (_, file) = receive(socket, &mut [0]).context("cannot take over")?;
-    file.context("nothing was handed over: the server of before goes on")
+    file.context("nothing was handed over: the old server continues")
 }
 
-/// This process is called by its usual name, whatever file its program comes from.
+/// Gives this process its usual name, whatever file its program comes from.
 pub fn is_named() {
     // SAFETY: a C string that outlives the call.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"vellum".as_ptr()) };
 }
 
-/// All that this process has mapped is in memory from now on, if that is allowed: its program may be on the very volume that is not
-/// answered meanwhile.
+/// Keeps everything this process has mapped in memory from now on, if that is allowed: its program may be on the very volume
+/// that is not served meanwhile.
 pub fn is_all_here() {
     // SAFETY: no pointers.
     unsafe { libc::mlockall(libc::MCL_CURRENT) };

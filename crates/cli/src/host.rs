@@ -1,20 +1,24 @@
-//! What the host's kernel and tools do for us: loop devices, mounts, and other programs.
+//! Services of the host's kernel and tools: loop devices, mounts, and other programs.
 
 use crate::signals::{Stop, unblocked};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether we are root.
+/// How long killed processes may take to disappear.
+const GROUP_GONE: Duration = Duration::from_secs(2);
+
+/// True if we are root.
 pub fn is_root() -> bool {
     // SAFETY: no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Where programs are looked for. Root runs what only root can put there; nobody runs what is in the folder that he happens to
-/// be in, or in one that is named from there.
+/// The folders where programs are searched. Root runs only what only root can put there; no user runs what is in the current
+/// folder, or in one given relative to it.
 fn search_path() -> OsString {
     const SYSTEM: [&str; 7] = [
         "/usr/local/sbin",
@@ -34,12 +38,12 @@ fn search_path() -> OsString {
     std::env::join_paths(dirs).unwrap_or_else(|_| SYSTEM.join(":").into())
 }
 
-/// Whether a program is to be found.
+/// True if a program can be found.
 pub fn has(program: &str) -> bool {
     std::env::split_paths(&search_path()).any(|dir| dir.join(program).is_file())
 }
 
-/// Leaves a program of the environment only what it has a use for.
+/// Leaves a program only the environment that it needs.
 pub fn bare_environment(command: &mut Command) {
     const KEPT: [&str; 4] = ["XDG_RUNTIME_DIR", "TMPDIR", "RUST_BACKTRACE", "TERM"];
     let kept = KEPT
@@ -58,7 +62,7 @@ pub fn bare_environment(command: &mut Command) {
         .env("LC_ALL", "C");
 }
 
-/// Loads a kernel module; false when there is none, or it may not be.
+/// Loads a kernel module. Returns false if there is none, or it may not be loaded.
 pub fn load_module(module: &str) -> bool {
     is_root() && run("modprobe", &["-q", module]).is_ok()
 }
@@ -72,29 +76,32 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Runs a program to its end; an error carries what it said.
+/// Runs a program to its end. An error contains its output.
 pub fn run(program: &str, args: &[&str]) -> Result<String> {
     let mut command = command(program);
     command.args(args);
     finished(&mut command, None)
 }
 
-/// Runs a command to its end, or kills it when a stop is asked for.
+/// Runs a command to its end. When a stop is requested, kills it and the processes it has started.
 pub fn finished(command: &mut Command, stop: Option<&Stop>) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let args: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
     let shown = format!("{program} {}", args.join(" "));
+    if stop.is_some() {
+        // One group with its child processes: `git` runs many, and any that remain would continue to make files.
+        command.process_group(0);
+    }
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot run {program}: is it installed?"))?;
     if let Some(stop) = stop {
-        // Output is read at the end: what we run under a stop says little.
+        // Output is read at the end, because what we run under a stop prints little.
         while child.try_wait()?.is_none() {
             if stop.wait(Some(Duration::from_millis(1))) {
-                let _ = child.kill();
-                let _ = child.wait();
+                kill_group(&mut child);
                 bail!("interrupted");
             }
         }
@@ -116,7 +123,18 @@ pub fn finished(command: &mut Command, stop: Option<&Stop>) -> Result<String> {
     Ok(String::from_utf8_lossy(&stdout).into_owned())
 }
 
-/// Polls until something holds; false when it does not in time.
+/// Kills a child that leads a process group, and the whole group. Waits until none of it runs.
+fn kill_group(leader: &mut Child) {
+    let group = -(leader.id() as i32);
+    // SAFETY: a group of our own child, which has not been waited for yet, so its number cannot be reused.
+    unsafe { libc::kill(group, libc::SIGKILL) };
+    let _ = leader.wait();
+    // Another process reaps the leader's children, in time or never, so the wait is bounded. SAFETY: signal 0 only
+    // checks that the group exists.
+    eventually(GROUP_GONE, || unsafe { libc::kill(group, 0) } != 0);
+}
+
+/// Polls until something holds. Returns false if it does not in time.
 pub fn eventually(most: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     let mut pause = Duration::from_millis(1);
@@ -137,8 +155,8 @@ pub fn loop_attach(file: &Path) -> Result<PathBuf> {
     Ok(PathBuf::from(device.trim()))
 }
 
-/// Mounts a block device. What is on it gets no power over the machine (a program that is run as root, a device), but by options
-/// that say so (`suid`, `dev`): the last of two that contradict each other counts.
+/// Mounts a block device. What is on it gets no power over the machine (programs that run as root, devices) unless options allow
+/// it (`suid`, `dev`): of two contradictory options the last one counts.
 pub fn mount(device: &Path, dir: &Path, options: &str) -> Result<()> {
     let options = format!("nosuid,nodev,{options}");
     let (device, dir) = (device.to_string_lossy(), dir.to_string_lossy());
@@ -155,9 +173,9 @@ pub fn block_devices() -> impl Iterator<Item = PathBuf> {
 
 /// A line of the kernel's table of mounts.
 pub struct Mounted {
-    /// What.
+    /// The source.
     pub source: PathBuf,
-    /// Where.
+    /// The mount point.
     pub target: PathBuf,
     /// Its file system's type.
     pub kind: String,
@@ -178,7 +196,7 @@ pub fn mounts() -> Vec<Mounted> {
     text.lines().filter_map(parse).collect()
 }
 
-/// The table writes spaces and the like as `\040`.
+/// The table encodes spaces and the like as `\040`.
 fn unescape(field: &str) -> String {
     let mut out = Vec::new();
     let mut bytes = field.bytes();
@@ -195,7 +213,7 @@ fn unescape(field: &str) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// Unmounts; `lazy`: out of sight at once, also when it is in use.
+/// Unmounts. `lazy`: detaches it at once, even if it is in use.
 pub fn unmount(dir: &Path, lazy: bool) -> std::io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
@@ -210,19 +228,19 @@ pub fn unmount(dir: &Path, lazy: bool) -> std::io::Result<()> {
 const FREEZE: libc::Ioctl = 0xc004_5877_u32 as libc::Ioctl;
 const THAW: libc::Ioctl = 0xc004_5878_u32 as libc::Ioctl;
 
-/// Makes what a file system holds whole on its device, and keeps whoever writes to it waiting; `dir`: of it.
+/// Makes a file system consistent on its device and blocks its writers. `dir`: a directory on it.
 pub fn freeze(dir: &std::fs::File) -> std::io::Result<()> {
     told_to(dir, FREEZE)
 }
 
-/// Ends that.
+/// Ends a freeze.
 pub fn thaw(dir: &std::fs::File) -> std::io::Result<()> {
     told_to(dir, THAW)
 }
 
 fn told_to(dir: &std::fs::File, what: libc::Ioctl) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
-    // SAFETY: an open descriptor; the call takes an argument that it does not look at.
+    // SAFETY: an open descriptor; the call ignores its argument.
     match unsafe { libc::ioctl(dir.as_raw_fd(), what, 0) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
@@ -238,5 +256,28 @@ mod tests {
         assert_eq!(unescape("/a\\040b"), "/a b");
         assert_eq!(unescape("/a\\134b\\0"), "/a\\b\0");
         assert!(mounts().iter().any(|m| m.target == Path::new("/proc")));
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_leaves_nothing_that_it_has_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = dir.path().join("made");
+        let stop = Stop::on_signals(true).unwrap();
+        let asker = stop.clone();
+        let there = made.clone();
+        let asking = std::thread::spawn(move || {
+            eventually(Duration::from_secs(10), || there.exists());
+            asker.ask();
+        });
+        let script = "(while :; do : > \"$1\"; done) & wait";
+        let ran = finished(
+            command("sh").args(["-c", script, "sh"]).arg(&made),
+            Some(&stop),
+        );
+        asking.join().unwrap();
+        assert_eq!(ran.unwrap_err().to_string(), "interrupted");
+        std::fs::remove_file(&made).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!made.exists(), "something still makes the file");
     }
 }

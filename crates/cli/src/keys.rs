@@ -1,4 +1,4 @@
-//! Where the secret of an encrypted volume comes from.
+//! Sources of the secret of an encrypted volume.
 
 use crate::outcome::usage;
 use anyhow::{Context, Result};
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use vellum_medium::envelope::{Envelope, KEY_FILE_BYTES_MAX, Secret, VolumeKey};
 use zeroize::Zeroizing;
 
-/// The name of a key file among the credentials that systemd gives to a service.
+/// The name of the key file among the credentials that systemd passes to a service.
 const CREDENTIAL: &str = "vellum.key";
 
-/// What a secret that one process hands to another begins with.
+/// The first byte of a passphrase that one process passes to another.
 const PASSPHRASE: u8 = b'P';
 const KEY_FILE: u8 = b'K';
 const HANDED_BYTES_MAX: u64 = 1 + KEY_FILE_BYTES_MAX as u64;
@@ -30,24 +30,24 @@ pub struct Key {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// What was found out in this run, so that nobody is asked twice.
+/// What was found in this run, so that the user is asked only once.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Nobody is to be asked.
+    /// The user must not be asked.
     silent: bool,
     secret: Option<Secret>,
     volumes: HashMap<[u8; 16], VolumeKey>,
 }
 
 impl Key {
-    /// None: an encrypted volume is not opened, and nobody is asked.
+    /// No key: an encrypted volume is not opened, and the user is not asked.
     pub fn none() -> Self {
         let key = Self::default();
         key.kept.lock().silent = true;
         key
     }
 
-    /// That of a file, if there is one.
+    /// The key in a file, if one is given.
     pub fn file(key_file: Option<PathBuf>) -> Self {
         Self {
             key_file,
@@ -55,7 +55,7 @@ impl Key {
         }
     }
 
-    /// The file's whole path, for whoever opens the volume later; it is looked at now.
+    /// The absolute path of the file, for opening the volume later. The file is checked now.
     pub fn lasting_file(&self) -> Result<Option<PathBuf>> {
         let Some(file) = &self.key_file else {
             return Ok(None);
@@ -66,7 +66,7 @@ impl Key {
             .with_context(|| format!("--key-file {}", file.display()))
     }
 
-    /// Whether somebody says that the volume is encrypted.
+    /// True if the user indicated that the volume is encrypted.
     pub fn is_given(&self) -> bool {
         self.key_file.is_some()
     }
@@ -91,21 +91,21 @@ impl Key {
         Ok(key)
     }
 
-    /// The secret that opens an existing volume; asked for if need be.
+    /// The secret that opens an existing volume. Asks for it if necessary.
     pub fn secret(&self, prompt: impl FnOnce() -> String) -> Result<Secret> {
         if let Some(secret) = &self.kept.lock().secret {
             return Ok(secret.clone());
         }
         let secret = match self.unasked()? {
             Some(secret) => secret,
-            None if self.kept.lock().silent => return Err(usage("nobody has given its key")),
+            None if self.kept.lock().silent => return Err(usage("no key was given")),
             None => asked(&prompt())?,
         };
         self.keep(secret.clone());
         Ok(secret)
     }
 
-    /// The secret of a volume that is to be made; a passphrase is asked for twice.
+    /// The secret for a new volume. A passphrase is asked for twice.
     pub fn new_secret(&self) -> Result<Secret> {
         if let Some(secret) = &self.kept.lock().secret {
             return Ok(secret.clone());
@@ -122,25 +122,25 @@ impl Key {
         self.kept.lock().secret = Some(secret);
     }
 
-    /// What nobody has to be asked for.
+    /// The secret, if it is available without asking.
     fn unasked(&self) -> Result<Option<Secret>> {
         if let Some(file) = &self.key_file {
             return read(file, true).map(Some);
         }
         let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         match folder.map(|folder| folder.join(CREDENTIAL)) {
-            // systemd keeps others out of the folder.
+            // systemd protects the folder from other users.
             Some(file) if file.exists() => read(&file, false).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// The secret that was used so far: for a copy of what it has opened.
+    /// The secret used so far, for a copy of the volume that it opened.
     pub fn used(&self) -> Option<Secret> {
         self.kept.lock().secret.clone()
     }
 
-    /// For a server that this process starts: over a pipe, which nobody else can read.
+    /// The secret for a server that this process starts, sent over a pipe that no other process can read.
     pub fn handed(&self) -> Option<Zeroizing<Vec<u8>>> {
         let kept = self.kept.lock();
         let (kind, bytes) = match kept.secret.as_ref()? {
@@ -150,7 +150,7 @@ impl Key {
         Some(Zeroizing::new([&[kind], bytes.as_slice()].concat()))
     }
 
-    /// Takes what [`handed`](Self::handed) gave, until its end.
+    /// Reads the output of [`handed`](Self::handed) to its end.
     pub fn take(&self, from: impl Read) -> Result<()> {
         let mut bytes = Zeroizing::new(Vec::with_capacity(HANDED_BYTES_MAX as usize));
         from.take(HANDED_BYTES_MAX)
@@ -166,7 +166,7 @@ impl Key {
     }
 }
 
-/// Says of a secret that it opens nothing.
+/// The error for a secret that opens nothing.
 pub fn wrong(path: &Path, secret: &Secret) -> anyhow::Error {
     let what = match secret {
         Secret::Passphrase(_) => "passphrase",
@@ -178,7 +178,7 @@ pub fn wrong(path: &Path, secret: &Secret) -> anyhow::Error {
     ))
 }
 
-/// A key file, which nobody else may read.
+/// Reads a key file. No other user may be able to read it.
 pub fn read(file: &Path, private: bool) -> Result<Secret> {
     let shown = file.display();
     let mut opened = File::open(file)
@@ -186,7 +186,7 @@ pub fn read(file: &Path, private: bool) -> Result<Secret> {
     let about = opened.metadata()?;
     if private && about.is_file() && about.mode() & 0o077 != 0 {
         return Err(usage(format!(
-            "--key-file {shown}: others may read it (its mode is {:o}): chmod 600 {shown}",
+            "--key-file {shown}: other users can read it (mode {:o}): run chmod 600 {shown}",
             about.mode() & 0o777
         )));
     }
@@ -198,11 +198,11 @@ pub fn read(file: &Path, private: bool) -> Result<Secret> {
     Secret::key_file(bytes.to_vec()).map_err(|error| usage(format!("--key-file {shown}: {error}")))
 }
 
-/// A passphrase, from the terminal.
+/// Asks for a passphrase at the terminal.
 fn asked(prompt: &str) -> Result<Secret> {
     if !std::io::stderr().is_terminal() && !std::io::stdin().is_terminal() {
         return Err(usage(
-            "nobody is at a terminal who could be asked for its passphrase: give --key-file FILE",
+            "there is no terminal to ask for the passphrase: give --key-file FILE",
         ));
     }
     let words = rpassword::prompt_password(prompt).map_err(|error| {
@@ -213,7 +213,7 @@ fn asked(prompt: &str) -> Result<Secret> {
     Secret::passphrase(words.into_bytes()).map_err(|error| usage(error.to_string()))
 }
 
-/// A new one, asked for until it is the same twice.
+/// Asks for a new passphrase until it is entered the same way twice.
 pub fn asked_twice() -> Result<Secret> {
     let (first, again) = (asked("New passphrase: ")?, asked("The same again: ")?);
     match (&first, &again) {
@@ -238,8 +238,8 @@ mod tests {
         };
         assert!(with(&[7; 32], 0o600).is_ok());
         for (bytes, mode, says) in [
-            (&[7; 32][..], 0o640, "others may read"),
-            (&[7; 32], 0o604, "others may read"),
+            (&[7; 32][..], 0o640, "other users can read"),
+            (&[7; 32], 0o604, "other users can read"),
             (&[7; 31], 0o600, "32 to 8192"),
             (&[7; 8193], 0o600, "32 to 8192"),
         ] {

@@ -1,9 +1,9 @@
-//! The vellum command: a file a subcommand, each thin; the work is in the other crates.
+//! The vellum command. Each subcommand has a file, and each is thin: the work is done in other crates.
 //!
-//! Exit codes: 0 all well, 1 it failed, 2 the command line or the configuration file is wrong,
-//! 3 `check`, `scrub`, `dump` or `restore` found damage; `health` has its own.
+//! Exit codes: 0 success; 1 failure; 2 the command line or the configuration file is wrong; 3 `check`, `scrub`, `dump` or
+//! `restore` found damage. `health` has its own codes.
 
-// They panic where they cannot write: what commands tell goes to `outcome::out` and `outcome::tell`.
+// These macros panic if they cannot write. Commands print through `outcome::out` and `outcome::tell`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod ago;
@@ -24,6 +24,7 @@ mod grow;
 mod handover;
 mod host;
 mod keys;
+mod lookup;
 mod nbd_client;
 mod observed;
 mod opened;
@@ -34,6 +35,7 @@ mod progress;
 mod properties;
 mod protected;
 mod raw;
+mod remover;
 mod replace;
 mod resize;
 mod restart;
@@ -47,6 +49,7 @@ mod smaller;
 mod snapshots;
 mod state;
 mod tls;
+mod user;
 mod views;
 mod volume;
 mod whose;
@@ -68,8 +71,8 @@ use vellum_core::format::VERSION as FORMAT;
     args_override_self = true
 )]
 #[command(
-    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check, scrub, dump or restore found\n\
-damage. `health` has its own.\n\
+    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check or scrub found\n\
+damage, or dump, pack or restore left blocks out. `health` has its own.\n\
 Sizes take K, M, G, T or P: powers of 1024, like 10G."
 )]
 struct Cli {
@@ -80,7 +83,7 @@ struct Cli {
     command: commands::Command,
 }
 
-/// Runs the command line that this process was started with.
+/// Runs the command line of this process.
 pub fn run() -> ExitCode {
     let args: Vec<_> = std::env::args_os().collect();
     let (args, origins) = match config::expand(command_line(), args) {
@@ -102,49 +105,49 @@ pub fn run() -> ExitCode {
             });
         }
     };
-    match cli.command.run() {
+    match cli.command.run(command_line) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => outcome::report(&error),
     }
 }
 
-/// The flags that a configuration file's text sets for one command (`["lab", "run"]`), `file` being its name in errors: each
-/// names the line, and the key if it is about one. Reads nothing else.
+/// Returns the flags that a configuration file's text sets for one command (`["lab", "run"]`). `file` is its name in errors. An
+/// error names the line, and the key if it is about one. Reads nothing else.
 ///
 /// # Errors
-/// When anything in it is wrong, for whichever command.
+/// If anything in the file is wrong, for any command.
 pub fn configured(text: &str, file: &Path, command: &[&str]) -> anyhow::Result<Vec<OsString>> {
     let wanted: Vec<_> = command.iter().map(|&name| name.to_owned()).collect();
     Ok(config::flags(&command_line(), text, file, &wanted)?.0)
 }
 
-/// What systemd is told of a volume that is attached at boot, by the text of its entry, `file` being its name in errors.
+/// Returns the systemd ordering for a volume attached at boot, from the text of its entry. `file` is its name in errors.
 ///
 /// # Errors
-/// When anything in it is wrong.
+/// If anything in it is wrong.
 pub fn ordered_at_boot(text: &str, file: &Path) -> anyhow::Result<String> {
     let entry = boot::Entry::parse(text, file)?;
     Ok(boot::systemd::ordering("local-fs.target", Some(&entry)))
 }
 
-/// What a server whose volumes take everything answers to a line on its control socket.
+/// Returns the answer to a line on the control socket of a server whose volumes accept everything.
 #[must_use]
 pub fn asked(line: &[u8]) -> serde_json::Value {
     control::answer(line, &willing::Volumes, &mut control::After::default())
 }
 
-/// What a state file says, written again.
+/// Parses a state file and writes it again.
 ///
 /// # Errors
-/// When it is none.
+/// If the bytes are not a state file.
 pub fn recorded(bytes: &[u8]) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec_pretty(&state::State::parse(bytes)?)
 }
 
-/// Whether the command line takes these arguments.
+/// Checks whether the command line accepts these arguments.
 ///
 /// # Errors
-/// As the user would be told.
+/// The message that the user would see.
 pub fn takes(args: &[OsString]) -> Result<(), String> {
     let matches = command_line().try_get_matches_from(args);
     let cli = matches.and_then(|found| Cli::from_arg_matches(&found));

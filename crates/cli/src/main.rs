@@ -1,4 +1,4 @@
-//! The vellum command; what it does is in the library beside it, where tests and fuzzers reach it.
+//! The vellum command. The work is in the library beside it, where tests and fuzzers reach it.
 
 use std::process::ExitCode;
 

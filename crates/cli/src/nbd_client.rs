@@ -1,4 +1,4 @@
-//! A small NBD client: what `demo` uses without root, and the tests as their raw writer.
+//! A small NBD client, used by `demo` without root, and by the tests as their raw writer.
 //!
 //! One request at a time over a unix socket, simple replies.
 
@@ -95,22 +95,22 @@ impl NbdClient {
         }
     }
 
-    /// Reads.
+    /// Reads bytes.
     pub fn read(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.ask(0, offset, into.len() as u32, &[], into)
     }
 
-    /// Writes.
+    /// Writes bytes.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.ask(1, offset, data.len() as u32, data, &mut [])
     }
 
-    /// Makes what was acknowledged durable.
+    /// Makes everything acknowledged durable.
     pub fn flush(&mut self) -> io::Result<()> {
         self.ask(3, 0, 0, &[], &mut [])
     }
 
-    /// Gives space up.
+    /// Discards bytes.
     pub fn trim(&mut self, offset: u64, len: u32) -> io::Result<()> {
         self.ask(4, offset, len, &[], &mut [])
     }

@@ -1,29 +1,44 @@
-//! What the servers of this machine, of this user, tell of their volumes.
+//! What this user's servers on this machine report about their volumes.
 
 use crate::drives::Drives;
 use crate::{control, state};
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 use vellum_ops::page::Source;
 use vellum_ops::view::View;
 use vellum_ops::{Observed, metrics};
 
-/// All volumes that somebody serves, by their UUIDs. What a dead server has left behind is left out.
+/// How long a server may take to answer: monitoring programs themselves wait 10 s, and must hear of the one that does not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// All served volumes, by UUID. Remains of dead servers are skipped.
 pub fn all() -> Result<Vec<Observed>> {
-    let mut all = Vec::new();
-    for uuid in state::control_sockets()? {
-        let socket = state::control_socket(&uuid)?;
-        if control::server_pid(&socket).is_some() {
-            let told = told(&socket, &uuid);
-            all.push(Observed::new(uuid, told));
-        }
+    let uuids = state::control_sockets()?;
+    // At the same time: servers that hang are not waited for one after another.
+    thread::scope(|scope| {
+        let ask = |uuid| thread::Builder::new().spawn_scoped(scope, move || observed(uuid));
+        let asked = uuids.into_iter().map(ask);
+        let asked = asked.collect::<std::io::Result<Vec<_>>>()?;
+        let told = asked.into_iter().filter_map(|one| one.join().ok());
+        told.filter_map(Result::transpose).collect()
+    })
+}
+
+fn observed(uuid: String) -> Result<Option<Observed>> {
+    let socket = state::control_socket(&uuid)?;
+    if !control::is_answered(&socket) {
+        return Ok(None);
     }
-    Ok(all)
+    let told = told(&socket, &uuid);
+    Ok(Some(Observed::new(uuid, told)))
 }
 
 fn told(socket: &Path, uuid: &str) -> Option<Value> {
-    let mut answer = control::ask(socket, "stats").ok()?;
+    let request = json!({"command": "stats"});
+    let mut answer = control::request_within(socket, &request, PATIENCE).ok()?;
     let Value::Array(volumes) = answer["volumes"].take() else {
         return None;
     };
@@ -34,7 +49,7 @@ fn told(socket: &Path, uuid: &str) -> Option<Value> {
 pub struct Servers(Drives);
 
 impl Servers {
-    /// Those, with what is known of drives.
+    /// The servers, with what is known about drives.
     pub fn new(drives: Drives) -> Self {
         Self(drives)
     }

@@ -1,4 +1,4 @@
-//! The one place where commands open a volume's medium: whatever is encrypted there, they see a medium.
+//! The one place where commands open a volume's medium: they see a medium, whether or not it is encrypted.
 
 use crate::keys::Key;
 use crate::outcome::usage;
@@ -9,7 +9,7 @@ use vellum_device::{MediumSource, crc32c};
 use vellum_medium::envelope::Envelope;
 use vellum_medium::{EncryptedMedium, FileMedium, Medium, OpenOptions};
 
-/// Opens it, to read and write it if nobody else has it.
+/// Opens a medium for reading and writing, if no other process has it.
 pub fn open(path: &Path, read_only: bool, key: &Key) -> Result<Box<dyn Medium>> {
     let medium = FileMedium::open(path, OpenOptions { read_only })?;
     let Some(mut envelope) = envelope_of(&medium)? else {
@@ -31,7 +31,7 @@ pub fn envelope_of(medium: &FileMedium) -> Result<Option<Envelope>> {
     Ok(Envelope::find(medium, plain)?)
 }
 
-/// Who gives a key relies on it that nobody else wrote the volume.
+/// A user who gives a key relies on the volume not being written by anyone else.
 pub fn not_encrypted(path: &Path) -> anyhow::Error {
     usage(format!(
         "{} is not encrypted, and --key-file says that it is",

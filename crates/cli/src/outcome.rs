@@ -1,4 +1,4 @@
-//! How a command ends, as its caller sees it.
+//! How a command ends, as seen by its caller.
 
 use crate::server_log;
 use std::io::{self, Stdout, Write};
@@ -13,10 +13,10 @@ pub const USAGE: u8 = 2;
 /// Exit code: `check` or `scrub` found damage.
 pub const DAMAGE: u8 = 3;
 
-/// Standard output, which may be a file on a full disk: an error names it, where `println!` would panic.
+/// Standard output, which may be a file on a full disk. Errors name it, where `println!` would panic.
 pub struct Out(Stdout);
 
-/// Where a command tells what it found.
+/// Where a command prints its results.
 pub fn out() -> Out {
     Out(io::stdout())
 }
@@ -38,11 +38,11 @@ impl Write for Out {
 /// An error that has an exit code of its own.
 #[derive(Debug)]
 pub enum Special {
-    /// The options make no sense.
+    /// The options contradict each other.
     Usage(String),
     /// The volume is damaged.
     Damage(String),
-    /// A volume is not well, and it has been told how.
+    /// A volume is not well, which has already been reported.
     Health(Grade),
 }
 
@@ -57,23 +57,23 @@ impl std::fmt::Display for Special {
 
 impl std::error::Error for Special {}
 
-/// A usage error.
+/// Makes a usage error.
 pub fn usage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Usage(text.into()))
 }
 
-/// Damage found.
+/// Makes a damage error.
 pub fn damage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Damage(text.into()))
 }
 
-/// A line on stderr: whoever tells it goes on when nobody reads it any more, where `eprintln` would panic.
+/// Prints a line on stderr. It does not fail when nothing reads it any more, where `eprintln` would panic.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     let line = server_log::tell(&line.to_string());
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Tells the user and picks the exit code.
+/// Reports an error to the user and picks the exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if let Some(Special::Health(grade)) = error.downcast_ref() {
         return ExitCode::from(*grade as u8);
@@ -87,7 +87,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     })
 }
 
-/// The error and its causes, but none that the one above it has said already in its own text.
+/// The error and its causes, leaving out a cause that the error above it already quotes.
 fn told(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut above = String::new();

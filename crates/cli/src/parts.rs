@@ -1,12 +1,12 @@
-//! Bytes of which nobody knows beforehand how many they are, on a control socket: parts, each after its length (four bytes, little
-//! endian), then a length of 0, and a line of JSON that says whether that was all.
+//! Byte streams of unknown length on a control socket: parts, each after its length (four bytes, little endian), then a length of
+//! 0 and a line of JSON that says whether the stream is complete.
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead, BufWriter, Read, Write};
 
-/// Bytes of a part, at most.
+/// The most bytes in a part.
 const PART_BYTES: usize = 256 << 10;
-/// Bytes of the line at the end, at most.
+/// The most bytes in the final line.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 
 struct Parts<W>(W);
@@ -26,7 +26,7 @@ impl<W: Write> Write for Parts<W> {
     }
 }
 
-/// Has something written, and says how it ended.
+/// Writes a stream, then how it ended.
 pub fn write(
     mut out: impl Write,
     write: impl FnOnce(&mut dyn Write) -> Result<(), String>,
@@ -44,16 +44,16 @@ pub fn write(
     out.write_all(format!("{end}\n").as_bytes())
 }
 
-/// Reads it.
+/// Reads such a stream.
 pub struct Reader<R> {
     source: R,
-    /// Bytes that are left of a part.
+    /// Bytes left in the present part.
     left: u64,
     has_ended: bool,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// What comes from there.
+    /// Reads the stream from `source`.
     pub fn new(source: R) -> Self {
         Self {
             source,

@@ -1,4 +1,4 @@
-//! A volume looked at beside its server: what it is, and no more.
+//! Inspects a volume beside its server: what it is, and no more.
 
 use crate::keys::Key;
 use crate::opened::not_encrypted;
@@ -17,11 +17,11 @@ use vellum_medium::envelope::{Cipher, Envelope, START};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// A volume's file as it is, without a lock: for what may be looked at beside a server.
+/// A volume's file, without a lock, for what may be read beside a server.
 struct Peek {
     file: File,
     blocks: u64,
-    /// Of an encrypted one.
+    /// For an encrypted volume.
     cipher: Option<Cipher>,
 }
 
@@ -91,13 +91,13 @@ impl Source for Peek {
         Ok(())
     }
 
-    /// Beside a server the cache is its own: what is looked at here is told, and nothing is built on it.
+    /// Beside a server the cache is the server's business: what is read here is only reported.
     fn drop_cache(&mut self) -> Result<(), Unreadable> {
         Ok(())
     }
 }
 
-/// A volume's superblock, and whether a mirror of it is lost; read beside a server if there is one.
+/// A volume's superblock, and whether a mirror of it is lost. Read beside its server if there is one.
 pub fn superblock_of(path: &Path, key: &Key) -> Result<(Superblock, bool)> {
     let mut peek = Peek::open(path)?;
     match peek.envelope(path)? {
@@ -108,14 +108,14 @@ pub fn superblock_of(path: &Path, key: &Key) -> Result<(Superblock, bool)> {
     peek.superblock(path)
 }
 
-/// Blocks that a volume's file or device has for it now.
+/// The number of blocks in a volume's file or device now.
 pub fn blocks_of(path: &Path) -> Result<u64> {
     let peek = Peek::open(path)?;
     let head = peek.envelope(path)?.map_or(0, |_| START);
     Ok(peek.blocks.saturating_sub(head))
 }
 
-/// A volume's UUID; of an encrypted one without its key.
+/// A volume's UUID, without the key even if it is encrypted.
 pub fn uuid_of(path: &Path) -> Result<String> {
     let peek = Peek::open(path)?;
     let uuid = match peek.envelope(path)? {

@@ -1,8 +1,8 @@
-//! How far long work is, for who watches it.
+//! Progress of long work, for a user who watches.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar of so many bytes, on a terminal.
+/// A bar for this many bytes, on a terminal.
 pub fn of_bytes(what: &'static str, bytes: u64) -> ProgressBar {
     let bar = ProgressBar::new(bytes);
     if let Ok(style) = ProgressStyle::with_template(

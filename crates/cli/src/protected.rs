@@ -1,20 +1,20 @@
-//! A server that a block device of this machine depends on: what the kernel does when memory is short must not wait for it, nor
-//! end it.
+//! Protects a server that a block device of this machine depends on: when memory is short, the kernel must
+//! neither wait for it nor kill it.
 
 use crate::outcome::tell;
 use crate::server_log::NOTE;
 
 /// From linux/prctl.h.
 const PR_SET_IO_FLUSHER: i32 = 57;
-/// From linux/capability.h: the limit on locked memory does not count for who has it.
+/// From linux/capability.h: with it the limit on locked memory does not apply.
 const CAP_IPC_LOCK: u32 = 14;
-/// Before the kernel ends this process for want of memory it ends nearly all others.
+/// Makes the kernel kill almost all other processes before this one when memory runs out.
 const OOM_SCORE: &str = "-900";
-/// Memory that is locked is at most this part of the machine's when the server begins.
+/// Locked memory may be at most this fraction of the machine's when the server starts.
 const LOCKED_PART: u64 = 4;
 
-/// Tells the kernel that it may need us to free memory, so that it does not wait for us when we allocate. It needs
-/// CAP_SYS_RESOURCE; without that we serve as before, and of an attached volume it is told.
+/// Tells the kernel that it may need us to free memory, so that our allocations do not wait for ourselves. This needs
+/// CAP_SYS_RESOURCE; without it we serve all the same, with a warning for an attached volume.
 pub fn flushes_for_others(is_attached: bool) {
     // SAFETY: no pointers.
     let done = unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
@@ -27,8 +27,8 @@ pub fn flushes_for_others(is_attached: bool) {
     }
 }
 
-/// Of the server of an attached volume: keeps what it has and will have in memory, as far as it is ever used; and the process
-/// alive. Where that is not allowed, in a container, it says so and serves as before.
+/// For the server of an attached volume: keeps its present and future memory resident once used, and the process alive. If that
+/// is not allowed, as in a container, it says so and serves all the same.
 pub fn stays(is_attached: bool) {
     let (true, Some(ours), Some(all)) = (is_attached, resident_bytes(), machine_bytes()) else {
         return;
@@ -50,8 +50,8 @@ pub fn stays(is_attached: bool) {
     }
 }
 
-/// Keeps the mounts of this process until its files are closed. When the last process of a mount namespace ends, the kernel would
-/// unmount first: what is written then goes to a file of ours, and waits for an answer that nobody gives any more.
+/// Keeps the mounts of this process until its files are closed. Otherwise, when the last process of a mount namespace ends, the
+/// kernel unmounts first. That unmount writes to one of our files, and would wait for an answer that never arrives.
 pub fn keeps_its_mounts() {
     if let Ok(mounts) = std::fs::File::open("/proc/self/ns/mnt") {
         std::mem::forget(mounts);
@@ -62,15 +62,14 @@ fn locks_all() -> Result<(), String> {
     if !may_lock_all() {
         return Err("its limit on locked memory is in the way".to_owned());
     }
-    // Pages count when they are used: all of each thread's stack would be hundreds of MiB.
-    // SAFETY: no pointers.
+    // Pages are locked when first used: otherwise the stack of each thread would lock hundreds of MiB. SAFETY: no pointers.
     match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error().to_string()),
     }
 }
 
-/// Whether no limit is on what we lock. With one we would get no more memory at all once we have reached it, and end.
+/// True if no limit applies to what we lock. With one, allocations would fail once it is reached, and the server would end.
 fn may_lock_all() -> bool {
     let no_limit = libc::rlimit {
         rlim_cur: libc::RLIM_INFINITY,

@@ -1,7 +1,7 @@
-//! A plain file as a device, counted: the peer that a volume is compared with over the same chain.
+//! A plain file as a device, with counters: the baseline that a volume is compared with over the same chain.
 //!
-//! It stands for a bare drive without a translation layer: every block goes where it says, a flush is a
-//! sync of the file. Direct I/O, as the volume's medium has, so that both are charged for what they write.
+//! It stands for a bare drive without a translation layer: every block goes to its own address, and a flush is a sync of the
+//! file. It uses direct I/O, as the volume's medium does, so that both are charged for what they write.
 
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
@@ -23,18 +23,18 @@ const WORKERS: usize = 4;
 /// Frames of each share.
 const FRAMES: u32 = 8192;
 
-/// What a commit block of an ext4's journal begins with. Here nobody knows where the journal is; data that
-/// looks like it is counted too.
+/// The start of a commit block of an ext4's journal. Where the journal is is not known here, so data that looks like
+/// a commit block is counted too.
 const COMMIT: [u8; 8] = [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2];
 
-/// Zeros that are written at once, as direct I/O wants them.
+/// Zeros written at once, aligned for direct I/O.
 const ZEROS_BYTES: usize = 64 << 10;
 #[repr(align(4096))]
 struct Zeros([u8; ZEROS_BYTES]);
 
 type Job = (Request, Arc<dyn Replies>);
 
-/// What went through.
+/// Counters of the traffic.
 #[derive(Default)]
 struct Counts {
     written: AtomicU64,
@@ -46,12 +46,12 @@ struct Counts {
 
 struct Shared {
     file: File,
-    /// What it is a loop device over, locked.
+    /// The files below it if it is a loop device, locked.
     _below: Vec<vellum_medium::below::Under>,
     counts: Counts,
 }
 
-/// The file as a device.
+/// A file as a device.
 pub struct RawFile {
     shared: Arc<Shared>,
     blocks: u64,
@@ -61,7 +61,7 @@ pub struct RawFile {
 }
 
 impl RawFile {
-    /// Makes a file and writes zeros all over it, so that none of its space is still to be allocated.
+    /// Makes a file and fills it with zeros, so that all its space is allocated.
     pub fn create(path: &Path, bytes: u64) -> Result<()> {
         let mut file =
             File::create_new(path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -70,9 +70,9 @@ impl RawFile {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Opens a file; without direct I/O where its file system has none.
+    /// Opens a file, without direct I/O if its file system lacks it.
     pub fn open(path: &Path) -> Result<Arc<Self>> {
-        // A block device that is mounted, or somebody else's, is refused by the kernel.
+        // The kernel refuses a block device that is mounted or in use.
         let device = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_block_device());
         let exclusive = if device { libc::O_EXCL } else { 0 };
         let open = |flags| {
@@ -95,7 +95,7 @@ impl RawFile {
             bail!("{} is served by somebody else already", path.display());
         }
         let below = vellum_medium::below::take(&file, path, false)?;
-        // Of a block device the length is where its end is.
+        // The length of a block device is its end.
         let bytes = (&file).seek(SeekFrom::End(0))?;
         let blocks = bytes / BLOCK_BYTES as u64;
         if blocks == 0 {
@@ -140,7 +140,7 @@ impl RawFile {
         }))
     }
 
-    /// What went through, told as a volume tells it.
+    /// The traffic, in the form of a volume's statistics.
     pub fn stats(&self) -> VolumeStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.shared.counts;
@@ -160,7 +160,7 @@ impl RawFile {
         stats
     }
 
-    /// Ends it: what was submitted is done, the file is synced.
+    /// Stops it: finishes the submitted requests, and syncs the file.
     pub fn stop(&self) -> Result<()> {
         drop(self.jobs.lock().take());
         for worker in self.workers.lock().drain(..) {
@@ -231,7 +231,7 @@ impl Shared {
                 if punched != 0 {
                     let error = std::io::Error::last_os_error();
                     match error.raw_os_error() {
-                        // What cannot be discarded is written: it must read as zeros.
+                        // If it cannot be discarded, write zeros: it must read as zeros.
                         Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
                             self.zero(offset, bytes).map_err(io)?
                         }

@@ -1,4 +1,4 @@
-//! A file replaced whole or not at all, in a folder that others may write to.
+//! Replaces a file completely or not at all, in a folder that others may write to.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Write};
@@ -6,13 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use tempfile::NamedTempFile;
 
-/// What the name of a file begins with that is not whole yet.
+/// The prefix of the names of incomplete files.
 const PREFIX: &str = ".vellum-";
 
-/// Writes a file beside its place, makes it durable and moves it there. A disk that fills leaves what was there before. A link that somebody
-/// put at the place is replaced, and not followed.
+/// Writes a file beside its place, makes it durable and moves it there. If the disk fills up, the old file stays. A link at the
+/// place is replaced, not followed.
 ///
 /// # Errors
+/// The system's error.
 /// What the system refused.
 pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut made = beside(path)?;
@@ -23,20 +24,20 @@ pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     name(made, path, true)
 }
 
-/// A file that is made beside its place; dropped, it is gone. It is for nobody else to read.
+/// Makes a file beside its place, readable by its owner only. It is removed when dropped.
 ///
 /// # Errors
-/// What the system refused.
+/// The system's error.
 pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(PREFIX)
         .tempfile_in(folder(path))
 }
 
-/// The same of what `make` makes there.
+/// Like [`beside`], for whatever `make` makes there.
 ///
 /// # Errors
-/// What `make` refused.
+/// The error of `make`.
 pub fn made_beside<F>(
     path: &Path,
     make: impl FnMut(&Path) -> io::Result<F>,
@@ -46,10 +47,10 @@ pub fn made_beside<F>(
         .make_in(folder(path), make)
 }
 
-/// Gives what was made beside a place its name there, durably; never in place of what is there, unless `over` says so.
+/// Gives a file made beside a place its name there, durably. Never replaces an existing file unless `over` is set.
 ///
 /// # Errors
-/// What the system refused.
+/// The system's error.
 pub fn name<F>(made: NamedTempFile<F>, path: &Path, over: bool) -> io::Result<()> {
     let named = match over {
         true => made.persist(path),
@@ -59,10 +60,10 @@ pub fn name<F>(made: NamedTempFile<F>, path: &Path, over: bool) -> io::Result<()
     sync_folder(path)
 }
 
-/// Makes durable what the folder of `path` says of it.
+/// Makes the directory entry of `path` durable.
 ///
 /// # Errors
-/// What the system refused.
+/// The system's error.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder(path))?.sync_all()
 }

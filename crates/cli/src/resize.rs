@@ -1,4 +1,4 @@
-//! What lies on a volume that has grown learns of it: the block device, then its file system.
+//! Passes a volume's growth on: to the block device, then to its file system.
 
 use crate::host;
 use crate::state::State;
@@ -8,15 +8,15 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the kernel may take to find out how large a file has become.
+/// How long the kernel may take to notice a file's new size.
 const SIZE_PATIENCE: Duration = Duration::from_secs(10);
 const SIZE_EVERY: Duration = Duration::from_millis(5);
-/// What the kernel counts a block device in.
+/// The kernel's unit for block devices.
 const SECTOR_BYTES: u64 = 512;
 
-/// Makes the block device of an attached volume as large as the volume, of `bytes`; false when its kernel learns that at the next
-/// attach alone. Linux's nbd could be told by netlink, but waits for all requests then: if the server dies meanwhile, it waits for
-/// ever (6.12, `nbd_genl_size_set`).
+/// Makes the block device of an attached volume as large as the volume, of `bytes`. Returns false if its kernel learns the size
+/// only at the next attach. Linux's nbd could be told through netlink, but it then waits for all requests; if the server dies
+/// meanwhile, it waits forever (6.12, `nbd_genl_size_set`).
 pub fn device(state: &State, bytes: u64) -> Result<bool> {
     let Some(device) = state.device.as_deref().filter(|_| state.via == "fuse") else {
         return Ok(false);
@@ -38,8 +38,9 @@ pub fn device(state: &State, bytes: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// How large the kernel takes a file to be, after it has asked the file's server. It tells who asks what the server answers, but goes by
-/// what it knew before if a write ended meanwhile; then it reads nothing behind that, and the loop device answers with I/O errors.
+/// The size that the kernel uses for a file, after it has asked the file's server. The kernel returns the server's
+/// answer to the caller, but keeps its old size if a write ended meanwhile. It then reads nothing past that, and the
+/// loop device returns I/O errors.
 fn size_now(path: &str) -> Result<u64> {
     size_of(path, libc::AT_STATX_FORCE_SYNC)?;
     size_of(path, libc::AT_STATX_DONT_SYNC)
@@ -48,7 +49,7 @@ fn size_now(path: &str) -> Result<u64> {
 fn size_of(path: &str, whom: libc::c_int) -> Result<u64> {
     let file = CString::new(path).context("a path with a zero byte")?;
     let mut told = MaybeUninit::<libc::statx>::zeroed();
-    // SAFETY: a path that ends, and room for the answer.
+    // SAFETY: a terminated path, and room for the answer.
     let done = unsafe {
         libc::statx(
             libc::AT_FDCWD,
@@ -61,11 +62,11 @@ fn size_of(path: &str, whom: libc::c_int) -> Result<u64> {
     if done != 0 {
         return Err(std::io::Error::last_os_error()).with_context(|| path.to_owned());
     }
-    // SAFETY: zeros are a value of it, and the kernel has filled in what it knows.
+    // SAFETY: zeros are a valid value, and the kernel has filled in what it knows.
     Ok(unsafe { told.assume_init() }.stx_size)
 }
 
-/// Checks an ext4: `resize2fs` takes none that has not just been. 1 says that something small was put right.
+/// Checks an ext4, because `resize2fs` requires a recent check. Exit code 1 means that something minor was repaired.
 fn checked(device: &str) -> Result<()> {
     let mut check = host::command("e2fsck");
     let done = check.args(["-f", "-p", device]).output();
@@ -80,7 +81,7 @@ fn checked(device: &str) -> Result<()> {
     }
 }
 
-/// Makes the file system on a block device as large as that; its type.
+/// Makes the file system on a block device as large as the device. Returns its type.
 pub fn file_system(device: &Path) -> Result<String> {
     let shown = device.to_string_lossy();
     let found = host::run("blkid", &["-p", "-o", "value", "-s", "TYPE", &shown]);

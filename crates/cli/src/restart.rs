@@ -1,7 +1,7 @@
-//! Another server goes on where that of an attached volume stops; what is mounted waits meanwhile, and loses nothing.
+//! Replaces the server of an attached volume by another one. What is mounted waits meanwhile, and loses nothing.
 //!
-//! The new server is there, and willing, before the old one is asked. So is the old program once more: if the new one fails after all, it
-//! goes on as before. What is attached, and its record, stay.
+//! The new server is running, and willing, before the old one is asked to hand over. So is another process of the old program: if
+//! the new one fails after all, that one takes over. What is attached, and its record, stay.
 
 use crate::attachment;
 use crate::boot::systemd;
@@ -22,24 +22,24 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// How long a server may take to see whether it can take over.
+/// How long a server may take to find out whether it can take over.
 const WILLING_PATIENCE: Duration = Duration::from_secs(30);
-/// How long one may take to stop, and another one to be ready.
+/// How long one server may take to stop, and the other to be ready.
 const SERVER_PATIENCE: Duration = Duration::from_secs(300);
-/// How often that is looked at: somebody waits for it.
+/// How often to check: clients are waiting.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// What a restart did.
+/// The result of a restart.
 pub struct Restarted {
     /// The process that has stopped.
     pub old: i32,
-    /// That which goes on.
+    /// The process that continues.
     pub new: i32,
-    /// How long nobody answered.
+    /// How long nothing was served.
     pub pause: Duration,
 }
 
-/// Restarts the server of what is attached as `id`, from this program.
+/// Restarts the server of the volume attached as `id`, from this program.
 pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let file = StateFile::lock(id)?;
     let mut state = file.load()?.context("nothing is attached")?;
@@ -62,10 +62,11 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     }
     let control = state.control.clone().context("its server has no socket")?;
     let offer = Offer::of(&control)?;
+    offer.is_for(&state)?;
     let secret = secret_of(&state.volume, key)?;
     let log = |name: &str| ServerLog::beside(id, name);
     let mut new = Successor::start(program, &offer, secret.clone(), log("next")?)?;
-    let before = offer.program.as_ref().map(|program| {
+    let before = program_of(old).map(|program| {
         let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
         Successor::start(&path, &offer, secret, log("before")?)
     });
@@ -96,7 +97,7 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
                 .with_context(|| format!("{why:#}; and the old program failed as well"))?;
             (before, Some(why))
         }
-        (Err(why), None) => return Err(why.context("nobody serves what is attached any more")),
+        (Err(why), None) => return Err(why.context("the attached volume has no server any more")),
     };
     let pause = began.elapsed();
     successor.stays(id, &state, &mut last)?;
@@ -110,30 +111,70 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     })
 }
 
+/// The program that a server runs. The kernel names it, and not the server: whatever has got hold of that must not choose a program
+/// for root to run.
+fn program_of(server: Process) -> Option<std::fs::File> {
+    let program = std::fs::File::open(format!("/proc/{}/exe", server.pid)).ok();
+    program.filter(|_| server.alive())
+}
+
 /// The secret of an encrypted volume, for its new server.
 fn secret_of(volume: &Path, key: &Key) -> Result<Option<Zeroizing<Vec<u8>>>> {
     peek::superblock_of(volume, key)?;
     Ok(key.handed())
 }
 
-/// What a server has told of itself to those who would go on.
+/// What a server reports about itself to its possible successors.
 struct Offer {
     words: Vec<String>,
-    program: Option<OwnedFd>,
 }
 
 impl Offer {
     fn of(control: &Path) -> Result<Self> {
-        let (told, program) = order(control, "ask")?;
+        let (told, _) = order(control, "ask")?;
         let version = told["version"].as_u64();
         if version != Some(handover::VERSION) {
             bail!(
-                "its server hands over in another way than this program knows: detach it, and attach it again"
+                "this program does not support its server's handover protocol: detach the volume, \
+                 and attach it again"
             );
         }
         let words = serde_json::from_value(told["words"].clone());
         let words = words.context("its server does not tell how it was started")?;
-        Ok(Self { words, program })
+        Ok(Self { words })
+    }
+
+    /// Fails unless that is how `attach` starts the server of this record. A server that somebody has got hold of could otherwise
+    /// have root serve something else, or serve it to others.
+    fn is_for(&self, state: &State) -> Result<()> {
+        let path = |path: &Path| path.display().to_string();
+        let known = |known: &Option<PathBuf>| known.as_deref().map_or(String::new(), path);
+        let head = ["serve", "--syslog"].map(str::to_owned);
+        let tail = [
+            "--control".to_owned(),
+            known(&state.control),
+            "--fuse".to_owned(),
+            known(&state.fuse),
+            format!("disk={}", path(&state.volume)),
+        ];
+        let mut words = self.words.get(1..).unwrap_or_default();
+        if let Some((last, others)) = words.split_last()
+            && last == "--key-on-stdin"
+        {
+            words = others;
+        }
+        let flags = words.strip_prefix(&head[..]);
+        let flags = flags.and_then(|words| words.strip_suffix(&tail[..]));
+        // They concern this volume alone.
+        let is_harmless = |flag: &String| {
+            flag == "--mounted" || flag.starts_with("--with=") || flag.starts_with("--research=")
+        };
+        match flags.is_some_and(|flags| flags.iter().all(is_harmless)) {
+            true => Ok(()),
+            false => bail!(
+                "its server was not started as `vellum attach` does it: detach it, and attach it again"
+            ),
+        }
     }
 }
 
@@ -153,7 +194,7 @@ fn order(control: &Path, order: &str) -> Result<(serde_json::Value, Option<Owned
     Ok((answer["handed_over"].clone(), file))
 }
 
-/// Waits until a process is gone, with all that it had open.
+/// Waits until a process has ended and closed everything.
 fn ended(server: Process) -> Result<()> {
     // SAFETY: no pointers; the number that comes back is ours.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, server.pid, 0) };
@@ -167,7 +208,7 @@ fn ended(server: Process) -> Result<()> {
             revents: 0,
         };
         while server.alive() && began.elapsed() < SERVER_PATIENCE {
-            // SAFETY: one place, which lives during the call.
+            // SAFETY: one element, which lives during the call.
             unsafe { libc::poll(&raw mut ready, 1, 1000) };
         }
     }
@@ -183,7 +224,7 @@ fn ended(server: Process) -> Result<()> {
     Ok(())
 }
 
-/// A server that waits to go on; killed when dropped, unless it does.
+/// A server that waits to take over. Killed when dropped, unless it does.
 struct Successor {
     child: Child,
     socket: UnixStream,
@@ -224,13 +265,11 @@ impl Successor {
         let shown = program.display();
         successor
             .says(handover::WILLING, WILLING_PATIENCE)
-            .with_context(|| {
-                format!("{shown} cannot take over, and the server of before goes on")
-            })?;
+            .with_context(|| format!("{shown} cannot take over, and the old server continues"))?;
         Ok(successor)
     }
 
-    /// It is gone, with all that it had open.
+    /// Ends it, and closes everything it had open.
     fn ends(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -240,7 +279,7 @@ impl Successor {
         self.child.id() as i32
     }
 
-    /// Waits until it says so.
+    /// Waits until it prints a line with this beginning.
     fn says(&mut self, beginning: &str, patience: Duration) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -268,9 +307,9 @@ impl Successor {
         }
     }
 
-    /// Lets it go on.
+    /// Lets it take over.
     fn takes(&mut self, connection: &OwnedFd, file: &StateFile, state: &mut State) -> Result<()> {
-        // Before it has anything: whoever detaches must find it.
+        // Recorded before it has anything, so that a detach finds it.
         state.server = Process::of(self.pid());
         file.save(state)?;
         handover::send(&self.socket, b"!", connection.as_fd())
@@ -280,12 +319,10 @@ impl Successor {
         Ok(())
     }
 
-    /// Its log is the log from now on; what the one before has said is kept.
+    /// Makes its log the current one. What the previous server printed is kept.
     fn stays(&mut self, id: &str, state: &State, last: &mut ServerLog) -> Result<()> {
         if let Err(error) = last.keep(id, &state.volume) {
-            tell(format_args!(
-                "what the server of before said is lost: {error}"
-            ));
+            tell(format_args!("the old server's log is lost: {error}"));
         }
         self.log.is_of(id)
     }
@@ -297,5 +334,54 @@ impl Drop for Successor {
             self.ends();
             self.log.forget();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_does_not_choose_what_is_started_in_its_place() {
+        let state = State {
+            volume: "/disk.vellum".into(),
+            control: Some("/run/vellum/1.server".into()),
+            fuse: Some("/run/vellum/1.fuse".into()),
+            ..State::default()
+        };
+        let is_for = |flags: &[&str], rest: &[&str]| {
+            let head = ["@vellum", "serve", "--syslog"];
+            let tail = ["--control", "/run/vellum/1.server"];
+            let fuse = ["--fuse", "/run/vellum/1.fuse"];
+            let words = [&head[..], flags, &tail, &fuse, rest].concat();
+            let words = words.into_iter().map(str::to_owned).collect();
+            Offer { words }.is_for(&state).is_ok()
+        };
+        let disk = "disk=/disk.vellum";
+        assert!(is_for(&[], &[disk]));
+        let own = ["--with=dedup=on", "--research=hash=md5", "--mounted"];
+        assert!(is_for(&own, &[disk, "--key-on-stdin"]));
+        for flags in [
+            &["--tcp", "0.0.0.0:1"][..],
+            &["--tcp=0.0.0.0:1", "--insecure-tcp"],
+            &["--raw"],
+            &["x=/dev/sda"],
+            &["--with", "dedup=on"],
+            &["--record=/etc/passwd"],
+        ] {
+            assert!(!is_for(flags, &[disk]), "{flags:?}");
+        }
+        for rest in [
+            &[][..],
+            &["disk=/dev/sda"],
+            &[disk, "x=/dev/sda"],
+            &[disk, "--"],
+            &["--", disk],
+            &[disk, "--key-on-stdin", "--"],
+            &[disk, "--key-on-stdin", "--key-on-stdin"],
+        ] {
+            assert!(!is_for(&[], rest), "{rest:?}");
+        }
+        assert!(Offer { words: Vec::new() }.is_for(&state).is_err());
     }
 }

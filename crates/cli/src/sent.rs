@@ -1,4 +1,4 @@
-//! What is sent: asked of a volume's server if it has one, else read from the volume itself.
+//! Streams of snapshots: requested from a volume's server if it has one, or else read from the volume itself.
 
 use crate::claim::claim;
 use crate::control::Sending;
@@ -15,21 +15,21 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::stream::{Damaged, Head, Reader, SendError, Sender, Totals};
 use vellum_device::{OpenOptions, Volume};
 
-/// Bytes that are written at once.
+/// Bytes written at once.
 const BUFFER: usize = 1 << 20;
 
-/// What is to be sent.
+/// What to send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sent {
     /// The snapshot.
     pub snapshot: String,
-    /// The older one, since which changes are sent; all of the snapshot, if there is none.
+    /// An older snapshot; only changes since then are sent. `None`: the whole snapshot.
     pub from: Option<String>,
 }
 
 impl Sent {
-    /// What a client of a control socket asks.
+    /// Parses a request on a control socket.
     pub fn read(order: &Value) -> Result<Self, String> {
         let read: Result<Self, _> = serde_json::from_value(order.clone());
         read.map_err(|error| format!("\"order\" of send: {error}"))
@@ -39,7 +39,7 @@ impl Sent {
         Sender::new(volume, &self.snapshot, self.from.as_deref())
     }
 
-    /// To be sent from this volume, which is served.
+    /// Prepares to send it from this served volume.
     pub fn sending(&self, volume: &Volume) -> Result<Sending, String> {
         let sender = self.sender(volume).map_err(|error| error.to_string())?;
         Ok(Box::new(move |out| {
@@ -49,11 +49,12 @@ impl Sent {
     }
 }
 
-/// Sends it; what the stream is, and holds.
+/// Sends it. Returns the stream's description and its totals.
 pub fn send(path: &Path, key: &Key, sent: &Sent, out: &mut dyn Write) -> Result<(Head, Totals)> {
     match whose::find_server(path)? {
         Some((socket, path)) => {
-            let request = json!({"command": "send", "volume": path, "order": sent});
+            let request =
+                json!({"command": "send", "volume": path.to_string_lossy(), "order": sent});
             pass_on(
                 parts::Reader::new(control::request_stream(&socket, &request)?),
                 out,
@@ -92,7 +93,7 @@ fn send_from(
     Ok((*sender.head(), done?.1))
 }
 
-/// Passes a server's stream on, and reads it on its way: a part of it is not taken for all.
+/// Passes on a server's stream and parses it on the way, so that a truncated stream is not taken for a complete one.
 fn pass_on(stream: impl Read, out: &mut dyn Write) -> Result<(Head, Totals)> {
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let unwritten = Cell::new(None);
@@ -101,7 +102,7 @@ fn pass_on(stream: impl Read, out: &mut dyn Write) -> Result<(Head, Totals)> {
         to: &mut out,
         unwritten: &unwritten,
     });
-    // It is not the stream then that is wrong.
+    // In that case the fault is not in the stream.
     match unwritten.take() {
         Some(error) => return Err(SendError::Write(error).into()),
         None => out.flush().map_err(SendError::Write)?,
@@ -120,11 +121,11 @@ fn read_all(stream: impl Read) -> Result<(Head, Totals), Damaged> {
     Ok((head, reader.totals().unwrap_or_default()))
 }
 
-/// What is read is written as well.
+/// Writes whatever is read.
 struct Tee<'a, R, W> {
     from: R,
     to: W,
-    /// Why it is not.
+    /// Why writing failed.
     unwritten: &'a Cell<Option<io::Error>>,
 }
 

@@ -1,7 +1,7 @@
 //! A volume, or a plain file, while it is served.
 
 use crate::outcome::{tell, usage};
-use crate::properties::{Chosen, Run};
+use crate::properties::{Chosen, Run, Settings};
 use crate::raw::RawFile;
 use crate::server_log::NO_ROOM;
 use crate::{ago, drives, snapshots};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::find_superblock;
 use vellum_device::block::BlockDevice;
@@ -23,45 +24,49 @@ use vellum_record::{Recorder, Sizes, State};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// How to open what is served.
+/// How to open what is to be served.
 pub struct OpenOptions {
-    /// Refuse writes.
+    /// Refuses writes.
     pub read_only: bool,
-    /// Serve this snapshot or clone of the volume, and not the volume.
+    /// Serves this snapshot or clone of the volume instead of the volume.
     pub snapshot: Option<String>,
-    /// It is a clone, which is written.
+    /// It is a clone, which is writable.
     pub is_clone: bool,
-    /// What is otherwise than the volume has it, in this run.
+    /// What differs from the volume's properties in this run.
     pub run: Run,
-    /// Record what is asked.
+    /// Records all requests.
     pub record: Option<Recording>,
 }
 
-/// What is asked of a volume, as a trace.
+/// A recording of a volume's requests, as a trace.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// A new file.
+    /// The new file.
     pub trace: PathBuf,
-    /// The encoding whose sizes it tells.
+    /// The encoding whose sizes it records.
     pub sizes: Sizes,
 }
 
-/// Something that is served.
+/// A volume or file that is served.
 pub struct Served {
     /// The export's name.
     pub name: String,
-    /// Its file.
+    /// The path of its file.
     pub path: PathBuf,
     kind: Kind,
     recorder: Option<Arc<Recorder>>,
     device: ByteDevice,
-    /// What it lies on, and what had been written to that when it was opened.
+    /// The drive below it, and what had been written to that when this was `opened`.
     drive: Value,
+    /// It is a snapshot or a clone, and not the whole volume.
+    pub is_part: bool,
+    /// A volume that grows is opened again, and its own clock begins anew.
+    opened: Instant,
     /// Where clients reach it.
     places: Mutex<Vec<String>>,
-    /// Whose kernel goes by its size.
+    /// The kernels that cache its size.
     resized: Mutex<Vec<Resized>>,
-    /// A snapshot or a clone stays for as long as it is served.
+    /// Keeps a snapshot or a clone for as long as it is served.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -80,15 +85,15 @@ fn shown(volume: &Volume, asked: &str, read_only: bool) -> Result<Arc<dyn BlockD
 }
 
 impl Served {
-    /// Opens it: for a volume, whose medium is given, that is its recovery. Otherwise it is a plain file.
+    /// Opens it. For a volume, whose medium is given, this is its recovery. Otherwise it is a plain file.
     pub fn open(
         name: String,
         path: &Path,
         medium: Option<Box<dyn Medium>>,
         options: &OpenOptions,
     ) -> Result<Self> {
-        // Before anything is written by us.
-        let drive = drives::told_of(path);
+        // Read before we write anything.
+        let (drive, opened) = (drives::told_of(path), Instant::now());
         let kind = match medium {
             Some(medium) => open_volume(path, medium, options)?,
             None => Kind::Raw(RawFile::open(path)?),
@@ -115,7 +120,7 @@ impl Served {
                     Arc::new(move |event: &str| tell(format_args!("{trouble}: {event}")));
                 let recorder = Recorder::start(Arc::clone(&device), trace, *sizes, on_event);
                 if recorder.is_err() {
-                    // The volume was opened: it ends in order, whatever else is wrong.
+                    // The volume is open, so it must be closed in order, whatever else is wrong.
                     end(&kind, path)?;
                 }
                 Some(recorder?)
@@ -133,6 +138,8 @@ impl Served {
             recorder,
             device,
             drive,
+            is_part: options.snapshot.is_some(),
+            opened,
             places: Mutex::default(),
             resized: Mutex::default(),
             _held: held,
@@ -144,17 +151,17 @@ impl Served {
         self.places.lock().push(place);
     }
 
-    /// Notes that a kernel goes by its size.
+    /// Notes that a kernel caches its size.
     pub fn is_file(&self, resized: Resized) {
         self.resized.lock().push(resized);
     }
 
-    /// Where they do.
+    /// Where clients reach it.
     pub fn places(&self) -> Vec<String> {
         self.places.lock().clone()
     }
 
-    /// For front ends: one for all of them.
+    /// The device that all front ends share.
     pub fn device(&self) -> ByteDevice {
         self.device.clone()
     }
@@ -176,12 +183,17 @@ impl Served {
         serde_json::to_value(stats).unwrap_or(Value::Null)
     }
 
-    /// What it lies on: for who watches the drive.
-    pub fn drive(&self) -> &Value {
-        &self.drive
+    /// The drive below it, for monitoring.
+    pub fn drive(&self) -> Value {
+        let mut drive = self.drive.clone();
+        if let Some(told) = drive.as_object_mut() {
+            let since = u64::try_from(self.opened.elapsed().as_millis());
+            told.insert("since_ms".to_owned(), json!(since.unwrap_or(u64::MAX)));
+        }
+        drive
     }
 
-    /// What has become of its file that reads and writes do not tell.
+    /// Damage to its file that reads and writes do not report.
     pub fn file(&self) -> Value {
         match &self.kind {
             Kind::Volume(volume, _) => {
@@ -192,12 +204,12 @@ impl Served {
         }
     }
 
-    /// How the recording is doing, if there is one.
+    /// The state of the recording, if there is one.
     pub fn recording(&self) -> Option<State> {
         self.recorder.as_ref().map(|recorder| recorder.state())
     }
 
-    /// What went wrong lately.
+    /// Recent troubles.
     pub fn events(&self) -> Value {
         match &self.kind {
             Kind::Volume(volume, _) => {
@@ -207,21 +219,26 @@ impl Served {
         }
     }
 
-    /// The volume with what is chosen of it, if it is one.
-    pub fn volume(&self) -> Option<(Arc<Volume>, &Chosen)> {
+    /// The volume and its chosen properties, if it is a volume.
+    pub fn chosen(&self) -> Option<(&Growable, &Chosen)> {
         match &self.kind {
-            Kind::Volume(volume, chosen) => Some((volume.volume(), chosen)),
+            Kind::Volume(volume, chosen) => Some((volume, chosen)),
             Kind::Raw(_) => None,
         }
     }
 
-    /// The volume, for who asks for its snapshots.
-    pub fn with_snapshots(&self) -> Result<Arc<Volume>, String> {
-        let volume = self.volume().map(|(volume, _)| volume);
-        volume.ok_or_else(|| "a plain file has no snapshots".to_owned())
+    /// The volume as it is now, if it is one.
+    pub fn volume(&self) -> Option<Arc<Volume>> {
+        self.chosen().map(|(volume, _)| volume.volume())
     }
 
-    /// The volume, for who finds its snapshots.
+    /// The volume, for requests about its snapshots.
+    pub fn with_snapshots(&self) -> Result<Arc<Volume>, String> {
+        self.volume()
+            .ok_or_else(|| "a plain file has no snapshots".to_owned())
+    }
+
+    /// The volume, for finding its snapshots.
     pub fn growable(&self) -> Option<Arc<Growable>> {
         match &self.kind {
             Kind::Volume(volume, _) => Some(Arc::clone(volume)),
@@ -229,7 +246,7 @@ impl Served {
         }
     }
 
-    /// Makes a volume larger, and tells the kernels that go by its size.
+    /// Makes a volume larger, and tells the kernels that cache its size.
     pub fn grow(&self, size: NewSize) -> Result<VolumeInfo> {
         let Kind::Volume(volume, chosen) = &self.kind else {
             bail!("a plain file does not grow while it is served");
@@ -237,10 +254,9 @@ impl Served {
         if self.recorder.is_some() {
             bail!("it is being recorded, and a trace is of a disk of one size: end that first");
         }
-        let grown = volume.grow(size, &how_to_open(&self.path, chosen, false));
-        let now = volume.volume();
-        chosen.opened(&now);
-        grown?;
+        chosen.reopened(volume, |settings| {
+            volume.grow(size, &how_to_open(&self.path, settings, false))
+        })?;
         for resized in &*self.resized.lock() {
             if let Err(error) = resized.tell() {
                 tell(format_args!(
@@ -249,10 +265,10 @@ impl Served {
                 ));
             }
         }
-        Ok(now.info())
+        Ok(volume.volume().info())
     }
 
-    /// Makes everything durable and ends it. How a recording ends changes nothing in that: it is told.
+    /// Makes everything durable and closes it. A failed recording does not change that: it is reported.
     pub fn stop(&self) -> Result<()> {
         let ended = end(&self.kind, &self.path);
         if let Some(recorder) = &self.recorder {
@@ -285,19 +301,23 @@ fn open_volume(path: &Path, medium: Box<dyn Medium>, options: &OpenOptions) -> R
     let (superblock, _) = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)
         .with_context(|| path.display().to_string())?;
     let chosen = Chosen::new(&superblock, &options.run);
-    chosen.in_force().check(&superblock)?;
+    let settings = chosen.in_force();
+    settings.check(&superblock)?;
     let read_only = options.read_only || (options.snapshot.is_some() && !options.is_clone);
-    let how = how_to_open(path, &chosen, read_only);
+    let how = how_to_open(path, &settings, read_only);
     let volume = Growable::open(Arc::new(medium), &how).map_err(|error| match error {
         OpenError::Journal(error) => usage(format!("journals: {error}")),
         error => error.into(),
     })?;
+    if read_only && options.snapshot.is_none() {
+        // Opened for writing, it would have completed a rollback, or refused half a snapshot.
+        volume.volume().check_unmixed()?;
+    }
     chosen.opened(&volume.volume());
     Ok(Kind::Volume(Arc::new(volume), Box::new(chosen)))
 }
 
-fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::OpenOptions {
-    let settings = chosen.in_force();
+fn how_to_open(path: &Path, settings: &Settings, read_only: bool) -> vellum_device::OpenOptions {
     let frames =
         |share: u64| u32::try_from(settings.buffer_bytes / BLOCK / share).unwrap_or(u32::MAX);
     let trouble = path.display().to_string();
@@ -310,7 +330,7 @@ fn how_to_open(path: &Path, chosen: &Chosen, read_only: bool) -> vellum_device::
         map_leaves: (settings.map_bytes > 0).then_some((settings.map_bytes / BLOCK) as usize),
         victim: settings.victim,
         policy: settings.policy,
-        journals: settings.journals,
+        journals: settings.journals.clone(),
         persistence: settings.persistence,
         on_event: Some(Arc::new(move |event| {
             tell(format_args!("{trouble}: {}", event.message))

@@ -1,8 +1,8 @@
-//! What an attached volume's server says: into a file of the run-time directory, whence `attach` and `detach` read it, to the
-//! system's log, and at last, when the server is gone, into a log that is kept.
+//! The output of an attached volume's server. It goes to a file in the run-time directory, from which `attach` and `detach` read
+//! it, to the system's log, and, when the server has ended, to a log that is kept.
 //!
-//! While the server runs none of its lines may wait for a disk: `/var/log` may lie on the very volume that it serves. The
-//! run-time directory is in memory, and the system's log is sent to without waiting.
+//! While the server runs, none of its lines may wait for a disk: `/var/log` may be on the very volume that it serves. The
+//! run-time directory is in memory, and sending to the system's log does not wait.
 
 use crate::handover::WILLING;
 use crate::state::run_dir;
@@ -14,40 +14,41 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where logs are kept.
+/// The folder of kept logs.
 const KEPT: &str = "/var/log/vellum";
-/// Where the system's log listens; and the same, from the run-time directory, for a server of an initramfs: it has not the system's `/dev`.
+/// Where the system's log listens; the second path is relative to the run-time directory, for a server from an initramfs,
+/// which lacks the system's `/dev`.
 const SYSLOG: [&str; 2] = ["/dev/log", "../systemd/journal/dev-log"];
 /// Facility "daemon", severity "warning".
 const PRIORITY: u8 = 3 << 3 | 4;
-/// How much of a log is read, or kept of one server.
+/// How much of a log is read, or kept for one server.
 const BYTES_MAX: u64 = 256 << 10;
-/// A kept log that is longer is put aside, and takes the place of the one before it.
+/// A longer kept log is put aside, and replaces the previous one there.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
-/// The log of the server of one volume.
+/// The log of one volume's server.
 pub struct ServerLog {
     path: PathBuf,
-    /// Of what comes next.
+    /// The position of the next line.
     at: u64,
 }
 
 impl ServerLog {
-    /// Of the volume with this UUID, from its end on.
+    /// The log of the volume with this UUID, starting at its end.
     pub fn of(id: &str) -> Result<Self> {
         let path = run_dir()?.join(format!("{id}.log"));
         let at = path.metadata().map_or(0, |meta| meta.len());
         Ok(Self { path, at })
     }
 
-    /// Of one that is to go on where its server stops.
+    /// The log of a successor, which may take over from the server.
     pub fn beside(id: &str, name: &str) -> Result<Self> {
         let path = run_dir()?.join(format!("{id}.log.{name}"));
         Ok(Self { path, at: 0 })
     }
 
-    /// Its server is gone, and another one goes on: that this one has stopped is not to be read as said by that one. It stays in memory:
-    /// what is kept may lie on the very volume.
+    /// Renames the log of a server that has ended, so that its last lines are not taken for its successor's. It stays in memory:
+    /// kept logs may be on the very volume.
     pub fn put_aside(&mut self) -> Result<()> {
         let aside = self.path.with_extension("log.last");
         std::fs::rename(&self.path, &aside)
@@ -56,7 +57,7 @@ impl ServerLog {
         Ok(())
     }
 
-    /// That one goes on: this is the log from now on.
+    /// Makes a successor's log the current one.
     pub fn is_of(&mut self, id: &str) -> Result<()> {
         let path = Self::of(id)?.path;
         std::fs::rename(&self.path, &path)
@@ -65,17 +66,17 @@ impl ServerLog {
         Ok(())
     }
 
-    /// It does not: nobody needs it.
+    /// Removes the log of a successor that did not take over.
     pub fn forget(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Its file.
+    /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Begins a new one: for a server's standard output or error.
+    /// Starts a new log, for a server's standard output or error.
     pub fn begin(&mut self) -> Result<File> {
         let _ = std::fs::remove_file(&self.path);
         self.at = 0;
@@ -85,12 +86,12 @@ impl ServerLog {
         opened.with_context(|| format!("cannot write the server's log {}", self.path.display()))
     }
 
-    /// All that was said.
+    /// Everything that was printed.
     pub fn said(&self) -> String {
         self.from(0)
     }
 
-    /// All that was said, as the reason why it failed.
+    /// Everything that was printed, as the reason for a failure.
     pub fn why(&self) -> String {
         let said = self.said();
         let lines = said.trim().lines().map(without_time);
@@ -98,7 +99,7 @@ impl ServerLog {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    /// The whole lines that have been said since this was last asked.
+    /// The complete lines printed since the last call.
     pub fn news(&mut self) -> String {
         let mut text = self.from(self.at);
         text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
@@ -106,7 +107,7 @@ impl ServerLog {
         text
     }
 
-    /// Whether the server has been told to stop. If so, news are what it has said since then.
+    /// True if the server has been told to stop. If so, `news` continues with what it has printed since then.
     pub fn is_stopping(&mut self) -> bool {
         let length = self.path.metadata().map_or(0, |meta| meta.len());
         let from = length.saturating_sub(BYTES_MAX);
@@ -128,8 +129,8 @@ impl ServerLog {
         String::from_utf8_lossy(&text).into_owned()
     }
 
-    /// The server is gone: puts what it said behind what is kept of this volume, and removes the file. Where it is kept;
-    /// None when it said nothing but how it began and ended.
+    /// For a server that has ended: appends its output to the kept log of this volume, and removes the file. Returns the kept
+    /// log's path, or `None` if the server printed nothing but its start and its end.
     pub fn keep(&mut self, id: &str, volume: &Path) -> std::io::Result<Option<PathBuf>> {
         let length = self.path.metadata().map_or(0, |meta| meta.len());
         let text = self.from(length.saturating_sub(BYTES_MAX));
@@ -147,14 +148,14 @@ impl ServerLog {
     }
 }
 
-/// How a line begins that is no trouble: of what a server does without.
+/// The prefix of lines that are no trouble: things that a server does without.
 pub const NOTE: &str = "note: ";
 
-/// What a server says that stops, and waits for room: `attach` and `detach` heed it.
+/// The line of a stopping server that waits for room. `attach` and `detach` react to it.
 pub const NO_ROOM: &str =
     "no room on its file system or device for what is to be written last: waiting for it";
 
-/// Whether a line only says that the server began or ended, or how.
+/// True if a line only reports the start or the end of the server.
 pub fn is_routine(line: &str) -> bool {
     let is_note = without_time(line).starts_with(NOTE);
     is_note
@@ -164,7 +165,7 @@ pub fn is_routine(line: &str) -> bool {
         || line.starts_with("ready: ")
 }
 
-/// The log that is kept of a volume, to be added to.
+/// The kept log of a volume, opened for appending.
 fn kept_log(folder: &Path, id: &str, volume: &Path) -> std::io::Result<(PathBuf, File)> {
     match std::fs::DirBuilder::new().mode(0o750).create(folder) {
         Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
@@ -187,7 +188,7 @@ fn kept_log(folder: &Path, id: &str, volume: &Path) -> std::io::Result<(PathBuf,
 /// The system's log, for the server of an attached volume.
 static SYSTEM: OnceLock<UnixDatagram> = OnceLock::new();
 
-/// From now on what this process tells has its time before it, and goes to the system's log as well.
+/// Makes this process print the time before each line, and send each line to the system's log as well.
 pub fn to_the_system() {
     let socket = UnixDatagram::unbound();
     if let Ok(socket) = socket.and_then(|s| s.set_nonblocking(true).map(|()| s)) {
@@ -195,7 +196,7 @@ pub fn to_the_system() {
     }
 }
 
-/// Sends a line to the system's log, if that takes it at once; gives it as it is to be shown.
+/// Sends a line to the system's log, if that accepts it at once. Returns the line as it should be printed.
 pub fn tell(line: &str) -> String {
     let Some(socket) = SYSTEM.get() else {
         return line.to_owned();
@@ -207,7 +208,7 @@ pub fn tell(line: &str) -> String {
     format!("{} {line}", time())
 }
 
-/// A line that [`tell`] gave, as it was told.
+/// Removes the time that [`tell`] added to a line.
 pub fn without_time(line: &str) -> &str {
     match line.split_once("Z ") {
         Some((time, rest)) if time.len() == 19 && time.as_bytes()[10] == b'T' => rest,
@@ -215,7 +216,7 @@ pub fn without_time(line: &str) -> &str {
     }
 }
 
-/// Now, in UTC, as ISO 8601 has it.
+/// The current time in UTC, as ISO 8601.
 fn time() -> String {
     // SAFETY: `now` and `parts` are ours and valid; no other thread sees them.
     let parts = unsafe {

@@ -1,4 +1,4 @@
-//! The volumes of a server, as it answers for them on its control socket.
+//! The volumes of a server, and its answers about them on the control socket.
 
 use crate::confine;
 use crate::control::{Answers, HandedOver, Sending};
@@ -7,50 +7,46 @@ use crate::host;
 use crate::properties::{Change, Research, parsed};
 use crate::sent::Sent;
 use crate::served::Served;
-use crate::snapshots::{Order, RUNS_MAX};
+use crate::snapshots::{Clones, Order, RUNS_MAX};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::fs::File;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use vellum_device::{Growable, Haste, NewSize, Sought};
 use vellum_frontend::fuse::FuseServer;
 
-/// How long the kernel may take to tell that a file was closed.
+/// How long the kernel may take to report that a file was closed.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// All volumes of one server.
 pub struct Volumes {
-    /// Each of them.
+    /// The volumes.
     pub all: Vec<Served>,
-    /// Where they are files.
+    /// The FUSE directory that shows them as files, if any.
     pub fuse: OnceLock<FuseServer>,
+    /// The clones that clients use.
+    pub clones: Arc<Clones>,
     successor: Mutex<Successor>,
 }
 
-/// Whether another process may go on with them.
+/// Whether another process may take over.
 struct Successor {
-    /// Why none may.
+    /// Why not, if not.
     refused: Option<&'static str>,
-    /// Our program, to be run again if a new one fails.
-    program: Option<File>,
 }
 
 impl Volumes {
-    /// Those of a server that begins; `refused` says why no other process can go on with them.
+    /// The volumes of a starting server. `refused` says why no other process can take over.
     pub fn new(refused: Option<&'static str>) -> Self {
-        // While files may still be opened.
-        let program = File::open("/proc/self/exe").ok();
         Self {
             all: Vec::new(),
             fuse: OnceLock::new(),
-            successor: Mutex::new(Successor { refused, program }),
+            clones: Arc::default(),
+            successor: Mutex::new(Successor { refused }),
         }
     }
 
-    /// Those that have snapshots, by the names of their exports.
+    /// The volumes that have snapshots, by the names of their exports.
     pub fn growable(&self) -> Vec<(String, Arc<Growable>)> {
         let volumes = self.all.iter();
         volumes
@@ -58,18 +54,27 @@ impl Volumes {
             .collect()
     }
 
-    /// Notes where clients reach each of them.
+    /// The same, without those of which a snapshot or a clone alone is served: their clients get nothing else of the volume.
+    pub fn whole(&self) -> Vec<(String, Arc<Growable>)> {
+        let whole = self.all.iter().filter(|v| !v.is_part);
+        whole
+            .filter_map(|v| Some((v.name.clone(), v.growable()?)))
+            .collect()
+    }
+
+    /// Notes where clients reach each volume.
     pub fn are_at(&self, place: impl Fn(&Served) -> String) {
         self.all.iter().for_each(|v| v.is_at(place(v)));
     }
 
-    /// The volume of this path; the only one, if none is given.
+    /// The volume with this path, or the only one if no path is given.
     fn one(&self, path: &Value) -> Result<&Served, String> {
-        let path = path.as_str().map(Path::new);
+        // As it is told: a path need not be UTF-8, and JSON is.
+        let path = path.as_str();
         let mut ours = self
             .all
             .iter()
-            .filter(|v| path.is_none_or(|path| v.path == path));
+            .filter(|v| path.is_none_or(|path| v.path.to_string_lossy() == path));
         match (ours.next(), ours.next()) {
             (Some(served), None) => Ok(served),
             (Some(_), Some(_)) => Err("say which volume".to_owned()),
@@ -99,7 +104,7 @@ impl Volumes {
     }
 }
 
-/// With what words this server was started, without those of a server that took over.
+/// The arguments with which this server was started, without those for a takeover.
 fn words() -> Result<Vec<String>, String> {
     let words = std::env::args_os().map(std::ffi::OsString::into_string);
     let words: Result<Vec<_>, _> = words.collect();
@@ -120,7 +125,7 @@ impl Answers for Volumes {
             .map(|v| {
                 json!({
                     "name": v.name,
-                    "path": v.path,
+                    "path": v.path.to_string_lossy(),
                     "uuid": v.uuid(),
                     "bytes": v.device().bytes(),
                     "places": v.places(),
@@ -138,25 +143,25 @@ impl Answers for Volumes {
     fn properties(&self, volume: &Value, set: &Value, study: &Value) -> Result<Value, String> {
         let (volume, chosen) = self
             .one(volume)?
-            .volume()
+            .chosen()
             .ok_or("a plain file has no properties")?;
         if !set.is_null() {
             let changes: Vec<Change> = parsed(set)?;
-            let done = chosen.set(&volume, &changes);
+            let done = chosen.set(volume, &changes);
             done.map_err(|error| format!("{error:#}"))?;
         }
         if !study.is_null() {
             let changes: Vec<Research> = parsed(study)?;
             let changes: Vec<Change> = changes.into_iter().flat_map(|r| r.0).collect();
-            let done = chosen.study(&volume, &changes);
+            let done = chosen.study(volume, &changes);
             done.map_err(|error| format!("{error:#}"))?;
         }
-        Ok(chosen.told(&volume))
+        Ok(chosen.told(volume))
     }
 
     fn sweep(&self, sought: Sought, volume: &Value, order: &Value) -> Result<Value, String> {
         let served = self.one(volume)?;
-        let (volume, _) = served
+        let volume = served
             .volume()
             .ok_or("a plain file stores every block as it comes")?;
         let done = match order.as_str() {
@@ -181,7 +186,7 @@ impl Answers for Volumes {
     }
 
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String> {
-        let (volume, _) = self
+        let volume = self
             .one(volume)?
             .volume()
             .ok_or("a plain file has nothing to check its blocks by")?;
@@ -220,13 +225,12 @@ impl Answers for Volumes {
             (None, None) => return Err("it is not serving yet".to_owned()),
             (None, Some(fuse)) => fuse,
         };
-        let as_file = |file: Option<&File>| file.and_then(|file| file.try_clone().ok());
         match order.as_str() {
             Some("ask") => {
                 self.shows_no_snapshot(fuse)?;
                 Ok(HandedOver {
                     told: json!({"version": handover::VERSION, "words": words()?}),
-                    file: as_file(successor.program.as_ref()).map(OwnedFd::from),
+                    file: None,
                     ends: false,
                 })
             }
@@ -243,29 +247,38 @@ impl Answers for Volumes {
         }
     }
 
+    fn go_on(&self) {
+        // Held throughout: the next request for a handover waits.
+        let mut successor = self.successor.lock();
+        if let Some(fuse) = self.fuse.get() {
+            fuse.go_on();
+        }
+        successor.refused = None;
+    }
+
     fn journal(&self, volume: &Value, change: &Value) -> Result<Value, String> {
         let served = self.one(volume)?;
         let (volume, chosen) = served
-            .volume()
+            .chosen()
             .ok_or("a plain file has no journals that are watched")?;
-        let set = |journals: &str| {
-            if chosen.has_journals_by_flag() {
-                return Err(
-                    "in this run its journals are those that --journal names: start it without, or \
-                    `vellum set VOLUME journals=...` \
-                     for the next one"
-                        .to_owned(),
-                );
-            }
-            let change: Change = format!("journals={journals}").parse()?;
-            chosen
-                .set(&volume, &[change])
-                .map_err(|error| format!("{error:#}"))
-        };
+        if !change.is_null() && chosen.has_journals_by_flag() {
+            return Err(
+                "in this run its journals are those that --journal names: start it without, or \
+                `vellum set VOLUME journals=...` \
+                 for the next one"
+                    .to_owned(),
+            );
+        }
+        let told = |error: anyhow::Error| format!("{error:#}");
         let number = |key: &str| change.get(key).and_then(Value::as_u64);
         match (change.as_str(), number("start"), number("bytes")) {
-            (_, Some(start), Some(bytes)) => set(&chosen.with_journal(start, bytes))?,
-            (Some("clear"), ..) => set("default")?,
+            (_, Some(start), Some(bytes)) => {
+                chosen.add_journal(volume, start, bytes).map_err(told)?;
+            }
+            (Some("clear"), ..) => {
+                let change: Change = "journals=default".parse()?;
+                chosen.set(volume, &[change]).map_err(told)?;
+            }
             _ if change.is_null() => {}
             _ => return Err("a change is \"clear\", or start and bytes".to_owned()),
         }

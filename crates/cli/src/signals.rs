@@ -1,4 +1,4 @@
-//! Signals as messages: SIGTERM and SIGINT ask for an orderly end, a second one insists.
+//! Signals as messages: SIGTERM and SIGINT request an orderly end, and a second one forces it.
 
 use parking_lot::{Condvar, Mutex};
 use std::os::unix::process::CommandExt;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Exit code after a second signal.
-const INSISTED: i32 = 130;
+/// Exit code after a second signal, or after one that a command cannot finish with.
+pub const INSISTED: i32 = 130;
 
-/// Whether an end was asked for.
+/// Whether an end was requested.
 #[derive(Clone)]
 pub struct Stop(Arc<Inner>);
 
@@ -19,13 +19,13 @@ struct Inner {
     lock: Mutex<()>,
     changed: Condvar,
     patient: bool,
-    /// A number that asks for nothing.
+    /// A signal that requests nothing.
     ignored: i32,
 }
 
-/// What a server and most commands hear.
+/// The signals that a server and most commands handle.
 const USUAL: &[i32] = &[libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
-/// And what somebody at a terminal may send.
+/// With those that a user may send from a terminal.
 const ALL: &[i32] = &[libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
 fn set(signals: &[i32]) -> libc::sigset_t {
@@ -41,14 +41,15 @@ fn set(signals: &[i32]) -> libc::sigset_t {
 }
 
 impl Stop {
-    /// From now on signals no longer kill the process. To be called before any thread is made, so that
-    /// all inherit it. SIGHUP is ignored. When not `patient`, a second signal ends the process
-    /// at once: for a server that is a crash, from which a volume recovers.
+    /// Stops signals from killing the process. Must be called before any thread is made, so that all threads inherit
+    /// it. SIGHUP is ignored. Unless `patient`, a second signal ends the process at once: for a server that is a crash,
+    /// from which a volume recovers.
     pub fn on_signals(patient: bool) -> std::io::Result<Self> {
         Self::on(USUAL, patient, libc::SIGHUP)
     }
 
-    /// As [`on_signals`](Self::on_signals), patiently, for what is of no use without its terminal: SIGHUP and SIGQUIT ask, too.
+    /// Like [`on_signals`](Self::on_signals), patiently, for a command that is useless without its terminal: SIGHUP and
+    /// SIGQUIT also request the end.
     pub fn with_terminal() -> std::io::Result<Self> {
         Self::on(ALL, true, 0)
     }
@@ -62,7 +63,7 @@ impl Stop {
             ignored,
         }));
         let set = set(signals);
-        // SAFETY: a valid set; the old mask is not wanted.
+        // SAFETY: a valid set; the old mask is not needed.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         let heard = stop.clone();
         std::thread::Builder::new()
@@ -85,19 +86,19 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Asks for an end.
+    /// Requests an end.
     pub fn ask(&self) {
         let _held = self.0.lock.lock();
         self.0.asked.store(true, Ordering::SeqCst);
         self.0.changed.notify_all();
     }
 
-    /// Whether an end was asked for.
+    /// True if an end was requested.
     pub fn asked(&self) -> bool {
         self.0.asked.load(Ordering::SeqCst)
     }
 
-    /// Waits until an end is asked for, at most this long.
+    /// Waits until an end is requested, but no longer than `most`.
     pub fn wait(&self, most: Option<Duration>) -> bool {
         let mut held = self.0.lock.lock();
         while !self.asked() {
@@ -113,7 +114,7 @@ impl Stop {
     }
 }
 
-/// Lets a child have the signals that we block: the mask is inherited otherwise.
+/// Unblocks in a child the signals that we block; otherwise it would inherit the mask.
 pub fn unblocked(command: &mut Command) -> &mut Command {
     let set = set(ALL);
     // SAFETY: only async-signal-safe calls between fork and exec.
@@ -125,7 +126,7 @@ pub fn unblocked(command: &mut Command) -> &mut Command {
     }
 }
 
-/// A reader that goes away ends a command that prints, quietly. Not for servers.
+/// Makes a command that prints end quietly when its reader goes away. Not for servers.
 pub fn die_on_closed_pipe() {
     // SAFETY: the default disposition.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };

@@ -2,7 +2,7 @@
 
 pub use vellum_policies::size::Size;
 
-/// Memory for blocks in flight, `--buffer`.
+/// Parses the memory for blocks in flight, `--buffer`.
 pub fn buffer(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     match ((8 << 20)..=(8 << 30)).contains(&size.0) {
@@ -11,7 +11,7 @@ pub fn buffer(text: &str) -> Result<Size, String> {
     }
 }
 
-/// A segment, `--segment-size`.
+/// Parses the size of a segment, `--segment-size`.
 pub fn segment(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     match size.0.is_power_of_two() && ((256 << 10)..=(256 << 20)).contains(&size.0) {

@@ -1,4 +1,4 @@
-//! Whether a volume may become smaller: what lies on it ends before, and knows that.
+//! Checks whether a volume may become smaller: what is on it must end before the new end, and say so.
 
 use crate::size::Size;
 use anyhow::{Result, bail};
@@ -9,7 +9,7 @@ use vellum_device::block::BlockDevice;
 use vellum_device::migrate::{MigrateError, ends_before};
 use vellum_frontend::unaligned::ByteDevice;
 
-/// All that is looked at to know a file system: the last of them, btrfs, is 64 KiB behind the start.
+/// The bytes needed to recognize a file system: the last one, btrfs, is 64 KiB after the start.
 const HEAD_BYTES: usize = 68 << 10;
 
 /// Refuses a size that would cut off something.
@@ -43,7 +43,7 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
     }
 }
 
-/// What a volume begins with, and where that says that it ends, in bytes.
+/// What a volume begins with, and where that says it ends, in bytes.
 fn found(head: &[u8]) -> Option<(&'static str, u64)> {
     ext4(head)
         .map(|bytes| ("ext4", bytes))
@@ -60,7 +60,7 @@ fn low(head: &[u8], at: usize) -> Option<u64> {
     Some(u32::from_le_bytes(bytes_at(head, at)?).into())
 }
 
-/// Also ext2 and ext3.
+/// Also for ext2 and ext3.
 fn ext4(head: &[u8]) -> Option<u64> {
     let head = head.get(1024..)?;
     if bytes_at(head, 0x38)? != 0xEF53_u16.to_le_bytes() {
@@ -80,7 +80,7 @@ fn xfs(head: &[u8]) -> Option<u64> {
     u64::from_be_bytes(bytes_at(head, 8)?).checked_mul(block.into())
 }
 
-/// What it takes of this device.
+/// The space that it takes on this device.
 fn btrfs(head: &[u8]) -> Option<u64> {
     let head = head.get(64 << 10..)?;
     if &bytes_at::<8>(head, 0x40)? != b"_BHRfS_M" {
@@ -89,7 +89,7 @@ fn btrfs(head: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes_at(head, 0xC9 + 8)?))
 }
 
-/// Where the last partition of a DOS table ends; that of a GPT is the whole device.
+/// The end of the last partition of a DOS table. A GPT takes the whole device.
 fn partitions(head: &[u8]) -> Option<u64> {
     if bytes_at(head, 510)? != [0x55, 0xAA] {
         return None;

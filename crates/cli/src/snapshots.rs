@@ -1,4 +1,4 @@
-//! What is asked of a volume's snapshots: of its server if it has one, else of the volume itself.
+//! Requests about a volume's snapshots: sent to its server if it has one, or else done on the volume itself.
 
 use crate::claim::claim;
 use crate::keys::Key;
@@ -6,8 +6,10 @@ use crate::outcome::usage;
 use crate::size::Size;
 use crate::{ago, control, host, whose};
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -16,46 +18,47 @@ use vellum_device::block::BlockDevice;
 use vellum_device::{Growable, OpenOptions, SnapshotError, SnapshotInfo, Volume};
 use vellum_frontend::changes::{Changes, Since};
 use vellum_frontend::finder::{Finder, Found};
+use vellum_frontend::unaligned::{ByteDevice, WeakByteDevice};
 
-/// How long a server may take: to delete a snapshot, it gives up each block that the snapshot alone keeps.
+/// How long a server may take: to delete a snapshot, it frees each block that only the snapshot keeps.
 const SERVER_PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Runs that a server tells at once: a line has room for them.
+/// Runs that a server reports at once: as many as fit in a line.
 pub const RUNS_MAX: usize = 16 << 10;
 
-/// Where less than this part of what is stored can be written over, that is little.
+/// A warning is given if less than one part in this many of what is stored can be overwritten.
 const LITTLE: u64 = 10;
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
-    /// Which there are.
+    /// To list the snapshots.
     #[default]
     List,
-    /// To take one of this name.
+    /// To take one with this name.
     Take(String),
     /// To make a clone of a snapshot.
     Clone {
         /// The snapshot.
         of: String,
-        /// What the clone is called.
+        /// The name of the clone.
         name: String,
     },
-    /// To delete the one of this name.
+    /// To delete the one with this name.
     Delete(String),
-    /// To delete all of them: of a volume that nobody serves without a look at what says which there are.
+    /// To delete all of them; on an unserved volume this does not read which snapshots exist.
     DeleteAll,
-    /// To go back to the one of this name: of a volume that nobody serves.
+    /// To return to the one with this name; only on an unserved volume.
     #[serde(skip)]
     ReturnTo(String),
-    /// What has changed.
+    /// To list what has changed.
     Diff {
-        /// Since this one.
+        /// Since this snapshot.
         since: String,
-        /// Until this one; if not given, until now.
+        /// Until this snapshot, or until now.
         to: Option<String>,
-        /// From which byte of the volume on.
+        /// From this byte of the volume on.
         #[serde(default)]
         from: u64,
     },
@@ -64,22 +67,22 @@ pub enum Order {
 /// All snapshots of a volume.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct All {
-    /// Each of them, the oldest first.
+    /// The snapshots, the oldest first.
     pub snapshots: Vec<SnapshotInfo>,
-    /// Bytes that they keep in all.
+    /// Bytes that they keep in total.
     pub kept_bytes: u64,
     /// Bytes that they can keep.
     pub room_bytes: u64,
-    /// Bytes that are stored. Servers of before tell 0.
+    /// Bytes that are stored. Older servers report 0.
     #[serde(default)]
     pub stored_bytes: u64,
-    /// Of these, so many can be written over before there is no room for what they were.
+    /// Bytes of these that can be overwritten before there is no room to keep the old data.
     #[serde(default)]
     pub left_bytes: u64,
 }
 
 impl All {
-    /// What to say if little can be written over, and what to do.
+    /// A warning, with advice, if little can be overwritten.
     pub fn warning(&self) -> Option<String> {
         if self.left_bytes >= self.stored_bytes / LITTLE {
             return None;
@@ -107,7 +110,7 @@ pub struct Run {
 }
 
 impl Order {
-    /// What a client of a control socket asks; nothing, to be told which there are.
+    /// Parses a request on a control socket. An empty one lists the snapshots.
     pub fn read(order: &Value) -> Result<Self, String> {
         if order.is_null() {
             return Ok(Self::default());
@@ -116,12 +119,12 @@ impl Order {
         read.map_err(|error| format!("\"order\" of snapshots: {error}"))
     }
 
-    /// Whether it changes nothing.
+    /// True if it changes nothing.
     fn reads(&self) -> bool {
         matches!(self, Self::List | Self::Diff { .. })
     }
 
-    /// Does it; what is asked for, of runs so many at most, or all snapshots as they are then.
+    /// Carries out the request. Returns at most this many runs, or all snapshots after the change.
     pub fn carry_out(&self, volume: &Volume, most: usize) -> Result<Value, SnapshotError> {
         match self {
             Self::List => {}
@@ -132,7 +135,7 @@ impl Order {
             Self::Delete(name) => volume.delete_snapshot(name)?,
             Self::DeleteAll => {
                 let mut all = volume.snapshots()?;
-                // A snapshot stays for as long as it has clones.
+                // A snapshot cannot be deleted while it has clones.
                 all.sort_by_key(|one| one.clone_of.is_none());
                 for one in all {
                     volume.delete_snapshot(&one.name)?;
@@ -142,7 +145,7 @@ impl Order {
             Self::Diff { since, to, from } => {
                 let runs = volume.changed_since(since, to.as_deref())?;
                 let runs = runs.into_iter().map(run);
-                let asked = runs.skip_while(|run| run.start < *from).take(most);
+                let asked = rest(runs, *from).take(most);
                 return Ok(json!(asked.collect::<Vec<_>>()));
             }
         }
@@ -159,7 +162,16 @@ impl Order {
     }
 }
 
-/// Since 1970.
+/// What lies from this byte on. The first run may begin before it: since the last answer, a write may have joined two runs.
+fn rest(runs: impl Iterator<Item = Run>, from: u64) -> impl Iterator<Item = Run> {
+    runs.filter_map(move |run| {
+        let (start, end) = (run.start.max(from), run.start + run.bytes);
+        let bytes = end.checked_sub(start).filter(|bytes| *bytes > 0)?;
+        Some(Run { start, bytes })
+    })
+}
+
+/// Seconds since 1970.
 fn seconds() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_secs())
@@ -172,7 +184,7 @@ fn run((lba, blocks): (Lba, u64)) -> Run {
     }
 }
 
-/// What differs between a snapshot and a later one, or the volume as it is.
+/// What differs between a snapshot and a later one, or the present volume.
 pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<Vec<Run>> {
     let mut all: Vec<Run> = Vec::new();
     loop {
@@ -189,11 +201,12 @@ pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<V
     }
 }
 
-/// Asks whoever has the volume.
+/// Sends a request to the volume's server, or carries it out on the volume.
 pub fn ask<T: for<'a> Deserialize<'a>>(volume: &Path, key: &Key, order: &Order) -> Result<T> {
     let told = match whose::find_server(volume)? {
         Some((socket, path)) => {
-            let request = json!({"command": "snapshots", "volume": path, "order": order});
+            let request =
+                json!({"command": "snapshots", "volume": path.to_string_lossy(), "order": order});
             let mut answer = control::request_within(&socket, &request, SERVER_PATIENCE)?;
             answer["snapshots"].take()
         }
@@ -218,7 +231,8 @@ fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
     Ok(told)
 }
 
-/// The name of the snapshot that a text means, a name or an age, of a volume that whoever has it is asked about. As an argument of its own it may be given as `@-15m`.
+/// The name of the snapshot that a name or an age refers to, according to the volume's server or the volume. As a separate
+/// argument an age may be written `@-15m`.
 pub fn found(volume: &Path, key: &Key, text: &str) -> Result<String> {
     let text = match text.strip_prefix('@') {
         Some(age) if ago::is_age(age) => age,
@@ -231,7 +245,7 @@ pub fn found(volume: &Path, key: &Key, text: &str) -> Result<String> {
     ago::meant(text, &all.snapshots).map_err(|error| anyhow::anyhow!("{}{error}", volume.display()))
 }
 
-/// A volume's path, and which of its snapshots is meant: `VOLUME@NAME`, unless there is a file of that name.
+/// Splits `VOLUME@NAME` into a volume's path and the name of a snapshot, unless there is a file with the full name.
 pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     let text = given.to_string_lossy();
     match text.rsplit_once('@') {
@@ -242,7 +256,7 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The same of a command that takes the name as an argument of its own, too.
+/// Like [`split`], for a command that also takes the name as a separate argument.
 pub fn meant(given: &Path, name: Option<&str>) -> Result<(PathBuf, String)> {
     match (name, split(given)) {
         (Some(name), _) => Ok((given.to_owned(), name.to_owned())),
@@ -256,18 +270,18 @@ pub fn meant(given: &Path, name: Option<&str>) -> Result<(PathBuf, String)> {
     }
 }
 
-/// Whether this is the name of a clone.
+/// True if this is the name of a clone.
 pub fn is_clone(volume: &Path, key: &Key, name: &str) -> Result<bool> {
     let all: All = ask(volume, key, &Order::List)?;
     let mut all = all.snapshots.iter();
     Ok(all.any(|one| one.name == name && one.clone_of.is_some()))
 }
 
-/// Volumes by the names of their exports: each, and each of its snapshots, can be compared with its snapshots.
+/// Volumes by the names of their exports. Each volume, and each of its snapshots, can be compared with the volume's snapshots.
 pub struct Compared(pub Vec<(String, Arc<Growable>)>);
 
 impl Compared {
-    /// The volume of an export, and its snapshot if it is of one.
+    /// The volume of an export, and the snapshot if the export is one.
     fn find(&self, export: &str) -> Option<(&Arc<Growable>, Option<String>)> {
         let volume = |name: &str| {
             let mut volumes = self.0.iter();
@@ -291,7 +305,7 @@ impl Changes for Compared {
         };
         let mut all = volume.volume().snapshots().unwrap_or_default();
         let is_it = |one: &SnapshotInfo| Some(&one.name) == until.as_ref();
-        // Those before it; and none of a clone, which has no place among them.
+        // The earlier ones; none for a clone, which has no place among them.
         match all.iter().position(is_it) {
             Some(at) if all[at].clone_of.is_some() => all.clear(),
             Some(at) => all.truncate(at),
@@ -303,29 +317,34 @@ impl Changes for Compared {
 
     fn since(&self, export: &str, point: &str) -> Option<Since> {
         let (volume, until) = self.find(export)?;
-        // Only with what was taken before it.
-        let number = |name| volume.volume().seen_at(name).map(|seen| seen.number());
+        // Only with snapshots taken before it.
+        let number = |name: &str| volume.volume().seen_at(name).map(|seen| seen.number());
         let since = number(point).ok()?;
-        let is_older = until
-            .as_ref()
-            .is_none_or(|until| number(until).is_ok_and(|until| since < until));
+        let until_number = until.as_deref().map(number).transpose().ok()?;
+        if until_number.is_some_and(|until| since >= until) {
+            return None;
+        }
         let (volume, point) = (Arc::clone(volume), point.to_owned());
-        is_older.then(|| {
-            let told: Since = Arc::new(move |lba, blocks, max| {
-                let volume = volume.volume();
-                // Another one of that name is another point.
-                let is_it = volume
-                    .seen_at(&point)
-                    .is_ok_and(|seen| seen.number() == since);
-                let told = || volume.changed_within(&point, until.as_deref(), (lba, blocks), max);
-                is_it.then(told)?.ok()
-            });
-            told
-        })
+        Some(Arc::new(move |lba, blocks, max| {
+            let volume = volume.volume();
+            let told = volume.changed_within(&point, until.as_deref(), (lba, blocks), max);
+            // Looked at afterwards: what a name means now, it has meant all the time. Another snapshot with it is another point.
+            let is = |name: &str, number| {
+                volume
+                    .seen_at(name)
+                    .is_ok_and(|seen| seen.number() == number)
+            };
+            let is_same = is(&point, since)
+                && until
+                    .as_deref()
+                    .zip(until_number)
+                    .is_none_or(|(name, number)| is(name, number));
+            told.ok().filter(|_| is_same)
+        }))
     }
 }
 
-/// The name of a snapshot that is asked for by it, or by its age.
+/// The name of a snapshot that is requested by name or age.
 fn named(volume: &Growable, asked: &str) -> Option<String> {
     match ago::is_age(asked) {
         true => ago::meant(asked, &volume.volume().snapshots().ok()?).ok(),
@@ -333,25 +352,60 @@ fn named(volume: &Growable, asked: &str) -> Option<String> {
     }
 }
 
-/// Finds snapshots by what they are called among these volumes: `NAME@SNAPSHOT`. What is written to one `in_memory` is forgotten
-/// with its server; others are read alone.
-pub fn finder(volumes: Vec<(String, Arc<Growable>)>, in_memory: bool) -> Finder {
+/// The clones that clients use, over every front end: the edges of unaligned requests must be in one list, or one write undoes
+/// another ([`unaligned`](vellum_frontend::unaligned)).
+#[derive(Default)]
+pub struct Clones(Mutex<Known>);
+
+#[derive(Default)]
+struct Known(HashMap<(String, u64), WeakByteDevice>);
+
+impl Known {
+    /// The device that others use as this clone; `new`, if nobody does.
+    fn of(&mut self, volume: &str, number: u64, new: Arc<dyn BlockDevice>) -> ByteDevice {
+        self.0.retain(|_, device| device.upgrade().is_some());
+        let key = (volume.to_owned(), number);
+        if let Some(device) = self.0.get(&key).and_then(WeakByteDevice::upgrade) {
+            return device;
+        }
+        let device = ByteDevice::from(new);
+        self.0.insert(key, device.downgrade());
+        device
+    }
+}
+
+/// Finds snapshots of these volumes by `NAME@SNAPSHOT`. With `in_memory`, writes to one are kept until its server ends;
+/// otherwise snapshots are read-only.
+pub fn finder(
+    volumes: Vec<(String, Arc<Growable>)>,
+    clones: &Arc<Clones>,
+    in_memory: bool,
+) -> Finder {
+    let clones = Arc::clone(clones);
     Arc::new(move |asked| {
         let (name, snapshot) = asked.rsplit_once('@')?;
         let (_, volume) = volumes.iter().find(|(other, _)| other == name)?;
         let name_of_one = named(volume, snapshot)?;
         let volume = volume.volume();
+        // Held until the device is known to the next one who asks for it.
+        let mut known = clones.0.lock();
         let (device, number) = device(&volume, &name_of_one, in_memory).ok()?;
+        // After the volume has grown, this is another device.
+        let number = number | volume.superblock().life().0 << 32;
+        let is_clone = volume.clone_at(&name_of_one).is_ok_and(|one| one.is_some());
         Some(Found {
             of: name.to_owned(),
-            // Of a volume that has grown it is another device.
-            number: number | volume.superblock().life().0 << 32,
-            device: device.into(),
+            number,
+            device: match is_clone {
+                true => known.of(name, number, device),
+                false => device.into(),
+            },
         })
     })
 }
 
-/// A clone, to be written; or a snapshot, of which what is written stays `in_memory`, or which is read alone. And its number.
+/// The device of a clone, which is writable, or of a snapshot, which is read-only or keeps its writes
+/// `in_memory`. Also returns its number.
 pub fn device(
     volume: &Volume,
     name: &str,
@@ -369,7 +423,7 @@ pub fn device(
     })
 }
 
-/// What these are mounted on is made whole on the volume, and changes no more, until this is dropped.
+/// Keeps the file systems mounted here consistent on the volume, and unchanged, until this is dropped.
 pub struct Frozen(Vec<std::fs::File>);
 
 impl Frozen {
@@ -389,8 +443,33 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for dir in self.0.drain(..).rev() {
-            // Who has thawed it meanwhile has done no harm.
+            // It does no harm if it was thawed meanwhile.
             let _ = host::thaw(&dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A difference is told in parts, and a client writes between two of them.
+    #[test]
+    fn a_run_that_has_grown_since_the_last_part_is_told_from_there_on() {
+        let runs = [(0, 3), (5, 1), (8, 2)].map(|(lba, blocks)| run((Lba(lba), blocks)));
+        for (from, told) in [
+            (0, vec![(0, 3), (5, 1), (8, 2)]),
+            (1, vec![(1, 2), (5, 1), (8, 2)]),
+            (3, vec![(5, 1), (8, 2)]),
+            (9, vec![(9, 1)]),
+            (10, vec![]),
+        ] {
+            let told: Vec<_> = told
+                .into_iter()
+                .map(|(lba, n)| run((Lba(lba), n)))
+                .collect();
+            let from = from * BLOCK_BYTES as u64;
+            assert_eq!(rest(runs.into_iter(), from).collect::<Vec<_>>(), told);
         }
     }
 }

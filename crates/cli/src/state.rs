@@ -1,25 +1,30 @@
-//! What is attached: a file a volume in an owner-only directory, so that `detach` can undo it also when
-//! whoever did it is dead.
+//! Records of what is attached: a file for each volume in an owner-only directory, so that `detach` can undo an attachment even
+//! after the process that made it has died.
 
-use crate::{bound, host};
+use crate::host;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// A state file larger than this is not one.
+/// A larger file is not a state file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 /// How long another process may take to make or remove its control socket.
 const ALONE: Duration = Duration::from_secs(5);
 
-/// Where run-time files live: `/run/vellum` for root, otherwise the user's own run-time directory.
-pub fn run_dir() -> Result<PathBuf> {
+/// The user that this process acts as.
+pub fn user() -> u32 {
     // SAFETY: no preconditions.
-    let uid = unsafe { libc::geteuid() };
+    unsafe { libc::geteuid() }
+}
+
+/// The directory of run-time files: `/run/vellum` for root, otherwise the user's own run-time directory.
+pub fn run_dir() -> Result<PathBuf> {
+    let uid = user();
     let dir = match (uid, std::env::var_os("XDG_RUNTIME_DIR")) {
         (0, _) => PathBuf::from("/run/vellum"),
         (_, Some(dir)) if !dir.is_empty() => PathBuf::from(dir).join("vellum"),
@@ -43,12 +48,12 @@ pub fn run_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Where the server of a volume listens for commands unless told otherwise.
+/// The default path of a volume's control socket.
 pub fn control_socket(uuid: &str) -> Result<PathBuf> {
     Ok(run_dir()?.join(format!("{uuid}.control")))
 }
 
-/// Held while control sockets are made and removed, so that no two processes take one for left behind and both make it.
+/// Held while control sockets are made and removed, so that two processes do not both consider a socket abandoned and replace it.
 pub fn alone() -> Result<File> {
     let path = run_dir()?.join("control.lock");
     let opened = OpenOptions::new()
@@ -67,7 +72,7 @@ pub fn alone() -> Result<File> {
     Ok(file)
 }
 
-/// A process, so that another one with its number is not taken for it.
+/// A process, identified so that a later process with the same number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
@@ -80,28 +85,28 @@ impl Process {
     /// The running process with this number.
     pub fn of(pid: i32) -> Option<Self> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Fields after the name, which is in parentheses and may contain anything.
+        // The fields after the name, which is in parentheses and may contain anything.
         let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
         let zombie = fields.next()? == "Z";
         let started = fields.nth(18)?.parse().ok()?;
         (!zombie).then_some(Self { pid, started })
     }
 
-    /// Whether it still runs.
+    /// True if it still runs.
     pub fn alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
 
-    /// Sends it a signal, if it is still the same.
+    /// Sends it a signal, if it is still the same process.
     pub fn signal(self, signal: i32) {
         if self.alive() {
-            // SAFETY: a number that was just seen to be ours to signal.
+            // SAFETY: the number was just verified to belong to the process to be signalled.
             unsafe { libc::kill(self.pid, signal) };
         }
     }
 }
 
-/// What `attach` did, as far as it got.
+/// What `attach` has done so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
@@ -119,23 +124,23 @@ pub struct State {
     pub socket: Option<PathBuf>,
     /// The block device.
     pub device: Option<PathBuf>,
-    /// How the kernel numbers that binding (see [`bound::number`](crate::bound::number)).
+    /// The kernel's number for that binding (see [`bound::number`](crate::bound::number)).
     pub binding: Option<u64>,
     /// Where it is mounted.
     pub mount: Option<PathBuf>,
-    /// The entry of what is attached at boot that it is for.
+    /// The boot entry that it is for.
     #[serde(default)]
     pub boot: Option<String>,
 }
 
 impl State {
-    /// What a state file says.
+    /// Parses a state file.
     pub fn parse(bytes: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(bytes)
     }
 
-    /// Whether this file is the volume: by its path, by another one, or where it was moved to. One with the same
-    /// UUID that is not is a copy.
+    /// True if this file is the volume: by its path, by another path, or because it was moved there. Another file
+    /// with the same UUID is a copy.
     pub fn is_of(&self, file: &Path) -> bool {
         let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
         match (node(&self.volume), node(file)) {
@@ -145,43 +150,37 @@ impl State {
     }
 }
 
-/// The state of one volume, locked against another `attach` or `detach`.
+/// How long a command waits for another one on the same volume.
+const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The state file of one volume, locked against another `attach` or `detach`.
 pub struct StateFile {
     path: PathBuf,
     _lock: File,
 }
 
 impl StateFile {
-    /// Opens and locks it; `id` names the volume.
+    /// Opens and locks it. `id` identifies the volume. Another command usually finishes soon, so this waits a little for the lock.
     pub fn lock(id: &str) -> Result<Self> {
         let dir = run_dir()?;
         let lock_path = dir.join(format!("{id}.lock"));
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&lock_path)
-            .with_context(|| format!("cannot open {}", lock_path.display()))?;
-        // SAFETY: a valid descriptor.
-        if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            bail!(
-                "another attach or detach of this volume is running ({} is locked)",
-                lock_path.display()
-            );
+        let began = Instant::now();
+        loop {
+            let lock = locked(&lock_path, began)?;
+            // The holder before us may have removed the file: then the next one locks another, and would not wait for us.
+            if is_at(&lock, &lock_path) {
+                let path = dir.join(format!("{id}.json"));
+                return Ok(Self { path, _lock: lock });
+            }
         }
-        Ok(Self {
-            path: dir.join(format!("{id}.json")),
-            _lock: lock,
-        })
     }
 
-    /// What is recorded, if anything.
+    /// The record, if there is one.
     pub fn load(&self) -> Result<Option<State>> {
         read(&self.path)
     }
 
-    /// Records it: whole or not at all.
+    /// Writes the record, completely or not at all.
     pub fn save(&self, state: &State) -> Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         let new = self.path.with_extension("new");
@@ -197,11 +196,40 @@ impl StateFile {
         std::fs::rename(&new, &self.path).with_context(failed)
     }
 
-    /// Forgets it.
+    /// Removes the record.
     pub fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
         let _ = std::fs::remove_file(self.path.with_extension("lock"));
     }
+}
+
+/// Opens and locks this file, and waits for that until the command has waited too long.
+fn locked(path: &Path, began: Instant) -> Result<File> {
+    let shown = path.display();
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot open {shown}"))?;
+    while let Err(error) = lock.try_lock() {
+        if let TryLockError::Error(error) = error {
+            return Err(error).with_context(|| format!("cannot lock {shown}"));
+        }
+        if began.elapsed() >= LOCK_PATIENCE {
+            bail!("another attach or detach of this volume is running ({shown} is locked)");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(lock)
+}
+
+/// True if the file at this path is the one that is open.
+fn is_at(open: &File, path: &Path) -> bool {
+    let node = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let (open, there) = (open.metadata().map(node), path.metadata().map(node));
+    matches!((open, there), (Ok(open), Ok(there)) if open == there)
 }
 
 fn read(path: &Path) -> Result<Option<State>> {
@@ -219,30 +247,7 @@ fn read(path: &Path) -> Result<Option<State>> {
         .with_context(|| format!("{shown} is not a state file: remove it by hand"))
 }
 
-/// The record that a path, and the UUID of a volume that is there, are about: a volume's file, its block device, or where that is mounted. Records of the dead name
-/// these too, so what the kernel has bound goes first, and who has a server.
-pub fn find(path: &Path, uuid: Option<&str>) -> Result<Option<String>> {
-    let rank = |id: &str, state: &State| {
-        let same = |p: &PathBuf| p == path;
-        let holds =
-            bound::devices(id, state).iter().any(same) || bound::mounts(id, state).iter().any(same);
-        let is_it = holds || uuid == Some(id) && same(&state.volume);
-        let named = [
-            Some(&state.volume),
-            state.device.as_ref(),
-            state.mount.as_ref(),
-        ];
-        let names_it = named.into_iter().flatten().any(same);
-        let is_served = state.server.is_some_and(Process::alive);
-        (is_it || names_it).then_some((is_it, is_served))
-    };
-    let ranked = records()?
-        .into_iter()
-        .filter_map(|(id, state)| Some((rank(&id, &state)?, id)));
-    Ok(ranked.max().map(|(_, id)| id))
-}
-
-/// All records that can be read, each with the name of its volume.
+/// All readable records, each with its volume's UUID.
 pub fn records() -> Result<Vec<(String, State)>> {
     let found = named("json")?.into_iter().filter_map(|(id, file)| {
         let state = read(&file).ok()??;
@@ -251,7 +256,7 @@ pub fn records() -> Result<Vec<(String, State)>> {
     Ok(found.collect())
 }
 
-/// The UUIDs of volumes that have a control socket, of the living or the dead.
+/// The UUIDs of volumes with a control socket, whether or not its server lives.
 pub fn control_sockets() -> Result<Vec<String>> {
     Ok(named("control")?.into_iter().map(|(id, _)| id).collect())
 }
@@ -262,4 +267,28 @@ fn named(extension: &str) -> Result<Vec<(String, PathBuf)>> {
     let ours = files.filter(|file| file.extension().is_some_and(|e| e == extension));
     let with_id = |file: PathBuf| Some((file.file_stem()?.to_string_lossy().into_owned(), file));
     Ok(ours.filter_map(with_id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_waited_for_a_lock_that_is_removed_locks_the_next_one() {
+        let id = format!("lock-test-{}", std::process::id());
+        let first = StateFile::lock(&id).unwrap();
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| StateFile::lock(&id).unwrap());
+            // It has opened the file, and waits.
+            thread::sleep(Duration::from_millis(200));
+            first.remove();
+            drop(first);
+            let second = second.join().unwrap();
+            assert!(
+                StateFile::lock(&id).is_err(),
+                "two hold the lock of one volume"
+            );
+            second.remove();
+        });
+    }
 }

@@ -1,4 +1,4 @@
-//! How TCP is protected: `vellum serve`'s options.
+//! How TCP connections are protected: options of `vellum serve`.
 
 use crate::outcome::usage;
 use anyhow::Result;
@@ -19,8 +19,9 @@ pub struct TlsArgs {
     /// Clients must show a certificate signed by one of these (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
-    /// Only the client with this certificate may have this export over TCP; * is all exports. May be given again. Exports that
-    /// are then not named are for nobody. `openssl x509 -noout -fingerprint -sha256 -in FILE` tells a fingerprint.
+    /// Allow only the client with this certificate to use this export over TCP; * means all exports. May be
+    /// repeated. Exports not named are then closed to all clients. `openssl x509 -noout -fingerprint -sha256 -in
+    /// FILE` prints a fingerprint.
     #[arg(long, value_name = "NAME=FINGERPRINT", requires = "tls_client_ca")]
     tls_allow: Vec<Allow>,
     /// Client certificates that were revoked: the lists (CRL, PEM) of all who sign them. They are read at the start.
@@ -31,10 +32,10 @@ pub struct TlsArgs {
     insecure_tcp: bool,
 }
 
-/// A client that may have an export.
+/// A client that may use an export.
 #[derive(Clone)]
 struct Allow {
-    /// The export's; nothing is all.
+    /// The export; `None`: all of them.
     name: Option<String>,
     client: Fingerprint,
 }
@@ -54,7 +55,7 @@ impl FromStr for Allow {
 }
 
 impl TlsArgs {
-    /// Whether TCP may be served, and to exports of these names.
+    /// Checks whether TCP may be served with exports of these names.
     pub fn check<'a>(
         &self,
         is_tcp: bool,
@@ -80,14 +81,14 @@ impl TlsArgs {
         Ok(())
     }
 
-    /// Who may have this export over TCP, if not all.
+    /// The clients that may use this export over TCP; `None`: all.
     pub fn clients(&self, export: &str) -> Option<BTreeSet<Fingerprint>> {
         let is_meant = |allow: &&Allow| allow.name.as_ref().is_none_or(|name| name == export);
         let meant = self.tls_allow.iter().filter(is_meant);
         (!self.tls_allow.is_empty()).then(|| meant.map(|allow| allow.client).collect())
     }
 
-    /// Of TCP, and the scheme of its addresses.
+    /// The protection of TCP, and the URL scheme of its addresses.
     pub fn protection(&self) -> (Protection, &'static str) {
         match (&self.tls_cert, &self.tls_key) {
             (Some(certificate), Some(key)) => {

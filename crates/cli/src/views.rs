@@ -1,6 +1,6 @@
-//! Snapshots of volumes that are attached over FUSE: files in the same folder, each under a loop device of its own.
+//! Snapshots of volumes attached over FUSE: files in the same folder, each under a loop device of its own.
 
-use crate::{bound, host, state};
+use crate::{bound, host, snapshots, state};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub fn named(volume: &Path, snapshot: &str) -> PathBuf {
     name.into()
 }
 
-/// The file that shows it, of the volume with this UUID.
+/// The file that shows a snapshot of the volume with this UUID.
 fn file(uuid: &str, snapshot: &str) -> Result<Option<PathBuf>> {
     let records = state::records()?;
     let fuse = records.into_iter().find(|(id, _)| id == uuid);
@@ -20,7 +20,7 @@ fn file(uuid: &str, snapshot: &str) -> Result<Option<PathBuf>> {
     Ok(fuse.map(|dir| named(&dir.join("disk"), snapshot)))
 }
 
-/// Makes it a block device.
+/// Makes a snapshot a block device.
 pub fn attach(uuid: &str, volume: &Path, snapshot: &str) -> Result<PathBuf> {
     let shown = volume.display();
     let Some(file) = file(uuid, snapshot)? else {
@@ -32,21 +32,36 @@ pub fn attach(uuid: &str, volume: &Path, snapshot: &str) -> Result<PathBuf> {
     if !file.exists() {
         bail!("{shown}: there is no snapshot {snapshot}: `vellum snapshots {shown}` lists them");
     }
+    // Two loop devices of one clone would be two file systems on the same blocks.
+    let _alone = state::alone()?;
     is_free(uuid, volume, snapshot)?;
     host::loop_attach(&file)
 }
 
-/// Refuses when it is attached.
+/// Refuses if the snapshot is attached.
 pub fn is_free(uuid: &str, volume: &Path, snapshot: &str) -> Result<()> {
     let file = file(uuid, snapshot)?;
     let device = file.and_then(|file| bound::to_file(&file).next());
-    device.map_or(Ok(()), |device| {
-        let (shown, device) = (volume.display(), device.display());
-        bail!("{shown}@{snapshot} is attached ({device}): `vellum detach {shown}@{snapshot}` first")
-    })
+    if device.is_none() && !has_own_server(uuid, snapshot)? {
+        return Ok(());
+    }
+    let shown = volume.display();
+    let place = device.map_or(String::new(), |device| format!(" ({})", device.display()));
+    bail!("{shown}@{snapshot} is attached{place}: `vellum detach {shown}@{snapshot}` first")
 }
 
-/// Unmounts it, and gives its block device back; whether there was one.
+/// True if a server was started for this snapshot. It is that server's `disk`: no loop device is on a file with its own name.
+fn has_own_server(uuid: &str, snapshot: &str) -> Result<bool> {
+    let is_it = |(id, state): &(String, state::State)| {
+        let (_, own) = snapshots::split(&state.volume);
+        // A server that is not recorded yet is about to start.
+        let lives = state.server.is_none_or(state::Process::alive);
+        id == uuid && own.as_deref() == Some(snapshot) && lives
+    };
+    Ok(state::records()?.iter().any(is_it))
+}
+
+/// Unmounts a snapshot and releases its block device. Returns true if there was one.
 pub fn detach(uuid: &str, snapshot: &str) -> Result<bool> {
     let Some(file) = file(uuid, snapshot)? else {
         return Ok(false);
@@ -60,7 +75,12 @@ pub fn detach(uuid: &str, snapshot: &str) -> Result<bool> {
                 format!("cannot unmount {target}: end what uses it (`fuser -vm {target}`) and detach again")
             })?;
         }
-        host::run("losetup", &["--detach", &device.to_string_lossy()])?;
+        bound::clear_loop(device, || {
+            bound::to_file(&file).any(|other| other == *device)
+        })?;
+        bound::is_left(device, || {
+            !bound::to_file(&file).any(|other| other == *device)
+        })?;
     }
     Ok(!devices.is_empty())
 }

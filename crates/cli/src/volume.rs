@@ -1,4 +1,4 @@
-//! Volumes by their files: made, and looked at.
+//! Makes volumes from files, and inspects them.
 
 use crate::claim;
 use crate::opened;
@@ -16,50 +16,50 @@ use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
 use vellum_device::info::VolumeInfo;
-use vellum_device::{CreateOptions, MediumSource, Volume, crc32c};
+use vellum_device::{CreateError, CreateOptions, MediumSource, Volume, crc32c};
 use vellum_medium::envelope::{Envelope, Header, START, Secret, Slot, VolumeKey, wipe};
 use vellum_medium::{EncryptedMedium, FileMedium, Medium, Prealloc};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Blocks that are written at once when a file is filled.
+/// Blocks written at once to fill a file.
 const FILL_BLOCKS: usize = 1024;
 
-/// How much snapshots can keep if nobody says so, in thousandths of what clients see.
+/// How much snapshots can keep by default, in thousandths of what clients see.
 pub const HISTORY: u32 = 1000;
 
-/// What a new volume shall be.
+/// The description of a new volume.
 pub struct NewVolume {
     /// Bytes that clients see.
     pub size: Option<u64>,
     /// Bytes of the medium.
     pub medium_size: Option<u64>,
-    /// In thousandths.
+    /// The over-provisioning, in thousandths.
     pub over_provisioning: u32,
     /// Bytes in a segment.
     pub segment_size: Option<u64>,
-    /// Give the file all of its space now.
+    /// Allocates all of the file's space now.
     pub preallocate: bool,
-    /// Write over what is there.
+    /// Overwrites what is there.
     pub force: bool,
-    /// How blocks, and what is known of them, lie on the medium.
+    /// The layout of blocks and metadata on the medium.
     pub layout: Layout,
     /// How much snapshots can keep, in thousandths of what clients see.
     pub history: u32,
-    /// What its user chooses, of the volume as it will be.
+    /// Chooses the properties of the planned volume.
     pub choose: Choose,
-    /// Encrypt it, and let this open it.
+    /// Encrypts it, to be opened by this secret.
     pub secret: Option<Secret>,
 }
 
 /// See [`NewVolume::choose`].
 pub type Choose = Box<dyn Fn(&Superblock) -> Result<Properties>>;
 
-/// Leaves all as it is usual.
+/// Leaves all properties at their defaults.
 pub fn choose_nothing() -> Choose {
     Box::new(|_| Ok(Properties::default()))
 }
 
-/// Makes a volume; while its space is taken, `interrupted` ends that, and what was made goes.
+/// Makes a volume. While its space is being allocated, `interrupted` can end that, and what was made is removed.
 pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> Result<VolumeInfo> {
     let blocks = |bytes: u64, flag: &str| match bytes {
         bytes if bytes > 0 && bytes % BLOCK == 0 => Ok(bytes / BLOCK),
@@ -83,7 +83,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
     let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
     let bytes = match (medium_blocks, logical_blocks) {
         (Some(blocks), _) => blocks * BLOCK,
-        // All of the device.
+        // The whole device.
         (None, _) if device => 0,
         (None, Some(logical)) => {
             let head = new.secret.as_ref().map_or(0, |_| START);
@@ -99,31 +99,69 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
     } else {
         Prealloc::Sparse
     };
+    let plan = |blocks| plan(path, new, blocks, (logical_blocks, segment_blocks));
+    // Before anything is lost for what cannot be made.
+    let planned = match device {
+        true => None,
+        false => Some(plan(bytes / BLOCK)?),
+    };
     if new.force && !device && path.is_file() {
         make_way(path)?;
     }
     let medium = FileMedium::create(path, bytes, prealloc)?;
     if device {
-        // Locked by now, and nothing is written to it.
+        // It is locked by now, and nothing is written to it.
         claim::may_be_lost(path)?;
     }
-    let made = made_on(
-        medium,
-        new,
-        (logical_blocks, segment_blocks),
-        &|medium| match new.preallocate && !device {
-            true => write_all(medium, interrupted),
-            false => Ok(()),
-        },
-    );
+    let options = planned.map_or_else(|| plan(medium.blocks()), Ok)?;
+    let fill = |medium: &dyn Medium| match new.preallocate && !device {
+        true => write_all(medium, interrupted),
+        false => Ok(()),
+    };
+    let made = made_on(medium, new.secret.as_ref(), options, &fill);
     if made.is_err() && !device {
-        // Ours: `FileMedium::create` takes no file that was there.
+        // It is ours: `FileMedium::create` does not take an existing file.
         let _ = std::fs::remove_file(path);
     }
     made
 }
 
-/// Removes a file that is to be replaced. It is held while it goes, so that no server loses its volume.
+/// What is to be made on a medium of so many blocks. Nothing is written yet.
+fn plan(
+    path: &Path,
+    new: &NewVolume,
+    medium_blocks: u64,
+    (logical_blocks, segment_blocks): (Option<u64>, Option<u32>),
+) -> Result<CreateOptions> {
+    let name = path.display();
+    let head = new.secret.as_ref().map_or(0, |_| START);
+    let Some(blocks @ 1..) = medium_blocks.checked_sub(head) else {
+        return Err(usage(format!(
+            "{name}: an encrypted volume takes {} more for its header",
+            Size(START * BLOCK)
+        )));
+    };
+    let params = Params {
+        logical_blocks,
+        ..params(blocks, new.over_provisioning, segment_blocks)
+    };
+    let planned = planned(new.layout, &params, new.history);
+    let planned = planned.map_err(|source| CreateError::Geometry {
+        name: name.to_string(),
+        source,
+    })?;
+    Ok(CreateOptions {
+        logical_blocks,
+        over_provisioning: new.over_provisioning,
+        segment_blocks,
+        force: new.force,
+        layout: new.layout,
+        properties: (new.choose)(&planned)?,
+        history: new.history,
+    })
+}
+
+/// Removes a file that is to be replaced. It is locked meanwhile, so that no server loses its volume.
 fn make_way(path: &Path) -> Result<()> {
     match FileMedium::open(path, vellum_medium::OpenOptions::default()) {
         Err(
@@ -136,76 +174,46 @@ fn make_way(path: &Path) -> Result<()> {
     }
 }
 
-/// Makes it on a file or device, encrypted if it shall be. The header comes last: without it nothing is there.
+/// Makes it on a file or device, encrypted if there is a secret. The header is written last: without it there is no volume.
 fn made_on(
     medium: FileMedium,
-    new: &NewVolume,
-    blocks: (Option<u64>, Option<u32>),
+    secret: Option<&Secret>,
+    options: CreateOptions,
     fill: &dyn Fn(&dyn Medium) -> Result<()>,
 ) -> Result<VolumeInfo> {
     let is_encrypted = !matches!(opened::envelope_of(&medium), Ok(None));
-    if is_encrypted && !new.force {
+    if is_encrypted && !options.force {
         bail!(
             "{} holds an encrypted vellum volume already; --force overwrites it",
             medium.name()
         );
     }
-    let Some(secret) = &new.secret else {
+    let Some(secret) = secret else {
         if is_encrypted {
             wipe(&medium)?;
         }
-        return made(&medium, new, new.force, blocks, fill);
+        fill(&medium)?;
+        return Ok(Volume::create(&medium, &options)?);
     };
-    if medium.blocks() <= START {
-        return Err(usage(format!(
-            "{}: an encrypted volume takes {} more for its header",
-            medium.name(),
-            Size(START * BLOCK)
-        )));
-    }
-    if !new.force {
+    if !options.force {
         vellum_device::may_take(&medium)?;
     }
     let key = VolumeKey::random().context("no random bytes")?;
     let slot = Slot::new(&key, secret).context("cannot wrap the volume's key")?;
     wipe(&medium)?;
     let medium = EncryptedMedium::new(medium, &key);
-    // What was asked for was looked at, and what its old bytes are decrypted to is noise.
-    let info = made(&medium, new, true, blocks, fill)?;
+    fill(&medium)?;
+    // The medium was checked before. Old bytes on it decrypt to noise.
+    let forced = CreateOptions {
+        force: true,
+        ..options
+    };
+    let info = Volume::create(&medium, &forced)?;
     let (superblock, _) =
         find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c)?;
     let header = Header::new(superblock.uuid()).with_slot(0, Some(slot));
     Envelope::new(header.clone()).replace(medium.below(), header)?;
     Ok(info)
-}
-
-/// Makes it on its medium, which `fill` prepares.
-fn made(
-    medium: &dyn Medium,
-    new: &NewVolume,
-    force: bool,
-    (logical_blocks, segment_blocks): (Option<u64>, Option<u32>),
-    fill: &dyn Fn(&dyn Medium) -> Result<()>,
-) -> Result<VolumeInfo> {
-    let params = Params {
-        logical_blocks,
-        ..params(medium.blocks(), new.over_provisioning, segment_blocks)
-    };
-    let mut options = CreateOptions {
-        logical_blocks,
-        over_provisioning: new.over_provisioning,
-        segment_blocks,
-        force,
-        layout: new.layout,
-        properties: Properties::default(),
-        history: new.history,
-    };
-    // What is wrong with the geometry is said by the creation.
-    if let Ok(planned) = planned(new.layout, &params, new.history) {
-        options.properties = (new.choose)(&planned)?;
-    }
-    fill(medium)?;
-    Ok(Volume::create(medium, &options)?)
 }
 
 fn planned(layout: Layout, params: &Params, history: u32) -> Result<Superblock, GeometryError> {
@@ -227,8 +235,8 @@ fn params(medium_blocks: u64, over_provisioning: u32, segment_blocks: Option<u32
     }
 }
 
-/// Writes zeros everywhere. Space that a file system has only reserved is marked as written when it first is,
-/// in a journal of its own: that would cost each sync of a log a second one.
+/// Writes zeros everywhere. A file system marks space that it only reserved as written at the first write, in its own journal.
+/// For a log, that would cost a second sync with each sync.
 fn write_all(medium: &dyn Medium, interrupted: &dyn Fn() -> bool) -> Result<()> {
     let zeros = vec![0; FILL_BLOCKS * BLOCK_BYTES];
     let mut at = 0;
@@ -243,14 +251,14 @@ fn write_all(medium: &dyn Medium, interrupted: &dyn Fn() -> bool) -> Result<()> 
     Ok(medium.sync()?)
 }
 
-/// The least medium that holds a volume of this size with its over-provisioning.
+/// The smallest medium that holds a volume of this size with its over-provisioning.
 fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Result<u64> {
     let fits = |medium_blocks| {
         let params = params(medium_blocks, new.over_provisioning, segment_blocks);
         planned(new.layout, &params, new.history).map(|sb| sb.logical_blocks() >= logical)
     };
     let (mut low, mut high) = (logical, MAX_PBA);
-    // What is wrong with the other options is said now, and that it is too large.
+    // Report errors in the other options now, and a size that is too large.
     if logical > high || !fits(high)? {
         return Err(usage(format!(
             "--size {}: it is too large: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
@@ -267,7 +275,7 @@ fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Res
     Ok(high)
 }
 
-/// A volume for the demonstration, its file written in full.
+/// Makes a volume for the demonstration, with its file fully written.
 pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
     let new = NewVolume {
         size: Some(size),

@@ -1,11 +1,11 @@
-//! Which server has a volume.
+//! Finds the server of a volume.
 
 use crate::state::{self, Process, State};
 use crate::{control, observed, peek};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// As [`server_of`]; none when nobody serves the volume.
+/// Like [`server_of`], but `None` if no server has the volume.
 pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
     let socket = state::control_socket(&uuid_of(path)?)?;
     match socket.exists() && control::is_answered(&socket) {
@@ -14,7 +14,7 @@ pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
     }
 }
 
-/// The control socket of the server of a volume, and the path by which it knows that.
+/// The control socket of a volume's server, and the path by which the server knows the volume.
 pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     let socket = state::control_socket(&uuid_of(path)?)?;
     if !socket.exists() {
@@ -28,7 +28,7 @@ pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     Ok((socket, volume))
 }
 
-/// A volume's UUID: as the volume says, or as its server does when the volume itself is gone or cannot be read.
+/// A volume's UUID: from the volume, or from its server if the volume is gone or cannot be read.
 fn uuid_of(path: &Path) -> Result<String> {
     peek::uuid_of(path).or_else(|error| match resolved(path).map(|path| uuid_by(&path)) {
         Some(Ok(Some(uuid))) => Ok(uuid),
@@ -36,13 +36,13 @@ fn uuid_of(path: &Path) -> Result<String> {
     })
 }
 
-/// The UUID of what is attached or served by this path, or was until its server died.
+/// The UUID of the volume that is attached or served by this path, or was until its server died.
 fn uuid_by(path: &Path) -> Result<Option<String>> {
     let mut records = state::records()?;
     records.retain(|(id, record)| {
         record.volume == path && state::control_socket(id).is_ok_and(|socket| socket.exists())
     });
-    // A record knows also the volume of a server that does not answer.
+    // A record also covers a volume whose server does not answer.
     let alive = |record: &State| record.server.is_some_and(Process::alive);
     if let Some((id, _)) = records.iter().find(|(_, record)| alive(record)) {
         return Ok(Some(id.clone()));
@@ -53,13 +53,13 @@ fn uuid_by(path: &Path) -> Result<Option<String>> {
     Ok(told.map(|one| one.uuid().to_owned()).or(dead))
 }
 
-/// The path as servers know it, also of what is gone: by the folder that it was in.
+/// The path as servers know it, even if the file is gone: resolved through its folder.
 fn resolved(path: &Path) -> Option<PathBuf> {
     if let Ok(found) = path.canonicalize() {
         return Some(found);
     }
     let absolute = std::path::absolute(path).ok()?;
-    // A name that leads to what is gone, as `/dev/disk/by-id` has them for an instant.
+    // A link whose target is gone, as in `/dev/disk/by-id` for an instant.
     let led = absolute.read_link().ok();
     let led = led.and_then(|to| Some(absolute.parent()?.join(to)));
     let last = led.unwrap_or(absolute);

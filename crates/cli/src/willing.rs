@@ -1,4 +1,4 @@
-//! Volumes that do nothing and refuse nothing that makes sense: what is said on a control socket is read as for real ones.
+//! Volumes that do nothing and accept every valid request: what arrives on a control socket is parsed as for real ones.
 
 use crate::control::{Answers, HandedOver, Sending};
 use crate::properties::{Change, Research, parsed};
@@ -7,7 +7,7 @@ use crate::snapshots::Order;
 use serde_json::{Value, json};
 use vellum_device::{NewSize, Sought};
 
-/// All of them.
+/// The volumes.
 pub struct Volumes;
 
 impl Answers for Volumes {
@@ -54,6 +54,8 @@ impl Answers for Volumes {
             ends: false,
         })
     }
+
+    fn go_on(&self) {}
 
     fn journal(&self, _volume: &Value, change: &Value) -> Result<Value, String> {
         Ok(change.clone())

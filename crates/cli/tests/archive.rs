@@ -1,4 +1,4 @@
-//! A real ext4 on a volume, into an archive and back; archives and volumes that are damaged.
+//! A real ext4 on a volume, archived and restored; damaged archives and volumes.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, noise, ok, run, text, vellum};
+use common::{Server, dir, fails, noise, ok, run, skipped, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -20,10 +20,10 @@ const MIB: u64 = 1 << 20;
 const SIZE: u64 = 24 * MIB;
 const PART: usize = 256 << 10;
 
-/// An ext4 with files; `None` where there is no mke2fs.
+/// An ext4 with files; `None` if mke2fs is not installed.
 fn ext4(dir: &Path) -> Option<Vec<u8>> {
     if Command::new("mke2fs").arg("-V").output().is_err() {
-        println!("SKIP: mke2fs is not installed");
+        skipped("mke2fs is not installed");
         return None;
     }
     let [root, image] = ["root", "image"].map(|name| dir.join(name));
@@ -50,7 +50,7 @@ fn serve(dir: &Path, volume: &Path, work: impl FnOnce(&mut NbdClient)) {
     assert_eq!(server.term(), Some(0));
 }
 
-/// A volume with this content.
+/// Creates a volume with these contents.
 fn volume(dir: &Path, layout: &str, content: &[u8]) -> std::path::PathBuf {
     let volume = dir.join(format!("{layout}.vellum"));
     ok(&["create", text(&volume), "--size=24M", "--layout", layout]);
@@ -90,7 +90,7 @@ fn an_ext4_on_any_layout_comes_back_as_it_was() {
         assert!(same(&disk, &copy), "{layout}");
         let found = ok(&["check", text(&copy)]);
         assert!(found.contains("is sound"), "{found}");
-        // Its holes are still holes.
+        // Its holes remain holes.
         let blocks = std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&copy).unwrap());
         assert!(blocks * 512 < stored + 2 * MIB, "{blocks} sectors");
 
@@ -145,7 +145,7 @@ fn what_is_in_the_way_stays() {
         fails(1, &forced, &["already served"]);
     });
     serve(dir.path(), &disk, |_| {
-        // The same volume by another path.
+        // The same volume under another path.
         fs::hard_link(&disk, dir.path().join("link")).unwrap();
         let link = dir.path().join("link");
         fails(
@@ -172,7 +172,7 @@ fn what_is_in_the_way_stays() {
     assert!(!left.iter().any(unfinished), "{left:?}");
 }
 
-/// Cut short anywhere, changed anywhere: an error, and nothing has the target's name.
+/// Truncated anywhere, changed anywhere: an error, and no file with the target's name.
 #[test]
 fn an_archive_that_is_not_whole_is_restored_to_nothing() {
     let dir = dir();
@@ -196,7 +196,7 @@ fn an_archive_that_is_not_whole_is_restored_to_nothing() {
         fails(1, &args, &["byte "]);
         assert!(!target.exists(), "byte {place}");
     }
-    // In the place of a volume that is there: that one stays.
+    // If a volume is already there, it stays.
     fs::copy(&disk, &target).unwrap();
     fails(1, &["restore", args[1], args[2], "--force"], &["byte "]);
     assert!(same(&disk, &target));
@@ -222,7 +222,7 @@ fn a_damaged_volume_comes_back_as_damaged_as_it_was() {
     ok(&["dump", text(&disk), "--whole", text(&archive)]);
     ok(&["restore", text(&archive), text(&copy)]);
     assert!(same(&disk, &copy));
-    // Now the other superblock: nothing says what it is.
+    // Now the other superblock: nothing identifies the volume.
     let end = file.metadata().unwrap().len();
     file.write_all_at(&noise(8, 64), end - 4000).unwrap();
     fs::remove_file(&archive).unwrap();
@@ -236,7 +236,7 @@ fn a_damaged_volume_comes_back_as_damaged_as_it_was() {
     assert!(same(&disk, &copy));
 }
 
-/// A loop device over a file, gone afterwards.
+/// A loop device over a file, removed afterwards.
 struct Loop(String);
 
 impl Loop {
@@ -256,7 +256,7 @@ impl Drop for Loop {
     }
 }
 
-/// Onto a device that has a later state of the same volume: what is stale there must not come back to life.
+/// Onto a device with a later state of the same volume: stale data must not come back.
 #[test]
 fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
     let dir = dir();
@@ -269,7 +269,7 @@ fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
     let file = fs::OpenOptions::new().write(true).open(&below).unwrap();
     file.set_len(then.len() as u64 + MIB).unwrap();
     let Some(device) = Loop::over(&below) else {
-        return println!("SKIP: there are no loop devices");
+        return skipped("there are no loop devices");
     };
     let (archive, name) = (text(&archive), device.0.as_str());
     fails(2, &["restore", archive, name], &["--force"]);
@@ -290,7 +290,7 @@ fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
     assert!(now[..then.len()] == then[..]);
 }
 
-/// Blocks that are stored whole, blocks that become parts of pages, and a few that are equal.
+/// Contents whose blocks are stored whole, become parts of pages, or, a few, are equal.
 fn private(seed: u64) -> Vec<u8> {
     let mut content = noise(seed, 2 << 20);
     for (index, block) in content.chunks_exact_mut(4096).enumerate() {
@@ -303,7 +303,7 @@ fn private(seed: u64) -> Vec<u8> {
     content
 }
 
-/// Words of 8 bytes of `content` that are somewhere in `bytes`.
+/// Counts the words of 8 bytes of `content` that occur in `bytes`.
 fn words_in(bytes: &[u8], content: &[u8]) -> usize {
     let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap());
     let words: HashSet<u64> = content
@@ -325,7 +325,7 @@ fn a_pack_has_what_leads_to_data_and_no_data() {
         let disk = volume(dir.path(), layout, &content);
         ok(&["set", text(&disk), "label=My Own Words"]);
         serve(dir.path(), &disk, |client| put(client, &content[..1 << 20]));
-        // A crash, some of what is written torn or not there.
+        // A crash, with some of the writes torn or missing.
         let socket = dir.path().join("s");
         let server = Server::start(dir.path(), &[text(&disk), "--socket", text(&socket)]);
         let name = disk.file_name().unwrap().to_str().unwrap();
@@ -381,7 +381,7 @@ fn a_pack_of_a_damaged_volume_is_without_what_is_damaged() {
     let disk = volume(dir.path(), "log", &private(40));
     let [archive, look] = ["pack", "look"].map(|n| dir.path().join(n));
     let file = fs::OpenOptions::new().write(true).open(&disk).unwrap();
-    // Somebody's bytes in the place of a root: they may be a client's.
+    // Foreign bytes in place of a root: they may be a client's.
     file.write_all_at(&private(40)[..4096], 4096).unwrap();
     fails(
         3,

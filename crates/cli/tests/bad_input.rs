@@ -1,4 +1,4 @@
-//! Wrong files, wrong flags, wrong configuration: each a clear error with the right exit code.
+//! Wrong files, wrong flags, wrong configuration: each gives a clear error with the right exit code.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -158,6 +158,14 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
     );
     ok(&["create", text(&junk), "--size=64M", "--force"]);
     ok(&["check", text(&junk)]);
+    // What cannot be made takes nothing away.
+    let before = fs::read(&junk).unwrap();
+    let create = ["create", text(&junk), "--size=64M", "--force"];
+    let tables = ["--layout=ordered", "--set=compress=zstd"];
+    fails(2, &[&create[..], &tables].concat(), &["compress"]);
+    let small = [&create[..], &["--medium-size=64K"]].concat();
+    fails(1, &small, &["junk"]);
+    assert!(fs::read(&junk).unwrap() == before, "it is as it was");
 }
 
 #[test]
@@ -204,18 +212,18 @@ fn damaged_volumes_are_told_apart() {
     let mut first = [0; 4096];
     file.read_exact_at(&mut first, 0).unwrap();
 
-    // One mirror gone: it still opens, and says so.
+    // One copy is gone: the volume still opens, with a warning.
     file.write_all_at(&[0; 4096], 0).unwrap();
     ok(&["check", v]);
     assert!(ok(&["info", v]).contains("damaged or older"));
-    // Both gone.
+    // Both are gone.
     let mut last = [0; 4096];
     file.read_exact_at(&mut last, bytes - 4096).unwrap();
     file.write_all_at(&[0; 4096], bytes - 4096).unwrap();
     fails(3, &["check", v], &["both superblocks are lost"]);
     file.write_all_at(&last, bytes - 4096).unwrap();
-    // From the future: the version is after the magic number. The checksum would also be wrong, which is
-    // as good a reason to refuse it.
+    // From the future: the version follows the magic number. The checksum is also wrong, which is an equally good reason to
+    // refuse it.
     let mut future = first;
     future[8] = 99;
     file.write_all_at(&future, 0).unwrap();
@@ -251,7 +259,7 @@ fn a_second_server_is_refused_and_the_first_goes_on() {
     fails(1, &["stats", v], &["not being served"]);
 }
 
-/// Even the one that has the volume: a mount on it would hide the volume from its own server.
+/// This includes the directory that contains the volume: a mount on it would hide the volume from its own server.
 #[test]
 fn a_folder_that_holds_something_is_not_mounted_over() {
     let dir = dir();
@@ -293,7 +301,7 @@ fn the_control_socket_is_private_and_bounded() {
     );
     let ask = |bytes: &[u8]| {
         let mut stream = UnixStream::connect(&control).unwrap();
-        // The server may close before it has read all.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let mut answer = String::new();
@@ -392,7 +400,7 @@ fn the_configuration_file_is_checked_like_the_flags() {
     with("[create]\nsize = \"64M\"\nover-provisioning = 20\n[serve]\nsocket = \"x\"\n");
     ok(&["create", v, "--config", c]);
     assert!(ok(&["info", v]).contains("20 per cent"));
-    // The command line wins.
+    // The command line takes precedence.
     ok(&[
         "--config",
         c,

@@ -1,16 +1,16 @@
-//! What is attached at boot: its entries, the units that follow from them, and what those run. Real boots are in `tests/boot.sh`.
+//! Volumes attached at boot: the entries, the units generated from them, and what those run. Real boots are in `tests/boot.sh`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, fails, ok, run, server_pid, text, vellum};
+use common::{can_attach, dir, fails, ok, run, server_pid, skipped, text, vellum};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A system's folder with two volumes, whose entries are below it; detached when the test ends.
+/// A system's directory with two volumes, with the entries below it; detached when the test ends.
 struct System(tempfile::TempDir);
 
 impl System {
@@ -31,7 +31,7 @@ impl System {
         text(self.0.path())
     }
 
-    /// What an entry of this system is called: no other's, for all have one run-time directory.
+    /// Returns a unique name for an entry, because all systems share one run-time directory.
     fn name(&self, name: &str) -> String {
         let unique = self.0.path().file_name().unwrap().to_str().unwrap();
         format!("{name}-{}", unique.trim_start_matches("vellum-test-"))
@@ -121,7 +121,7 @@ fn two_entries_for_one_volume_are_refused() {
     fails(1, &["enable", text(&mount), "--root", system.root()], &[]);
     assert_eq!(fs::read(system.entry("a")).unwrap(), before);
     assert!(ok(&["boot", "list", "--root", system.root()]).starts_with(&format!("{name}: ")));
-    // By its name, its file or its mount.
+    // By its name, its file or its mount point.
     fails(
         2,
         &["disable", text(&b), "--root", system.root()],
@@ -157,7 +157,7 @@ fn a_full_etc_loses_nothing() {
     let (a, b, name) = (system.at("a"), system.at("b"), system.name("a"));
     let refused = [
         vellum(&["enable", text(&b), "--root", system.root()]),
-        // A change of one that is there.
+        // A change of an existing entry.
         vellum(&["enable", text(&a), "--name", &name, "--root", system.root()]),
     ];
     let after = fs::read(system.entry("a"));
@@ -201,7 +201,7 @@ fn the_units_that_follow_are_right() {
     let own = format!("vellum@{a}.service.d/volume.conf");
     holds(&own, "Before=local-fs.target");
     holds(&format!("multi-user.target.d/vellum-{b}.conf"), &wants(&b));
-    // Its service fails, and says why; nothing of the boot waits for more than that.
+    // Its service fails with a reason; nothing else in the boot waits for it.
     holds(
         &format!("multi-user.target.d/vellum-{broken}.conf"),
         &wants(&broken),
@@ -224,7 +224,7 @@ fn the_units_that_follow_are_right() {
         .output()
         .is_err()
     {
-        eprintln!("SKIPPED the_units_that_follow_are_right: needs systemd-analyze to verify them");
+        skipped("the_units_that_follow_are_right: needs systemd-analyze to verify them");
         return;
     }
     for name in [a, b, broken] {
@@ -232,7 +232,7 @@ fn the_units_that_follow_are_right() {
     }
 }
 
-/// What systemd says of how far a service is fenced in: 0 is all, 10 nothing.
+/// systemd's score for how exposed a service is: 0 is not at all, 10 is fully.
 #[test]
 fn the_service_is_fenced_in() {
     const NAME: &str = "the_service_is_fenced_in";
@@ -245,12 +245,14 @@ fn the_service_is_fenced_in() {
         let command = command.args(["security", "--offline=true", "--no-pager", TENTHS_MAX]);
         let told = command.arg(unit).output().ok()?;
         let said = String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned();
-        // Older ones judge only what is running.
+        // Older versions only judge running services.
         said.contains("Overall exposure level")
             .then_some((told.status.success(), said))
     };
     let Some((fenced, said)) = judged(&unit) else {
-        eprintln!("SKIPPED {NAME}: needs the systemd-analyze of systemd 250");
+        skipped(format_args!(
+            "{NAME}: needs the systemd-analyze of systemd 250"
+        ));
         return;
     };
     assert!(fenced, "{said}");
@@ -259,7 +261,7 @@ fn the_service_is_fenced_in() {
     assert!(!judged(&unit).unwrap().0, "it takes anything");
 }
 
-/// systemd finds nothing wrong with the service of an entry.
+/// Checks that systemd finds no error in the service of an entry.
 fn is_verified(units: &Path, name: &str) {
     let folders = format!("{}:/usr/lib/systemd/system", text(units));
     let verified = Command::new("systemd-analyze")
@@ -268,9 +270,18 @@ fn is_verified(units: &Path, name: &str) {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&verified.stderr);
-    // Of the machine's own units it may say anything.
+    // Messages about the machine's own units are ignored.
     let is_ours = said.lines().any(|line| line.contains("vellum"));
     assert!(verified.status.success() && !is_ours, "{name}: {said}");
+}
+
+/// Damages both of them, and what follows the first.
+fn damage_superblocks(volume: &Path) {
+    let file = fs::File::options().write(true).open(volume).unwrap();
+    let end = file.metadata().unwrap().len();
+    for at in [0, end - (1 << 20)] {
+        file.write_all_at(&common::noise(at, 1 << 20), at).unwrap();
+    }
 }
 
 #[test]
@@ -284,15 +295,7 @@ fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
     system.enable("b", &["--via", "fuse"]);
     system.enable("c", &["--via", "fuse"]);
     fs::remove_file(system.at("b")).unwrap();
-    // Its superblocks, and what lies behind the first.
-    let damaged = fs::File::options().write(true).open(system.at("c"));
-    let damaged = damaged.unwrap();
-    let end = damaged.metadata().unwrap().len();
-    for at in [0, end - (1 << 20)] {
-        damaged
-            .write_all_at(&common::noise(at, 1 << 20), at)
-            .unwrap();
-    }
+    damage_superblocks(&system.at("c"));
     fs::write(system.entry("broken"), "volume = 'relative'\n").unwrap();
     let start = ["boot", "start", "--root", system.root()];
     let name = system.name("a");
@@ -307,12 +310,12 @@ fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
     fails(1, &start, &says);
     let mount = system.at("mnt-a");
     assert!(is_mounted(&mount));
-    // Again is fine.
+    // A second start succeeds.
     ok(&["boot", "start", &name, "--root", system.root()]);
     let pid = server_pid(&system.at("a"));
     let told = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
     assert!(told("cmdline").starts_with('@'), "a shutdown kills it");
-    // Root of a container may not have the right: then it is as it was.
+    // Root in a container may lack the right: then the score is unchanged.
     let lowered = "echo -900 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj";
     let may = run("sh", &["-c", lowered]);
     assert_eq!(told("oom_score_adj"), may);
@@ -323,10 +326,18 @@ fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
         words.next().unwrap().parse().unwrap()
     };
     assert!(kib("VmLck:") > 0, "it may be swapped out");
-    // What it has mapped and never used, like its stacks and buffers, takes no memory for that.
+    // Memory that is mapped and never used, such as stacks and buffers, takes no space.
     assert!(kib("VmRSS:") < 64 << 10, "{} KiB", kib("VmRSS:"));
 
-    // In use it stays, its entry too; then it goes, also when the entry is gone.
+    // As a start leaves it that was killed before it had mounted.
+    run("umount", &[text(&mount)]);
+    let says = [&format!("{name} is attached, but not mounted"), "boot stop"];
+    fails(1, &["boot", "start", &name, "--root", system.root()], &says);
+    ok(&["boot", "stop", &name]);
+    ok(&["boot", "start", &name, "--root", system.root()]);
+    assert!(is_mounted(&mount));
+
+    // While in use it stays, with its entry; then it is detached, even if the entry is gone.
     let file = fs::File::create(mount.join("held")).unwrap();
     let says = [&format!("{name}: cannot unmount"), "stays attached"];
     fails(1, &["boot", "stop", &name], &says);
@@ -350,13 +361,13 @@ fn a_boot_attaches_nothing_else() {
     let (a, b) = (system.at("a"), system.at("b"));
     let (name, twin) = (system.name("a"), system.name("twin"));
     let start = ["boot", "start", &name, "--root", system.root()];
-    // Another volume at its place.
+    // Another volume in its place.
     fs::rename(&a, system.at("copy")).unwrap();
     fs::rename(&b, &a).unwrap();
     fails(1, &start, &["not the volume that was enabled"]);
     fs::rename(&a, &b).unwrap();
     fs::rename(system.at("copy"), &a).unwrap();
-    // One that is attached by hand is not taken for what the entry means.
+    // A volume attached by hand is not mistaken for the one of the entry.
     ok(&["attach", text(&a), "--via=fuse"]);
     fails(1, &start, &["attached by hand"]);
     ok(&["boot", "stop", &name]);
@@ -365,7 +376,7 @@ fn a_boot_attaches_nothing_else() {
         "a stop detached what is somebody else's"
     );
     ok(&["detach", text(&a)]);
-    // Two entries for one volume, by hand: the second is told of the first.
+    // Two entries for one volume, written by hand: the second is refused because of the first.
     let again = fs::read_to_string(system.entry("a")).unwrap();
     fs::write(system.entry("twin"), again.replace("mnt-a", "mnt-b")).unwrap();
     ok(&start);
@@ -375,7 +386,7 @@ fn a_boot_attaches_nothing_else() {
         &[&format!("attached already, as {name}")],
     );
     ok(&["boot", "stop", &name]);
-    // Something is mounted there.
+    // Something else is mounted there.
     run(
         "mount",
         &["-t", "tmpfs", "tmpfs", text(&system.at("mnt-a"))],
@@ -389,7 +400,7 @@ fn a_boot_attaches_nothing_else() {
     );
 }
 
-/// What an initramfs has of the entries: the root file system's alone; and the units of the system that follows have nothing of that.
+/// An initramfs has only the entry of the root file system; the units of the booted system do not contain it.
 #[test]
 fn an_initramfs_has_what_the_root_file_system_waits_for() {
     let system = System::new();
@@ -433,5 +444,5 @@ fn an_initramfs_has_what_the_root_file_system_waits_for() {
         "--root",
         system.root(),
     ];
-    fails(1, &enable, &["must be one, below /dev"]);
+    fails(1, &enable, &["give one below /dev"]);
 }

@@ -1,5 +1,5 @@
-//! A clone under a real ext4: it is written, its server is killed, and what was synced is there; the snapshot and the volume are as
-//! they were.
+//! A clone under a real ext4: it is written, its server is killed, and synced data are there; the snapshot and the volume are
+//! unchanged.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is attached, detached when the test ends.
+/// Attached volumes, detached when the test ends.
 struct Attached(Vec<String>);
 
 impl Drop for Attached {
@@ -40,17 +40,17 @@ fn is_whole(device: &str) {
         .args(["-fy", device.trim()])
         .output()
         .unwrap();
-    // 1: it has replayed the journal.
+    // 1: the journal was replayed.
     let code = checked.status.code();
     assert!(code.is_some_and(|code| code < 2), "{device}: {checked:?}");
 }
 
 fn kill(volume: &Path) {
-    // SAFETY: a process that we started, by its recorded number.
+    // SAFETY: a process started by this test, by its recorded number.
     unsafe { libc::kill(server_pid(volume), libc::SIGKILL) };
 }
 
-/// A volume that has been attached once, with a snapshot and a clone of it.
+/// Creates a volume that has been attached once, with a snapshot and a clone of it.
 fn made(dir: &Path) -> (PathBuf, PathBuf) {
     let (volume, mount) = (dir.join("disk.vellum"), dir.join("mnt"));
     fs::create_dir(&mount).unwrap();
@@ -77,12 +77,13 @@ fn a_clone_outlives_its_server() {
     let attached = Attached(vec![shown.to_owned(), clone.clone(), snapshot.clone()]);
     let at_clone = ["attach", &clone, "--via=fuse", "--mount", text(&mount)];
     for round in 0..3 {
-        // By a server of its own.
+        // With a separate server.
         ok(&at_clone);
-        assert_eq!(
-            read(&mount, "both"),
-            if round == 0 { "before" } else { "clone" }
-        );
+        // That server shows the volume as well. A second file system on the clone would destroy the first.
+        fails(1, &["attach", &clone, "--via=fuse"], &[&clone, "detach"]);
+        fails(1, &["delete", shown, "c"], &[&clone, "detach"]);
+        let before = if round == 0 { "before" } else { "clone" };
+        assert_eq!(read(&mount, "both"), before);
         write(&mount, "both", "clone");
         write(&mount, &format!("round{round}"), "synced");
         fs::write(mount.join("unsynced"), "x".repeat(300_000)).unwrap();
@@ -93,7 +94,7 @@ fn a_clone_outlives_its_server() {
         fails(1, &["delete", shown, "c"], &["c", "detach"]);
         ok(&["detach", &clone]);
     }
-    // Beside the volume, by its server, which is killed under both.
+    // Together with the volume, on its server, which is killed under both.
     let other = dir.path().join("other");
     fs::create_dir(&other).unwrap();
     ok(&["attach", shown, "--via=fuse", "--mount", text(&mount)]);
@@ -116,7 +117,7 @@ fn a_clone_outlives_its_server() {
         assert_eq!(read(&mount, name), "synced");
     }
     ok(&["detach", &clone]);
-    // Nothing of it is in the volume, or in the snapshot.
+    // Nothing of it is in the volume or the snapshot.
     ok(&["attach", shown, "--via=fuse", "--mount", text(&mount)]);
     ok(&["attach", &snapshot, "--mount", text(&other)]);
     assert_eq!(

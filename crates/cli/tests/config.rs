@@ -1,4 +1,4 @@
-//! The fuzz targets of the configuration file, of an entry of what is attached at boot, of the control socket and of state files, over
+//! The fuzz targets of the configuration file, of the entries attached at boot, of the control socket and of state files, over
 //! some thousands of seeded mutations.
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ const REQUESTS: [&str; 5] = [
 const STATE: &str = r#"{"volume":"/a","via":"ublk","server":{"pid":7,"started":9},"control":null,"fuse":null,
     "socket":"/run/s","device":"/dev/ublkb0","binding":3,"mount":"/srv"}"#;
 
-/// Some of these are put into a file here and there.
+/// Words that are inserted into a file at some places.
 const WORDS: [&str; 16] = [
     "[",
     "]",
@@ -132,7 +132,7 @@ fn whatever_a_state_file_says_is_read_or_refused() {
     }
 }
 
-/// The seeds are files that are right, so that their mutations get past the first line.
+/// The seeds are valid files, so that their mutations get past the first line.
 #[test]
 fn the_seeds_set_something() {
     let commands: [&[&str]; 4] = [&["serve"], &["create"], &["lab", "run"], &["attach"]];

@@ -1,11 +1,11 @@
-//! What a running server has given up, as the kernel tells it of each of its threads.
+//! What a running server has given up, according to the kernel's data on each of its threads.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 mod forced;
 
-use common::{Server, can_attach, dir, ok, server_pid, text};
+use common::{Server, can_attach, dir, ok, server_pid, skipped, text};
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -32,7 +32,7 @@ fn is_confined(pid: i32) {
         let Ok(status) = fs::read_to_string(thread.path().join("status")) else {
             continue;
         };
-        // The kernel's own workers run none of our code.
+        // The kernel's own workers run no code of the server.
         if field(&status, "Name").starts_with("iou-") {
             continue;
         }
@@ -103,7 +103,7 @@ fn an_attached_server_is_confined() {
     let pid = server_pid(&volume);
     let confined = std::panic::catch_unwind(|| is_confined(pid));
     fs::write(mount.join("file"), common::noise(1, 1 << 20)).unwrap();
-    // Whatever is done to a volume while it is served.
+    // Operations on a volume while it is served.
     let served = std::panic::catch_unwind(|| {
         ok(&["set", text(&volume), "dedup=on", "delta=on", "label=x"]);
         for command in ["dedup", "fold", "scrub"] {
@@ -117,12 +117,12 @@ fn an_attached_server_is_confined() {
     ok(&["check", text(&volume)]);
 }
 
-/// The kernel gives the files of a process that may not be dumped to root.
+/// The kernel gives the files of an undumpable process to root.
 #[test]
 fn the_memory_of_a_server_is_not_its_users() {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED the_memory_of_a_server_is_not_its_users: needs root");
+        skipped("the_memory_of_a_server_is_not_its_users: needs root");
         return;
     }
     const NOBODY: u32 = 65534;
@@ -147,7 +147,7 @@ fn the_memory_of_a_server_is_not_its_users() {
     }
 }
 
-/// Each of these is a way out of a server that somebody has taken over: it is made to try them while it serves.
+/// Each of these is a way out of a compromised server: the server is made to try it while it serves.
 #[test]
 fn what_a_server_is_made_to_try_is_refused() {
     const NAME: &str = "what_a_server_is_made_to_try_is_refused";
@@ -176,8 +176,14 @@ fn what_a_server_is_made_to_try_is_refused() {
                 "{way:?} {told:?}"
             );
         }
-        // What it needs it may still do, and it goes on.
+        // It may still do what it needs, and continues to run.
         assert!(forced::system_call(server.pid(), libc::SYS_getpid, "", [0; 6]) > 0);
+        let pid = server.pid().unsigned_abs().into();
+        let own = [pid, pid, 0, 0, 0, 0];
+        assert_eq!(
+            forced::system_call(server.pid(), libc::SYS_tgkill, "", own),
+            0
+        );
         if !way.contains(&"--socket") {
             let mut how = fs::OpenOptions::new();
             let file = how.read(true).write(true).open(folder.join("a")).unwrap();
@@ -190,8 +196,8 @@ fn what_a_server_is_made_to_try_is_refused() {
     }
 }
 
-/// What a server is made to try with one of its two fences lifted: the other one stands alone, and this one is seen to be missing.
-/// With both, each refuses in its own words: landlock says EACCES, the filter of system calls EPERM.
+/// The server tries the same with one of its two fences lifted: the other one still holds, and the lifted one is seen to be
+/// missing. With both, each refuses with its own error: landlock with EACCES, the filter of system calls with EPERM.
 #[test]
 fn each_fence_is_seen_to_stand_alone() {
     const NAME: &str = "each_fence_is_seen_to_stand_alone";
@@ -206,7 +212,7 @@ fn each_fence_is_seen_to_stand_alone() {
         ("files", false, true),
         ("calls", true, false),
     ] {
-        // Another folder than that of its sockets, where it may remove files.
+        // Not the directory of its sockets, where it may remove files.
         let apart = common::dir();
         let (made, doomed) = (apart.path().join("made"), apart.path().join("doomed"));
         fs::write(&doomed, "").unwrap();
@@ -216,7 +222,7 @@ fn each_fence_is_seen_to_stand_alone() {
             &[text(&volume), "--socket", text(&socket)],
         );
         if server.said().contains("NOT ") {
-            eprintln!("SKIPPED {NAME}: {}", server.said());
+            skipped(format_args!("{NAME}: {}", server.said()));
             return;
         }
         let told = ok(&["stats", text(&volume)]);

@@ -1,4 +1,4 @@
-//! A volume and a copy of its file have one UUID, by which servers are found: neither is taken for the other.
+//! A volume and a copy of its file have the same UUID, by which servers are found: one must not be mistaken for the other.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use common::{Server, can_attach, dir, fails, ok, run, text, vellum};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A volume and its copy, and a folder for each one's server.
+/// A volume and its copy, and a directory for the server of each.
 fn pair(dir: &Path) -> [(PathBuf, PathBuf); 2] {
     let both = ["volume", "copy"].map(|name| {
         let folder = dir.join(name);
@@ -72,7 +72,7 @@ fn of_a_volume_and_its_copy_in_one_server_neither_is_written_to() {
     }
 }
 
-/// A migration that was cut short goes on into its target, and not into a copy of that while it is served.
+/// An interrupted migration continues into its target, but not into a copy of it that is being served.
 #[test]
 fn a_copy_of_a_served_volume_is_not_migrated_into() {
     let dir = dir();
@@ -99,7 +99,7 @@ fn a_copy_of_a_served_volume_is_not_migrated_into() {
     ok(&migrate);
 }
 
-/// Unbound with the test, however that ends.
+/// Unbound with the test, however it ends.
 struct Loop(String);
 
 impl Loop {
@@ -147,7 +147,7 @@ fn a_loop_device_over_a_served_volume_is_that_volume() {
     let server = Server::start(&one, &[path, "--socket", text(&one.join("s"))]);
     fails(1, &["check", text(&volume)], &["is already served"]);
     assert_eq!(server.term(), Some(0));
-    // What cannot be seen to be the same may be.
+    // If two files cannot be shown to differ, they may be the same.
     let server = Server::start(&one, &flags.each_ref().map(String::as_str));
     let copy = dir.path().join("copy.img");
     fs::copy(&volume, &copy).unwrap();
@@ -187,7 +187,7 @@ fn a_refused_attach_leaves_a_server_its_control_socket() {
     assert_eq!(server.term(), Some(0));
 }
 
-/// Ends with the test, however that ends.
+/// Detached with the test, however it ends.
 struct Attached(String);
 
 impl Drop for Attached {
@@ -210,7 +210,7 @@ fn a_copys_detach_leaves_the_volume_attached() {
     let said = vellum(&["detach", copy]);
     let said = String::from_utf8_lossy(&said.stdout);
     let still = vellum(&["stats", volume]).status.success();
-    // By where it is now, which no attach wrote down.
+    // By its new path, which no attach recorded.
     fs::rename(volume, moved).unwrap();
     let detached = ok(&["detach", moved]);
     assert!(said.contains("nothing is attached"), "{said}");

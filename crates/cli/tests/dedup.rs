@@ -1,4 +1,4 @@
-//! `vellum dedup`: a sweep is stopped, goes on after a restart, and is told to hurry.
+//! `vellum dedup`: a sweep is stopped, continues after a restart, and is told to hurry.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use common::{Server, dir, eventually, fails, ok, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 
-/// Blocks that are there twice.
+/// Pairs of equal blocks.
 const PAIRS: u64 = 600;
 
 #[test]
@@ -19,7 +19,7 @@ fn a_sweep_is_stopped_goes_on_after_a_restart_and_hurries_when_told_to() {
     let dir = dir();
     let (disk, socket) = (dir.path().join("d.vellum"), dir.path().join("s"));
     let disk = text(&disk);
-    // 32 pairs a second: there is time to stop it.
+    // 32 pairs a second leave time to stop it.
     let args = [
         disk,
         "--socket",
@@ -61,7 +61,7 @@ fn a_sweep_is_stopped_goes_on_after_a_restart_and_hurries_when_told_to() {
     assert!(ok(&["dedup", disk, "--now"]).contains("went on at"));
     assert_eq!(told()["core"]["live_blocks"], PAIRS);
     assert_eq!(told()["left_at"], Value::Null);
-    // Nothing to stop.
+    // There is no sweep to stop.
     ok(&["dedup", disk, "--stop"]);
     for args in [["--now", "--rate=1M"], ["--stop", "--now"]] {
         fails(2, &["dedup", disk, args[0], args[1]], &["cannot be used"]);

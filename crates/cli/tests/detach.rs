@@ -1,11 +1,11 @@
-//! `detach` undoes what the kernel has bound to the volume that is meant, whatever the records of dead attachments say; and what
-//! its server had to say is told and kept.
+//! `detach` undoes the kernel's bindings of the given volume, whatever the records of dead attachments say; and the server's
+//! last messages are shown and kept.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, eventually, fails, ok, run, server_pid, text, vellum};
+use common::{can_attach, dir, eventually, fails, ok, program, run, server_pid, text, vellum};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,7 +20,7 @@ impl Disk {
         Self(path)
     }
 
-    /// Attaches it over FUSE; gives its block device.
+    /// Attaches it over FUSE. Returns its block device.
     fn attach(&self, more: &[&str]) -> PathBuf {
         let said = ok(&[&["attach", text(&self.0), "--via=fuse"], more].concat());
         said.split_whitespace().next().unwrap().into()
@@ -29,9 +29,9 @@ impl Disk {
     /// Sends its server a signal, and waits for its end.
     fn end_server(&self, signal: i32) {
         let pid = server_pid(&self.0);
-        // SAFETY: a process that we started, by its recorded number.
+        // SAFETY: a process started by this test, by its recorded number.
         unsafe { libc::kill(pid, signal) };
-        // Nobody waits for a server whose `attach` is gone but init; where there is none, it stays a zombie.
+        // After its `attach` has ended only init reaps a server; without init it stays a zombie.
         eventually("the server is gone", || !is_running(pid));
     }
 
@@ -51,14 +51,14 @@ fn is_running(pid: i32) -> bool {
     !stat.is_empty() && !stat.contains(") Z ")
 }
 
-/// How many mounts there are on a directory.
+/// Returns the number of mounts on a directory.
 fn mounts_on(dir: &Path) -> usize {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     let word = format!(" {} ", text(dir));
     mounts.lines().filter(|line| line.contains(&word)).count()
 }
 
-/// What a loop device is bound to: its file, and the number of that binding.
+/// Returns what a loop device is bound to: its file, and the number of that binding.
 fn binding(device: &Path) -> Option<(String, String)> {
     let folder = Path::new("/sys/block").join(device.file_name().unwrap());
     let file = fs::read_to_string(folder.join("loop/backing_file")).ok()?;
@@ -94,7 +94,7 @@ fn a_detach_is_of_what_is_there_now() {
     }
 }
 
-/// A record of the dead names a device that another volume has by now: that one keeps it.
+/// A dead attachment's record names a device that another volume has by now: that volume keeps it.
 #[test]
 fn a_dead_ones_detach_leaves_others_alone() {
     if !can_attach("a_dead_ones_detach_leaves_others_alone") {
@@ -111,7 +111,11 @@ fn a_dead_ones_detach_leaves_others_alone() {
     let other = File::create(dir.path().join("other")).unwrap();
     other.set_len(1 << 20).unwrap();
     let path = dir.path().join("other");
-    run("losetup", &[text(&device), text(&path)]);
+    // Another test may have taken the number in the meantime: it will return it.
+    eventually("the device's number is free", || {
+        let bound = program("losetup", &[text(&device), text(&path)]).output();
+        bound.unwrap().status.success()
+    });
     let before = binding(&device);
     let said = ok(&["detach", text(&dead.0)]);
     let after = binding(&device);
@@ -136,6 +140,29 @@ fn volumes_in_use_at_once_do_not_block_each_other() {
                 }
             });
         }
+    });
+}
+
+#[test]
+fn a_command_waits_for_another_one_of_the_volume() {
+    if !can_attach("a_command_waits_for_another_one_of_the_volume") {
+        return;
+    }
+    let dir = dir();
+    let disk = Disk::new(dir.path().join("disk.vellum"), "64M");
+    disk.attach(&[]);
+    let served: serde_json::Value = serde_json::from_str(&ok(&["list", "--json"])).unwrap();
+    let mut served = served.as_array().unwrap().iter();
+    let ours = served.find(|one| one["path"] == text(&disk.0)).unwrap();
+    let lock = format!("/run/vellum/{}.lock", ours["uuid"].as_str().unwrap());
+    let lock = File::options().write(true).open(lock).unwrap();
+    lock.lock().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(500));
+            lock.unlock().unwrap();
+        });
+        ok(&["detach", text(&disk.0)]);
     });
 }
 
@@ -174,7 +201,7 @@ fn nothing_to_detach_is_a_failure_unless_it_is_a_volume() {
     assert!(ok(&["detach", text(&disk.0)]).contains("nothing is attached"));
 }
 
-/// A file system in memory, gone afterwards.
+/// A file system in memory, removed afterwards.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -193,7 +220,7 @@ impl Drop for Tmpfs {
     }
 }
 
-/// A `detach` in the background, and the file with what it says.
+/// A `detach` in the background, with its output in a file.
 fn detach(volume: &Path, said: &Path) -> Child {
     Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["detach", text(volume)])
@@ -228,22 +255,22 @@ fn a_detach_that_waits_for_room_says_so_and_can_be_interrupted() {
     let (start, said) = (Instant::now(), || fs::read_to_string(&told).unwrap());
     let mut first = detach(&volume, &told);
     eventually("it says why it waits", || said().contains("no room"));
-    // A second, and what a busy machine takes.
+    // One second, plus delays of a busy machine.
     assert!(
         start.elapsed() < Duration::from_secs(10),
         "{:?}",
         start.elapsed()
     );
     eprintln!("told after {:?}", start.elapsed());
-    // Of what, and what to do.
+    // What has no room, and what to do.
     for part in [text(&volume), "Free some (`df", &format!("`kill {pid}`")] {
         assert!(said().contains(part), "no {part:?} in {}", said());
     }
-    // SAFETY: our own child, not yet waited for.
+    // SAFETY: a child of this process, not yet waited for.
     unsafe { libc::kill(first.id() as i32, libc::SIGINT) };
     assert_eq!(first.wait().unwrap().code(), Some(1));
     assert!(said().contains("interrupted"), "{}", said());
-    // The next one waits on: it does not end the server before that has written what it must.
+    // The next one continues to wait: it does not end the server before that has written what it must.
     let mut second = detach(&volume, &told);
     eventually("it says why it waits, again", || said().contains("no room"));
     assert!(is_running(pid) && second.try_wait().unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Encrypted volumes, by the command: nothing plain gets to the medium, each command opens them, and no wrong key does.
+//! Encrypted volumes, through the command: no plain text reaches the medium, each command opens them, and no wrong key does.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const MIB: usize = 1 << 20;
-/// Bytes of the header, and where its second copy is.
+/// Bytes of the header, and the place of its second copy.
 const HEAD: usize = MIB;
 const SECOND: u64 = 128 * 4096;
 
-/// What a client writes: it neither compresses away nor is it zeros.
+/// What a client writes: it does not compress away, and is not zeros.
 const PATTERN: &[u8] = b"a secret of sixteen and more bytes, in each block of it: ";
 
 struct Place {
@@ -62,7 +62,7 @@ impl Place {
         (server, client)
     }
 
-    /// Writes patterns all over, twice, so that there is something to collect and to pack.
+    /// Writes patterns everywhere, twice, so that there is something to collect and to pack.
     fn fill(&self, more: &[&str]) {
         let (server, mut client) = self.serve(more);
         for round in 0..2u8 {
@@ -88,7 +88,7 @@ impl Place {
         read
     }
 
-    /// What of these is in the raw file, behind its head.
+    /// Returns which of these words occur in the raw file, after its header.
     fn seen(&self, words: &[&'static [u8]]) -> Vec<&'static [u8]> {
         let raw = std::fs::read(&self.disk).unwrap();
         let found = |word: &&'static [u8]| raw[HEAD..].windows(word.len()).any(|at| *at == **word);
@@ -103,13 +103,13 @@ fn key_file(folder: &Path, name: &str, byte: u8) -> PathBuf {
     path
 }
 
-/// A client's bytes, and the first ones of our structures: a superblock's, a chunk's, a summary's, a root's and a leaf's.
+/// A client's bytes, and the first bytes of Vellum's structures: a superblock's, a chunk's, a summary's, a root's and a leaf's.
 const WORDS: &[&[u8]] = &[PATTERN, b"VELLUM"];
 
 #[test]
 fn nothing_plain_gets_to_the_medium() {
     let place = Place::new();
-    // What the test looks for is there without encryption.
+    // The words are found without encryption.
     let plain = ["--set", "compress=off"];
     place.create(&plain);
     place.fill(&[]);
@@ -157,7 +157,7 @@ fn each_command_opens_it_with_its_key_alone() {
             &with(&wrong),
             &["this key file opens none of its key slots"],
         );
-        // Who gives a key does not take a plain volume for the one it is of.
+        // With a key, a plain volume put in the place of the encrypted one is not accepted.
         let swapped: Vec<_> = with(&place.key)
             .into_iter()
             .map(|arg| if arg == disk { text(&plain) } else { arg })
@@ -174,7 +174,7 @@ fn each_command_opens_it_with_its_key_alone() {
         assert!(told(encrypted).contains("\"encrypted\":true"));
         ok(&["check", text(encrypted), "--key-file", place.key()]);
     }
-    // By a plain archive, and back.
+    // Through a plain archive, and back.
     let restored = at("restored");
     ok(&["restore", text(&archive), text(&restored)]);
     ok(&["check", text(&restored)]);
@@ -222,6 +222,9 @@ fn keys_change_and_the_data_stays() {
     };
     refused(&order("remove", &place.key, None), "the last secret");
     run(&order("add", &place.key, Some(&second)));
+    // In two slots, it would still open the volume when it is removed from one.
+    refused(&order("add", &place.key, Some(&second)), "already");
+    refused(&order("change", &place.key, Some(&second)), "already");
     assert_eq!(ok(&["key", "list", disk]).lines().count(), 2);
     run(&order("change", &second, Some(&third)));
     refused(&order("remove", &second, None), "opens none");
@@ -230,7 +233,7 @@ fn keys_change_and_the_data_stays() {
     assert!(before == body(&place), "no data is written anew");
     ok(&["check", disk, "--key-file", text(&third)]);
 
-    // Either copy of the header is enough, and the next who writes makes it whole.
+    // Either copy of the header is enough, and the next writer repairs the other.
     for at in [0, SECOND] {
         let file = std::fs::OpenOptions::new()
             .write(true)
@@ -282,7 +285,7 @@ fn an_encrypted_volume_is_not_made_over_and_what_replaces_it_is_found() {
     fails(
         2,
         &[&args, &encrypt[..]].concat(),
-        &["others may read it", "chmod 600"],
+        &["other users can read it", "chmod 600"],
     );
     assert!(!x.exists());
 }
@@ -300,7 +303,7 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
         .unwrap();
     let mut answers = script.stdin.take().unwrap();
     for line in lines {
-        // After the question: what is typed before it is thrown away.
+        // After the question: input before it is discarded.
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let _ = writeln!(answers, "{line}");
     }
@@ -332,14 +335,14 @@ fn a_passphrase_is_asked_for() {
         !done && told.contains("this passphrase opens none"),
         "{told}"
     );
-    fails(2, &["check", disk], &["nobody is at a terminal"]);
+    fails(2, &["check", disk], &["there is no terminal"]);
     let add = ["key", "add", disk, "--new-key-file", place.key()];
     let (done, told) = at_a_terminal(&add, &["correct horse"]);
     assert!(done, "{told}");
     ok(&["check", disk, "--key-file", place.key()]);
 }
 
-/// A server that `attach` starts gets the secret by a pipe; here that is done by hand.
+/// `attach` passes the secret to the server it starts through a pipe; here the test does that.
 #[test]
 fn a_secret_is_handed_to_a_server() {
     let place = Place::new();

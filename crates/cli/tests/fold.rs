@@ -1,4 +1,4 @@
-//! `vellum fold`: sparse pages are given up, and what cannot be folded says so.
+//! `vellum fold`: sparse pages are reclaimed, and what cannot be folded is reported.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const BLOCKS: u64 = 600;
 
-/// Of a block a sixteenth, which does not compress, depends on the content.
+/// A sixteenth of a block, which does not compress, depends on the content.
 fn block(content: u64) -> Vec<u8> {
     let mut words = vec![0; 512];
     let mut word = content;
@@ -55,7 +55,7 @@ fn sparse_pages_are_given_up() {
     let after = told();
     assert_eq!(after["sweeps"], 1);
     assert!(pages(&after) < before, "{before} pages, and now {after}");
-    // All that are left, but for pages that were made with one.
+    // All that are left, except pages that were made with one.
     let folded = after["core"]["folded_blocks"].as_u64().unwrap();
     assert!((BLOCKS / 5..=BLOCKS / 4).contains(&folded), "{folded}");
     assert!(ok(&["fold", disk, "--now"]).contains("pages given up   0"));

@@ -1,5 +1,5 @@
-//! A thin volume that ext4 has filled up is mounted again, files on it are deleted, and it takes new ones: after an orderly end
-//! and after kill -9. With `VELLUM_LONG=1` on each layout, and however the file system writes its data.
+//! A thin volume that ext4 has filled is mounted again, files on it are deleted, and new ones are written: after an orderly end
+//! and after kill -9. With `VELLUM_LONG=1` on each layout, and in each data mode of the file system.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const FILE_BYTES: usize = 1 << 20;
 
-/// Bytes that compress to nothing and are alike nowhere.
+/// Returns bytes that neither compress nor repeat.
 fn bytes(number: u64) -> Vec<u8> {
     let mut state = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let word = || {
@@ -32,7 +32,7 @@ fn write(path: &Path, number: u64) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// A volume that is attached.
+/// An attached volume.
 struct Attached {
     dir: tempfile::TempDir,
     options: Option<&'static str>,
@@ -76,7 +76,7 @@ impl Attached {
         self.device = said.split(' ').next().unwrap().to_owned();
     }
 
-    /// Writes until there is no room, or the file system has given up.
+    /// Writes until there is no room, or the file system has failed.
     fn fill(&mut self) {
         while write(&self.mount().join(format!("f{}", self.files)), self.files).is_ok() {
             self.files += 1;
@@ -85,7 +85,7 @@ impl Attached {
         assert!(self.files > 20, "{} MiB", self.files);
     }
 
-    /// Deletes what was written first; what comes last is still as it was.
+    /// Deletes the oldest files; the newest are still unchanged.
     fn delete_and_write_again(&mut self) {
         let mount = self.mount();
         for file in 0..self.files / 2 {
@@ -102,7 +102,7 @@ impl Attached {
     }
 
     fn kill(&self) {
-        // SAFETY: a process that we started, by its recorded number.
+        // SAFETY: a process started by this test, by its recorded number.
         unsafe { libc::kill(server_pid(&self.volume()), libc::SIGKILL) };
     }
 
@@ -115,7 +115,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // Of a test that failed.
+        // Left by a failed test.
         vellum(&["detach", text(&self.volume())]);
     }
 }
@@ -162,7 +162,7 @@ fn a_full_volume_whose_server_was_killed_is_attached_again() {
     );
 }
 
-/// Whoever knows nothing of Vellum unmounts, mounts and deletes.
+/// The usual steps of a user who knows nothing of Vellum: unmount, mount, delete.
 #[test]
 fn a_full_volume_is_mounted_again_while_it_is_served() {
     each("a_full_volume_is_mounted_again_while_it_is_served", |it| {

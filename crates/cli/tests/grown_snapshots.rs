@@ -1,4 +1,4 @@
-//! A volume with snapshots and a schedule grows, while it is in use and when it is not: each snapshot reads as before.
+//! A volume with snapshots and a schedule grows, while in use and while not: each snapshot reads as before.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const MIB: usize = 1 << 20;
 
-/// A volume with an ext4 that is mounted; detached when the test ends.
+/// A volume with a mounted ext4; detached when the test ends.
 struct Disk {
     volume: PathBuf,
     mount: PathBuf,
@@ -23,7 +23,7 @@ impl Disk {
         ok(&[&["attach", volume, "--via=fuse", "--mount", mount], more].concat());
     }
 
-    /// Writes all of its files anew.
+    /// Rewrites all of its files.
     fn write(&self, round: u64) {
         for number in 0..30 {
             let mut made = File::create(self.mount.join(number.to_string())).unwrap();
@@ -32,7 +32,7 @@ impl Disk {
         }
     }
 
-    /// All bytes of a snapshot, without the zeros behind the last other one.
+    /// Returns all bytes of a snapshot, without the zeros at its end.
     fn seen(&self, name: &str) -> Vec<u8> {
         let snapshot = format!("{}@{name}", text(&self.volume));
         let device = ok(&["attach", &snapshot, "--via=fuse"]);
@@ -86,7 +86,7 @@ fn each_reads_as_before() {
     ok(&["snapshot", volume, "b"]);
     let before = ["a", "b"].map(|name| disk.seen(name));
     assert!(before[0] != before[1]);
-    // Whoever has one open would lose it.
+    // A user with an open snapshot would lose it.
     let open = format!("{volume}@a");
     ok(&["attach", &open, "--via=fuse"]);
     fails(1, &["grow", volume, "--size", "128M"], &["`a` is in use"]);

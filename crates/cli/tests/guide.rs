@@ -1,31 +1,31 @@
-//! The guide does what it says: the commands of each page (docs/guide/src) are run in order, in a clean folder.
+//! The guide does what it says: the commands of each page (docs/guide/src) are run in order, in a clean directory.
 //!
-//! A block of a page is `sh`, whose commands are run; `text` right behind one, which is what that said, numbers apart; or something to
-//! read in another language. A comment before a block says what is special about it:
+//! A block of a page is `sh`, whose commands are run; `text` right after one, which is its output except for numbers; or text
+//! to read in another language. A comment before a block marks exceptions:
 //!
-//! - `<!-- not run: WHY -->`: this test leaves it out, and lists it.
+//! - `<!-- not run: WHY -->`: this test skips it, and lists it.
 //! - `<!-- ends with: N -->`: its exit code.
-//! - `<!-- goes on -->`: from its line `ready:` on it runs until the next one that goes on, or the page's end.
-//! - `<!-- typed: WORDS -->`: its one command asks at a terminal, and gets these words each time.
-//! - `<!-- needs: PROGRAM -->`: left out, and listed, where there is no such program.
+//! - `<!-- goes on -->`: after its line `ready:` it runs until the next such block, or the page's end.
+//! - `<!-- typed: WORDS -->`: its only command asks at a terminal, and gets these words each time.
+//! - `<!-- needs: PROGRAM -->`: skipped, and listed, if there is no such program.
 //!
-//! A comment that begins with `<!-- given` has commands that are run and not shown: what the page takes for granted.
+//! A comment that begins with `<!-- given` has commands that are run and not shown: the page's prerequisites.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, eventually};
+use common::{can_attach, eventually, skipped};
 use std::fs::{File, Permissions};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What stands here for what a reader has. A device is a file of this size under a loop device.
+/// What replaces a reader's devices: a file of this size under a loop device for each.
 const DEVICES: [&str; 2] = ["/dev/sdb", "/dev/sdc"];
 const DEVICE_BYTES: &str = "2G";
-/// What a page has in place of the machine's own: a network of its own, and folders, each empty. It lasts as long as this process.
+/// What replaces the machine's own parts: a private network, and empty directories. They last as long as this process.
 const OWN: &str = "\
     PATH=$PATH:/usr/sbin:/sbin
     ip link set lo up
@@ -47,7 +47,7 @@ enum How {
     Needs(String),
 }
 
-/// A piece of a page's code.
+/// A code block of a page.
 #[derive(Debug)]
 struct Block {
     line: usize,
@@ -114,17 +114,17 @@ fn said(comment: &str) -> How {
     }
 }
 
-/// A clean folder, with what stands in it for the machine of a reader.
+/// A clean directory, with replacements for the reader's machine.
 struct Place {
     dir: tempfile::TempDir,
     devices: Vec<String>,
     server: Option<Child>,
-    /// Who keeps the namespaces.
+    /// The process that keeps the namespaces.
     keeper: Child,
 }
 
 impl Place {
-    /// None where this machine gives no namespaces.
+    /// Returns `None` if this machine has no namespaces.
     fn new() -> Option<Self> {
         let dir = common::dir();
         for folder in ["bin", "page", "own"] {
@@ -132,7 +132,7 @@ impl Place {
         }
         let bin = |name: &str| dir.path().join("bin").join(name);
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_vellum"), bin("vellum")).unwrap();
-        // We are root, and each host is this one.
+        // The test runs as root, and each host is this one.
         std::os::unix::fs::symlink("/usr/bin/env", bin("sudo")).unwrap();
         std::fs::write(bin("ssh"), "#!/bin/sh\nshift\neval \"$@\"\n").unwrap();
         std::fs::set_permissions(bin("ssh"), Permissions::from_mode(0o755)).unwrap();
@@ -142,7 +142,7 @@ impl Place {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // It says a line when all is there, and nothing if it ends before that.
+        // It prints a line when everything is ready, and nothing if it ends before that.
         let is_there = keeper.stdout.as_mut().unwrap().read(&mut [0]).unwrap() > 0;
         let (devices, server) = (Vec::new(), None);
         let place = Self {
@@ -154,7 +154,7 @@ impl Place {
         is_there.then_some(place)
     }
 
-    /// A text with what is here for what a reader has.
+    /// Replaces what a reader has in a text with what is here.
     fn here(&mut self, text: &str) -> String {
         for (index, device) in DEVICES.iter().enumerate() {
             if text.contains(device) && self.devices.len() == index {
@@ -170,7 +170,7 @@ impl Place {
         })
     }
 
-    /// A command in the namespaces.
+    /// Returns a command in the namespaces.
     fn command(&self, script: &str) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
         let dir = self.dir.path().display();
@@ -192,7 +192,7 @@ impl Place {
         command
     }
 
-    /// Runs a block to its end: what it said, and whether that is how it should end.
+    /// Runs a block to its end. Returns its output, and whether it ended as it should.
     fn run(&mut self, script: &str, ends_with: i32) -> Result<String, String> {
         let script = self.here(script);
         let out = self
@@ -206,7 +206,7 @@ impl Place {
         }
     }
 
-    /// Runs a block that goes on, until it is ready: what it said if it ended before that.
+    /// Starts a block that runs on, and waits until it is ready. Returns its output if it ended before that.
     fn start(&mut self, script: &str) -> Result<(), String> {
         let script = self.here(script);
         self.end();
@@ -227,10 +227,10 @@ impl Place {
             .ok_or_else(|| format!("ended:\n{script}{said}"))
     }
 
-    /// Ends what goes on.
+    /// Ends the block that runs on.
     fn end(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // SAFETY: our own child, not yet waited for; `timeout` hands the signal on.
+            // SAFETY: a child of this process, not yet waited for; `timeout` passes the signal on.
             unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
             let _ = server.wait();
         }
@@ -257,7 +257,7 @@ impl Drop for Place {
     }
 }
 
-/// A command with somebody at its terminal, who waits for each question: what is typed before it is thrown away.
+/// Returns a command with a user at its terminal, who waits for each question: input before it is discarded.
 fn typed(command: &str, words: &str) -> String {
     let command = command.trim_end();
     format!(
@@ -266,7 +266,7 @@ fn typed(command: &str, words: &str) -> String {
     )
 }
 
-/// A line without what differs from machine to machine: numbers, and what follows from how many digits they have.
+/// Removes from a line what differs from machine to machine: numbers, and what depends on their number of digits.
 fn without_numbers(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
         match word.contains(|c: char| c.is_ascii_digit()) || word.starts_with('/') {
@@ -277,7 +277,7 @@ fn without_numbers(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// What a page says that a block says, and it does not. `...` is anything.
+/// Returns what the page shows and the block did not print. `...` matches anything.
 fn unsaid(shown: &str, said: &str) -> Option<String> {
     let mut said = said.lines().map(without_numbers);
     let shown = shown.lines().filter(|line| line.trim() != "...");
@@ -286,10 +286,12 @@ fn unsaid(shown: &str, said: &str) -> Option<String> {
     Some(line.to_owned())
 }
 
-/// Runs a page; what is wrong with it.
+/// Runs a page. Returns its errors.
 fn try_page(name: &str, page: &str) -> Vec<String> {
     let Some(mut place) = Place::new() else {
-        eprintln!("SKIPPED {name}: it needs namespaces of its own, and overlayfs");
+        skipped(format_args!(
+            "{name}: it needs namespaces of its own, and overlayfs"
+        ));
         return Vec::new();
     };
     let mut wrong = Vec::new();
@@ -311,7 +313,7 @@ fn try_page(name: &str, page: &str) -> Vec<String> {
                 said = None;
             }
             ("sh" | "given", How::Needs(program)) if !is_there(program) => {
-                eprintln!("SKIPPED {name}:{}: there is no {program}", block.line);
+                skipped(format_args!("{name}:{}: there is no {program}", block.line));
                 said = None;
             }
             ("sh" | "given", how) => {
@@ -362,7 +364,7 @@ fn each_page_does_what_it_says() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Commands within sentences name what there is: their subcommand, and its options.
+/// Commands within sentences name existing subcommands and options.
 #[test]
 fn what_sentences_name_is_there() {
     let mut wrong = Vec::new();

@@ -1,10 +1,10 @@
-//! Backup programs that people have copy a snapshot, and later what has changed since: over NBD, by QEMU's dirty bitmaps.
+//! Common backup programs copy a snapshot, and later what has changed since: over NBD, with QEMU's dirty bitmaps.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{Server, dir, ok, run, text};
+use common::{Server, dir, ok, run, skipped, text};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Served {
         ok(&["snapshot", text(&self.volume), name]);
     }
 
-    /// A full copy of an export.
+    /// Returns a full copy of an export.
     fn copy(&self, export: &str, to: &Path) -> Vec<u8> {
         let uri = self.uri(export);
         run(
@@ -66,7 +66,7 @@ impl Served {
         fs::read(to).unwrap()
     }
 
-    /// What libnbd is told of a context: runs, and the state of each.
+    /// Returns what libnbd reads of a context: runs, and the state of each.
     fn map(&self, export: &str, context: &str) -> Vec<(Range<usize>, u64)> {
         let context = format!("--map={context}");
         let told = run("nbdinfo", &["--json", &context, &self.uri(export)]);
@@ -88,7 +88,7 @@ impl Served {
         changed.map(|(bytes, _)| bytes).collect()
     }
 
-    /// The same as QEMU itself reads it: what has changed it shows as no data.
+    /// Returns the same as read by QEMU itself, which shows changed runs as no data.
     fn changed_by_qemu(&self, export: &str, since: &str) -> Vec<Range<usize>> {
         let socket = text(&self.socket);
         let image = format!(
@@ -116,7 +116,7 @@ fn missing() -> bool {
         .into_iter()
         .find(|program| Command::new(program).arg("--version").output().is_err());
     if let Some(program) = missing {
-        eprintln!("SKIPPED: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
     }
     missing.is_some()
 }
@@ -148,7 +148,7 @@ fn what_has_changed_since_a_snapshot_makes_of_its_copy_the_next_one() {
     }
     assert!(copy == tuesday);
 
-    // Of the volume itself, until now.
+    // The changes of the volume itself, until now.
     let since = served.changed("disk", "tuesday");
     assert_eq!(since, [mib(40, 41), mib(50, 51)]);
     let all = [4096..8192, mib(2, 4), mib(10, 11), mib(40, 41), mib(50, 51)];
@@ -172,7 +172,7 @@ fn what_can_be_compared_is_listed_and_nothing_else_is_given() {
             "{told}"
         );
     }
-    // A snapshot is compared with older ones alone.
+    // A snapshot is compared with older ones only.
     let told = run("nbdinfo", &[&served.uri("disk@tuesday")]);
     assert!(told.contains("bitmap:monday") && !told.contains("bitmap:tuesday"));
     for (export, since) in [("disk@monday", "tuesday"), ("disk", "friday")] {
@@ -194,12 +194,44 @@ fn what_can_be_compared_is_listed_and_nothing_else_is_given() {
     let told = run("nbdinfo", &[&served.uri("disk")]);
     assert!(!told.contains("bitmap:clone"), "{told}");
     ok(&["delete", text(&served.volume), "clone"]);
-    // What the snapshot has nothing of is told to be a hole.
+    // Ranges where the snapshot has no data are reported as holes.
     served.write(&[(1 << 20..2 << 20, 2)]);
     let map = served.map("disk@tuesday", "base:allocation");
     assert_eq!(map, [(0..4096, 3), (4096..8192, 0), (8192..SIZE, 3)]);
-    // A snapshot that is gone is no base any more, also to a client that has asked before.
+    // A deleted snapshot is no longer a base, even for a client that has selected it.
     ok(&["delete", text(&served.volume), "monday"]);
     let told = run("nbdinfo", &[&served.uri("disk")]);
     assert!(!told.contains("monday"), "{told}");
+}
+
+/// The server of a clone or of a snapshot opens the whole volume.
+#[test]
+fn clients_of_a_part_get_nothing_else_of_its_volume() {
+    if missing() {
+        return;
+    }
+    let dir = dir();
+    let served = Served::new(dir.path());
+    served.write(&[(4096..8192, 1)]);
+    served.snapshot("monday");
+    served.snapshot("tuesday");
+    let (volume, socket) = (served.volume.clone(), served.socket.clone());
+    ok(&["clone", &format!("{}@monday", text(&volume)), "clone"]);
+    drop(served);
+    for part in ["clone", "tuesday"] {
+        let export = format!("part={}@{part}", text(&volume));
+        let server = Server::start(dir.path(), &[&export, "--socket", text(&socket)]);
+        let uri = |name: &str| format!("nbd+unix:///{name}?socket={}", text(&socket));
+        // The volume's changes are not those of the part.
+        let told = run("nbdinfo", &[&uri("part")]);
+        assert!(!told.contains("dirty-bitmap"), "{part}: {told}");
+        for other in ["monday", "tuesday", "clone"] {
+            let asked = Command::new("nbdinfo")
+                .arg(uri(&format!("part@{other}")))
+                .output()
+                .unwrap();
+            assert!(!asked.status.success(), "{other} by {part}: {asked:?}");
+        }
+        assert_eq!(server.term(), Some(0));
+    }
 }

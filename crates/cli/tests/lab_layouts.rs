@@ -1,4 +1,4 @@
-//! Tables in place in the lab: chosen by a flag or in a scenario's file; traces in place of a paper's loads; what is wrong is named.
+//! Tables in place in the lab: selected by a flag or in a scenario file; traces in place of a paper's loads; errors are named.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

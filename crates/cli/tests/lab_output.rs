@@ -1,10 +1,10 @@
-//! What a run of the lab gives: a table, JSON, CSV, a report; ended by Ctrl-C; on a disk that is full; of a trace that does not fit.
+//! The output of a lab run: a table, JSON, CSV, a report; after Ctrl-C; on a full disk; from a trace that does not fit.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{dir, fails, ok, text};
+use common::{dir, fails, ok, skipped, text};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -28,7 +28,7 @@ fn endless(command: &str) -> [&str; 9] {
     ]
 }
 
-/// Whoever gives no option gets a drive that has settled, and is told how sure its figures are, in every form.
+/// Without options the drive has settled, and each form of output states the confidence of its figures.
 #[test]
 fn a_run_says_whether_it_had_settled_and_how_sure_it_is() {
     let load = [
@@ -79,7 +79,7 @@ fn a_run_says_whether_it_had_settled_and_how_sure_it_is() {
             "{name}"
         );
     }
-    // A few requests on a new drive tell nothing, and that is said.
+    // A few requests on a new drive are not meaningful, and the output says so.
     let few = given(&["--precondition=none", "--requests=2000"]);
     assert!(
         few.contains("NOT SETTLED") && few.contains("erasures are too few"),
@@ -135,11 +135,11 @@ fn what_nobody_recorded_is_called_synthetic_in_every_form() {
     let csv = given("--csv");
     let heading = csv.lines().next().unwrap();
     let at = heading.split(',').position(|name| name == "load").unwrap();
-    // Each result by itself says so: a line that is copied elsewhere does as well.
+    // Each result states it separately, so that a line copied elsewhere still does.
     for (line, result) in csv.lines().skip(1).zip(json.as_array().unwrap()) {
         assert_eq!(result["load"], line.split(',').nth(at).unwrap());
     }
-    // What was recorded is not.
+    // Recorded loads do not state it.
     let trace = dir.path().join("trace.csv");
     fs::write(&trace, "time,op,offset,length\n1,w,0,4096\n2,w,8192,4096\n").unwrap();
     let columns = "--columns=time=0:us,op=1,offset=2,length=3";
@@ -182,7 +182,7 @@ fn a_report_for_which_there_is_no_room_is_an_error() {
     }
 }
 
-/// Whether a process catches SIGINT, or holds it back to look at it itself.
+/// True if a process catches SIGINT, or blocks it to handle it itself.
 fn minds_interrupts(status: &str) -> bool {
     let status = fs::read_to_string(status).unwrap();
     let mut masks = status.lines().filter_map(|line| {
@@ -194,7 +194,7 @@ fn minds_interrupts(status: &str) -> bool {
     masks.any(|mask| mask & 1 << 1 != 0)
 }
 
-/// A report that does not fit: the error names it, what was there before is still there, and nothing is beside it.
+/// Checks a report that does not fit: the error names it, the old contents are still there, and no file is next to it.
 fn is_left_as_it_was(folder: &Path, out: &Output, says: &str) {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{said}");
@@ -224,7 +224,7 @@ fn a_report_that_cannot_be_written_to_its_end_leaves_the_one_that_is_there() {
         args("compare", &[&page]),
         sweep(&page),
     ] {
-        // A file may have 4 KiB, and it is an error, not a signal, when it would have more.
+        // A file may have 4 KiB; beyond that it is an error, not a signal.
         let out = Command::new("sh")
             .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh"])
             .arg(env!("CARGO_BIN_EXE_vellum"))
@@ -242,7 +242,7 @@ fn a_disk_that_fills_leaves_the_report_that_is_there() {
     let page = format!("--html={}", text(&report));
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED a disk that fills: needs root for a tmpfs");
+        skipped("a disk that fills: needs root for a tmpfs");
         return;
     }
     let small = ["-t", "tmpfs", "-o", "size=8K", "tmpfs", text(dir.path())];
@@ -319,7 +319,8 @@ fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
     fails(1, &whole, &["--capacity"]);
 }
 
-/// A comparison with no option ends well: what the drive has no room for is left out in one line. Who named it is told.
+/// A comparison without options succeeds: policies the drive has no room for are omitted with one line. If they were named, it
+/// is an error.
 #[test]
 fn what_a_drive_has_no_room_for_is_left_out_of_a_comparison() {
     let load = [
@@ -354,12 +355,12 @@ fn what_a_drive_has_no_room_for_is_left_out_of_a_comparison() {
         &[&load[..], &["--op=2"]].concat(),
         &["none of", "over-provisioning"],
     );
-    // And there may be ten times as much flash as volume.
+    // And the flash may be ten times as large as the volume.
     let whole = ok(&[&load[..], &["--op=1000"]].concat());
     assert!(!whole.contains("left out, for"), "{whole}");
 }
 
-/// A trace of a CSV's, whose third column are sectors; of so many requests at these times.
+/// A CSV trace whose third column is in sectors, with a request at each of these times.
 fn requests(times: impl Iterator<Item = u64>) -> String {
     let line = |(number, at): (u64, u64)| format!("{at};W;{};4096\n", number * 8 % 4096);
     let lines = (0..).zip(times).map(line);
@@ -433,4 +434,92 @@ fn times_that_nobody_measured_are_noticed_and_it_is_said_what_to_do() {
         assert!(said.iter().all(|said| text.contains(said)), "{text}");
     }
     assert!(!told(&mut (0..500)).contains("made up"));
+}
+
+/// Tenants of one drive: by name in each form, in a sweep, from standard input; and invalid combinations.
+#[test]
+fn tenants_have_figures_of_their_own() {
+    let dir = dir();
+    let path = dir.path().join("trace.csv");
+    fs::write(&path, requests(&mut (0..500))).unwrap();
+    let tenant = |name: &str| format!("--tenant={name}={}", path.display());
+    let (mail, web) = (tenant("mail"), tenant("web"));
+    let common = [
+        "--columns=time=0:us,op=1,offset=2:sector,length=3,separator=semicolon",
+        "--device=oftl",
+        "--capacity=256M",
+        "--op=28",
+        "--precondition=none",
+        "--policy=base",
+    ];
+    let given = |command: &str, more: &[&str]| {
+        ok(&[&["lab", command][..], &common, &[&mail, &web], more].concat())
+    };
+    let table = given("run", &[]);
+    for said in ["tenant mail: csv", "tenant web   ", "  wrote, blocks"] {
+        assert!(table.contains(said), "{table}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&given("run", &["--json"])).unwrap();
+    let of = |at: usize, name: &str| json[0]["tenants"][at][name].clone();
+    assert_eq!(
+        (of(0, "name"), of(1, "name")),
+        ("mail".into(), "web".into())
+    );
+    assert_eq!(of(0, "requests"), 500);
+    let csv = given("compare", &["--csv"]);
+    assert!(csv.contains(",tenant_web_write_p99_ns"), "{csv}");
+    let sweep = ["lab", "sweep", "--vary=depth=1 8", "--csv", "--"];
+    let swept = ok(&[&sweep[..], &common, &[&mail, &web]].concat());
+    assert!(swept.contains("tenant_mail_requests"), "{swept}");
+    for (code, more, said) in [
+        (2, &["--tenant=mail"][..], "is not NAME=TRACE"),
+        (2, &["--tenant=a b=x"], "is no tenant's name"),
+        (2, &[&mail, &mail], "two tenants are called mail"),
+        (1, &["--tenant=x=/nowhere"], "tenant x: /nowhere"),
+        (2, &[&mail, "--workload=zipf"], "cannot be used with"),
+        (
+            2,
+            &[&mail, "--depth=1", "--think=own"],
+            "cannot be used with",
+        ),
+    ] {
+        fails(
+            code,
+            &[&["lab", "run"][..], &common, more].concat(),
+            &[said],
+        );
+    }
+}
+
+#[test]
+fn a_job_file_of_fio_is_a_load_and_what_is_wrong_with_it_is_told_by_line() {
+    let dir = dir();
+    let path = dir.path().join("job.fio");
+    let option = format!("--fio={}", path.display());
+    let job = "[global]\nioengine=libaio\niodepth=4\n[mine]\nrw=randwrite\nsize=16m\nbs=8k\n";
+    fs::write(&path, job).unwrap();
+    let drive = ["--device=oftl", "--capacity=256M", "--policy=base"];
+    let run = [&["lab", "run", &option][..], &drive].concat();
+    let table = ok(&run);
+    for said in ["the job mine, requests of 8.0 KiB", "2048"] {
+        assert!(table.contains(said), "{table}");
+    }
+    fails(
+        2,
+        &[&run[..], &["--depth=2"]].concat(),
+        &["cannot be used with"],
+    );
+    let two = format!("{job}group_reporting\n[other]\nstonewall\nrw=trim\nsize=8m\n");
+    fs::write(&path, two).unwrap();
+    let table = ok(&run);
+    for said in [
+        "mine: randwrite, 8k",
+        "other: trim, 4k",
+        "changes nothing here: group_reporting",
+        "tenant other",
+    ] {
+        assert!(table.contains(said), "{table}");
+    }
+    fs::write(&path, format!("{job}verify=md5\n")).unwrap();
+    fails(2, &run, &["line 8: verify: it is not modelled"]);
 }

@@ -1,4 +1,4 @@
-//! What asks for more memory than there is is refused, and what is served goes on; and what needs little takes little.
+//! A request for more memory than there is is refused, and the server continues; and small tasks need little memory.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,13 +11,13 @@ use common::{Server, dir, fails, ok, run, text};
 use nbd_client::NbdClient;
 use std::path::Path;
 
-/// Bytes of address space that the server may have from now on.
+/// Limits the server's address space from now on.
 fn limit(server: &Server, bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: bytes,
     };
-    // SAFETY: our own child, not yet waited for; the limit is read alone.
+    // SAFETY: a child of this process, not yet waited for; the limit is only read.
     let set = unsafe {
         libc::prlimit(
             server.pid(),
@@ -29,7 +29,7 @@ fn limit(server: &Server, bytes: u64) {
     assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Bytes of address space that it has.
+/// Returns the bytes of address space that it has.
 fn size(server: &Server) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/statm", server.pid())).unwrap();
     let pages: u64 = status.split(' ').next().unwrap().parse().unwrap();
@@ -42,7 +42,7 @@ fn an_index_that_there_is_no_memory_for_is_refused() {
     let (small, large) = (dir.path().join("a.vellum"), dir.path().join("b.vellum"));
     let (socket, small, large) = (dir.path().join("s"), text(&small), text(&large));
     ok(&["create", small, "--size=64M"]);
-    // An index has 64 bytes for each block at most: 512 MiB.
+    // An index has at most 64 bytes for each block: 512 MiB.
     ok(&["create", large, "--size=32G", "--medium-size=2G"]);
     let server = Server::start(dir.path(), &[small, large, "--socket", text(&socket)]);
     let mut client = NbdClient::connect(&socket, "a.vellum").unwrap();
@@ -57,20 +57,20 @@ fn an_index_that_there_is_no_memory_for_is_refused() {
     for volume in [small, large] {
         assert_eq!(ok(&["get", volume, "dedup"]), "off\n");
     }
-    // A smaller one is had, and nobody has noticed.
+    // A smaller one succeeds, and clients notice nothing.
     ok(&["set", large, "dedup=on", "dedup-memory=8M"]);
     client.write(4096, &[8; 4096]).unwrap();
     client.flush().unwrap();
     assert_eq!(server.term(), Some(0));
 }
 
-/// A volume that was served by a larger machine is opened all the same, with as much as there is, and says so.
+/// A volume that was served by a larger machine opens nevertheless, with as much as there is, and says so.
 #[test]
 fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
     let dir = dir();
     let (volume, socket) = (dir.path().join("b.vellum"), dir.path().join("s"));
     let (volume, socket) = (text(&volume), text(&socket));
-    // Its index takes 2 GiB: far more than threads may have as room for stacks and heaps of their own, which is in the usual size.
+    // Its index takes 2 GiB: far more than what threads may use for stacks and heaps, which is in the usual size.
     ok(&["create", volume, "--size=128G", "--medium-size=8G"]);
     let args = [volume, "--socket", socket];
     let server = Server::start(dir.path(), &args);
@@ -87,7 +87,7 @@ fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
         (&"64G".into(), &"volume".into())
     );
     assert!(shown["in_force"].is_string(), "{shown}");
-    // What has nothing to do with it is changed as ever.
+    // Unrelated properties can be changed as usual.
     ok(&["set", volume, "label=small"]);
     let mut client = NbdClient::connect(Path::new(socket), "b.vellum").unwrap();
     client.write(4096, &[8; 4096]).unwrap();
@@ -96,7 +96,7 @@ fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
     ok(&["check", volume]);
 }
 
-/// A thin volume may be larger than memory could list: what is not mapped costs a check nothing.
+/// A thin volume may be larger than memory could list: unmapped blocks cost a check nothing.
 #[test]
 fn a_check_of_an_empty_volume_of_4_tib_takes_little_memory() {
     let dir = dir();

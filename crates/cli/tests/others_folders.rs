@@ -1,16 +1,16 @@
-//! What root does in folders of other people, and what a server takes over from whoever started it.
+//! What root does in other users' directories, and what a server inherits from the process that started it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, fails, ok, server_pid, text};
+use common::{can_attach, dir, fails, ok, server_pid, skipped, text};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-/// Whoever owns the folder has put links to a victim at each name that a migration might write to.
+/// The owner of the directory has put links to a victim at each name that a migration might write to.
 #[test]
 fn a_migration_writes_through_nobodys_links() {
     let dir = dir();
@@ -35,7 +35,7 @@ fn a_migration_writes_through_nobodys_links() {
     assert_eq!(fs::read_to_string(&victim).unwrap(), "theirs");
 }
 
-/// Without a search path the shell's rule is "the folder that one is in": nothing of it may run as root.
+/// Without a search path a shell searches the current directory: nothing in it may run as root.
 #[test]
 fn an_attached_server_has_no_environment_and_no_folder_and_gives_no_power() {
     if !can_attach("an_attached_server_has_no_environment_and_no_folder_and_gives_no_power") {
@@ -80,14 +80,14 @@ fn an_attached_server_has_no_environment_and_no_folder_and_gives_no_power() {
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
 }
 
-/// What a user of this number and group gets from a socket: the first bytes of an answer, or why not.
+/// Returns what a user of this number and group reads from a socket: the first bytes of an answer, or the error.
 fn as_another(user: u32, group: u32, socket: &Path, says: &str) -> Result<String, i32> {
     use std::io::{Read, Write};
     let socket = socket.to_owned();
     let says = says.to_owned();
-    // Users are a thread's own to Linux; the library's calls would change all of them.
+    // In Linux each thread has its own user; the library's calls would change all threads.
     let asked = std::thread::spawn(move || {
-        // SAFETY: system calls without pointers that last.
+        // SAFETY: system calls that keep no pointers.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_setgroups, 0, 0), 0);
             assert_eq!(libc::syscall(libc::SYS_setresgid, group, group, group), 0);
@@ -108,7 +108,7 @@ fn the_sockets_are_for_a_group_if_one_is_named() {
     const NAME: &str = "the_sockets_are_for_a_group_if_one_is_named";
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED {NAME}: needs root");
+        skipped(format_args!("{NAME}: needs root"));
         return;
     }
     const GROUP: u32 = 64_123;
@@ -137,7 +137,7 @@ fn the_sockets_are_for_a_group_if_one_is_named() {
                 false => Err(libc::EACCES),
             };
             assert_eq!(told, expected, "{socket:?} {named:?}");
-            // Who is not in the group, whatever else he is.
+            // A user outside the group is refused, even with every other name.
             let stranger = as_another(USER, USER, socket, says);
             assert_eq!(stranger, Err(libc::EACCES), "{socket:?} {named:?}");
         }

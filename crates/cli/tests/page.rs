@@ -1,19 +1,19 @@
-//! `vellum metrics --page`, as a browser sees it and as somebody else's page would.
+//! `vellum metrics --page`, as a browser and as a foreign page see it.
 //!
-//! `VELLUM_PICTURES=FOLDER` keeps pictures of it.
+//! `VELLUM_PICTURES=FOLDER` saves screenshots.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
 use common::exporter::{exporter, get};
-use common::{Running, Server, can_attach, dir, noise, ok, text};
+use common::{Running, Server, can_attach, dir, noise, ok, skipped, text};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A volume that has been written to, its server, and a page of it.
+/// A volume that has been written, its server, and a page about it.
 struct Watched {
     address: String,
     server: Option<Server>,
@@ -21,7 +21,7 @@ struct Watched {
     dir: tempfile::TempDir,
 }
 
-/// A server that is killed leaves its mount, and the mount its folder.
+/// A killed server leaves its mount, and the mount its directory.
 impl Drop for Watched {
     fn drop(&mut self) {
         self.server.take().map(Server::term);
@@ -41,7 +41,7 @@ impl Watched {
             .open(fuse.join("photos.vellum"));
         let file = file.unwrap();
         for block in 0..64 {
-            // Half of it can be made smaller.
+            // Half of it is compressible.
             let bytes = [noise(block, 2048), vec![7; 2048]].concat();
             file.write_all_at(&bytes, block * 4096).unwrap();
             file.sync_data().unwrap();
@@ -91,7 +91,7 @@ fn the_page_is_for_who_asks_by_a_name_of_ours() {
     let state = watched.asked("/state.json", "localhost");
     let state = state.split_once("\r\n\r\n").unwrap().1;
     let state: serde_json::Value = serde_json::from_str(state).unwrap();
-    // Whatever else is served on this machine.
+    // Other volumes may be served on this machine.
     let ours = watched.dir.path().join("photos.vellum");
     let mut volumes = state["volumes"].as_array().unwrap().iter();
     let counted = &volumes.find(|it| it["name"] == text(&ours)).unwrap()["counted"];
@@ -100,7 +100,7 @@ fn the_page_is_for_who_asks_by_a_name_of_ours() {
         counted["flushes"]["count"].as_u64().unwrap() >= 64,
         "{counted}"
     );
-    // Those who say nothing have their places for a time, and no longer.
+    // Silent connections keep their slots for a limited time only.
     let silent: Vec<_> = (0..64)
         .map(|_| TcpStream::connect(&watched.address).unwrap())
         .collect();
@@ -128,12 +128,12 @@ fn is_installed(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).exists())
 }
 
-/// Runs a browser that nobody sees; none where none is installed.
+/// Runs a headless browser; `None` if none is installed.
 fn browser(folder: &Path, args: &[&str]) -> Option<Output> {
     let names = ["chromium-headless-shell", "chromium", "google-chrome"];
     let mut there = names.into_iter().filter(|name| is_installed(name));
     there.find_map(|name| {
-        // Before all that the machine does besides, where that is allowed: how long a page takes is asked.
+        // At high priority, where that is allowed, because the time a page takes is measured.
         Command::new("nice")
             .args(["-n", "-15", name])
             .args([
@@ -152,10 +152,10 @@ fn browser(folder: &Path, args: &[&str]) -> Option<Output> {
     })
 }
 
-/// In what time the page is there, on a machine that does nothing else.
+/// The time within which the page is drawn, on an idle machine.
 const DRAWN_MS: i64 = 100;
 
-/// How many want a processor for each that there is; 1 on a machine that does nothing else.
+/// Returns the load per processor; 1 on an idle machine.
 fn load() -> u16 {
     let told = std::fs::read_to_string("/proc/loadavg").unwrap();
     let all: f64 = told.split(' ').next().unwrap().parse().unwrap();
@@ -163,14 +163,14 @@ fn load() -> u16 {
     (all / processors as f64).ceil().max(1.0) as u16
 }
 
-/// What the page has measured of itself.
+/// Returns a measurement that the page made of itself.
 fn measured(page: &str, what: &str) -> Option<i64> {
     let (_, rest) = page.split_once(&format!("data-{what}=\""))?;
     rest.split_once('"')?.0.parse().ok()
 }
 
-/// In how many ms it is drawn when it is drawn again, as long as that takes too long: a machine that does something else meanwhile is
-/// slow now and then, and not each time.
+/// Draws the page again while that takes too long, and returns the fastest time in ms. A machine that is busy is slow now and
+/// then, but not each time.
 fn again(watched: &Watched, url: &str, mut fastest: i64, most: i64) -> i64 {
     for _ in 0..20 {
         if fastest < most {
@@ -203,14 +203,16 @@ fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
         for (width, height) in [(1200, 1300), (420, 2200)] {
             let scheme = format!("--blink-settings=preferredColorScheme={scheme}");
             let size = format!("--window-size={width},{height}");
-            // Of the page's time: two answers, so that there are rates.
+            // In the page's virtual time: two answers, so that there are rates.
             let common = [scheme.as_str(), &size, "--virtual-time-budget=8000"];
             let shown = browser(
                 watched.dir.path(),
                 &[&common[..], &["--dump-dom", &url]].concat(),
             );
             let Some(shown) = shown else {
-                eprintln!("SKIPPED {test}: no Chromium (Debian's package chromium-headless-shell)");
+                skipped(format_args!(
+                    "{test}: no Chromium (Debian's package chromium-headless-shell)"
+                ));
                 return;
             };
             let page = String::from_utf8(shown.stdout).unwrap();
@@ -221,7 +223,7 @@ fn a_browser_draws_it_light_and_dark_wide_and_narrow() {
                 "256 KiB",
                 "How long an fsync waits",
                 "Nothing went wrong.",
-                // The axis of what is written now, which is nothing: no two of its words are the same.
+                // The axis of the current write rate, which is zero: no two of its labels are the same.
                 ">0 B/s<",
                 ">512 B/s<",
                 ">1.00 KiB/s<",

@@ -1,4 +1,4 @@
-//! Properties as their user meets them: chosen when a volume is made, changed at rest and while it is served, and never lost.
+//! Properties as a user sees them: chosen when a volume is created, changed at rest and while it is served, and never lost.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,12 +19,12 @@ use vellum_core::format::properties::{Properties, Value as Stored};
 use vellum_device::change_at_rest;
 use vellum_medium::{FileMedium, OpenOptions};
 
-/// A property with all that is told of it.
+/// Returns a property with everything reported about it.
 fn told(volume: &str, name: &str) -> Value {
     serde_json::from_str(&ok(&["get", volume, name, "--json"])).unwrap()
 }
 
-/// What the core has counted.
+/// Returns a counter of the core.
 fn counter(volume: &str, name: &str) -> u64 {
     let stats: Value = serde_json::from_str(&ok(&["stats", volume, "--json"])).unwrap();
     stats[0]["stats"]["core"][name].as_u64().unwrap()
@@ -61,7 +61,7 @@ fn what_is_chosen_is_kept_and_a_flag_is_for_one_run() {
         (value(v, "buffer"), value(v, "freed")),
         ("16M".into(), "on".into())
     );
-    // Changed while it is served: kept, and in force where no flag is before it.
+    // Changed while the volume is served: stored, and effective unless a flag overrides it.
     let said = vellum(&["set", v, "compress=zstd:3", "delta=off", "buffer=32M"]);
     let said = String::from_utf8(said.stderr).unwrap();
     assert!(said.contains("this run goes on with off"), "{said}");
@@ -127,7 +127,7 @@ fn what_is_wrong_is_named_and_nothing_is_changed() {
         ("journals=1M+1000", "multiples of 4096"),
         ("label=a\nb", "64 letters"),
     ] {
-        // The first one alone would be taken.
+        // The first change alone would be accepted.
         fails(2, &["set", v, "zero=off", change], &[says]);
         fails(2, &["serve", v, "--socket=s", "--with", change], &[]);
     }
@@ -138,7 +138,7 @@ fn what_is_wrong_is_named_and_nothing_is_changed() {
     fails(1, &["get", "/nonexistent/v"], &["/nonexistent/v"]);
 }
 
-/// Puts what a later version may have stored.
+/// Stores what a later version may have stored.
 fn later(path: &Path) {
     let medium = FileMedium::open(path, OpenOptions { read_only: false }).unwrap();
     change_at_rest(&medium, |superblock| {
@@ -172,7 +172,7 @@ fn a_property_of_a_later_version_is_kept_and_told() {
     fails(2, &["set", v, "rewind=7d"], &["rewind"]);
     assert_eq!(server.term(), Some(0));
     assert_eq!((kept(), value(v, "label")), (both, "new".into()));
-    // Who only reads does not write it.
+    // A read-only server does not write it.
     let args = [v, "--socket", text(&socket), "--read-only"];
     let server = Server::start(dir.path(), &args);
     fails(1, &["set", v, "label=newest"], &["--read-only"]);
@@ -182,7 +182,7 @@ fn a_property_of_a_later_version_is_kept_and_told() {
     assert_eq!(kept(), serde_json::json!([]));
 }
 
-/// Both, as they were set together.
+/// Returns both, which were set together.
 fn pair(v: &str) -> (String, String) {
     (value(v, "label"), value(v, "mount-options"))
 }
@@ -223,8 +223,8 @@ fn of_several_who_change_at_once_each_change_is_whole() {
     assert_eq!(pair(v), last);
 }
 
-/// `kill -9` of a server while a change is made, or before it, or after: what was answered is there, and what was not is whole or
-/// not there at all.
+/// `kill -9` of a server during, before or after a change: a change that was answered is there, and another one is there
+/// completely or not at all.
 #[test]
 fn a_server_that_is_killed_in_the_middle_of_a_change_leaves_the_old_or_the_new() {
     let dir = dir();
@@ -252,7 +252,7 @@ fn a_server_that_is_killed_in_the_middle_of_a_change_leaves_the_old_or_the_new()
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // From before it has asked to after it was answered.
+        // From before the request to after the answer.
         std::thread::sleep(Duration::from_micros(700 * (round * 7 % 16)));
         server.kill();
         let is_answered = set.wait().unwrap().success();
@@ -279,7 +279,7 @@ impl Drop for Attached<'_> {
     }
 }
 
-/// The options with which it is mounted there.
+/// Returns the options of a mount.
 fn mounted_with(m: &str) -> String {
     let mounts = fs::read_to_string("/proc/mounts").unwrap();
     let is_it = |line: &&str| line.split(' ').nth(1) == Some(m);
@@ -336,7 +336,7 @@ fn a_volume_that_is_attached_again_is_as_it_was_chosen() {
     assert_eq!(value(v, "dedup"), "on");
     let line = mounted_with(m);
     assert!(line.contains("journal_async_commit"), "{line}");
-    // It is replayed by the volume, with no option given.
+    // The volume replays it, without any option.
     assert_eq!(told(v, "replay")["source"], "default");
     let file = fs::File::options()
         .write(true)
@@ -356,7 +356,7 @@ fn a_volume_that_is_attached_again_is_as_it_was_chosen() {
     ok(&["check", v]);
 }
 
-/// With no option given, and by whichever front end: what compresses shares pages, and what is written again is a delta.
+/// Without options, and over any front end: compressed blocks share pages, and rewritten ones are deltas.
 #[test]
 fn a_volume_that_is_served_with_no_option_writes_least() {
     let dir = dir();

@@ -1,4 +1,4 @@
-//! A recorded trace says what was done: the lab, told the same, does the same to the block.
+//! A recorded trace says what was done: the lab does the same from it, to the block.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -19,13 +19,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const BLOCK: u64 = 4096;
-/// Where the journal is, in blocks: in the middle, as ext4 has it.
+/// Where the journal is, in blocks: in the middle, like ext4's.
 const JOURNAL: u64 = 10_000;
 const JOURNAL_BLOCKS: u64 = 2048;
 /// Pages of a database.
 const PAGES: u64 = 6000;
 const PAGES_COUNT: u64 = 12;
-/// As large as the lab's volume on 120 MiB with 20%, so that both are laid out alike.
+/// The size of the lab's volume on 120 MiB with 20%, so that both have the same layout.
 const LOGICAL: u64 = 25_600;
 
 struct Host {
@@ -43,7 +43,7 @@ impl Host {
         (self.state >> 33) % below
     }
 
-    /// A content of its own, without two equal words, but that up to seven eighths of it are zeros.
+    /// Returns unique contents without two equal words, except that up to seven eighths are zeros.
     fn block(number: u64) -> Vec<u8> {
         let word = |n: u64| {
             (number << 20 | n)
@@ -67,7 +67,7 @@ impl Host {
         self.client.write(lba * BLOCK, &bytes).unwrap();
     }
 
-    /// Writes a page again, of which a few words have changed.
+    /// Rewrites a page in which a few words have changed.
     fn update(&mut self, pages: &mut [Vec<u8>]) {
         let page = self.draw(pages.len() as u64) as usize;
         for _ in 0..=self.draw(3) {
@@ -85,7 +85,7 @@ impl Host {
         self.write(at, contents);
     }
 
-    /// Transactions that are written home later, files that are there twice, zeros, reads and discards.
+    /// Transactions that are written home later, files that exist twice, zeros, reads and discards.
     fn work(&mut self) {
         let mut committed: Vec<Vec<(u64, u64)>> = Vec::new();
         let mut number = 1;
@@ -119,7 +119,7 @@ impl Host {
                     self.write(home, &[content]);
                 }
             }
-            // A file of which every other block is one that is there already, and some are zeros.
+            // A file in which every other block is a duplicate, and some are zeros.
             let place = JOURNAL + JOURNAL_BLOCKS + self.draw(10_000);
             let file: Vec<u64> = (0..8)
                 .map(|n| match n % 4 {
@@ -129,7 +129,7 @@ impl Host {
                 })
                 .collect();
             self.write(place, &file);
-            // Over what is not sealed yet.
+            // Overwrites something that is not sealed yet.
             self.write(place + 2, &[(1 << 42) + transaction]);
             let mut out = vec![0; 8 * BLOCK as usize];
             self.client.read(place * BLOCK, &mut out).unwrap();
@@ -236,7 +236,7 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
         let dir = dir();
         let (counted, _) = recorded(dir.path(), device);
         let simulated = simulated(dir.path(), lab);
-        // Not what was read: the device looks for file systems by itself.
+        // Reads are not compared: the device searches for file systems by itself.
         let same = [
             "host_blocks_written",
             "zero_blocks",
@@ -291,8 +291,8 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
         let of = |name| (get(&counted, name), get(&simulated, name));
         let ((device_bytes, lab_bytes), deltas) = (of("packed_bytes"), of("delta_blocks").0);
         assert!(of("packed_blocks").0 > 2000 && device_bytes > 1_000_000);
-        // The device's base is what was stored last as a whole, and the trace's what was there last: what is still like the one may be like the other
-        // no more.
+        // The device's base is the version last stored whole, and the trace's the version before: a block still similar to one
+        // may no longer be similar to the other.
         let (stored, told) = of("delta_blocks");
         assert!(
             (stored..=stored + stored / 100).contains(&told),
@@ -309,14 +309,14 @@ fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
     }
 }
 
-/// What the lab has to be told of, and is not unless a test says so; what comes later counts.
+/// Options that the lab needs and gets only if a test sets them; later settings take precedence.
 const PLAIN: &str = "compress=off,delta=off";
 
 /// Where the file system has its journal, and its files.
 const EXT4_JOURNAL: u64 = 68;
 const EXT4_HOME: u32 = 1400;
 
-/// The journal's superblock says that its log begins with this transaction, which is at its first block.
+/// Writes the journal's superblock: its log begins with this transaction, at its first block.
 fn begin_log(client: &mut NbdClient, sequence: u32) {
     let mut superblock = vec![0; BLOCK as usize];
     client.read(EXT4_JOURNAL * BLOCK, &mut superblock).unwrap();
@@ -324,8 +324,8 @@ fn begin_log(client: &mut NbdClient, sequence: u32) {
     client.write(EXT4_JOURNAL * BLOCK, &superblock).unwrap();
 }
 
-/// A file system with a journal that was mounted before, and is known to a server from its beginning on: commits, each with a flush, and
-/// then its home writes with another. Some blocks are zeros.
+/// A file system with a journal that was mounted before, and that a server knows from its start: commits, each with a flush,
+/// and then its home writes with another flush. Some blocks are zeros.
 fn journaled(dir: &Path, policy: &str) -> Value {
     let (volume, socket, trace) = (dir.join("v"), dir.join("s"), dir.join("trace"));
     let size = format!("--size={}", LOGICAL * BLOCK);
@@ -405,7 +405,7 @@ fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
         assert_same(device, &counted, &simulated, &same);
         let replays = device.contains("replay=on");
         assert_eq!(get(&counted, "pledged_blocks") > 150, replays);
-        // Where a segment ends within a transaction a sync is for two chunks, and that is not the same place for both.
+        // If a segment ends within a transaction, a sync covers two chunks, and the two segments do not end at the same place.
         let durable = |from| get(from, "durable_chunks") + get(from, "syncs");
         // The lab flushes once more, at the end.
         let most = durable(&counted) + 1;
@@ -455,7 +455,7 @@ fn a_plain_file_is_served_and_recorded_and_what_is_wrong_is_said() {
     let said = ok(&["lab", "run", t, "--policy=base", "--precondition=none"]);
     assert!(said.contains("vellum, 3 requests"), "{said}");
     assert!(said.contains("1 writes, 1 discards, 1 flushes"), "{said}");
-    // It is not written over.
+    // It is not overwritten.
     fails(
         1,
         &["record", f, "--output", t, "--socket", s],

@@ -1,4 +1,4 @@
-//! The guide's reference says what the code says. `UPDATE=1` writes it anew.
+//! The guide's reference, and the options known in Python, match the code. `UPDATE=1` rewrites them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,15 +9,17 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
+use vellum_options::setup::Setup;
+use vellum_options::words;
 use vellum_policies::kind::Kind;
 use vellum_policies::table::{TABLE, Tier};
 use xtask::{guide, root, statistics};
 
-/// Below docs/guide/src, and what it is made with.
+/// Below docs/guide/src, and the command that generates it.
 const FOLDER: &str = "reference";
 const MAKE: &str = "UPDATE=1 cargo test -p vellum-cli --test reference";
 
-/// Holds a page against what it should be, or writes it.
+/// Compares a page with its wanted text, or writes it.
 fn hold(name: &str, wanted: &str) {
     let source = root().join(guide::SOURCE);
     let glossary = std::fs::read_to_string(source.join("glossary.md")).unwrap();
@@ -38,13 +40,13 @@ fn hold_at(path: &Path, wanted: &str) {
     );
 }
 
-/// A row of a table.
+/// Returns a row of a table.
 fn row(cells: &[&str]) -> String {
     let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
 }
 
-/// A sentence: it begins large and ends with a full stop.
+/// Returns a sentence: it begins with a capital letter and ends with a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters
@@ -87,7 +89,7 @@ fn tell_command(command: &clap::Command, page: &mut String) {
     shown.for_each(|it| tell_command(it, page));
 }
 
-/// All properties of a volume of this layout.
+/// Returns all properties of a volume of this layout.
 fn properties_of(layout: &str) -> Vec<Value> {
     let dir = dir();
     let path = dir.path().join("volume");
@@ -141,7 +143,7 @@ fn properties() {
     hold("properties.md", &page);
 }
 
-/// What a server of a volume tells of it.
+/// Returns what a server of a volume reports.
 fn told_by_a_server<T>(layout: &str, ask: impl FnOnce(&str) -> T) -> T {
     let dir = dir();
     let (path, socket) = (dir.path().join("volume"), dir.path().join("socket"));
@@ -150,7 +152,7 @@ fn told_by_a_server<T>(layout: &str, ask: impl FnOnce(&str) -> T) -> T {
     ask(text(&path))
 }
 
-/// The names of all numbers and words below a value.
+/// Collects the names of all numbers and words below a value.
 fn names(value: &Value, name: &str, into: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {
@@ -192,7 +194,7 @@ fn statistics_of_a_volume() {
     }
     hold("statistics.md", &page);
 
-    // It is what a server tells, no more and no less.
+    // It lists exactly what a server reports.
     let told = told_by_a_server("log", |path| ok(&["stats", path, "--json"]));
     let told: Value = serde_json::from_str(&told).unwrap();
     let mut live = BTreeSet::new();
@@ -242,7 +244,7 @@ fn metrics() {
     hold("metrics.md", &page);
 }
 
-/// Below docs/internals: who writes policies reads it.
+/// Below docs/internals, for authors of policies.
 #[test]
 fn policies() {
     let mut page = format!(
@@ -278,6 +280,34 @@ fn policies() {
     hold_at(&root().join("docs/internals/policies.md"), &page);
 }
 
+/// What type checkers know of the lab in Python.
+#[test]
+fn options_in_python() {
+    // These are separate parameters, or of the command alone.
+    let own = ["workload", "device", "tenant", "fio"];
+    let (mut about, mut types) = (String::new(), String::new());
+    for told in words::list::<Setup>() {
+        if own.contains(&told.name.as_str()) {
+            continue;
+        }
+        let name = told.name.replace('-', "_");
+        let help = words::in_python(&told.help);
+        let help: Vec<_> = help.split_whitespace().collect();
+        let _ = writeln!(about, "    {name}: {}", help.join(" "));
+        let kind = if told.takes_value { "Value" } else { "bool" };
+        let _ = writeln!(types, "    {name}: {kind} | None");
+    }
+    let page = format!(
+        "\"\"\"The options of a run. Made from the lab's own: {MAKE}.\"\"\"\n\n\
+        from typing import TypedDict\n\n\
+        Value = str | int | float\n\n\n\
+        class Options(TypedDict, total=False):\n    \
+        r\"\"\"The options of a run, as `vellum lab run` has them. \
+        Sizes are numbers of bytes or like \"10G\".\n\n{about}    \"\"\"\n\n{types}"
+    );
+    hold_at(&root().join("py/python/vellum/options.py"), &page);
+}
+
 #[test]
 fn each_mechanism_to_be_studied_is_told_of() {
     let page = std::fs::read_to_string(root().join("docs/internals/research.md")).unwrap();
@@ -287,7 +317,7 @@ fn each_mechanism_to_be_studied_is_told_of() {
         let told = told.unwrap_or_else(|| panic!("{} is not in research.md", one.name));
         if let Kind::Choice(words) = one.kind {
             for word in words {
-                // `caftl-hot` is told as `-hot`, behind `caftl`.
+                // `caftl-hot` is listed as `-hot`, after `caftl`.
                 let tail = word.strip_prefix("caftl").filter(|tail| !tail.is_empty());
                 let is_told = told.contains(&format!("`{word}`"))
                     || tail.is_some_and(|tail| told.contains(&format!("`{tail}`")));

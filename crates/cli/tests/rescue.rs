@@ -1,5 +1,5 @@
-//! A real ext4 on a volume that has lost a leaf of its map and the parity that would tell it: dumps go on, files are named. And
-//! volumes of tables that have lost a block of their map: the rest is served, and copied into a new volume.
+//! A real ext4 on a volume that has lost a leaf of its map and the parity that could restore it: the dump continues, and files
+//! are named. And volumes of tables that have lost a block of their map: the rest is served, and copied to a new volume.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, noise, ok, run, text, vellum};
+use common::{Server, dir, noise, ok, run, skipped, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::fs::File;
@@ -19,7 +19,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 
 const MIB: u64 = 1 << 20;
-/// LBAs of a leaf.
+/// LBAs mapped by a leaf.
 const LEAF: u64 = 1024;
 
 fn opened(volume: &Path) -> (File, Superblock) {
@@ -44,7 +44,7 @@ fn lose_leaf_of(volume: &Path, lba: u64) {
     }
 }
 
-/// Makes a volume with this content, and stops it.
+/// Creates a volume with these contents, and stops it.
 fn put(dir: &Path, disk: &Path, layout: Layout, socket: &Path, content: &[u8]) {
     let disk_name = text(disk);
     ok(&["create", disk_name, "--size=64M", "--layout", layout.name()]);
@@ -65,12 +65,12 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
     let dir = dir();
     let mke2fs = std::process::Command::new("mke2fs").arg("-V").output();
     if mke2fs.is_err() {
-        return println!("SKIP: mke2fs is not installed");
+        return skipped("mke2fs is not installed");
     }
     let [disk, socket, image, root] =
         ["d.vellum", "s", "image", "root"].map(|n| dir.path().join(n));
     std::fs::create_dir_all(root.join("a/b")).unwrap();
-    // Longer than a leaf maps: its end is in another one than directories are.
+    // Longer than a leaf maps: its end is in another leaf than the directories are.
     let victim = noise(1, 12 << 20);
     std::fs::write(root.join("a/b/victim"), &victim).unwrap();
     let file = File::create(&image).unwrap();
@@ -125,13 +125,13 @@ fn a_damaged_volume_is_dumped_and_its_files_are_named() {
         (1..=LEAF).contains(&file["blocks"].as_u64().unwrap()),
         "{report}"
     );
-    // The headers of the log tell all of it.
+    // The headers of the log have all of it.
     let told = ok(&["rescue", disk_name]);
     assert!(told.contains("in doubt, the newest version"), "{told}");
     a_bad_block_of_data_is_told(&disk, last);
 }
 
-/// Also when nothing is copied.
+/// Even if nothing is copied.
 fn a_bad_block_of_data_is_told(disk: &Path, victim: &[u8]) {
     let (file, _) = opened(disk);
     let stored = std::fs::read(disk).unwrap();
@@ -144,10 +144,10 @@ fn a_bad_block_of_data_is_told(disk: &Path, victim: &[u8]) {
     assert!(told.contains("1 block(s) of /a/b/victim (inode "), "{told}");
 }
 
-/// LBAs of a block of the map table.
+/// LBAs mapped by a block of the map table.
 const TABLE: u64 = 504;
 
-/// Zeros the first block of the map table and its twin, both slots where there are two.
+/// Zeros the first block of the map table and its twin, in both slots if there are two.
 fn lose_first_table(volume: &Path) {
     let (file, superblock) = opened(volume);
     for slot in 0..if superblock.layout() == Layout::Shadow {

@@ -1,4 +1,4 @@
-//! Volumes that become larger or smaller with a real file system on them.
+//! Volumes that are enlarged or reduced with a real file system on them.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,7 +8,7 @@ use common::{can_attach, dir, fails, noise, ok, run};
 use std::fs;
 use std::path::Path;
 
-/// A copy of another size: the ext4 of the source takes it all, or has been shrunk for it.
+/// A copy of another size: the ext4 of the source grows to fill it, or has been shrunk for it.
 #[test]
 fn a_volume_is_copied_into_a_larger_and_into_a_smaller_one() {
     if !can_attach("a_volume_is_copied_into_a_larger_and_into_a_smaller_one") {
@@ -32,7 +32,7 @@ fn a_volume_is_copied_into_a_larger_and_into_a_smaller_one() {
     assert!(fs::read(&file).unwrap() == data);
     assert!(size_of(&mnt) > 900 << 20, "{}", size_of(&mnt));
 
-    // Its file system is too large; then it is not, and something of it is left behind its end.
+    // Its file system is too large; then it is not, and some old data remain after its end.
     run("umount", &[&mnt]);
     ok(&["detach", &large]);
     let migrate = ["migrate", &large, &less, "--layout=log", "--size=300M"];

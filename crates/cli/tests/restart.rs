@@ -1,4 +1,4 @@
-//! Another server goes on under a mounted file system that is written to all the time.
+//! Another server takes over under a mounted file system that is written all the time.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const RESTARTS: usize = 5;
 const WRITERS: u64 = 3;
 
-/// One file after another, each durable before the next, until told to stop: how many, and how long the slowest took.
+/// Writes one file after another, each durable before the next, until `ends`. Returns how many, and how long the slowest took.
 fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while !ends.load(Ordering::SeqCst) {
@@ -39,13 +39,13 @@ fn content(writer: u64, count: u64) -> Vec<u8> {
     noise(writer << 32 | count, 4096 * (1 + count as usize % 4) + 7)
 }
 
-/// Or only waits to be counted among the dead.
+/// True if the process is gone, or a zombie.
 fn is_gone(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status"));
     status.map_or(true, |status| status.contains("State:\tZ"))
 }
 
-/// Ends the writers whatever becomes of the test.
+/// Ends the writers whatever happens to the test.
 struct Ends<'a>(&'a AtomicBool);
 
 impl Drop for Ends<'_> {
@@ -111,7 +111,7 @@ fn five_servers_go_on_under_a_file_system_that_is_written_to() {
     ok(&["check", text(&volume)]);
 }
 
-/// A program of a few lines.
+/// Creates a short script.
 fn script(path: &Path, lines: &str) -> String {
     fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -141,16 +141,20 @@ fn what_cannot_take_over_leaves_the_server_where_it_is() {
     };
     let first = serves(0, None);
 
-    // It does not even begin, or does not understand.
+    // It fails at once, or does not understand the request.
     let broken = script(&dir.path().join("broken"), "echo broken here >&2; exit 3");
     let restart = ["restart", text(&volume), &broken];
-    fails(1, &restart, &["cannot take over", "broken here", "goes on"]);
+    fails(
+        1,
+        &restart,
+        &["cannot take over", "broken here", "continues"],
+    );
     serves(1, Some(first));
     let none = format!("--program={}", nowhere.display());
     fails(2, &["restart", text(&volume), &none], &["nowhere"]);
     serves(2, Some(first));
 
-    // It seems to, and then fails: the old program serves again.
+    // It seems to work, and then fails: the old program serves again.
     let late = "echo 'willing to take over, version 1'; sleep 1; echo late trouble >&2; exit 4";
     let late = script(&dir.path().join("late"), late);
     let restart = ["restart", text(&volume), &late];
@@ -165,7 +169,7 @@ fn what_cannot_take_over_leaves_the_server_where_it_is() {
     let comm = fs::read_to_string(format!("/proc/{second}/comm")).unwrap();
     assert_eq!(comm.trim(), "vellum");
 
-    // And that can be restarted as well.
+    // And that server can be restarted as well.
     ok(&["restart", text(&mnt)]);
     serves(4, None);
     ok(&["restart", "--all"]);
@@ -177,7 +181,7 @@ fn what_cannot_take_over_leaves_the_server_where_it_is() {
     fails(1, &["restart", text(&volume)], &["is dead", "detach"]);
     vellum(&["detach", text(&volume)]);
 
-    // Nobody else than a restart starts such a server.
+    // Only a restart may start such a server.
     let fuse = dir.path().join("fuse");
     fs::create_dir(&fuse).unwrap();
     let serve = ["serve", text(&volume), "--fuse", text(&fuse)];
@@ -248,9 +252,9 @@ fn snapshots_are_there_afterwards_and_none_is_attached_meanwhile() {
     ok(&["detach", &snapshot]);
     ok(&["detach", text(&volume)]);
 
-    // With a server of its own.
+    // With a separate server.
     ok(&[&attach[..], &["--via=fuse"]].concat());
-    fails(1, &["restart", &snapshot], &["memory alone", "detach"]);
+    fails(1, &["restart", &snapshot], &["server's memory", "detach"]);
     holds(&old, b"before");
     ok(&["detach", &snapshot]);
 }
@@ -265,7 +269,7 @@ fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
     ok(&["create", text(&volume), "--size=256M"]);
     let mnt = mounted(&volume, &[]);
     let first = server_pid(&volume);
-    // It takes over, and says so to nobody.
+    // It takes over, but does not report it.
     let server = env!("CARGO_BIN_EXE_vellum");
     let lines = format!("echo 'willing to take over, version 1'\nexec {server} \"$@\" >/dev/null");
     let silent = script(&dir.path().join("silent"), &lines);
@@ -284,7 +288,7 @@ fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
     ok(&["detach", text(&volume)]);
 }
 
-/// Whoever has a server's connection answers the kernel in its place: that is for the server's owner.
+/// With a server's connection one can answer the kernel in its place, so only the server's owner gets it.
 #[test]
 fn a_group_that_may_use_the_control_socket_is_given_no_connection() {
     if !can_attach("a_group_that_may_use_the_control_socket_is_given_no_connection") {

@@ -1,4 +1,4 @@
-//! A thin volume that is served and fills up: the server says so before a client is refused.
+//! A thin volume that fills up while it is served: the server warns before a client is refused.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 const PIECE: usize = 64 << 10;
 
-/// Writes what compresses to nothing and is alike nowhere.
+/// Returns data that neither compress nor repeat.
 fn piece(number: u64) -> Vec<u8> {
     let mut state = number + 1;
     let word = || {
@@ -73,7 +73,7 @@ fn a_thin_volume_is_said_to_fill_up_before_a_client_is_refused() {
         }
         assert!(ok(&["stats", volume]).contains("critical"));
 
-        // Trimmed, it is well again.
+        // After a trim it is well again.
         client.trim(0, at as u32).unwrap();
         client.flush().unwrap();
         assert_eq!(room(volume)["level"], "ample");

@@ -1,4 +1,4 @@
-//! `vellum scrub`: a real ext4 with damaged blocks, on line and off; files are named as debugfs names them.
+//! `vellum scrub`: a real ext4 with damaged blocks, online and offline; files have the names that debugfs reports.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, noise, ok, run, text, vellum};
+use common::{Server, dir, fails, noise, ok, run, skipped, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
-/// Changes a bit of the first block of the volume's file that begins like this.
+/// Changes a bit of the first block in the volume's file that begins with these bytes.
 fn damage(volume: &Path, begins: &[u8]) {
     let file = std::fs::OpenOptions::new()
         .read(true)
@@ -34,7 +34,7 @@ fn damage(volume: &Path, begins: &[u8]) {
     panic!("no such block");
 }
 
-/// What debugfs says of a block: its file's path.
+/// Returns the path that debugfs reports for a block's file.
 fn named(image: &Path, block: u64) -> String {
     let second_field = |line: &str| line.split_once('\t').map(|(_, field)| field.to_owned());
     let told = run("debugfs", &["-R", &format!("icheck {block}"), text(image)]);
@@ -51,7 +51,7 @@ fn damaged_files_of_an_ext4_are_named() {
         .output()
         .is_err()
     {
-        return println!("SKIP: mke2fs is not installed");
+        return skipped("mke2fs is not installed");
     }
     let (disk, socket, image) = (
         dir.path().join("d.vellum"),
@@ -129,7 +129,7 @@ fn damaged_files_of_an_ext4_are_named() {
     ok(&["stats", disk_name]);
     assert_eq!(server.term(), Some(0));
 
-    // At rest as well; nothing is under way then.
+    // At rest as well, with nothing in flight.
     check(&["--read-only"]);
     check(&[]);
     fails(3, &["scrub", disk_name], &["2 damaged", "no other copy"]);

@@ -1,5 +1,5 @@
-//! Snapshots of a real ext4, sent to another volume: all of one, then what changed; also while the volume is in use, and where the
-//! stream or its receiver ends in the middle.
+//! Snapshots of a real ext4, sent to another volume: first a whole one, then changes; also while the volume is in use, and if
+//! the stream or its receiver ends in the middle.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -12,10 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Large enough that opening it is not what is read most.
-const SIZE: u64 = 512 << 20;
+/// Large enough that opening it is not most of the reads.
+const SIZE: u64 = 256 << 20;
 
-/// A command with a file at each end, which must end within minutes.
+/// Runs a command with a file at each end, which must end within minutes.
 fn command(args: &[&str], input: Stdio, output: Stdio) -> Output {
     Command::new("timeout")
         .args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_vellum")])
@@ -53,7 +53,7 @@ fn refused(out: &Output, says: &[&str]) {
     }
 }
 
-/// All that a snapshot reads as.
+/// Returns the contents of a snapshot.
 fn image(volume: &Path, name: &str) -> Vec<u8> {
     let snapshot = format!("{}@{name}", text(volume));
     let device = ok(&["attach", &snapshot, "--via=fuse"]);
@@ -98,7 +98,7 @@ impl Drop for Pair {
     }
 }
 
-/// Snapshots a and b of a file system: a stream of all of the first, and one of what changed.
+/// Creates snapshots a and b of a file system. Returns a stream of the whole first one, and one of the changes.
 fn streams(pair: &Pair, mount: &Path) -> (Vec<u8>, Vec<u8>) {
     let from = text(&pair.from);
     fs::create_dir(mount).unwrap();
@@ -113,7 +113,7 @@ fn streams(pair: &Pair, mount: &Path) -> (Vec<u8>, Vec<u8>) {
     fs::write(mount.join("one"), noise(1, 20 << 20)).unwrap();
     fs::write(mount.join("two"), noise(2, 9 << 20)).unwrap();
     ok(&["snapshot", from, "a", "--freeze"]);
-    // While it is written to.
+    // While it is written.
     fs::write(mount.join("three"), noise(3, 5 << 20)).unwrap();
     fs::remove_file(mount.join("two")).unwrap();
     run("sync", &[]);
@@ -128,7 +128,7 @@ fn streams(pair: &Pair, mount: &Path) -> (Vec<u8>, Vec<u8>) {
         changes.len()
     );
     ok(&["detach", from]);
-    // Its server has sent the same as is sent without one.
+    // Its server sent the same as is sent without one.
     for (args, sent) in [(vec!["a"], &whole), (vec!["b", "--from", "a"], &changes)] {
         let snapshot = format!("{from}@{}", args[0]);
         send(&[&[snapshot.as_str()], &args[1..]].concat(), &pair.stream);
@@ -154,7 +154,7 @@ fn a_file_system_is_sent_and_then_what_changed() {
     assert!(out.status.success(), "{}", said(&out));
     refused(&receive(&[to], &whole, &pair.stream), &["already"]);
     pair.same("a");
-    // Written to since.
+    // Written since.
     let device = ok(&["attach", to, "--via=fuse"]);
     refused(
         &receive(&[to], &changes, &pair.stream),
@@ -183,7 +183,7 @@ fn a_file_system_is_sent_and_then_what_changed() {
     ok(&["check", to]);
 }
 
-/// Bytes that a command has read from drives.
+/// Returns the bytes that a command has read from drives.
 #[allow(
     clippy::zombie_processes,
     reason = "it is waited for by its number: that tells what it read"
@@ -195,7 +195,7 @@ fn read_by(args: &[&str]) -> u64 {
         .spawn()
         .unwrap();
     let mut status = 0;
-    // SAFETY: a zeroed structure, filled by the call; our own child, which nobody else waits for.
+    // SAFETY: a zeroed structure, filled by the call; a child of this process that nothing else waits for.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage);
@@ -205,14 +205,14 @@ fn read_by(args: &[&str]) -> u64 {
     usage.ru_inblock as u64 * 512
 }
 
-/// One per cent of the volume has changed, in single blocks all over it: that is what is read, with what is needed to open it.
+/// One per cent of the volume has changed, in single blocks all over it: only that is read, and what is needed to open it.
 #[test]
 fn one_per_cent_that_changed_is_read_in_two() {
     if !can_attach("one_per_cent_that_changed_is_read_in_two") {
         return;
     }
     let dir = dir();
-    let pair = Pair::new(dir.path(), "512M");
+    let pair = Pair::new(dir.path(), "256M");
     let (from, to) = (text(&pair.from), text(&pair.to));
     let device = ok(&["attach", from, "--via=fuse"]);
     let disk = File::options().write(true).open(device.trim()).unwrap();
@@ -230,7 +230,7 @@ fn one_per_cent_that_changed_is_read_in_two() {
     ok(&["detach", from]);
     let snapshot = format!("{from}@b");
     let order = ["send", &snapshot, "--from", "a"];
-    // What is read of the program itself is read once.
+    // The program itself is read from disk only once.
     let read = (0..3).map(|_| read_by(&order)).min().unwrap();
     assert!(read <= SIZE / 50, "{read} bytes of {SIZE}");
     println!("{read} bytes of {SIZE} were read");
@@ -250,7 +250,8 @@ fn one_per_cent_that_changed_is_read_in_two() {
     pair.same("b");
 }
 
-/// Wherever it ends, nobody takes what is there for a snapshot, or writes to it; and the same stream is taken again.
+/// Wherever it ends, the partial state is neither taken for a snapshot nor written to; and the same stream can be received
+/// again.
 #[test]
 fn a_receiver_that_is_killed_goes_on() {
     if !can_attach("a_receiver_that_is_killed_goes_on") {
@@ -269,7 +270,7 @@ fn a_receiver_that_is_killed_goes_on() {
     send(&[&format!("{from}@a")], &pair.stream);
     let stream = fs::read(&pair.stream).unwrap();
     for part in [1, 2, 3] {
-        // What a pipe does not hold has been taken.
+        // What does not fit in the pipe has been received.
         let mut child = Command::new(env!("CARGO_BIN_EXE_vellum"))
             .args(["receive", to])
             .stdin(Stdio::piped())
@@ -320,6 +321,11 @@ fn what_makes_no_sense_is_told() {
     );
     ok(&["snapshot", volume, "a"]);
     ok(&["snapshot", volume, "b"]);
+    fails(
+        1,
+        &["diff", volume, "b", "a"],
+        &["b was not taken before a"],
+    );
     let order = [&format!("{volume}@a"), "--from", "b"];
     fails(
         1,

@@ -1,17 +1,18 @@
-//! Snapshots of a real ext4, taken while it is written to: each holds what had been synced before it, whatever comes later.
+//! Snapshots of a real ext4, taken while it is written: each holds what had been synced before it, whatever happens later.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, eventually, fails, ok, server_pid, text, vellum};
+use common::{can_attach, dir, eventually, fails, ok, run, server_pid, text, vellum};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A volume with an ext4 that is mounted; detached when the test ends.
+/// A volume with a mounted ext4; detached when the test ends.
 struct Disk {
     volume: PathBuf,
     mount: PathBuf,
@@ -38,11 +39,11 @@ impl Disk {
         format!("{}@{name}", text(&self.volume))
     }
 
-    /// What a snapshot has in a file, and whether its file system is whole.
+    /// Returns what a snapshot has in each file, and checks that its file system is whole.
     fn seen(&self, name: &str, at: &Path) -> Vec<Vec<u8>> {
         let snapshot = self.snapshot(name);
         let device = ok(&["attach", &snapshot, "--via=fuse"]);
-        // What it writes is forgotten. 1: it has replayed the journal.
+        // Its writes are discarded. 1: the journal was replayed.
         let checked = Command::new("/usr/sbin/e2fsck")
             .args(["-fy", device.trim()])
             .output()
@@ -71,14 +72,14 @@ fn file(mount: &Path, number: u64) -> PathBuf {
     mount.join("files").join(number.to_string())
 }
 
-/// What the file of this number holds: some blocks of words.
+/// Returns the contents of the file of this number: some blocks of words.
 fn content(number: u64) -> Vec<u8> {
     format!("file {number} of many ")
         .repeat(100 + number as usize % 900)
         .into_bytes()
 }
 
-/// Writes file after file, each synced, and writes over a log meanwhile, until it is told to end.
+/// Writes file after file, each synced, and overwrites a log meanwhile, until `ends`.
 fn write(mount: &Path, first: u64, synced: &AtomicU64, ends: &AtomicBool) {
     for number in first..600 {
         if ends.load(Ordering::Relaxed) {
@@ -98,7 +99,7 @@ fn are_right(files: &[Vec<u8>], at_least: u64, name: &str) {
         "{name}: {} files of {at_least}",
         files.len()
     );
-    // The last one may have been on its way.
+    // The last one may have been in flight.
     for (number, found) in files.iter().take(at_least as usize).enumerate() {
         assert_eq!(found, &content(number as u64), "{name}: file {number}");
     }
@@ -126,7 +127,7 @@ fn each_holds_what_was_synced_before_it() {
             ok(&[&["snapshot", text(&disk.volume), &name], frozen].concat());
             taken.push((name, before));
         }
-        // While it is written to.
+        // While it is written.
         let (name, before) = &taken[1];
         are_right(&disk.seen(name, &old), *before, name);
         ok(&["delete", text(&disk.volume), &taken[2].0]);
@@ -135,7 +136,7 @@ fn each_holds_what_was_synced_before_it() {
     taken.remove(2);
     // Its server is killed, and the next one finds them.
     let pid = server_pid(&disk.volume);
-    // SAFETY: a process that we started, by its recorded number.
+    // SAFETY: a process started by this test, by its recorded number.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     ok(&["detach", text(&disk.volume)]);
     disk.attach(&[]);
@@ -148,7 +149,7 @@ fn each_holds_what_was_synced_before_it() {
     ok(&["check", text(&disk.volume)]);
     disk.attach(&[]);
     let count = fs::read_dir(disk.mount.join("files")).unwrap().count() as u64;
-    // One was on its way.
+    // One was in flight.
     let most = taken[1].1 + 1;
     assert!(
         (*before..=most).contains(&count),
@@ -230,7 +231,35 @@ fn what_cannot_be_is_told() {
     }
 }
 
-/// The names of those that the volume has taken by itself, the oldest first.
+#[test]
+fn what_is_written_to_one_is_forgotten_when_it_is_detached() {
+    if !can_attach("what_is_written_to_one_is_forgotten_when_it_is_detached") {
+        return;
+    }
+    let dir = dir();
+    let disk = Disk::new(dir.path());
+    ok(&["snapshot", text(&disk.volume), "s"]);
+    let begins = |device: &str| {
+        let mut block = vec![1; 4096];
+        let file = File::open(device.trim()).unwrap();
+        file.read_exact_at(&mut block, 0).unwrap();
+        block
+    };
+    let device = ok(&["attach", &disk.snapshot("s")]);
+    let before = begins(&device);
+    assert!(before.iter().any(|&byte| byte != 0));
+    // The kernel writes zeros as ext4 lets it: by a discard of the file below.
+    let zero = ["--punch-hole", "--length=4096", device.trim()];
+    run("fallocate", &zero);
+    assert!(begins(&device).iter().all(|&byte| byte == 0));
+    ok(&["detach", &disk.snapshot("s")]);
+    let device = ok(&["attach", &disk.snapshot("s")]);
+    let after = begins(&device);
+    ok(&["detach", &disk.snapshot("s")]);
+    assert!(after == before, "the zeros are still there");
+}
+
+/// Returns the names of those that the volume has taken by itself, the oldest first.
 fn own(volume: &str) -> Vec<String> {
     let told = ok(&["snapshots", volume, "--json"]);
     let told: serde_json::Value = serde_json::from_str(&told).unwrap();
@@ -275,7 +304,7 @@ fn a_volume_keeps_its_own_history() {
         });
         let left = own(volume);
         assert!(left.len() <= 6, "{left:?} of {seen:?}");
-        // One that is looked at stays, whatever its age is.
+        // A snapshot in use stays, whatever its age.
         let name = left.last().unwrap();
         let snapshot = disk.snapshot(name);
         ok(&["attach", &snapshot, "--via=fuse", "--mount", text(&old)]);
@@ -297,7 +326,7 @@ fn a_volume_keeps_its_own_history() {
     });
     let told = ok(&["snapshots", volume]);
     assert!(told.contains("mine") && told.contains("schedule"), "{told}");
-    // It outlives its server.
+    // The schedule outlives its server.
     ok(&["detach", volume]);
     assert_eq!(ok(&["get", volume, "snapshot-every"]), "1s\n");
     let other = dir.path().join("other");
@@ -307,7 +336,7 @@ fn a_volume_keeps_its_own_history() {
     fails(2, &["set", volume, "snapshot-keep=1h"], &["SPAN:STEP"]);
 }
 
-/// By its age, a snapshot is found wherever it is read.
+/// A snapshot can be given by its age wherever one is read.
 #[test]
 fn a_snapshot_is_found_by_its_age() {
     let dir = dir();
@@ -316,7 +345,7 @@ fn a_snapshot_is_found_by_its_age() {
     ok(&["create", volume, "--size", "64M"]);
     fails(1, &["rollback", volume, "@-1s"], &["has no snapshots"]);
     ok(&["snapshot", volume, "old"]);
-    // How old it is, for some seconds from now on: younger than that is the new one.
+    // Its age, for some seconds from now on: the new one is younger than that.
     let began = std::time::Instant::now();
     std::thread::sleep(std::time::Duration::from_secs(8));
     ok(&["snapshot", volume, "new"]);

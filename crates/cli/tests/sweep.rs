@@ -1,4 +1,5 @@
-//! `vellum lab sweep`, and scenarios in a file: the same in every way of running them, ended and gone on with, and what is wrong is named.
+//! `vellum lab sweep`, and scenarios in a file: the same results however they are run, interrupted and continued, and errors
+//! are named.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -47,7 +48,7 @@ fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
     assert_eq!(run(&["--csv", "--threads=4"]), once);
     let resume = format!("--resume={}", text(&kept));
     assert_eq!(run(&["--csv", &resume]), once);
-    // Ended after two runs, in the middle of a line.
+    // Interrupted after two runs, in the middle of a line.
     let done = fs::read_to_string(&kept).unwrap();
     let lines: Vec<&str> = done.lines().collect();
     assert_eq!(lines.len(), 5, "a line that says what it is, and one a run");
@@ -73,7 +74,7 @@ fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
         let labels = form.matches("uniform (synthetic)").count();
         assert_eq!(labels, 4, "one a run: {form}");
     }
-    // Another sweep's.
+    // From another sweep.
     let mut other = sweep(&[&resume]);
     other.push("--zeros=5".into());
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
@@ -137,12 +138,51 @@ fn what_is_wrong_with_a_sweep_is_named() {
     fails(&["op=1 7"], &["it is from 2 to 1000"]);
     fails(&["op=7", "op=8"], &["twice"]);
     fails(&["device=oftl nope"], &["nope"]);
-    // A point that cannot be run does not keep the others from it.
+    // A point that cannot be run does not prevent the others.
     let args = ["lab", "sweep", "--vary", "capacity=1M 256M"];
     let out = vellum(&[&args[..], &RUN[..]].concat());
     let said = String::from_utf8_lossy(&out.stdout);
     assert_eq!(out.status.code(), Some(1));
     assert!(said.contains("not run:"), "{said}");
+}
+
+#[test]
+fn a_sweep_over_other_input_is_another_sweep() {
+    let dir = dir();
+    let file = |name: &str| text(&dir.path().join(name)).to_owned();
+    let (job, trace) = (file("job.fio"), file("trace.csv"));
+    let (kept, input) = (file("kept"), format!("--fio={job}"));
+    let of_job = |size: &str| format!("[a]\nrw=randwrite\nbs=4k\nsize={size}\n");
+    let of_trace = |at: u64| format!("128166372003061629,host,0,Write,{at},4096,500\n").repeat(100);
+    for (path, input, before, after) in [
+        (&job, &input, of_job("4M"), of_job("8M")),
+        // As many requests, of as many bytes, in a file of the same length.
+        (&trace, &trace, of_trace(4096), of_trace(8192)),
+    ] {
+        let resume = format!("--resume={kept}");
+        let mut args = vec!["lab", "sweep", "--vary", "op=20 30", &resume, "--", input];
+        args.extend(["--device=oftl", "--capacity=256M", "--precondition=none"]);
+        fs::write(path, before).unwrap();
+        assert_eq!(ok(&args), ok(&args));
+        fs::write(path, after).unwrap();
+        fails(1, &args, &["another sweep"]);
+        fs::remove_file(&kept).unwrap();
+    }
+}
+
+#[test]
+fn a_run_that_failed_is_tried_again() {
+    let dir = dir();
+    let kept = dir.path().join("kept");
+    let resume = format!("--resume={}", text(&kept));
+    let args = ["lab", "sweep", "--vary", "capacity=1M 256M", &resume];
+    let args = [&args[..], &RUN[..], &["--op=20"]].concat();
+    for _ in 0..2 {
+        fails(1, &args, &["1 of 2 runs could not be run"]);
+        let lines = fs::read_to_string(&kept).unwrap();
+        assert_eq!(lines.lines().count(), 2, "{lines}");
+        assert!(lines.contains("256M") && !lines.contains("\"1M"), "{lines}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a person is told: `list`, and `stats` in a dozen lines, all of it, as JSON, and again and again.
+//! What a person sees: `list`, and `stats` in a dozen lines, in full, as JSON, and repeatedly.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,12 +11,13 @@ use common::{Server, can_attach, dir, eventually, fails, noise, ok, server_pid, 
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// What `list` says of a volume: others may run on this machine.
+/// Returns what `list` says of a volume: others may run on this machine.
 fn listed(path: &Path) -> Option<Value> {
     let all: Value = serde_json::from_str(&ok(&["list", "--json"])).unwrap();
     let all = all.as_array().unwrap().clone();
@@ -85,7 +86,7 @@ fn what_is_attached_is_listed_with_its_mount_until_it_is_detached() {
     );
     assert!(it["device"].as_str().unwrap().starts_with("/dev/loop"));
     assert!(ok(&["list"]).contains(m));
-    // Killed: what it has left is told, and what to do.
+    // Killed: what it has left is reported, and what to do.
     // SAFETY: the server that this test has started.
     unsafe { libc::kill(server_pid(&path), libc::SIGKILL) };
     eventually("it is dead", || {
@@ -96,7 +97,7 @@ fn what_is_attached_is_listed_with_its_mount_until_it_is_detached() {
     assert_eq!(listed(&path), None);
 }
 
-/// A server with something written, and the path of its volume.
+/// Returns a server with some writes, and the path of its volume.
 fn written(dir: &Path) -> (Server, String) {
     let (path, socket) = (dir.join("v"), dir.join("s"));
     let v = text(&path).to_owned();
@@ -110,7 +111,7 @@ fn written(dir: &Path) -> (Server, String) {
     (server, v)
 }
 
-/// It would grow again, with zeros where something was.
+/// The file would grow again, with zeros in place of data.
 #[test]
 fn a_file_that_is_cut_short_under_its_server_promises_nothing_more() {
     for layout in ["log", "ordered", "shadow"] {
@@ -124,7 +125,7 @@ fn a_file_that_is_cut_short_under_its_server_promises_nothing_more() {
         client.flush().unwrap();
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(32 << 20).unwrap();
-        // Told before anything fails.
+        // Reported before any request fails.
         fails(2, &["health", v], &[]);
         let wrote = client.write(4096, &[2; 4096]);
         let flushed = client.flush();
@@ -152,7 +153,7 @@ fn a_file_that_is_deleted_under_its_server_is_not_well() {
     assert!(said.contains("its file or device is GONE"), "{said}");
 }
 
-/// Whoever takes one of a full volume is told before writes fail.
+/// A snapshot of a full volume gives a warning before writes fail.
 #[test]
 fn a_snapshot_of_a_volume_that_is_full_tells_how_little_is_left() {
     let dir = dir();
@@ -189,7 +190,7 @@ fn a_snapshot_of_a_volume_that_is_full_tells_how_little_is_left() {
         said.contains("can be written over") && said.lines().count() == 1,
         "{said:?} {room}"
     );
-    // And so it is: that much fits, and not much more.
+    // The figure is right: that much fits, and not much more.
     let fits = room >> 20;
     write(0, fits.saturating_sub(1), 1 << 40).unwrap();
     assert!(write(16, 32, 1 << 41).is_err(), "{room}");
@@ -214,7 +215,7 @@ fn statistics_are_a_dozen_lines_or_all_of_them() {
         waited.as_u64().unwrap() > 0 && few.contains("each waited"),
         "{few}"
     );
-    // What is told is what is counted.
+    // The figure shown is the one counted.
     let each = format!("{:.2} for each byte", got as f64 / f64::from(1 << 20));
     assert!(few.contains(&each), "{each}: {few}");
     let all = ok(&["stats", &v, "--all"]);
@@ -226,7 +227,7 @@ fn statistics_are_a_dozen_lines_or_all_of_them() {
 fn statistics_are_drawn_in_place_until_somebody_presses_q() {
     let dir = dir();
     let (server, v) = written(dir.path());
-    // A terminal of its own.
+    // In a separate terminal.
     let command = format!(
         "stty rows 40 cols 120; {} stats {v} --watch 1",
         env!("CARGO_BIN_EXE_vellum")
@@ -238,13 +239,22 @@ fn statistics_are_drawn_in_place_until_somebody_presses_q() {
         .spawn()
         .unwrap();
     let mut shown = child.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || {
-        let mut all = String::new();
-        let _ = shown.read_to_string(&mut all);
-        all
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let reader = {
+        let all = Arc::clone(&all);
+        std::thread::spawn(move || {
+            let mut some = [0; 4096];
+            // A terminal that has ended is an error.
+            while let Ok(length @ 1..) = shown.read(&mut some) {
+                all.lock().unwrap().extend(&some[..length]);
+            }
+        })
+    };
+    let drawn = || String::from_utf8_lossy(&all.lock().unwrap()).into_owned();
+    eventually("it is drawn twice", || {
+        drawn().matches("wrote 1 MiB").count() >= 2
     });
     let began = Instant::now();
-    std::thread::sleep(Duration::from_millis(2500));
     assert_eq!(child.try_wait().unwrap(), None, "it goes on by itself");
     child.stdin.as_mut().unwrap().write_all(b"q").unwrap();
     let ended = child.wait().unwrap();
@@ -252,33 +262,37 @@ fn statistics_are_drawn_in_place_until_somebody_presses_q() {
         ended.success() && began.elapsed() < Duration::from_secs(20),
         "{ended}"
     );
-    let all = reader.join().unwrap();
+    reader.join().unwrap();
+    let all = drawn();
     let times = all.matches("wrote 1 MiB").count();
-    assert!(times >= 2, "{all:?}");
-    // Each time but the first it goes back up by as many lines as it has drawn.
+    // Each time but the first it moves back up by as many lines as it has drawn.
     assert!(
         all.matches("F").count() >= times - 1 && all.contains("\u{1b}[J"),
         "{all:?}"
     );
     assert!(all.contains("flushes/s"), "{all:?}");
+    assert_eq!(server.term(), Some(0));
+}
 
-    // Where no terminal is, one follows the other, and a signal ends it.
+/// And a signal ends it.
+#[test]
+fn statistics_without_a_terminal_follow_each_other() {
+    let dir = dir();
+    let (server, v) = written(dir.path());
     let mut piped = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["stats", &v, "--json", "--watch=1"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    // SAFETY: our own child, not yet waited for.
-    unsafe { libc::kill(piped.id() as i32, libc::SIGINT) };
+    let mut output = BufReader::new(piped.stdout.take().unwrap());
     let mut lines = String::new();
-    piped
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut lines)
-        .unwrap();
+    for _ in 0..2 {
+        output.read_line(&mut lines).unwrap();
+    }
+    // SAFETY: a child of this process, not yet waited for.
+    unsafe { libc::kill(piped.id() as i32, libc::SIGINT) };
+    output.read_to_string(&mut lines).unwrap();
     assert!(piped.wait().unwrap().success());
     assert!(
         lines.lines().count() >= 2 && !lines.contains('\u{1b}'),

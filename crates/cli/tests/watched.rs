@@ -1,4 +1,4 @@
-//! Programs that watch machines: `vellum health` and `vellum metrics`.
+//! Monitoring programs: `vellum health` and `vellum metrics`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,7 +6,8 @@ mod common;
 
 use common::exporter::{exporter, get};
 use common::{
-    Running, Server, can_attach, dir, eventually, fails, noise, ok, server_pid, text, vellum,
+    Running, Server, can_attach, dir, eventually, fails, noise, ok, server_pid, skipped, text,
+    vellum,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +38,7 @@ fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
     let (code, said) = health(&["--json"]);
     assert_eq!(code, Some(0));
     assert!(said.contains("\"health\":\"OK\""), "{said}");
-    // It is there, and does nothing.
+    // The server exists, but does nothing.
     server.signal(libc::SIGSTOP);
     let (code, said) = health(&[]);
     server.signal(libc::SIGCONT);
@@ -45,7 +46,7 @@ fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
     server.term();
 }
 
-/// The volume itself tells no longer which server has it.
+/// The volume itself no longer says which server has it.
 #[test]
 fn the_server_of_a_volume_that_is_gone_is_found_by_its_path() {
     let dir = dir();
@@ -63,7 +64,7 @@ fn the_server_of_a_volume_that_is_gone_is_found_by_its_path() {
     fails(1, &["stats", text(&volume)], &["cannot find"]);
 }
 
-/// Whatever is asked: a server that was killed under what is attached is no volume that is not served.
+/// In every query, a volume whose server was killed while it was attached is not merely unserved.
 #[test]
 fn an_attached_volume_whose_server_died_is_not_well() {
     if !can_attach("an_attached_volume_whose_server_died_is_not_well") {
@@ -95,7 +96,6 @@ fn an_attached_volume_whose_server_died_is_not_well() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
 fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
     let dir = dir();
     let volume = dir.path().join("a");
@@ -128,7 +128,7 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
         .contains(" 405 ")
     );
     assert!(get(address, "GET /../etc/passwd HTTP/1.0\r\n\r\n").contains(" 404 "));
-    // One who connects and says nothing holds up nobody.
+    // A client that connects and sends nothing delays no other.
     let _silent = TcpStream::connect(address).unwrap();
     assert!(get(address, "GET /metrics HTTP/1.0\r\n\r\n").contains(" 200 "));
     let promtool = Command::new("promtool")
@@ -138,7 +138,7 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
         .stderr(Stdio::piped())
         .spawn();
     let Ok(mut promtool) = promtool else {
-        eprintln!("SKIPPED: promtool is not installed (Debian's package prometheus)");
+        skipped("promtool is not installed (Debian's package prometheus)");
         return;
     };
     promtool
@@ -151,10 +151,9 @@ fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
 }
 
-/// A Prometheus that scrapes these addresses each second; none where it is not installed.
-#[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
+/// A Prometheus that scrapes these addresses each second; `None` if it is not installed.
 fn prometheus(dir: &Path, scraped: &[&str]) -> Option<(Running, String)> {
-    // Taken from the kernel, and given back: Prometheus does not tell which one it has got.
+    // A port taken from the kernel, and given back: Prometheus does not report which one it has.
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
     let address = free.unwrap().to_string();
     let config = dir.join("prometheus.yml");
@@ -168,13 +167,13 @@ fn prometheus(dir: &Path, scraped: &[&str]) -> Option<(Running, String)> {
         .stderr(Stdio::null())
         .spawn();
     let Ok(prometheus) = prometheus else {
-        eprintln!("SKIPPED: prometheus is not installed (Debian's package prometheus)");
+        skipped("prometheus is not installed (Debian's package prometheus)");
         return None;
     };
     Some((Running(prometheus), address))
 }
 
-/// What Prometheus answers to a query: the value of each series.
+/// Returns Prometheus's answer to a query: the value of each series.
 fn queried(address: &str, query: &str) -> Vec<String> {
     let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let asked = format!("GET /api/v1/query?query={query} HTTP/1.0\r\n\r\n");
@@ -194,7 +193,7 @@ fn queried(address: &str, query: &str) -> Vec<String> {
     series.filter_map(value).collect()
 }
 
-/// A volume that is written to and synced.
+/// A volume that is written and synced.
 struct Loaded {
     dir: tempfile::TempDir,
     server: Option<Server>,
@@ -202,7 +201,7 @@ struct Loaded {
     written: u64,
 }
 
-/// A server that is killed leaves its mount, and the mount its folder.
+/// A killed server leaves its mount, and the mount its directory.
 impl Drop for Loaded {
     fn drop(&mut self) {
         self.server.take().map(Server::term);
@@ -253,9 +252,9 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
         load.write();
         scrapes("count_over_time(up[2m])").is_some_and(|seen: f64| seen >= 10.0)
     });
-    // Every one of them was answered, and understood to the end.
+    // Each scrape was answered, and parsed to the end.
     assert_eq!(scrapes("min_over_time(up[2m])"), Some(1.0));
-    // Whatever else is served on this machine.
+    // Other volumes may be served on this machine.
     let ours = |name: &str| format!("{name}{{volume=\"{}\"}}", text(&load.volume));
     let flushed = ours("vellum_flush_wait_seconds_count");
     assert!(scrapes(&flushed).is_some_and(|seen| seen >= 1.0));
@@ -263,7 +262,7 @@ fn prometheus_scrapes_a_volume_under_load_without_a_gap() {
     assert_eq!(steps.len(), 22, "{steps:?}");
 }
 
-/// The metrics of a drive that tells its wear, and of a volume that was opened on it an hour ago.
+/// The metrics of a drive that reports its wear, and of a volume that was opened on it an hour ago.
 fn of_a_worn_drive() -> String {
     let told = serde_json::json!({
         "path": "/srv/worn.vellum",
@@ -290,7 +289,7 @@ fn of_a_worn_drive() -> String {
     vellum_ops::metrics::older(&text)
 }
 
-/// Answers everybody with the same text, until the test ends.
+/// Answers every request with the same text, until the test ends.
 fn answers(body: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -309,7 +308,7 @@ fn answers(body: String) -> String {
     address
 }
 
-/// What the dashboard asks for, as Prometheus is asked: its variables have their values.
+/// Returns the dashboard's queries as Prometheus receives them, with the values of its variables.
 fn queries_of_the_dashboard(volume: &str) -> Vec<String> {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -326,7 +325,7 @@ fn queries_of_the_dashboard(volume: &str) -> Vec<String> {
         }
     }
     for variable in all(at(&dashboard, "/templating/list")) {
-        // Grafana's own function: the values that a label has.
+        // Grafana's own function: the values of a label.
         let Some(query) = variable["query"]["query"].as_str() else {
             continue;
         };
@@ -352,7 +351,7 @@ fn prometheus_has_an_answer_to_each_query_of_the_dashboard() {
     }
     let mut load = Loaded::begin();
     let (_exporter, exporter) = exporter(&["--listen", "127.0.0.1:0"]);
-    // The drive of this machine may not tell its wear.
+    // The drive of this machine may not report its wear.
     let worn = answers(of_a_worn_drive());
     let Some((_running, address)) = prometheus(load.dir.path(), &[&exporter, &worn]) else {
         return;
@@ -402,7 +401,7 @@ fn top_draws_on_a_terminal_until_q() {
     script.stdin.take().unwrap().write_all(b"q").unwrap();
     let out = script.wait_with_output().unwrap();
     assert!(out.status.success(), "{out:?}");
-    // The terminal is as it was.
+    // The terminal is restored.
     assert!(
         String::from_utf8_lossy(&out.stdout).contains("\x1b[?1049l"),
         "{out:?}"

@@ -1,4 +1,4 @@
-//! Write-once journaling as its user meets it: the commands, and a real ext4 on the chain of `attach`.
+//! Write-once journaling as its user sees it: the commands, and a real ext4 on the chain of `attach`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -73,7 +73,7 @@ fn policies_and_journals_are_shown_and_switched() {
     assert!(ok(&["journal", "clear", v]).contains("no file system"));
     assert_eq!(counter(v, "core/pool_blocks"), 0);
     assert_eq!(server.term(), Some(0));
-    // What a flag says is for its run, whatever is kept.
+    // A flag applies to its run, whatever is stored.
     let flag = "--journal=20M+4M";
     let server = Server::start(dir.path(), &[v, "--socket", s, flag, "--journal=28M+4M"]);
     assert_eq!(counter(v, "core/pool_blocks"), 2048);
@@ -82,7 +82,7 @@ fn policies_and_journals_are_shown_and_switched() {
     ok(&["check", v]);
 }
 
-/// Files of many sizes below `root`; the same for the same seed.
+/// Creates files of many sizes below `root`; the same seed gives the same files.
 fn fill(root: &Path, seed: u64, files: u64) {
     for n in 0..files {
         fs::write(root.join(format!("{seed}-{n}")), content(seed, n)).unwrap();

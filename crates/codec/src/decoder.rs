@@ -1,73 +1,29 @@
-//! From fewer bytes to the block.
+//! Decodes stored bytes into a block.
 
-use crate::runs::RunsError;
+use crate::block::Block;
+use crate::encoding::Encoding;
+use crate::error::DecodeError;
 use crate::zstd::Decompressor;
-use crate::{Block, Encoding, lz4, runs};
+use crate::{lz4, runs};
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Why bytes are not a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// A delta, and no base was given.
-    #[error("{encoding}: decoding it takes the block it was made from")]
-    NoBase {
-        /// How it is stored.
-        encoding: Encoding,
-    },
-    /// More bytes than the block they should be.
-    #[error(
-        "{encoding}: {length} bytes, more than a block: the record that gives the length is damaged"
-    )]
-    TooLong {
-        /// How it is stored.
-        encoding: Encoding,
-        /// How many bytes were given.
-        length: usize,
-    },
-    /// Not runs.
-    #[error("runs: {0}: the stored bytes are damaged")]
-    Runs(RunsError),
-    /// Not what its encoding makes, or more than a block.
-    #[error("{encoding}: the stored bytes are damaged, or more than a block")]
-    Damaged {
-        /// How it is stored.
-        encoding: Encoding,
-    },
-    /// Less than a block.
-    #[error("{encoding}: {length} bytes and not a block: the stored bytes are damaged")]
-    Short {
-        /// How it is stored.
-        encoding: Encoding,
-        /// What came out.
-        length: usize,
-    },
-    /// No memory to work in.
-    #[error("{encoding}: no memory for its decoder: try again")]
-    NoMemory {
-        /// How it is stored.
-        encoding: Encoding,
-    },
-}
-
-/// Makes blocks of what an [`Encoder`](crate::Encoder) made, whatever it was allowed to try. It holds memory
-/// to work in and nothing else: keep one for each thread.
+/// Decodes what an [`Encoder`](crate::Encoder) stored, whatever its methods. It holds only working memory: keep one for each thread.
 #[derive(Default)]
 pub struct Decoder {
     zstd: Option<Decompressor>,
 }
 
 impl Decoder {
-    /// A decoder.
+    /// Makes a decoder.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Fills `out` with the block that `bytes` are. `base` is what [`Encoding::is_delta`] asks for; others do
-    /// not look at it.
+    /// Decodes `bytes` into `out`. `base` is needed if [`Encoding::is_delta`]; other encodings ignore it.
     ///
     /// # Errors
-    /// When the bytes are not a block's; `out` then holds nothing of use.
+    /// If the bytes do not decode to a block. The contents of `out` are then undefined.
     pub fn decode(
         &mut self,
         encoding: Encoding,

@@ -1,40 +1,15 @@
-//! From a block to fewer bytes.
+//! Encodes a block in fewer bytes.
 
+use crate::block::Block;
+use crate::encoding::Encoding;
+use crate::level::Level;
 use crate::lz4::Lz4;
 use crate::probe::{is_flat, is_like};
+use crate::runs;
 use crate::zstd::Compressor;
-use crate::{Block, Encoding, runs};
 use vellum_core::addr::BLOCK_BYTES;
 
-/// How far zstd goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Level(u8);
-
-impl Level {
-    /// The lowest: the fastest.
-    pub const MIN: Self = Self(1);
-    /// The highest. zstd has more, which find nothing more in 4 KiB.
-    pub const MAX: Self = Self(9);
-
-    /// What the measurement recommends: the next ones take longer than they save.
-    pub const DEFAULT: Self = Self::MIN;
-
-    /// `None` when there is no such level.
-    #[must_use]
-    pub fn new(level: u8) -> Option<Self> {
-        (Self::MIN.0..=Self::MAX.0)
-            .contains(&level)
-            .then_some(Self(level))
-    }
-
-    /// Its number.
-    #[must_use]
-    pub fn get(self) -> u8 {
-        self.0
-    }
-}
-
-/// What may be tried. LZ4 and zstd come after [`runs`], which are cheaper, and for some blocks better.
+/// The encodings to try. LZ4 and zstd are tried after [`runs`], which is cheaper, and better for some blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Nothing: every block is stored whole.
@@ -48,16 +23,16 @@ pub enum Method {
     Zstd(Level),
 }
 
-/// What came of it: the first `length` bytes of the room that was given.
+/// The result: the first `length` bytes of the room that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoded {
-    /// What a decoder must be told.
+    /// The encoding, which the decoder needs.
     pub encoding: Encoding,
-    /// Its bytes. None for a delta when the block is its base.
+    /// The number of bytes; zero for a delta if the block equals its base.
     pub length: usize,
 }
 
-/// Makes blocks smaller. It holds memory to work in and nothing else: keep one for each thread.
+/// Encodes blocks in fewer bytes. It holds only working memory: keep one for each thread.
 pub struct Encoder {
     whole: Method,
     delta: Method,
@@ -66,13 +41,14 @@ pub struct Encoder {
     zstd: Option<Compressor>,
 }
 
-/// Runs up to here are taken at once: what another encoding could save is not worth its time.
+/// Runs up to this length are taken at once: another encoding could not save enough to be worth its time.
 const RUNS_TAKEN: usize = 64;
-/// Runs are not followed further if something else may be tried: what has more of them is better as that.
+/// Runs are abandoned beyond this length if another method may be tried: a block with this much in runs is
+/// better stored by the other method.
 const RUNS_TRIED: usize = 2048;
 
 impl Encoder {
-    /// One that tries `whole` on blocks by themselves, and `delta` on blocks that have a base.
+    /// Makes an encoder that tries `whole` on blocks by themselves, and `delta` on blocks that have a base.
     #[must_use]
     pub fn new(whole: Method, delta: Method) -> Self {
         Self {
@@ -84,20 +60,19 @@ impl Encoder {
         }
     }
 
-    /// From now on tries these.
+    /// Changes the methods to try.
     pub fn set(&mut self, whole: Method, delta: Method) {
         (self.whole, self.delta) = (whole, delta);
     }
 
-    /// Stores the block in fewer bytes, by itself. The room is the limit (or a block, if that is less): `None`
-    /// when nothing that may be tried fits in it. What the room holds behind the result, or after `None`, is
-    /// undefined.
+    /// Encodes the block by itself. The limit is the length of `room`, or a block if that is less. Returns `None` if no method's
+    /// result fits. The bytes of `room` after the result, or all of them after `None`, are undefined.
     pub fn compress(&mut self, block: &Block, room: &mut [u8]) -> Option<Encoded> {
         self.best(self.whole, block, None, room)
     }
 
-    /// Stores the block as its difference to `base`. The room is the limit, as in [`Encoder::compress`]. What
-    /// is in the block twice is found too: where there is a base, [`Encoder::compress`] need not be asked.
+    /// Encodes the block as its difference to `base`, with the same limit as [`Encoder::compress`]. It also finds repetitions
+    /// within the block, so a block with a base does not need [`Encoder::compress`] as well.
     pub fn delta(&mut self, block: &Block, base: &Block, room: &mut [u8]) -> Option<Encoded> {
         self.best(self.delta, block, Some(base), room)
     }
@@ -109,7 +84,7 @@ impl Encoder {
         base: Option<&Block>,
         room: &mut [u8],
     ) -> Option<Encoded> {
-        // More than a block is never an encoding: it would not be decoded.
+        // An encoding of more than a block would not be decoded.
         let most = room.len().min(BLOCK_BYTES);
         let room = &mut room[..most];
         let tried = match method {
@@ -140,7 +115,7 @@ impl Encoder {
             return None;
         }
         let method = match method {
-            // Where an entropy coder has nothing to do zstd finds no more than LZ4, in several times its time.
+            // If the block has nothing for an entropy coder, zstd finds no more than LZ4 does, and takes several times as long.
             Method::Zstd(_) if is_flat(block) => Method::Lz4,
             method => method,
         };

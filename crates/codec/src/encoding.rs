@@ -1,10 +1,10 @@
-//! How a block is stored, by the numbers that are on the medium.
+//! The encodings of a block, and their numbers on the medium.
 
 use core::fmt;
 
 macro_rules! encodings {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $delta:literal, $text:literal;)*) => {
-        /// How a block is stored. The numbers are on the medium: they are never changed or used again.
+        /// The encoding of a block. The numbers are on the medium: they are never changed or reused.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Encoding {
@@ -12,10 +12,10 @@ macro_rules! encodings {
         }
 
         impl Encoding {
-            /// All there are.
+            /// All encodings.
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
-            /// Whether the bytes are a difference: decoding them takes the base they were made with.
+            /// True if the bytes are a difference: decoding them needs the base they were made with.
             #[must_use]
             pub fn is_delta(self) -> bool {
                 match self {
@@ -52,11 +52,11 @@ encodings! {
     Zstd = 2, false, "zstd";
     /// The XOR with the base, as [`runs`](crate::runs).
     DeltaRuns = 3, true, "delta as runs";
-    /// As [`Encoding::Lz4`], with the base as what came before: also for what has moved within the block.
+    /// As [`Encoding::Lz4`], with the base as the preceding data. This also finds bytes that have moved within the block.
     DeltaLz4 = 4, true, "delta as LZ4";
-    /// As [`Encoding::Zstd`], with the base as what came before.
+    /// As [`Encoding::Zstd`], with the base as the preceding data.
     DeltaZstd = 5, true, "delta as zstd";
-    /// The block as [`runs`](crate::runs): for one that is mostly zeros.
+    /// The block as [`runs`](crate::runs): for a block that is mostly zeros.
     Runs = 6, false, "runs";
 }
 
@@ -68,7 +68,7 @@ impl Encoding {
     }
 }
 
-/// A number that stands for no encoding of this version.
+/// A number that is not an encoding in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no encoding has the number {0}: the record is damaged, or a later version wrote it")]
 pub struct UnknownEncoding(pub u8);
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back() {
+    fn the_number_of_an_encoding_leads_back_to_it() {
         let mut known = 0;
         for number in 0..=u8::MAX {
             match Encoding::try_from(number) {
@@ -90,7 +90,7 @@ mod tests {
             }
         }
         assert_eq!(known, Encoding::ALL.len());
-        // An area of zeros must not pass for something encoded.
+        // An area of zeros must not be taken for an encoded block.
         assert!(Encoding::try_from(0).is_err());
     }
 }

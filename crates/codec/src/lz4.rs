@@ -1,7 +1,9 @@
 //! LZ4's block format, alone or with the base as its external dictionary. `lz4_flex` keeps its table on the
 //! stack (without its feature `alloc`), so nothing is allocated.
 
-use crate::{Block, DecodeError, Encoding};
+use crate::block::Block;
+use crate::encoding::Encoding;
+use crate::error::DecodeError;
 use lz4_flex::block::{
     compress_into, compress_into_with_dict, decompress_into, decompress_into_with_dict,
     get_maximum_output_size,
@@ -9,7 +11,7 @@ use lz4_flex::block::{
 use vellum_core::addr::BLOCK_BYTES;
 
 pub(crate) struct Lz4 {
-    /// It wants room for the worst case, whatever the limit.
+    /// `lz4_flex` needs room for the worst case, whatever the limit.
     room: Box<[u8]>,
 }
 

@@ -1,20 +1,20 @@
-//! Cheap tests of whether an encoding is worth its time.
+//! Cheap tests that predict whether an encoding is worth its time.
 
-use crate::Block;
+use crate::block::Block;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Every so many bytes one is looked at. Odd: in an array of words each of a word's bytes gets its turn.
+/// The distance between sampled bytes. It is odd, so that in an array of words every byte of a word is sampled in turn.
 const STRIDE: usize = 7;
-/// Of fewer bytes that are not zero nothing is said.
+/// With fewer samples that are not zero, the test does not decide.
 const SAMPLES_MIN: u32 = 64;
 
-/// Whether all byte values but zero come about equally often, as in what is encrypted or compressed already: then an entropy coder finds
-/// nothing that a search for what is there twice does not find.
+/// True if all byte values except zero are about equally frequent, as in encrypted or compressed data. An entropy coder then
+/// finds nothing beyond what a search for repetitions finds.
 ///
-/// The sum of the squared counts is 2 to the minus (Rényi) entropy, scaled: of `n` bytes that are random it is `n + n(n - 1) / 255`, and
-/// with a third more in its second part there are some 7.6 bits in a byte.
+/// The sum of the squared counts is 2 to the minus (Rényi) entropy, scaled: for `n` random bytes it is `n + n(n - 1) / 255`. If
+/// its second part is a third larger, there are some 7.6 bits in a byte.
 pub(crate) fn is_flat(block: &Block) -> bool {
-    // Four, because a processor does not count up one place twice at a time.
+    // Four tables, because a processor cannot increment one place twice at a time.
     let mut counts = [[0_u16; 256]; 4];
     for four in block.chunks_exact(4 * STRIDE) {
         for (lane, counts) in counts.iter_mut().enumerate() {
@@ -32,18 +32,19 @@ pub(crate) fn is_flat(block: &Block) -> bool {
 }
 
 const WORD: usize = size_of::<u64>();
-/// Places of a block that are looked at, and how far apart they are.
+/// Sampled places in a block, and the distance between them.
 const PLACES: usize = 32;
 const APART: usize = BLOCK_BYTES / PLACES;
-/// Of so many places that are not zeros one at least has to be in the base.
+/// At least one in this many places that are not zeros must be in the base.
 const RARE: usize = 8;
-/// Twice as many entries as the base has words.
+/// The table has twice as many entries as the base has words.
 const TABLE_BITS: u32 = 10;
 
-/// Whether a block has something of its base, wherever that has moved to: else a search for it finds nothing, in the time that several
-/// blocks take by themselves.
+/// True if the block shares something with its base, wherever it has moved to. If not, a search finds nothing, in the time it
+/// takes to compress several blocks by themselves.
 ///
-/// At each place as many windows are looked at as a word has bytes: one of them is a word of the base, if the bytes there are the base's.
+/// At each place it tests as many windows as a word has bytes: one of them is an aligned word of the base, if the
+/// bytes there come from the base.
 pub(crate) fn is_like(block: &Block, base: &Block) -> bool {
     let mut table = [0_u16; 1 << TABLE_BITS];
     for at in (0..BLOCK_BYTES).step_by(WORD) {
@@ -118,11 +119,11 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_like_what_it_was_and_not_like_another() {
+    fn a_block_resembles_its_earlier_version_and_no_other_block() {
         let base = noise(1);
         assert!(is_like(&base, &base));
         assert!(!is_like(&noise(2), &base));
-        // Bytes have been put in front, or a third has been replaced.
+        // Bytes are inserted in front, or a third is replaced.
         for shift in [1, 5, 8, 100] {
             let mut moved = noise(2);
             moved[shift..].copy_from_slice(&base[..BLOCK_BYTES - shift]);
@@ -131,7 +132,7 @@ mod tests {
         let mut third = base;
         third[1000..2400].copy_from_slice(&noise(2)[1000..2400]);
         assert!(is_like(&third, &base));
-        // In zeros there is nothing to be like; what has hardly anything else is not judged by it.
+        // A block of zeros is not like anything, and a block with hardly anything else is not judged.
         let mut zeros = [0; BLOCK_BYTES];
         assert!(is_like(&zeros, &base) && is_like(&base, &base));
         zeros[4000..].copy_from_slice(&base[4000..]);

@@ -1,6 +1,6 @@
-//! Runs of bytes in zeros: our own encoding for what is mostly zeros. A difference between two versions of a
-//! metadata block is, and so are jbd2's descriptor and commit blocks. Two zeros end a run: they cost more in it
-//! than a token does.
+//! Runs of bytes in zeros: our own encoding for blocks that are mostly zeros, such as the difference between two
+//! versions of a metadata block, or jbd2's descriptor and commit blocks. Two zeros end a run, because they would cost
+//! more in it than a token costs.
 //!
 //! ```text
 //! runs   = *run                 ; what follows the last run is zeros
@@ -9,18 +9,18 @@
 //! more   = LEB128, at most two bytes; first the gap's, then the length's
 //! ```
 
-use crate::{Block, DecodeError};
+use crate::block::Block;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// In a token: 15 and what `more` says.
+/// The token value that means 15 plus what `more` says.
 const MORE: usize = 15;
-/// The largest number in two bytes of LEB128.
+/// The largest number that fits in two bytes of LEB128.
 const MORE_MAX: usize = (1 << 14) - 1;
 
 const WORD: usize = size_of::<u64>();
 const _: () = assert!(BLOCK_BYTES.is_multiple_of(WORD) && BLOCK_BYTES <= MORE_MAX);
 
-/// Writes the block as runs; `None` when they do not fit.
+/// Writes the block as runs and returns their length; `None` if they do not fit.
 pub fn encode(block: &Block, out: &mut [u8]) -> Option<usize> {
     let (mut used, mut at) = (0, 0);
     loop {
@@ -28,7 +28,7 @@ pub fn encode(block: &Block, out: &mut [u8]) -> Option<usize> {
         if start == BLOCK_BYTES {
             return Some(used);
         }
-        // A run that does not fit need not be followed to its end.
+        // If a run does not fit, its end need not be found.
         let room = out.len() - used;
         let end = run_end(block, start, room)?;
         let run = &block[start..end];
@@ -49,7 +49,7 @@ pub fn encode(block: &Block, out: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Lays the runs over `out` by XOR: over a base, or over zeros.
+/// XORs the runs onto `out`, which holds a base or zeros.
 pub(crate) fn apply(bytes: &[u8], out: &mut Block) -> Result<(), RunsError> {
     let (mut used, mut at) = (0, 0);
     while let Some(&token) = bytes.get(used) {
@@ -66,7 +66,7 @@ pub(crate) fn apply(bytes: &[u8], out: &mut Block) -> Result<(), RunsError> {
         };
         let gap = number(token >> 4)?;
         let length = number(token & 0xf)? + 1;
-        // Both are below 2^15: no sum overflows.
+        // Both are below 2^15, so no sum overflows.
         let place = out
             .get_mut(at + gap..at + gap + length)
             .ok_or(RunsError::PastTheBlock { at: start })?;
@@ -82,33 +82,27 @@ pub(crate) fn apply(bytes: &[u8], out: &mut Block) -> Result<(), RunsError> {
     Ok(())
 }
 
-/// What is wrong with runs, and where in them.
+/// What is wrong with runs, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunsError {
     /// A number is cut off, or longer than two bytes.
     #[error("the number at byte {at} is cut off or too long")]
     Number {
-        /// Where in the encoded bytes.
+        /// Its position in the encoded bytes.
         at: usize,
     },
     /// A run goes past the block.
     #[error("the run at byte {at} ends after the block")]
     PastTheBlock {
-        /// Where in the encoded bytes.
+        /// Its position in the encoded bytes.
         at: usize,
     },
     /// There are fewer bytes than the run has.
     #[error("the run at byte {at} is cut off")]
     Truncated {
-        /// Where in the encoded bytes.
+        /// Its position in the encoded bytes.
         at: usize,
     },
-}
-
-impl From<RunsError> for DecodeError {
-    fn from(error: RunsError) -> Self {
-        Self::Runs(error)
-    }
 }
 
 fn word(block: &Block, at: usize) -> Option<u64> {
@@ -116,7 +110,7 @@ fn word(block: &Block, at: usize) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
-/// The first byte from `at` on that is not zero, or the block's end.
+/// Returns the first byte at or after `at` that is not zero, or the end of the block.
 fn after_zeros(block: &Block, mut at: usize) -> usize {
     while let Some(word) = word(block, at) {
         if word != 0 {
@@ -130,7 +124,7 @@ fn after_zeros(block: &Block, mut at: usize) -> usize {
     at
 }
 
-/// The end of the run that starts at `start`; `None` when that is more than `room` bytes on.
+/// Returns the end of the run that starts at `start`; `None` if the run is longer than `room`.
 fn run_end(block: &Block, start: usize, room: usize) -> Option<usize> {
     let mut at = start;
     while let Some(word) = word(block, at) {
@@ -138,7 +132,7 @@ fn run_end(block: &Block, start: usize, room: usize) -> Option<usize> {
             return None;
         }
         let zeros = zero_bytes(word);
-        // A zero with a zero after it.
+        // A zero followed by a zero.
         let ends = zeros & (zeros >> 8);
         if ends != 0 {
             return Some(at + ends.trailing_zeros() as usize / 8);
@@ -149,7 +143,7 @@ fn run_end(block: &Block, start: usize, room: usize) -> Option<usize> {
         }
     }
     while at < BLOCK_BYTES {
-        // At the block's end one zero is enough: it costs nothing there.
+        // At the end of the block one zero is enough to end a run: the end costs nothing there.
         if block[at] == 0 && block.get(at + 1).is_none_or(|&next| next == 0) {
             return Some(at);
         }

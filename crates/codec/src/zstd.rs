@@ -1,6 +1,9 @@
-//! zstd, through contexts that are kept. A base is zstd's dictionary for one frame.
+//! zstd, with contexts that are kept between calls. A base is zstd's dictionary for one frame.
 
-use crate::{Block, DecodeError, Encoding, Level};
+use crate::block::Block;
+use crate::encoding::Encoding;
+use crate::error::DecodeError;
+use crate::level::Level;
 use vellum_core::addr::BLOCK_BYTES;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat, MAGICNUMBER, compress_bound};
 
@@ -11,10 +14,10 @@ pub(crate) struct Compressor {
 }
 
 impl Compressor {
-    /// `None` when there is no memory for it.
+    /// Returns `None` if there is no memory for it.
     pub(crate) fn new(level: Level) -> Option<Self> {
         let mut context = CCtx::try_create()?;
-        // A record has its own length and checksum: what a frame says of them is twice.
+        // A record has its own length and checksum, so those in the frame would be redundant.
         for parameter in [
             CParameter::Format(FrameFormat::Magicless),
             CParameter::ContentSizeFlag(false),
@@ -40,7 +43,7 @@ impl Compressor {
             let length = self.context.compress2(&mut self.room[..], block).ok()?;
             return self.room.get(..length);
         };
-        // This way of giving a base, which holds no reference to it, knows frames with a magic number only.
+        // This way of passing a base, which keeps no reference to it, only supports frames with a magic number.
         let level = i32::from(self.level.get());
         let length = self
             .context
@@ -57,7 +60,7 @@ pub(crate) struct Decompressor {
 }
 
 impl Decompressor {
-    /// `None` when there is no memory for it.
+    /// Returns `None` if there is no memory for it.
     pub(crate) fn new() -> Option<Self> {
         let mut context = DCtx::try_create()?;
         context

@@ -1,4 +1,5 @@
-//! After the first calls nothing is allocated. zstd's own memory is not Rust's, and is not seen here.
+//! After the first calls nothing is allocated. zstd's own memory does not pass through Rust's allocator, and is not
+//! counted here.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,15 +14,15 @@ use vellum_codec::{Block, Decoder, Encoder, Level, Method};
 struct Counted;
 
 thread_local! {
-    /// Of this thread: those of the test's harness do not count.
+    /// Of this thread only: those of the test harness do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed to the system's allocator as it is.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller makes the same promise.
         unsafe { System.alloc(layout) }
     }
 

@@ -51,7 +51,7 @@ fn noise_decodes_to_a_block_or_an_error() {
 }
 
 #[test]
-fn what_was_sound_decodes_to_a_block_or_an_error() {
+fn mutated_encodings_decode_to_a_block_or_an_error() {
     let mut rng = Rng(2);
     for _ in 0..1000 {
         let (block, base) = (text(&mut rng), text(&mut rng));

@@ -1,4 +1,4 @@
-//! What goes in comes out, and what is damaged is an error or a block, never a panic.
+//! What is encoded decodes to itself. Damaged data decode to an error or a block, and never panic.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ const METHODS: [Method; 4] = [
     Method::Zstd(Level::MAX),
 ];
 
-/// Pieces of zeros, fills, noise, text and repetitions, of any length: what real blocks are made of.
+/// A block made of zeros, fills, noise, text and repetitions of any length, like real blocks.
 fn block() -> impl Strategy<Value = Box<Block>> {
     let piece = prop_oneof![
         (1..3000_usize).prop_map(|zeros| vec![0; zeros]),
@@ -79,7 +79,7 @@ proptest! {
                 prop_assert!(!full.encoding.is_delta());
                 prop_assert_eq!(&decoded(full.encoding, &out[..full.length], None).unwrap(), &block);
             }
-            // With less room it is the same or nothing.
+            // With less room the result is the same or nothing.
             let mut out = vec![0; room];
             let limited = encoder.compress(&block, &mut out);
             match (full, limited) {
@@ -113,9 +113,9 @@ proptest! {
         }
     }
 
-    /// An encoder's memory of earlier blocks must not show.
+    /// What an encoder remembers of earlier blocks must not change the result.
     #[test]
-    fn the_same_from_a_used_encoder(blocks in proptest::collection::vec(block(), 2..5)) {
+    fn a_used_encoder_gives_the_same_result_as_a_new_one(blocks in proptest::collection::vec(block(), 2..5)) {
         for method in METHODS {
             let mut used = Encoder::new(method, method);
             for pair in blocks.windows(2) {
@@ -170,7 +170,7 @@ proptest! {
                         let _ = decoder.decode(encoding, bytes, Some(&base), &mut room);
                     }
                 }
-                // And it has taken no harm.
+                // The decoder still works.
                 decoder
                     .decode(found.encoding, &out[..found.length], Some(&base), &mut room)
                     .unwrap();
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// Cut short, an encoding that says how much there is must not pass for a block.
+/// An encoding that is cut short must not decode to a block, if it states a length.
 #[test]
 fn less_than_a_block_is_an_error() {
     let text: Vec<u8> = (0..800_u32)
@@ -223,10 +223,10 @@ fn a_block_that_is_its_base_takes_nothing() {
     assert_eq!((found.encoding, found.length), (Encoding::Runs, 0));
 }
 
-/// More room than a block must not lead to more bytes than a decoder takes.
+/// More room than a block must not yield more than a block.
 #[test]
 fn a_result_is_never_more_than_a_block() {
-    // Every other run is a gap: the worst there is for runs.
+    // Runs and gaps alternate: the worst case for runs.
     let mut block = [1; BLOCK_BYTES];
     let mut state = 1_u32;
     for (at, byte) in block.iter_mut().enumerate() {
@@ -249,8 +249,8 @@ fn a_result_is_never_more_than_a_block() {
     }
 }
 
-/// zstd takes a base that begins like one of its dictionaries for one. Whatever it then makes of it, it is not
-/// the wrong block.
+/// zstd mistakes a base that begins like one of its dictionaries for a dictionary. Whatever the result, it is not the
+/// wrong block.
 #[test]
 fn a_base_that_looks_like_a_dictionary() {
     let mut base = [0; BLOCK_BYTES];
@@ -273,7 +273,7 @@ fn a_base_that_looks_like_a_dictionary() {
 }
 
 #[test]
-fn off_is_off() {
+fn an_encoder_that_is_off_encodes_nothing() {
     let mut encoder = Encoder::new(Method::Off, Method::Off);
     let mut out = [0; BLOCK_BYTES];
     assert_eq!(encoder.compress(&[0; BLOCK_BYTES], &mut out), None);

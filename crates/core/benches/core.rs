@@ -1,7 +1,7 @@
 //! The core alone: no bytes, no I/O, every effect answered at once. `cargo bench -p vellum-core`.
 //!
-//! - 4 KiB random writes a second of one core's time, on a volume being filled and in steady state with the
-//!   collector at work; and allocations, of which there shall be none.
+//! - 4 KiB random writes a second of one core's time, while a volume is filled, and in steady state with the
+//!   collector at work; and allocations, of which there must be none.
 //! - Steady-state write amplification under uniform random overwrites, against the closed form for a
 //!   greedy collector (Desnoyers): `A = FIFO(k alpha) / k`, `k = 1 + 1/(2 Np)`,
 //!   `FIFO(alpha) = alpha / (alpha + W0(-alpha e^-alpha))`.
@@ -22,13 +22,17 @@ fn main() {
     // cargo passes --bench; a first free argument picks one part.
     let only = std::env::args().skip(1).find(|a| !a.starts_with('-'));
     let wants = |name: &str| only.as_deref().is_none_or(|o| o == name);
-    if only.as_deref() == Some("instructions") {
-        return counted();
+    match only.as_deref() {
+        Some("instructions") => return counted(Idle::new(COUNTED_BLOCKS, 280)),
+        Some("instructions-within-bounds") => {
+            return counted(Idle::within_bounds(COUNTED_BLOCKS, 280));
+        }
+        _ => {}
     }
     let mut failed = false;
     if wants("throughput") {
         failed |= !throughput(4);
-        // Its map is larger than most caches: what a miss costs, shown and not judged.
+        // Its map is larger than most caches. The cost of misses is shown, but not judged.
         throughput(16);
     }
     if wants("throughput") {
@@ -42,11 +46,11 @@ fn main() {
     std::process::exit(i32::from(failed));
 }
 
-/// Writes `count` single blocks at random; returns how many a second, and how many allocations.
+/// Writes `count` single blocks at random; returns the writes a second, and the number of allocations.
 fn random_writes(idle: &mut Idle, rng: &mut Rng, count: u64) -> (f64, u64) {
     let blocks = idle.logical_blocks;
     let start = cpu_seconds();
-    // Between the looks at the clock: those allocate.
+    // Between the readings of the clock, which allocate.
     let before = allocations();
     for _ in 0..count {
         idle.write(rng.below(blocks));
@@ -89,7 +93,7 @@ fn throughput(gib: u64) -> bool {
     speed >= 2e6 && allocated == 0
 }
 
-/// The write's own way: over-provisioning so large that victims are empty.
+/// The write path alone: over-provisioning is so large that victims are empty.
 fn ample_room() {
     let mut idle = Idle::new(4 << 18, 4000);
     let mut rng = Rng::new(2);
@@ -103,8 +107,7 @@ fn ample_room() {
 }
 
 /// For `benches/instructions.sh`, which counts what runs between these two.
-fn counted() {
-    let mut idle = Idle::new(1 << 16, 280);
+fn counted(mut idle: Idle) {
     let mut rng = Rng::new(3);
     let blocks = idle.logical_blocks;
     (0..blocks).for_each(|lba| idle.write(lba));
@@ -113,7 +116,10 @@ fn counted() {
     counted_reads(&mut idle, &mut rng);
 }
 
-/// Requests that are counted of each kind.
+/// Blocks of the volume for the counts.
+const COUNTED_BLOCKS: u64 = 1 << 16;
+
+/// The number of requests counted, of each kind.
 const COUNTED: u64 = 100_000;
 
 #[inline(never)]
@@ -126,7 +132,7 @@ fn counted_reads(idle: &mut Idle, rng: &mut Rng) {
     (0..COUNTED).for_each(|_| idle.read(rng.below(idle.logical_blocks)));
 }
 
-/// Lambert's W0 on [-1/e, 0), by Newton from the branch that we need.
+/// Lambert's W0 on [-1/e, 0), by Newton's method, starting on the branch that we need.
 fn lambert(x: f64) -> f64 {
     let mut w = if x < -0.3 {
         -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt()
@@ -158,7 +164,7 @@ fn amplification(gib: u64, over_permille: u64) -> bool {
     let mut rng = Rng::new(7);
     let blocks = idle.logical_blocks;
     (0..blocks).for_each(|lba| idle.write(lba));
-    // Six volumes' worth to forget how it was filled, then three to measure.
+    // Writes six times the volume's blocks to forget how it was filled, then three times to measure.
     let _ = random_writes(&mut idle, &mut rng, 6 * blocks);
     let before = idle.engine.stats();
     let mut free = 0.0;
@@ -173,8 +179,7 @@ fn amplification(gib: u64, over_permille: u64) -> bool {
     let other =
         after.medium_summaries - before.medium_summaries + after.medium_map - before.medium_map;
     let measured = (host + moved) as f64 / host as f64;
-    // Pages that hold data when a segment is full, of the segments that are not free: the reserve is not
-    // part of T.
+    // Pages that hold data when a segment is full, in the segments that are not free: the reserve is not part of T.
     let log = (host + moved + headers) as f64;
     let pages = idle.usable_blocks as f64 * (host + moved) as f64 / log;
     let alpha = (after.segments as f64 - free) * pages / blocks as f64;

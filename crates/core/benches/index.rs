@@ -1,6 +1,6 @@
-//! The two indexes of contents, held against each other: how much of what a perfect pass finds they find, how
-//! many entries a look-up is compared with, and how long it takes. `cargo bench -p vellum-core --bench index`, and the
-//! same with `-- DIRECTORY` for a stream of real contents.
+//! Compares the two indexes of contents: how much of what a perfect pass finds they find, how many entries a look-up is compared
+//! with, and how long it takes. `cargo bench -p vellum-core --bench index`, and the same with `-- DIRECTORY` for a stream of real
+//! contents.
 
 #![allow(clippy::unwrap_used, reason = "not a server")]
 
@@ -15,7 +15,7 @@ use vellum_core::policy::dedup::content_hash;
 use vellum_core::seam::{Order, Search, Store};
 
 const COMPACT_ENTRY: usize = 8;
-/// Blocks of a stream of files, at most (32 GiB).
+/// The most blocks of a stream of files (32 GiB).
 const FILE_BLOCKS_MAX: usize = 8 << 20;
 
 fn main() {
@@ -133,7 +133,7 @@ fn loads() {
     println!();
 }
 
-/// A store of 16 MiB, full, and look-ups of which one in eight finds something.
+/// A full store of 16 MiB, and look-ups, one in eight of which finds something.
 fn look_ups() {
     const BYTES: usize = 16 << 20;
     const LOOK_UPS: u64 = 2_000_000;

@@ -1,4 +1,4 @@
-//! One type for each kind of address, count and number that crosses a module's border.
+//! One type for each kind of address, count and number that modules pass to each other.
 
 /// Bytes in a block: the unit of mapping, of checksums and of medium I/O.
 pub const BLOCK_BYTES: usize = 4096;
@@ -52,6 +52,10 @@ impl Lba {
 }
 
 impl Pba {
+    /// The place of a page whose leaf cannot be read. This address holds a superblock, never data. The volume is poisoned before the
+    /// place has any effect ([0058](../../../docs/decisions/0058-a-map-within-bounds.md)).
+    pub const NOWHERE: Self = Self(0);
+
     /// The address `blocks` further on.
     #[must_use]
     pub fn plus(self, blocks: u64) -> Self {

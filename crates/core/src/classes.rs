@@ -1,10 +1,10 @@
-//! Blocks counted by what they are to whoever wrote them.
+//! Counts blocks by class: by what they are to their writer.
 
 use crate::seam::{Class, Packed, Payload};
 use crate::stats::Stats;
 
 impl Stats {
-    /// These were written, whatever becomes of them.
+    /// Counts the blocks of a write request, before it is decided how they are stored.
     pub(crate) fn asked(&mut self, blocks: &[Payload]) {
         for block in blocks {
             let count = match block.digest.class {
@@ -17,7 +17,7 @@ impl Stats {
         }
     }
 
-    /// A block has a page to itself.
+    /// Counts a block stored in a page by itself.
     pub(crate) fn stored_whole(&mut self, class: Class) {
         let count = match class {
             Class::Data => &mut self.whole_data,
@@ -28,7 +28,7 @@ impl Stats {
         *count += 1;
     }
 
-    /// A block is in a part of a page.
+    /// Counts a block stored in a part of a page.
     pub(crate) fn stored_in_part(&mut self, class: Class, packed: Packed) {
         let bytes = u64::from(packed.len.get());
         self.packed_blocks += 1;

@@ -1,4 +1,4 @@
-//! What an entry of the map says, in 4 bytes.
+//! An entry of the map, in 4 bytes.
 
 use crate::addr::{BLOCK_BYTES, Pba, Vba};
 
@@ -8,7 +8,7 @@ pub const LEAF_ENTRIES: usize = BLOCK_BYTES / 4;
 /// Deltas in a leaf of their table.
 pub const LEAF_DELTAS: usize = BLOCK_BYTES / DELTA_BYTES;
 
-/// Bytes of a delta there: its part, and that which it is a delta against.
+/// Bytes of a delta there: its part, and its base.
 pub const DELTA_BYTES: usize = 8;
 
 pub(crate) const UNMAPPED: u32 = 0;
@@ -18,7 +18,7 @@ const FRAGMENT: u32 = 0b11 << 30;
 const NUMBER: u32 = (1 << 30) - 1;
 const SLOT_BITS: u32 = 5;
 
-/// Parts in a page, at most: as many as an entry can tell apart.
+/// The most parts in a page: as many as an entry can distinguish.
 pub const MAX_PARTS: usize = 1 << SLOT_BITS;
 
 /// One more than the largest number of a page of parts that an entry can hold (128 GiB of such pages).
@@ -34,11 +34,11 @@ pub enum Entry {
     Unmapped,
     /// Written with zeros: reads as zeros, takes no data block.
     Zero,
-    /// A physical page of its own.
+    /// A physical page by itself.
     Plain(Pba),
     /// A physical page that has several owners (CAFTL §3.3).
     Shared(Vba),
-    /// A part of a page that holds several, each in fewer bytes than a block: the page's number, and which.
+    /// A part of a page: the page's number, and the part. Such a page holds several blocks, each stored in fewer bytes than a block has.
     Packed(Vba, u8),
 }
 
@@ -47,7 +47,7 @@ pub enum Entry {
 pub struct PartId {
     /// The page's number.
     pub page: Vba,
-    /// Which part.
+    /// The part.
     pub slot: u8,
 }
 
@@ -59,7 +59,7 @@ impl PartId {
         self.page.0 << SLOT_BITS | u32::from(self.slot)
     }
 
-    /// From that number; what is above its 30 bits is not looked at.
+    /// From that number; bits above its 30 are ignored.
     #[must_use]
     pub fn from_raw(raw: u32) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl Entry {
         }
     }
 
-    /// From its 4 bytes: every number is some entry, though it may lead nowhere.
+    /// Decodes an entry from its 4 bytes. Every number is a valid entry, but it may lead nowhere.
     #[must_use]
     pub fn unpack(raw: u32) -> Self {
         match raw {

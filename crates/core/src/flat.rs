@@ -1,35 +1,41 @@
-//! A table with open addressing: what is in it says itself what it is found by, so nothing else is kept.
+//! A table with open addressing: an entry contains its key, so nothing else is stored.
 //!
-//! Four fifths of it are used at most, and it grows by a quarter, where one of powers of two doubles. What leaves it leaves no
-//! mark behind, so that it does not grow by coming and going. The hash is a fixed one, and so is the order: the core's inputs
-//! decide alone what it does. To grow, all of it is put in anew: it is a piece of a larger one ([`crate::pieces`]).
+//! At most four fifths of the table are used. It grows by a quarter, where a table with power-of-two sizes doubles. A removal leaves no
+//! tombstone, so insertions and removals in turn do not make it grow. The hash is fixed, and so is the order of entries: the core's
+//! behaviour must depend only on its inputs. To grow, all entries are reinserted, which takes time; so a table is a piece of a larger one
+//! ([`crate::pieces`]).
 
 use alloc::{vec, vec::Vec};
 
-/// What such a table holds.
+/// An entry of the table.
 pub(crate) trait Slot: Copy + PartialEq {
-    /// Where there is nothing.
+    /// The empty slot.
     const VACANT: Self;
 }
 
-/// Room, before anything grows.
+#[cfg(test)]
+impl Slot for u32 {
+    const VACANT: Self = 0;
+}
+
+/// Slots of the smallest table.
 const SLOTS: usize = 64;
 
-/// A hash of a physical address, in its upper half more than in its lower one.
+/// A hash of a physical address. Its upper half is more random than its lower half.
 pub(crate) fn hash(pba: u32) -> u64 {
     let mixed = u64::from(pba).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// See the module.
+/// A table with open addressing.
 pub(crate) struct Flat<T> {
     slots: Vec<T>,
     used: usize,
 }
 
 impl<T: Slot> Flat<T> {
-    /// Has room for so many and some more. Tables have the sizes that come by growing, and no others: what one of them
-    /// gives back another one takes.
+    /// Creates a table with room for `entries`, and some more. All tables have sizes that arise by growing, so memory that one frees fits
+    /// another.
     pub fn with_room(entries: usize) -> Self {
         let mut slots = SLOTS;
         while slots * 3 < entries * 4 {
@@ -45,14 +51,9 @@ impl<T: Slot> Flat<T> {
         }
     }
 
-    /// An empty one that is a quarter larger.
+    /// Returns an empty table that is a quarter larger.
     pub fn grown(&self) -> Self {
         Self::of_slots(self.slots.len() + self.slots.len() / 4)
-    }
-
-    /// An empty one that is as large.
-    pub fn emptied(&self) -> Self {
-        Self::of_slots(self.slots.len())
     }
 
     pub fn len(&self) -> usize {
@@ -69,7 +70,7 @@ impl<T: Slot> Flat<T> {
         (slot != T::VACANT).then_some(slot)
     }
 
-    /// All, from a place of the table on, and each one's place.
+    /// Iterates over all entries from a place in the table on, with their places.
     pub fn iter_from(&self, at: usize) -> impl Iterator<Item = (usize, T)> + '_ {
         let slots = self.slots.iter().copied().enumerate().skip(at);
         slots.filter(|(_, slot)| *slot != T::VACANT)
@@ -86,7 +87,7 @@ impl<T: Slot> Flat<T> {
         at + 1
     }
 
-    /// How far one place is behind another, going round.
+    /// Returns how far one place is after another, going round.
     fn behind(&self, at: usize, other: usize) -> usize {
         if at >= other {
             return at - other;
@@ -94,7 +95,7 @@ impl<T: Slot> Flat<T> {
         at + self.slots.len() - other
     }
 
-    /// What is found by a hash, and its place.
+    /// Finds an entry by its hash; returns it and its place.
     pub fn find(&self, hash: u64, is_it: impl Fn(T) -> bool) -> Option<(usize, T)> {
         if self.used == 0 {
             return None;
@@ -109,17 +110,17 @@ impl<T: Slot> Flat<T> {
         None
     }
 
-    /// Puts another in its place, with the same hash.
+    /// Replaces an entry by one with the same hash.
     pub fn replace(&mut self, at: usize, by: T) {
         self.slots[at] = by;
     }
 
-    /// Whether there is room for one more.
+    /// True if there is room for one more.
     pub fn has_room(&self) -> bool {
         (self.used + 1) * 5 <= self.slots.len() * 4
     }
 
-    /// Adds one that is not there.
+    /// Adds an entry that is not in the table.
     pub fn insert(&mut self, slot: T, hash: u64) {
         debug_assert!(self.has_room() && slot != T::VACANT);
         let mut at = self.home(hash);
@@ -130,7 +131,7 @@ impl<T: Slot> Flat<T> {
         self.used += 1;
     }
 
-    /// Takes one out, and moves those up that it was in the way of (Knuth, vol. 3, 6.4, algorithm R).
+    /// Removes an entry, and moves up the entries that it displaced (Knuth, vol. 3, 6.4, algorithm R).
     pub fn remove(&mut self, mut hole: usize, hash_of: impl Fn(T) -> u64) {
         let mut at = hole;
         loop {

@@ -1,12 +1,12 @@
-//! Growth of a log: what it has besides its segments is written anew, at the new end of its medium.
+//! Growth of a log: everything besides its segments is rewritten at the new end of its medium.
 //!
-//! All of it is written beside what there is, and then the superblock, so a crash leaves the volume as it was or grown. The mirror
-//! at the new end decides: from when it is durable, it is of a newer life than the first one. Until then the volume is the one from
-//! before, and what lies behind that one's end means nothing.
+//! The new structures are written next to the existing ones, and the superblock after them. So a crash leaves the volume either as it was
+//! or grown. The mirror at the new end decides: once it is durable, it is of a newer life than the first mirror. Until then the volume is
+//! the old one, and blocks past its end mean nothing.
 //!
-//! What belongs to snapshots lies behind what clients see, and so it gets other LBAs. That is in the map alone: rows name clients'
-//! blocks, and by their places the kept ones. What else is on the medium goes on naming the old LBAs, which may be clients' then: see
-//! [`Resettled`](crate::format::superblock::Resettled).
+//! The blocks of snapshots lie after the blocks that clients see, so they get other LBAs. Only the map shows that: rows name clients'
+//! blocks, and name kept blocks by their places. Everything else on the medium still names the old LBAs, which may now be clients'
+//! blocks: see [`Resettled`](crate::format::superblock::Resettled).
 
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
 use crate::format::geometry::GeometryError;
@@ -17,16 +17,16 @@ use crate::format::{Crc, leaf};
 use crate::recovery::{Recovered, Source, Unreadable};
 use alloc::{vec, vec::Vec};
 
-/// Why a volume did not grow. It is what it was.
+/// Why a volume did not grow. It is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GrowError {
-    /// By its geometry.
+    /// Its geometry does not allow it.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// Something is behind its map checkpoint.
+    /// The log has entries after the map checkpoint.
     #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
     NotStopped,
-    /// The larger the volume, the fewer blocks can its snapshots keep where it is so large that LBAs are short.
+    /// The larger the volume, the fewer blocks its snapshots can keep, if it is so large that LBAs run short.
     #[error(
         "snapshots of a volume of that size can keep {0} blocks, and these keep more: \
          delete some first (`vellum snapshots VOLUME` lists them), or choose a smaller size"
@@ -41,7 +41,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Of a volume that was recovered, onto a medium of so many blocks; clients see `logical_blocks` of it, or what
+    /// Plans the growth of a recovered volume onto a medium of `medium_blocks`. Clients will see `logical_blocks` of it, or what
     /// over-provisioning leaves.
     ///
     /// # Errors
@@ -63,7 +63,8 @@ impl Growth {
         Ok(Self { recovered, grown })
     }
 
-    /// Writes everything but the superblock; what is there is not touched. The caller syncs, and writes the superblock then.
+    /// Writes everything but the superblock, and overwrites nothing that the old volume needs. The caller syncs, and then writes the
+    /// superblock.
     ///
     /// # Errors
     /// When something of the volume cannot be read.
@@ -79,7 +80,7 @@ impl Growth {
         }
         let mut root = vec![0; self.grown.root_blocks() as usize * BLOCK_BYTES];
         let generation = self.recovered.root.generation;
-        // What lay here is of no volume, or of another one.
+        // Old contents here belong to no volume, or to another one.
         for at in self.grown.root_copies(Generation(generation.0 ^ 1)) {
             write(at, &root);
         }
@@ -121,12 +122,12 @@ impl Growth {
         }
     }
 
-    /// Whether it is kept though it is empty: it says that pages were shared once.
+    /// True if an empty leaf is kept because it shows that pages were shared once.
     fn tells_of_sharing(&self, leaf: Leaf) -> bool {
         leaf.0 == self.grown.map_leaves() && self.recovered.has_shared()
     }
 
-    /// What lies behind the second copy of the root: segments are where they were, so it is as it was.
+    /// Returns the open summaries, which follow the second copy of the root. Segments do not move, so these are unchanged.
     fn open_summaries(&self, source: &mut dyn Source) -> Result<Vec<u8>, Unreadable> {
         let volume = &self.recovered.superblock;
         let mut bytes = vec![0; 2 * volume.open_summary_blocks() as usize * BLOCK_BYTES];
@@ -136,7 +137,8 @@ impl Growth {
         Ok(bytes)
     }
 
-    /// The superblock of the grown volume, in a life of its own. The caller writes the last mirror, syncs, and then the first.
+    /// Returns the superblock of the grown volume, in a new life. The caller writes the last mirror, syncs, and then writes the
+    /// first.
     #[must_use]
     pub fn finish(mut self) -> Superblock {
         self.grown.begin_life(self.recovered.log_end());

@@ -1,10 +1,10 @@
-//! The state machine of a volume, whichever its layout: what a runtime holds.
+//! The state machine of a volume of any layout, as a runtime holds it.
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
 use crate::engine::{Buffers, Earlier, Engine, Options, Store};
 use crate::entry::PartId;
 use crate::format::areas::Layout;
-use crate::format::pack::PartTag;
+use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::Tag;
 use crate::format::{
     Crc,
@@ -23,7 +23,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A volume as it was found.
+/// A volume as recovery found it.
 pub enum Recovered {
     /// A log.
     Log(Box<recovery::Recovered>),
@@ -34,7 +34,7 @@ pub enum Recovered {
 /// Recovers a volume of any layout; changes nothing.
 ///
 /// # Errors
-/// When what is there is not a whole volume.
+/// When there is no complete volume.
 pub fn recover(
     source: &mut dyn Source,
     medium_blocks: u64,
@@ -43,10 +43,10 @@ pub fn recover(
     recover_within(source, medium_blocks, crc, None)
 }
 
-/// The same; of a log, with what says where blocks are kept within bounds.
+/// The same; for a log, within a memory bound for the map and the table of pages.
 ///
 /// # Errors
-/// As of [`recover`].
+/// As [`recover`].
 pub fn recover_within(
     source: &mut dyn Source,
     medium_blocks: u64,
@@ -61,7 +61,7 @@ pub fn recover_within(
         }
         _ => {
             let recovered = tables::recover(source, medium_blocks, crc)?;
-            // No crash leaves this behind: a write that the medium acknowledged is not there.
+            // No crash can cause this: a write that the medium acknowledged is missing.
             if let Some(error) = recovered.doubt() {
                 return Err(error);
             }
@@ -70,10 +70,10 @@ pub fn recover_within(
     })
 }
 
-/// What is left of a damaged volume, for reading.
+/// Recovers the readable parts of a damaged volume, for reading.
 ///
 /// # Errors
-/// When nothing is.
+/// When nothing is left.
 pub fn rescue(
     source: &mut dyn Source,
     medium_blocks: u64,
@@ -87,7 +87,7 @@ pub fn rescue(
     }
     let rescued = rescue::rescue(source, medium_blocks, crc, trust);
     let rescued = match (rescued, trust) {
-        // What was found contradicts itself: it is not gone by.
+        // The newest versions that were found contradict each other, so only certain ones are used.
         (Err(_), Trust::Newest) => rescue::rescue(source, medium_blocks, crc, Trust::Certain)?,
         (rescued, _) => rescued?,
     };
@@ -102,7 +102,7 @@ fn may_write(superblock: &Superblock) -> Result<(), RecoveryError> {
 }
 
 impl Recovered {
-    /// What it is.
+    /// The volume's superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         match self {
@@ -111,12 +111,11 @@ impl Recovered {
         }
     }
 
-    /// Begins a new life; the caller writes both mirrors of what this gives, a sync after each, before anything
-    /// else.
+    /// Begins a new life; the caller writes both mirrors of the result, with a sync after each, before anything else.
     ///
     /// # Errors
-    /// When something could not be read that is not needed to read the volume, but would be lost by going on, or when
-    /// the volume has a feature that who writes must know.
+    /// When a block could not be read that writing would lose (though reading does not need it), or when the volume has a feature that a
+    /// writer must know.
     pub fn begin_life(&mut self) -> Result<&Superblock, RecoveryError> {
         Ok(match self {
             Self::Log(recovered) => {
@@ -128,8 +127,8 @@ impl Recovered {
                 }
                 may_write(&recovered.superblock)?;
                 recovered.superblock.begin_life(recovered.log_end());
-                // It was read past any cache. From here on what the root before it needs may be written over: that one must not be
-                // gone back to if a copy of this one is lost, whatever became of its mark.
+                // This root was read past any cache. From here on, blocks that the previous root needs may be overwritten. So recovery
+                // must not go back to the previous root if a copy of this one is lost, even if this one's mark was lost too.
                 let root = recovered.root.generation;
                 recovered.superblock.mark_root(root);
                 &recovered.superblock
@@ -145,7 +144,7 @@ impl Recovered {
         })
     }
 
-    /// It is read as it is, and no life begins.
+    /// Makes the volume read-only: no life begins.
     pub fn read_alone(&mut self) {
         if let Self::Log(recovered) = self {
             recovered.is_read_alone = true;
@@ -162,7 +161,7 @@ impl Recovered {
     }
 }
 
-/// See the module.
+/// The state machine of a volume, of either layout.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one a volume, and it does not move"
@@ -196,7 +195,7 @@ macro_rules! either {
 }
 
 impl Core {
-    /// A volume that goes on where recovery ended.
+    /// A volume that continues where recovery ended.
     #[must_use]
     pub fn new(
         recovered: Recovered,
@@ -235,7 +234,7 @@ impl Core {
         either!(self, core => core.poll_timeout())
     }
 
-    /// Whether all that was handed over has taken effect, or was refused.
+    /// True if all requests have taken effect, or were refused.
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
         either!(self, core => core.nothing_waits())
@@ -253,14 +252,14 @@ impl Core {
         either!(self, core => core.stats())
     }
 
-    /// Why no write is taken now, if so.
+    /// Returns the refusal that every write gets now, if writes are refused.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
         either!(self, core => core.refuses_writes())
     }
 
-    /// Whether a write that comes now, and any before it that waits, will surely be taken: `buffers` is how many blocks all
-    /// of them have at most. Then their clients may be answered at once ([`Ack::Given`](crate::seam::Ack::Given)).
+    /// True if a write that arrives now, and all writes waiting before it, will certainly be accepted. `buffers`: the most blocks that
+    /// they have together. Then their clients may be answered at once ([`Ack::Given`](crate::seam::Ack::Given)).
     #[must_use]
     pub fn may_answer(&self, buffers: u64) -> bool {
         match self {
@@ -303,7 +302,7 @@ impl Core {
             .chain(tables.into_iter().flatten())
     }
 
-    /// Where each buffer of a write goes.
+    /// Returns where each buffer of a write goes.
     pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
         let (log, tables) = match self {
             Self::Log(engine) => (Some(engine.chunk_places(id)), None),
@@ -357,7 +356,7 @@ impl Core {
         self.as_log().map_or(0, Engine::swept)
     }
 
-    /// See [`Engine::scrubbed`]. Tables do not keep it.
+    /// See [`Engine::scrubbed`]. Tables do not record it.
     #[must_use]
     pub fn scrubbed(&self) -> u32 {
         self.as_log().map_or(0, Engine::scrubbed)
@@ -386,36 +385,36 @@ impl Core {
         self.as_log()?.written_tags(segment)
     }
 
-    /// The map checkpoint, or the root of tables, that is durable.
+    /// The generation of the durable map checkpoint, or of the durable root of tables.
     #[must_use]
     pub fn root_generation(&self) -> Generation {
         either!(self, core => core.root_generation())
     }
 
-    /// Whether no map checkpoint, or commit of tables, is being written.
+    /// True if no map checkpoint, or commit of tables, is being written.
     #[must_use]
     pub fn is_resting(&self) -> bool {
         either!(self, core => core.is_resting())
     }
 
-    /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
+    /// As [`Engine::look_ahead`], for the index: contents that will be written soon, by their checksums.
     pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
         either!(self, core => core.dedup().look_ahead(sums));
     }
 
-    /// A block of a journal has been read, and has this weak hash: it may be written home next. A hint, like each of a digest.
+    /// Notes that a block of a journal was read, and has this weak hash: it may be written home next. As in a digest, the hash is a hint.
     pub fn recall(&mut self, lba: Lba, weak: u64) {
         either!(self, core => core.once_mut().recall(lba, weak));
     }
 
-    /// Whether [`Setting::Dedup`](crate::seam::Setting::Dedup) with this policy makes another index, which takes a while.
+    /// True if [`Setting::Dedup`](crate::seam::Setting::Dedup) with this policy creates another index, which takes a while.
     #[must_use]
     pub fn needs_index(&self, policy: Dedup) -> bool {
         either!(self, core => core.dedup().needs_index(policy))
     }
 
-    /// Lays by an index for such a policy, and gives back the one that was laid by: after it, the one that it has
-    /// replaced, to be dropped where nobody waits.
+    /// Stores an index for such a policy, and returns the one stored before. After the policy is set, that is the replaced index; the
+    /// caller drops it where nothing waits.
     pub fn lay_by_index(&mut self, index: Index) -> Index {
         either!(self, core => core.dedup_mut().lay_by(index))
     }
@@ -444,20 +443,20 @@ impl Core {
     }
 }
 
-/// Of a log: tables have no summaries to go by, and nothing to fold.
+/// Only a log answers: tables have no summaries to search, and nothing to fold.
 impl Answers for Core {
     fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
         self.as_log()?.unsummarised(segment)
     }
 
-    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<(Pba, u32)>) {
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<PageOfParts>) {
         if let Some(engine) = self.as_log() {
             engine.pages_of_parts(at, tags, most_owners, out);
         }
     }
 
-    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        self.as_log()?.sparse_page(at, made_with)
+    fn sparse_page(&self, vba: Vba, at: Pba, made_with: usize) -> Option<u32> {
+        self.as_log()?.sparse_page(vba, at, made_with)
     }
 
     fn foldable_in(

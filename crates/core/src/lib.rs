@@ -5,8 +5,10 @@ extern crate alloc;
 
 pub mod addr;
 pub mod bare;
+mod by_pba;
 pub mod check;
 mod classes;
+pub mod driver;
 pub mod engine;
 pub mod entry;
 mod flat;

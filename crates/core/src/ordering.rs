@@ -1,31 +1,30 @@
-//! When a write's map update is let through, after writes went to the medium in parallel (OFTL §3).
+//! Decides when a write's map update is released, after writes went to the medium in parallel (OFTL §3).
 //!
-//! One stage with three rules. The log layout has the strictest by construction (a chunk is visible to
-//! recovery only when all before it are), so it asks nothing of this stage; a page-mapped FTL, as the lab
-//! simulates it, does, and the lab compares what each rule costs.
+//! One stage with three rules. The log layout has the strictest rule by construction (a chunk is visible to recovery only when all chunks
+//! before it are), so it does not use this stage. The page-mapped FTL that the lab simulates does, and the lab compares the cost of each
+//! rule.
 //!
-//! OFTL keeps an unwritten list of normal writes and hands it to the next journal write as its dependency,
-//! and keeps the journal writes in a dependency list in their order. Both lists are one queue here: a
-//! journal write waits for every normal write before it that is not programmed, and for every journal write
-//! before it. That is the same set: what an earlier journal write has taken as its dependency is waited for
-//! through that one. A write in the queue takes one byte, where the paper states 10.
+//! OFTL keeps an unwritten list of normal writes, and passes it to the next journal write as its dependency. It also keeps a dependency
+//! list of the journal writes in their order. Here both lists are one queue: a journal write waits for every earlier normal write that is
+//! not programmed, and for every earlier journal write. The result is the same, because a journal write also waits for the dependencies
+//! of the journal writes before it. A write in the queue takes one byte, where the paper states 10.
 
 use alloc::collections::VecDeque;
 
 /// Which writes wait for which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rule {
-    /// Every write for every write before it: a crash leaves a prefix.
+    /// Every write waits for all writes before it: a crash leaves a prefix.
     #[default]
     Prefix,
-    /// Journal writes for all writes before them, normal writes for none: a commit block is never visible
-    /// before what it commits (OFTL).
+    /// Journal writes wait for all writes before them, normal writes wait for none: a commit block is never visible before the blocks
+    /// that it commits (OFTL).
     Journal,
-    /// None for any.
+    /// No write waits.
     None,
 }
 
-/// What a write is, by the request classifier (OFTL §3.2).
+/// The class of a write, as the request classifier decides it (OFTL §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Outside of every journal.
@@ -51,10 +50,10 @@ enum State {
 #[derive(Clone, Debug, Default)]
 pub struct Ordering {
     rule: Rule,
-    /// The writes that are not through, and those between them.
+    /// The writes that are not released, and all writes between them.
     queue: VecDeque<State>,
     first: u64,
-    /// Every journal write before this one is through, and so is every normal one that is written.
+    /// Before this write, every journal write is released, and every normal write that is on the medium.
     settled: u64,
 }
 
@@ -68,21 +67,21 @@ impl Ordering {
         }
     }
 
-    /// A write begins.
+    /// Starts a write.
     pub fn begin(&mut self, class: Class) -> Ticket {
         self.queue.push_back(State::Unwritten(class));
         Ticket(self.first + self.queue.len() as u64 - 1)
     }
 
-    /// Writes whose map updates wait, or that are not on the medium.
+    /// The number of writes whose map updates wait, or that are not on the medium.
     #[must_use]
     pub fn pending(&self) -> usize {
         let through = |state: &&State| **state != State::Through;
         self.queue.iter().filter(through).count()
     }
 
-    /// A write is on the medium: calls `release` for each write whose map update may be made now, in the
-    /// order in which they must be.
+    /// Notes that a write is on the medium: calls `release` for each write whose map update may be made now, in the order in
+    /// which the updates must be made.
     ///
     /// # Panics
     /// When it was not begun, or is on the medium already.
@@ -115,14 +114,14 @@ impl Ordering {
         }
     }
 
-    /// How far, from `from` on, all states are as `wanted`.
+    /// Returns how far, from `from` on, all states are as `wanted`.
     fn run(&self, from: u64, wanted: impl Fn(State) -> bool) -> u64 {
         let from = from.max(self.first);
         let states = self.queue.iter().skip((from - self.first) as usize);
         from + states.take_while(|state| wanted(**state)).count() as u64
     }
 
-    /// Lets writes through in order, as far as all are as `wanted`.
+    /// Releases writes in order, as far as all are as `wanted`.
     fn settle(&mut self, wanted: impl Fn(State) -> bool, release: &mut impl FnMut(Ticket)) {
         let to = self.run(self.settled, wanted);
         for ticket in self.settled.max(self.first)..to {
@@ -142,7 +141,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// Begins all writes, then finishes them in the order given; returns what is through after each.
+    /// Begins all writes, then finishes them in the order given; returns what is released after each.
     fn run(rule: Rule, classes: &[Class], order: &[usize]) -> Vec<Vec<usize>> {
         let mut stage = Ordering::new(rule);
         let tickets: Vec<Ticket> = classes.iter().map(|&class| stage.begin(class)).collect();
@@ -199,7 +198,7 @@ mod tests {
                             prop_assert!(!waits || through.contains(&before));
                         }
                     }
-                    // And nothing waits that need not.
+                    // And no write waits without need.
                     for &at in written {
                         let free = match rule {
                             Rule::None => true,

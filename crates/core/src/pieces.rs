@@ -1,46 +1,45 @@
-//! A [`Flat`] table in pieces, so that a request waits for no more than [`MOST`] entries to be put in anew, however many there are.
+//! A [`Flat`] table in pieces, so that a request waits for at most [`MOST`] entries to be reinserted, however many there are.
 //!
-//! A piece has what begins with the same bits of its hash, as many bits as it takes: one that is full is divided by the next bit
-//! (Fagin et al., Extendible Hashing, TODS 1979). Until then it grows by a quarter, and its halves begin at the size they need, so
-//! that pieces take no more memory than one table would; and while one of them grows, it alone is there twice.
+//! A piece holds the entries whose hashes begin with the same bits. A full piece is divided by the next bit (Fagin et al., Extendible
+//! Hashing, TODS 1979). Before that it grows by a quarter at a time, and its halves begin at the size they need. So pieces take no more
+//! memory than one table would, and only the growing piece exists twice for a while.
 
 use crate::flat::{Flat, Slot};
 use alloc::vec::Vec;
 
-/// A piece that has so many is divided when it is full: well below a millisecond, each entry a miss of the cache.
+/// A full piece with this many entries is divided: that takes well below a millisecond, even if each entry is a cache miss.
 const MOST: usize = 2048;
 
-/// More than a piece has slots. A piece whose addresses were chosen to have many bits of their hash in common is larger than
-/// others, by a quarter for each division that leaves all of them on one side.
+/// More than the slots of any piece. A client may choose addresses whose hashes have many bits in common. Then a piece is larger than
+/// others, by a quarter for each division that leaves all of its entries on one side.
 const SPAN: usize = 1 << 20;
 
-struct Piece<T, P> {
+struct Piece<T> {
     entries: Flat<T>,
-    /// How many bits the hashes in it begin with in common.
+    /// How many leading bits all hashes in it have in common.
     depth: u32,
-    packing: P,
 }
 
-/// Of entries `T`, packed as each piece's `P` says.
-pub(crate) struct Pieces<T, P> {
-    pieces: Vec<Piece<T, P>>,
-    /// By the first bits of a hash, as many as the deepest piece has in common. Entries are of different addresses, and the
-    /// hash is one to one: so the deepest are hardly deeper than the others.
+/// A [`Flat`] table in pieces.
+pub(crate) struct Pieces<T> {
+    pieces: Vec<Piece<T>>,
+    /// The piece for each value of the first bits of a hash: as many bits as the deepest piece has in common. Entries have different
+    /// addresses, and the hash is one to one, so the deepest piece is hardly deeper than the others.
     directory: Vec<u32>,
     depth: u32,
     used: usize,
 }
 
-/// Where an entry is, until the next change.
+/// The place of an entry, until the next change.
 #[derive(Clone, Copy)]
 pub(crate) struct At {
     piece: usize,
     slot: usize,
 }
 
-impl<T: Slot, P: Copy + Default> Default for Pieces<T, P> {
+impl<T: Slot> Default for Pieces<T> {
     fn default() -> Self {
-        Self::with_room(0, P::default())
+        Self::with_room(0)
     }
 }
 
@@ -49,14 +48,13 @@ fn first(bits: u32, hash: u64) -> usize {
     (hash >> 1 >> (63 - bits)) as usize
 }
 
-impl<T: Slot, P: Copy + Default> Pieces<T, P> {
-    /// Has room for so many of all kinds of hashes, in pieces that are as good as new.
-    pub fn with_room(entries: usize, packing: P) -> Self {
+impl<T: Slot> Pieces<T> {
+    /// Creates a table with room for `entries` with evenly spread hashes, in pieces that are like new.
+    pub fn with_room(entries: usize) -> Self {
         let depth = entries.div_ceil(MOST * 3 / 4).next_power_of_two().ilog2();
         let piece = |_| Piece {
             entries: Flat::with_room(entries >> depth),
             depth,
-            packing,
         };
         Self {
             pieces: (0..1 << depth).map(piece).collect(),
@@ -74,12 +72,7 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         self.directory[first(self.depth, hash)] as usize
     }
 
-    /// How entries of such a hash are packed.
-    pub fn packing(&self, hash: u64) -> P {
-        self.pieces[self.piece(hash)].packing
-    }
-
-    /// What is found by a hash, and its place.
+    /// Finds an entry by its hash; returns it and its place.
     pub fn find(&self, hash: u64, is_it: impl Fn(T) -> bool) -> Option<(At, T)> {
         let piece = self.piece(hash);
         let Piece { entries, depth, .. } = &self.pieces[piece];
@@ -87,28 +80,28 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         Some((At { piece, slot }, entry))
     }
 
-    /// Puts another in its place, with the same hash and packing.
+    /// Replaces an entry by one with the same hash.
     pub fn replace(&mut self, at: At, by: T) {
         self.pieces[at.piece].entries.replace(at.slot, by);
     }
 
-    /// Whether there is room for one more of such a hash.
+    /// True if there is room for one more entry with such a hash.
     pub fn has_room(&self, hash: u64) -> bool {
         self.pieces[self.piece(hash)].entries.has_room()
     }
 
-    /// Makes room for one more of such a hash, packed in such a way. Those of its piece are put in anew: as what, and by which hash.
-    pub fn make_room(&mut self, hash: u64, packing: P, anew: impl Fn(T) -> (T, u64)) {
+    /// Makes room for one more entry with such a hash, if there is none. The entries of its piece are reinserted.
+    pub fn make_room(&mut self, hash: u64, hash_of: impl Fn(T) -> u64) {
         let at = self.piece(hash);
         let old = &self.pieces[at].entries;
-        let entries: Vec<(T, u64)> = old.iter_from(0).map(|(_, entry)| anew(entry)).collect();
-        if !old.has_room() && old.len() >= MOST {
-            return self.divide(at, packing, &entries);
+        let entries: Vec<(T, u64)> = old
+            .iter_from(0)
+            .map(|(_, entry)| (entry, hash_of(entry)))
+            .collect();
+        if old.len() >= MOST {
+            return self.divide(at, &entries);
         }
-        let mut table = match old.has_room() {
-            true => old.emptied(),
-            false => old.grown(),
-        };
+        let mut table = old.grown();
         let depth = self.pieces[at].depth;
         for (entry, hash) in entries {
             table.insert(entry, hash << depth);
@@ -116,11 +109,10 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         self.pieces[at] = Piece {
             entries: table,
             depth,
-            packing,
         };
     }
 
-    fn divide(&mut self, at: usize, packing: P, entries: &[(T, u64)]) {
+    fn divide(&mut self, at: usize, entries: &[(T, u64)]) {
         let depth = self.pieces[at].depth + 1;
         if depth > self.depth {
             let twice = self.directory.iter().flat_map(|&piece| [piece, piece]);
@@ -131,7 +123,7 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         let begins = entries
             .first()
             .map_or(0, |&(_, hash)| first(depth - 1, hash));
-        // All that begins as this piece does, and goes on with a 1.
+        // The hashes that begin as this piece's do, and continue with a 1.
         let width = 1 << (self.depth - depth);
         let ones = (2 * begins + 1) * width;
         self.directory[ones..ones + width].fill(other as u32);
@@ -140,7 +132,6 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         let [mut zeros, mut ones] = [entries.len() - count, count].map(|count| Piece {
             entries: Flat::with_room(count),
             depth,
-            packing,
         });
         for &(entry, hash) in entries {
             let piece = if is_one(hash) { &mut ones } else { &mut zeros };
@@ -150,7 +141,7 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         self.pieces.push(ones);
     }
 
-    /// Adds one that is not there.
+    /// Adds an entry that is not in the table.
     pub fn insert(&mut self, entry: T, hash: u64) {
         let piece = self.piece(hash);
         let Piece { entries, depth, .. } = &mut self.pieces[piece];
@@ -158,18 +149,18 @@ impl<T: Slot, P: Copy + Default> Pieces<T, P> {
         self.used += 1;
     }
 
-    /// Takes one out.
+    /// Removes an entry.
     pub fn remove(&mut self, at: At, hash_of: impl Fn(T) -> u64) {
         let Piece { entries, depth, .. } = &mut self.pieces[at.piece];
         entries.remove(at.slot, |entry| hash_of(entry) << *depth);
         self.used -= 1;
     }
 
-    /// The next at or after a number, in the order of hashes, and the number behind it.
+    /// Returns the next entry at or after a number, in the order of hashes, and the number after it.
     pub fn next_from(&self, from: usize) -> Option<(usize, T)> {
         let mut slot = from % SPAN;
         for (index, &piece) in self.directory.iter().enumerate().skip(from / SPAN) {
-            // One that is less deep than others is in the directory several times.
+            // A less deep piece is in the directory several times.
             if slot == 0 && index > 0 && self.directory[index - 1] == piece {
                 continue;
             }
@@ -195,7 +186,7 @@ mod tests {
     /// Entries are addresses.
     #[derive(Default)]
     struct Tried {
-        pieces: Pieces<u32, ()>,
+        pieces: Pieces<u32>,
         model: BTreeSet<u32>,
     }
 
@@ -211,16 +202,16 @@ mod tests {
             found.map(|(at, _)| at)
         }
 
-        /// How many were put in anew.
+        /// Returns how many entries were reinserted.
         fn insert(&mut self, address: u32) -> usize {
             let moved = Cell::new(0);
             if self.find(address).is_some() {
                 return 0;
             }
             if !self.pieces.has_room(hash(address)) {
-                self.pieces.make_room(hash(address), (), |entry| {
+                self.pieces.make_room(hash(address), |entry| {
                     moved.set(moved.get() + 1);
-                    (entry, hash(entry))
+                    hash(entry)
                 });
             }
             self.pieces.insert(address, hash(address));
@@ -254,7 +245,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
-        /// In runs, so that pieces are divided and become empty.
+        /// In runs, so that pieces are divided and emptied.
         #[test]
         fn behaves_like_a_set(runs in prop::collection::vec((1..ADDRESSES, 1u32..20_000, any::<bool>()), 1..12)) {
             let mut tried = Tried::default();
@@ -286,7 +277,7 @@ mod tests {
     fn room_from_the_start_is_not_made_later() {
         for entries in [1, 50, MOST, 100_000, 300_000] {
             let mut tried = Tried {
-                pieces: Pieces::with_room(entries, ()),
+                pieces: Pieces::with_room(entries),
                 ..Tried::default()
             };
             let slots = tried.slots();

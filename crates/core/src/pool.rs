@@ -1,26 +1,27 @@
-//! The fingerprint pool: which journal block to look at when a home block is written (WOJ §3.2, §3.3).
+//! The fingerprint pool: which journal block to compare when a home block is written (WOJ §3.2, §3.3).
 //!
-//! An entry is a journal block's place in the journal, not a physical address: the map knows where it is,
-//! so nothing that moves it has to be told to the pool. 6 bytes a journal block, whatever happens: 4 of
-//! chain and fingerprint, 2 of table. Of two blocks with one fingerprint the newer stays, marked collided,
-//! so that a third cannot be mistaken for the only one.
+//! An entry is a journal block's place in the journal, not a physical address: the map knows the address, so the pool need not learn of
+//! moves. The pool always takes 6 bytes for each journal block: 4 for chain and fingerprint, 2 for the table. Of two blocks with one
+//! fingerprint the newer stays. It is marked collided, because its fingerprint is known to be ambiguous even after the other block has
+//! left.
 //!
-//! A fingerprint is what its bucket says, and as many bits beside that as the chain leaves: 13 of a journal of
-//! 256 MiB, 9 of the 4 GiB that are watched at most. Two hashes are taken for one in 1 of 4096 cases there if the whole
-//! journal waits for its checkpoint, and 1 of 256 here; what that costs is a block that is written home.
+//! A fingerprint is the bucket's number, and as many more bits as the link of the chain leaves: 13 for a journal of 256 MiB, 9 for 4 GiB,
+//! the most that is watched. If the whole journal waits for its checkpoint, two hashes are confused in 1 of 4096 cases in the smaller
+//! journal, and in 1 of 256 in the larger one. The cost of that is a block that is written home.
 
 use alloc::{vec, vec::Vec};
 
-/// Entries of one bucket that are looked at, at most: a client who could choose the hash (the paper's is
-/// not keyed) must not be able to make a write slow.
+/// The most entries of one bucket that are compared. A client that can choose hashes (the paper's hash is not keyed) must not be able to
+/// make a write slow.
 const CHAIN_MAX: usize = 32;
 
-/// Journal blocks for each bucket: so many entries it has when all of them wait for their checkpoint.
+/// Journal blocks for each bucket: the entries it has when all of them wait for their checkpoint.
 const BLOCKS_A_BUCKET: usize = 2;
 
 const PRESENT: u32 = 1 << 31;
 const COLLIDED: u32 = 1 << 30;
-/// The last of its bucket: in place of the next one is the bucket, so that it is found from any of its entries.
+/// A flag in the last entry of a bucket. That entry holds the bucket instead of a next entry, so the bucket is found from any of its
+/// entries.
 const LAST: u32 = 1 << 29;
 
 /// What the pool proposes.
@@ -28,19 +29,19 @@ const LAST: u32 = 1 << 29;
 pub struct Proposal {
     /// The journal block, counted from the first of the first region.
     pub index: u32,
-    /// Whether others had the same fingerprint.
+    /// True if others had the same fingerprint.
     pub collided: bool,
 }
 
-/// See the module.
+/// The fingerprint pool of a volume's journals.
 #[derive(Default)]
 pub struct Pool {
     /// First entry of each bucket, plus one; 0 for none.
     buckets: Vec<u32>,
-    /// Of each journal block: whether it has an entry, whether that is collided, its fingerprint, and the next of its
+    /// For each journal block: whether it has an entry, whether that is collided, its fingerprint, and the next entry of its
     /// bucket, or the bucket.
     links: Vec<u32>,
-    /// The lower bits of a link: the next one.
+    /// The lower bits of a link: the next entry.
     next: u32,
     entries: usize,
 }
@@ -60,35 +61,35 @@ impl Pool {
         }
     }
 
-    /// Journal blocks that it can hold.
+    /// The number of journal blocks that it can hold.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.links.len()
     }
 
-    /// Entries in it.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries
     }
 
-    /// Whether nothing can be proposed.
+    /// True if nothing can be proposed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
     }
 
-    /// The bucket of a hash, by its upper half: the lower is what a table in front of us may have used.
+    /// Returns the bucket of a hash, by its upper half: a table in front of the pool may have used the lower half.
     fn bucket(&self, hash: u64) -> usize {
         (((hash >> 32) * self.buckets.len() as u64) >> 32) as usize
     }
 
-    /// Where a link has a fingerprint: between what it is and the next.
+    /// The bits of a link that hold the fingerprint: between the flags and the next entry.
     fn print_bits(&self) -> u32 {
         (LAST - 1) & !self.next
     }
 
-    /// Its fingerprint, there: the lower end of the upper half.
+    /// Returns a hash's fingerprint in those bits: the lower end of the upper half.
     fn print(&self, hash: u64) -> u32 {
         ((hash >> 32) as u32).wrapping_mul(self.next + 1) & self.print_bits()
     }
@@ -108,7 +109,7 @@ impl Pool {
         (link & LAST == 0).then_some(link & self.next)
     }
 
-    /// A block was written into the journal at `index`.
+    /// Notes that a block was written into the journal at `index`.
     pub fn insert(&mut self, index: u32, hash: u64) {
         self.remove(index);
         let (bucket, print) = (self.bucket(hash), self.print(hash));
@@ -129,7 +130,7 @@ impl Pool {
         self.entries += 1;
     }
 
-    /// The journal block whose fingerprint a home block's hash has.
+    /// Returns the journal block whose fingerprint matches a home block's hash.
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<Proposal> {
         if self.is_empty() {
@@ -144,21 +145,21 @@ impl Pool {
         })
     }
 
-    /// Whether a journal block's entry is collided; `None` when it has none.
+    /// Whether a journal block's entry is collided; `None` if it has none.
     #[must_use]
     pub fn is_collided(&self, index: u32) -> Option<bool> {
         let link = *self.links.get(index as usize)?;
         (link & PRESENT != 0).then_some(link & COLLIDED != 0)
     }
 
-    /// The bucket of a journal block that has an entry.
+    /// Returns the bucket of a journal block that has an entry.
     fn bucket_of(&self, index: u32) -> usize {
         let rest = core::iter::successors(Some(index), |&at| self.next(at));
         let last = rest.last().unwrap_or(index);
         (self.links[last as usize] & self.next) as usize
     }
 
-    /// The entry of a journal block leaves: its checkpoint is done, or its space is used again.
+    /// Removes a journal block's entry: its checkpoint is done, or its space is reused.
     pub fn remove(&mut self, index: u32) {
         let link = self.links[index as usize];
         if link & PRESENT == 0 {
@@ -197,7 +198,7 @@ mod tests {
         assert_eq!(proposed(&pool, hash), Some((0, false)));
         pool.insert(1, hash);
         assert_eq!(proposed(&pool, hash), Some((1, true)));
-        // The first one's space is used again: the second stays collided, as its content may be either's.
+        // The first block's space is reused. The second stays collided, because the fingerprint is ambiguous.
         pool.insert(0, 9 << 32);
         assert_eq!(proposed(&pool, hash), Some((1, true)));
         pool.insert(2, hash);
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_that_someone_fills_on_purpose_stays_short() {
+    fn a_bucket_that_a_client_fills_on_purpose_stays_short() {
         let mut pool = Pool::new(4096);
         for index in 0..4096 {
             pool.insert(index, u64::from(index) << 32);
@@ -240,10 +241,10 @@ mod tests {
     }
 
     proptest! {
-        /// Against the obvious: the newest block of each fingerprint.
+        /// Compared with the obvious model: the newest block of each fingerprint.
         #[test]
         fn behaves_like_a_map(steps in prop::collection::vec((0u32..40, 0u64..30, any::<bool>()), 1..400)) {
-            // Some alone in their bucket, and some beside others.
+            // Some hashes are alone in their bucket, and some are with others.
             let mixed = |hash: u64| (hash % 15).wrapping_mul(0x9e37_79b9_7f4a_7c15) + ((hash / 15) << 32);
             let mut pool = Pool::new(40);
             let mut model: BTreeMap<u64, u32> = BTreeMap::new();

@@ -1,51 +1,50 @@
-//! What a full thin volume keeps back, so that its file system can still be mounted and files deleted (promise 7).
+//! The reserve of a thin volume: when the volume is full, its file system can still be mounted and files deleted (promise 7).
 //!
-//! A mount writes: it replays a journal, removes orphans, updates superblocks. So does a deletion. On a volume that gave its
-//! last block to data, both would fail, and nobody could ever free anything. So the last part of the capacity is not for
-//! everybody:
+//! A mount writes: it replays a journal, removes orphans, updates superblocks. So does a deletion. On a volume that gave its last
+//! block to data, both would fail, and nothing could ever be freed. So the last part of the capacity is restricted:
 //!
-//! 1. What is new takes no block of it, except as in 3.
-//! 2. *Upkeep* (a journal, a file system's metadata, what replaces a block that is there) takes half of it, and then half of what
-//!    is left each time that a *spell* begins: when the volume is opened, and when upkeep was refused and then nobody asked for
-//!    room for a while. A file system whose journal met the end is dead until it is mounted again, and is quiet until then.
-//! 3. If the volume was full already when it was opened, what is new takes a quarter of what is left in that spell: of a file
-//!    system that the runtime does not follow, nothing is known to be upkeep.
-//! 4. It is whole again as soon as room is freed.
-//! 5. The last blocks are for what says which snapshots there are, and for nothing else: without them none could be deleted, which
-//!    is what frees room where snapshots have filled a volume.
+//! 1. New data takes no block of it, except as in 3.
+//! 2. *Upkeep* (a journal, a file system's metadata, overwrites of existing blocks) may take half of it, and half of the rest each time
+//!    that a *spell* begins. A spell begins when the volume is opened. Another one begins when upkeep was refused and then no room was
+//!    requested for a while: a file system whose journal ran out of room is dead until it is mounted again, and is quiet until then.
+//! 3. If the volume was already full when it was opened, new data may take a quarter of the rest in that spell. This is for a runtime
+//!    that does not follow the file system: then no block is known to be upkeep.
+//! 4. The reserve is whole again as soon as room is freed.
+//! 5. The last blocks are only for the records of snapshots (their list and rows). Without these records no snapshot could be deleted,
+//!    and if snapshots have filled a volume, only that frees room.
 //!
-//! So no number of attempts uses it up: each leaves half for the next. Nothing of this is on the medium.
+//! So no number of attempts uses the reserve up: each leaves half for the next. Nothing of this is stored on the medium.
 
 use crate::addr::Nanos;
 use crate::limits::RESERVE_QUIET_NANOS;
 use crate::room::Room;
 
-/// What a block that needs room is to whoever writes it.
+/// The purpose of a block that needs room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Something that was not there before, as far as anybody knows.
+    /// New data, as far as is known.
     New,
-    /// A part of a journal, or of a file system's metadata, or what replaces a block.
+    /// A part of a journal, or of a file system's metadata, or an overwrite of a block.
     Upkeep,
-    /// What says which snapshots there are, and what they keep.
+    /// The records of snapshots: which exist, and which blocks they keep.
     Books,
 }
 
-/// See the module.
+/// The reserve of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve {
-    /// The least that was in use since the spell began.
+    /// The fewest blocks in use since the spell began.
     floor: u64,
-    /// It was full when it was opened, and no room has been freed since.
+    /// The volume was full when it was opened, and no room has been freed since.
     opened_full: bool,
     /// Upkeep was refused in this spell.
     refused: bool,
-    /// When somebody asked last.
+    /// When room was last requested.
     asked: Nanos,
 }
 
 impl Reserve {
-    /// Of a volume that is opened with so much in use.
+    /// For a volume opened with so much in use.
     #[must_use]
     pub fn new(room: Room) -> Self {
         Self {
@@ -56,7 +55,7 @@ impl Reserve {
         }
     }
 
-    /// Whether one more block may be taken. Ask for each that needs one, and for no other.
+    /// True if one more block may be taken. Call once for each block that needs room, and not otherwise.
     pub fn admits(&mut self, now: Nanos, need: Need, room: Room) -> bool {
         let was_quiet = now.0.saturating_sub(self.asked.0) >= RESERVE_QUIET_NANOS;
         self.asked = now;
@@ -80,7 +79,7 @@ impl Reserve {
     }
 }
 
-/// Whether hardly anything is left for what is new.
+/// True if hardly any room is left for new data.
 fn is_full(room: Room) -> bool {
     room.reserve() > 0 && room.live + room.reserve() / 8 >= room.for_anybody()
 }
@@ -101,7 +100,7 @@ mod tests {
             keeps: true,
         };
         let mut reserve = Reserve::new(room);
-        // Spell after spell, upkeep takes what it can.
+        // In spell after spell, upkeep takes what it can.
         for spell in 1..100 {
             let now = Nanos(spell * 10 * SECOND);
             while reserve.admits(now, Need::Upkeep, room) {
@@ -144,7 +143,7 @@ mod tests {
             *self = Self::opened(self.room.live);
         }
 
-        /// Takes blocks until one is refused: how many.
+        /// Takes blocks until one is refused; returns how many.
         fn take(&mut self, need: Need) -> u64 {
             let before = self.room.live;
             while self.reserve.admits(Nanos(self.now), need, self.room) {
@@ -160,11 +159,15 @@ mod tests {
     }
 
     #[test]
-    fn data_leave_the_reserve_to_upkeep() {
+    fn new_data_leaves_the_reserve_to_upkeep() {
         let mut volume = Volume::opened(0);
         assert_eq!(volume.take(Need::New), 3100);
         volume.wait(60);
-        assert_eq!(volume.take(Need::New), 0, "however long one waits");
+        assert_eq!(
+            volume.take(Need::New),
+            0,
+            "new data gets nothing, even after a quiet time"
+        );
         assert_eq!(volume.take(Need::Upkeep), 50);
         assert_eq!(volume.take(Need::New), 0);
     }
@@ -183,29 +186,48 @@ mod tests {
         }
         assert_eq!(taken, [50, 25, 13, 6, 3]);
         volume.wait(1);
-        assert_eq!(volume.take(Need::Upkeep), 0, "who asks on is not quiet");
+        assert_eq!(
+            volume.take(Need::Upkeep),
+            0,
+            "a client that keeps asking begins no spell"
+        );
     }
 
     #[test]
-    fn new_blocks_of_what_is_not_followed_get_a_part_after_an_opening() {
+    fn an_unfollowed_file_system_gets_a_part_of_the_reserve_after_an_opening() {
         let mut volume = Volume::opened(3050);
-        assert_eq!(volume.take(Need::New), 50, "it was not full");
+        assert_eq!(
+            volume.take(Need::New),
+            50,
+            "new data takes what is left before the reserve"
+        );
         volume.opened_again();
         assert_eq!(volume.take(Need::New), 25);
         volume.wait(60);
-        assert_eq!(volume.take(Need::New), 0, "once an opening");
-        assert_eq!(volume.take(Need::Upkeep), 25, "of the half of 100");
+        assert_eq!(
+            volume.take(Need::New),
+            0,
+            "new data gets its part once for each opening"
+        );
+        assert_eq!(
+            volume.take(Need::Upkeep),
+            25,
+            "half of what upkeep would get"
+        );
         for _ in 0..1000 {
             volume.opened_again();
             volume.take(Need::New);
         }
-        assert!(volume.room.live < CAPACITY, "something is left for ever");
+        assert!(
+            volume.room.live < CAPACITY,
+            "each spell leaves a part of the reserve"
+        );
         volume.opened_again();
         assert_ne!(volume.take(Need::Upkeep), 0);
     }
 
     #[test]
-    fn freed_room_fills_it_up_again() {
+    fn freed_room_fills_the_reserve_up_again() {
         let mut volume = Volume::opened(3190);
         assert_eq!(volume.take(Need::New), 2);
         volume.room.live = 2000;
@@ -214,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_thin_needs_none() {
+    fn a_volume_that_is_not_thin_needs_no_reserve() {
         let mut volume = Volume::opened(0);
         volume.room.promised = CAPACITY;
         assert_eq!(volume.take(Need::New), CAPACITY);

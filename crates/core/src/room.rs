@@ -1,37 +1,37 @@
-//! How near a volume is to having no room left for new data: told before it is so (promise 7).
+//! How near a volume is to having no room left for new data: reported before that happens (promise 7).
 //!
-//! A volume that promises more than it has, a thin one, can get there. In any other what clients see always fits, and only
-//! what snapshots keep beside that can fill it: there the thresholds lie between what clients fill and the end. A level is
-//! entered at its threshold and left a little below it, so that a volume that stays at a threshold is told of once.
+//! A thin volume promises more than it has, so it can run out of room. In any other volume, all blocks that clients see fit; only blocks
+//! that snapshots keep in addition can fill it. Then the thresholds lie between the clients' blocks and the end of the room. A level is
+//! entered at its threshold and left a little below it, so a volume that stays at a threshold is reported once.
 
 use crate::limits::{
     BASES_OF_SPARE, RESERVE_BLOCKS, RESERVE_BOOKS, RESERVE_SHARE, ROOM_CRITICAL, ROOM_FILLING,
     ROOM_HIGH, ROOM_RELIEF,
 };
 
-/// What is used of what there is, in blocks of data.
+/// How much of the room is used, in blocks of data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// In use.
     pub live: u64,
-    /// That may be in use at once; less than was planned once segments are quarantined.
+    /// May be in use at once; less than planned once segments are quarantined.
     pub capacity: u64,
-    /// That clients see.
+    /// Visible to clients.
     pub promised: u64,
-    /// Whether snapshots may keep blocks beside those. Then one that is not thin can fill up as well.
+    /// True if snapshots may keep blocks in addition. Then a volume that is not thin can fill up as well.
     pub keeps: bool,
 }
 
 impl Room {
-    /// Whether it promises more than it has.
+    /// True if the volume promises more than it has.
     #[must_use]
     pub fn is_thin(self) -> bool {
         self.promised > self.capacity
     }
 
-    /// What is kept for upkeep when it is full (see [`Reserve`](crate::reserve::Reserve)): of one that is thin never more than it
-    /// promises too much. Of another one nothing, unless snapshots may fill it: then a part of what clients cannot fill, without what
-    /// bases of deltas take of that.
+    /// The blocks reserved for upkeep when the volume is full (see [`Reserve`](crate::reserve::Reserve)). For a thin volume, these are at
+    /// most the blocks that it promises beyond its capacity. Another volume needs none, unless snapshots may fill it: then it reserves a
+    /// part of the blocks that clients cannot fill and bases of deltas do not take.
     #[must_use]
     pub fn reserve(self) -> u64 {
         let kept = (self.capacity / RESERVE_SHARE).min(RESERVE_BLOCKS);
@@ -42,7 +42,7 @@ impl Room {
         }
     }
 
-    /// The part of the reserve that is for what says which snapshots there are.
+    /// The part of the reserve for the records of snapshots.
     #[must_use]
     pub fn books(self) -> u64 {
         match self.keeps {
@@ -51,27 +51,27 @@ impl Room {
         }
     }
 
-    /// What anybody may fill.
+    /// The blocks that new data may fill.
     #[must_use]
     pub fn for_anybody(self) -> u64 {
         self.capacity - self.reserve()
     }
 
-    /// How much of it is in use, in whole per cent.
+    /// The percentage of the capacity in use, rounded down.
     #[must_use]
     pub fn percent(self) -> u64 {
         let percent = u128::from(self.live) * 100 / u128::from(self.capacity.max(1));
         u64::try_from(percent).unwrap_or(u64::MAX)
     }
 
-    /// Whether so many blocks more would meet the end of what anybody may fill.
+    /// True if `blocks` more would reach the end of what new data may fill.
     #[must_use]
     pub fn ends_within(self, blocks: u64) -> bool {
         self.live.saturating_add(blocks) >= self.for_anybody()
     }
 
     fn has_reached(self, percent: u64) -> bool {
-        // With `of` blocks in use it is `from` per cent full, with `beside` more it is full.
+        // With `of` blocks in use the volume is `from` per cent full, with `beside` more it is full.
         let (of, from, beside) = match (self.is_thin(), self.keeps) {
             (true, _) => (0, 0, self.capacity),
             (false, false) => return false,
@@ -118,7 +118,7 @@ impl Level {
         }
     }
 
-    /// As it is shown.
+    /// The name shown to users.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -137,13 +137,13 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// The level of now.
+    /// The current level.
     #[must_use]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Notes how full it is; the new level if that is a higher one, for whoever should be told. Ask after every `handle`.
+    /// Notes how full the volume is; returns the new level if it is a higher one, to be reported. Call after every `handle`.
     pub fn note(&mut self, room: Room) -> Option<Level> {
         let reached = |of: &&Level| **of == Level::Ample || room.has_reached(of.percent());
         let kept = |of: &&Level| {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_is_told_when_it_is_entered() {
+    fn each_level_is_reported_when_it_is_entered() {
         let mut gauge = Gauge::default();
         let told: alloc::vec::Vec<_> = (0..=1000)
             .filter_map(|live| Some((live, gauge.note(thin(live))?)))
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_that_stays_at_a_threshold_is_told_of_once() {
+    fn a_volume_that_stays_at_a_threshold_is_reported_once() {
         let mut gauge = Gauge::default();
         assert_eq!(gauge.note(thin(900)), Some(Level::High));
         for live in [899, 900, 881, 900, 880, 901] {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_snapshots_may_fill_has_a_reserve_that_clients_never_need() {
+    fn a_volume_that_snapshots_may_fill_has_a_reserve_that_clients_never_need() {
         let mut room = Room {
             live: 0,
             capacity: 3200,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_snapshots_keep_is_told_of_before_it_meets_the_end() {
+    fn blocks_kept_by_snapshots_are_reported_before_the_volume_is_full() {
         let mut room = Room {
             live: 0,
             capacity: 3200,
@@ -238,7 +238,7 @@ mod tests {
                 Some((live, gauge.note(room)?))
             })
             .collect();
-        // Clients may fill 3000 and 50 bases of deltas, and 50 are kept for upkeep.
+        // Clients may fill 3000 and 50 bases of deltas, and 50 are reserved for upkeep.
         assert_eq!(
             told,
             [
@@ -247,7 +247,7 @@ mod tests {
                 (3125, Level::Critical)
             ]
         );
-        // It is left a little below each.
+        // Each level is left a little below its threshold.
         for (live, level) in [
             (3116, Level::Critical),
             (3114, Level::High),
@@ -271,7 +271,7 @@ mod tests {
             keeps: false,
         };
         assert_eq!(gauge.note(room), None);
-        // Quarantined segments take from it.
+        // Quarantined segments reduce the capacity.
         room.capacity = 999;
         assert_eq!(gauge.note(room), Some(Level::Critical));
         room.capacity = 0;

@@ -11,60 +11,61 @@ use crate::entry::PartId;
 use crate::format::pack::PartTag;
 use crate::format::properties::Properties;
 use crate::format::summary::Tag;
-use crate::index::Holder;
+use crate::index::holder::Holder;
 use core::num::NonZeroU16;
 
 /// What the core knows of a block's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// Sum of the 4096 bytes, as the volume has them ([`BlockSum`](crate::format::BlockSum)): the integrity check of promise 6, and CAFTL's pre-hash.
+    /// Sum of the 4096 bytes, of the volume's kind ([`BlockSum`](crate::format::BlockSum)): the integrity check of promise 6, and
+    /// CAFTL's pre-hash.
     pub sum: u32,
     /// Weak 64-bit hash of the block: a hint, never a proof (promise 4).
     pub weak: u64,
-    /// Whether every byte is zero.
+    /// True if every byte is zero.
     pub zero: bool,
-    /// The first four bytes, as a number: what content-based sampling goes by (CAFTL §3.4.1).
+    /// The first four bytes, as a number: used by content-based sampling (CAFTL §3.4.1).
     pub first: u32,
-    /// How the block can be stored in fewer bytes, if it can and is to be.
+    /// How to store the block in fewer bytes, if it can and should be.
     pub packed: Option<Packed>,
-    /// What it is to whoever wrote it, as far as the runtime knows.
+    /// What the block is to its writer, as far as the runtime knows.
     pub class: Class,
-    /// Whether it looks like what is written in several places on purpose, so that one may be lost: it is not shared, even
-    /// before anybody knows where such blocks are ([`Hint::Critical`]).
+    /// True if it looks like a block of which several copies exist on purpose, so that one may be lost: it is not shared, even
+    /// before the places of such blocks are known ([`Hint::Critical`]).
     pub copied: bool,
 }
 
-/// What a block is to whoever wrote it. It is counted by that; and contents of some are not worth an entry of the index
-/// ([`Dedup::semantics`]).
+/// What a block is to its writer. Blocks are counted by class; and contents of some classes are not worth an entry of the
+/// index ([`Dedup::semantics`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
-    /// Data, or nothing is known of it.
+    /// Data, or unknown.
     #[default]
     Data,
     /// A file system's bitmaps, inodes, directories and the like, where they belong.
     Metadata,
-    /// In a journal: a copy of a block of either kind.
+    /// In a journal: a copy of a data or metadata block.
     Copy,
-    /// In a journal: what it wrote for itself.
+    /// In a journal: a block of the journal itself.
     Journal,
 }
 
-/// A block in fewer bytes.
+/// A block stored in fewer bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed {
-    /// How many: at least 1.
+    /// The number of bytes: at least 1.
     pub len: NonZeroU16,
-    /// How, in the runtime's own numbers: kept with the part, and told again when it is read.
+    /// The encoding, by the runtime's number: stored with the part, and passed back when it is read.
     pub encoding: u8,
-    /// What it is a delta against: a part that [`Engine::earlier`](crate::engine::Engine::earlier) named, with the bytes
-    /// that [`Effect::Stored`] gave to it last.
+    /// The base, if it is a delta: a part that [`Engine::earlier`](crate::engine::Engine::earlier) named, with the bytes that the
+    /// last [`Effect::Stored`] gave it.
     pub base: Option<PartId>,
-    /// In whose pages it goes; in any that is nobody's, without.
+    /// The bucket whose pages it goes into; without one, any page of no bucket.
     pub bucket: Option<Bucket>,
 }
 
-/// Parts that share pages with each other alone: CSA-FS's log has a bucket of deltas for each block group (its §3.3).
+/// Parts that share pages only with each other: CSA-FS's log has a bucket of deltas for each block group (its §3.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket(pub u32);
 
@@ -73,47 +74,47 @@ pub struct Bucket(pub u32);
 pub struct Payload {
     /// Where the runtime keeps the bytes. The core owns the buffer until it emits [`Effect::Release`].
     pub buf: Buf,
-    /// What they digest to.
+    /// Their digest.
     pub digest: Digest,
 }
 
-/// What is done about blocks that a journal holds already when they are written home (WOJ §3).
+/// How to treat blocks that are written home while a journal holds them already (WOJ §3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WriteOnce {
-    /// Nothing: they are written again.
+    /// Not at all: they are written again.
     Off,
     /// The weak hash proposes the newest journal block that has it; its bytes decide.
     #[default]
     Hash,
-    /// The same, but where two journal blocks have one hash none is proposed (WOJ §3.2, "collided").
+    /// The same, but if two journal blocks have one hash, none is proposed (WOJ §3.2, "collided").
     HashUnlessCollided,
-    /// The journal's own descriptor blocks propose, by home address (JFTL); the bytes decide.
+    /// The journal's descriptor blocks propose, by home address (JFTL); the bytes decide.
     Descriptor,
 }
 
-/// One extent of a file system's journal, and where that file system is.
+/// One extent of a file system's journal, and the place of that file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {
     /// The extent's first block.
     pub start: Lba,
     /// Its length.
     pub blocks: u64,
-    /// First block of the file system that it journals for.
+    /// The first block of the file system that it journals for.
     pub homes: Lba,
-    /// That one's length.
+    /// The length of that file system.
     pub homes_blocks: u64,
-    /// What is done.
+    /// How to treat its blocks.
     pub rule: WriteOnce,
 }
 
-/// When what clients change in tables becomes durable (OrderMergeDedup §2.2). A log has nothing of it.
+/// When changes of tables by clients become durable (OrderMergeDedup §2.2). Not used by a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commits {
     /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
     pub requests: u32,
-    /// What no answer waits for is held back, to be merged with what else falls into its block.
+    /// Changes that no answer waits for are held back, to be merged with others of the same block.
     pub merging: bool,
-    /// A commit is held back when more is likely to come meanwhile.
+    /// A commit is held back when more changes are likely to arrive meanwhile.
     pub anticipation: bool,
 }
 
@@ -127,36 +128,36 @@ impl Default for Commits {
     }
 }
 
-/// In-line deduplication.
+/// The policy of in-line deduplication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dedup {
-    /// Memory of the index; 0: no deduplication. Another size begins with an empty index.
+    /// Memory of the index; 0: no deduplication. With another size the index starts empty.
     pub index_bytes: usize,
-    /// Blocks of a unit of which one is looked up first (2 to 32), and the others only if that was found; 0
-    /// or 1: all are.
+    /// The size of a sampling unit (2 to 32 blocks): one block of a unit is looked up first, and the others only if that one was found. 0
+    /// or 1: all blocks are looked up.
     pub sample_blocks: u32,
-    /// What kind of index it is. Another kind begins empty as well.
+    /// The kind of index. With another kind it starts empty as well.
     pub store: Store,
-    /// What tells that two blocks are equal.
+    /// How equality of two blocks is decided.
     pub decide: Decide,
-    /// The index learns contents of [`Class::Data`] alone, and is not asked for those that the file system writes where
-    /// its metadata is, nor for what a journal writes for itself (CSA-FS §3). And it forgets what is overwritten, as far as
-    /// the checksum of that is in memory.
+    /// If true, the index learns only contents of [`Class::Data`]. It is not searched for blocks that the file system writes where its
+    /// metadata is, nor for a journal's own blocks (CSA-FS §3). It also forgets overwritten contents, if their checksums are in memory.
     pub semantics: bool,
 }
 
-/// What tells that a block is equal to one that is stored and has its checksum.
+/// How to decide that a block equals a stored one with the same checksum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decide {
     /// Their bytes.
     #[default]
     Compare,
-    /// Their fingerprints, of a kind that the runtime numbers, once the stored page's is known: with its second owner,
-    /// for which bytes were compared. Fingerprints of another kind are forgotten.
+    /// Their fingerprints, as soon as the stored page's fingerprint is known. It is learned when the page gets its second owner, for
+    /// which the bytes were compared. The number is the runtime's number for the kind of fingerprint. Fingerprints of another kind are
+    /// forgotten.
     Fingerprint(u8),
 }
 
-/// A strong, keyed hash of a block: equal ones are of equal blocks.
+/// A strong, keyed hash of a block: equal fingerprints mean equal blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -173,7 +174,7 @@ pub enum Store {
 /// How CAFTL's store is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
-    /// Whether a bucket's smallest and largest entry are looked at first.
+    /// True if a bucket's smallest and largest entry are checked first.
     pub range_check: bool,
     /// How entries are spread over a segment's buckets.
     pub order: Order,
@@ -192,11 +193,11 @@ impl Default for Search {
 /// An order of the entries of one segment of CAFTL's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they come.
+    /// In order of arrival.
     Arrival,
     /// Those with the most owners first (hotness-based reorganisation).
     Hotness,
-    /// By their hash, so that there can be a binary search over buckets.
+    /// By hash, so that buckets can be searched by bisection.
     #[default]
     Value,
 }
@@ -206,47 +207,47 @@ pub enum Order {
 pub enum Against {
     /// A data block on the medium.
     Medium(Pba),
-    /// A buffer of the core's, which may be released right after this effect.
+    /// A buffer that the core holds, which it may release right after this effect.
     Buffer(Buf),
-    /// A part of a page, decoded: one that cannot be found or decoded is equal to nothing.
+    /// A part of a page, decoded. If the part cannot be found or decoded, it equals no block.
     Part(Page, u8, Option<Base>),
 }
 
-/// What a delta needs to be decoded.
+/// The base needed to decode a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
-    /// A block in a buffer of the core's, which may be released right after this effect.
+    /// A block in a buffer that the core holds, which it may release right after this effect.
     Block(Buf),
-    /// A part of a page, to be decoded first; it is no delta.
+    /// A part of a page, to be decoded first; it is not a delta.
     Part(Page, u8),
 }
 
-/// Where a page of parts is: [`pack::find`](crate::format::pack::find) finds one in it.
+/// Where a page of parts is: [`pack::find`](crate::format::pack::find) finds a part in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
     /// On the medium.
     Medium(Pba),
-    /// In a buffer of the core's, which may be released right after this effect.
+    /// In a buffer that the core holds, which it may release right after this effect.
     Buffer(Buf),
 }
 
-/// What a data block of a chunk is made from.
+/// The source of a data block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// A buffer's bytes.
     Whole(Buf),
-    /// Parts of several: get it with `Engine::encode_page`.
+    /// Several parts: encode it with `Engine::encode_page`.
     Page,
 }
 
-/// Blocks that are copied into others.
+/// Blocks to copy onto others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// The first that is copied.
+    /// The first block to copy.
     pub from: Lba,
-    /// The first that it is copied into.
+    /// The first block to copy onto.
     pub to: Lba,
-    /// How many.
+    /// The number of blocks.
     pub blocks: u64,
 }
 
@@ -257,14 +258,14 @@ pub enum Ack {
     Placed,
     /// When it is durable.
     Durable,
-    /// Its client has its answer already. So it is taken even while no others are, unless nothing is any more (poisoned), and
-    /// a FLUSH that comes later waits for it. The reply says when it has taken effect. Of a log alone, and only for writes that fit
-    /// into the buffer and into the room that there is: see [`Core::may_answer`](crate::layout::Core::may_answer).
+    /// The client already has the answer. So the write is accepted even while others are refused, unless the volume is poisoned, and a
+    /// later FLUSH waits for it. The reply says when it has taken effect. Only for a log, and only for writes that fit into the buffer
+    /// and into the available room: see [`Core::may_answer`](crate::layout::Core::may_answer).
     Given,
 }
 
 impl Ack {
-    /// Of a request that wants an answer.
+    /// The acknowledgement of a request that wants an answer.
     #[must_use]
     pub fn of(fua: bool) -> Self {
         match fua {
@@ -274,7 +275,7 @@ impl Ack {
     }
 }
 
-/// What the runtime tells the core.
+/// An input from the runtime to the core.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Input<'a> {
@@ -293,8 +294,8 @@ pub enum Input<'a> {
     },
     /// Make all that was acknowledged before this durable.
     Flush { id: RequestId },
-    /// These blocks read as zeros from now on, without data on the medium. `zero`: the client has written zeros; else it no longer
-    /// needs what was there.
+    /// Make these blocks read as zeros, without data on the medium. `zero`: the client has written zeros; otherwise it no longer
+    /// needs the contents.
     Unmap {
         id: RequestId,
         lba: Lba,
@@ -302,20 +303,20 @@ pub enum Input<'a> {
         zero: bool,
         fua: bool,
     },
-    /// Let blocks hold what others hold, by links and without data: answered like a write, in the order of writes. One block after
-    /// the other, upwards. Only a log links blocks.
+    /// Make blocks hold what others hold, by links and without data: answered like a write, in the order of writes. Blocks are
+    /// copied one after another, upwards. Only a log links blocks.
     Copy { id: RequestId, copy: Copy },
-    /// Something that may be so. No reply.
+    /// A hint, which may be wrong. No reply.
     Hint(Hint<'a>),
-    /// How to work from now on. No reply.
+    /// Change how the core works from now on. No reply.
     Set(Setting),
-    /// Keep these properties in place of those that there are. The reply comes when both mirrors have them, durably; until then a
-    /// crash leaves the old ones or these.
+    /// Replace the volume's properties by these. The reply comes when both mirrors hold them durably; until then a crash leaves
+    /// either the old ones or these.
     Properties {
         id: RequestId,
         properties: &'a Properties,
     },
-    /// For a service that reads what is stored and makes it better. Changes nothing that a client can read.
+    /// For a service that reads what is stored and improves it. Changes nothing that a client can read.
     Service(Service<'a>),
     /// An effect was carried out.
     Done { id: EffectId, outcome: Outcome<'a> },
@@ -325,94 +326,95 @@ pub enum Input<'a> {
     Shutdown,
 }
 
-/// What whoever watches clients, or reads what is stored, tells the core. It is believed no more than a hash is, but for
-/// [`Committed`](Self::Committed).
+/// A hint: something that the runtime observes of clients, or reads from the medium. Like a hash, it may be wrong, so it decides nothing,
+/// except for [`Committed`](Self::Committed).
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Hint<'a> {
-    /// Where journals are, from now on: in place of all that was told before.
+    /// Where journals are from now on: replaces all earlier hints.
     Journals { regions: &'a [Region] },
-    /// Home blocks and the place in the journal where each has, or is about to have, its copy: read from a
-    /// descriptor block, for regions with [`WriteOnce::Descriptor`].
+    /// Home blocks, each with the place in the journal where it has, or is about to have, its copy: read from a descriptor block,
+    /// for regions with [`WriteOnce::Descriptor`].
     Journaled { pairs: &'a [(Lba, Lba)] },
-    /// A transaction of a journal is complete: its commit block, and all that it commits, have been written. Home
-    /// blocks with their copies in the journal, of which the last one counts. From now on a crash may find at home
-    /// what the journal holds, as the file system's replay would put it there, until either is written again; for
-    /// that a FLUSH after these same blocks have been written home costs nothing. May be ignored.
+    /// A transaction of a journal is complete: its commit block, and all blocks that it commits, have been written. `pairs`: home blocks
+    /// with their copies in the journal; if a block has several, the last one counts. From now on, until either block of a pair is
+    /// written again, a crash may leave the journal's copy at the home address, as the file system's replay would. In return, a FLUSH
+    /// after these blocks have been written home costs nothing. May be ignored.
     Committed { pairs: &'a [(Lba, Lba)] },
-    /// Blocks whose copies are there on purpose (a file system's superblocks, group descriptors): they are
-    /// never shared by their content. In place of all that was told before.
+    /// Blocks with deliberate copies (a file system's superblocks, group descriptors): they are never shared by their content.
+    /// Replaces all earlier hints.
     Critical { ranges: &'a [(Lba, u64)] },
-    /// What is stored from `at` on, as a segment's summary tells it: for the index.
+    /// What is stored from `at` on, by a segment's summary: for the index.
     Contents { at: Pba, tags: &'a [Tag] },
-    /// What is in the page of parts at `at`, as its directory tells it: for the index.
+    /// What is in the page of parts at `at`, by its directory: for the index.
     Parts { at: Pba, parts: &'a [PartTag] },
 }
 
-/// How the core is to work from now on.
+/// How the core should work from now on.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Setting {
     /// Whether blocks may be stored as deltas.
     Deltas { on: bool },
-    /// Deduplicate like this.
+    /// The policy of deduplication.
     Dedup { policy: Dedup },
-    /// Commit changes of tables like this.
+    /// When changes of tables are committed.
     Commits { policy: Commits },
 }
 
-/// What a service asks for.
+/// A request of a service.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Service<'a> {
-    /// `lba` may hold the same bytes as `of` has: compare them, and if so let them share one page. Answered when
-    /// that is done, or found to be out of date.
+    /// `lba` may hold the same bytes as `of`: compare them, and if they are equal let them share one page. Answered when that is
+    /// done, or found to be out of date.
     Merge { id: RequestId, lba: Lba, of: Holder },
-    /// Who tells of such pairs has passed contents whose checksums are less, and is to go on there after a restart; 0: has ended.
-    /// The next map checkpoint says so; `keep`: let that be soon. No reply.
+    /// The sweep that gives such pairs has done all contents with checksums below `to`, and will continue there after a restart; 0: it
+    /// has ended. The next map checkpoint records that. `keep`: one is made soon. No reply.
     Swept { to: u32, keep: bool },
-    /// As [`Input::Read`], of blocks in a row, [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS) at most, that are to be told by
-    /// [`Fold`](Self::Fold) then, in place of those that were read so before. It is no client's.
+    /// As [`Input::Read`], for at most [`FOLD_BLOCKS`](crate::limits::FOLD_BLOCKS) consecutive blocks, which [`Fold`](Self::Fold) will
+    /// then rewrite. Replaces blocks that an earlier `ReadToFold` read. It is not a client's read.
     ReadToFold {
         id: RequestId,
         lba: Lba,
         blocks: u32,
     },
-    /// What has been read so, all of it or some in a row, and can be stored in fewer bytes: each block is stored anew if it is
-    /// still the same, in a part of a page, and that takes no room from anybody. No reply;
-    /// the buffers are the core's as those of a write.
+    /// Blocks that [`ReadToFold`](Self::ReadToFold) read, all or some consecutive ones, and that can be stored in fewer bytes. Each is
+    /// rewritten into a part of a page, if it is still the same, and if there is room to spare. No reply. The buffers belong to the core,
+    /// like those of a write.
     Fold { lba: Lba, blocks: &'a [Payload] },
-    /// A scrub has found something that is to be written anew. No reply.
+    /// A scrub has found something to rewrite. No reply.
     Mend(Mend<'a>),
 }
 
-/// What a scrub has found, or has to say. None of it changes what a client can read; what the state is not fit for is not done.
+/// What a scrub has found, or reports. None of it changes what a client can read. If the current state does not allow a repair, it is not
+/// done.
 #[derive(Clone, Copy, Debug)]
 pub enum Mend<'a> {
-    /// Something that the next map checkpoint, or commit of tables, replaces.
+    /// A damaged structure that the next map checkpoint, or the next commit of tables, replaces.
     Checkpoint,
     /// A mirror of the superblock.
     Mirror(u32),
-    /// A leaf, counted over all.
+    /// A leaf, by its number among all leaves.
     Leaf(Leaf),
-    /// A summary; these are the tags of its segment as the headers say, which has been taken so often in this life.
+    /// A summary, with the tags of its segment, which come from the chunk headers.
     Summary {
-        /// Whose.
+        /// The segment.
         segment: Segment,
-        /// As `Engine::is_summarised` said.
+        /// How often the segment was opened for writing in this life, as `Engine::is_summarised` returned it.
         uses: u32,
-        /// A tag a block.
+        /// One tag a block.
         tags: &'a [Tag],
         /// The newest chunk in it.
         last_seq: Seq,
     },
-    /// A block of tables, by its number over all of them.
+    /// A block of tables, by its number among all blocks of tables.
     Table(u64),
-    /// How far it is, to go on there after a restart; 0: it has ended. The next map checkpoint says so; `keep`: let that be soon.
+    /// The scrub's progress, to continue there after a restart; 0: it has ended. The next map checkpoint records it.
     Scrubbed {
-        /// What `Scrub::place` says.
+        /// As returned by `Scrub::place`.
         to: u32,
-        /// Soon.
+        /// True if a map checkpoint should record it soon.
         keep: bool,
     },
 }
@@ -426,26 +428,26 @@ pub enum Outcome<'a> {
     Sums(&'a [u32]),
     /// A read of metadata: its bytes.
     Bytes(&'a [u8]),
-    /// A comparison with a whole block, or with what the host keeps of a part in memory: whether all bytes are equal.
+    /// A comparison with a whole block, or with a part's block that the host has in memory: whether all bytes are equal.
     Same(bool),
     /// A block's fingerprint.
     Fingerprint(Fingerprint),
     /// A read of parts, or a comparison with one on the medium.
     Parts {
-        /// Sum of the page as it came from the medium; of a buffer's it is not looked at.
+        /// Sum of the page as it came from the medium; ignored for a page in a buffer.
         sum: u32,
-        /// Whether each part was there, and decoded to a block with its checksum; or to the one that it was compared with.
+        /// True if each part was there, and decoded to a block with its checksum, or to the block that it was compared with.
         whole: bool,
-        /// Whether what that takes beside the page was there, and whole.
+        /// True if the base, if one was needed, was there and intact.
         base: bool,
     },
     /// The medium has no room for this write now; it may have later.
     Full,
-    /// It failed for good.
+    /// It failed permanently.
     Failed,
 }
 
-/// What the core asks of the runtime. Those with an `id` are answered by [`Input::Done`].
+/// A request of the core to the runtime. Effects with an `id` are answered by [`Input::Done`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum Effect {
@@ -470,7 +472,7 @@ pub enum Effect {
     },
     /// Make every write that has completed durable.
     Sync { id: EffectId },
-    /// The segment's old content is not needed any more: discard it if the medium profits.
+    /// The segment's old content is no longer needed: discard it if that benefits the medium.
     Erase { id: EffectId, at: Pba, blocks: u32 },
     /// Read data blocks into buffers `first..` of the request, answer with their sums.
     Read {
@@ -480,8 +482,8 @@ pub enum Effect {
         request: RequestId,
         first: u32,
     },
-    /// Read a page, and decode the parts `slot..slot + count` of it into buffers `first..` of the request.
-    /// A buffer is looked at when this effect is taken. With a base it is one part, a delta.
+    /// Read a page, and decode the parts `slot..slot + count` of it into buffers `first..` of the request. A page in a buffer is
+    /// read when this effect is taken. With a base it is one part, a delta.
     ReadParts {
         id: EffectId,
         page: Page,
@@ -498,8 +500,7 @@ pub enum Effect {
         blocks: u32,
         to: Buf,
     },
-    /// Read the page at `at`, and decode part `slot` of it into the collector's buffer `to`; answered as
-    /// [`Effect::ReadParts`] is.
+    /// Read the page at `at`, and decode part `slot` of it into the collector's buffer `to`; answered like [`Effect::ReadParts`].
     GatherPart {
         id: EffectId,
         at: Pba,
@@ -508,15 +509,14 @@ pub enum Effect {
     },
     /// Read metadata, answer with its bytes.
     ReadMeta { id: EffectId, at: Pba, blocks: u32 },
-    /// Compare a block that a client is writing with one that is stored; answered by [`Outcome::Same`], or by
-    /// [`Outcome::Parts`] if that was read as a part of a page. A buffer is looked at when this effect is taken, before
-    /// any that follows is carried out.
+    /// Compare a block that a client is writing with a stored one. Answered by [`Outcome::Same`], or by [`Outcome::Parts`] if the stored
+    /// block was read as a part of a page. A buffer is read when this effect is taken, before any later effect is carried out.
     Compare {
         id: EffectId,
         buf: Buf,
         with: Against,
     },
-    /// Compute the fingerprint of a block that a client is writing, of the kind that is in force.
+    /// Compute the fingerprint of a block that a client is writing, of the current kind.
     Fingerprint { id: EffectId, buf: Buf },
     /// Copy a buffer into buffer `index` of a read request. Immediate.
     CopyOut {
@@ -530,10 +530,10 @@ pub enum Effect {
         first: u32,
         blocks: u32,
     },
-    /// The block in this buffer is what this part stands for from now on. It is told while deltas are on, of parts that are
-    /// none: what the block was may be kept, for deltas against it. Immediate.
+    /// From now on this part holds the block in this buffer. Emitted while deltas are on, for parts that are not deltas: the runtime may
+    /// keep the block, to make deltas against it. Immediate.
     Stored { buf: Buf, part: PartId },
-    /// The page of this number is given up: its parts stand for nothing any more. As [`Effect::Stored`].
+    /// The page of this number is given up, and its parts with it. Emitted under the same conditions as [`Effect::Stored`].
     GivenUp { page: Vba },
     /// The core no longer needs this buffer. Immediate.
     Release { buf: Buf },
@@ -559,12 +559,12 @@ pub enum Refusal {
     /// No physical space left for new data (promise 7).
     #[error("no physical space left: discard something, or migrate to a larger volume")]
     Full,
-    /// What is below the volume has no room for what the volume is to write (promise 7).
+    /// The storage below the volume has no room for what the volume must write (promise 7).
     #[error(
         "what the volume is on has no room (a file system that is full, as a rule): free some there, and it goes on by itself"
     )]
     NoRoom,
-    /// A block that cannot have one more owner: its bytes have to be written.
+    /// A block that cannot have another owner: its bytes have to be written.
     #[error("a block that was to be copied cannot be linked: read it and write it")]
     Unlinkable,
     /// A block failed its checksum (promise 6).

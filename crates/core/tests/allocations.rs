@@ -1,4 +1,4 @@
-//! The way of a write allocates nothing in steady state.
+//! The write path allocates nothing in steady state.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -16,7 +16,7 @@ use vellum_core::seam::Dedup;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test: another's allocations would be counted, too.
+/// There is only one test, because another's allocations would be counted too.
 #[test]
 fn steady_state_allocates_nothing() {
     let mut idle = Idle::new(1 << 16, 280);
@@ -30,7 +30,7 @@ fn steady_state_allocates_nothing() {
                 ..Dedup::default()
             });
         }
-        // Until the collector has been everywhere.
+        // By now the collector has been everywhere.
         (0..3 * blocks).for_each(|_| idle.write(rng.below(blocks)));
         let before = (allocations(), idle.engine.stats().collections);
         (0..blocks).for_each(|_| idle.write(rng.below(blocks)));

@@ -1,5 +1,5 @@
-//! Writes whose clients are answered before the core is handed them (`Ack::Given`), case by case, on the simulated medium: every
-//! read is held against the model, and what a crash leaves too. Chance has all of these as well (`crash.rs`).
+//! Writes whose clients are answered before the core gets them (`Ack::Given`), case by case, on the simulated medium. The model checks
+//! every read, and the contents after a crash. Random lives have all of these cases as well (`crash.rs`).
 
 #![allow(
     clippy::unwrap_used,
@@ -30,20 +30,20 @@ fn compares(effect: &Effect) -> bool {
     matches!(effect, Effect::Compare { .. })
 }
 
-/// A is at LBA 1, durably, and each write from here on is answered before.
+/// Content `A` is durable at LBA 1, and each write from here on is answered before the core gets it.
 fn answering() -> Bench {
     let mut bench = Bench::new(1, volume(), POLICY);
     bench.0.early = 100;
     bench.write(1, A);
     assert_eq!(
         bench.0.counts.early, 0,
-        "nobody had looked whether there is room"
+        "a write is answered early only after a look at the room"
     );
     bench
 }
 
 #[test]
-fn a_flush_and_a_read_wait_for_what_was_answered_and_is_compared() {
+fn a_flush_and_a_read_wait_for_an_answered_write_that_is_being_compared() {
     let mut bench = answering();
     bench.0.holds = compares;
     bench.ask_write(2, A);
@@ -59,7 +59,7 @@ fn a_flush_and_a_read_wait_for_what_was_answered_and_is_compared() {
 }
 
 #[test]
-fn what_was_answered_is_taken_while_the_medium_is_full() {
+fn an_answered_write_is_accepted_while_the_medium_is_full() {
     let mut bench = answering();
     bench.ask_write(2, B);
     bench.0.faults.full = Some((0, u64::MAX));
@@ -67,7 +67,7 @@ fn what_was_answered_is_taken_while_the_medium_is_full() {
     bench.run();
     let refusal = Some(Refusal::NoRoom);
     assert_eq!(bench.0.engine.refuses_writes(), refusal);
-    // It was answered as long as there was room.
+    // This write was answered while there was room.
     bench.ask_write(3, C);
     assert_eq!(bench.0.answered_at_once(), Some(Ok(())));
     bench.0.early = 0;
@@ -85,7 +85,7 @@ fn what_was_answered_is_taken_while_the_medium_is_full() {
 }
 
 #[test]
-fn what_is_compared_when_the_medium_fills_up_waits_on_and_is_read() {
+fn an_answered_write_waits_and_can_be_read_when_the_medium_fills_up_during_its_comparison() {
     let mut bench = answering();
     bench.ask_write(5, B);
     bench.0.holds = compares;
@@ -99,10 +99,16 @@ fn what_is_compared_when_the_medium_fills_up_waits_on_and_is_read() {
     bench.0.wait().unwrap();
     bench.run();
     assert_eq!(bench.0.engine.refuses_writes(), Some(Refusal::NoRoom));
-    assert_eq!(bench.0.counts.full, 0, "it is being compared");
+    assert_eq!(
+        bench.0.counts.full, 0,
+        "a write that is being compared is not refused"
+    );
     bench.0.holds = |_| false;
     bench.run();
-    assert_eq!(bench.0.counts.full, 1, "that one had not been answered");
+    assert_eq!(
+        bench.0.counts.full, 1,
+        "a write that was not answered early is refused"
+    );
     bench.0.faults.full = None;
     while bench.0.engine.refuses_writes().is_some() {
         bench.0.wait().unwrap();
@@ -114,7 +120,7 @@ fn what_is_compared_when_the_medium_fills_up_waits_on_and_is_read() {
 }
 
 #[test]
-fn a_crash_at_any_instant_leaves_a_prefix_of_what_was_answered() {
+fn a_crash_at_any_instant_leaves_a_prefix_of_the_answered_writes() {
     crash_everywhere(
         &[POLICY, Dedup::default()],
         |bench| {

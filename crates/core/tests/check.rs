@@ -1,4 +1,4 @@
-//! The check finds each kind of damage, names its place, and finds nothing on a sound volume.
+//! The check finds each kind of damage and names its place, and finds nothing on a sound volume.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +27,7 @@ fn run(disk: &mut Disk, options: Options) -> Report {
     check(disk, BLOCKS, options, crc32c)
 }
 
-/// Two chunks in segment 5, which is full and summarised, one in each open segment, checkpoint 2.
+/// Two chunks in segment 5, which is full and summarised; one in each open segment; checkpoint 2.
 fn volume() -> (Disk, [Chunk; 4]) {
     let mut disk = Disk::new();
     let room = disk.sb.usable_blocks();
@@ -51,15 +51,15 @@ fn volume() -> (Disk, [Chunk; 4]) {
     (disk, chunks)
 }
 
-/// The one finding of a check.
+/// The only finding of a check.
 fn only(report: &Report) -> Problem {
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
     report.findings[0]
 }
 
-/// Of one superblock the first sector is left: all is read, and nothing repairs it but a copy.
+/// Only the first sector of one superblock is left: everything can be read, but only a copy into a new volume repairs it.
 #[test]
-fn both_superblocks_are_damage_and_the_way_back_is_said() {
+fn two_damaged_superblocks_are_reported_with_the_way_to_repair_them() {
     let (mut disk, _) = volume();
     for (mirror, from) in [(0, 512), (1, 0)] {
         let at = disk.sb.mirrors()[mirror];
@@ -89,7 +89,7 @@ fn a_sound_volume_has_no_findings() {
 }
 
 #[test]
-fn what_recovery_refuses_is_the_one_finding() {
+fn a_refusal_by_recovery_is_the_only_finding() {
     let (mut disk, _) = volume();
     let at = disk.sb.leaf_slot(Leaf(0), 0);
     disk.damage(at);
@@ -138,13 +138,17 @@ fn a_damaged_summary_is_found() {
     assert!(
         matches!(only(&report), Problem::Summary { segment: Segment(5), at: found, .. } if found == at)
     );
-    // The chunk headers say what it said.
+    // The chunk headers say the same.
     assert_eq!(report.worst(), Some(Severity::Redundancy));
     disk.unreadable.insert(at.0);
     assert!(matches!(
         only(&run(&mut disk, DATA)),
         Problem::SummaryUnreadable { .. }
     ));
+    // Without a summary, only the headers have the sums of the blocks behind them.
+    disk.unreadable.insert(disk.at(5, 0).0);
+    assert!(!run(&mut disk, DATA).is_sound());
+    disk.unreadable.remove(&disk.at(5, 0).0);
     disk.damage(disk.at(5, 0));
     assert!(!run(&mut disk, DATA).is_sound());
 }
@@ -167,7 +171,7 @@ fn a_damaged_block_is_found_by_reading_it() {
         assert_eq!(
             report.verified_blocks,
             report.mapped_blocks - 1,
-            "its neighbours were read"
+            "the neighbours of the damaged block were read"
         );
     }
 }
@@ -229,7 +233,7 @@ fn a_mapping_to_anothers_page_is_found() {
 }
 
 #[test]
-fn a_page_of_two_is_found() {
+fn a_page_with_two_owners_is_found() {
     let (mut disk, _) = volume();
     let at = disk.at(5, 4);
     disk.checkpoint(3, 4, [(0, 3), (1, 2)], &[(3, at), (4, at)]);
@@ -261,7 +265,7 @@ fn shared_pages_are_sound() {
     assert_eq!(report.findings, []);
     assert_eq!((report.shared_pages, report.foreign_tags), (1, 1));
 
-    // Without its first owner it is the other's, which no tag says.
+    // Without its first owner the page belongs to the other one, which no tag names.
     let mut discard = chunk(6, 0, 4, 0, &[]);
     discard.records = vec![Record::Discard {
         lba: Lba(8),
@@ -293,7 +297,7 @@ fn findings_past_the_limit_are_counted() {
 #[test]
 fn a_segments_chunks_are_walked_to_the_end_of_its_present_use() {
     let (mut disk, chunks) = volume();
-    // Behind segment 0's two chunks lies one of an earlier use.
+    // After segment 0's two chunks lies one of an earlier use.
     let mut stale = chunk(1, 0, 3, 0, &[66]);
     stale.life = 0;
     stale.prev_life = 0;

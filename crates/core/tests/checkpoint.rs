@@ -1,4 +1,4 @@
-//! Map checkpoints come to their end whatever the clients do: else recovery has no bound.
+//! Map checkpoints end, whatever the clients do: otherwise the length of recovery would have no bound.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,12 +16,12 @@ use sim::rng::Rng;
 use vellum_core::limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
 use vellum_core::seam::{Dedup, Effect};
 
-/// Three times what makes a map checkpoint due.
+/// Three times the writes that make a map checkpoint due.
 const WRITES: u64 = 3 * LOG_BLOCKS_BETWEEN_CHECKPOINTS.0 / BLOCKS;
-/// More than a segment has.
+/// More than a segment holds.
 const BLOCKS: u64 = 70;
 
-/// So large that no segment has to be made free meanwhile.
+/// So large that no segment has to be freed meanwhile.
 fn large() -> Bench {
     let volume = Volume {
         medium_blocks: 160_000,
@@ -49,12 +49,12 @@ fn assert_second_checkpoint(bench: Bench) {
 }
 
 #[test]
-fn while_there_is_always_somebody_who_waits_for_a_sync() {
+fn a_map_checkpoint_ends_while_a_client_always_waits_for_a_sync() {
     let mut bench = large();
     for step in 0..WRITES {
         ask_write(&mut bench, step);
         bench.ask(&Ask::Flush);
-        // A sync takes longer than all else: when it is answered, the next one is waited for already.
+        // A sync takes longer than everything else: when it is answered, a client already waits for the next one.
         bench.0.holds = |effect| matches!(effect, Effect::Sync { .. });
         bench.run();
         bench.0.holds = |_| false;
@@ -66,7 +66,7 @@ fn while_there_is_always_somebody_who_waits_for_a_sync() {
 }
 
 #[test]
-fn while_there_are_always_more_chunks_on_their_way_than_a_segment_has() {
+fn a_map_checkpoint_ends_while_more_chunks_are_in_flight_than_a_segment_has() {
     let mut bench = large();
     for step in 0..WRITES {
         ask_write(&mut bench, step);
@@ -77,7 +77,7 @@ fn while_there_are_always_more_chunks_on_their_way_than_a_segment_has() {
     assert_second_checkpoint(bench);
 }
 
-/// How far a sweep for duplicates was, after the power has failed.
+/// The progress of a sweep for duplicates, according to recovery after a power cut.
 fn swept_after_a_crash(bench: Bench) -> u32 {
     let (mut medium, ..) = bench.0.crash(true).unwrap();
     open::check(&medium).unwrap();
@@ -93,7 +93,7 @@ fn written() -> Bench {
 }
 
 #[test]
-fn how_far_a_sweep_was_is_kept_soon_where_that_is_asked_for() {
+fn a_sweeps_progress_is_recorded_soon_on_request() {
     for keep in [true, false] {
         let mut bench = written();
         bench.0.swept(77, keep).unwrap();
@@ -103,9 +103,9 @@ fn how_far_a_sweep_was_is_kept_soon_where_that_is_asked_for() {
     }
 }
 
-/// Also where nothing was written since the last map checkpoint.
+/// This holds even if nothing was written since the last map checkpoint.
 #[test]
-fn how_far_a_sweep_was_is_kept_at_a_clean_stop() {
+fn a_sweeps_progress_is_recorded_at_a_clean_stop() {
     let mut bench = written();
     bench.0.swept(77, true).unwrap();
     bench.0.settle().unwrap();
@@ -114,9 +114,9 @@ fn how_far_a_sweep_was_is_kept_at_a_clean_stop() {
     assert_eq!(swept_after_a_crash(bench), 99);
 }
 
-/// Nothing depends on it, and a map checkpoint that was not due otherwise loses nothing.
+/// Nothing depends on the recorded progress, and the map checkpoint that is made only for it loses nothing.
 #[test]
-fn a_crash_at_any_effect_of_keeping_how_far_a_sweep_was() {
+fn a_crash_at_any_effect_of_recording_a_sweeps_progress() {
     crash_everywhere(
         &[Dedup::default()],
         |bench| (0..10).for_each(|lba| bench.ask_write(lba, 100 + lba as u32)),

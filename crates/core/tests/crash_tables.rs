@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use vellum_core::format::areas::Layout;
 
-/// Runs a seed; says why it failed, panics included.
+/// Runs a seed; returns why it failed, panics included.
 fn run(seed: u64, layout: Layout, broken: Broken, faults: bool) -> Result<Summary, String> {
     let mut world = World::of_tables(seed, layout, broken, faults)?;
     for life in 0..LIVES_A_SEED {
@@ -54,7 +54,7 @@ fn run_seeds(test: &str, layout: Layout, faults: bool, fixed: Range<u64>) {
     seeds::run(test, fixed, |seed| run_or_panic(seed, test, layout, faults));
 }
 
-/// What comes of these seeds, whatever the environment asks for.
+/// The results of these seeds, whatever the environment requests.
 fn total(test: &str, layout: Layout, seeds: Range<u64>) -> Summary {
     let mut total = Summary::default();
     for seed in seeds {
@@ -73,7 +73,7 @@ fn ordered_faults() {
     run_seeds("ordered_faults", Layout::Ordered, true, seeds::fixed(1000));
 }
 
-/// Of shadowed tables all of the promise is asked, order included.
+/// Shadowed tables must keep the whole promise, order included.
 #[test]
 fn shadow_crashes() {
     run_seeds("shadow_crashes", Layout::Shadow, false, seeds::fixed(1));
@@ -84,14 +84,14 @@ fn shadow_faults() {
     run_seeds("shadow_faults", Layout::Shadow, true, seeds::fixed(1000));
 }
 
-/// Crashes do leave counts too high, and commits that were cut short: else nothing of it is tested.
+/// Crashes do leave counts that are too high, and interrupted commits; otherwise none of that is tested.
 #[test]
 fn crashes_leave_leaks() {
     let total = total("crashes_leave_leaks", Layout::Ordered, 200..210);
     assert!(total.leaks > 0, "{total:?}");
 }
 
-/// What is free is discarded, in the middle of all else.
+/// Free blocks are discarded, in the middle of everything else.
 #[test]
 fn freed_blocks_are_discarded() {
     for layout in [Layout::Ordered, Layout::Shadow] {
@@ -100,7 +100,7 @@ fn freed_blocks_are_discarded() {
     }
 }
 
-/// Bad sectors in the tables that a volume can do without, in the middle of all else: fingerprints, and counts.
+/// Bad sectors in the tables that a volume can do without, fingerprints and counts, in the middle of everything else.
 #[test]
 fn spare_blocks_are_lost() {
     for layout in [Layout::Ordered, Layout::Shadow] {
@@ -113,7 +113,7 @@ fn spare_blocks_are_lost() {
     }
 }
 
-/// Order is what `ordered` does not promise; the oracle that asks for it notices soon.
+/// `ordered` does not promise order; the oracle that demands it soon notices.
 #[test]
 fn ordered_does_not_keep_the_order_of_writes() {
     let found = (1..60).any(|seed| {
@@ -124,10 +124,10 @@ fn ordered_does_not_keep_the_order_of_writes() {
     assert!(found, "60 seeds keep the order of writes");
 }
 
-/// A comparison alone makes no twin: what is read may be misdirected. Where checksums tell blocks apart, one that finds all of them
-/// equal harms nobody.
+/// A comparison alone makes no twin, because the read may be misdirected. If the checksums differ, a comparison that wrongly finds all
+/// blocks equal does no harm.
 #[test]
-fn blocks_of_other_checksums_are_no_twins_whatever_is_read() {
+fn blocks_with_different_checksums_are_no_twins_whatever_is_read() {
     let differ = |seed: &u64| {
         let world = World::of_tables(*seed, Layout::Ordered, Broken::No, false).unwrap();
         world.describe().contains("Xxh3")
@@ -142,7 +142,7 @@ fn blocks_of_other_checksums_are_no_twins_whatever_is_read() {
     }
 }
 
-/// The oracle sees what it is there to see: each broken medium is found out, and soon.
+/// The oracle works: it soon notices each broken medium.
 #[test]
 fn canaries() {
     if seeds::number("VELLUM_SEED").is_some() {

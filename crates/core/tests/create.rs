@@ -1,4 +1,4 @@
-//! The order of writes of a creation, of every layout: what a superblock promises is there before it.
+//! The order of writes in a creation, for every layout: everything that a superblock names is written before it.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 const BLOCK: usize = 4096;
 const BLOCKS: u64 = 2000;
 
-/// A medium that has something else on it, and is cut off after some of the writes.
+/// A medium with other contents, whose power is cut after some of the writes.
 struct Disk(Vec<u8>);
 
 impl Source for Disk {
@@ -68,7 +68,7 @@ fn uuid_of(disk: &mut Disk) -> Result<[u8; 16], RecoveryError> {
 }
 
 #[test]
-fn superblocks_are_written_last_and_the_first_one_behind_all() {
+fn superblocks_are_written_last_and_the_first_mirror_after_all_else() {
     for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
         let superblock = planned(layout, [7; 16]);
         let [first, last] = superblock.mirrors();
@@ -80,7 +80,7 @@ fn superblocks_are_written_last_and_the_first_one_behind_all() {
     }
 }
 
-/// Cut short anywhere, on a blank medium: there is no volume, or all of it.
+/// A creation on a blank medium that is cut short anywhere leaves no volume, or a whole one.
 #[test]
 fn a_creation_that_is_cut_short_leaves_no_half_volume() {
     for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
@@ -102,7 +102,7 @@ fn a_creation_that_is_cut_short_leaves_no_half_volume() {
     }
 }
 
-/// Over another volume of any layout: never is one opened that is partly the other.
+/// Over another volume of any layout, no mixture of the two is ever opened.
 #[test]
 fn a_creation_over_another_volume_takes_nothing_of_it() {
     let all = [Layout::Log, Layout::Ordered, Layout::Shadow];

@@ -1,8 +1,8 @@
-//! The matrix of damage: every structure of the format, damaged in every way, in one block, of volumes that were stopped or
-//! cut off at any moment of their lives: what is lost is what was in that block, and nothing is ever read that was not there.
+//! The matrix of damage: every structure of the format, damaged in every way, in one block, in volumes that were stopped or cut off at
+//! any moment of their lives. Only the contents of that block are lost, and no read ever returns contents that were never at its address.
 //!
-//! `VELLUM_CASES=n` is how many cases to try (10,000 with `VELLUM_LONG=1`), from seed `VELLUM_FROM` on; `VELLUM_SEED=n` replays one seed.
-//! In CI each state of the sources has seeds of its own, but for new logs.
+//! `VELLUM_CASES=n` sets the number of cases (10,000 with `VELLUM_LONG=1`), from seed `VELLUM_FROM` on; `VELLUM_SEED=n` replays
+//! one seed. In CI each state of the sources has its own seeds, except for new logs.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,59 +23,65 @@ use vellum_core::format::areas::Layout;
 const LIVES: u64 = 12;
 const CASES: usize = 12;
 
-/// When the volumes were made.
+/// The version of the programs that made the volumes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Age {
     New,
-    /// Before what leads to data was there twice.
+    /// Before metadata had copies.
     Before,
 }
 
-/// What each was is said beside it.
-const FOUND: [(Layout, Age, u64); 24] = [
-    // A number's leaf was lost, and an LBA was believed that had had another number.
+/// Seeds that once failed. The comment above each says what was wrong.
+const FOUND: [(Layout, Age, u64); 25] = [
+    // The leaf of a number was lost, and an LBA that had had another number was believed.
     (Layout::Log, Age::Before, 304),
     // Guesses took the places that were counted for what is certain.
     (Layout::Log, Age::Before, 200_263),
-    // What proved that a lost chunk was durable was in a segment that the other head had gone on to.
+    // The proof that a lost chunk was durable was in a segment that the other head had continued in.
     (Layout::Log, Age::Before, 100_082),
-    // Two bases of deltas, of which one had been written over, were at one place.
+    // Two bases of deltas were at the same place; one of them had been overwritten.
     (Layout::Log, Age::Before, 300_217),
-    // A part's number had been given to another page, by a chunk that is erased by now.
+    // A part's number had been given to another page, by a chunk that was erased since.
     (Layout::Log, Age::Before, 1_000_168),
-    // Not all that was durable was looked at for guesses.
+    // Not everything durable was examined for guesses.
     (Layout::Log, Age::Before, 1_000_200),
-    // Guesses led to what had been written over: by a later use of the segment, and by a chunk that was no part of the log.
+    // Guesses led to blocks that had been overwritten: by a later use of the segment, and by a chunk that was not part of the
+    // log.
     (Layout::Log, Age::Before, 1_000_513),
     (Layout::Log, Age::Before, 1_001_650),
-    // A header of before, of a life whose log had ended before it, was taken for what its block should be.
+    // An old header, of a life whose log had ended before it, was taken for the right contents of its block.
     (Layout::Log, Age::Before, 1_002_735),
-    // An LBA that the chunk said something of twice was lost for what it said first.
+    // An old header was the first of an open segment, and was believed, although its chunk would have reached past the cursor.
+    (Layout::Log, Age::Before, 3_802_553_144),
+    // An LBA that the chunk said something about twice was counted as lost because of the first.
     (Layout::Log, Age::New, 2_000_028),
-    // Not wrong: whether a lost chunk that names a block of the journal ended its pledge is not known, so its home is lost, too.
+    // Not wrong: it is not known whether a lost chunk that names a block of the journal ended its pledge, so its home is lost
+    // too.
     (Layout::Log, Age::New, 6_000_073),
-    // Not wrong either: a block of the journal was pledged to after the lost chunk had said that it is shared with another one.
+    // Not wrong either: a block of the journal was pledged after the lost chunk had said that it is shared with another one.
     (Layout::Log, Age::New, 1_766_740_837),
-    // A power cut had torn a summary that was written anew, and a header of that segment was lost.
+    // A power cut had torn a rewritten summary, and a header of that segment was lost.
     (Layout::Log, Age::New, 780_989_875),
     (Layout::Log, Age::New, 41),
-    // A lost chunk had moved a block, and one behind the end of the log was written over where that had been: its header proved it.
+    // A lost chunk had moved a block, and a chunk past the end of the log had overwritten its old place: that chunk's header
+    // proved it.
     (Layout::Log, Age::New, 440_234_276),
-    // The same, of a log that was taken to end before the lost chunk: the one that crashed had said nowhere that it was durable.
+    // The same, in a log that was taken to end before the lost chunk: nothing had recorded before the crash that it was durable.
     (Layout::Log, Age::New, 3_627_244_805),
-    // Not wrong: of an older life there was a chunk of a higher number in a lost one's place, and chunks behind it were taken for older.
+    // Not wrong: an older life's chunk with a higher number was in the place of a lost one, and the chunks after it were taken
+    // for older.
     (Layout::Log, Age::New, 1_863_176_232),
-    // In the place of the log's last chunk was one of an older life, with the same number, and was taken for it.
+    // In the place of the log's last chunk was one of an older life with the same number, which was taken for it.
     (Layout::Log, Age::New, 2_251_703_215),
-    // A superblock of before was believed, of a volume that had grown since and whose other superblock a power cut had torn.
+    // An old superblock was believed: the volume had grown since, and a power cut had torn its other superblock.
     (Layout::Log, Age::New, 830_001_995),
-    // A root was alone when the next commit wrote over what the one before it needs, and that one was gone back to.
+    // A root had no second copy when the next commit overwrote what the previous root needs, and recovery went back to that one.
     (Layout::Shadow, Age::Before, 4_088_890_504),
-    // A root that was alone was marked as durable, and lost.
+    // A root without a second copy was marked as durable, and lost.
     (Layout::Shadow, Age::New, 3_735_928_959),
-    // One of two copies of a block of the map was newer, and what the other one led to was written over before they were alike.
+    // One of two copies of a block of the map was newer, and what the other one led to was overwritten before they were alike.
     (Layout::Ordered, Age::New, 1_305_566_837),
-    // Not wrong: more counts were too low than a list of damage holds, and the matrix went by that list.
+    // Not wrong: more counts were too low than a list of damage holds, and the matrix relied on that list.
     (Layout::Ordered, Age::Before, 3_337_556_034),
     (Layout::Ordered, Age::Before, 1_720_238_879),
 ];
@@ -159,7 +165,7 @@ fn shadow() {
     sound(run("shadow", Layout::Shadow, Age::New));
 }
 
-/// Every case: what was hit is all that is lost, and the volume opens to be written.
+/// Checks every case: nothing but the damaged block is lost, and the volume opens for writing.
 fn sound(matrix: Matrix) {
     for (case, tally) in matrix {
         let is_sound = tally.more == 0 && tally.refused == 0;
@@ -179,7 +185,7 @@ fn of_before() {
     }
 }
 
-/// Seeds that failed once.
+/// Seeds that once failed.
 #[test]
 fn found() {
     for (layout, age, seed) in FOUND {
@@ -189,7 +195,7 @@ fn found() {
     }
 }
 
-/// A copy that is not kept up costs what it is there for, and the matrix sees that.
+/// A copy that is not kept up to date saves nothing, and the matrix notices that.
 #[test]
 fn canary() {
     let stale = |seed| {

@@ -1,5 +1,5 @@
-//! How much of what a perfect pass would find in-line deduplication finds, by the share of duplicates and the
-//! size of the index. Streams are synthetic, from a seed.
+//! Measures in-line deduplication against a perfect pass: how many of the duplicates does it find, by the share of duplicates and the
+//! size of the index? Streams are synthetic, from a seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -41,23 +41,23 @@ impl Stream {
     }
 }
 
-/// Bytes of an index of 8 an entry of which so many contents take 90%.
+/// The bytes of an index with 8 bytes an entry, 90% full with so many contents.
 fn at_90_percent(contents: usize) -> usize {
     contents * 8 * 10 / 9
 }
 
-/// Found, and what a pass that knows every stored content would find.
+/// The duplicates found, and those that a pass that knows every stored content would find.
 struct Found {
     shared: u64,
     perfect: u64,
     unique: usize,
-    /// Duplicates of each content.
+    /// The number of duplicates of each content.
     of_each: HashMap<u32, u64>,
 }
 
-/// Writes a volume full and then half of it again, `percent` of it with contents that were written before:
-/// of all alike, or (`skewed`) of few mostly: 1% of the contents makes up two thirds of the duplicates, 10%
-/// four fifths. CAFTL's traces are as skewed (§3.2.1: most contents are met once, few often).
+/// Fills a volume and then writes half of it again, `percent` of it with contents that were written before. These are drawn from
+/// all contents alike, or (`skewed`) mostly from few: 1% of the contents makes up two thirds of the duplicates, 10% four fifths.
+/// CAFTL's traces are as skewed (§3.2.1: most contents occur once, few often).
 fn run(percent: u64, skewed: bool, policy: Dedup) -> Found {
     let mut stream = Stream { state: 7 };
     let mut idle = Idle::new(BLOCKS, 280);
@@ -129,7 +129,7 @@ fn an_index_of_full_size_finds_nearly_all() {
 }
 
 #[test]
-fn an_index_of_a_tenth_finds_what_is_met_often() {
+fn an_index_of_a_tenth_finds_contents_that_are_met_often() {
     for percent in [23, 55] {
         let full = run(
             percent,
@@ -147,8 +147,8 @@ fn an_index_of_a_tenth_finds_what_is_met_often() {
                 ..Dedup::default()
             },
         );
-        // What an index that knew the future would hold: the contents with the most duplicates. Ours learns
-        // which they are from duplicates that it misses.
+        // An index that knew the future would hold the contents with the most duplicates. Ours learns which these are from the
+        // duplicates that it misses.
         let mut most: Vec<u64> = tenth.of_each.values().copied().collect();
         most.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
         let best: u64 = most.iter().take(full.unique / 10).sum();
@@ -157,9 +157,9 @@ fn an_index_of_a_tenth_finds_what_is_met_often() {
     }
 }
 
-/// CAFTL finds up to 86.2% of what a perfect pass does (§4.2.1). Of the contents on its authors' disks 10 to 20%
-/// have more than two copies (§3.2.3): so has this stream. That contents come again soon rather than late is ours,
-/// and the longer the stream, the more that is worth.
+/// CAFTL finds up to 86.2% of what a perfect pass does (§4.2.1). On its authors' disks 10 to 20% of the contents have more than
+/// two copies (§3.2.3), and so has this stream. That contents recur soon rather than late is our assumption; the longer the
+/// stream, the more it matters.
 #[test]
 fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
     let stream = streams::zeta(400_000, 2.6, Again::MostlySoon);
@@ -174,7 +174,7 @@ fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
     println!("{ours} and {theirs} of {} found", shape.duplicates);
     assert!(ours * 1000 > shape.duplicates * 862);
     assert!(ours > theirs);
-    // The other's entries are of 12 bytes, and its segments are not all alike.
+    // CAFTL's entries have 12 bytes, and its segments are not all alike.
     assert_eq!(
         found(Store::Caftl(Search::default()), 4 * shape.unique * 8),
         shape.duplicates
@@ -183,9 +183,9 @@ fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
     assert!(whole * 100 >= shape.duplicates * 99);
 }
 
-/// The hardest that a perfect pass finds: each content comes again when all others have come.
+/// The hardest stream that a perfect pass handles: each content recurs after all others.
 #[test]
-fn of_a_set_that_fits_and_is_written_twice_nearly_all_is_found() {
+fn nearly_all_duplicates_of_a_set_that_fits_are_found() {
     for contents in [20_000, 100_000, 500_000] {
         let mut index = Index::new(Store::Compact, at_90_percent(contents as usize));
         let found = streams::found(&streams::twice(contents), &mut index);
@@ -194,10 +194,10 @@ fn of_a_set_that_fits_and_is_written_twice_nearly_all_is_found() {
     }
 }
 
-/// After a restart the index is empty, and summaries name the owners that pages had when they were written: an LBA
-/// that has left since, or a shared page, once the collector has moved it.
+/// After a restart the index is empty. Summaries name the owners that pages had when they were written: an LBA that no longer
+/// uses the page, or a shared page once the collector has moved it.
 #[test]
-fn all_that_is_stored_is_learned_again() {
+fn all_stored_contents_are_learned_again_after_a_restart() {
     let mut stream = Stream { state: 3 };
     let mut idle = Idle::new(BLOCKS, 100);
     let policy = |index_bytes| Dedup {
@@ -213,7 +213,7 @@ fn all_that_is_stored_is_learned_again() {
         } else {
             stream.below(BLOCKS)
         };
-        // Few contents that everybody has, and many that one has.
+        // A few contents are in many blocks each, and many contents are in one block each.
         let content = match stream.below(3) {
             0 => streams::checksum(1 << 31 | stream.below(2000) as u32),
             _ => {
@@ -227,7 +227,7 @@ fn all_that_is_stored_is_learned_again() {
     let before = idle.engine.stats();
     assert!(before.medium_moved > BLOCKS && before.shared_pages > 1000);
     let contents: std::collections::HashSet<u32> = holds.into_values().collect();
-    // Not found when they were written: two of one checksum look like one.
+    // Some duplicates were not found when they were written: two contents with the same checksum look like one.
     let stored = before.live_blocks;
     assert!(stored - contents.len() as u64 <= stored / 1000);
     idle.deduplicate(policy(0));
@@ -243,6 +243,6 @@ fn all_that_is_stored_is_learned_again() {
         idle.write_content(lba, content);
         looked += 1;
     }
-    // Some lost their last owner to these very writes.
+    // Some pages lost their last owner to these very writes.
     assert!((idle.engine.stats().dedup_blocks - found) * 100 >= looked * 90);
 }

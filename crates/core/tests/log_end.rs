@@ -1,4 +1,4 @@
-//! Where the log of the lives before ended: what a superblock says of it, and what is taken for a chunk of it.
+//! The end of the previous lives' log: what a superblock says about it, and which chunks are part of the log.
 
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
@@ -9,8 +9,8 @@ use vellum_core::entry::Entry;
 use vellum_core::format::superblock::LogEnd;
 use vellum_core::recovery::RecoveryError;
 
-/// Life 1 wrote a chunk that a crash tore, and life 2 one with the same number over it. A drive that loses that one, which it had
-/// confirmed, shows the one of before.
+/// Life 1 wrote a chunk that a crash tore, and life 2 wrote a chunk with the same number over it. If the drive confirmed the second write
+/// and lost it, the older chunk is still there.
 #[test]
 fn an_older_chunk_in_the_place_of_the_last_is_not_taken_for_it() {
     let old = chunk(2, 0, 2, 1, &[2]);
@@ -34,7 +34,7 @@ fn an_older_chunk_in_the_place_of_the_last_is_not_taken_for_it() {
 }
 
 #[test]
-fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
+fn a_chunk_torn_when_a_life_began_stays_out_of_the_log() {
     let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 2, 1, &[2])]);
     disk.damage(disk.at(0, 3));
     let found = disk.recovered();
@@ -45,14 +45,14 @@ fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
     next.begin_life(found.log_end());
     disk.write_mirror(0, &next);
     disk.write_mirror(1, &next);
-    // That life wrote the same data there again, and its header was lost.
+    // The new life wrote the same data there again, and its header was lost.
     disk.damage(disk.at(0, 3));
     let found = disk.recovered();
     assert_eq!(
         (found.last_seq, found.state.map().get(Lba(1))),
         (Seq(1), Entry::Unmapped)
     );
-    // Its own chunk is of the log.
+    // Its own chunk is part of the log.
     let own = Chunk {
         life: next.life().0,
         ..chunk(2, 0, 2, 7, &[7])
@@ -61,9 +61,9 @@ fn what_was_torn_when_a_life_began_stays_out_of_the_log() {
     assert_eq!(disk.recovered().last_seq, Seq(2));
 }
 
-/// Both superblocks were put back to what they were lives ago. The log is whole, and what is written next is a part of it.
+/// Both superblocks were restored to their state some lives ago. The log is whole, and chunks written next are part of it.
 #[test]
-fn a_life_is_newer_than_the_log_that_it_goes_on_with() {
+fn a_life_is_newer_than_the_log_that_it_continues() {
     let newest = Chunk {
         life: 5,
         ..chunk(2, 0, 2, 1, &[2])

@@ -1,4 +1,4 @@
-//! Where recovery begins: two superblocks, of which one is enough, and what is refused with a reason.
+//! Where recovery begins: two superblocks, one of which is enough, and what is refused with a reason.
 
 #[allow(dead_code, reason = "each test uses its share")]
 mod disk;
@@ -57,7 +57,7 @@ fn the_superblock_of_the_newer_life_wins() {
 
 #[test]
 fn a_root_older_than_one_that_was_durable_is_refused() {
-    // Only the first mirror is marked when a map checkpoint is done; the other learns at the next opening.
+    // Only the first mirror is marked when a map checkpoint is complete; the other is updated at the next opening.
     let mut disk = Disk::new();
     let mut sb = disk.sb.clone();
     sb.mark_root(Generation(2));
@@ -79,7 +79,7 @@ fn a_later_version_is_named_as_such() {
         version: 9,
         known: vellum_core::format::VERSION,
     };
-    // Also when the other is of this version: it must not be written over.
+    // This holds even if the other mirror is of this version, because the newer mirror must not be overwritten.
     for newer in [&[0, 1][..], &[0], &[1]] {
         let mut disk = Disk::new();
         for &mirror in newer {
@@ -97,7 +97,7 @@ fn a_later_version_is_named_as_such() {
 }
 
 #[test]
-fn a_feature_that_only_who_writes_must_know_lets_a_volume_be_read() {
+fn a_volume_with_a_feature_unknown_to_writers_can_still_be_read() {
     for (field, is_read) in [("incompatible", false), ("read_only_compatible", true)] {
         let mut disk = disk_with(&three());
         let fields = vellum_core::format::superblock::FIELDS;

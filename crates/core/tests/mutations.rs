@@ -1,4 +1,4 @@
-//! The fuzz targets of the format, over some thousands of seeded mutations each.
+//! The fuzz targets of the format, with some thousands of seeded mutations each.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +30,7 @@ impl Rng {
         (self.next() % limit as u64) as usize
     }
 
-    /// A number that a decoder may stumble over.
+    /// A number that may trip a decoder.
     fn number(&mut self) -> u32 {
         match self.below(5) {
             0 => self.next() as u32,
@@ -50,7 +50,7 @@ fn decoders_answer_whatever_they_are_given() {
         for round in 0..3000 {
             let mut bytes = seed.clone();
             for _ in 0..=rng.below(4) {
-                // Fields are at the start; records and tables behind them.
+                // Fields are at the start; records and tables follow them.
                 let room = if rng.below(2) == 0 { 128 } else { bytes.len() };
                 let at = rng.below(room.min(bytes.len()) - 3);
                 let at = if rng.below(4) == 0 { at } else { at & !3 };
@@ -84,6 +84,14 @@ fn some_edits(rng: &mut Rng) -> Vec<u8> {
 #[test]
 fn a_rescue_answers_whatever_is_on_the_medium() {
     assert!(format::rescued(&[]), "sound before it is mutated");
+    // A superblock with room for snapshots that loses their kept blocks.
+    let with_snapshots = [
+        [0, 62, 0, 0, 0, 0, 0, 1],
+        [3, 0, 0, 0, 255, 255, 1, 39],
+        [1, 255, 255, 255, 255, 255, 255, 255],
+        [255; 8],
+    ];
+    format::rescued(with_snapshots.as_flattened());
     let mut rng = Rng(4);
     let found = (0..1500).filter(|_| format::rescued(&some_edits(&mut rng)));
     let found = found.count();

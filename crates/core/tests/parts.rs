@@ -1,5 +1,5 @@
-//! Blocks in parts of pages that are stored twice: found when they are written, merged later, learned again. And no
-//! part of a damaged page comes to be shared.
+//! Duplicates in parts of pages: they are found when they are written, merged later, and learned again after a restart. No part of a
+//! damaged page is ever shared.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +36,7 @@ fn small_contents() -> Vec<u32> {
     (20_000..).filter(small).take(8).collect()
 }
 
-/// Where a content is, whole or as a part of a page.
+/// The places of a content, whole or in a part of a page.
 fn places_of(bench: &Bench, content: u32) -> Vec<u64> {
     let medium = &bench.0.medium;
     let has_it = |&at: &u64| {
@@ -50,7 +50,7 @@ fn places_of(bench: &Bench, content: u32) -> Vec<u64> {
     (0..medium.blocks()).filter(has_it).collect()
 }
 
-/// Each pair of the blocks 1 and 2, of which the first is `first_packed`, and the other one not or so.
+/// Two blocks with the same content, at LBAs 1 and 2, each stored whole or in a part.
 fn pair(first_packed: bool, second_packed: bool) -> Bench {
     let mut bench = Bench::new(1, volume(), Dedup::default());
     let content = small_contents()[0];
@@ -85,9 +85,9 @@ fn a_merge_takes_parts_and_whole_blocks() {
     }
 }
 
-/// Pairs are read into the collector's buffers, of which half are its own; a pair of parts needs two.
+/// Pairs are read into the collector's buffers, half of which it keeps for itself; a pair of parts needs two.
 #[test]
-fn a_merge_without_a_buffer_is_put_off_and_can_be_told_again() {
+fn a_merge_without_a_buffer_is_put_off_and_can_be_given_again() {
     const PAIRS: u64 = 100;
     let contents = small_contents();
     let content = |lba: u64| contents[(lba % PAIRS) as usize % contents.len()];
@@ -96,7 +96,7 @@ fn a_merge_without_a_buffer_is_put_off_and_can_be_told_again() {
         ..Options::default()
     };
     let mut bench = Bench::with(1, volume(), Dedup::default(), options);
-    // Whole blocks last: a buffer that pairs of parts have kept is one of theirs.
+    // Whole blocks come last: a buffer that pairs of parts leaked would be missing then.
     for (first, packing, at_once) in [
         (0, 100, COLLECTOR_BUFS / 4),
         (2 * PAIRS, 0, COLLECTOR_BUFS / 2 + 1),
@@ -135,13 +135,13 @@ fn a_merge_without_a_buffer_is_put_off_and_can_be_told_again() {
 }
 
 #[test]
-fn a_merge_leaves_what_is_damaged_alone() {
+fn a_merge_leaves_damaged_blocks_alone() {
     let content = small_contents()[0];
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         for damaged in [1, 2] {
             let mut bench = Bench::new(1, volume(), Dedup::default());
             for (lba, packed) in [(1, first), (2, second)] {
-                // So many that there are pages beside the header, which nothing but their checksum checks.
+                // Enough blocks that some pages are not headers: only a checksum protects these pages.
                 for other in 0..40 {
                     bench.0.packing = 100;
                     bench.ask_write(lba * 100 + other, 30_000 + other as u32);
@@ -152,7 +152,7 @@ fn a_merge_leaves_what_is_damaged_alone() {
                 let mut places = places_of(&bench, content);
                 places.retain(|at| lba == damaged && !before.contains(at));
                 for at in places {
-                    // The last bit: no part is there.
+                    // Flips the page's last bit, where no part lies.
                     bench.0.medium.rot.insert(at, Rot::Flip(32_767));
                     bench.0.suspects.insert(at);
                 }
@@ -170,9 +170,9 @@ fn a_merge_leaves_what_is_damaged_alone() {
     }
 }
 
-/// Its sums are not both in memory at once: neither is waited for for ever.
+/// The checksums of the merge's two segments are never in memory at the same time. The merge must not wait for them forever.
 #[test]
-fn a_merge_of_two_segments_ends_where_the_checksums_of_one_are_kept() {
+fn a_merge_of_two_segments_ends_with_room_for_the_checksums_of_one() {
     let contents = small_contents();
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
@@ -230,7 +230,7 @@ fn parts_are_learned_again() {
     }
     bench.flush();
     bench.discard(1);
-    // One that has gone, and one that was rewritten, are nobody's any more.
+    // A part that was dropped, and one that was rewritten, have no owner any more.
     bench.0.packing = 0;
     bench.write(2, 40_000);
     bench.0.deduplicate(&deduplicating(), &[]).unwrap();
@@ -246,8 +246,7 @@ fn parts_are_learned_again() {
     bench.end();
 }
 
-/// The part itself decodes to the same bytes, and what is beside it in the page is damaged: whoever came to share it
-/// could not be read.
+/// The part itself decodes to the same bytes, but the rest of its page is damaged: a block that shared it could not be read.
 #[test]
 fn nothing_is_shared_with_a_part_of_a_damaged_page() {
     let content = small_contents()[0];
@@ -258,7 +257,7 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
             bench.ask_write(100 + other, 30_000 + other as u32);
         }
         bench.write(1, content);
-        // Until the checksums of that segment are not in memory any more.
+        // By now the checksums of that segment are not in memory any more.
         bench.0.packing = 0;
         for other in 0..later {
             bench.write(200 + other % 100, 50_000 + other as u32);
@@ -271,7 +270,7 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
         }
         bench.write(2, content);
         assert_eq!(bench.stats().dedup_blocks, 0);
-        // The hint was right: what it led to is not what was written.
+        // The hint was right, but the block it led to is not what was written.
         let (damaged, wrong) = (
             bench.stats().compared_damaged,
             bench.stats().dedup_false_hints,
@@ -284,10 +283,10 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
     }
 }
 
-/// What a delta is against reads as another page, whole in itself: the page with the delta is as it was written, and is not
-/// what an error names.
+/// The base of a delta reads as another page, which is whole. The page with the delta is as it was written, and the error does
+/// not name it.
 #[test]
-fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
+fn an_error_names_the_base_that_reads_as_another_page() {
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.packing = 100;
     bench.0.make_deltas(100).unwrap();
@@ -298,7 +297,7 @@ fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
     bench.flush();
     let is_page = |at: &u64| !sim::driver::parts::directory(&bench.0.medium, *at).is_empty();
     let pages: Vec<u64> = (0..bench.0.medium.blocks()).filter(is_page).collect();
-    // Far from them, so that it is seen which one an error names.
+    // Other writes put the delta far from the bases, so that the test sees which page an error names.
     bench.0.packing = 0;
     for lba in 300..500 {
         bench.ask_write(lba, 50_000 + lba as u32);
@@ -318,8 +317,8 @@ fn a_base_that_reads_as_another_page_is_what_is_told_to_be_damaged() {
     assert!(refused.count() > 0);
 }
 
-/// Blocks of which the parts fill a header exactly as far as they may, with the directory; `over`: so many bytes more or fewer. With
-/// `others` of them beside the last one.
+/// Blocks whose parts, with the directory, fill a header exactly to its limit, or by `over` bytes more or fewer. There are `others`
+/// blocks besides the last one.
 fn filling(others: u16, over: i16) -> Vec<u32> {
     const LEN: u16 = 50;
     let of_len = |len: u16| {
@@ -329,7 +328,7 @@ fn filling(others: u16, over: i16) -> Vec<u32> {
     let here = Record::PackHere { vba: Vba(0) }.encoded_len();
     let records = here + usize::from(others) * OVERHEAD;
     let reserve = HEADER_RESERVE.saturating_sub(records).max(LEAST_RESERVE);
-    // Nothing was written before: what the first header names takes the least.
+    // Nothing was written before, so the names in the first header take the least room.
     let room = RECORD_ROOM - NAMES_LEAST - records - reserve;
     let left = room - usize::from(others) * usize::from(LEN) - OVERHEAD;
     let last = (left as u16).checked_add_signed(over).unwrap();
@@ -347,7 +346,7 @@ fn fill(bench: &mut Bench, contents: &[u32]) {
     bench.0.packing = 0;
 }
 
-/// What else a chunk takes when its header is full of parts.
+/// Writes what else a chunk takes when its header is full of parts.
 fn go_on(bench: &mut Bench) {
     for lba in 0..10 {
         bench.ask_write(200 + lba, 50_000 + lba as u32);
@@ -357,7 +356,7 @@ fn go_on(bench: &mut Bench) {
 
 #[test]
 fn parts_fill_headers_to_the_last_byte() {
-    // The longest part there is, up to as many parts as a page may have.
+    // From the longest possible part up to as many parts as a page may have.
     for others in [1, 7, 20, 31] {
         for over in -2..=2 {
             let contents = filling(others, over);

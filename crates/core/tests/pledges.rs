@@ -1,4 +1,4 @@
-//! What a pledge does, and when it must not, case by case: every read is held against the model, after a crash too.
+//! The effects of pledges, and their ends, case by case. The model checks every read, after a crash too.
 
 #![allow(
     clippy::unwrap_used,
@@ -58,7 +58,7 @@ fn commit(mut bench: Bench) -> Bench {
     bench
 }
 
-/// The power goes; what is left is opened and read, and must be what was promised.
+/// Cuts the power, opens the volume again, reads it, and checks that the contents are as promised.
 fn crash(bench: Bench) -> (Engine, Seen) {
     let (mut medium, model, _, _) = bench.0.crash(true).unwrap();
     let engine = engine_on(&mut medium.clone(), &mut Rng::new(2), 1);
@@ -102,9 +102,9 @@ fn the_flush_after_home_writes_is_free_and_loses_nothing() {
     }
 }
 
-/// What a commit's FLUSH waits for is on its way when that comes; a commit that has asked for it itself is not written twice.
+/// A commit's writes are in flight before its FLUSH arrives. A commit written with FUA is not written twice.
 #[test]
-fn a_commit_is_on_its_way_before_its_flush() {
+fn a_commit_is_being_written_before_its_flush() {
     let mut bench = Bench::new(1, volume(), Dedup::default());
     bench.0.watch(&[region()]).unwrap();
     bench.ask_write(JOURNAL, NEW);
@@ -127,7 +127,7 @@ fn a_commit_is_on_its_way_before_its_flush() {
     assert_eq!(stats.host_chunks, 2, "the pledges wait for what comes next");
 }
 
-/// What a FLUSH waits for is told apart: a commit, home blocks that were not pledged, or nothing.
+/// Statistics distinguish what a FLUSH waits for: a commit, home blocks that were not pledged, or nothing.
 #[test]
 fn a_flush_that_waits_for_home_blocks_alone_is_counted() {
     let mut bench = Bench::new(1, volume(), Dedup::default());
@@ -151,7 +151,7 @@ fn a_flush_that_waits_for_home_blocks_alone_is_counted() {
     assert_eq!(flushed(&mut bench, &[(HOME, OLD), (JOURNAL, OLD)]), (0, 0));
 }
 
-/// More than the links of which fit one header: what fills up is written, and no flush waits for it.
+/// A transaction with more links than fit one header: full chunks are written, and no flush waits for them.
 #[test]
 fn a_long_transaction_is_flushed_once_as_well() {
     const BLOCKS: u64 = 200;
@@ -185,7 +185,7 @@ fn a_long_transaction_is_flushed_once_as_well() {
 }
 
 #[test]
-fn while_it_runs_a_volume_shows_nothing_that_was_not_written() {
+fn a_running_volume_shows_nothing_that_was_not_written() {
     let mut bench = committed(0, Dedup::default());
     bench.assert_reads(&[(HOME, OLD)]);
     bench.0.settle_shutdown().unwrap();
@@ -195,7 +195,7 @@ fn while_it_runs_a_volume_shows_nothing_that_was_not_written() {
 }
 
 #[test]
-fn what_is_written_after_it_ends_a_pledge() {
+fn a_later_write_ends_a_pledge() {
     type Step = fn(&mut Bench);
     let steps: [(Step, u32); 4] = [
         (|bench| bench.write(HOME, 5000), 5000),
@@ -225,9 +225,9 @@ fn what_is_written_after_it_ends_a_pledge() {
     }
 }
 
-/// All of it is in one chunk, where an overwrite would take the place of a record that stands before the pledge.
+/// Everything is in one chunk, where an absorbed overwrite would replace a record that comes before the pledge.
 #[test]
-fn what_a_pledge_concerns_is_not_absorbed() {
+fn a_block_that_a_pledge_concerns_is_not_absorbed() {
     for packing in [0, 100] {
         for (overwritten, expected) in [(HOME, 5000), (JOURNAL, OLD)] {
             let mut bench = Bench::new(1, volume(), Dedup::default());
@@ -249,15 +249,14 @@ fn what_a_pledge_concerns_is_not_absorbed() {
 #[test]
 fn a_home_block_written_again_as_it_was_is_not_found_as_pledged() {
     let mut bench = committed(0, index());
-    // Nobody asks the journal any more: the index finds the content where it is already.
+    // The journal is not consulted any more: the index finds the content where it already is.
     bench.0.watch(&[]).unwrap();
     bench.write(HOME, OLD);
     let (_, seen) = crash(bench);
     assert_eq!(seen, Seen::Token(OLD));
 }
 
-/// The content that the transaction has in the journal is stored elsewhere already, and is being compared when the transaction is
-/// complete.
+/// The journal's content is already stored elsewhere, and is still being compared when the transaction is complete.
 fn committed_while_comparing() -> Bench {
     let mut bench = Bench::new(1, volume(), index());
     bench.0.watch(&[region()]).unwrap();
@@ -290,7 +289,7 @@ fn a_transaction_is_pledged_behind_its_blocks_that_wait_for_a_comparison() {
 }
 
 #[test]
-fn what_is_written_behind_a_transaction_that_waits_ends_its_pledge() {
+fn a_write_behind_a_waiting_transaction_ends_its_pledge() {
     for (overwritten, expected) in [(HOME, 5000), (JOURNAL, OLD)] {
         let mut bench = committed_while_comparing();
         bench.ask_write(overwritten, 5000);
@@ -329,7 +328,7 @@ fn zeros_are_pledged_like_all_else() {
         (written(&bench), bench.stats().flushes_free),
         (before, free + 1)
     );
-    // One that is not pledged joins the record, and has to be durable.
+    // A write of zeros that is not pledged joins the record, and has to be durable.
     bench.write(HOME + 1, 0);
     assert_eq!(
         (written(&bench), bench.stats().flushes_free),
@@ -339,9 +338,9 @@ fn zeros_are_pledged_like_all_else() {
     assert_eq!(seen, Seen::Token(0));
 }
 
-/// The last of two transactions has zeros, and what is written home is the first one's.
+/// The second of two transactions pledges zeros, and then the first one's contents are written home.
 #[test]
-fn zeros_that_are_pledged_hide_no_other_copy() {
+fn pledged_zeros_hide_no_other_copy() {
     let mut bench = committed(0, Dedup::default());
     bench.ask_write(JOURNAL + 1, 0);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL + 1))]).unwrap();
@@ -352,9 +351,9 @@ fn zeros_that_are_pledged_hide_no_other_copy() {
     assert_eq!(seen, Seen::Token(NEW));
 }
 
-/// Programs that can open such a volume would pass over the pledge.
+/// Older programs can open a volume with such sums, and would ignore the pledge.
 #[test]
-fn zeros_are_not_pledged_where_the_sums_are_those_of_before() {
+fn zeros_are_not_pledged_on_a_volume_with_older_sums() {
     let before = sim::open::Volume {
         sums: SumKind::Crc32c,
         ..volume()
@@ -383,7 +382,7 @@ fn an_unmapped_home_block_that_is_discarded_stays_so() {
     assert_eq!(seen, Seen::Token(0));
 }
 
-/// Zeros side by side are one record: the second one ends a pledge as well.
+/// Adjacent zeros are one record: the second write ends a pledge as well.
 #[test]
 fn zeros_that_join_a_record_end_a_pledge() {
     let mut bench = committed(0, Dedup::default());
@@ -419,7 +418,7 @@ fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
 
 /// A map checkpoint has begun, and its root is held back.
 #[test]
-fn journals_that_are_told_anew_end_what_was_pledged_of_them() {
+fn journals_announced_again_end_their_pledges() {
     let mut bench = committed(0, Dedup::default());
     let before = bench.stats().map_checkpoints;
     bench.0.watch(&[region()]).unwrap();
@@ -489,10 +488,10 @@ fn nothing_is_pledged_outside_of_journals_and_their_homes() {
     bench.end();
 }
 
-/// What recovery has put home has no record of its own (`pledge.rs`, 4): whatever is asked before it is in a map checkpoint, a second
-/// crash finds it again.
+/// Blocks that recovery has put home have no records (`pledge.rs`, rule 4). Whatever requests come before a map checkpoint includes them,
+/// a second crash finds them at home again.
 #[test]
-fn what_was_put_home_stays_there_over_a_second_crash() {
+fn blocks_that_recovery_put_home_stay_there_over_a_second_crash() {
     const TWIN: u64 = 200;
     type Step = fn(&mut Driver);
     let ask = |driver: &mut Driver, ask: Ask| assert!(driver.ask(&ask).unwrap());

@@ -1,4 +1,4 @@
-//! What copies of what leads to data cost: bytes written, of all that are.
+//! The price of copies of metadata: their share of all bytes written.
 
 #[allow(dead_code, reason = "a test uses a part")]
 #[path = "../benches/support/mod.rs"]
@@ -7,7 +7,7 @@ mod support;
 use support::Idle;
 use vellum_core::stats::Stats;
 
-/// Of all blocks that were written between these, how many were copies, in millionths.
+/// The share of copies among all blocks written between these, in millionths.
 fn price(before: &Stats, after: &Stats) -> u64 {
     let all = |stats: &Stats| {
         stats.medium_data
@@ -27,7 +27,7 @@ fn price(before: &Stats, after: &Stats) -> u64 {
 }
 
 #[test]
-fn copies_cost_less_than_a_64th_of_what_is_written() {
+fn copies_cost_less_than_a_64th_of_all_blocks_written() {
     for (gib, writes, most) in [(4u64, 600_000, 4000), (48, 900_000, 16_000)] {
         let mut idle = Idle::new(gib << 18, 280);
         let blocks = idle.logical_blocks;

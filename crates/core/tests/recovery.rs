@@ -1,4 +1,4 @@
-//! Recovery over media that were written by hand: every way in which a crash, or damage, leaves one.
+//! Recovery over media that were written by hand: every state that a crash, or damage, can cause.
 
 #![allow(
     clippy::unwrap_used,
@@ -53,7 +53,7 @@ fn a_header_that_a_client_forged_is_not_believed() {
     let at = disk.at(0, 3);
     let block = disk.blocks.get_mut(&at.0).unwrap();
     let (mut header, records) = format::chunk::decode(block, crc32c).unwrap();
-    // All that a client can know.
+    // The forged header is made from everything that a client can know.
     header.signature = disk.sb.uuid();
     format::chunk::encode(&header, &records, &[], crc32c, block);
     assert_eq!(disk.recovered().last_seq, Seq(2));
@@ -124,7 +124,7 @@ fn a_hole_before_what_was_durable_is_damage() {
     }
 }
 
-/// It was read past any cache, and what only an older state needs may have been written over since.
+/// The last life read the log past any cache, and blocks that only an older state needs may have been overwritten since.
 #[test]
 fn a_hole_before_the_place_where_the_last_life_began_is_damage() {
     let mut disk = disk_with(&three());
@@ -190,8 +190,8 @@ fn evidence_in_the_next_segment_counts_when_the_chunk_that_named_it_is_lost() {
     );
 }
 
-/// The cold head goes on to segment 2 behind a lost chunk of the hot one; only what is there, behind its first chunk, knows that the lost
-/// one was durable.
+/// After a lost chunk of the hot head the cold head continues in segment 2. Only the contents of that segment, after its first
+/// chunk, show that the lost one was durable.
 fn with_evidence_where_the_other_head_went_on(lost: Chunk) -> Disk {
     let room = Disk::new().sb.usable_blocks() - 1;
     let tags: Vec<u32> = (100..100 + room).collect();
@@ -214,9 +214,9 @@ fn evidence_counts_in_the_segments_that_the_other_head_went_on_to() {
     assert_eq!(disk.error(), RecoveryError::Hole { seq, later, at });
 }
 
-/// The same of a chunk whose data is bad: the log goes on.
+/// The same for a chunk whose data is bad: the log continues.
 #[test]
-fn bad_data_is_known_to_have_been_durable_by_what_the_other_head_wrote_later() {
+fn later_chunks_of_the_other_head_prove_that_bad_data_was_durable() {
     let mut disk = with_evidence_where_the_other_head_went_on(chunk(1, 0, 0, 0, &[1]));
     disk.damage(disk.at(0, 1));
     assert_eq!(disk.recovered().last_seq, Seq(4));
@@ -286,7 +286,7 @@ fn of_two_chunks_with_one_number_the_newer_lifes_is_taken() {
 
 #[test]
 fn a_chunk_behind_another_one_of_that_number_is_not_taken() {
-    // Life 2 wrote its own chunk 2, behind which life 3 went on; it is gone, and that of life 1 is not its equal.
+    // Life 2 wrote its own chunk 2, after which life 3 continued. It is lost, and life 1's chunk 2 does not replace it.
     let mut third = chunk(3, 0, 4, 2, &[3]);
     (third.life, third.prev_life) = (3, 2);
     let mut disk = disk_with(&[chunk(1, 0, 0, 0, &[1]), chunk(2, 0, 2, 1, &[66]), third]);
@@ -295,7 +295,7 @@ fn a_chunk_behind_another_one_of_that_number_is_not_taken() {
 
 #[test]
 fn a_chunk_of_a_life_that_ended_before_it_is_not_taken() {
-    // Life 1 wrote 1, 2 and 3; 2 was torn. Life 2 wrote another 2, and 3 of life 1 still lies behind it.
+    // Life 1 wrote 1, 2 and 3; 2 was torn. Life 2 wrote another 2, and life 1's 3 still lies after it.
     let mut second = chunk(2, 0, 2, 0, &[2]);
     second.life = 2;
     let stale = chunk(3, 0, 4, 0, &[66]);
@@ -347,7 +347,7 @@ fn replay_begins_at_the_newest_checkpoint() {
 }
 
 #[test]
-fn with_a_header_before_the_cursors_that_cannot_be_read_now_a_volume_is_read_and_does_not_go_on() {
+fn a_volume_opens_only_for_reading_while_a_header_before_the_cursors_cannot_be_read() {
     let mut disk = disk_with(&three());
     with_checkpoint(&mut disk);
     let at = disk.at(0, 3);
@@ -382,7 +382,7 @@ fn a_torn_checkpoint_falls_back_to_the_one_before() {
 }
 
 #[test]
-fn a_checkpoint_that_was_durable_once_is_not_done_without() {
+fn the_loss_of_a_checkpoint_that_was_durable_is_an_error() {
     let mut fourth = chunk(4, 0, 5, 0, &[40]);
     fourth.root = 2;
     let mut disk = disk_with(&three());
@@ -415,14 +415,14 @@ fn a_lost_checkpoint_is_known_from_the_start_of_any_segment() {
 }
 
 #[test]
-fn without_any_checkpoint_it_does_not_open() {
+fn a_volume_without_any_checkpoint_does_not_open() {
     let mut disk = disk_with(&three());
     disk.damage(disk.sb.root_place(Generation(1)));
     assert!(matches!(disk.error(), RecoveryError::NoRoot { .. }));
 }
 
 #[test]
-fn a_checkpoint_at_the_others_place_is_none() {
+fn a_checkpoint_in_the_place_of_the_other_does_not_count() {
     let mut disk = disk_with(&three());
     with_checkpoint(&mut disk);
     for block in 0..u64::from(disk.sb.root_blocks()) {
@@ -495,7 +495,7 @@ fn records_without_data_are_replayed() {
     );
 }
 
-/// A block that ends with its own CRC32C, as ext4's extent blocks do: the CRC32C of all its versions is one and the same.
+/// A block that ends with its own CRC32C, as ext4's extent blocks do: the CRC32C of all its versions is the same.
 fn version(number: u8) -> Vec<u8> {
     let mut block = vec![number; BLOCK_BYTES];
     let sum = crc32c(&block[..BLOCK_BYTES - 4]);
@@ -506,7 +506,7 @@ fn version(number: u8) -> Vec<u8> {
 #[test]
 fn a_torn_chunk_over_an_older_version_of_its_block_is_not_taken_for_whole() {
     assert_eq!(crc32c(&version(1)), crc32c(&version(2)));
-    // An older volume does not see it.
+    // An older volume does not detect it.
     for (sums, chunks) in [(SumKind::Xxh3, 0), (SumKind::Crc32c, 1)] {
         let mut disk = Disk::with_sums(sums);
         let sum = disk.sb.sum(crc32c).of(&version(2));
@@ -521,7 +521,7 @@ fn a_torn_chunk_over_an_older_version_of_its_block_is_not_taken_for_whole() {
 }
 
 #[test]
-fn a_move_counts_only_while_the_map_still_says_so() {
+fn a_move_counts_only_if_the_map_still_names_the_old_place() {
     let mut moved = chunk(3, 1, 0, 0, &[1, 2]);
     let disk = Disk::new();
     for (index, record) in moved.records.iter_mut().enumerate() {
@@ -553,8 +553,8 @@ fn an_idle_heads_place_is_not_read_for_every_chunk() {
     let idle = disk.reads;
     let mut disk = disk_with(&chunks);
     assert_eq!(disk.recovered().last_seq, Seq(25));
-    // A header, first for what it knows and then to be applied, and its data; 50 blocks less to search
-    // behind the end.
+    // For each chunk: its header, read twice (once to learn what was durable, once to apply it), and its data. After the end there are 50
+    // blocks less to search.
     assert!(
         disk.reads <= idle + 3 * 25 - 50 + 2,
         "{} reads, {idle} of them when empty",

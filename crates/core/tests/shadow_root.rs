@@ -1,4 +1,4 @@
-//! The root of shadowed tables: one that was torn is not there, one that has rotted is missed.
+//! The root of shadowed tables: a torn one does not count, and the loss of one that has rotted is detected.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,6 +15,7 @@ use sim::model::Model;
 use sim::open::{self, Volume};
 use sim::rng::Rng;
 use vellum_core::addr::Generation;
+use vellum_core::check;
 use vellum_core::engine;
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
@@ -70,7 +71,7 @@ fn with_roots() -> (Driver, Superblock) {
     (driver, superblock)
 }
 
-/// The number of the newest root that is whole.
+/// The number of the newest whole root.
 fn newest(medium: &Medium, superblock: &Superblock) -> Generation {
     let leaves = superblock.directory_blocks() as u32;
     let mut bytes = vec![0; superblock.shadow_root_blocks() as usize * 4096];
@@ -85,7 +86,7 @@ fn newest(medium: &Medium, superblock: &Superblock) -> Generation {
     read(0).max(read(1))
 }
 
-/// Both copies of a root.
+/// Damages both copies of a root.
 fn rot_root(medium: &mut Medium, superblock: &Superblock, generation: Generation) {
     let at = superblock.shadow_root_at(generation);
     for copy in 0..2 {
@@ -95,7 +96,7 @@ fn rot_root(medium: &mut Medium, superblock: &Superblock, generation: Generation
 }
 
 #[test]
-fn a_root_that_was_durable_and_has_rotted_is_missed() {
+fn the_loss_of_a_root_that_was_durable_is_noticed() {
     let (mut driver, superblock) = with_roots();
     driver.settle_shutdown().unwrap();
     let (mut medium, ..) = driver.crash(true).unwrap();
@@ -108,7 +109,28 @@ fn a_root_that_was_durable_and_has_rotted_is_missed() {
     }
 }
 
-/// The same without a shutdown, when some time has passed; and not only of the first that is marked.
+/// While the other copy is there nothing is lost, and a check reports the missing copy.
+#[test]
+fn a_check_reports_a_root_with_one_copy() {
+    for copy in 0..2 {
+        let (mut driver, superblock) = with_roots();
+        driver.settle_shutdown().unwrap();
+        let (mut medium, ..) = driver.crash(true).unwrap();
+        assert_eq!(open::checked(&medium).worst(), None);
+        let first = superblock.shadow_root_at(newest(&medium, &superblock));
+        let at = first.plus(copy * superblock.shadow_root_blocks());
+        medium.rot.insert(at.0, Rot::Flip(5));
+        let report = open::checked(&medium);
+        assert_eq!(report.worst(), Some(check::Severity::Redundancy));
+        assert!(
+            matches!(&report.findings[..], [check::Problem::Twins { twin, .. }] if *twin == at),
+            "{:?}",
+            report.findings
+        );
+    }
+}
+
+/// The same without a shutdown, after some time has passed; and not only for the first root that is marked.
 #[test]
 fn a_root_is_marked_while_the_volume_is_open() {
     for more in 0..3 {
@@ -136,9 +158,9 @@ fn a_root_is_marked_while_the_volume_is_open() {
     }
 }
 
-/// A root whose write the power cut short was never promised: the one before it is the newest.
+/// A root whose write a power cut interrupted was never promised: the one before it is the newest.
 #[test]
-fn a_root_that_was_torn_is_not_there() {
+fn a_torn_root_does_not_count() {
     let (mut driver, superblock) = with_roots();
     while driver.wait().unwrap() && driver.now < 5_000_000_000 {
         driver.settle().unwrap();
@@ -161,7 +183,7 @@ fn a_root_that_was_torn_is_not_there() {
     assert_eq!(after.root_generation(), before);
 }
 
-/// A root whose second copy a power cut has torn; what is there instead.
+/// A root whose second copy a power cut has torn, and the contents in that copy's place.
 fn with_a_lone_root() -> (Medium, Superblock, Generation, Vec<u8>) {
     let (driver, superblock) = with_roots();
     let (mut medium, ..) = driver.crash(true).unwrap();
@@ -172,9 +194,9 @@ fn with_a_lone_root() -> (Medium, Superblock, Generation, Vec<u8>) {
     (medium, superblock, alone, blank)
 }
 
-/// A flush that is answered after that covers what the first copy says, so there has to be a root that no single block decides over.
+/// A flush that is answered after the opening also covers the state of that root. So the root must not depend on a single block by then.
 #[test]
-fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
+fn a_flush_waits_until_a_root_found_in_one_copy_has_two() {
     let (medium, superblock, alone, blank) = with_a_lone_root();
     let first = superblock.shadow_root_at(alone);
     let (mut driver, _) = opened(medium);
@@ -183,17 +205,17 @@ fn a_flush_waits_until_a_root_that_was_found_alone_is_there_twice() {
     let (mut medium, ..) = driver.crash(true).unwrap();
     medium.format(first.0, &blank);
     let Ok(Recovered::Tables(found)) = open::recover(&medium, None) else {
-        panic!("it is not opened");
+        panic!("the volume is not opened");
     };
     let is_there = found.links().any(|(lba, ..)| lba == 3);
     assert!(is_there, "a block that was flushed is lost with one block");
-    assert_eq!(found.generation, alone, "its second copy");
+    assert_eq!(found.generation, alone, "the root has its second copy");
 }
 
-/// Whoever loses the one copy goes back to the root before it: nothing that this one needs is written over before there are two, and
-/// the superblock does not say that the newer one was durable.
+/// If the only copy is lost, recovery goes back to the root before it. So nothing that this root needs is overwritten before
+/// there are two copies, and the superblock does not say that the newer one was durable.
 #[test]
-fn nothing_is_written_before_a_root_that_was_found_alone_is_there_twice() {
+fn nothing_is_overwritten_before_a_root_found_in_one_copy_has_two() {
     let (medium, superblock, alone, blank) = with_a_lone_root();
     let first = superblock.shadow_root_at(alone);
     let bytes = |medium: &Medium, at: u64| {
@@ -214,7 +236,7 @@ fn nothing_is_written_before_a_root_that_was_found_alone_is_there_twice() {
     driver.ask(&Ask::Flush).unwrap();
     for _ in 0..2 {
         while driver.advance().unwrap() {}
-        // What is free would be discarded, and what the superblock does not say of roots would be written.
+        // Free blocks would be discarded now, and the marks of roots in the superblock written.
         driver.now += 60_000_000_000;
         driver.tick().unwrap();
     }
@@ -235,8 +257,8 @@ fn nothing_is_written_before_a_root_that_was_found_alone_is_there_twice() {
     assert!(newest(&driver.medium, &superblock) > alone);
 }
 
-/// A write that the medium confirmed and lost: the block that was in its place, whole and two commits old, is not taken for it. Of
-/// the map its twin tells what it was; here that is old as well.
+/// The medium confirmed a write and lost it. The block in its place is whole and two commits old, and must not be taken for the new one.
+/// A block of the map has a twin with the right contents; here the twin is old as well.
 #[test]
 fn a_lost_write_of_a_table_is_noticed() {
     let commit = |driver: &mut Driver, token: u32| {
@@ -265,7 +287,10 @@ fn a_lost_write_of_a_table_is_noticed() {
             let mut medium = after.clone();
             medium.format(at.0, &old);
             if let Some(twin) = superblock.map_twin(number, slot) {
-                assert!(open::recover(&medium, None).is_ok(), "its twin tells");
+                assert!(
+                    open::recover(&medium, None).is_ok(),
+                    "the twin has the contents"
+                );
                 medium.format(twin.0, &old);
             }
             match open::recover(&medium, None) {

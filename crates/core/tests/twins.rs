@@ -1,5 +1,5 @@
-//! What may go wrong with a block that is stored already, case by case, on the simulated medium: every read is held
-//! against the model, every volume is checked at its end. Chance has all of these too (`crash.rs`); here they are sure.
+//! What may go wrong with a block that is already stored, case by case, on the simulated medium. The model checks every read, and
+//! every volume is checked at its end. Random lives have all of these too (`crash.rs`); here they are certain to occur.
 
 #![allow(
     clippy::unwrap_used,
@@ -43,9 +43,9 @@ fn deciding(decide: Decide) -> Bench {
     Bench::new(1, volume(), policy(decide))
 }
 
-/// A journal that has the same content twice, for homes that are two copies on purpose: they do not come to share one page by it.
+/// A journal with the same content twice, for homes that are two copies on purpose: the journal must not make them share a page.
 #[test]
-fn copies_on_purpose_do_not_meet_in_a_journal() {
+fn deliberate_copies_do_not_share_a_page_through_a_journal() {
     for packing in [0, 100] {
         let mut bench = deciding(Decide::Compare);
         bench.0.packing = packing;
@@ -64,7 +64,7 @@ fn copies_on_purpose_do_not_meet_in_a_journal() {
         bench.write(5, A);
         bench.0.check_critical().unwrap();
         bench.assert_reads(&[(1, A), (5, A), (20, A)]);
-        // Others do.
+        // Other blocks do.
         bench.write(6, A);
         bench.write(7, A);
         assert!(bench.stats().remapped_blocks + bench.stats().dedup_blocks >= 2);
@@ -73,7 +73,7 @@ fn copies_on_purpose_do_not_meet_in_a_journal() {
 }
 
 #[test]
-fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
+fn an_index_entry_of_a_discarded_block_leads_nowhere() {
     for decide in DECIDES {
         let mut bench = deciding(decide);
         bench.write(1, A);
@@ -86,7 +86,7 @@ fn an_entry_of_a_block_that_is_gone_leads_nowhere() {
 }
 
 #[test]
-fn an_entry_of_a_block_that_was_rewritten_is_found_out() {
+fn an_index_entry_of_a_rewritten_block_is_detected() {
     for decide in DECIDES {
         let mut bench = deciding(decide);
         bench.write(1, A);
@@ -102,7 +102,7 @@ fn an_entry_of_a_block_that_was_rewritten_is_found_out() {
 }
 
 #[test]
-fn an_entry_follows_what_the_collector_moves() {
+fn an_index_entry_follows_a_block_that_the_collector_moves() {
     for decide in DECIDES {
         let mut bench = deciding(decide);
         bench.write(1, A);
@@ -137,14 +137,14 @@ fn nothing_is_shared_with_a_damaged_block() {
         assert_eq!(bench.stats().dedup_blocks, 0);
         bench.assert_reads(&[(2, A)]);
         assert_eq!(bench.read(1), Seen::Unknown, "an error, and no data");
-        // It has left the index: the next one finds the whole copy.
+        // It has left the index: the next write finds the whole copy.
         bench.write(3, A);
         assert_eq!(bench.stats().dedup_blocks, 1);
         bench.assert_reads(&[(3, A)]);
     }
 }
 
-/// Reads of a content give what is at `to`.
+/// Makes reads of a content return what is at `to`.
 fn misdirect(bench: &mut Bench, content: u32, to: u64) {
     for at in bench.places(content) {
         bench.0.medium.rot.insert(at, Rot::Other(to));
@@ -152,7 +152,8 @@ fn misdirect(bench: &mut Bench, content: u32, to: u64) {
     }
 }
 
-/// A misdirected read gives just the bytes that are to be written: what the page should hold is asked before it is shared.
+/// A misdirected read returns just the bytes that are to be written. So the core checks what the page should hold before sharing
+/// it.
 #[test]
 fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
     for decide in DECIDES {
@@ -164,12 +165,15 @@ fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
         bench.write(1, B);
         forget_sums(&mut bench, 10_000);
         let like = bench.places(B)[0];
-        // What the index says of LBA 1 is stale from here on: the checksum of what it held is not in memory.
+        // The index entry of LBA 1 is stale from here on: the checksum of its old contents is not in memory.
         bench.write(1, A);
         forget_sums(&mut bench, 20_000);
         misdirect(&mut bench, A, like);
         bench.write(2, B);
-        assert!(bench.stats().compare_reads > 0, "it was proposed");
+        assert!(
+            bench.stats().compare_reads > 0,
+            "the twin was proposed and read"
+        );
         assert_eq!(bench.stats().dedup_blocks, 0);
         bench.0.medium.rot.clear();
         bench.assert_reads(&[(1, A), (2, B)]);
@@ -177,7 +181,7 @@ fn nothing_is_shared_with_a_block_whose_read_is_misdirected_to_its_like() {
     }
 }
 
-/// The same of a pair that is merged: the one that stays is read where it is, and may read as the other.
+/// The same for a pair that is merged: the one that stays is read where it is, and may read as the other.
 #[test]
 fn nothing_is_merged_with_a_block_whose_read_is_misdirected_to_its_like() {
     let mut bench = deciding(Decide::Compare);
@@ -213,7 +217,7 @@ fn nothing_is_shared_with_a_block_that_cannot_be_read() {
     }
 }
 
-/// By fingerprint nothing is read: so the first that does read must be believed.
+/// A match by fingerprint reads nothing, so the first one that does read must be believed.
 #[test]
 fn a_page_that_was_found_damaged_has_no_fingerprint_any_more() {
     let mut bench = deciding(Decide::Fingerprint(0));
@@ -239,7 +243,7 @@ fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
         let (mut moved, mut held) = (0, 0);
         bench.write(0, A);
         for round in 0..4000u64 {
-            // Much to do for the collector, and then a duplicate whose comparison takes long.
+            // Much work for the collector, and then a duplicate whose comparison takes long.
             for step in 0..24 {
                 let lba = 2 + bench.0.rng.below(blocks - 2);
                 bench.ask_write(lba, 10_000 + (round * 24 + step) as u32);
@@ -256,7 +260,7 @@ fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
             if moved == 3 {
                 break;
             }
-            // The next one is a page of its own again.
+            // The next block gets a page of its own again.
             bench.discard(1);
             bench.0.settle().unwrap();
         }
@@ -265,20 +269,20 @@ fn a_page_that_moves_while_it_is_compared_is_not_shared_where_it_was() {
     }
 }
 
-/// What is written takes the segment that its twin has left, and goes where the twin was.
+/// A write takes the segment that its twin has left, and is placed where the twin was.
 #[test]
 fn a_twin_that_has_moved_is_not_taken_for_what_the_same_write_puts_in_its_place() {
     let tight = Volume {
         over_provisioning: 100,
         ..volume()
     };
-    // Chance has it in round 199.
+    // It happens in round 199.
     let mut bench = Bench::new(5, tight, policy(Decide::Compare));
     let blocks = bench.0.model.blocks();
     let mut contents: Vec<u32> = vec![0; blocks as usize];
     let mut fresh = 10_000..;
     for _ in 0..400 {
-        // Segments of which little is left.
+        // Makes segments of which little is left.
         for _ in 0..100 {
             let lba = bench.0.rng.below(blocks);
             contents[lba as usize] = fresh.next().unwrap();
@@ -286,7 +290,7 @@ fn a_twin_that_has_moved_is_not_taken_for_what_the_same_write_puts_in_its_place(
             bench.0.settle().unwrap();
         }
         bench.flush();
-        // Each second block gets what the one before it had, which is written anew.
+        // Each second block gets the contents of the one before it, which is rewritten.
         let length = blocks * 2 / 3 - bench.0.rng.below(150);
         let first = bench.0.rng.below(blocks - length);
         let (from, to) = (first as usize, (first + length) as usize);
@@ -314,7 +318,7 @@ fn a_twin_that_has_moved_is_not_taken_for_what_the_same_write_puts_in_its_place(
 #[test]
 fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
     for decide in DECIDES {
-        // Behind the hit: the page lives on with its second owner.
+        // The discard comes after the hit: the page lives on with its second owner.
         let mut bench = deciding(decide);
         bench.write(1, A);
         bench.0.holds = comparisons;
@@ -327,7 +331,7 @@ fn a_discard_of_the_last_owner_waits_for_the_hit_or_comes_before_it() {
         assert_eq!(bench.stats().live_blocks, 1);
         bench.assert_reads(&[(1, 0), (2, A)]);
         bench.end();
-        // Before it in the queue, but after it was asked about.
+        // The discard is before the write in the queue, but arrives after the index was consulted.
         let mut bench = deciding(decide);
         bench.write(1, A);
         bench.write(3, B);
@@ -364,7 +368,7 @@ fn a_full_volume_still_shares() {
         assert_eq!(bench.0.counts.full, full);
         assert_eq!(bench.stats().live_blocks, live);
         assert_eq!(bench.stats().dedup_blocks, 20);
-        // A proposal that turns out wrong has nowhere to go.
+        // A proposal that turns out wrong has no place to go.
         bench.write(1, 10_000);
         let hint = bench.places(10_002)[0];
         let tag = Tag {
@@ -383,14 +387,14 @@ fn a_full_volume_still_shares() {
 }
 
 #[test]
-fn a_hint_that_collides_is_no_proof() {
+fn a_colliding_hint_is_no_proof() {
     for decide in DECIDES {
         let mut bench = deciding(decide);
-        // B is shared, and by fingerprint known as such.
+        // B is shared, and its fingerprint is known.
         for lba in 1..4 {
             bench.write(lba, B);
         }
-        // Until what B's checksum really is is not in memory any more.
+        // By now B's real checksum is not in memory any more.
         for lba in 100..500 {
             bench.ask_write(lba, 10_000 + lba as u32);
             bench.0.settle().unwrap();
@@ -431,9 +435,9 @@ fn the_same_block_on_several_queues_is_stored_once() {
     }
 }
 
-/// CAFTL's switch is for a deduplication that cannot keep up: where the medium cannot, fewer writes are what helps.
+/// CAFTL's switch is for a deduplication that cannot keep up. If it is the medium that cannot, fewer writes help.
 #[test]
-fn a_full_write_buffer_switches_off_what_it_waits_for() {
+fn a_write_buffer_full_of_comparisons_switches_off_deduplication() {
     for (holds, is_off) in [
         (comparisons as fn(&Effect) -> bool, true),
         (|effect| matches!(effect, Effect::WriteChunk { .. }), false),
@@ -460,7 +464,7 @@ fn a_full_write_buffer_switches_off_what_it_waits_for() {
         assert_eq!(stats.dedup_lookups - before, u64::from(!is_off));
         bench.release();
         bench.assert_reads(&[(144, if is_off { A } else { 2044 }), (200, A)]);
-        // It has emptied.
+        // The buffer has emptied.
         bench.write(201, A);
         assert!(bench.stats().dedup_blocks > 0);
         bench.end();
@@ -483,8 +487,7 @@ fn a_crash_at_any_effect_of_a_hit() {
     );
 }
 
-/// Two home blocks are mapped to their journal copies; then one copy's space is used again, and the other home block
-/// is written anew.
+/// Two home blocks are mapped to their journal copies. Then one copy's space is reused, and the other home block is rewritten.
 #[test]
 fn a_crash_at_any_effect_of_a_remap() {
     const JOURNAL: u64 = 500;

@@ -1,6 +1,6 @@
-//! What folding costs over a long load, and what it gives: blocks that reach the medium, and pages in use, when sparse pages are folded
-//! never, each time so many blocks were written, or when less than a fifth is free (as `fold=on` does, but without waiting for quiet).
-//! The medium is memory; counts, so the machine may be busy.
+//! What folding costs over a long load, and what it saves: blocks that reach the medium, and pages in use, if sparse pages are
+//! folded never, whenever so many blocks were written, or when less than a fifth is free (as `fold=on` does, but without waiting
+//! for quiet). The medium is memory, and the results are counts, so the machine may be busy.
 //!
 //! `cargo run --release -p vellum-device --example folding -- [MiB of the medium] [times that the volume is written]`
 
@@ -17,7 +17,7 @@ use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Haste, OpenOptions, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
-/// Writes that are not answered yet, at most.
+/// The most unanswered writes.
 const DEPTH: usize = 32;
 
 /// Counts answers.
@@ -56,20 +56,20 @@ impl Random {
     }
 }
 
-/// Which block is written next, of so many.
+/// Chooses the next block to write, of so many.
 type Load = fn(&mut Random, u64) -> u64;
 
 fn uniform(random: &mut Random, blocks: u64) -> u64 {
     random.below(blocks)
 }
 
-/// The least of three, spread over the volume.
+/// The least of three random numbers, spread over the volume.
 fn skewed(random: &mut Random, blocks: u64) -> u64 {
     let least = (0..3).map(|_| random.below(blocks)).min().unwrap_or(0);
     least * 1_000_003 % blocks
 }
 
-/// Nine of ten writes to a tenth of the blocks, spread over the volume.
+/// Nine of ten writes go to a tenth of the blocks, spread over the volume.
 fn hot_and_cold(random: &mut Random, blocks: u64) -> u64 {
     let of = match random.below(10) {
         0 => blocks / 10 + random.below(blocks * 9 / 10),
@@ -96,7 +96,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a block of which 256 to 2048 bytes are noise, and the rest zeros: 1.1 KiB as a part in the mean, as a source tree's.
+    /// Writes a block with 256 to 2048 bytes of noise, and zeros after them: as a part it takes 1.1 KiB on average, like a source
+    /// tree's.
     fn write(&mut self, lba: u64) -> Result<(), Box<dyn Error>> {
         let mut frames = self.volume.frames().take(Share::Write, 1)?;
         let block = frames.block_mut(0);
@@ -121,7 +122,7 @@ impl<'a> Writer<'a> {
         self.wait(DEPTH)
     }
 
-    /// Until fewer than so many are unanswered.
+    /// Waits until fewer than so many are unanswered.
     fn wait(&self, depth: usize) -> Result<(), Box<dyn Error>> {
         let mut unanswered = self.count.unanswered.lock();
         while *unanswered >= depth {
@@ -139,13 +140,14 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// What a run came to.
+/// The results of a run.
 struct Told {
-    /// For each block that was written: what reached the medium, of that what was stored anew, and what the collector moved.
+    /// For each block that was written: blocks that reached the medium, those of them that were folded, and those that the
+    /// collector moved.
     written: f64,
     folded: f64,
     moved: f64,
-    /// For each block of the volume.
+    /// Pages in use for each block of the volume.
     pages: f64,
 }
 
@@ -166,9 +168,9 @@ fn fold(volume: &Volume) -> Result<(), Box<dyn Error>> {
 #[derive(Clone, Copy)]
 enum When {
     Never,
-    /// Each time so many times the volume was written.
+    /// Whenever this many times the volume was written.
     Each(f64),
-    /// When less than a fifth is free, looked at each time that an eighth was written.
+    /// When less than a fifth is free, checked whenever an eighth was written.
     BelowAFifth,
 }
 
@@ -198,7 +200,7 @@ impl When {
     }
 }
 
-/// `percent`: the volume's size, of what the medium has room for.
+/// Runs a load; `percent`: the volume's size as a share of what the medium has room for.
 fn run(
     load: Load,
     blocks: u64,

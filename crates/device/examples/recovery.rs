@@ -1,4 +1,4 @@
-//! How long opening takes after a crash, against how much is mapped.
+//! Measures how long opening takes after a crash, against how much is mapped.
 //!
 //! `cargo run --release -p vellum-device --example recovery -- FILE [GiB mapped] [MiB of log since the last map
 //! checkpoint] [blocks a flush] [cut: the power, and with it what was not flushed]`
@@ -123,7 +123,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     volume.stop()?;
     drop(client);
     drop(volume);
-    // What is written now is in a cache that the cut takes, but for a part and in any order.
+    // Writes from here on are in a cache, which the cut drops except for a part, in any order.
     let base = FileMedium::open(&path, vellum_medium::OpenOptions::default())?;
     let faults = Arc::new(FaultMedium::new(Box::new(base), Plan::default()));
     let as_medium: Arc<dyn Medium> = faults.clone();
@@ -143,7 +143,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if cut {
         println!("power cut: {:?}", faults.power_cut(1));
     }
-    // As killed.
+    // As if the process were killed.
     drop(volume);
     drop(faults);
     drop_caches(&path)?;
@@ -162,7 +162,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the kernel has cached of the file must not help.
+/// Drops what the kernel has cached of the file, which would help.
 fn drop_caches(path: &str) -> std::io::Result<()> {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open(path)?;

@@ -1,9 +1,9 @@
-//! What snapshots cost whoever writes, and how long they take.
+//! The cost of snapshots for writes, and how long snapshots take.
 //!
 //! `cargo run --release -p vellum-device --example snapshots -- [MiB of the volume] [snapshots]`
 //!
 //! Random writes of 4 KiB, one after the other, on a medium in memory: without snapshots, then each for the first time since a
-//! snapshot, then among so many, and to a clone. The blocks are new, and no smaller encoded.
+//! snapshot, then with so many snapshots, and to a clone. The contents are new, and do not get smaller when encoded.
 
 use parking_lot::{Condvar, Mutex};
 use std::error::Error;
@@ -70,10 +70,10 @@ fn next(mut random: u64) -> u64 {
     random ^ random << 17
 }
 
-/// Writes so many blocks, in an order that has each one once.
+/// Writes so many blocks, in an order that visits each once.
 fn write_all(volume: &dyn BlockDevice, count: u64, seed: u64) -> Result<(), BlockError> {
     let blocks = volume.blocks();
-    // Odd, and the volume's blocks are a power of two: each comes once.
+    // It is odd, and the volume's blocks are a power of two, so each is written once.
     let step = (seed | 1).wrapping_mul(0x9e37_79b9) | 1;
     let mut random = seed | 1;
     (0..count).try_for_each(|number| {
@@ -86,7 +86,7 @@ fn measure(name: &str, volume: &Volume, count: u64, seed: u64) -> Result<(), Blo
     measure_on(volume, name, volume, count, seed)
 }
 
-/// The same of writes to a clone of the volume's.
+/// The same for writes to a clone of the volume's.
 fn measure_on(
     device: &dyn BlockDevice,
     name: &str,
@@ -104,7 +104,7 @@ fn measure_on(
     Ok(())
 }
 
-/// How long each took, while two threads write.
+/// How long each snapshot took while two threads write.
 fn take_under_load(volume: &Volume, snapshots: u64) -> Result<Vec<Duration>, Box<dyn Error>> {
     let ends = AtomicBool::new(false);
     let mut took: Vec<Duration> = Vec::new();
@@ -132,7 +132,7 @@ fn take_under_load(volume: &Volume, snapshots: u64) -> Result<Vec<Duration>, Box
     Ok(took)
 }
 
-/// How long clones take, and what writing to one costs.
+/// Measures how long clones take, and what writing to one costs.
 fn clones(volume: &Volume, count: u64) -> Result<(), Box<dyn Error>> {
     let mut took = Vec::new();
     for number in 0..16 {

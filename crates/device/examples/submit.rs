@@ -1,4 +1,4 @@
-//! How fast a volume takes requests when the medium is memory: the cost of everything but I/O and transport.
+//! Measures how fast a volume takes requests if the medium is memory: the cost of everything but I/O and transport.
 //!
 //! `cargo run --release -p vellum-device --example submit -- [threads] [batch] [million writes] [memory|FILE] [only]`
 //! (`only`: the measurements whose names contain that)
@@ -60,7 +60,7 @@ fn run(volume: &Volume, seed: u64, load: Load) -> Result<(), BlockError> {
             };
             if matches!(load.op, Op::Write { .. }) {
                 for index in 0..load.blocks {
-                    // Unique data, as a socket would bring it: every byte is new.
+                    // Unique data, as it arrives from a socket: every byte is new.
                     let block = frames.block_mut(index);
                     block.fill(random as u8);
                     block[..8].copy_from_slice(&(random + index as u64).to_le_bytes());

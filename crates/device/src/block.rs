@@ -1,10 +1,11 @@
-//! The block interface: all that a front end knows of a volume.
+//! The block interface: everything a front end knows about a volume.
 
+pub use crate::error::BlockError;
 use crate::frames::{FramePool, Frames};
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 
-/// What a client asks, in whole blocks.
+/// What a client requests, in whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Fill the request's frames.
@@ -14,7 +15,7 @@ pub enum Op {
         /// Durable before it is acknowledged.
         fua: bool,
     },
-    /// Make all that was acknowledged before durable.
+    /// Make everything that was acknowledged before durable.
     Flush,
     /// The content is not needed any more; it reads as zeros.
     Discard {
@@ -28,7 +29,7 @@ pub enum Op {
     },
 }
 
-/// One request; given back with its frames when it is answered.
+/// One request; returned with its frames when it is answered.
 #[derive(Debug)]
 pub struct Request {
     /// The front end's own number for it.
@@ -43,50 +44,15 @@ pub struct Request {
     pub frames: Frames,
 }
 
-/// Why a request failed; each maps onto an errno.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum BlockError {
-    /// EINVAL.
-    #[error("blocks {lba}+{blocks} end past the volume's {size} blocks")]
-    OutOfRange {
-        /// First block asked for.
-        lba: u64,
-        /// How many.
-        blocks: u64,
-        /// The volume's size in blocks.
-        size: u64,
-    },
-    /// EPERM.
-    #[error("the volume is attached read-only")]
-    ReadOnly,
-    /// ENOSPC.
-    #[error("no physical space left: discard something, or migrate to a larger volume")]
-    Full,
-    /// ENOSPC, too.
-    #[error(
-        "what the volume is on has no room (a file system that is full, as a rule): free some there, and it goes on by itself"
-    )]
-    NoRoom,
-    /// EIO: checksum, medium, or a poisoned volume; the text says which and where.
-    #[error("{0}")]
-    Io(String),
-    /// EIO; the volume's own copies are told so, and no client.
-    #[error("a block cannot be copied by a link")]
-    Unlinkable,
-    /// ESHUTDOWN.
-    #[error("the volume is shutting down")]
-    Stopping,
-}
-
-/// Where answers go. One for each connection.
+/// Receives answers. One for each connection.
 pub trait Replies: Send + Sync {
-    /// `request` ended. Called on any thread, also from inside `submit`; must not block for long and must
-    /// not call back into the device.
+    /// Takes the answer to `request`. Called on any thread, also from inside `submit`; must not block for long and must not call
+    /// back into the device.
     fn complete(&self, request: Request, result: Result<(), BlockError>);
-    /// All answers of this batch have been given: send them.
+    /// Sends the answers. Called when all answers of a batch have been given.
     fn flush(&self);
-    /// Whether the thread that submits has nothing else to do until it is answered. What the medium has to do for that may then be
-    /// done on that thread: waking others would take as long as a quick drive.
+    /// True if the submitting thread has nothing else to do until it is answered. The medium's work may then be done on that
+    /// thread: waking another one would take as long as a quick drive does.
     fn lends_thread(&self) -> bool {
         false
     }
@@ -105,9 +71,9 @@ pub struct Extent {
 pub trait BlockDevice: Send + Sync {
     /// Its size.
     fn blocks(&self) -> u64;
-    /// Whether writes are refused.
+    /// True if writes are refused.
     fn read_only(&self) -> bool;
-    /// Held by a front end for as long as a client has it open.
+    /// What a front end holds for as long as a client has the volume open.
     fn hold(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         None
     }
@@ -115,7 +81,7 @@ pub trait BlockDevice: Send + Sync {
     fn frames(&self) -> &Arc<FramePool>;
     /// Starts requests in order and empties the vector; each is answered through `replies`.
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>);
-    /// What is mapped from `lba` on, at least one extent, for at most `blocks` blocks and `max` extents; for fewer blocks where so
-    /// many would keep others waiting.
+    /// Reports what is mapped from `lba` on: at least one extent, at most `blocks` blocks and `max` extents. Covers fewer blocks
+    /// where looking at all of them would keep other requests waiting.
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent>;
 }

@@ -1,14 +1,14 @@
-//! What is left of a damaged volume: which of its LBAs are lost, and why.
+//! What a damaged volume has lost: which LBAs, and why.
 
 use std::fmt::Write as _;
 use vellum_core::addr::Lba;
 use vellum_core::recovery::RecoveryError;
 use vellum_core::recovery::rescue::{LbaSet, Loss};
 
-/// Findings that are named when a volume is opened; the others are counted.
+/// Findings that are named when a volume is opened; further ones are only counted.
 const NAMED: usize = 3;
 
-/// What a volume that was opened in spite of its damage is without.
+/// What is missing from a volume that was opened in spite of damage.
 #[derive(Clone, Debug)]
 pub struct Damage {
     lost: LbaSet,
@@ -18,7 +18,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Why the volume could not be opened to be written, and what it is without.
+    /// Makes it of the reason why the volume could not be opened for writing, and of what was lost.
     pub(crate) fn new(why: RecoveryError, loss: Loss) -> Self {
         let mut findings = loss.damage;
         if !findings.contains(&why) {
@@ -32,13 +32,13 @@ impl Damage {
         }
     }
 
-    /// LBAs that cannot be read, for nothing says what they are.
+    /// LBAs that cannot be read, because nothing says where they are.
     #[must_use]
     pub fn lost(&self) -> &LbaSet {
         &self.lost
     }
 
-    /// LBAs that are the newest version that was found, which need not be the last.
+    /// LBAs with the newest version that was found, which need not be the last.
     #[must_use]
     pub fn guessed(&self) -> &LbaSet {
         &self.guessed
@@ -49,23 +49,24 @@ impl Damage {
         self.findings.iter().map(ToString::to_string)
     }
 
-    /// The first of a range that is lost.
+    /// The first lost LBA of a range.
     pub(crate) fn first_lost(&self, lba: Lba, blocks: u64) -> Option<Lba> {
         let range = lba.0..lba.0.saturating_add(blocks);
         self.lost.next_run(range).map(|(lba, _)| lba)
     }
 
-    /// How many blocks from `lba` on are lost, of so many.
+    /// How many blocks from `lba` on are lost, up to `blocks`.
     pub(crate) fn lost_from(&self, lba: Lba, blocks: u64) -> u64 {
         let range = lba.0..lba.0.saturating_add(blocks);
         let run = self.lost.next_run(range).filter(|(from, _)| *from == lba);
         run.map_or(0, |(_, blocks)| blocks)
     }
 
-    /// In one line, for whoever serves it.
+    /// Describes the damage in one line, for the server's log.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
-            "the volume is damaged: {} block(s) are lost and read as errors, all others are whole",
+            "the volume is damaged: {} block(s) are lost and return read errors; all others are \
+             intact",
             self.lost.len()
         );
         for finding in self.findings.iter().take(NAMED) {

@@ -1,6 +1,6 @@
-//! What the core is told of a block's bytes, computed while they are hot in the cache.
+//! What the core needs to know of a block's bytes, computed while they are hot in the cache.
 
-use crate::pack::{Alone, Compression};
+use crate::compression::{Alone, Compression};
 use crate::policy::{Deltas, PrintHash, WeakHash};
 use md5::{Digest as _, Md5};
 use sha1::Sha1;
@@ -15,24 +15,24 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use xxhash_rust::xxh64::xxh64;
 
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
-/// As the paper has it (WOJ §4.2).
+/// As in the paper (WOJ §4.2).
 const HEAD_BYTES: usize = 64;
-/// In [`Digester::mode`]: zeros are not told from other blocks.
+/// In [`Digester::mode`]: zeros are treated like any other block.
 const ZEROS_ARE_DATA: u32 = 1 << 8;
 
-/// CRC32C, as the core takes it for its structures.
+/// CRC32C, as the core uses it for its structures.
 #[must_use]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Computes digests, as the policies in force want them; can be told otherwise at any time.
+/// Computes digests as the policies in force require; these can change at any time.
 pub(crate) struct Digester {
     secret: [u8; 32],
     seed: u64,
     sum: BlockSum,
     zero_sum: u32,
-    /// 0: no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
+    /// 0 if no weak hash is wanted; else its place in [`WeakHash::ALL`], plus one.
     mode: AtomicU32,
     /// [`Compression::number`], and a place in [`Deltas::ALL`].
     smaller: AtomicU16,
@@ -42,7 +42,7 @@ pub(crate) struct Digester {
     print: AtomicU8,
 }
 
-/// What is computed of each block of one batch.
+/// What to compute for each block of a batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
     seed: u64,
@@ -53,13 +53,13 @@ pub(crate) struct How {
     shares: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
-    /// Whether as deltas, too, and where these go.
+    /// Whether deltas are made as well, and where they go.
     pub deltas: Deltas,
 }
 
 impl Digester {
-    /// Hashes are seeded with the volume's secret, so that no client can prepare collisions. Until told
-    /// otherwise none is computed.
+    /// Hashes are seeded with the volume's secret, so that no client can prepare collisions. No weak hash is computed until one
+    /// is set.
     pub fn new(superblock: &Superblock) -> Self {
         let sum = superblock.sum(crc32c);
         Self {
@@ -74,32 +74,32 @@ impl Digester {
         }
     }
 
-    /// From now on: this hash, if one is used at all, and whether zeros are told.
+    /// Sets the weak hash, if any, and whether zeros are recognised.
     pub fn set(&self, hash: Option<WeakHash>, zero: bool) {
         let place = hash.map_or(0, |hash| hash as u32 + 1);
         let zeros = if zero { 0 } else { ZEROS_ARE_DATA };
         self.mode.store(place | zeros, Ordering::Relaxed);
     }
 
-    /// From now on blocks are made smaller like this.
+    /// Sets how blocks are made smaller.
     pub fn set_compression(&self, compression: Compression, deltas: Deltas) {
         let numbers = [compression.number(), deltas as u8];
         self.smaller
             .store(u16::from_le_bytes(numbers), Ordering::Relaxed);
     }
 
-    /// From now on: whether contents are shared.
+    /// Sets whether contents are shared.
     pub fn set_shares(&self, shares: bool) {
         self.shares.store(shares, Ordering::Relaxed);
     }
 
-    /// From now on: this strong hash.
+    /// Sets the strong hash.
     pub fn set_print(&self, hash: PrintHash) {
         self.print.store(hash as u8, Ordering::Relaxed);
     }
 
-    /// A block's fingerprint. All are keyed: that collisions of MD5 and SHA-1 can be made is of no use to a client,
-    /// who does not know the secret.
+    /// Computes a block's fingerprint. All are keyed: collisions of MD5 and SHA-1 can be made, but are of no use to a client, who
+    /// does not know the secret.
     pub fn fingerprint(&self, block: &[u8]) -> Fingerprint {
         fn of<D: md5::Digest>(secret: &[u8; 32], block: &[u8]) -> Fingerprint {
             let hash = D::new().chain_update(secret).chain_update(block).finalize();
@@ -114,7 +114,7 @@ impl Digester {
         }
     }
 
-    /// What makes blocks' sums.
+    /// The function that makes blocks' sums.
     pub fn sum(&self) -> BlockSum {
         self.sum
     }
@@ -162,7 +162,7 @@ impl How {
         }
     }
 
-    /// Where both are of one hash, it is made once.
+    /// Computes the sum and the weak hash; only once if both use the same hash.
     fn sum_and_weak(self, block: &[u8]) -> (u32, u64) {
         match (self.sum, self.hash) {
             (BlockSum::Xxh3 { seed }, Some(WeakHash::Xxh3)) => {

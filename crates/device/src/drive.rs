@@ -1,7 +1,11 @@
-//! Carrying out what the core asks, and telling it how that went.
+//! Carries out the core's effects, and reports to the core how they ended.
 //!
-//! Everything here runs under the volume's lock and ends in a [`Batch`]: operations to submit, answers to
-//! give and frames to free once it is released.
+//! Everything here runs under the volume's lock and ends in a [`Batch`]: operations to submit, answers to give and frames to free
+//! once the lock is released.
+
+mod compare;
+mod host;
+mod parts;
 
 use crate::bases::Bases;
 use crate::block::{Op, Request};
@@ -9,17 +13,19 @@ use crate::compare::Comparisons;
 use crate::frames::{FramePool, Frames};
 use crate::gate::Gate;
 use crate::memory::{Buffer, Buffers};
-use crate::pack::{Decoded, PartsRead, Told};
+use crate::part_reads::{PartsRead, Told};
 use crate::refusals::block_error;
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
 use std::sync::Arc;
 use vellum_codec::Decoder;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba};
+use vellum_core::driver;
+use vellum_core::engine::Earlier;
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Effect, Input, Outcome, Page, Payload, Refusal, Reply, Service};
+use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply, Service};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -60,13 +66,13 @@ impl Cause {
         (Self::ALL[(token >> 32) as usize], EffectId(token as u32))
     }
 
-    /// Whether the core wants the checksums of what was read.
+    /// True if the core wants the checksums of what was read.
     pub fn wants_sums(self) -> bool {
         matches!(self, Self::Client | Self::Gather)
     }
 }
 
-/// What is left to do when the lock is released.
+/// What is left to do once the lock is released.
 #[derive(Default)]
 #[expect(
     clippy::vec_box,
@@ -78,7 +84,7 @@ pub(crate) struct Batch {
     pub released: Vec<u32>,
     /// Blocks whose fingerprints the core waits for; it holds them until then.
     pub prints: Vec<(EffectId, Buf)>,
-    /// Refusals that tell of damage.
+    /// Refusals that report damage.
     pub troubles: Vec<Refusal>,
     /// Trouble in what clients send.
     pub warnings: Vec<(&'static str, String)>,
@@ -94,11 +100,11 @@ pub(crate) enum Life {
     Stopping,
     /// All is durable and checkpointed, or the volume is poisoned.
     Stopped,
-    /// As in a crash: what comes back from the medium is only put away.
+    /// As after a crash: what comes back from the medium is only put away.
     Abandoned,
 }
 
-/// All that is under the volume's lock.
+/// Everything under the volume's lock.
 #[expect(
     clippy::vec_box,
     reason = "operations change hands by pointer, as the medium wants them"
@@ -109,23 +115,23 @@ pub(crate) struct Inner {
     pub gate: Gate,
     pub counters: Counters,
     pub life: Life,
-    /// Whether the medium had no room for the last write that it was asked for.
+    /// Whether the medium had no room for the last write that it was given.
     pub full: bool,
     /// When the reaper will look at the clock next, unless something completes before.
     pub deadline: Option<Nanos>,
-    /// Set while the core works: found set, whoever held the lock before has panicked.
+    /// Set while the core works. If it is set when the lock is taken, the previous holder has panicked.
     pub busy: bool,
     /// Operations that the medium has not given back.
     pub in_flight: usize,
     read_only: bool,
-    /// What writes are answered as long as it lasts, as the frames know it.
+    /// The refusal that writes get while it lasts, as the frames know it.
     refuses_writes: Option<Refusal>,
     pub frames: Arc<FramePool>,
     pub buffers: Buffers,
     /// The metadata of each effect in flight, by number.
     pub metadata: Vec<Option<Buffer>>,
     pub comparisons: Comparisons,
-    /// What was done at once, and has not been told to the core yet.
+    /// Results that are known at once, and have not been reported to the core yet.
     pub told: Vec<(EffectId, Told)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
@@ -134,7 +140,7 @@ pub(crate) struct Inner {
     pub decoder: Decoder,
     pub sum: BlockSum,
     pub gauge: Gauge,
-    /// Of each frame for writes: whether its block is worth keeping when it is written.
+    /// For each write frame: whether its block is worth keeping once it is written.
     keeps: Vec<bool>,
     now: Nanos,
     spare: Vec<Box<Io>>,
@@ -172,17 +178,17 @@ impl Inner {
         }
     }
 
-    /// Whether that is a change.
+    /// Sets whether deltas are made. Returns true if that is a change.
     pub fn set_deltas(&mut self, on: bool) -> bool {
         if self.makes_deltas != on {
-            // While they are off the core does not tell what is given up.
+            // While they are off, the core does not report what it gives up.
             self.bases.clear();
         }
         std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
-    /// Feeds the core one input and takes all that it asks. Nothing once the volume's life is over: nobody takes back any more what the
-    /// medium has done, and who opens it next would be given it.
+    /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume's life is over: its
+    /// completions would not be taken any more, and the next opening would be given them.
     pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
         if matches!(self.life, Life::Stopped | Life::Abandoned) {
             return;
@@ -192,13 +198,13 @@ impl Inner {
         self.drain(batch);
     }
 
-    /// When the clock is to be looked at.
+    /// When to look at the clock.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let times = self.engine.poll_timeout().into_iter();
         times.chain(self.gate.deadline()).min()
     }
 
-    /// Hands a request to the core; `payloads`: what its blocks digest to, if it writes.
+    /// Hands a request to the core; `payloads` are the digests of its blocks, if it writes.
     pub fn admit(
         &mut self,
         now: Nanos,
@@ -243,7 +249,7 @@ impl Inner {
         let ack = self.gate.handed_over(&pending, fua);
         let id = self.requests.insert(pending);
         let input = match op {
-            // A request has a frame a block, and there are fewer of those than a u32 holds.
+            // A request has one frame per block, and there are fewer frames than a u32 holds.
             Op::Read => Input::Read {
                 id,
                 lba,
@@ -265,15 +271,18 @@ impl Inner {
             },
         };
         self.feed(now, input, batch);
-        // What waits for durability alone has taken effect.
-        if let Some(Pending { request, .. }) = self.requests.find(id)
-            && self.engine.nothing_waits()
+        // A request that waits only for durability has taken effect.
+        if self.engine.nothing_waits()
+            && let Some(Pending {
+                request, watched, ..
+            }) = self.requests.find(id)
         {
+            watched.is_in_effect = true;
             self.gate.answered(now, request, true);
         }
     }
 
-    /// Hands blocks to the core that were read to be stored anew.
+    /// Hands blocks to the core that were read in order to be stored anew.
     pub fn fold(
         &mut self,
         now: Nanos,
@@ -292,7 +301,7 @@ impl Inner {
         self.feed(now, Input::Service(Service::Fold { lba, blocks }), batch);
     }
 
-    /// Takes all that the core asks and answers.
+    /// Takes all effects and answers of the core.
     pub fn drain(&mut self, batch: &mut Batch) {
         loop {
             while let Some(effect) = self.engine.poll_effect() {
@@ -311,6 +320,9 @@ impl Inner {
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);
+            if let Err(Refusal::Corrupt(at) | Refusal::Unreadable(at)) = result {
+                self.forget_damaged(at, &pending.request);
+            }
             let result = result.map_err(|refusal| {
                 self.counters.refused += 1;
                 if !matches!(refusal, Refusal::OutOfRange | Refusal::Unlinkable) {
@@ -323,129 +335,32 @@ impl Inner {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect, batch: &mut Batch) {
-        match effect {
-            // Of a volume that is only read nothing is written: these wait for ever, and hold nothing up.
-            Effect::WriteChunk { .. }
-            | Effect::WriteData { .. }
-            | Effect::WriteMeta { .. }
-            | Effect::Sync { .. }
-            | Effect::Erase { .. }
-                if self.read_only => {}
-            Effect::WriteChunk {
-                id,
-                at,
-                blocks,
-                durable,
-            } => self.write_chunk(id, at, blocks, durable, batch),
-            Effect::WriteData { id, at, blocks } => self.write_data(id, at, blocks, batch),
-            Effect::WriteMeta {
-                id,
-                at,
-                blocks,
-                durable,
-            } => self.write_meta(id, at, blocks, durable, batch),
-            Effect::Sync { id } => {
-                self.counters.syncs += 1;
-                let io = self.io(Cause::Sync, id, Kind::Sync, Pba(0));
-                batch.ios.push(io);
-            }
-            Effect::Erase { id, at, blocks } => {
-                self.counters.discards += 1;
-                self.frames.forget(at, blocks);
-                let io = self.io(
-                    Cause::Erase,
-                    id,
-                    Kind::Discard {
-                        blocks: u64::from(blocks),
-                    },
-                    at,
-                );
-                batch.ios.push(io);
-            }
-            Effect::Read {
-                id,
-                at,
-                blocks,
-                request,
-                first,
-            } => {
-                self.count_read(request, u64::from(blocks));
-                let mut io = self.io(Cause::Client, id, Kind::Read, at);
-                let frames = &self.requests.get(request).request.frames;
-                for index in first..first + blocks {
-                    // SAFETY: the request holds its frames until it is answered, which the core does only
-                    // after this read has come back.
-                    unsafe { io.push(frames.ptr(index as usize), BLOCK_BYTES) };
-                }
-                batch.ios.push(io);
-            }
-            Effect::ReadParts {
-                id,
-                page,
-                slot,
-                count,
-                base,
-                request,
-                first,
-            } => {
-                let to = Decoded::Request(request, first);
-                self.read_parts(id, page, base, PartsRead::new(slot, count, to), batch);
-            }
-            Effect::GatherPart { id, at, slot, to } => {
-                let read = PartsRead::new(slot, 1, Decoded::Collector(to));
-                self.read_parts(id, Page::Medium(at), None, read, batch);
-            }
-            Effect::Gather { id, at, blocks, to } => {
-                self.counters.read_blocks_collector += u64::from(blocks);
-                let mut io = self.io(Cause::Gather, id, Kind::Read, at);
-                for index in 0..blocks {
-                    // SAFETY: the collector's frames are used by the core alone, which waits for this read.
-                    unsafe { io.push(self.frames.ptr(Buf(to.0 + index)), BLOCK_BYTES) };
-                }
-                batch.ios.push(io);
-            }
-            Effect::ReadMeta { id, at, blocks } => {
-                self.counters.read_blocks_metadata += u64::from(blocks);
-                let mut io = self.io(Cause::ReadMeta, id, Kind::Read, at);
-                let buffer = self.buffers.take(blocks as usize);
-                self.keep(id, buffer, &mut io);
-                batch.ios.push(io);
-            }
-            Effect::Compare { id, buf, with } => self.compare(id, buf, with, batch),
-            Effect::Fingerprint { id, buf } => batch.prints.push((id, buf)),
-            Effect::CopyOut {
-                from,
-                request,
-                index,
-            } => {
-                let frames = &self.requests.get(request).request.frames;
-                // Under the lock, because the core may release `from` at the next input.
-                // SAFETY: both are frames of the pool, apart, and nobody else writes either: `from` is the
-                // core's until released, the other is the request's.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(
-                        self.frames.ptr(from),
-                        frames.ptr(index as usize),
-                        BLOCK_BYTES,
-                    );
-                }
-            }
-            Effect::ZeroOut {
-                request,
-                first,
-                blocks,
-            } => self.zero_out(request, first, blocks),
-            Effect::Stored { buf, part } => {
-                // SAFETY: as in `frame`; apart from it, so that the bases can be changed meanwhile.
-                let block =
-                    unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                self.bases.stored(part, buf, block);
-            }
-            Effect::GivenUp { page } => self.bases.given_up(page),
-            Effect::Release { buf } => batch.released.push(buf.0),
-            Effect::Stopped => self.life = Life::Stopped,
+    /// Forgets what is in memory of blocks that cannot be read. A block that is written again would be compared with that, or become
+    /// a delta against it, and lead to what is damaged.
+    fn forget_damaged(&mut self, at: Pba, read: &Request) {
+        // A request tells of its first damaged block alone, and its blocks may be anywhere.
+        match read.blocks {
+            1 => self.frames.forget(at, 1),
+            _ => self.frames.forget(Pba(0), u32::MAX),
         }
+        for lba in (read.lba.0..read.lba.0 + read.blocks).map(Lba) {
+            if let Earlier::Base(part) = self.engine.earlier(lba) {
+                self.bases.given_up(part.page);
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, batch: &mut Batch) {
+        // Nothing is written to a read-only volume: such an effect waits for ever, and holds nothing up.
+        if !(self.read_only && effect.changes_medium()) {
+            driver::carry_out(self, batch, effect);
+        }
+    }
+
+    /// True if nothing of the medium is being changed. Nothing is written to a read-only volume: what the core begins there never
+    /// ends.
+    pub fn is_resting(&self) -> bool {
+        self.read_only || self.engine.is_resting()
     }
 
     /// The bytes of a frame that the core holds.
@@ -453,41 +368,6 @@ impl Inner {
         // SAFETY: a frame that the core holds is written by nobody until the core releases it, and that is
         // carried out under the same lock, after the borrow has ended.
         unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) }
-    }
-
-    fn zero_out(&self, request: RequestId, first: u32, blocks: u32) {
-        let frames = &self.requests.get(request).request.frames;
-        for index in first..first + blocks {
-            // SAFETY: a frame of the request's, which nobody else reaches while it is in flight.
-            unsafe { std::ptr::write_bytes(frames.ptr(index as usize), 0, BLOCK_BYTES) };
-        }
-    }
-
-    /// Data blocks of tables in place: all from their frames.
-    fn write_data(&mut self, id: EffectId, at: Pba, blocks: u32, batch: &mut Batch) {
-        let mut io = self.io(Cause::Chunk, id, Kind::Write { durable: false }, at);
-        for buf in self.engine.chunk_bufs(id) {
-            // SAFETY: the core holds these frames, unchanged, until this write has come back.
-            unsafe { io.push(self.frames.ptr(buf), BLOCK_BYTES) };
-        }
-        assert_eq!(
-            io.len(),
-            blocks as usize * BLOCK_BYTES,
-            "write {id} is as long as the core says"
-        );
-        self.frames.forget(at, blocks);
-        self.count_write(blocks, false);
-        batch.ios.push(io);
-    }
-
-    fn write_meta(&mut self, id: EffectId, at: Pba, blocks: u32, durable: bool, batch: &mut Batch) {
-        let mut buffer = self.buffers.take(blocks as usize);
-        self.engine.encode(id, buffer.bytes_mut());
-        let mut io = self.io(Cause::Meta, id, Kind::Write { durable }, at);
-        self.keep(id, buffer, &mut io);
-        self.frames.forget(at, blocks);
-        self.count_write(blocks, durable);
-        batch.ios.push(io);
     }
 
     pub fn count_write(&mut self, blocks: u32, durable: bool) {
@@ -507,14 +387,14 @@ impl Inner {
         }
     }
 
-    /// Keeps an operation's metadata until it is back.
+    /// Keeps an operation's metadata until the operation is back.
     pub fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
         // SAFETY: the buffer is put away untouched, until `completed` takes it when the operation is back.
         unsafe { io.push(buffer.ptr(), buffer.len()) };
         self.put_away(id, buffer);
     }
 
-    /// As [`Inner::keep`], of a buffer whose pieces are in the operation already.
+    /// Like [`Inner::keep`], for a buffer whose pieces are in the operation already.
     pub fn put_away(&mut self, id: EffectId, buffer: Buffer) {
         let index = id.0 as usize;
         if self.metadata.len() <= index {
@@ -527,7 +407,7 @@ impl Inner {
         self.metadata[index] = Some(buffer);
     }
 
-    /// Tells the core how an operation ended; `sums` of the blocks that a data read brought.
+    /// Tells the core how an operation ended; for a data read, `ended` has the sums of its blocks.
     pub fn completed(&mut self, now: Nanos, io: Box<Io>, ended: Ended<'_>, batch: &mut Batch) {
         let (cause, id) = Cause::of(io.token);
         self.now = now;
@@ -571,7 +451,7 @@ impl Inner {
         self.drain(batch);
     }
 
-    /// A chunk is written: what is in its frames is on the medium, until these are used again.
+    /// Notes that a chunk is written: the contents of its frames are on the medium, until the frames are reused.
     fn remember(&mut self, id: EffectId) {
         let keeps = &self.keeps;
         let worth = |(buf, _, _): &(Buf, _, _)| keeps.get(buf.0 as usize).is_some_and(|&keep| keep);
@@ -579,7 +459,7 @@ impl Inner {
             .remember(self.engine.chunk_places(id).filter(worth));
     }
 
-    /// An operation is back.
+    /// Takes back an operation that has ended.
     pub fn reclaim(&mut self, io: Box<Io>) {
         self.in_flight -= 1;
         self.spare.push(io);

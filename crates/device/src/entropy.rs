@@ -23,7 +23,7 @@ pub(crate) fn fill(mut bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// That many random bytes.
+/// Returns that many random bytes.
 ///
 /// # Errors
 /// When the kernel refuses.

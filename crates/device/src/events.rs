@@ -11,19 +11,20 @@ use vellum_medium::MediumError;
 /// A kind of trouble, and how often it happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
-    /// What of: `"read"`, `"sync"`, `"checksum"`, ...
+    /// What failed: `"read"`, `"sync"`, `"checksum"`, ...
     pub kind: String,
     /// The last one, in words.
     pub message: String,
     /// How often.
     pub count: u64,
-    /// When first, in seconds since 1970.
+    /// When it first happened, in seconds since 1970.
     pub first_at_s: u64,
-    /// When last, in seconds since 1970.
+    /// When it last happened, in seconds since 1970.
     pub last_at_s: u64,
 }
 
-/// Told of each kind of trouble when it first happens, and of a thin volume that fills up whenever it does; called on the volume's threads, must not block.
+/// Called when a kind of trouble first happens, and whenever a thin volume fills up to a level. Runs on the volume's threads, so
+/// it must not block.
 pub type OnEvent = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The last kinds of trouble, bounded.
@@ -48,12 +49,12 @@ impl Events {
         );
     }
 
-    /// Tells of it when it first happens.
+    /// Reports a kind of trouble when it first happens.
     pub fn add(&self, kind: &str, message: String) {
         self.record(kind, message, false);
     }
 
-    /// Tells of it each time: for what seldom happens.
+    /// Reports it each time, for what seldom happens.
     pub fn tell(&self, kind: &str, message: String) {
         self.record(kind, message, true);
     }

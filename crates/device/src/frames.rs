@@ -1,16 +1,17 @@
 //! Frames: the aligned 4 KiB buffers that all blocks travel in, from the socket to the medium.
 //!
-//! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for
-//! the medium cannot keep reads from being served. Allocation blocks when a share is empty: that is the
-//! back-pressure which a client feels. Frames for writes remember what was written from them, until they are
-//! used again (`kept.rs`).
+//! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for the medium cannot keep
+//! reads from being served. Allocation blocks when a share is empty: that is the back-pressure that a client feels. Frames for
+//! writes remember what was written from them, until they are used again (`kept.rs`).
 //!
-//! While a volume takes no writes (its medium is full, or it is poisoned) it keeps the frames that it could not write,
-//! for readers, and the share for writes may be empty for long: who wants some is told why, not kept waiting.
+//! While a volume takes no writes (its medium is full, or it is poisoned), it keeps the frames that it could not write, for
+//! readers, and the share for writes may be empty for long. So a request for such frames is refused with the reason, instead of
+//! waiting.
 
-use crate::block::BlockError;
+use crate::error::BlockError;
 use crate::kept::Kept;
-use parking_lot::{Condvar, Mutex};
+use crate::limits::READ_FRAMES_MIN;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,39 +26,44 @@ pub enum Share {
     Write,
     /// For reads in flight.
     Read,
-    /// For what the volume itself writes to keep snapshots: clients that wait for it hold all others, maybe.
+    /// For what the volume itself writes to keep snapshots: the clients that wait for it may hold all others.
     Own,
+    /// For what the volume itself reads: the clients that wait for it, as for a volume that grows, may hold all others.
+    OwnRead,
 }
 
-/// Frames of [`Share::Own`]: what an open chunk can hold, which waits for more, and as much on its way to the medium.
+/// Frames of [`Share::Own`]: as many as an open chunk that waits for more can hold, and as many again on their way to the medium.
 const OWN_FRAMES: u32 = 2 * CHUNK_DATA_BLOCKS as u32;
+
+/// Frames of [`Share::OwnRead`]: the largest read of the volume's own has no more.
+const OWN_READ_FRAMES: u32 = READ_FRAMES_MIN;
 
 /// The pool.
 pub struct FramePool {
     base: *mut u8,
     total: usize,
-    /// Of each frame for writes as much again, for the block in fewer bytes.
+    /// As much again for each frame for writes, for the block in fewer bytes.
     sides: *mut u8,
     writes: u32,
     reads: u32,
-    free: [Mutex<Free>; 3],
-    freed: [Condvar; 3],
-    /// Writes that got none. Whoever keeps what is written over counts by itself.
+    free: [Mutex<Free>; 4],
+    freed: [Condvar; 4],
+    /// Writes that got none. The callers that keep what is written over count theirs themselves.
     pub(crate) refused: AtomicU64,
 }
 
-/// The frames of a share that nobody holds.
+/// The free frames of a share.
 struct Free {
-    /// Those that are nothing else; the last to come goes first, as a processor may have it cached.
+    /// Those with nothing in them. The last to arrive is used first, because a processor may have it cached.
     empty: Vec<u32>,
     kept: Kept,
-    /// Who waits for some, the first to come in front.
+    /// Waiting allocations, the first to arrive in front.
     waiting: VecDeque<u64>,
-    /// The last number given to one who waits.
+    /// The last number given to a waiting allocation.
     ticket: u64,
-    /// Why no more may come back for long.
+    /// Why frames may not come back for long, if so.
     refusal: Option<BlockError>,
-    /// Whether who waits goes on waiting, whatever is refused.
+    /// Whether allocations go on waiting in spite of a refusal.
     patient: bool,
 }
 
@@ -77,7 +83,7 @@ impl Free {
         self.empty.len() + self.kept.len()
     }
 
-    /// Takes `count` frames, of which there are as many.
+    /// Takes `count` frames; that many must be free.
     fn take(&mut self, count: usize) -> SmallVec<[u32; 4]> {
         let keep = self.empty.len().saturating_sub(count);
         let mut ids: SmallVec<[u32; 4]> = self.empty.drain(keep..).rev().collect();
@@ -90,8 +96,8 @@ impl Free {
     }
 }
 
-// SAFETY: the mapping lives as long as the pool; a frame's bytes are reached only through `Frames`, which
-// owns its numbers, or through the volume, which owns those that the core was given.
+// SAFETY: the mapping lives as long as the pool; a frame's bytes are reached only through `Frames`, which owns its numbers, or
+// through the volume, which owns those that the core was given.
 unsafe impl Send for FramePool {}
 // SAFETY: as above; the free lists are behind mutexes.
 unsafe impl Sync for FramePool {}
@@ -105,19 +111,19 @@ impl std::fmt::Debug for FramePool {
 }
 
 impl FramePool {
-    /// A pool of `writes + reads` frames, with `extra` more at the end that are never handed out
-    /// (the collector's and the metadata's). Memory is touched only when used.
+    /// Makes a pool of `writes + reads` frames, with `extra` more at the end that are never handed out (the collector's and the
+    /// metadata's). Memory is touched only when used.
     ///
     /// # Errors
     /// When the system has no address space for it.
     pub fn new(writes: u32, reads: u32, extra: u32) -> std::io::Result<Arc<Self>> {
         let writable = writes + OWN_FRAMES;
-        let total = (writable + reads + extra) as usize;
+        let total = (writable + reads + OWN_READ_FRAMES + extra) as usize;
         let base = map_memory(total * BLOCK_BYTES)?;
         let sides = match map_memory(writable as usize * BLOCK_BYTES) {
             Ok(sides) => sides,
             Err(error) => {
-                // SAFETY: the mapping just made, which nobody has seen.
+                // SAFETY: the mapping was just made, and no one has seen it.
                 unsafe { libc::munmap(base.cast(), total * BLOCK_BYTES) };
                 return Err(error);
             }
@@ -132,20 +138,28 @@ impl FramePool {
                 Mutex::new(Free::new(0, writes, Kept::new(writes))),
                 Mutex::new(Free::new(writable, reads, Kept::new(0))),
                 Mutex::new(Free::new(writes, OWN_FRAMES, Kept::new(0))),
+                Mutex::new(Free::new(writable + reads, OWN_READ_FRAMES, Kept::new(0))),
             ],
-            freed: [Condvar::new(), Condvar::new(), Condvar::new()],
+            freed: Default::default(),
             refused: AtomicU64::new(0),
         }))
     }
 
-    /// The largest number of frames one allocation may ask of a share.
+    /// The largest number of frames that one allocation may take from a share.
     #[must_use]
     pub fn capacity(&self, share: Share) -> usize {
         match share {
             Share::Write => self.writes as usize,
             Share::Read => self.reads as usize,
             Share::Own => OWN_FRAMES as usize,
+            Share::OwnRead => OWN_READ_FRAMES as usize,
         }
+    }
+
+    /// How many frames for writes are in use: no more blocks than that are on their way to the medium, the volume's own included.
+    pub(crate) fn being_written(&self) -> u64 {
+        let taken = |share| self.capacity(share) - self.available(share);
+        (taken(Share::Write) + taken(Share::Own)) as u64
     }
 
     /// Numbers below this one are frames for writes.
@@ -155,10 +169,10 @@ impl FramePool {
 
     /// The first of the frames that are never handed out.
     pub(crate) fn first_extra(&self) -> Buf {
-        Buf(self.writable() + self.reads)
+        Buf(self.writable() + self.reads + OWN_READ_FRAMES)
     }
 
-    /// Why frames for writes that are not there may not come back for long, if so.
+    /// Sets or clears the reason why missing frames for writes may not come back for long.
     pub fn refuse_writes(&self, refusal: Option<BlockError>) {
         for share in [Share::Write, Share::Own] {
             self.free[share as usize]
@@ -169,13 +183,26 @@ impl FramePool {
         }
     }
 
-    /// While another volume takes the place of the one that has these frames: who waits for some goes on waiting, whatever the one
-    /// that stops refuses. What it refused is not the next one's.
+    /// Set while another volume takes over the frames of one that stops: allocations go on waiting in spite of a refusal by the
+    /// old volume. What the old one refused is not refused by the next.
     pub(crate) fn await_next(&self, awaited: bool) {
-        let mut free = self.free[Share::Write as usize].lock();
-        free.patient = awaited;
-        if !awaited {
-            free.refusal = None;
+        for share in [Share::Write, Share::Own] {
+            let mut free = self.free[share as usize].lock();
+            // Only threads of the volume that stops wait for its own frames, and it waits for them.
+            free.patient = awaited && share == Share::Write;
+            if !awaited {
+                free.refusal = None;
+            }
+        }
+    }
+
+    /// The share that a frame belongs to.
+    fn share_of(&self, id: u32) -> Share {
+        match id {
+            _ if id < self.writes => Share::Write,
+            _ if id < self.writable() => Share::Own,
+            _ if id < self.writable() + self.reads => Share::Read,
+            _ => Share::OwnRead,
         }
     }
 
@@ -185,13 +212,13 @@ impl FramePool {
         self.free[share as usize].lock().len()
     }
 
-    /// Takes `count` frames of a share, waiting until there are as many; who came first is served first.
+    /// Takes `count` frames of a share, and waits until that many are free, in order of arrival.
     ///
     /// # Errors
-    /// When there are not, and the volume takes no writes: why. Those for reads come back in any case.
+    /// When they are not free and the volume takes no writes: the reason. Frames for reads come back in any case.
     ///
     /// # Panics
-    /// When the share has not so many frames at all: it would wait for ever.
+    /// When the share does not have that many frames at all: it would wait for ever.
     pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Result<Frames, BlockError> {
         assert!(
             count <= self.capacity(share),
@@ -226,7 +253,7 @@ impl FramePool {
         taken
     }
 
-    /// Takes `count` frames if there are as many now, and nobody waits for them.
+    /// Takes `count` frames if that many are free now, and no one waits for them.
     #[must_use]
     pub fn try_take(self: &Arc<Self>, share: Share, count: usize) -> Option<Frames> {
         let mut free = self.free[share as usize].lock();
@@ -241,28 +268,24 @@ impl FramePool {
     }
 
     /// Gives frames back.
+    ///
+    /// It never holds the locks of two shares: another thread may give frames of the same shares back in another order.
     pub fn give_back(&self, ids: impl IntoIterator<Item = u32>) {
-        let (mut writes, mut reads, mut own) = (None, None, None);
+        let mut held: Option<(Share, MutexGuard<'_, Free>)> = None;
+        let mut gave = [false; 4];
         for id in ids {
-            if id < self.writes {
-                let free = writes.get_or_insert_with(|| self.free[0].lock());
-                if !free.kept.put(id) {
-                    free.empty.push(id);
-                }
-            } else if id < self.writable() {
-                let free = own.get_or_insert_with(|| self.free[2].lock());
-                free.empty.push(id);
-            } else {
-                let free = reads.get_or_insert_with(|| self.free[1].lock());
+            let share = self.share_of(id);
+            if held.as_ref().is_none_or(|(of, _)| *of != share) {
+                drop(held.take());
+            }
+            let (_, free) = held.get_or_insert_with(|| (share, self.free[share as usize].lock()));
+            gave[share as usize] = true;
+            if share != Share::Write || !free.kept.put(id) {
                 free.empty.push(id);
             }
         }
-        // Unlocked before anyone is woken, or they would wake to wait again.
-        let gave = [
-            writes.take().is_some(),
-            reads.take().is_some(),
-            own.take().is_some(),
-        ];
+        // Unlock before waking the waiters, because they would wake only to wait again.
+        drop(held);
         for (freed, gave) in self.freed.iter().zip(gave) {
             if gave {
                 freed.notify_all();
@@ -270,8 +293,8 @@ impl FramePool {
         }
     }
 
-    /// These frames have been written to these places, each a block or a part of the page there; their owner
-    /// still holds them and will give them back unchanged. Under the lock of whoever writes, as all three of these.
+    /// Notes that these frames have been written to these places, each a block or a part of the page there; their owner still
+    /// holds them and will give them back unchanged. Called under the writer's lock, like the next two.
     pub(crate) fn remember(&self, from: impl Iterator<Item = (Buf, Pba, Option<u8>)>) {
         let mut free = self.free[Share::Write as usize].lock();
         for (Buf(id), at, slot) in from {
@@ -281,14 +304,14 @@ impl FramePool {
         }
     }
 
-    /// What is on the medium there is about to change.
+    /// Notes that what is on the medium there is about to change.
     pub(crate) fn forget(&self, at: Pba, blocks: u32) {
         let mut free = self.free[Share::Write as usize].lock();
         let Free { empty, kept, .. } = &mut *free;
         kept.forget(at.0..at.0 + u64::from(blocks), empty);
     }
 
-    /// Whether the block at `at`, or in that part of it, is the same as that of a frame which the caller holds; `None` if that is not
+    /// True if the block at `at`, or in that part of it, equals that of a frame which the caller holds; `None` if that is not
     /// known without reading it.
     pub(crate) fn is_same(&self, at: Pba, slot: Option<u8>, as_of: &[u8]) -> Option<bool> {
         let mut free = self.free[Share::Write as usize].lock();
@@ -302,7 +325,7 @@ impl FramePool {
         Some(same)
     }
 
-    /// Where a frame's 4096 bytes are.
+    /// Returns where a frame's 4096 bytes are.
     #[must_use]
     pub fn ptr(&self, id: Buf) -> *mut u8 {
         assert!((id.0 as usize) < self.total, "frame {id} of {}", self.total);
@@ -312,7 +335,7 @@ impl FramePool {
 }
 
 impl FramePool {
-    /// Where the 4096 bytes beside a frame for writes are: its owner's, as the frame is.
+    /// Returns where the 4096 bytes beside a frame for writes are; they belong to the frame's owner.
     #[must_use]
     pub(crate) fn side(&self, id: Buf) -> *mut u8 {
         assert!(id.0 < self.writable(), "frame {id} is none for writes");
@@ -323,7 +346,7 @@ impl FramePool {
 
 impl Drop for FramePool {
     fn drop(&mut self) {
-        // SAFETY: the mappings made in `new`; nobody holds a frame, for that holds the pool.
+        // SAFETY: the mappings made in `new`; no frame is held, because its holder would hold the pool.
         unsafe {
             libc::munmap(self.base.cast(), self.total * BLOCK_BYTES);
             libc::munmap(self.sides.cast(), self.writable() as usize * BLOCK_BYTES);
@@ -331,9 +354,9 @@ impl Drop for FramePool {
     }
 }
 
-/// Memory of the process's own, touched only when used.
+/// Private memory of the process, touched only when used.
 fn map_memory(bytes: usize) -> std::io::Result<*mut u8> {
-    // SAFETY: an anonymous private mapping; the result is checked. No bytes would be an error: one then.
+    // SAFETY: an anonymous private mapping; the result is checked. Zero bytes would be an error, so at least one is mapped.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -364,7 +387,7 @@ impl Frames {
         self.ids.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
@@ -375,12 +398,12 @@ impl Frames {
         self.ids.iter().map(|&id| Buf(id))
     }
 
-    /// Gives the frames away without returning them to the pool: whoever takes the numbers owes `give_back`.
+    /// Gives the frames away without returning them to the pool: the caller owes `give_back` for their numbers.
     pub fn into_bufs(mut self) -> SmallVec<[u32; 4]> {
         std::mem::take(&mut self.ids)
     }
 
-    /// Those from frame `at` on; the others are left.
+    /// Splits off and returns the frames from `at` on.
     pub(crate) fn split_off(&mut self, at: usize) -> Self {
         Self {
             ids: self.ids.drain(at..).collect(),
@@ -388,7 +411,7 @@ impl Frames {
         }
     }
 
-    /// Takes others in behind these.
+    /// Appends other frames to these.
     pub(crate) fn append(&mut self, others: Self) {
         self.pool = self.pool.take().or_else(|| others.pool.clone());
         self.ids.extend(others.into_bufs());
@@ -435,7 +458,7 @@ impl Frames {
         }
     }
 
-    /// Where frame `index` is.
+    /// Returns where frame `index` is.
     pub(crate) fn ptr(&self, index: usize) -> *mut u8 {
         let (pool, id) = self.frame(index);
         pool.ptr(id)
@@ -458,140 +481,4 @@ impl Drop for Frames {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_are_apart_and_frames_come_back() {
-        let pool = FramePool::new(8, 4, 2).unwrap();
-        assert_eq!(
-            (pool.capacity(Share::Write), pool.capacity(Share::Read)),
-            (8, 4)
-        );
-        let mut frames = pool.take(Share::Write, 8).unwrap();
-        assert!(pool.try_take(Share::Write, 1).is_none());
-        assert_eq!(pool.take(Share::Read, 4).unwrap().len(), 4);
-        assert_eq!(
-            frames.runs().map(|(_, len)| len).sum::<usize>(),
-            8 * BLOCK_BYTES
-        );
-        frames.block_mut(7).fill(7);
-        assert!(frames.block(7).iter().all(|&b| b == 7));
-        let ids = frames.into_bufs();
-        assert_eq!(pool.available(Share::Write), 0);
-        pool.give_back(ids);
-        assert_eq!(
-            (pool.available(Share::Write), pool.available(Share::Read)),
-            (8, 4)
-        );
-    }
-
-    #[test]
-    fn a_written_block_is_known_until_its_frame_is_needed() {
-        let pool = FramePool::new(8, 1, 1).unwrap();
-        let mut frames = pool.take(Share::Write, 4).unwrap();
-        for index in 0..4 {
-            frames.block_mut(index).fill(index as u8);
-        }
-        let block = |fill: u8| [fill; BLOCK_BYTES];
-        // Not of the share: the collector's.
-        let bufs: Vec<_> = frames.bufs().chain([Buf(9)]).collect();
-        let places = (100..).map(|at| (Pba(at), None));
-        pool.remember(
-            bufs.into_iter()
-                .zip(places)
-                .map(|(buf, (at, slot))| (buf, at, slot)),
-        );
-        let known = |at, fill| pool.is_same(Pba(at), None, &block(fill));
-        assert_eq!(known(100, 0), Some(true), "still held");
-        drop(frames);
-        assert_eq!(pool.available(Share::Write), 8);
-        assert_eq!((known(101, 1), known(102, 1)), (Some(true), Some(false)));
-        assert_eq!((known(104, 0), known(105, 0)), (None, None));
-        pool.forget(Pba(102), 2);
-        assert_eq!((known(102, 2), known(103, 3)), (None, None));
-        assert_eq!(pool.available(Share::Write), 8);
-        // Empty ones first.
-        let others = pool.take(Share::Write, 6).unwrap();
-        assert_eq!((known(100, 0), known(101, 1)), (Some(true), Some(true)));
-        assert_eq!(pool.available(Share::Write), 2);
-        let last = pool.try_take(Share::Write, 2).unwrap();
-        assert_eq!((known(100, 0), known(101, 1)), (None, None));
-        drop((others, last));
-        assert_eq!(pool.available(Share::Write), 8);
-    }
-
-    #[test]
-    #[should_panic(expected = "frame 0 of 0")]
-    fn no_frames_have_no_bytes() {
-        let _ = Frames::default().block(0);
-    }
-
-    #[test]
-    fn a_taker_waits_until_there_are_enough() {
-        let pool = FramePool::new(4, 4, 0).unwrap();
-        let first = pool.take(Share::Read, 3).unwrap();
-        let other = Arc::clone(&pool);
-        let waiter = std::thread::spawn(move || other.take(Share::Read, 2).unwrap().len());
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        drop(first);
-        assert_eq!(waiter.join().unwrap(), 2);
-    }
-
-    #[test]
-    fn who_came_first_is_served_first() {
-        let pool = FramePool::new(4, 4, 0).unwrap();
-        let mut held = vec![pool.take(Share::Write, 1).unwrap()];
-        held.push(pool.take(Share::Write, 2).unwrap());
-        let (taken, order) = std::sync::mpsc::channel();
-        let takers: Vec<_> = [4, 1]
-            .into_iter()
-            .enumerate()
-            .map(|(before, count)| {
-                let (theirs, taken) = (Arc::clone(&pool), taken.clone());
-                let taker = std::thread::spawn(move || {
-                    let frames = theirs.take(Share::Write, count).unwrap();
-                    taken.send(frames.len()).unwrap();
-                });
-                while pool.free[Share::Write as usize].lock().waiting.len() <= before {
-                    std::thread::yield_now();
-                }
-                taker
-            })
-            .collect();
-        // One is free, and not for those behind.
-        assert!(order.try_recv().is_err());
-        assert!(pool.try_take(Share::Write, 1).is_none());
-        held.clear();
-        assert_eq!((order.recv().unwrap(), order.recv().unwrap()), (4, 1));
-        takers.into_iter().for_each(|taker| taker.join().unwrap());
-        assert_eq!(pool.available(Share::Write), 4);
-    }
-
-    #[test]
-    fn who_waits_while_no_writes_are_taken_is_told_why() {
-        let pool = FramePool::new(4, 4, 0).unwrap();
-        let held = pool.take(Share::Write, 3).unwrap();
-        let waiters: Vec<_> = (0..3)
-            .map(|_| {
-                let pool = Arc::clone(&pool);
-                std::thread::spawn(move || pool.take(Share::Write, 2).map(drop))
-            })
-            .collect();
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        pool.refuse_writes(Some(BlockError::Full));
-        for waiter in waiters {
-            assert!(matches!(waiter.join().unwrap(), Err(BlockError::Full)));
-        }
-        assert!(pool.take(Share::Write, 2).is_err() && pool.refused.load(Relaxed) == 4);
-        // What is there is given: a write may still find its answer from the volume itself.
-        assert_eq!(pool.take(Share::Write, 1).unwrap().len(), 1);
-        assert_eq!(pool.take(Share::Read, 4).unwrap().len(), 4);
-        pool.refuse_writes(None);
-        let other = Arc::clone(&pool);
-        let waiter = std::thread::spawn(move || other.take(Share::Write, 4).map(drop));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        drop(held);
-        waiter.join().unwrap().unwrap();
-    }
-}
+mod tests;

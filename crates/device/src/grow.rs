@@ -1,6 +1,6 @@
-//! A volume grows: what leads to its data is written anew at the new end of its medium, and then its superblock.
+//! Grows a volume: writes what leads to its data at the new end of its medium, and then the superblock.
 //!
-//! It is at rest meanwhile. A crash leaves it as it was or grown ([`vellum_core::grow`] says why).
+//! The volume is at rest meanwhile. A crash leaves it as it was, or grown ([`vellum_core::grow`] says why).
 
 use crate::digest::crc32c;
 use crate::options::{OpenError, OpenOptions, StopError};
@@ -17,10 +17,10 @@ use vellum_core::layout::Recovered;
 use vellum_core::recovery::{RecoveryError, Unreadable, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
-/// Why a volume did not grow. Unless its medium failed while the superblock was written, it is what it was.
+/// Why a volume did not grow. Unless its medium failed while the superblock was written, the volume is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum GrowError {
-    /// What is on the medium.
+    /// The medium holds no whole volume.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// It could not be opened.
@@ -29,13 +29,13 @@ pub enum GrowError {
     /// It could not be stopped cleanly.
     #[error(transparent)]
     Stop(#[from] StopError),
-    /// By its geometry, or by what it holds.
+    /// Its geometry, or what it holds, does not allow it.
     #[error(transparent)]
     Grow(#[from] vellum_core::grow::GrowError),
-    /// Whoever has one of its snapshots or clones open has it of the volume as it is.
+    /// A snapshot or a clone of it is open, and belongs to the volume at its old size.
     #[error("its snapshot or clone `{0}` is in use, and it grows when none is: detach that first")]
     InUse(Name),
-    /// It is served to be read alone.
+    /// The volume is served read-only.
     #[error("the volume is served read-only")]
     ReadOnly,
     /// The medium failed.
@@ -49,34 +49,39 @@ impl From<GeometryError> for GrowError {
     }
 }
 
-/// How large a volume shall be.
+/// The new size of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewSize {
-    /// Blocks of its medium, which is lengthened; all that it has, if not said.
+    /// Blocks of its medium, which is lengthened if need be; by default all that the medium has.
     pub medium_blocks: Option<u64>,
-    /// Blocks that clients see; what over-provisioning leaves, if not said.
+    /// Blocks that clients see; by default what over-provisioning leaves.
     pub logical_blocks: Option<u64>,
 }
 
-/// Grows a volume that nobody has open.
+/// Grows a volume that is not open.
 ///
 /// # Errors
 /// When clients would see less, the medium cannot hold it or fails, or the volume is not whole.
 pub fn grow_at_rest(medium: &Arc<dyn Medium>, size: NewSize) -> Result<Superblock, GrowError> {
     let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
     lengthen(&**medium, &found?.0, size)?;
-    // All that the log says goes into a map checkpoint, and what is damaged is mended.
-    Volume::open(Arc::clone(medium), &OpenOptions::default())?.stop()?;
+    // This puts everything in the log into a map checkpoint, and mends what is damaged.
+    let options = OpenOptions {
+        // There may be no room for the rest of it.
+        receiving: true,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(medium), &options)?.stop()?;
     grow_stopped(&**medium, size.logical_blocks)
 }
 
-/// Makes a medium as long as a volume that grows wants it. What is refused is refused before.
+/// Makes a medium as long as the new volume needs it. What cannot be done is refused before that.
 pub(crate) fn lengthen(
     medium: &dyn Medium,
     volume: &Superblock,
     size: NewSize,
 ) -> Result<(), GrowError> {
-    // Of a block device that has been enlarged, what it is now.
+    // A block device that was enlarged reports its new size after this.
     medium.lengthen(medium.blocks())?;
     let blocks = medium.blocks().max(size.medium_blocks.unwrap_or(0));
     grown(volume, blocks, size.logical_blocks)?;
@@ -97,7 +102,7 @@ pub(crate) fn grow_stopped(
     };
     let volume = recovered.superblock.clone();
     let growth = Growth::new(recovered, medium.blocks(), logical_blocks)?;
-    // If it is cut short, the medium is longer than the volume.
+    // If growing is cut short, the medium is longer than the volume.
     start::sign(medium, &volume)?;
     let mut written = Ok(());
     let read = growth.write(&mut source, crc32c, &mut |at, bytes| {

@@ -1,8 +1,8 @@
 //! A volume that may become larger while it is served.
 //!
-//! It stops, grows at rest, and is opened again, with the memory that it had. Requests that come meanwhile wait; to clients it is one
-//! volume all the time. What it has counted begins anew. Whoever has a snapshot or a clone of it open has it of the one that stops: so
-//! it does not grow meanwhile.
+//! It stops, grows at rest, and is opened again with the same memory. Requests that arrive meanwhile wait; to clients it is one
+//! volume all the time. Its counters begin anew. A snapshot or a clone that is open belongs to the volume that stops, so the
+//! volume does not grow while one is.
 
 use crate::block::{BlockDevice, BlockError, Extent, Replies, Request};
 use crate::frames::FramePool;
@@ -19,12 +19,12 @@ use vellum_medium::{Lost, Medium};
 pub struct Growable {
     medium: Arc<dyn Medium>,
     frames: Arc<FramePool>,
-    /// Read by whoever submits, for as long as that takes.
+    /// Locked for reading by each submission, for as long as it takes.
     now: RwLock<Arc<Volume>>,
 }
 
 impl Growable {
-    /// Opens a volume, as [`Volume::open`].
+    /// Opens a volume, like [`Volume::open`].
     ///
     /// # Errors
     /// As for that.
@@ -37,29 +37,29 @@ impl Growable {
         })
     }
 
-    /// The volume as it is until it grows.
+    /// The current volume, until it grows.
     #[must_use]
     pub fn volume(&self) -> Arc<Volume> {
         Arc::clone(&self.now.read())
     }
 
-    /// What has become of its medium that reads and writes do not tell.
+    /// What has happened to its medium that reads and writes do not show.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.medium.lost()
     }
 
-    /// Makes it larger. It is opened again with `options`, of which its memory is what it was; also when it did not grow.
+    /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow.
     ///
     /// # Errors
-    /// When clients would see less, or the medium cannot hold it: then it was not stopped. When the medium fails: if it cannot be
-    /// opened again, all requests are refused from then on.
+    /// When clients would see less, or the medium cannot hold it: then it was not stopped. When the medium fails: if the volume
+    /// cannot be opened again, all requests are refused from then on.
     pub fn grow(&self, size: NewSize, options: &OpenOptions) -> Result<Superblock, GrowError> {
         let mut now = self.now.write();
         if now.read_only {
             return Err(GrowError::ReadOnly);
         }
-        // Before it is stopped: who has one of them open has it of the volume that stops.
+        // Before it is stopped: an open snapshot or clone belongs to the volume that stops.
         if let Some(name) = now.in_use() {
             return Err(GrowError::InUse(name));
         }
@@ -68,7 +68,7 @@ impl Growable {
         frames.await_next(true);
         let opened = now.stop().map_err(GrowError::from).and_then(|()| {
             let grown = grow::grow_stopped(&*self.medium, size.logical_blocks);
-            // What the one that stopped has refused is not refused by the next one.
+            // The next volume does not refuse what the stopped one has refused.
             frames.await_next(false);
             let medium = Arc::clone(&self.medium);
             let next = Volume::open_with(medium, options, Arc::clone(&frames))?;

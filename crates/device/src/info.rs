@@ -18,13 +18,13 @@ pub struct VolumeInfo {
     pub medium_bytes: u64,
     /// Bytes of data that may be live at once.
     pub capacity_bytes: u64,
-    /// How blocks, and what is known of them, lie on the medium.
+    /// How blocks and their metadata lie on the medium.
     pub layout: String,
     /// Bytes in a segment.
     pub segment_bytes: u64,
     /// Segments.
     pub segments: u32,
-    /// Over-provisioning asked for at creation, in thousandths.
+    /// Over-provisioning requested at creation, in thousandths.
     pub over_provisioning: u32,
     /// How often it has been opened for writing.
     pub life: u64,

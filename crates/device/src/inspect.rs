@@ -1,4 +1,4 @@
-//! Looking at a volume at rest, for tools and tests: nothing is changed.
+//! Looks at a volume at rest, for tools and tests: nothing is changed.
 
 use crate::digest::crc32c;
 use crate::source::MediumSource;
@@ -6,7 +6,7 @@ use vellum_core::check::{Options, Report, check};
 use vellum_core::recovery::{Recovered, RecoveryError, recover};
 use vellum_medium::Medium;
 
-/// Holds every invariant of the volume on `medium` against what is there; nobody may be writing it.
+/// Checks every invariant of the volume on `medium`; it must not be written meanwhile.
 #[must_use]
 pub fn check_medium(medium: &dyn Medium, options: Options) -> Report {
     check(
@@ -17,7 +17,7 @@ pub fn check_medium(medium: &dyn Medium, options: Options) -> Report {
     )
 }
 
-/// The volume on `medium` as recovery would find it now.
+/// Recovers the volume on `medium` in its present state.
 ///
 /// # Errors
 /// When it is not a whole volume.

@@ -1,21 +1,19 @@
-//! Blocks that have been written and are still in their frames: what a comparison need not read back.
+//! Blocks that have been written and are still in their frames, so that a comparison need not read them back.
 //!
-//! A frame that comes back after its block was written is as good as a free one, only that the bytes in it
-//! are known to be those on the medium. It serves until it is needed: no memory beyond the pool's is used,
-//! but for some bytes a frame. What must hold, so that an entry is never wrong:
-//! 1. An entry is made, under the volume's lock, when the write of its block has succeeded, from the frame
-//!    that was written.
-//! 2. It leaves, under the same lock, before anything else is written to that address, and before that is
-//!    erased.
-//! 3. Nobody writes into a frame that the core holds; and before one is handed out its entry leaves, under
-//!    the share's lock, which is also held while a frame is compared.
+//! A frame that comes back after its block was written is as good as a free one, except that its bytes are known to be those on
+//! the medium. It serves until it is needed: no memory beyond the pool's is used, but for a few bytes a frame. What must hold, so
+//! that an entry is never wrong:
+//! 1. An entry is made, under the volume's lock, when the write of its block has succeeded, from the frame that was written.
+//! 2. It is removed, under the same lock, before anything else is written to that address, and before the address is erased.
+//! 3. A frame that the core holds is never written to. Before a frame is handed out its entry is removed, under the share's lock,
+//!    which is also held while a frame is compared.
 //!
-//! So an entry says what was last written there, as far as the medium ever took it. It does not say that it
-//! can still be read: that is found out by whoever reads it (promise 6), as for all that was once written.
+//! So an entry says what was last written there, as far as the medium ever took it. It does not say that the block can still be
+//! read: a read finds that out (promise 6), as for everything that was once written.
 //!
-//! Which frame is taken when no empty one is left: first those that have served, as a journal block is needed
-//! once; then any. Not the oldest: a journal is gone round in order, and one that is longer than the share
-//! would lose each block just before it is asked for.
+//! When no empty frame is left, first those are taken that have served, because a journal block is needed once; then any. Not the
+//! oldest: a journal is written round in order, and a journal longer than the share would lose each block just before it is
+//! needed.
 
 use std::ops::Range;
 
@@ -25,21 +23,21 @@ const NOWHERE: u64 = u64::MAX;
 /// No part of a page.
 const WHOLE: u8 = u8::MAX;
 
-/// The frames of a share that hold written blocks, by address.
+/// The frames of a share that hold written blocks, found by address.
 pub(crate) struct Kept {
     frames: Vec<Frame>,
     /// First frame of each chain of the index; a power of two.
     chains: Vec<u32>,
-    /// Frames that nobody holds: those that have not served, and those that have.
+    /// Free frames: those that have not served, and those that have.
     shelves: [Vec<u32>; 2],
     entries: usize,
-    /// A sequence without order, for the choice of a frame.
+    /// A pseudo-random sequence, for the choice of a frame.
     dice: u32,
 }
 
 #[derive(Clone, Copy)]
 struct Frame {
-    /// The block that it holds, and which part of that it is; [`WHOLE`]: all.
+    /// The block that it holds, and which part of that block; [`WHOLE`]: all.
     at: u64,
     slot: u8,
     /// The next frame of its chain.
@@ -68,18 +66,18 @@ impl Kept {
         }
     }
 
-    /// Frames that nobody holds.
+    /// How many frames are free.
     pub fn len(&self) -> usize {
         self.shelves.iter().map(Vec::len).sum()
     }
 
-    /// The frame that holds a block, or what is in this part of it, whoever holds the frame.
+    /// Returns the frame that holds a block, or this part of it, whether the frame is free or held.
     pub fn find(&self, at: u64, slot: Option<u8>) -> Option<u32> {
         let slot = slot.unwrap_or(WHOLE);
         self.walk(at, |frame| frame.at == at && frame.slot == slot)
     }
 
-    /// The first frame of the block's chain that this is true of.
+    /// Returns the first frame of the block's chain for which `is_it` is true.
     fn walk(&self, at: u64, is_it: impl Fn(&Frame) -> bool) -> Option<u32> {
         let mut id = self.chains[self.chain(at)];
         while id != NONE {
@@ -92,7 +90,7 @@ impl Kept {
         None
     }
 
-    /// A held frame's block has been written, whole or to a part of a page.
+    /// Notes that a held frame's block has been written, whole or to a part of a page.
     pub fn add(&mut self, id: u32, at: u64, slot: Option<u8>) {
         debug_assert!(
             self.find(at, slot).is_none(),
@@ -108,7 +106,7 @@ impl Kept {
         self.entries += 1;
     }
 
-    /// These blocks are about to be something else: frames that nobody holds go to `free`.
+    /// Notes that these blocks are about to change: free frames among theirs go to `free`.
     pub fn forget(&mut self, blocks: Range<u64>, free: &mut Vec<u32>) {
         let few = blocks.end.saturating_sub(blocks.start) < self.frames.len() as u64;
         if self.entries == 0 {
@@ -127,7 +125,7 @@ impl Kept {
         }
     }
 
-    /// A frame is given back; whether it is kept.
+    /// Takes a frame back. Returns true if it is kept.
     pub fn put(&mut self, id: u32) -> bool {
         let frame = self.frames[id as usize];
         debug_assert_eq!(frame.place, NONE, "frame {id} was held");
@@ -138,7 +136,7 @@ impl Kept {
         true
     }
 
-    /// A frame has been compared and found equal: it is the next to go.
+    /// Notes that a frame has been compared and found equal: it is the next to be taken.
     pub fn served(&mut self, id: u32) {
         let frame = &mut self.frames[id as usize];
         if std::mem::replace(&mut frame.served, true) || frame.place == NONE {
@@ -148,7 +146,7 @@ impl Kept {
         self.shelve(id, true);
     }
 
-    /// A frame that nobody holds, for another use.
+    /// Takes a free frame for another use.
     pub fn take(&mut self) -> Option<u32> {
         let id = match self.shelves[usize::from(true)].last() {
             Some(&id) => id,
@@ -212,7 +210,7 @@ impl Kept {
     }
 
     fn chain(&self, at: u64) -> usize {
-        // Neighbours of the log lie side by side here too.
+        // Neighbours in the log are neighbours here too.
         at as usize & (self.chains.len() - 1)
     }
 }
@@ -243,7 +241,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map that is told the same, with the frames' contents.
+        /// Compares with a map that gets the same steps, and with the frames' contents.
         #[test]
         fn an_entry_is_what_was_written_last(steps in prop::collection::vec(step(), 0..300)) {
             const FRAMES: u32 = 20;
@@ -307,7 +305,7 @@ mod tests {
         assert!((0..64).all(|at| kept.find(at, None).is_none()));
     }
 
-    /// A journal of twice the frames, written and then asked for in order, round after round.
+    /// A journal of twice the frames, written and then looked for in order, round after round.
     #[test]
     fn a_journal_longer_than_the_share_is_not_lost_as_a_whole() {
         const FRAMES: u32 = 1000;

@@ -1,6 +1,6 @@
-//! What only some layouts have, or volumes that are new enough: refused by the others, for what is taken and does nothing misleads.
+//! What only some layouts have, or only volumes that are new enough. The others refuse it, because an option that is accepted and
+//! does nothing misleads.
 
-use crate::journals::{self, Extent};
 use crate::options::OpenError;
 use crate::pack::Compression;
 use crate::policy::Policy;
@@ -9,11 +9,12 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::Commits;
 use vellum_core::stats::Stats;
 use vellum_core::tables::Persistence;
+use vellum_watch::{Extent, journals};
 
-/// Whether a volume can do all of what is chosen.
+/// Checks that a volume can do all that is chosen.
 ///
 /// # Errors
-/// When it cannot; says what.
+/// When it cannot; the error says what.
 pub fn check_choice(
     superblock: &Superblock,
     policy: &Policy,
@@ -26,8 +27,9 @@ pub fn check_choice(
     Ok(())
 }
 
-/// Parts of pages are of a log alone: where would the others of a page go that is written in place? What is committed to a
-/// journal is pledged in the log; and of tables bytes decide, whatever else is asked for. Commits are of tables alone.
+/// Checks that the layout can do what the policy says. Only a log has parts of pages: if a page is written in place, its other
+/// parts have nowhere to go. Only a log has pledges of what is committed to a journal. With tables bytes always decide. Only
+/// tables have commits.
 pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
     let usual = Commits::default();
     let of_a_log = [
@@ -74,7 +76,7 @@ pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), Open
     }
 }
 
-/// A log answers when a write is in memory.
+/// Refuses `persistence=strong` for a log, which answers when a write is in memory.
 pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Result<(), OpenError> {
     match (superblock.layout(), persistence) {
         (layout @ Layout::Log, Persistence::Strong) => Err(OpenError::Layout {
@@ -86,15 +88,16 @@ pub(crate) fn answers(superblock: &Superblock, persistence: Persistence) -> Resu
     }
 }
 
-/// What an opening of tables had to do without.
+/// Describes what could not be used when tables were opened.
 pub(crate) fn damage(found: &Stats) -> Option<String> {
     let (prints, counts) = (found.lost_fingerprint_blocks, found.rebuilt_count_blocks);
     let editions = found.lost_edition_blocks;
     (prints + counts + editions > 0).then(|| {
         format!(
-            "{prints} block(s) of fingerprints, {counts} of counts and {editions} of editions are damaged or cannot be read: no data is \
-             lost, duplicates of what the first are of are stored again, the others were made anew; they are written again soon, and a drive that cannot do \
-             that is to be replaced"
+            "{prints} block(s) of fingerprints, {counts} of counts and {editions} of editions are \
+             damaged or cannot be read. No data is lost: duplicates of blocks without fingerprints \
+             are stored again, and the rest was rebuilt. All will be rewritten soon; replace the \
+             drive if it cannot write them"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! Where the core reads leaves that are not in memory.
+//! Reads leaves that are not in memory, for the core.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::state::Nodes;
 use vellum_medium::Medium;
 
-/// Blocks that are read at once while a volume is opened: leaves lie side by side, and all are asked for in order.
+/// Blocks that are read at once while a volume is opened: leaves lie side by side, and all are requested in order.
 const AHEAD: u64 = 64;
 
 /// A medium's leaves.
 pub(crate) struct Leaves {
     medium: Arc<dyn Medium>,
-    /// What was read ahead; `None` once the volume is open, for then it may be written over.
+    /// What was read ahead; `None` once the volume is open, because it may be overwritten then.
     ahead: Mutex<Option<Ahead>>,
 }
 
@@ -23,7 +23,7 @@ struct Ahead {
 }
 
 impl Leaves {
-    /// Those of a volume that is about to be opened.
+    /// The leaves of a volume that is about to be opened.
     pub fn of(medium: &Arc<dyn Medium>) -> Arc<Self> {
         Arc::new(Self {
             medium: Arc::clone(medium),
@@ -31,14 +31,14 @@ impl Leaves {
         })
     }
 
-    /// From now on each is read when it is asked for.
+    /// From now on each leaf is read when it is requested.
     pub fn opened(&self) {
         *self.ahead.lock() = None;
     }
 }
 
 impl Ahead {
-    /// The block at `at`, read with those behind it if it is not there yet.
+    /// Returns the block at `at`; reads it and the blocks after it if it is not there yet.
     fn block(&mut self, medium: &dyn Medium, at: u64) -> Option<&[u8]> {
         let holds = |ahead: &Self| {
             let blocks = (ahead.bytes.len() / BLOCK_BYTES) as u64;
@@ -65,7 +65,7 @@ impl Nodes for Leaves {
             block.copy_from_slice(bytes);
             return true;
         }
-        // A bad block among those ahead is in nobody's way.
+        // A bad block among those read ahead does no harm.
         self.medium.read(at, block).is_ok()
     }
 }

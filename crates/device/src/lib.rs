@@ -1,18 +1,18 @@
 //! Runs the core on a medium and offers the block interface to front ends.
 //!
-//! [`Volume`] is the whole of it; `docs/ARCHITECTURE.md` follows a write through.
+//! Start at [`Volume`]; `docs/ARCHITECTURE.md` follows a write through it.
 
 pub mod archive;
 mod bases;
 pub mod block;
-mod classes;
 mod compare;
-mod copies;
-mod critical;
+mod compression;
 pub mod damage;
 mod digest;
 mod drive;
+mod encoding;
 mod entropy;
+mod error;
 pub mod events;
 pub mod frames;
 mod freed;
@@ -21,15 +21,16 @@ mod grow;
 mod growable;
 pub mod info;
 pub mod inspect;
-mod journals;
 mod kept;
 mod layouts;
 mod leaves;
 pub mod limits;
 mod memory;
 pub mod migrate;
+mod names;
 mod options;
 pub mod pack;
+mod part_reads;
 mod parts;
 pub mod policy;
 mod properties;
@@ -53,17 +54,19 @@ mod sweep;
 mod turns;
 mod volume;
 mod waits;
+mod watched;
 
 pub use digest::crc32c;
 pub use grow::{GrowError, NewSize, grow_at_rest};
 pub use growable::Growable;
-pub use journals::{Extent, FileSystemStats, JournalError};
 pub use layouts::check_choice;
 pub use options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 pub use properties::{ChangeError, change_at_rest};
-pub use scrub::{Finding, ScrubReport, Severity};
+pub use scrub::report::{Finding, ScrubReport, Severity};
 pub use snapshots::{ArrivalError, Cloned, Seen, SnapshotError, SnapshotInfo};
 pub use source::MediumSource;
 pub use start::may_take;
-pub use sweep::{Haste, Sought, SweepError, SweepProgress};
+pub use sweep::Haste;
+pub use sweep::sweeper::{Sought, SweepError, SweepProgress};
+pub use vellum_watch::{Extent, FileSystemStats, JournalError};
 pub use volume::Volume;

@@ -1,4 +1,4 @@
-//! Aligned memory for metadata: chunk headers, map leaves, roots, summaries; and large pages for what is reached at random.
+//! Aligned memory for metadata: chunk headers, map leaves, roots, summaries; and large pages for what is accessed at random.
 
 use crate::limits::{SPARE_BUFFER_BLOCKS, SPARE_BUFFERS};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -39,7 +39,7 @@ impl Buffer {
         self.blocks * BLOCK_BYTES
     }
 
-    /// Where it is, for an operation that holds the buffer until it is back.
+    /// Returns where it is, for an operation that holds the buffer until it is back.
     pub fn ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -62,8 +62,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Asks for large pages there, where the system has such: a table that is reached at random misses the processor's
-/// translations less, and is there after a few page faults. Nothing is lost if it has none.
+/// Requests large pages for a table that is accessed at random, where the system has them: fewer misses of the processor's
+/// address translation, and fewer page faults until all of it is there. Where it has none, nothing is lost.
 pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
     let skipped = at.align_offset(BLOCK_BYTES);
     let bytes = bytes.saturating_sub(skipped) / BLOCK_BYTES * BLOCK_BYTES;
@@ -79,9 +79,9 @@ pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
     }
 }
 
-/// Bytes of memory that there are for a new purpose without swapping, as the system says; none if it does not.
+/// Returns the bytes of memory that can be used without swapping, as the system reports them; `None` if it does not.
 ///
-/// The file stays open from the first time on: a server may later open none.
+/// The file stays open from the first call on, because a server may not be able to open files later.
 pub(crate) fn available() -> Option<u64> {
     static SYSTEM: OnceLock<Option<File>> = OnceLock::new();
     let file = SYSTEM.get_or_init(|| File::open("/proc/meminfo").ok());
@@ -97,14 +97,14 @@ fn available_in(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Buffers for use again, a list for each length.
+/// Buffers for reuse, a list for each length.
 #[derive(Default)]
 pub(crate) struct Buffers {
     spare: [Vec<Buffer>; SPARE_BUFFER_BLOCKS],
 }
 
 impl Buffers {
-    /// A buffer; what is in it is left from its last use.
+    /// Takes a buffer; it still holds the bytes of its last use.
     pub fn take(&mut self, blocks: usize) -> Buffer {
         let spare = blocks
             .checked_sub(1)

@@ -1,6 +1,6 @@
-//! From one volume to another, of whatever layouts: every block that is mapped is copied, and then compared.
+//! Copies one volume to another, whatever their layouts: every mapped block is copied, and then compared.
 //!
-//! Both are volumes as their clients see them; so nothing is copied that a crash of either could have made wrong.
+//! Both are used as their clients see them, so nothing is copied that a crash of either could have made wrong.
 
 use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
 use crate::frames::{Frames, Share};
@@ -13,13 +13,13 @@ pub(crate) const REQUEST_BLOCKS: u64 = 256;
 /// How far to look for the end of a run.
 const EXTENT_BLOCKS: u64 = 16 * REQUEST_BLOCKS;
 
-/// Blocks after which what was copied is made durable, and reported.
+/// Blocks after which the copy is made durable, and the progress is reported.
 const REPORT_BLOCKS: u64 = 64 << 8;
 
-/// Why it ended early. What was reported is there; it can go on from there.
+/// Why a copy ended early. What was reported is there; the copy can go on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// They are not of one size.
+    /// They differ in size.
     #[error("the volumes have {from} and {to} blocks: a copy must have room for all, and no more")]
     Size {
         /// The source's.
@@ -32,7 +32,7 @@ pub enum MigrateError {
     Block {
         /// The source or the copy.
         which: &'static str,
-        /// What was asked.
+        /// What was requested.
         what: &'static str,
         /// Where.
         lba: Lba,
@@ -41,7 +41,7 @@ pub enum MigrateError {
         /// Why.
         source: BlockError,
     },
-    /// The copy is smaller, and something is behind its end.
+    /// The copy is smaller, and there is data past its end.
     #[error("LBA {lba} holds data, and the copy ends before LBA {end}")]
     Behind {
         /// The first block that would be lost.
@@ -49,10 +49,10 @@ pub enum MigrateError {
         /// Where the copy ends.
         end: Lba,
     },
-    /// A block of the copy is not what it was.
+    /// A block of the copy differs from the source.
     #[error("LBA {0} of the copy is not what it is in the source")]
     Differs(Lba),
-    /// Whoever is told of progress wants it to end.
+    /// The caller ended it.
     #[error("cannot note how far it is: {0}")]
     Report(std::io::Error),
 }
@@ -79,7 +79,7 @@ impl Replies for Answer {
     fn flush(&self) {}
 }
 
-/// One volume, asked one thing at a time.
+/// One volume, with one request at a time.
 pub(crate) struct Side<'a> {
     device: &'a dyn BlockDevice,
     which: &'static str,
@@ -168,7 +168,7 @@ impl<'a> Side<'a> {
 
     /// The next run from `at` on, and whether it has data.
     pub(crate) fn extent(&self, at: u64) -> (u64, bool) {
-        // A mapped run is walked block by block: not to the end of the volume for each request.
+        // A mapped run is walked block by block, so do not walk to the end of the volume for each request.
         let left = (self.device.blocks() - at).min(EXTENT_BLOCKS);
         match self.device.extents(Lba(at), left, 1).first() {
             Some(extent) => (extent.blocks.clamp(1, left), extent.mapped),
@@ -185,10 +185,10 @@ pub(crate) fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<
     }
 }
 
-/// Whether nothing but zeros is behind block `end`: a copy may be so small.
+/// Checks that nothing but zeros follows from block `end` on: a copy may be that small.
 ///
 /// # Errors
-/// When something is; the first block of it is named. When reading fails.
+/// When there is data; the error names the first block. When reading fails.
 pub fn ends_before(from: &dyn BlockDevice, end: u64) -> Result<(), MigrateError> {
     only_zeros(&Side::new(from, "the source"), end, end)
 }
@@ -213,9 +213,9 @@ fn only_zeros(side: &Side<'_>, start: u64, end: u64) -> Result<(), MigrateError>
     Ok(())
 }
 
-/// Copies what is mapped from block `start` on; all before it is there already, and what is unmapped reads as zeros on
-/// a new volume. `report` is told up to where the copy is durable. The copy may be larger, and smaller where
-/// [`ends_before`] says so.
+/// Copies what is mapped from block `start` on. Everything before it is copied already, and what is unmapped reads as zeros on a
+/// new volume. Calls `report` with the block up to which the copy is durable. The copy may be larger, or smaller where
+/// [`ends_before`] allows it.
 ///
 /// # Errors
 /// When one of them fails. What was reported is durable.
@@ -249,11 +249,11 @@ pub fn copy(
     Ok(done)
 }
 
-/// Reads both, and compares; what has no data in either is passed over. What one of them has behind the other's end must be zeros.
-/// `report` is told how far it is.
+/// Reads both volumes and compares them; skips what has no data in either. What one of them has past the other's end must be
+/// zeros. Calls `report` with the block that it has reached.
 ///
 /// # Errors
-/// When one of them fails, or a block differs or would be lost: the first is named.
+/// When one of them fails, or a block differs or would be lost; the error names the first.
 pub fn verify(
     from: &dyn BlockDevice,
     to: &dyn BlockDevice,

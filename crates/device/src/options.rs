@@ -1,7 +1,6 @@
-//! What can be chosen when a volume is made or opened, and why that can fail.
+//! Options for making and opening a volume, and the errors of doing so.
 
 use crate::events::OnEvent;
-use crate::journals::{Extent, JournalError};
 use crate::limits;
 use crate::policy::{NoIndex, Policy};
 use vellum_core::engine::Victim;
@@ -15,21 +14,22 @@ use vellum_core::recovery::rescue::Trust;
 use vellum_core::snapshots::Schedule;
 use vellum_core::tables::Persistence;
 use vellum_medium::MediumError;
+use vellum_watch::{Extent, JournalError};
 
-/// Of a new volume.
+/// Options of a new volume.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
-    /// Blocks that clients see; `None`: what the medium holds less over-provisioning.
+    /// Blocks that clients see; `None`: what the medium holds, less over-provisioning.
     pub logical_blocks: Option<u64>,
     /// Space kept from the clients, in thousandths of what they see.
     pub over_provisioning: u32,
     /// Blocks in a segment, a power of two; `None`: by the medium's size.
     pub segment_blocks: Option<u32>,
-    /// Write over a volume that is there already.
+    /// Overwrite a volume that is there already.
     pub force: bool,
-    /// How blocks, and what is known of them, lie on the medium.
+    /// How blocks and their metadata lie on the medium.
     pub layout: Layout,
-    /// What its user has chosen already.
+    /// What the user has chosen already.
     pub properties: Properties,
     /// How much snapshots can keep, in thousandths of what clients see; 0: there are none.
     pub history: u32,
@@ -49,12 +49,12 @@ impl Default for CreateOptions {
     }
 }
 
-/// Of a volume that is opened.
+/// Options for opening a volume.
 #[derive(Clone)]
 pub struct OpenOptions {
-    /// Refuse writes, and write nothing to the medium. A volume that is damaged is opened as well, as far as it is whole.
+    /// Refuse writes, and write nothing to the medium. A damaged volume is opened, too, as far as it is whole.
     pub read_only: bool,
-    /// Of a damaged volume: what a block is that nothing is certain of.
+    /// What to make of a block of a damaged volume about which nothing is certain.
     pub trust: Trust,
     /// Frames for writes (4 KiB each): the volatile write cache.
     pub write_frames: u32,
@@ -62,27 +62,28 @@ pub struct OpenOptions {
     pub read_frames: u32,
     /// Frames for the collector.
     pub collector_frames: u32,
-    /// Of a log: how many leaves of what says where blocks are stay in memory, 4 KiB each; `None`: all.
+    /// How many leaves of a log's map stay in memory, 4 KiB each; `None`: all.
     pub map_leaves: Option<usize>,
-    /// How the collector chooses.
+    /// How the collector chooses its victims.
     pub victim: Victim,
     /// Whether freed segments are discarded; `None`: if the medium wants it.
     pub discard: Option<bool>,
-    /// What is done with what is written; can be changed later.
+    /// What is done with written blocks; can be changed later.
     pub policy: Policy,
-    /// Journals that are watched wherever others are found.
+    /// Journals to watch, wherever others are found.
     pub journals: Vec<Extent>,
     /// Segments whose checksums are kept in memory; `None`: the core's limit.
     pub cached_sums: Option<usize>,
     /// When a write is answered, on a layout that has the choice (`ordered`, `shadow`).
     pub persistence: Persistence,
-    /// Told of each kind of trouble when it first happens.
+    /// Called when a kind of trouble first happens.
     pub on_event: Option<OnEvent>,
-    /// All snapshots are given up, unread.
+    /// Give up all snapshots without reading them.
     pub without_snapshots: bool,
     /// The snapshots that it takes by itself.
     pub schedule: Schedule,
-    /// Open it to write also where a snapshot is being received: to receive the rest of it, or to give it up.
+    /// Open it for writing even where a snapshot is being received: to receive the rest of it, to give it up, or to grow the
+    /// volume for it. Its schedule rests meanwhile.
     pub receiving: bool,
 }
 
@@ -148,7 +149,7 @@ impl OpenOptions {
 /// Why a volume could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The medium cannot hold it as asked.
+    /// The medium cannot hold it as requested.
     #[error("{name}: {source}")]
     Geometry {
         /// The medium.
@@ -169,10 +170,10 @@ pub enum CreateError {
     Newer {
         /// The medium.
         name: String,
-        /// How new.
+        /// What its version says.
         source: FormatError,
     },
-    /// Something else is there.
+    /// The medium is not blank.
     #[error(
         "{name} is not empty: its byte {offset} is not zero, as of a file system or a partition table; --force overwrites it"
     )]
@@ -185,7 +186,7 @@ pub enum CreateError {
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// No randomness for its identity.
+    /// No randomness for the volume's identity.
     #[error("no randomness from the system for the volume's identity: {0}")]
     Random(std::io::Error),
 }
@@ -193,10 +194,10 @@ pub enum CreateError {
 /// Why a volume could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What belongs to snapshots.
+    /// The list of snapshots is damaged.
     #[error(
-        "what says which snapshots there are is damaged: {0}; `vellum delete VOLUME --all` gives all \
-         snapshots up, and the volume is as before; until then `vellum serve --read-only` shows it"
+        "the list of snapshots is damaged: {0}. `vellum delete VOLUME --all` deletes all snapshots, \
+         and the volume works as before; until then, `vellum serve --read-only` serves it"
     )]
     Snapshots(String),
     /// Half of a snapshot is there.
@@ -205,7 +206,7 @@ pub enum OpenError {
          again; or give it up by `vellum delete VOLUME {0}`, and then go back by `vellum rollback`"
     )]
     Arriving(Name),
-    /// What is on the medium.
+    /// The medium holds no whole volume.
     #[error("{name}: {source}")]
     Recovery {
         /// The medium.
@@ -213,7 +214,7 @@ pub enum OpenError {
         /// What is wrong.
         source: Box<RecoveryError>,
     },
-    /// A pack.
+    /// It is a pack.
     #[error(
         "{0} is a pack of a volume, and holds no data: `vellum dump`, `check` and `info` read it, and \
          nothing can be served"
@@ -222,7 +223,7 @@ pub enum OpenError {
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// A journal set by hand.
+    /// A journal set by hand is not valid.
     #[error("journal {0}")]
     Journal(#[from] JournalError),
     /// A number of frames out of range.
@@ -230,32 +231,32 @@ pub enum OpenError {
     Frames {
         /// Which.
         what: &'static str,
-        /// Asked for.
+        /// The number requested.
         value: u32,
         /// At least.
         min: u32,
         /// At most.
         max: u32,
     },
-    /// Something that not every layout has.
+    /// A feature that not every layout has.
     #[error(
         "{what}: the layout {layout} has no such thing; leave it out, or use the layout {instead}"
     )]
     Layout {
-        /// Asked for.
+        /// What was requested.
         what: &'static str,
         /// The volume's layout.
         layout: &'static str,
-        /// One that has it.
+        /// A layout that has it.
         instead: &'static str,
     },
-    /// A log that has no place for a table of deltas.
+    /// The log has no place for a table of deltas.
     #[error(
         "deltas (delta=on): the volume was made by a version that had none, and has no table for them; leave it out, or \
          `vellum migrate` to a new volume"
     )]
     NoDeltas,
-    /// An index of contents that there is no memory for.
+    /// There is no memory for the index of contents.
     #[error(transparent)]
     Index(#[from] NoIndex),
     /// No memory or no thread.

@@ -20,7 +20,7 @@ struct State {
 }
 
 impl Pending {
-    /// Takes the first `blocks` blocks of a write away. What is left counts as the same request.
+    /// Splits off the first `blocks` blocks of a write. The rest counts as the same request.
     pub fn split(&mut self, blocks: usize) -> Self {
         let Request {
             tag,

@@ -1,15 +1,17 @@
-//! What a volume does with what is written to it, as its user chooses: at opening, and at any time after.
+//! What a volume does with what is written to it. The user chooses it at opening, and can change it at any time.
 
+use crate::compression::{Alone, Compression};
 use crate::limits::{INDEX_BLOCK_BYTES, INDEX_BYTES_MIN, SWEEP_RATE};
-use crate::pack::{Alone, Compression};
+pub use crate::names::UnknownName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Commits, Decide, Dedup, Store, WriteOnce};
+use vellum_watch::Wants;
 
-/// Which weak hash a block is known by where write-once journaling looks for its copy (WOJ §4.2).
+/// The weak hash by which write-once journaling looks for a block's copy (WOJ §4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeakHash {
@@ -18,7 +20,7 @@ pub enum WeakHash {
     Xxh3,
     /// XXH64 of the first 64 bytes: the paper's choice.
     Head64,
-    /// CRC32C, for comparison; older volumes have it of every block anyway.
+    /// CRC32C, for comparison; older volumes compute it for every block anyway.
     Crc32c,
     /// MD5, for comparison.
     Md5,
@@ -66,7 +68,7 @@ impl FromStr for WeakHash {
     }
 }
 
-/// A strong hash, keyed with the volume's secret, that tells equal blocks from others in place of their bytes.
+/// A strong hash, keyed with the volume's secret, that stands for a block's bytes when blocks are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PrintHash {
@@ -96,16 +98,16 @@ impl PrintHash {
     }
 }
 
-/// The name of what decides that two blocks are equal; their bytes do without a hash.
+/// The name of what decides that two blocks are equal: a hash, or `compare` for their bytes.
 #[must_use]
 pub fn decide_name(print: Option<PrintHash>) -> &'static str {
     print.map_or("compare", PrintHash::name)
 }
 
-/// What decides, by its name.
+/// The inverse of [`decide_name`].
 ///
 /// # Errors
-/// When there is nothing of it.
+/// When the name is unknown.
 pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
     let all = PrintHash::ALL.into_iter().map(Some).chain([None]);
     all.into_iter()
@@ -113,19 +115,14 @@ pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
         .ok_or(UnknownName)
 }
 
-/// There is nothing of this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no such name")]
-pub struct UnknownName;
-
 /// Whether and where blocks are stored as their difference to what they replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deltas {
     /// They are not.
     Off,
-    /// With all else that is small.
+    /// Together with everything else that is small.
     Packed,
-    /// As CSA-FS has it (§3.3): in pages of their own, for each block group; folded, they are merged back.
+    /// As in CSA-FS (§3.3): in separate pages for each block group; folding merges them back.
     Log,
 }
 
@@ -143,7 +140,7 @@ impl Deltas {
         }
     }
 
-    /// Whether any are made.
+    /// True if any are made.
     #[must_use]
     pub fn are_made(self) -> bool {
         self != Self::Off
@@ -159,38 +156,38 @@ impl FromStr for Deltas {
     }
 }
 
-/// What is in force.
+/// The policies in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// What is done about blocks that a journal holds already.
+    /// What to do about blocks that a journal holds already.
     pub write_once: WriteOnce,
-    /// By which hash their copies are found.
+    /// The hash by which their copies are found.
     pub hash: WeakHash,
     /// Whether blocks of zeros are stored as a map entry alone.
     pub zero: bool,
     /// How blocks are made smaller.
     pub compression: Compression,
-    /// Whether a block that replaces another one is stored as its difference to that, if that is much shorter (CSA-FS).
+    /// Whether a block that replaces another one is stored as its difference to it, if that is much shorter (CSA-FS).
     pub deltas: Deltas,
-    /// Whether, after a crash, the volume puts home by itself what a journal has committed: then the flush after
-    /// home writes is free.
+    /// Whether the volume itself, after a crash, puts home what a journal has committed; then the flush after home writes is
+    /// free.
     pub replay: bool,
-    /// Whether contents that are stored already are not stored again.
+    /// Whether contents that are stored already are shared instead of stored again.
     pub dedup: bool,
     /// Memory of the index of contents.
     pub index_bytes: u64,
-    /// Blocks of which one is looked up first, and the others if that was found; 0: all are.
+    /// Only one of this many blocks is looked up first, and the others if it was found; 0: all are.
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
-    /// Whether pages of parts of which little is left are given up of the volume's own accord, when little room is free. Without
-    /// parts there are none.
+    /// Whether the volume itself gives up pages of parts of which little is left, when little room is free. Without parts there
+    /// are none.
     pub fold: bool,
     /// Blocks a second that a sweep may read; 0: as many as it can.
     pub sweep_blocks: u32,
-    /// What decides that a block is equal to one that is stored; its bytes, without.
+    /// The hash that decides whether a block equals a stored one; `None`: their bytes decide.
     pub fingerprint: Option<PrintHash>,
-    /// Whether the index learns contents of data alone, and not of a file system's metadata and journal (CSA-FS §3).
+    /// Whether the index learns only contents of data, not of a file system's metadata and journal (CSA-FS §3).
     pub semantics: bool,
     /// Whether blocks that a mounted ext4 has freed are dropped without its discard.
     pub freed: bool,
@@ -198,20 +195,20 @@ pub struct Policy {
     pub commits: Commits,
 }
 
-/// Why there cannot be an index of contents as large as a policy wants it.
+/// Why there cannot be as large an index of contents as the policy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoIndex {
-    /// It would be taken from other programs, or end this one.
+    /// It would take memory from other programs, or end this one.
     #[error(
         "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are available: choose a smaller one (dedup-memory=)"
     )]
     TooLarge {
         /// Its bytes.
         wanted: u64,
-        /// What the system says that there are.
+        /// The bytes that the system reports as available.
         available: u64,
     },
-    /// The system does not give this process as much.
+    /// The system does not give this process that much.
     #[error(
         "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one (dedup-memory=), or raise the limit of this process"
     )]
@@ -222,7 +219,7 @@ pub enum NoIndex {
 }
 
 impl NoIndex {
-    /// Whether an index of so many bytes is too large for the memory that is available.
+    /// Checks that an index of so many bytes fits in the memory that is available.
     pub(crate) fn check(wanted: u64, available: Option<u64>) -> Result<(), Self> {
         match available {
             Some(available) if wanted > available => Err(Self::TooLarge { wanted, available }),
@@ -230,7 +227,7 @@ impl NoIndex {
         }
     }
 
-    /// What to try in its place: half of what is available, or of what was wanted.
+    /// A smaller size to try: half of what is available, or of what was wanted.
     pub(crate) fn smaller(self) -> Option<u64> {
         let bytes = match self {
             Self::TooLarge { available, .. } => available / 2,
@@ -265,8 +262,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// What a volume does unless its user wants it otherwise: what wears the medium least without making an fsync wait, as far as
-    /// the volume can do it (decision 0025).
+    /// The default: what wears the medium least without making an fsync wait, as far as the volume can do it (decision 0025).
     #[must_use]
     pub fn usual(superblock: &Superblock) -> Self {
         if superblock.layout() != Layout::Log {
@@ -282,17 +278,23 @@ impl Policy {
         }
     }
 
-    /// Whether what journals have committed is put home after a crash: that takes their blocks to be known.
-    pub(crate) fn replays(&self) -> bool {
-        self.replay && self.write_once != WriteOnce::Off
+    /// What has to be known of what clients' file systems do.
+    pub(crate) fn wants(&self) -> Wants {
+        Wants {
+            write_once: self.write_once,
+            // Replay needs the journals' blocks to be known.
+            replay: self.replay && self.write_once != WriteOnce::Off,
+            deltas: self.deltas.are_made(),
+            dedup: self.dedup,
+        }
     }
 
-    /// Whether blocks by themselves are stored in fewer bytes.
+    /// True if blocks by themselves are stored in fewer bytes.
     pub(crate) fn packs(&self) -> bool {
         Alone::new(self.compression, self.deltas.are_made()).is_any()
     }
 
-    /// Deduplication of a volume of so many blocks, as the core takes it.
+    /// The deduplication of a volume of so many blocks, as the core takes it.
     pub(crate) fn core_dedup(&self, blocks: u64) -> Dedup {
         let bytes = match self.dedup {
             true => self
@@ -326,7 +328,7 @@ mod tests {
         assert_eq!(NoIndex::check(11, Some(10)), Err(too_large));
         assert_eq!(NoIndex::check(10, Some(10)), Ok(()));
         assert_eq!(NoIndex::check(11, None), Ok(()));
-        // Smaller each time, and at last given up.
+        // Smaller each time, and given up in the end.
         let steps =
             std::iter::successors(NoIndex::Refused { wanted: 64 << 30 }.smaller(), |&wanted| {
                 NoIndex::Refused { wanted }.smaller()

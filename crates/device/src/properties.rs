@@ -1,4 +1,4 @@
-//! Properties of a volume, changed durably: after a crash there are those from before, or the new ones.
+//! Changes a volume's properties durably: after a crash the volume has either the old or the new ones.
 
 use crate::block::{BlockError, Op, Request};
 use crate::digest::crc32c;
@@ -18,10 +18,10 @@ use vellum_medium::{Medium, MediumError};
 /// Why properties of a volume at rest were not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError<E> {
-    /// What was asked for.
+    /// The change is refused.
     #[error("{0}")]
     Refused(E),
-    /// What is on the medium.
+    /// The medium holds no whole volume.
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     /// The medium failed.
@@ -29,7 +29,7 @@ pub enum ChangeError<E> {
     Medium(#[from] MediumError),
 }
 
-/// Changes those of a volume that nobody has open: `change` says what they shall be.
+/// Changes the properties of a volume that is not open: `change` returns the new ones.
 ///
 /// # Errors
 /// When the change is refused, there is no volume, or its medium fails.
@@ -51,17 +51,18 @@ pub fn change_at_rest<E>(
 }
 
 impl Volume {
-    /// What its user has chosen.
+    /// What the user has chosen.
     #[must_use]
     pub fn properties(&self) -> Properties {
         let inner = self.shared.inner.lock();
         inner.engine.superblock().properties().clone()
     }
 
-    /// Keeps these in their place; back when they are durable.
+    /// Stores these properties, and returns when they are durable.
     ///
     /// # Errors
-    /// When the volume is read-only, ends, or its medium fails: then it is not known which of both the medium has.
+    /// When the volume is read-only or ends, or its medium fails: then it is not known whether the medium has the old or the new
+    /// ones.
     pub fn set_properties(&self, properties: &Properties) -> Result<(), BlockError> {
         if self.read_only {
             return Err(BlockError::ReadOnly);

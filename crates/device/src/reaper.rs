@@ -1,20 +1,20 @@
-//! The one thread of a volume: takes what the medium has finished, and looks at the clock when the core
-//! wants to. It sleeps in [`Medium::wait`](vellum_medium::Medium::wait) otherwise: an idle volume takes no CPU.
+//! The one thread of a volume: takes the operations that the medium has finished, and looks at the clock when the core wants to.
+//! Otherwise it sleeps in [`Medium::wait`](vellum_medium::Medium::wait): an idle volume takes no CPU.
 //!
-//! # Threads that are lent
+//! # Lent threads
 //!
-//! A thread that lends itself ([`Replies::lends_thread`](crate::block::Replies::lends_thread)) would sleep until the answer.
-//! Handed to the medium, a durable write wakes a worker of the kernel's, then the kernel's end of it, then the reaper, and
-//! only that the client: as long as a quick drive takes. Done here, it wakes the client alone.
+//! A thread that lends itself ([`Replies::lends_thread`](crate::block::Replies::lends_thread)) would sleep until the answer. A
+//! durable write that is handed to the medium wakes a worker of the kernel, then the kernel's completion, then the reaper, and
+//! only then the client; that takes as long as a quick drive does. Done on the lent thread, it wakes the client alone.
 //!
 //! What must hold:
-//! 1. One thread of a volume at a time reads, and one makes durable: the others stay free for what comes meanwhile.
-//! 2. One operation: of several the medium does better than one after the other. None that nobody waits for: no data on its way
-//!    from the buffer, no discard.
-//! 3. What this batch has to answer and to free is done before.
+//! 1. At a time, one thread of a volume reads, and one makes durable: the others stay free for what arrives meanwhile.
+//! 2. One operation only: the medium does several better than one after the other. And only one that a client waits for: no data
+//!    on its way from the buffer, no discard.
+//! 3. The batch's other answers and frames are dealt with first.
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
-use crate::gate;
+use crate::gate::passage;
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use vellum_core::format::BlockSum;
 use vellum_core::seam::Input;
 use vellum_medium::{Done, Io};
 
-/// How soon to ask again when the core wants the clock and cannot go on with it yet.
+/// How soon to look again when the core wants the clock and cannot go on with it yet.
 const PATIENCE: Nanos = Nanos(100_000_000);
 
 /// Runs until the volume has stopped and the medium has given everything back.
@@ -54,6 +54,8 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
             for Done { io, .. } in done.drain(..) {
                 inner.reclaim(io);
             }
+            // Nothing looks at the clock any more: a time that has passed would keep this thread from sleeping.
+            inner.deadline = None;
         } else {
             inner.busy = true;
             taken_back(shared, &mut inner, &mut done, &sums, &mut batch);
@@ -70,7 +72,7 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
     }
 }
 
-/// Tells the core what the medium has given back; `sums`: of the blocks that reads have brought.
+/// Tells the core what the medium has given back; `sums` are those of the blocks that were read.
 fn taken_back(
     shared: &Shared,
     inner: &mut Inner,
@@ -109,14 +111,14 @@ fn taken_back(
     if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
         inner.feed(now, Input::Tick, batch);
     }
-    gate::let_go(shared, inner, now, batch);
+    passage::let_go(shared.around(), inner, now, batch);
 }
 
-/// When this thread looks again, if nothing comes before.
+/// Sets when this thread looks at the clock again, if nothing arrives before.
 fn look_at_the_clock(shared: &Shared, inner: &mut Inner) {
     let now = shared.now();
-    // An earlier deadline that has lost its reason is kept: one wake-up for nothing, instead of one for each
-    // write that follows a flush.
+    // An earlier deadline that is not needed any more is kept: that costs one needless wake-up, instead of one for each write
+    // after a flush.
     let pending = inner.deadline.filter(|&at| at > now);
     let wanted = inner.poll_timeout().map(|at| {
         if at <= now {
@@ -131,7 +133,7 @@ fn look_at_the_clock(shared: &Shared, inner: &mut Inner) {
     };
 }
 
-/// As [`Shared::finish`], on a thread that lends itself.
+/// Like [`Shared::finish`], on a thread that lends itself.
 pub(crate) fn finish_here(shared: &Shared, batch: &mut Batch) {
     while let Some(_turn) = shared.turns.take(&batch.ios) {
         let Some(io) = batch.ios.pop() else { break };
@@ -147,7 +149,7 @@ pub(crate) fn finish_here(shared: &Shared, batch: &mut Batch) {
     shared.finish(batch);
 }
 
-/// Tells the core how it ended, as the reaper does.
+/// Tells the core how an operation ended, as the reaper does.
 fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
     let _guard = BreaksOnPanic::new(shared);
     let mut sums = Vec::new();
@@ -160,7 +162,7 @@ fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
     }
     let mut inner = shared.inner.lock();
     if inner.busy {
-        // Broken down: the reaper answers whoever waits, and keeps the memory.
+        // Broken down: the reaper answers the waiting requests, and keeps the memory.
         return;
     }
     if inner.life == Life::Abandoned {
@@ -170,15 +172,14 @@ fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
         taken_back(shared, &mut inner, &mut vec![done], &sums, batch);
         inner.busy = false;
     }
-    // The reaper sees the end of a volume, when all is back.
-    let wake = ask_for_the_clock(&mut inner) || inner.life != Life::Running;
+    let wake = ask_for_the_clock(&mut inner);
     drop(inner);
     if wake {
         shared.medium.wake();
     }
 }
 
-/// Appends the sum of each block that a read has brought.
+/// Appends the sum of each block that was read.
 fn checksum(io: &Io, sum: BlockSum, sums: &mut Vec<u32>) {
     let pieces = io.pieces();
     // SAFETY: pieces are laid out as `iovec`, as their type promises.
@@ -192,7 +193,7 @@ fn checksum(io: &Io, sum: BlockSum, sums: &mut Vec<u32>) {
     }
 }
 
-/// When the reaper ends, also by a panic: nobody is left waiting.
+/// Acts when the reaper ends, even by a panic: no request is left waiting.
 struct Guard<'a>(&'a Arc<Shared>);
 
 impl Drop for Guard<'_> {
@@ -215,7 +216,7 @@ mod tests {
     use vellum_core::seam::Input;
     use vellum_medium::{Medium, MemoryMedium};
 
-    /// The scout's thread ends after the reaper, and may have something to tell until then.
+    /// The scout's thread ends after the reaper, and may report something until then.
     #[test]
     fn nothing_goes_to_the_medium_when_nobody_takes_it_back() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8192));

@@ -1,24 +1,32 @@
-//! After an opening nothing is known of what journals hold, and a mount may be about to replay one: it reads each block of the
-//! journal and then writes it home. So what is read there is remembered as if it had just been written. The home write is then
-//! found to be stored already, and takes no room: a volume that is full can be mounted.
+//! After an opening, memory holds nothing of what journals contain, and a mount may be about to replay one: it reads each block
+//! of the journal and then writes it home. So what is read there is remembered as if it had just been written. The home write is
+//! then found to be stored already, and takes no room: a full volume can be mounted.
 
 use crate::block::Op;
-use crate::classes::JBD2_MAGIC;
+use crate::digest::Digester;
+use crate::drive::Inner;
 use crate::requests::Pending;
-use crate::shared::Shared;
+use crate::scout::Scout;
+use parking_lot::Mutex;
 use vellum_core::addr::Lba;
+use vellum_watch::is_own;
 
-/// A request has been carried out, and is about to be answered.
-pub(crate) fn answered(shared: &Shared, Pending { request, own, .. }: &Pending) {
+/// Notes that a request has been carried out, and is about to be answered.
+pub(crate) fn answered(
+    Pending { request, own, .. }: &Pending,
+    scout: &Scout,
+    digester: &Digester,
+    inner: &Mutex<Inner>,
+) {
     if !matches!(request.op, Op::Read) || *own {
         return;
     }
-    let (_, sight) = shared.scout.sight();
+    let (_, sight) = scout.sight();
     let first = request.lba.0;
     if !sight.touches_journal(first, request.blocks) {
         return;
     }
-    let how = shared.digester.how();
+    let how = digester.how();
     let blocks = (0..request.frames.len()).filter(|&index| sight.in_journal(first + index as u64));
     let read: Vec<_> = blocks
         .map(|index| {
@@ -27,9 +35,9 @@ pub(crate) fn answered(shared: &Shared, Pending { request, own, .. }: &Pending) 
                 how.digest(request.frames.block(index)),
             )
         })
-        .filter(|(_, digest)| !digest.zero && digest.first != JBD2_MAGIC)
+        .filter(|(_, digest)| !digest.zero && !is_own(digest))
         .collect();
-    let mut inner = shared.inner.lock();
+    let mut inner = inner.lock();
     if !inner.busy {
         for (lba, digest) in read {
             inner.engine.recall(lba, digest.weak);

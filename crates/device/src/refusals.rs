@@ -1,4 +1,4 @@
-//! What the core refuses, as clients are told.
+//! The core's refusals, as clients see them.
 
 use crate::block::BlockError;
 use vellum_core::seam::Refusal;
@@ -8,12 +8,12 @@ pub(crate) fn block_error(refusal: Refusal) -> BlockError {
         Refusal::Full => BlockError::Full,
         Refusal::NoRoom => BlockError::NoRoom,
         Refusal::Unlinkable => BlockError::Unlinkable,
-        // Nothing out of range comes here: the volume has refused it before.
+        // Nothing out of range arrives here: the volume has refused it before.
         _ => BlockError::Io(refusal.to_string()),
     }
 }
 
-/// Under which name a refusal is remembered.
+/// The name under which a refusal is remembered.
 pub(crate) fn kind(refusal: Refusal) -> &'static str {
     match refusal {
         Refusal::OutOfRange => "range",

@@ -1,8 +1,8 @@
-//! The requests in flight: where the core's numbers lead back to clients.
+//! The requests in flight, found by the numbers that the core knows them by.
 
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::Frames;
-use crate::scout::Watched;
+use crate::watched::Watched;
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,22 +11,22 @@ use std::time::Instant;
 use vellum_core::addr::RequestId;
 use vellum_core::seam::Ack;
 
-/// A request with the sink of its answer.
+/// A request, and where its answer goes.
 pub(crate) struct Pending {
     pub request: Request,
     pub sink: Arc<dyn Replies>,
-    /// What it was held against, if it writes.
+    /// What was noticed about it, if it writes.
     pub watched: Watched,
-    /// Whether it is the volume's own, and not to be counted as a client's.
+    /// Whether it is the volume's own, and not counted as a client's.
     pub own: bool,
-    /// Whether it is what was left of a request that has been counted.
+    /// Whether it is the rest of a request that has been counted already.
     pub is_rest: bool,
     /// Since when its client waits, if it is a flush.
     pub since: Option<Instant>,
 }
 
 impl Pending {
-    /// A client's, as it came.
+    /// A client's request, as it arrives.
     pub fn new(request: Request, sink: &Arc<dyn Replies>, watched: Watched) -> Self {
         Self {
             since: (request.op == Op::Flush).then(Instant::now),
@@ -38,7 +38,7 @@ impl Pending {
         }
     }
 
-    /// The answer to it, which goes on without one.
+    /// Takes the answer out of a request, which goes on without one.
     pub fn take_answer(&mut self) -> Self {
         let sink = std::mem::replace(&mut self.sink, Arc::new(Unheard));
         let given = given_back(&self.request);
@@ -49,7 +49,7 @@ impl Pending {
         }
     }
 
-    /// Whether its client has its answer.
+    /// True if its client has its answer.
     pub fn is_answered(&self) -> bool {
         self.watched.is_answered || self.watched.is_behind
     }
@@ -74,7 +74,7 @@ pub(crate) fn given_back(write: &Request) -> Request {
     }
 }
 
-/// Where an answer goes that nobody waits for: he has one, or it is the volume's own request.
+/// Takes answers that no client waits for: the client has one already, or the request is the volume's own.
 pub(crate) struct Unheard;
 
 impl Replies for Unheard {
@@ -83,7 +83,7 @@ impl Replies for Unheard {
     fn flush(&self) {}
 }
 
-/// A slab: numbers are small and serve again, as the core wants them.
+/// A slab: numbers are small and reused, as the core wants them.
 #[derive(Default)]
 pub(crate) struct Requests {
     slab: Vec<Option<Pending>>,
@@ -107,9 +107,9 @@ impl Requests {
         }
     }
 
-    /// None when it has been answered.
-    pub fn find(&self, id: RequestId) -> Option<&Pending> {
-        self.slab.get(id.0 as usize)?.as_ref()
+    /// Returns `None` once it has been answered.
+    pub fn find(&mut self, id: RequestId) -> Option<&mut Pending> {
+        self.slab.get_mut(id.0 as usize)?.as_mut()
     }
 
     pub fn remove(&mut self, id: RequestId) -> Pending {
@@ -126,14 +126,14 @@ impl Requests {
         self.slab.len() - self.free.len()
     }
 
-    /// All of them, in no order.
+    /// Removes all of them, in no order.
     pub fn drain(&mut self) -> impl Iterator<Item = Pending> + '_ {
         self.free.clear();
         self.slab.drain(..).flatten()
     }
 }
 
-/// Answers that wait to be given outside the lock, and whom to tell that they were all.
+/// Answers to be given outside the lock, and the sinks to flush after all of them.
 #[derive(Default)]
 pub(crate) struct Answers {
     list: VecDeque<(Pending, Result<(), BlockError>)>,
@@ -145,7 +145,7 @@ impl Answers {
         self.list.push_back((pending, result));
     }
 
-    /// Gives every answer, each told to `before` first, and whether it went well; then flushes each sink once.
+    /// Gives every answer, after calling `before` with it and with whether it succeeded; then flushes each sink once.
     pub fn give(&mut self, before: impl Fn(&Pending, bool)) {
         while let Some((pending, result)) = self.list.pop_front() {
             before(&pending, result.is_ok());
@@ -162,7 +162,7 @@ impl Answers {
 }
 
 impl Drop for Answers {
-    /// After a panic in what comes before them, or in one of those that are told: the others are told all the same.
+    /// After a panic before the answers, or in one of their receivers, the remaining answers are still given.
     fn drop(&mut self) {
         while !self.list.is_empty() {
             let _ = catch_unwind(AssertUnwindSafe(|| self.give(|_, _| {})));
@@ -170,7 +170,7 @@ impl Drop for Answers {
     }
 }
 
-/// Where the answer to a request of the volume's own comes, for the thread that waits for it.
+/// The answer to a request of the volume's own, for the thread that waits for it.
 #[derive(Default)]
 pub(crate) struct OneAnswer {
     answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
@@ -178,7 +178,7 @@ pub(crate) struct OneAnswer {
 }
 
 impl OneAnswer {
-    /// Waits for it. It comes even when the volume breaks down: whoever has no answer then is given one.
+    /// Waits for the answer. It arrives even when the volume breaks down: then all outstanding requests are answered.
     pub fn wait(&self) -> (Request, Result<(), BlockError>) {
         let mut answer = self.answer.lock();
         loop {

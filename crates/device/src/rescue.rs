@@ -1,9 +1,9 @@
-//! What can be read of a damaged volume, into a new one.
+//! Copies what can be read of a damaged volume into a new one.
 
 use crate::block::{BlockDevice, Op};
 use crate::frames::Frames;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side, same_size};
-use crate::scout::VolumeSource;
+use crate::scout::source::VolumeSource;
 use crate::volume::Volume;
 use std::collections::BTreeMap;
 use vellum_core::addr::Lba;
@@ -13,10 +13,10 @@ use vellum_ext4::files::Files;
 /// Blocks after which what was copied is made durable.
 const FLUSH_BLOCKS: u64 = 64 << 8;
 
-/// Lost blocks that are looked for in files, at most.
+/// The most lost blocks that are looked up in files.
 const LOST_BLOCKS_NAMED: usize = 1 << 20;
 
-/// What became of it.
+/// The result of a rescue.
 pub struct Rescued {
     /// Blocks that were read, and copied if there is a copy.
     pub blocks: u64,
@@ -25,10 +25,10 @@ pub struct Rescued {
 }
 
 /// Reads every block, and copies what can be read into a new volume of the same size, if there is one; the others stay unmapped
-/// there. `report` is told at which block it is.
+/// there. Calls `report` with the block that it has reached.
 ///
 /// # Errors
-/// When the copy refuses. What cannot be read is no error.
+/// When the copy refuses. A block that cannot be read is no error.
 pub fn rescue(
     from: &Volume,
     to: Option<&dyn BlockDevice>,
@@ -42,9 +42,10 @@ pub fn rescue(
     let target = target.as_ref();
     let mut rescued = Rescued {
         blocks: 0,
+        // What snapshots hold is not copied.
         lost: from.damage().map_or_else(
             || LbaSet::new(from.blocks()),
-            |damage| damage.lost().clone(),
+            |damage| damage.lost().before(from.blocks()),
         ),
     };
     let (mut at, mut flushed) = (0, 0);
@@ -67,16 +68,17 @@ pub fn rescue(
     Ok(rescued)
 }
 
-/// What files have of blocks that are lost.
+/// The lost blocks that belong to files.
 #[derive(Default)]
 pub struct Losses {
-    /// Files of ext4 file systems on the volume, by their paths, or what else the blocks are to these; and how many of them.
+    /// Paths of files in ext4 file systems on the volume, or what else the blocks are to these, each with the number of its
+    /// blocks.
     pub files: BTreeMap<String, u64>,
     /// Whether there may be more: not all blocks were looked for, or something of a file system could not be read.
     pub may_be_more: bool,
 }
 
-/// Which files of a damaged volume have blocks among those that are lost, as far as the file systems on it can be read.
+/// Finds the files of a damaged volume that have lost blocks, as far as the file systems on it can be read.
 #[must_use]
 pub fn losses(volume: &Volume, lost: &LbaSet) -> Losses {
     let runs = lost.runs().map(|(lba, blocks)| lba.0..lba.0 + blocks);

@@ -1,15 +1,15 @@
-//! What a thread has in its hands while it submits a batch of requests.
+//! What a thread needs while it submits a batch of requests.
 
 use crate::bases::Found;
 use crate::block::BlockError;
 use crate::drive::Batch;
-use crate::scout::Watched;
 use crate::sight::Step;
+use crate::watched::Watched;
 use std::cell::Cell;
 use vellum_core::addr::Lba;
 use vellum_core::seam::Payload;
 
-/// Why a request is refused, if it is, and what it was held against.
+/// Why a request is refused, if it is, and what was noticed about it.
 pub(crate) type Verdict = (Option<BlockError>, Watched);
 
 /// What a thread needs to submit, kept from one call to the next.
@@ -17,7 +17,7 @@ pub(crate) type Verdict = (Option<BlockError>, Watched);
 pub(crate) struct Scratch {
     pub payloads: Vec<Payload>,
     pub verdicts: Vec<Verdict>,
-    /// Home blocks and their places in a journal, as the writes of this batch tell.
+    /// Home blocks and their places in a journal, as the writes of this batch name them.
     pub pairs: Vec<(Lba, Lba)>,
     /// What they write into journals whose transactions are followed.
     pub steps: Vec<Step>,

@@ -1,21 +1,23 @@
-//! What all threads of a volume share, and the one way to its core.
+//! What all threads of a volume share, and the only way to its core.
 
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
-use crate::frames::{FramePool, Share};
-use crate::gate::{self, Turn};
+use crate::frames::FramePool;
+use crate::gate::Turn;
+use crate::gate::passage::{self, Around};
 use crate::recall;
 use crate::requests::{OneAnswer, Pending, given_back};
-use crate::scout::{Scout, Watched};
+use crate::scout::Scout;
 use crate::scratch::Scratch;
-use crate::scrub::Scrubber;
+use crate::scrub::scrubber::Scrubber;
 use crate::snapshots::keeper::Keeper;
-use crate::sweep::Sweeper;
+use crate::sweep::sweeper::Sweeper;
 use crate::turns::Turns;
 use crate::waits::Waits;
+use crate::watched::Watched;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -29,11 +31,11 @@ use vellum_medium::Medium;
 pub(crate) struct Shared {
     pub medium: Arc<dyn Medium>,
     pub inner: Mutex<Inner>,
-    /// The core has been handed a batch of which some writes were answered.
+    /// Signalled when the core has been handed a batch with answered writes.
     pub handed_over: Condvar,
     pub events: Events,
     pub frames: Arc<FramePool>,
-    /// Where answers go of who has one.
+    /// Takes the answers of requests that are answered already.
     pub unheard: Arc<dyn Replies>,
     pub turns: Turns,
     pub digester: Digester,
@@ -41,12 +43,12 @@ pub(crate) struct Shared {
     pub sweeper: Sweeper,
     pub scrubber: Scrubber,
     pub waits: Waits,
-    /// What keeps snapshots, if there is room for any.
+    /// The keeper of snapshots, if there is room for any.
     pub keeper: Option<Keeper>,
     /// The volume's size.
     pub blocks: u64,
     pub origin: Instant,
-    /// Whether the reaper has ended, and who waits for that.
+    /// Whether the reaper has ended; `on_end` is signalled then.
     pub ended: Mutex<bool>,
     pub on_end: Condvar,
 }
@@ -56,7 +58,15 @@ impl Shared {
         Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Does what a batch has left to do; not under the lock.
+    /// What the gate needs of the volume besides its core.
+    pub fn around(&self) -> Around<'_> {
+        Around {
+            scout: &self.scout,
+            keeper: self.keeper.as_ref(),
+        }
+    }
+
+    /// Does what is left of a batch; not under the lock.
     pub fn finish(&self, batch: &mut Batch) {
         self.submit(batch);
         while !batch.prints.is_empty() {
@@ -65,7 +75,7 @@ impl Shared {
         }
     }
 
-    /// Computes what the core waits for, and tells it.
+    /// Computes the fingerprints that the core waits for, and reports them.
     fn fingerprint(&self, batch: &mut Batch) {
         let began = Instant::now();
         let prints: Vec<_> = batch
@@ -89,7 +99,7 @@ impl Shared {
             let outcome = Outcome::Fingerprint(print);
             inner.feed(self.now(), Input::Done { id, outcome }, batch);
         }
-        gate::let_go(self, &mut inner, self.now(), batch);
+        passage::let_go(self.around(), &mut inner, self.now(), batch);
         let wake = ask_for_the_clock(&mut inner);
         inner.busy = false;
         drop(inner);
@@ -121,32 +131,34 @@ impl Shared {
         }
         batch.answers.give(|pending, is_done| {
             if is_done {
-                recall::answered(self, pending);
+                recall::answered(pending, &self.scout, &self.digester, &self.inner);
             }
-            self.scout.answered(pending, is_done);
+            self.scout.answered(pending, is_done, || self.now());
             if let Some(since) = pending.since {
                 self.waits.note(since.elapsed());
             }
         });
     }
 
-    /// Answers what of a batch may be answered first (`gate/early.rs`); when the batch may be handed over.
+    /// Answers those requests of a batch that may be answered first (`gate/early.rs`). Returns when the batch may be handed over.
     pub fn answer_first(
         &self,
         requests: &[Request],
         replies: &Arc<dyn Replies>,
         scratch: &mut Scratch,
     ) -> Turn {
+        let is_plain =
+            |request: &Request| request.op == (Op::Write { fua: false }) && request.blocks > 0;
+        // Nothing else is answered first, and whether there is room takes two locks.
+        let has_plain = requests.iter().any(is_plain);
         let mut runs = SmallVec::new();
         let mut inner = self.inner.lock();
         let mut turn = inner.gate.early.turn(requests);
-        let taken = self.frames.capacity(Share::Write) - self.frames.available(Share::Write);
         let is_running = !inner.busy && inner.life == Life::Running && inner.gate.early.is_open();
-        if is_running && inner.engine.may_answer(taken as u64) {
+        if is_running && has_plain && inner.engine.may_answer(self.frames.being_written()) {
             for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
-                let is_plain = request.op == (Op::Write { fua: false }) && request.blocks > 0;
-                let is_followed = watched.marks || watched.touched || watched.seen.is_bitmap();
-                if refusal.is_none() && is_plain && !is_followed {
+                let is_followed = watched.marks || watched.held.touched || watched.seen.is_bitmap();
+                if refusal.is_none() && is_plain(request) && !is_followed {
                     watched.is_answered = true;
                     runs.push((request.lba.0, request.blocks));
                 }
@@ -165,7 +177,7 @@ impl Shared {
         turn
     }
 
-    /// The lock, when it is that batch's turn; or when the volume has broken down, and nobody's turn comes.
+    /// Takes the lock when it is that batch's turn, or when the volume has broken down and no turn comes any more.
     pub fn in_turn(&self, turn: &Turn) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
         while !inner.busy && !inner.gate.early.is_due(turn) {
@@ -174,13 +186,13 @@ impl Shared {
         inner
     }
 
-    /// The lock, when the core has been handed all that is answered by now.
+    /// Takes the lock once the core has been handed everything that is answered by now.
     pub fn knowing_all(&self) -> MutexGuard<'_, Inner> {
         let turn = self.inner.lock().gate.early.turn_of_all();
         self.in_turn(&turn)
     }
 
-    /// Runs `f` under the lock, then does what it left; `None` when the volume has broken down.
+    /// Runs `f` under the lock, and then does what that left to do; `None` when the volume has broken down.
     pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
         let _guard = BreaksOnPanic::new(self);
         let mut batch = Batch::default();
@@ -190,7 +202,7 @@ impl Shared {
         }
         inner.busy = true;
         let value = f(self.now(), &mut inner, &mut batch);
-        gate::let_go(self, &mut inner, self.now(), &mut batch);
+        passage::let_go(self.around(), &mut inner, self.now(), &mut batch);
         let wake = ask_for_the_clock(&mut inner);
         inner.busy = false;
         drop(inner);
@@ -201,7 +213,7 @@ impl Shared {
         Some(value)
     }
 
-    /// Starts a request of our own, as `admit` has it. It is answered in any case.
+    /// Starts a request of the volume's own, through `admit`. It is answered in any case.
     pub fn ask(
         &self,
         request: Request,
@@ -228,10 +240,10 @@ impl Shared {
         }
     }
 
-    /// Does a request of our own, as `admit` has it, and waits for it.
+    /// Carries out a request of the volume's own, through `admit`, and waits for it.
     ///
     /// # Errors
-    /// What it is answered.
+    /// The error that it is answered with.
     pub fn call(
         &self,
         request: Request,
@@ -244,12 +256,12 @@ impl Shared {
         result.map(|()| request)
     }
 
-    /// Answers whoever has not been: nothing will come back any more.
+    /// Answers all outstanding requests, because nothing will come back any more.
     pub fn reaper_ended(&self) {
         let mut answers = crate::requests::Answers::default();
         {
             let mut inner = self.inner.lock();
-            // It ends by itself only when the volume has: this was a panic, maybe outside the lock.
+            // The reaper ends by itself only after the volume has: this was a panic, perhaps outside the lock.
             inner.busy |= matches!(inner.life, Life::Running | Life::Stopping);
             let error = || {
                 if inner.busy {
@@ -259,7 +271,7 @@ impl Shared {
                 }
             };
             let error = error();
-            // What the core holds does not come back.
+            // The frames that the core holds do not come back.
             inner.frames.refuse_writes(Some(error.clone()));
             let waiting = inner.gate.drain();
             for pending in inner.requests.drain().chain(waiting) {
@@ -273,8 +285,8 @@ impl Shared {
     }
 }
 
-/// Under the lock a panic leaves `busy` set, and after it something is not done that the core has asked for. Either way
-/// the volume has broken down, and the reaper must see that to answer whoever waits.
+/// A panic under the lock leaves `busy` set; a panic after it leaves something undone that the core has requested. Either way the
+/// volume has broken down, and the reaper must see that to answer the waiting requests.
 pub(crate) struct BreaksOnPanic<'a> {
     shared: &'a Shared,
     unwound: bool,
@@ -291,7 +303,7 @@ impl<'a> BreaksOnPanic<'a> {
 
 impl Drop for BreaksOnPanic<'_> {
     fn drop(&mut self) {
-        // A caller that unwinds already, and stops the volume on its way, has not been interrupted here.
+        // A caller that is unwinding already, and stops the volume on its way, has not been interrupted here.
         if std::thread::panicking() && !self.unwound {
             self.shared.inner.lock().busy = true;
             self.shared.handed_over.notify_all();
@@ -300,7 +312,7 @@ impl Drop for BreaksOnPanic<'_> {
     }
 }
 
-/// What to do about a volume that fills up.
+/// Advice about a volume that fills up.
 fn filled(room: Room) -> String {
     let mib = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> 20;
     let help = match room.is_thin() {
@@ -309,8 +321,8 @@ fn filled(room: Room) -> String {
              a larger volume with `vellum migrate`"
         }
         false => {
-            "Snapshots keep what takes it: delete some with `vellum delete`. Those that the schedule has taken \
-             go by themselves"
+            "Snapshots use this space: delete some with `vellum delete`. Scheduled snapshots are \
+             deleted automatically"
         }
     };
     format!(
@@ -327,14 +339,17 @@ pub(crate) fn internal_error() -> BlockError {
     BlockError::Io("the volume stopped on an internal error: restart it to recover".to_owned())
 }
 
-/// Notes when the core wants the clock; `true` when the reaper sleeps past that.
+/// Notes when the core wants the clock; returns `true` if the reaper is to be woken: it sleeps past that, or the volume ends. The
+/// reaper detects that end, and no operation on the medium may be left to wake it.
 pub(crate) fn ask_for_the_clock(inner: &mut Inner) -> bool {
-    match (inner.poll_timeout(), inner.deadline) {
+    let ends = inner.life != Life::Running;
+    let sleeps_past = match (inner.poll_timeout(), inner.deadline) {
         (Some(wanted), Some(known)) if wanted >= known => false,
         (None, _) => false,
         (wanted, _) => {
             inner.deadline = wanted;
             true
         }
-    }
+    };
+    ends || sleeps_past
 }

@@ -1,8 +1,8 @@
-//! What recovery and the checks read: a medium behind a few windows that read ahead.
+//! The medium that recovery and the checks read, through a few windows that read ahead.
 //!
-//! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a
-//! few windows: a read that goes on where one of them ends, or a little further on, makes that one longer;
-//! any other begins a small one in place of the one that has been idle the longest.
+//! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a few windows. A read
+//! that begins where a window ends, or a little further on, lengthens that window; any other read begins a small one in place of
+//! the window that has been idle the longest.
 
 use crate::limits::{
     READ_AHEAD_BLOCKS_MAX, READ_AHEAD_BLOCKS_MIN, READ_AHEAD_GAP, READ_AHEAD_WINDOWS,
@@ -14,10 +14,10 @@ use vellum_medium::{Medium, MediumError};
 /// A medium as a [`Source`].
 pub struct MediumSource<'a> {
     medium: &'a dyn Medium,
-    /// The one used last is the last.
+    /// The most recently used is the last.
     windows: Vec<Window>,
     read_blocks: u64,
-    /// The medium's cache is dropped: by this opening, once.
+    /// Whether this opening has dropped the medium's cache; it does so once.
     dropped: bool,
     error: Option<MediumError>,
 }
@@ -37,7 +37,7 @@ impl Window {
         self.start <= at && at.saturating_add(blocks) <= self.end()
     }
 
-    /// Whether a read at `at` looks like the next one of whoever this window serves.
+    /// True if a read at `at` looks like the next one in this window's sequence.
     fn leads_to(&self, at: u64) -> bool {
         self.start <= at && at <= self.end() + READ_AHEAD_GAP
     }
@@ -72,7 +72,7 @@ impl<'a> MediumSource<'a> {
         }
     }
 
-    /// Whether what is read comes from the medium, and not from a cache above it.
+    /// True if reads come from the medium, not from a cache above it.
     pub fn is_past_cache(&self) -> bool {
         self.dropped
     }
@@ -83,7 +83,7 @@ impl<'a> MediumSource<'a> {
         self.read_blocks
     }
 
-    /// The last error of the medium, with what the core's own error leaves out.
+    /// The medium's last error, with details that the core's own error leaves out.
     pub fn take_error(&mut self) -> Option<MediumError> {
         self.error.take()
     }
@@ -91,7 +91,7 @@ impl<'a> MediumSource<'a> {
     fn fill(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), MediumError> {
         let blocks = bytes.len() / BLOCK_BYTES;
         let size = self.medium.blocks();
-        // Past the end, the medium says so.
+        // A read past the end gets its error from the medium.
         let left = usize::try_from(size.saturating_sub(at))
             .unwrap_or(usize::MAX)
             .max(blocks);
@@ -112,7 +112,7 @@ impl<'a> MediumSource<'a> {
             };
             window.start = at;
             let want = window.ahead.max(blocks).min(left);
-            // A bad block ahead must not fail a read that does not want it.
+            // A bad block ahead must not fail a read that does not need it.
             self.load(&mut window, want).or_else(|error| {
                 if want > blocks {
                     self.load(&mut window, blocks)

@@ -1,4 +1,4 @@
-//! Making a volume, and beginning a life of one: what is written before the engine runs.
+//! Makes a volume, and begins a life of one: what is written before the engine runs.
 
 use crate::damage::Damage;
 use crate::digest::crc32c;
@@ -60,7 +60,7 @@ pub(crate) fn create(
     let mut result = Ok(());
     blank(&superblock, crc32c, &mut |at, bytes| {
         if result.is_ok() {
-            // What a superblock leads to is there before it, and one mirror before the other.
+            // What a superblock leads to is durable before it, and one mirror before the other.
             let leads = superblock.mirrors().contains(&at);
             let ready = if leads { medium.sync() } else { Ok(()) };
             result = ready.and_then(|()| medium.write(at, bytes));
@@ -71,7 +71,7 @@ pub(crate) fn create(
     Ok(superblock)
 }
 
-/// Whether a volume may be made here without losing one, or something else.
+/// Checks that making a volume here loses neither a volume nor anything else.
 ///
 /// # Errors
 /// When something is there, or when the medium fails.
@@ -101,7 +101,7 @@ pub fn may_take(medium: &dyn Medium) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// The first byte that is not zero of where file systems, partition tables and the like begin.
+/// The first byte that is not zero, in the blocks where file systems, partition tables and the like begin.
 fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     let blocks = medium.blocks().min(BLANK_BLOCKS);
     let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
@@ -110,7 +110,7 @@ fn first_byte(medium: &dyn Medium) -> Result<Option<u64>, MediumError> {
     Ok(first.map(|at| at as u64))
 }
 
-/// Recovers a volume; one that is damaged, and is not to be written, as far as it is whole. A pack is none.
+/// Recovers a volume. A damaged one that is not to be written is recovered as far as it is whole. A pack is refused.
 pub(crate) fn recover(
     medium: &Arc<dyn Medium>,
     source: &mut MediumSource<'_>,
@@ -121,7 +121,7 @@ pub(crate) fn recover(
     let is_pack = |superblock: &Superblock| superblock.without_data().is_some();
     let is_pack = match &found {
         Ok((recovered, _)) => is_pack(recovered.superblock()),
-        // Not what the cache says: a sync may have failed.
+        // Do not decide by what the cache holds: a sync may have failed.
         Err(_) if !source.is_past_cache() => false,
         Err(_) => find_superblock(source, medium.blocks(), crc32c)
             .is_ok_and(|(superblock, _)| is_pack(&superblock)),
@@ -148,7 +148,7 @@ fn recover_any(
         Ok(recovered) => return Ok((recovered, None)),
         Err(error) => error,
     };
-    // What the cache says is nothing to rescue from: it may never have been on the medium.
+    // Do not rescue from what the cache holds: it may never have been on the medium.
     if options.read_only
         && source.is_past_cache()
         && let Ok((recovered, loss)) =
@@ -159,7 +159,7 @@ fn recover_any(
     Err(recovery_error(medium, source, error))
 }
 
-/// Raises the volume's life in both mirrors, durably, one after the other: at any instant one is whole.
+/// Raises the volume's life in both mirrors, durably, one after the other, so that one is whole at any instant.
 pub(crate) fn begin_life(
     medium: &dyn Medium,
     source: &mut MediumSource<'_>,
@@ -177,8 +177,8 @@ pub(crate) fn begin_life(
     Ok(write(medium, superblock, mirrors)?)
 }
 
-/// Before a volume is written to: what a growth that was cut short has left in the medium's last block becomes a copy of what is so.
-/// Should the first block be lost later, it would pass for the volume's superblock.
+/// Before a volume is written to, makes what an interrupted growth has left in the medium's last block a copy of the current
+/// superblock. If the first block were lost later, the leftover would pass for the volume's superblock.
 fn forget_growth(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
     let last = Pba(medium.blocks() - 1);
     let mut block = [0; BLOCK_BYTES];
@@ -193,8 +193,8 @@ fn forget_growth(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumE
     }
 }
 
-/// On a medium that is longer than the volume, and of which the rest is to be the volume's: its last block says where the last mirror
-/// is, so that this is found without the first.
+/// On a medium that is longer than the volume, and whose rest is to become the volume's: writes a superblock to the medium's last
+/// block, so that the last mirror is found without the first.
 pub(crate) fn sign(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
     let mut block = [0; BLOCK_BYTES];
     volume.encode(crc32c, &mut block);
@@ -202,11 +202,11 @@ pub(crate) fn sign(medium: &dyn Medium, volume: &Superblock) -> Result<(), Mediu
     medium.sync()
 }
 
-/// The mirrors of a superblock that was found, in the order in which they may be written: at any instant one is whole.
+/// The mirrors of a superblock that was found, in the order in which they may be written, so that one is whole at any instant.
 pub(crate) fn in_turn(medium: &dyn Medium, found: &Superblock, mirror_lost: bool) -> [Pba; 2] {
     let mut mirrors = found.mirrors();
     if mirror_lost && decodes_to(medium, found) {
-        // The first is the one that is whole: the other goes first.
+        // The first mirror is the whole one, so the other is written first.
         mirrors.reverse();
     }
     mirrors
@@ -235,7 +235,7 @@ fn decodes_to(medium: &dyn Medium, superblock: &Superblock) -> bool {
             .is_ok_and(|found| found.mirrors_same_life(superblock))
 }
 
-/// The core's error, or the medium's own if that was behind it.
+/// Returns the core's error, or the medium's own if that caused it.
 pub(crate) fn recovery_error(
     medium: &dyn Medium,
     source: &mut MediumSource<'_>,
@@ -250,7 +250,7 @@ pub(crate) fn recovery_error(
     }
 }
 
-/// What the core is told of a medium, and of what its user wants.
+/// What the core needs to know of a medium, and of its user's choices.
 pub(crate) fn core_options(medium: &dyn Medium, options: &OpenOptions) -> Options {
     Options {
         victim: options.victim,

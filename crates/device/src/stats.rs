@@ -1,6 +1,5 @@
 //! What a volume counts, as its users read it: in bytes, serialisable.
 
-use crate::journals::{Extent, FileSystemStats};
 pub use crate::waits::{WaitStats, WaitStep};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -9,6 +8,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::Replayed;
 use vellum_core::room::{Level, Room};
 use vellum_core::stats::Stats;
+use vellum_watch::{Extent, FileSystemStats};
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -387,7 +387,7 @@ pub struct FreedStats {
     pub dropped_blocks: u64,
 }
 
-/// Snapshots that a volume takes by itself.
+/// Snapshots: those that the volume takes by itself, and what all of them keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryStats {
     /// How often, in seconds; 0: it takes none.
@@ -400,6 +400,10 @@ pub struct HistoryStats {
     pub deleted_for_room: u64,
     /// How often one could not be taken, or not be deleted.
     pub failed: u64,
+    /// Blocks that snapshots and clones keep.
+    pub kept_blocks: u64,
+    /// The most blocks that they can keep.
+    pub most_blocks: u64,
 }
 
 /// All that a volume counts.

@@ -1,4 +1,4 @@
-//! Which thread may do the medium's work itself: one that reads, one that makes durable.
+//! Decides which thread may do the medium's work itself: one that reads, one that makes durable.
 
 use parking_lot::{Mutex, MutexGuard};
 use vellum_medium::{Io, Kind};
@@ -11,7 +11,7 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// The turn for what a batch asks of the medium, if that suits a thread that is lent, and nobody else has it.
+    /// Takes the turn for a batch's work on the medium, if that suits a lent thread and the turn is free.
     pub fn take(&self, ios: &[Box<Io>]) -> Option<MutexGuard<'_, ()>> {
         let [io] = ios else { return None };
         match io.kind {

@@ -1,48 +1,48 @@
-//! A volume: the core, a medium, and the threads of whoever calls.
+//! A volume: the core, a medium, and the threads of its callers.
 //!
-//! There is no event loop in the way of a request. A front end's thread computes the digests of what it
-//! brings, takes the lock, lets the core decide, releases the lock, submits what the core asked for and gives
-//! the answers that are there already. What the medium finishes comes back on the [reaper](crate::reaper).
+//! There is no event loop in the way of a request. A front end's thread computes the digests of what it brings, takes the lock,
+//! lets the core decide, releases the lock, submits what the core requested and gives the answers that are ready. What the medium
+//! finishes comes back on the [reaper](crate::reaper).
 //!
 //! What must hold:
-//! 1. The core is reached under one lock, and whatever it asks for is taken before that is released.
+//! 1. The core is reached under one lock, and everything it requests is taken before the lock is released.
 //! 2. The lock is never held during I/O, during an answer, or while a block is digested.
-//! 3. Memory that the medium may touch is neither freed nor used again until the operation is back: frames are
-//!    the request's or the core's, metadata is kept by its effect's number, what is read to be compared by its read.
+//! 3. Memory that the medium may touch is neither freed nor reused until the operation is back: frames are the request's or the
+//!    core's; metadata is kept under its effect's number; what is read for a comparison is kept by its read.
 
 mod services;
 mod snapshots;
 mod stats;
 
-use crate::bases::digest_all;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
 use crate::drive::{Batch, Inner, Life};
+use crate::encoding::digest_all;
 use crate::events::{Event, Events};
 use crate::frames::FramePool;
 use crate::freed;
-use crate::gate::{self, Turn};
+use crate::gate::{self, Turn, passage};
 use crate::info::VolumeInfo;
-use crate::journals::{self, JournalError};
 use crate::layouts;
 use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::policy::{NoIndex, Policy};
 use crate::reaper::{finish_here, reap};
 use crate::requests::{Pending, Unheard};
-use crate::scout::{self, Scout, Watched};
+use crate::scout::{self, Scout};
 use crate::scratch::{SCRATCH, Scratch, Verdict};
-use crate::scrub::{self, Scrubber};
+use crate::scrub::{self, scrubber::Scrubber};
 use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
-use crate::sight::{Sight, Step};
+use crate::sight::{Sight, Step, change_of};
 use crate::snapshots::{keep_for, keeper::Keeper};
 use crate::source::MediumSource;
 use crate::start;
 use crate::stats::RecoveryStats;
-use crate::sweep::{self, Sweeper};
+use crate::sweep::{self, sweeper::Sweeper};
 use crate::turns::Turns;
 use crate::waits::Waits;
+use crate::watched::Watched;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
 use std::sync::Arc;
@@ -54,6 +54,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
+use vellum_watch::{JournalError, journals};
 
 /// A volume that is being served.
 pub struct Volume {
@@ -80,7 +81,7 @@ fn no_memory(source: std::io::Error) -> OpenError {
 }
 
 impl Volume {
-    /// Makes a new volume on a medium. Nothing on it says so before the last write.
+    /// Makes a new volume on a medium. Nothing on the medium shows it before the last write.
     ///
     /// # Errors
     /// When the medium cannot hold it or fails, or when a volume is there and `force` is not set.
@@ -89,11 +90,11 @@ impl Volume {
         Ok(VolumeInfo::new(medium.name(), &superblock, false))
     }
 
-    /// Opens a volume: recovers it, begins a new life (not when read-only), and serves it until
-    /// [`Volume::stop`]. Dropped without that, it leaves the medium as a crash would.
+    /// Opens a volume: recovers it, begins a new life (unless read-only), and serves it until [`Volume::stop`]. Dropped without
+    /// that, it leaves the medium as a crash would.
     ///
     /// # Errors
-    /// When what is on the medium is not a whole volume, or the medium or the system fails.
+    /// When the medium does not hold a whole volume, or the medium or the system fails.
     pub fn open(medium: Arc<dyn Medium>, options: &OpenOptions) -> Result<Self, OpenError> {
         options.check()?;
         let (write, read) = (options.write_frames, options.read_frames);
@@ -101,7 +102,7 @@ impl Volume {
         Self::open_with(medium, options, frames)
     }
 
-    /// Opens it with memory that there is, which is of the size that `options` say.
+    /// Opens it with existing memory, which has the size that `options` say.
     pub(crate) fn open_with(
         medium: Arc<dyn Medium>,
         options: &OpenOptions,
@@ -171,7 +172,7 @@ impl Volume {
 
     fn start(&mut self) -> Result<(), OpenError> {
         self.spawn("vellum-reaper", reap)?;
-        // What the engine asked for when it was made.
+        // Takes what the engine requested when it was made.
         let found = self.shared.with_core(|_, inner, batch| {
             inner.drain(batch);
             inner.engine.stats()
@@ -194,9 +195,9 @@ impl Volume {
             scrub::run(shared, &superblock, read_only)
         })?;
         if !self.read_only {
-            scout::begin(&self.shared)?;
-            self.spawn("vellum-scout", scout::run)?;
-            self.spawn("vellum-freed", freed::run)?;
+            scout::thread::begin(&self.shared)?;
+            self.spawn("vellum-scout", scout::thread::run)?;
+            self.spawn("vellum-freed", freed::thread::run)?;
             let superblock = self.superblock.clone();
             self.spawn("vellum-sweeper", move |shared| {
                 sweep::run(shared, &superblock)
@@ -222,8 +223,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Stops cleanly: takes no more requests, makes everything durable, checkpoints the map, waits for all
-    /// that is in flight. A second call does nothing.
+    /// Stops cleanly: takes no more requests, makes everything durable, checkpoints the map, and waits for everything in flight.
+    /// A second call does nothing.
     ///
     /// # Errors
     /// When the volume could not be left clean; the next opening recovers it.
@@ -231,8 +232,8 @@ impl Volume {
         self.stop_telling(|| {})
     }
 
-    /// As [`stop`](Self::stop). While the medium has no room for what is to be written last, this waits: `no_room` is
-    /// called then, and again every [`STOP_TELLS`].
+    /// Like [`stop`](Self::stop), but waits while the medium has no room for the last writes, and calls `no_room` then, and again
+    /// every [`STOP_TELLS`].
     ///
     /// # Errors
     /// As for [`stop`](Self::stop).
@@ -247,7 +248,7 @@ impl Volume {
             if self.read_only {
                 inner.life = Life::Abandoned;
             } else {
-                gate::hand_on(&self.shared, inner, now, None, batch);
+                passage::hand_on(self.shared.around(), inner, now, None, batch);
                 inner.life = Life::Stopping;
                 inner.feed(now, Input::Shutdown, batch);
             }
@@ -286,7 +287,7 @@ impl Volume {
         self.shared.scrubber.stop();
         self.end_history();
         for thread in self.threads.lock().drain(..) {
-            // A panic of the reaper is told by `busy`; one of the scout leaves journals unknown.
+            // A panic of the reaper shows in `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
         }
     }
@@ -294,39 +295,39 @@ impl Volume {
     /// The policies in force.
     #[must_use]
     pub fn policy(&self) -> Policy {
-        scout::policy(&self.shared)
+        scout::thread::policy(&self.shared)
     }
 
-    /// Puts others in force, at once.
+    /// Puts other policies in force, at once.
     ///
     /// # Errors
-    /// When there is no memory for the index that they want: then nothing is otherwise.
+    /// When there is no memory for the index that they need; then nothing changes.
     pub fn set_policy(&self, policy: Policy) -> Result<(), NoIndex> {
-        scout::set_policy(&self.shared, policy)
+        scout::thread::set_policy(&self.shared, policy)
     }
 
-    /// Whether the volume can do what a policy says.
+    /// Checks that the volume can do what a policy says.
     ///
     /// # Errors
-    /// When it cannot; says what.
+    /// When it cannot; the error says what.
     pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
         layouts::takes(&self.superblock, policy)
     }
 
-    /// Watches a journal that cannot be found, or not be trusted to be found, until the volume is stopped.
+    /// Watches a journal that cannot be found, or whose finding is not trusted, until the volume is stopped.
     ///
     /// # Errors
-    /// When it is not of whole blocks of the volume, or lies over another one.
+    /// When it is not made of whole blocks of the volume, or overlaps another one.
     pub fn set_journal(&self, start: u64, bytes: u64) -> Result<(), JournalError> {
         if self.read_only {
             return Err(JournalError::ReadOnly);
         }
-        scout::set_journal(&self.shared, start, bytes)
+        scout::thread::set_journal(&self.shared, start, bytes)
     }
 
     /// Forgets the journals that were set by hand.
     pub fn clear_journals(&self) {
-        scout::clear_journals(&self.shared);
+        scout::thread::clear_journals(&self.shared);
     }
 
     /// What went wrong lately, each kind of trouble once.
@@ -335,7 +336,7 @@ impl Volume {
         self.shared.events.list()
     }
 
-    /// What it is without, if it was opened in spite of damage.
+    /// What is missing, if it was opened in spite of damage.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -367,7 +368,7 @@ impl Volume {
         &self.superblock
     }
 
-    /// Does what a batch has left to do, on a thread of whoever submitted it.
+    /// Does what is left of a batch, on the submitter's thread.
     fn finish(&self, replies: &Arc<dyn Replies>, batch: &mut Batch) {
         match replies.lends_thread() {
             true => finish_here(&self.shared, batch),
@@ -375,15 +376,15 @@ impl Volume {
         }
     }
 
-    /// Whether each request of a batch is refused, and what it is held against.
+    /// Decides for each request of a batch whether it is refused, and what it is held against.
     fn judge(&self, requests: &[Request], sight: &(u64, Arc<Sight>), verdicts: &mut Vec<Verdict>) {
         let scout = &self.shared.scout;
         for request in requests {
             let refusal = self.verdict(request);
             let mut watched = Watched::default();
             if refusal.is_none() {
-                if !matches!(request.op, Op::Read | Op::Flush) {
-                    watched = scout.hold(sight, request);
+                if let Some(change) = change_of(request) {
+                    watched = scout.hold(sight, &change);
                 }
                 watched.seen = scout.freed.see(request);
                 watched.marks = gate::has_marks(request);
@@ -392,7 +393,7 @@ impl Volume {
         }
     }
 
-    /// Hands a batch to the core, when it is its turn.
+    /// Hands a batch to the core when it is the batch's turn.
     fn hand_over(
         &self,
         requests: &mut Vec<Request>,
@@ -425,8 +426,8 @@ impl Volume {
         };
         self.pass_all(&mut inner, requests, replies, sight, (scratch, refusal));
         if !broken {
-            gate::let_go(
-                &self.shared,
+            passage::let_go(
+                self.shared.around(),
                 &mut inner,
                 self.shared.now(),
                 &mut scratch.batch,
@@ -444,7 +445,7 @@ impl Volume {
         }
     }
 
-    /// Passes each request of a batch to the gate, with its share of what was found out before.
+    /// Passes each request of a batch to the gate, with its share of what was computed before.
     fn pass_all(
         &self,
         inner: &mut Inner,
@@ -453,7 +454,7 @@ impl Volume {
         sight: &Arc<Sight>,
         (scratch, refusal): (&mut Scratch, Option<BlockError>),
     ) {
-        let now = self.shared.now();
+        let (now, around) = (self.shared.now(), self.shared.around());
         let mut rest = scratch.payloads.as_mut_slice();
         let mut rest_found = scratch.found.as_slice();
         let batch = &mut scratch.batch;
@@ -488,8 +489,8 @@ impl Volume {
                 sight,
             };
             match verdict.or_else(|| refusal.clone()) {
-                Some(error) => gate::refuse(&self.shared, inner, write.pending, error, batch),
-                None => gate::pass(&self.shared, inner, now, write, batch),
+                Some(error) => passage::refuse(around, inner, write.pending, error, batch),
+                None => passage::pass(around, inner, now, write, batch),
             }
         }
         drop(steps);
@@ -520,7 +521,7 @@ impl Volume {
         let damage = self.damage.as_ref()?;
         let lost = damage.first_lost(request.lba, blocks)?;
         Some(BlockError::Io(format!(
-            "LBA {lost} is lost: what says where it is, is damaged; `vellum rescue` brings back what can be found"
+            "LBA {lost} is lost: its metadata is damaged; `vellum rescue` recovers what can be found"
         )))
     }
 }
@@ -571,14 +572,14 @@ impl BlockDevice for Volume {
             .turn_of_read(lba.0, blocks);
         let inner = self.shared.in_turn(&turn);
         if inner.busy || inner.gate.holds_answered() {
-            // Broken down, or a write has been answered that the core does not know of: claim nothing to be zero.
+            // Broken down, or a write is answered that the core does not know of: report nothing as zeros.
             return vec![Extent {
                 blocks,
                 mapped: true,
             }];
         }
         let mut blocks = blocks;
-        // What is lost is not told to be zero.
+        // Lost blocks are not reported as zeros.
         if let Some(damage) = &self.damage
             && let Some(lost) = damage.first_lost(lba, blocks)
         {

@@ -1,4 +1,5 @@
-//! How long clients wait for their flushes: an fsync, mostly. Counted in steps of a quarter, in memory of a fixed size.
+//! Measures how long clients wait for their flushes, which are mostly fsyncs. Waits are counted in steps of a quarter, in memory
+//! of a fixed size.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 /// Steps between one power of two and the next.
 const STEPS: usize = 4;
-/// Up to an hour of microseconds, and more.
+/// More than an hour in microseconds.
 const BUCKETS: usize = 33 * STEPS;
 
 /// The first and the last power of two that [`WaitStats::histogram`] has: 16 us, 17 s.
@@ -44,7 +45,7 @@ pub struct WaitStats {
     pub histogram: [WaitStep; STEPS_TOLD],
 }
 
-/// What was waited.
+/// Counts of waits.
 pub(crate) struct Waits {
     buckets: [AtomicU64; BUCKETS],
     micros: AtomicU64,
@@ -62,7 +63,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// One has waited so long.
+    /// Notes a wait.
     pub fn note(&self, waited: Duration) {
         let micros = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
         self.buckets[bucket_of(micros)].fetch_add(1, Ordering::Relaxed);
@@ -70,7 +71,7 @@ impl Waits {
         self.micros_max.fetch_max(micros, Ordering::Relaxed);
     }
 
-    /// All of them.
+    /// The statistics of all waits.
     pub fn stats(&self) -> WaitStats {
         let counts = self.buckets.each_ref().map(|n| n.load(Ordering::Relaxed));
         let all: u64 = counts.iter().sum();
@@ -97,7 +98,7 @@ impl Waits {
     }
 }
 
-/// A power of two begins a bucket, so nothing is in two steps.
+/// A power of two begins a bucket, so each wait is in one step only.
 fn histogram(counts: &[u64; BUCKETS]) -> [WaitStep; STEPS_TOLD] {
     let mut begin = 0;
     std::array::from_fn(|step| {
@@ -112,7 +113,7 @@ fn histogram(counts: &[u64; BUCKETS]) -> [WaitStep; STEPS_TOLD] {
     })
 }
 
-/// Below [`STEPS`] each number has its own.
+/// Below [`STEPS`] each number has its own bucket.
 fn bucket_of(micros: u64) -> usize {
     let power = micros.max(1).ilog2() as usize;
     let step = match power {
@@ -122,7 +123,7 @@ fn bucket_of(micros: u64) -> usize {
     ((power - 1) * STEPS + step).min(BUCKETS - 1)
 }
 
-/// The longest that is in a bucket.
+/// The longest wait that a bucket counts.
 fn longest_of(bucket: usize) -> u64 {
     if bucket < STEPS {
         return bucket as u64;

@@ -1,4 +1,4 @@
-//! A medium into an archive and back, where reads fail and where something was before.
+//! A medium is archived and restored, with failing reads, and with other contents on the target.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -58,7 +58,7 @@ fn opens(medium: &dyn Medium) -> bool {
 fn what_was_there_before_is_gone() {
     let medium = volume();
     let (archive, totals) = archive(&medium);
-    // As if the same volume had gone on there, and were larger.
+    // As if the same volume had lived on there, and were larger.
     let target = MemoryMedium::new(BLOCKS + 100);
     target
         .write(Pba(0), &vec![0xab; (BLOCKS as usize + 100) * BLOCK_BYTES])
@@ -96,14 +96,14 @@ fn what_cannot_be_read_is_told_and_the_rest_is_there() {
     assert!(bytes(&target) == expected);
 }
 
-/// Wherever the archive ends, wherever the medium fails: no volume, neither the old one nor half of the new one.
+/// Wherever the archive ends, and wherever the medium fails, no volume remains, neither the old one nor half of the new one.
 #[test]
 fn a_restore_that_fails_leaves_no_volume() {
     let (archive, _) = archive(&volume());
     for place in 0..40 {
         let target = volume();
         assert!(opens(&target));
-        // All that follows the head, and less than all of it.
+        // More than the head, and less than everything.
         let end = 64 + (archive.len() - 65) * place / 39;
         let error = put(&archive[..end], &target, false).unwrap_err();
         assert!(error.contains("cut short"), "{error}");
@@ -127,7 +127,7 @@ fn a_restore_that_fails_leaves_no_volume() {
         };
         let target = FaultMedium::new(Box::new(volume()), plan);
         match put(&archive, &target, false) {
-            // The last write of all: one mirror is there, and so is everything else.
+            // The very last write: one mirror is written, and so is everything else.
             Err(error) if error.contains("at byte 0:") => assert!(opens(&target)),
             Err(error) => assert!(!opens(&target), "write {skip}: {error}"),
             Ok(_) => return assert!(skip > 5 && opens(&target)),
@@ -148,7 +148,7 @@ fn a_medium_that_is_too_small_is_left_alone() {
 }
 
 proptest! {
-    /// What the fuzz target does, so that it does not rot.
+    /// Does what the fuzz target does, so that the target does not rot.
     #[test]
     fn anything_is_read_within_bounds(bytes in vec(any::<u8>(), 0..300)) {
         fuzz::read(&bytes);

@@ -1,4 +1,4 @@
-//! Clones read as their snapshot with what was written to them, and nothing else does: whatever is done meanwhile to the volume, its
+//! A clone reads as its snapshot with the clone's writes, and nothing else changes, whatever happens meanwhile to the volume, its
 //! snapshots and other clones, and whenever the power fails.
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
 
-/// Blocks that are changed.
+/// A change of blocks.
 #[derive(Clone, Debug)]
 enum Change {
     Write(u64, Vec<u64>),
@@ -42,20 +42,20 @@ enum Change {
     Zero(u64, u64),
 }
 
-/// What is done in one go, from one thread.
+/// One act of one thread.
 #[derive(Clone, Debug)]
 enum Act {
-    /// Of the volume, or of a clone.
+    /// On the volume, or on a clone.
     Change(Option<String>, Change),
     Take(String),
     Clone(String, String),
     Delete(String),
     RollBack(String),
-    /// Of the volume, or of a clone.
+    /// For the volume, or for a clone.
     Flush(Option<String>),
 }
 
-/// What all of them read as.
+/// The expected contents of the volume, its snapshots and its clones.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Model {
     now: Vec<u64>,
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// As it is found.
+    /// The contents found.
     fn of(volume: &Arc<Volume>) -> Self {
         let mut model = Self {
             now: read_all(volume),
@@ -125,7 +125,7 @@ impl Model {
             })
     }
 
-    /// What it is after an act; `each` sees it before and after each block that it changes.
+    /// The state after an act; `each` sees it before and after each block that it changes.
     fn after(&mut self, act: &Act, each: &mut dyn FnMut(&Self)) {
         match act {
             Act::Change(whose, change) => {
@@ -188,13 +188,13 @@ fn act(volume: &Arc<Volume>, act: &Act) -> Result<(), SnapshotError> {
     Ok(())
 }
 
-/// One of the names.
+/// A random name.
 fn any<'a, T>(random: &mut Random, of: &'a BTreeMap<String, T>) -> Option<&'a String> {
     let at = random.below(of.len().max(1) as u64) as usize;
     of.keys().nth(at)
 }
 
-/// What is done next, of what can be.
+/// A random act of those that are possible.
 fn next(model: &Model, random: &mut Random, fresh: &mut u64) -> Act {
     *fresh += 20;
     let length = 1 + random.below(9);
@@ -213,7 +213,7 @@ fn next(model: &Model, random: &mut Random, fresh: &mut u64) -> Act {
         (9, _, whose) => Act::Change(whose, Change::Zero(lba, length)),
         (number, _, clone) => {
             let whose = clone.filter(|_| number < 19);
-            // Some blocks as others are, so that they are found to be the same.
+            // Some blocks are equal to others, so that they are deduplicated.
             let fill = |n| if number % 5 == 0 { 7 } else { *fresh + n };
             Act::Change(whose, Change::Write(lba, (0..length).map(fill).collect()))
         }
@@ -250,7 +250,7 @@ fn each_reads_as_what_was_written_to_it() {
     }
 }
 
-/// Begins with a clone, and does some more.
+/// Begins with a clone, and makes some more changes.
 fn begin(volume: &Arc<Volume>, random: &mut Random, fresh: &mut u64) -> Model {
     let mut model = Model::new();
     for number in 0..40 {
@@ -268,7 +268,7 @@ fn begin(volume: &Arc<Volume>, random: &mut Random, fresh: &mut u64) -> Model {
     model
 }
 
-/// A life until the medium fails: what was asked for, and how much of that is durable for certain.
+/// A life until the medium fails. Returns the requests, and how many of them are certainly durable.
 fn live(
     volume: &Arc<Volume>,
     mut model: Model,
@@ -290,7 +290,7 @@ fn live(
     (acts, durable)
 }
 
-/// Why what is found is no instant of a life, from what is durable on; `None`: it is one.
+/// Why `found` is no instant of a life from the durable state on; `None` if it is one.
 fn is_no_instant(mut model: Model, acts: &[Act], durable: usize, found: &Model) -> Option<String> {
     let mut differs = model.differs_from(found);
     let mut is_found = durable == 0 && differs.is_none();
@@ -306,8 +306,8 @@ fn is_no_instant(mut model: Model, acts: &[Act], durable: usize, found: &Model) 
     differs.filter(|_| !is_found)
 }
 
-/// The volume, its snapshots and its clones have one order: after a cut all of them are what they were at one instant, and
-/// not before the last flush, whichever of them was flushed.
+/// The volume, its snapshots and its clones have one order: after a cut all of them are as at one instant, and not before the
+/// last flush, whichever of them was flushed.
 #[test]
 fn the_power_may_fail_whenever_it_likes() {
     let is_long = std::env::var_os("VELLUM_LONG").is_some();
@@ -335,7 +335,7 @@ fn the_power_may_fail_whenever_it_likes() {
             "seed {seed}: {} acts, {durable} durable",
             acts.len()
         );
-        // It goes on, and nothing is left when all of them are deleted.
+        // It continues, and nothing is left when all of them are deleted.
         for _ in 0..40 {
             let one = next(&model, &mut random, &mut fresh);
             let done = act(&volume, &one);
@@ -374,7 +374,7 @@ fn what_cannot_be_is_told() {
     assert!(told(volume.seen_at("c").map(drop)).contains("c is a clone"));
     assert!(told(volume.delete_snapshot("a")).contains("delete c first"));
     assert!(volume.clone_at("a").unwrap().is_none());
-    // Half of the room, 24 blocks, is for clones: 12. What finds none is refused, and costs nobody else anything.
+    // Clones get half of the room for 24 blocks: 12. A write without room is refused, and affects nothing else.
     let clone = cloned(&volume, "c");
     let held = clone.hold();
     assert!(told(volume.delete_snapshot("c")).contains("in use"));
@@ -384,7 +384,7 @@ fn what_cannot_be_is_told() {
     assert!(matches!(writer.write(12, &[6]), Err(BlockError::Full)));
     assert!(matches!(writer.discard(12, 1), Err(BlockError::Full)));
     writer.write(0, &[7; 12]).unwrap();
-    // There is nothing, and so nothing to be noted.
+    // There is nothing to discard, and so nothing to note.
     writer.discard(60, 60).unwrap();
     assert!(matches!(
         writer.write(SIZE - 1, &[1, 2]),
@@ -408,7 +408,7 @@ fn what_cannot_be_is_told() {
     assert_sound(&*medium);
 }
 
-/// Some write to the volume and some to a clone, to the same blocks, while snapshots and other clones come and go.
+/// Some clients write to the volume and some to a clone, to the same blocks, while snapshots and other clones come and go.
 #[test]
 fn many_write_at_once() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -446,7 +446,7 @@ fn many_write_at_once() {
     assert_sound(&*medium);
 }
 
-/// Writes to its own half of the blocks, and reads what it has written.
+/// Writes to its half of the blocks, and reads what it has written.
 fn write_and_look<D: BlockDevice>(device: &Arc<D>, writer: u64, from: u64) {
     let mut client = Client::new(device);
     let mut random = Random(writer + from);

@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_device::block::{Op, Request};
 use vellum_device::policy::Policy;
-use vellum_device::{OpenOptions, Volume};
+use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::Medium;
 
-/// What is written twice: once where nobody journals.
+/// A content that is written twice, the first time outside the journal.
 const TWICE: u64 = 12_345;
 const ELSEWHERE: u64 = 3000;
-/// Long enough for a request to come to the gate.
+/// Long enough for a request to reach the gate.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// Opened whatever happens: a volume waits for its reads before it goes.
+/// Opened whatever happens, because a volume waits for its reads before it is dropped.
 struct Closed<'a>(&'a Gate);
 
 impl Drop for Closed<'_> {
@@ -36,10 +36,18 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// A file system on a volume that finds duplicates, its log begun; and what is between the volume and its medium.
+/// A file system on a volume that finds duplicates and may have snapshots, with a log that has begun, and the gate between the
+/// volume and its medium.
 fn following() -> (Arc<dyn Medium>, Arc<Gate>, Arc<Volume>, Host) {
     let mut between = None;
     let (medium, volume, mut host) = mounted(|medium| {
+        let options = CreateOptions {
+            segment_blocks: Some(64),
+            history: 500,
+            force: true,
+            ..CreateOptions::default()
+        };
+        Volume::create(&**medium, &options).unwrap();
         let gate = Arc::new(Gate::new(Arc::clone(medium), READS));
         between = Some(Arc::clone(&gate));
         let policy = Policy {
@@ -49,7 +57,7 @@ fn following() -> (Arc<dyn Medium>, Arc<Gate>, Arc<Volume>, Host) {
         let options = OpenOptions { policy, ..small() };
         Arc::new(Volume::open(gate, &options).unwrap())
     });
-    // Before that no write is answered before it has taken effect.
+    // Until then no write is answered before it has taken effect.
     wait_for(&volume, "segments are free", |volume| {
         volume.stats().core["free_segments"] > 9
     });
@@ -63,16 +71,16 @@ fn write(client: &mut Client, at: u64, block: &[u8]) -> Request {
     request
 }
 
-/// A commit block that is answered and waits; then what it commits, of which the last block is answered and is still being compared
-/// with what is elsewhere; then a flush, and `meanwhile`. The flush's tag, and the transaction with its place. None if the block that it
-/// is compared with was in memory after all.
+/// Writes a commit block that is answered and waits, then the blocks that it commits. The last of these is answered and is still
+/// being compared with a block stored elsewhere. Then comes what `flush` does, and then the comparison ends. Returns the
+/// transaction with its place; `None` if the other block was in memory after all.
 fn flush_behind(
     gate: &Gate,
     host: &mut Host,
-    meanwhile: impl FnOnce() + Send,
-) -> Option<(u64, u64, [Vec<u8>; 4])> {
+    flush: impl FnOnce(&Client) + Send,
+) -> Option<(u64, [Vec<u8>; 4])> {
     host.client.write(ELSEWHERE, &[TWICE]).unwrap();
-    // So much that it is not in memory any more.
+    // So much that the first block is not in memory any more.
     for part in 1..30 {
         let others: Vec<u64> = (0..100).map(|n| 1_000_000 + 100 * part + n).collect();
         host.client
@@ -88,38 +96,40 @@ fn flush_behind(
     let commit = log::commit(host.sequence);
     let [first, second] = copies;
     let blocks = [descriptor, first, second, commit];
-    // Nothing more comes for a while, so it is answered.
+    // Nothing more arrives for a while, so it is answered.
     let commit = write(&mut host.client, at + 3, &blocks[3]);
     host.client.call(commit).unwrap();
     host.put(at, &blocks[0]);
     host.put(at + 2, &blocks[2]);
     let last = write(&mut host.client, at + 1, &blocks[1]);
-    let flush = host.client.request(Op::Flush, 0, 0);
-    let (last_tag, flush_tag) = (last.tag, flush.tag);
+    let last_tag = last.tag;
     let client = &host.client;
+    let kept = |volume: &Volume| volume.stats().medium.compare_kept;
+    let kept_before = kept(&client.volume);
     gate.close();
     let closed = Closed(gate);
-    // Whoever brings them may have to wait until the medium has read.
+    // Whoever submits them may have to wait until the medium has read.
     let is_compared = std::thread::scope(|scope| {
         let closed = closed;
         scope.spawn(move || client.submit(vec![last]));
         client.sink.wait(last_tag).unwrap();
-        wait_for(&client.volume, "it is being compared", |_| gate.holds());
+        wait_for(&client.volume, "it is compared", |volume| {
+            gate.holds() || kept(volume) > kept_before
+        });
         let commits = client.volume.stats().commits;
-        if (commits.waiting, commits.complete) != (1, 0) {
-            // What is held is somebody else's.
+        if !gate.holds() || (commits.waiting, commits.complete) != (1, 0) {
+            // The block was in memory after all, or another request is held.
             return false;
         }
-        scope.spawn(move || client.submit(vec![flush]));
-        scope.spawn(meanwhile);
+        scope.spawn(move || flush(client));
         std::thread::sleep(A_WHILE);
         drop(closed);
         true
     });
-    is_compared.then_some((flush_tag, at, blocks))
+    is_compared.then_some((at, blocks))
 }
 
-/// As often as it takes until it is compared with what is on the medium.
+/// Tries again until the block is compared with one on the medium.
 fn until_compared<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
     let caught = (0..100).find_map(|_| attempt());
     caught.expect("it is compared with what is on the medium")
@@ -127,17 +137,41 @@ fn until_compared<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn a_flush_does_not_overtake_the_commit_block_that_it_is_for() {
-    let (medium, volume, host, (flush, at, blocks)) = until_compared(|| {
+    let (medium, volume, host, (at, blocks)) = until_compared(|| {
         let (medium, gate, volume, mut host) = following();
-        let sent = flush_behind(&gate, &mut host, || {})?;
+        let request = host.client.request(Op::Flush, 0, 0);
+        let flush = |client: &Client| {
+            for tag in client.submit(vec![request]) {
+                client.sink.wait(tag).unwrap();
+            }
+        };
+        let sent = flush_behind(&gate, &mut host, flush)?;
         Some((medium, volume, host, sent))
     });
-    host.client.sink.wait(flush).unwrap();
     let commits = volume.stats().commits;
     assert_eq!((commits.complete, commits.unjudged), (1, 0));
-    // As when the server is killed.
+    // As if the server were killed.
     drop((host, volume));
-    let volume = open(&medium);
+    assert_flushed(&medium, at, &blocks);
+}
+
+/// A flush of a clone makes everything durable, as one of the volume does.
+#[test]
+fn a_flush_of_a_clone_does_not_overtake_it_either() {
+    let (medium, (at, blocks)) = until_compared(|| {
+        let (medium, gate, volume, mut host) = following();
+        volume.take_snapshot("s", 1).unwrap();
+        volume.clone_snapshot("s", "c", 2).unwrap();
+        let clone = Arc::new(volume.clone_at("c").unwrap().unwrap());
+        let flush = |_: &Client| Client::new(&clone).flush().unwrap();
+        let sent = flush_behind(&gate, &mut host, flush)?;
+        Some((medium, sent))
+    });
+    assert_flushed(&medium, at, &blocks);
+}
+
+fn assert_flushed(medium: &Arc<dyn Medium>, at: u64, blocks: &[Vec<u8>; 4]) {
+    let volume = open(medium);
     let mut client = Client::new(&volume);
     let read = client.request(Op::Read, at, 4);
     let read = client.call(read).unwrap();
@@ -145,10 +179,10 @@ fn a_flush_does_not_overtake_the_commit_block_that_it_is_for() {
     assert_eq!(there, [true; 4], "it was flushed");
     volume.stop().unwrap();
     drop((read, client, volume));
-    assert_sound(&*medium);
+    assert_sound(&**medium);
 }
 
-/// A commit block whose blocks have not come holds up no flush, be it of another file system.
+/// A commit block whose blocks have not arrived holds up no flush, even one of another file system.
 #[test]
 fn a_flush_does_not_wait_for_what_has_not_come() {
     let (_medium, _gate, volume, mut host) = following();
@@ -169,10 +203,15 @@ fn a_flush_does_not_wait_for_what_has_not_come() {
 fn a_flush_that_waits_is_answered_when_the_volume_stops() {
     let (host, flush) = until_compared(|| {
         let (_medium, gate, volume, mut host) = following();
-        let stop = || volume.stop().unwrap();
-        let (flush, ..) = flush_behind(&gate, &mut host, stop)?;
-        Some((host, flush))
+        let request = host.client.request(Op::Flush, 0, 0);
+        let tag = request.tag;
+        let flush = |client: &Client| {
+            client.submit(vec![request]);
+            volume.stop().unwrap();
+        };
+        flush_behind(&gate, &mut host, flush)?;
+        Some((host, tag))
     });
-    // Done, or refused because the volume stops.
+    // The flush was done, or refused because the volume stops.
     drop(host.client.sink.wait(flush));
 }

@@ -1,5 +1,5 @@
-//! A commit block that was answered before what it commits had come, and that the core refuses when that has: its client believes it, so
-//! no flush succeeds from then on. Nothing hangs, and nobody else is held up.
+//! A commit block that was answered before the blocks it commits arrived, and that the core refuses once they have. Its client
+//! believes it, so no flush succeeds from then on. Nothing hangs, and other clients are not held up.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,14 +15,14 @@ use journal::{Host, JOURNAL, mounted, transaction};
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_device::block::{BlockError, Op};
-use vellum_device::limits::{COMMIT_PATIENCE, COMMIT_SILENCE};
 use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, Plan};
+use vellum_watch::limits::{COMMIT_PATIENCE, COMMIT_SILENCE};
 
-/// Where nobody journals.
+/// A place outside the journal.
 const ELSEWHERE: u64 = 3000;
 
-/// A file system on a thin volume, its log begun.
+/// A file system on a thin volume, with a log that has begun.
 fn thin() -> (Arc<FaultMedium>, Arc<Volume>, Host) {
     let mut between = None;
     let (_, volume, mut host) = mounted(|_| {
@@ -38,10 +38,11 @@ fn thin() -> (Arc<FaultMedium>, Arc<Volume>, Host) {
         Arc::new(volume)
     });
     host.client.write(ELSEWHERE, &[1, 2]).unwrap();
-    // From an earlier log. Where the first commit block comes, nothing has been.
+    // Blocks of an earlier log. The place of the first commit block has never been written.
     for block in 1..4 {
         host.put(JOURNAL + block, &[9; 4096]);
     }
+    host.empty_log();
     host.begin_log();
     host.client.flush().unwrap();
     (between.unwrap(), volume, host)
@@ -58,14 +59,14 @@ fn try_read(client: &mut Client, at: u64) -> Result<(), BlockError> {
     client.call(request).map(drop)
 }
 
-/// Blocks that fill a volume: of clients, and of a journal's second piece, which takes its part of what is kept for upkeep.
+/// Blocks that fill a volume: of clients, and of a journal's second piece, which takes its part of the reserve for upkeep.
 struct Filling {
     clients: std::ops::Range<u64>,
     upkeep: std::ops::Range<u64>,
 }
 
 impl Filling {
-    /// New blocks get ENOSPC from now on, also in the journal; overwritten ones do not. Then its log begins anew.
+    /// From now on new blocks get ENOSPC, also in the journal; overwritten ones do not. Then its log begins anew.
     fn new(host: &mut Host) -> Self {
         let mut next = 5000;
         for run in [32, 1] {
@@ -101,7 +102,7 @@ impl Filling {
     }
 }
 
-/// What is told of a commit block that was answered and is lost.
+/// Checks what is reported about a commit block that was answered and is lost.
 fn assert_told(volume: &Arc<Volume>, host: &mut Host, lost: u64) {
     let mut other = Client::new(volume);
     for client in [&mut host.client, &mut other] {
@@ -116,7 +117,7 @@ fn assert_told(volume: &Arc<Volume>, host: &mut Host, lost: u64) {
     assert_eq!((commits.waiting, commits.refused), (0, 0), "{commits:?}");
 }
 
-/// What the last flush covered is there, and no more than that is promised.
+/// Checks that what the last flush covered is present. No more than that is promised.
 fn assert_as_flushed(medium: &Arc<FaultMedium>, at: u64, commit: &[u8]) {
     let medium: Arc<dyn Medium> = Arc::clone(medium) as _;
     assert_sound(&*medium);
@@ -135,7 +136,7 @@ fn assert_as_flushed(medium: &Arc<FaultMedium>, at: u64, commit: &[u8]) {
 fn no_flush_succeeds_behind_one_that_has_no_room() {
     let (medium, volume, mut host) = thin();
     let filling = Filling::new(&mut host);
-    // There is room for it when it is answered, and later there is none.
+    // There is room for it when it is answered, and none later.
     filling.drain(&mut host);
     let (at, blocks) = transaction(&mut host);
     let commit = send(&mut host, at + 3, &blocks[3]);
@@ -143,12 +144,12 @@ fn no_flush_succeeds_behind_one_that_has_no_room() {
     assert_eq!(volume.stats().commits.waiting, 1);
     filling.again(&mut host);
     host.client.flush().unwrap();
-    // What is overwritten takes no room. The commit block would.
+    // Overwrites take no room. The commit block would.
     for (index, block) in blocks[..3].iter().enumerate() {
         host.put(at + index as u64, block);
     }
     assert_told(&volume, &mut host, at + 3);
-    // jbd2 does not look at the answer to that flush. So it is told by the next commit block, whether that has to wait or not.
+    // jbd2 ignores the answer to that flush. So the next commit block reports the loss, whether that one has to wait or not.
     filling.drain(&mut host);
     for is_early in [true, false] {
         let (next, blocks) = transaction(&mut host);
@@ -175,7 +176,7 @@ fn no_flush_succeeds_behind_one_that_has_no_room() {
     assert_as_flushed(&medium, at, &blocks[3]);
 }
 
-/// The medium has failed while it waits, and somebody asks for it.
+/// The medium has failed while the block waits, and a client reads it.
 #[test]
 fn no_flush_succeeds_behind_one_that_met_a_broken_medium() {
     let (medium, volume, mut host) = thin();
@@ -190,13 +191,13 @@ fn no_flush_succeeds_behind_one_that_met_a_broken_medium() {
     assert_eq!(volume.stats().commits.waiting, 1);
     try_read(&mut host.client, at + 3).unwrap_err();
     assert_eq!(volume.stats().commits.waiting, 0);
-    medium.restart();
+    medium.power_on();
     host.client.flush().unwrap_err();
     drop((host, volume));
     assert_as_flushed(&medium, at, &blocks[3]);
 }
 
-/// What the volume is on has no room for a while: the core keeps what was answered, and goes on with it by itself.
+/// The volume's medium has no room for a while: the core keeps what was answered, and continues by itself.
 #[test]
 fn one_that_met_a_full_medium_is_there_when_that_has_room() {
     let (medium, volume, mut host) = thin();
@@ -223,7 +224,7 @@ fn one_that_met_a_full_medium_is_there_when_that_has_room() {
     assert_eq!(host.get(at + 3), blocks[3]);
 }
 
-/// Where there is no room for it, none is told that there is.
+/// If there is no room for a commit block, it is not answered early.
 #[test]
 fn without_room_it_is_not_answered_before_its_turn() {
     let (medium, volume, mut host) = thin();
@@ -238,7 +239,7 @@ fn without_room_it_is_not_answered_before_its_turn() {
     }
     host.client.sink.wait(commit).unwrap_err();
     assert!(began.elapsed() < COMMIT_PATIENCE);
-    // Its client knows. So the volume is as good as before.
+    // Its client knows, so the volume is as good as before.
     host.client.flush().unwrap();
     drop((host, volume));
     assert_as_flushed(&medium, at, &blocks[3]);

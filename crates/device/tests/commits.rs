@@ -1,4 +1,4 @@
-//! A commit block takes effect when all that it commits has, in whatever order they come.
+//! A commit block takes effect once everything that it commits has, in whatever order the blocks arrive.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -6,11 +6,15 @@
 )]
 
 mod common;
+#[path = "common/gate.rs"]
+mod gate;
 #[path = "common/journal.rs"]
 mod journal;
 
 use common::{Client, assert_sound, open, wait_for};
+use gate::{Gate, MAKES_DURABLE};
 use journal::{HOME, Host, JOURNAL, log, mounted, transaction};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
 use vellum_device::Volume;
@@ -30,7 +34,7 @@ fn send(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> u64 {
     client.submit(vec![request])[0]
 }
 
-/// One that must be durable when it is answered, so that no answer comes before it has taken effect.
+/// Sends a write that must be durable when it is answered, so that it is not answered before it has taken effect.
 fn send_durable(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> u64 {
     let mut request = write(client, at, blocks);
     request.op = Op::Write { fua: true };
@@ -41,7 +45,7 @@ fn waiting(volume: &Volume) -> u64 {
     volume.stats().commits.waiting
 }
 
-/// Of a journal whose log is known to begin.
+/// A volume that follows a journal, whose log is known to begin.
 fn following() -> (
     std::sync::Arc<dyn vellum_medium::Medium>,
     std::sync::Arc<Volume>,
@@ -63,7 +67,7 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
             host.put(at + index as u64, &blocks[index]);
         }
         assert_eq!(waiting(&volume), 1);
-        // Reads, writes and flushes of all others go on, and the block is not there.
+        // Reads, writes and flushes of all others continue, and the block is not visible.
         other.write(2000, &[1]).unwrap();
         other.flush().unwrap();
         assert_ne!(host.get(at + 3), blocks[3]);
@@ -81,7 +85,8 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
     assert_sound(&*medium);
 }
 
-/// A client that sends nothing more before it has an answer gets one; who could tell that the block waits makes it go on.
+/// A client that sends nothing more before it has an answer gets one. A read that could reveal that the block waits makes it
+/// continue.
 #[test]
 fn a_commit_block_is_answered_before_what_it_commits_has_come() {
     let (medium, volume, mut host) = following();
@@ -89,7 +94,7 @@ fn a_commit_block_is_answered_before_what_it_commits_has_come() {
     let commit = send(&mut host.client, at + 3, &blocks[3..]);
     let answered = host.client.sink.wait(commit).unwrap();
     assert_eq!((answered.lba.0, answered.blocks), (at + 3, 1));
-    // It does not count yet: what lies there is only told to who asks for it.
+    // It does not count yet: only a reader of that place sees it.
     assert_eq!((waiting(&volume), volume.stats().commits.complete), (1, 0));
     for (index, block) in blocks[..3].iter().enumerate() {
         host.put(at + index as u64, block);
@@ -146,7 +151,7 @@ fn of_a_request_the_part_before_a_commit_block_goes_on() {
     let (_medium, volume, mut host) = following();
     let (at, blocks) = transaction(&mut host);
     let before = volume.stats().clients.write;
-    // The descriptor is late; home blocks follow the commit block in its request, by chance.
+    // The descriptor is late. The commit block's request happens to include home blocks after it.
     let tail = [blocks[1..].to_vec(), vec![vec![9; 4096]]].concat();
     let rest = send_durable(&mut host.client, at + 1, &tail);
     assert_eq!(waiting(&volume), 1);
@@ -165,6 +170,22 @@ fn of_a_request_the_part_before_a_commit_block_goes_on() {
     let after = volume.stats().clients.write;
     assert_eq!(after.requests - before.requests, 2);
     assert_eq!(after.bytes - before.bytes, 5 * 4096);
+}
+
+/// It is not answered before the commit block goes on: a flush that follows the answer would not cover what is behind it.
+#[test]
+fn a_block_behind_a_waiting_commit_block_is_not_answered_either() {
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let tail = [blocks[1..].to_vec(), vec![vec![9; 4096]]].concat();
+    let rest = send(&mut host.client, at + 1, &tail);
+    assert_eq!(waiting(&volume), 1);
+    // Ten times as long as without it.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!host.client.sink.has(rest));
+    host.put(at, &blocks[0]);
+    host.client.sink.wait(rest).unwrap();
+    assert_eq!(host.get(at + 4), vec![9; 4096]);
 }
 
 #[test]
@@ -189,7 +210,7 @@ fn a_transaction_in_one_request_does_not_wait() {
     );
 }
 
-/// Durable when they are answered, as a client without a cache of its own writes: that is no reason to wait.
+/// Writes that are durable when answered, like those of a client without a cache of its own, are no reason to wait.
 #[test]
 fn what_waits_for_durability_alone_is_not_waited_for() {
     let (_medium, volume, mut host) = following();
@@ -213,15 +234,15 @@ fn what_waits_for_durability_alone_is_not_waited_for() {
 
 #[test]
 fn a_journal_is_known_before_anything_of_its_log_is_sent() {
-    // Over and over, for the scan is quick: the superblock comes while it has not looked.
+    // Repeatedly, because the scan is quick: the superblock must be written before the scan has looked.
     let mut waited = 0;
     for _ in 0..20 {
         let (_medium, volume, mut host) = mounted(open);
-        // Something that was looked at changes: as a mount does.
+        // Something that was already scanned changes, as in a mount.
         let mut superblock = host.get(0);
         superblock[1024 + 0x60] ^= 4;
         host.put(0, &superblock);
-        // The log moves elsewhere, with the same features: no change by itself.
+        // The log moves elsewhere, with the same features, which alone is no change.
         host.sequence = 40;
         host.begin_log();
         let (at, blocks) = transaction(&mut host);
@@ -262,6 +283,125 @@ fn a_superblock_of_an_unknown_journal_waits_for_the_scout() {
     assert_eq!(volume.stats().commits.unjudged, 0);
 }
 
+/// A server is restarted under a mounted file system while a transaction is being committed, and then the tail of the log moves
+/// up to that transaction. What was written of it before does not come again: its commit block must not wait for that.
+#[test]
+fn a_log_that_is_met_in_the_middle_of_a_transaction_goes_on() {
+    for is_durable in [false, true] {
+        let (medium, volume, mut host) = following();
+        host.commit(1);
+        let (at, blocks) = transaction(&mut host);
+        host.put(at, &blocks[0]);
+        host.put(at + 1, &blocks[1]);
+        let sequence = host.sequence;
+        volume.stop().unwrap();
+        drop((host, volume));
+        let volume = open(&medium);
+        let mut host = Host {
+            client: Client::new(&volume),
+            sequence: sequence - 1,
+        };
+        wait_for(&volume, "the journal", |volume| {
+            !volume.stats().commits.looking
+        });
+        host.begin_log();
+        host.sequence += 1;
+        host.put(at + 2, &blocks[2]);
+        let commit = match is_durable {
+            true => send_durable(&mut host.client, at + 3, &blocks[3..]),
+            false => send(&mut host.client, at + 3, &blocks[3..]),
+        };
+        host.client.sink.wait(commit).unwrap();
+        wait_for(&volume, "the commit block", |volume| waiting(volume) == 0);
+        assert_eq!(volume.stats().commits.unjudged, 1);
+        // The next one is judged.
+        host.commit(7);
+        let commits = volume.stats().commits;
+        assert_eq!((commits.complete, commits.unjudged), (1, 1));
+        drop((host, volume));
+        let volume = open(&medium);
+        let mut host = Host {
+            client: Client::new(&volume),
+            sequence,
+        };
+        assert_eq!(host.get(at + 3), blocks[3], "its flush made it durable");
+    }
+}
+
+/// A read lets a commit block through that was answered. The one after it is judged.
+#[test]
+fn after_a_commit_block_that_was_read_the_next_one_waits() {
+    let (_medium, volume, mut host) = following();
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host.client, at + 3, &blocks[3..]);
+    host.client.sink.wait(commit).unwrap();
+    assert_eq!(waiting(&volume), 1);
+    assert_eq!(host.get(at + 3), blocks[3]);
+    assert_eq!(waiting(&volume), 0);
+    let (at, blocks) = transaction(&mut host);
+    let commit = send_durable(&mut host.client, at + 3, &blocks[3..]);
+    wait_for(&volume, "it waits", |volume| waiting(volume) == 1);
+    for (index, block) in (0..).zip(&blocks[..3]) {
+        host.put(at + index, block);
+    }
+    host.client.sink.wait(commit).unwrap();
+    let commits = volume.stats().commits;
+    assert_eq!((commits.complete, commits.unjudged), (1, 1));
+}
+
+/// The place of a block of the journal, which lies in two pieces.
+fn place(block: u64) -> u64 {
+    if block < 500 {
+        JOURNAL + block
+    } else {
+        168 + block
+    }
+}
+
+/// A block that must be durable is answered when its transaction is over. A lap later it must not count for the block that is
+/// written there then.
+#[test]
+fn a_durable_block_counts_in_its_own_lap_only() {
+    let mut between = None;
+    let (_medium, volume, mut host) = mounted(|medium| {
+        let gate = Arc::new(Gate::new(Arc::clone(medium), MAKES_DURABLE));
+        between = Some(Arc::clone(&gate));
+        open(&(gate as _))
+    });
+    let gate = between.unwrap();
+    host.begin_log();
+    let (at, blocks) = transaction(&mut host);
+    host.put(at, &blocks[0]);
+    host.put(at + 1, &blocks[1]);
+    gate.close();
+    let durable = send_durable(&mut host.client, at + 2, &blocks[2..3]);
+    host.put(at + 3, &blocks[3]);
+    assert_eq!(volume.stats().commits.complete, 1);
+    gate.open();
+    host.client.sink.wait(durable).unwrap();
+    // The rest of the log, in three transactions.
+    let mut next = 5;
+    for end in [340, 680, 1023] {
+        for block in next..end {
+            host.put(place(block), &[block as u8; 4096]);
+        }
+        host.put(place(end), &log::commit(host.sequence));
+        host.sequence += 1;
+        next = end + 1;
+    }
+    assert_eq!(volume.stats().commits.complete, 4);
+    host.put(place(1), &[1; 4096]);
+    host.put(place(2), &[2; 4096]);
+    let commit = send_durable(&mut host.client, place(4), &[log::commit(host.sequence)]);
+    wait_for(&volume, "it waits for block 3", |volume| {
+        waiting(volume) == 1
+    });
+    host.put(place(3), &[3; 4096]);
+    host.client.sink.wait(commit).unwrap();
+    let commits = volume.stats().commits;
+    assert_eq!((commits.complete, commits.unjudged), (5, 0));
+}
+
 #[test]
 fn what_waits_ends_with_the_volume() {
     for stops in [true, false] {
@@ -277,7 +417,7 @@ fn what_waits_ends_with_the_volume() {
         }
         let error = sink.wait(commit).unwrap_err();
         assert!(error.to_string().contains("shutting down"), "{error}");
-        assert!(began.elapsed() < Duration::from_secs(5));
+        assert!(began.elapsed() < Duration::from_secs(30));
     }
 }
 
@@ -295,7 +435,8 @@ fn a_block_that_is_refused_is_not_committed() {
     };
     let (_medium, volume, mut host) = mounted(thin);
     host.put(JOURNAL + u64::from(host.next_block()) + 3, &[3; 4096]);
-    // When it is full, new blocks get ENOSPC, and overwritten ones do not.
+    host.empty_log();
+    // Fill the volume: new blocks get ENOSPC, and overwritten ones do not.
     let mut next = 5000;
     for run in [32, 1] {
         while host.client.write(next, &vec![next; run]).is_ok() {
@@ -303,7 +444,7 @@ fn a_block_that_is_refused_is_not_committed() {
         }
     }
     assert!(next < 19_000, "full, and not at its end");
-    // And of what is kept for upkeep, the journal's second piece takes its part.
+    // The journal's second piece takes its part of the reserve for upkeep.
     let mut upkeep = 668;
     while host.client.write(upkeep, &[upkeep]).is_ok() {
         upkeep += 1;
@@ -316,7 +457,7 @@ fn a_block_that_is_refused_is_not_committed() {
     let copies = send(&mut host.client, at, &blocks[..3]);
     host.client.sink.wait(copies).unwrap_err();
     host.client.sink.wait(early).unwrap_err();
-    // And the one that comes later.
+    // A commit block that arrives later is refused as well.
     let late = send(&mut host.client, at + 3, &blocks[3..]);
     host.client.sink.wait(late).unwrap_err();
     assert_eq!(host.get(at + 3), vec![3; 4096]);
@@ -392,11 +533,10 @@ fn it_does_not_matter_what_the_policies_are() {
     }
 }
 
-/// A block of it never comes: the path to us has lost it.
+/// One of its blocks never arrives: it was lost on the way. Takes 14 s, so it is in the long set, which CI runs.
 #[test]
 fn a_wait_ends() {
     if std::env::var_os("VELLUM_LONG").is_none() {
-        eprintln!("SKIPPED a_wait_ends: takes 20 s, set VELLUM_LONG=1");
         return;
     }
     let (_medium, volume, mut host) = following();
@@ -405,7 +545,7 @@ fn a_wait_ends() {
     let commit = send_durable(&mut host.client, at + 3, &blocks[3..]);
     host.put(at, &blocks[0]);
     std::thread::sleep(Duration::from_secs(4));
-    // News: it is waited for as long again.
+    // A block arrives, so the wait is extended by as long again.
     host.put(at + 1, &blocks[1]);
     let error = host.client.sink.wait(commit).unwrap_err().to_string();
     let place = ((at + 3) * 4096).to_string();
@@ -413,14 +553,11 @@ fn a_wait_ends() {
         error.contains(&place) && error.contains("1 blocks"),
         "{error}"
     );
-    let took = began.elapsed();
-    assert!(
-        took > Duration::from_secs(13) && took < Duration::from_secs(16),
-        "{took:?}"
-    );
+    let took = began.elapsed().as_secs();
+    assert!((13..60).contains(&took), "{took} s");
     assert!(volume.events().iter().any(|event| event.kind == "commit"));
     assert_eq!(volume.stats().commits.refused, 1);
-    // The next mount begins anew.
+    // The next mount starts over.
     host.begin_log();
     host.commit(3);
 }

@@ -1,4 +1,4 @@
-//! A volume that loses its server, its power or its medium's word; of each layout, by the promise as stated for it.
+//! A volume that loses its server, its power, or writes that its medium confirmed; for each layout, by its own promise.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -29,7 +29,7 @@ struct History {
     /// The address of stamp `n`, at `n - 1`.
     writes: Vec<u64>,
     durable: usize,
-    /// Of each block, the oldest stamp that it may have.
+    /// The oldest stamp that each block may have.
     least: Vec<u64>,
 }
 
@@ -45,7 +45,7 @@ impl History {
         }
     }
 
-    /// All that was written is there from now on.
+    /// Everything that was written is durable from now on.
     fn all_durable(&mut self) {
         self.durable = self.writes.len();
         for (stamp, &lba) in (1..).zip(&self.writes) {
@@ -55,7 +55,7 @@ impl History {
         }
     }
 
-    /// The write of this stamp is there, and so is what is before it where there is an order.
+    /// The write with this stamp is durable, and so are those before it if the layout keeps order.
     fn durable(&mut self, stamp: u64, lba: u64) {
         match self.layout.keeps_order() {
             true => self.all_durable(),
@@ -63,7 +63,7 @@ impl History {
         }
     }
 
-    /// The volume holds what the promise allows.
+    /// Checks that the volume holds what the promise allows.
     fn check(&mut self, client: &mut Client) {
         let found = self.read(client);
         match self.layout.keeps_order() {
@@ -84,7 +84,7 @@ impl History {
         found
     }
 
-    /// Each block is as of an instant of its own, not before it was durable.
+    /// Checks that each block is from some instant, not before it was durable.
     fn is_of_each_block(&mut self, found: &[u64]) {
         for (lba, (&stamp, &least)) in (0..).zip(found.iter().zip(&self.least)) {
             let written = stamp == 0 || self.writes.get(stamp as usize - 1) == Some(&lba);
@@ -102,7 +102,7 @@ impl History {
         self.all_durable();
     }
 
-    /// The effect of a prefix that is no shorter than what was durable.
+    /// Checks that the blocks are the effect of a prefix that is no shorter than what was durable.
     fn is_a_prefix(&mut self, found: &[u64]) {
         let newest = found.iter().copied().max().unwrap_or(0) as usize;
         assert!(
@@ -123,7 +123,7 @@ impl History {
         self.durable = newest;
     }
 
-    /// Writes until told to stop or refused; with flushes and durable writes among them.
+    /// Writes until told to stop or refused, with flushes and durable writes in between.
     fn write_on(&mut self, client: &mut Client, random: &mut Random, writes: u64) {
         for _ in 0..writes {
             let lba = random.below(self.blocks);
@@ -144,7 +144,7 @@ impl History {
     }
 }
 
-/// As [`open_packing`], where the layout has parts of pages.
+/// Like [`open_packing`], if the layout has parts of pages.
 fn open_by_turns(medium: &Arc<dyn Medium>, layout: Layout, turn: u64) -> Arc<Volume> {
     match layout {
         Layout::Log => open_packing(medium, Compression::ALL[turn as usize % 3]),
@@ -222,8 +222,8 @@ fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
     }
 }
 
-/// Of several clients at once, each finds a prefix of its own writes: they are ordered among themselves,
-/// because each waits for its answer before it goes on.
+/// Each of several clients finds a prefix of its own writes. They are ordered among themselves, because each waits for its answer
+/// before it continues.
 #[test]
 fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
     for (seed, layout) in (0..12).flat_map(|seed| LAYOUTS.map(|layout| (seed, layout))) {
@@ -264,7 +264,7 @@ fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
     }
 }
 
-/// The oracle of the tests above is one: it sees a medium that lies about its syncs.
+/// Checks the oracle of the tests above: it detects a medium that lies about its syncs.
 #[test]
 fn a_lying_medium_is_found_out() {
     let every = Rule {
@@ -349,7 +349,7 @@ fn a_sync_fails(layout: Layout) {
     });
     client.write(2, &[22]).unwrap();
     assert!(matches!(client.flush(), Err(BlockError::Io(_))));
-    // The medium works again, and nothing is as if nothing had happened.
+    // The medium works again, but the volume does not pretend that nothing happened.
     medium.set_plan(Plan::default());
     assert!(matches!(client.write(3, &[33]), Err(BlockError::Io(_))));
     assert!(matches!(client.flush(), Err(BlockError::Io(_))));
@@ -367,7 +367,8 @@ fn a_sync_fails(layout: Layout) {
     volume.stop().unwrap();
 }
 
-/// What could not be written stays in its frames, to be read; a client that writes on is refused all the same.
+/// What could not be written stays in its frames, so that it can be read. A client that continues to write is refused all the
+/// same.
 #[test]
 fn a_client_of_a_poisoned_volume_is_refused_and_not_kept_waiting() {
     LAYOUTS.into_iter().for_each(writes_fail);
@@ -422,7 +423,7 @@ fn a_bit_flips(layout: Layout) {
     let fills: Vec<u64> = (1..=100).collect();
     client.write(0, &fills).unwrap();
     client.flush().unwrap();
-    // Find a block of ours on the medium and turn one bit of it over.
+    // Finds a block of ours on the medium and flips one bit of it.
     let mut block = [0; BLOCK_BYTES];
     let at = (0..3000)
         .find(|&at| {
@@ -438,7 +439,7 @@ fn a_bit_flips(layout: Layout) {
     assert_eq!(client.read(42, 58).unwrap(), fills[42..]);
     assert_eq!(volume.stats().checksum_failures, 2);
     assert!(volume.events().iter().any(|event| event.kind == "checksum"));
-    // Overwriting heals it.
+    // An overwrite repairs it.
     client.write(41, &[7]).unwrap();
     client.flush().unwrap();
     assert_eq!(client.read(41, 1).unwrap(), [7]);
@@ -473,7 +474,7 @@ fn a_read_fails(layout: Layout) {
     assert!(!volume.stats().poisoned);
 }
 
-/// The reaper tells of a medium's error, and a client's thread gives the answers that are there already: neither under the lock.
+/// The reaper reports a medium's error, and a client's thread delivers the answers that are ready: neither holds the lock.
 #[test]
 fn a_panic_beside_the_core_breaks_the_volume_and_answers_everybody() {
     struct Panics(Arc<Sink>);

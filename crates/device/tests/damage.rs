@@ -1,5 +1,5 @@
-//! A volume of which a block is lost that many others hang on: what is whole is served, the rest is an error, and a rescue
-//! brings back what can be found.
+//! A volume that has lost a block that many others depend on: what is whole is served, the rest is an error, and a rescue
+//! recovers what can be found.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,10 +18,10 @@ use vellum_device::{OpenError, OpenOptions, Volume, inspect::check_medium, rescu
 use vellum_medium::{Medium, MemoryMedium};
 
 const BLOCKS: u64 = 8192;
-/// LBAs that a leaf maps.
+/// The LBAs that a leaf maps.
 const LEAF: u64 = 1024;
 
-/// A volume that was stopped, with a block in each of three leaves, and one that was discarded.
+/// A stopped volume with a block in each of three leaves, and one that was discarded.
 fn filled() -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium);
@@ -40,7 +40,7 @@ fn zero(medium: &dyn Medium, at: vellum_core::addr::Pba) {
     medium.write(at, &[0; BLOCK_BYTES]).unwrap();
 }
 
-/// Both slots: which of them counts does not matter here.
+/// Zeros both slots: it does not matter here which of them counts.
 fn zero_leaf(medium: &dyn Medium, leaf: Leaf) {
     let superblock = superblock_of(medium);
     for slot in 0..2 {
@@ -48,7 +48,7 @@ fn zero_leaf(medium: &dyn Medium, leaf: Leaf) {
     }
 }
 
-/// The leaf, and its parity: two blocks are lost.
+/// The leaf and its parity: two blocks are lost.
 fn without_leaf(leaf: u32) -> Arc<dyn Medium> {
     let medium = filled();
     let superblock = superblock_of(&*medium);
@@ -67,8 +67,8 @@ fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
-/// Where a single block may be lost: leaves, a parity, the first blocks of both copies of both roots, what is behind the second
-/// ones, and a chunk's header.
+/// Places where a single block may be lost: leaves, a parity, the first blocks of both copies of both roots, the blocks after the
+/// second ones, and a chunk's header.
 fn places() -> Vec<Pba> {
     let superblock = superblock_of(&*filled());
     let parity = superblock.parity(0).unwrap();
@@ -187,7 +187,7 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
     let medium = filled();
     let superblock = superblock_of(&*medium);
     let first = superblock.segment_start(vellum_core::addr::Segment(0));
-    // The first block behind the first header.
+    // The first block after the first header.
     zero(&*medium, first.plus(1));
     let source = read_only(&medium, Trust::Certain);
     assert!(source.damage().is_none());
@@ -200,11 +200,11 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
     source.stop().unwrap();
 }
 
-/// LBAs that a block of the map table leads to.
+/// The LBAs that a block of the map table leads to.
 const TABLE: u64 = 504;
 
-/// A volume of tables with blocks under two blocks of its map, each written twice, so that both slots of `shadow` are in use; and where
-/// both copies of those of the first are.
+/// A volume of tables with blocks under two blocks of its map, each written twice so that both slots of `shadow` are in use. Also
+/// returns the places of both copies of the map's first block.
 fn tables(layout: Layout) -> (Arc<dyn Medium>, Vec<[Pba; 2]>) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create_as(&*medium, layout);
@@ -266,7 +266,8 @@ fn a_lost_block_of_the_map_table_costs_its_own_links() {
     }
 }
 
-/// Of shadowed tables the other slot has the links of a commit before: named as in doubt, and held against the sums of the blocks.
+/// The other slot of shadowed tables has the links of an earlier commit: they are reported as doubtful, and checked against the
+/// blocks' sums.
 #[test]
 fn links_of_the_commit_before_are_found_in_the_other_slot() {
     let mut brought_back = 0;

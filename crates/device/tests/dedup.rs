@@ -1,4 +1,4 @@
-//! Deduplication on a device: while it is written, and after a restart.
+//! Deduplication on a device: during writes, and after a restart.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,10 +9,11 @@ mod common;
 #[path = "common/thrice.rs"]
 mod thrice;
 
-use common::{Client, assert_sound, settled, small};
+use common::{Client, assert_sound, block_of, settled, small};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
+use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash};
@@ -32,6 +33,35 @@ fn what_is_written_again_is_not_stored_again() {
     assert_sound(&*medium);
 }
 
+/// The same content written over a block that cannot be read is stored: nothing shares the damaged page.
+#[test]
+fn what_is_written_over_a_damaged_block_is_stored() {
+    let (medium, volume) = volume();
+    volume.set_policy(deduplicating()).unwrap();
+    let mut client = Client::new(&volume);
+    // Two that are read together and are not beside each other.
+    for (lba, fill) in [(5, 70), (50, 1), (6, 71)] {
+        client.write(lba, &[fill]).unwrap();
+    }
+    client.flush().unwrap();
+    for fill in [70, 71] {
+        let mut block = [0; BLOCK_BYTES];
+        let mut is_there = |at: &Pba| {
+            medium.read(*at, &mut block).unwrap();
+            block == block_of(fill)
+        };
+        let at = (0..medium.blocks()).map(Pba).find(|at| is_there(at));
+        medium.write(at.unwrap(), &block_of(72)).unwrap();
+    }
+    assert!(client.read(5, 2).is_err());
+    for (lba, fill) in [(5, 70), (6, 71), (7, 70)] {
+        client.write(lba, &[fill]).unwrap();
+        client.flush().unwrap();
+    }
+    assert_eq!(client.read(5, 3).unwrap(), [70, 71, 70]);
+    volume.stop().unwrap();
+}
+
 #[test]
 fn fingerprints_decide_from_the_third_owner_on() {
     for hash in PrintHash::ALL {
@@ -48,7 +78,7 @@ fn fingerprints_decide_from_the_third_owner_on() {
         assert_eq!(counted(&volume, "dedup_decided"), CONTENTS);
         let spent = volume.stats().medium;
         assert!(spent.fingerprint_micros > 0 && spent.compare_micros > 0);
-        // Of another kind: bytes are compared once more, and it is known again.
+        // Another kind of hash: bytes are compared once more, and then the content is known again.
         volume.set_policy(deduplicating()).unwrap();
         volume
             .set_policy(Policy {
@@ -172,7 +202,7 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
             scope.spawn(move || {
                 let mut client = Client::new(volume);
                 let contents: Vec<u64> = (0..CONTENTS).collect();
-                // Not so many at once that the buffer is full: then in-line deduplication leaves off.
+                // Not so many at once that the buffer is full, because then in-line deduplication stops.
                 for contents in contents.chunks(60) {
                     let requests = contents.iter().map(|content| {
                         client.write_request(thread * CONTENTS + content, &[content + 1], false)
@@ -185,7 +215,7 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
             });
         }
     });
-    // A batch that waits for a comparison has no place yet, and another with the same contents does not find it.
+    // A write that waits for a comparison has no place yet, so another one with the same contents does not find it.
     assert!(counted(&volume, "dedup_blocks") >= 2 * CONTENTS);
     Client::new(&volume).flush().unwrap();
     volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();

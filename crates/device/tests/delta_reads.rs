@@ -1,4 +1,4 @@
-//! A delta and its base are read together, and come in either order, or not at all.
+//! A delta and its base are read together, and arrive in either order, or not at all.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,11 +22,11 @@ use vellum_medium::{Done, Io, Kind, Medium, MediumError};
 
 const LBA: u64 = 3;
 
-/// A medium that does what is asked of it together in that order, or in the other one.
+/// A medium that performs operations submitted together in that order, or in reverse.
 struct Turned {
     medium: FaultMedium,
     backwards: AtomicBool,
-    /// The blocks read together, each time.
+    /// The blocks of each group of reads.
     reads: Mutex<Vec<Vec<u64>>>,
 }
 
@@ -94,7 +94,7 @@ impl Medium for Turned {
     }
 }
 
-/// 2000 bytes that nothing makes shorter, of which a few tell the version.
+/// 2000 bytes that do not compress, a few of which depend on the version.
 fn version(n: u64) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     let mut random = common::Random(LBA);
@@ -121,7 +121,7 @@ fn open(medium: &Arc<Turned>, compression: Compression) -> Arc<Volume> {
     Arc::new(Volume::open(medium, &options).unwrap())
 }
 
-/// The block, from a medium of which one block may be unreadable by now.
+/// Reads the block, from a medium on which one block may be unreadable by now.
 fn read(medium: &Arc<Turned>, broken: Option<u64>) -> Result<Vec<u8>, BlockError> {
     let volume = open(medium, Compression::Off);
     let mut client = Client::new(&volume);
@@ -160,7 +160,7 @@ fn a_delta_and_its_base_are_read_together_and_come_in_either_order() {
     for backwards in [false, true] {
         medium.backwards.store(backwards, Ordering::Relaxed);
         assert!(read(&medium, None).unwrap() == version(3));
-        // What is told of a base is that it cannot be used.
+        // The error about a base is that it cannot be used.
         let mut unreadable = 0;
         for &at in &together {
             let Err(BlockError::Io(text)) = read(&medium, Some(at)) else {

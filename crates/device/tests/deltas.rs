@@ -1,4 +1,4 @@
-//! Blocks as their difference to what they replace (CSA-FS §3.2): written, read, moved, given up, damaged.
+//! Blocks stored as their difference from what they replace (CSA-FS §3.2): written, read, moved, freed, damaged.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,7 +25,7 @@ use vellum_device::stats::DeltaStats;
 use vellum_device::{Haste, OpenError, OpenOptions, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
-/// Version `n` of what is at `lba`: 2000 bytes that repeat nothing, of which a few tell the version.
+/// Version `n` of the block at `lba`: 2000 bytes that do not repeat, a few of which depend on the version.
 fn version(lba: u64, n: u64) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     let mut random = Random(lba << 32);
@@ -97,7 +97,7 @@ fn medium(blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
     (memory, medium)
 }
 
-/// Each of `blocks` LBAs in `versions` versions, a flush behind each.
+/// Writes `count` versions of each LBA, with a flush after each version.
 fn write_versions(versions: &mut Versions, count: u64) {
     for n in 1..=count {
         write_version(versions, n);
@@ -131,7 +131,7 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
             volume.stop().unwrap();
             drop(volume);
             assert_sound(&*medium);
-            // From the medium alone; whoever opens it next need not make any.
+            // From the medium alone; a later opening need not make deltas.
             let volume = open(&medium, Compression::Off, Deltas::Off);
             let now = versions.now.clone();
             let mut versions = Versions::new(&volume, 20);
@@ -139,7 +139,7 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
             versions.verify();
             let reads = core(&volume, "base_reads");
             assert_eq!(reads > 0, made > 0, "{how}: {reads}");
-            // Without their deltas their bases are given up.
+            // Bases are freed with their deltas.
             write_versions(&mut versions, 2);
             assert_eq!(core(&volume, "deltas"), 0);
             assert_eq!(core(&volume, "base_pages"), 0);
@@ -158,7 +158,7 @@ fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
     let counted = || volume.stats().deltas;
     write_version(&mut versions, 1);
     assert_eq!(counted(), DeltaStats::default(), "nothing was replaced");
-    // The first version of a block is not kept: it may be the only one.
+    // The first version of a block is not kept, because it may be the only one.
     write_version(&mut versions, 2);
     let second = DeltaStats {
         asked_blocks: 20,
@@ -188,7 +188,7 @@ fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
     assert!((20..40).contains(&core(&volume, "packed_blocks_read")));
     assert!((20..40).contains(&counted().read_blocks));
     assert!((20..40).contains(&counted().base_reads));
-    // Noise is nothing like what was there, and what it is stored as is no part.
+    // Noise is unlike the old contents, and is not stored as a part.
     for fill in [1, 2] {
         let mut request = versions.client.request(Op::Write { fua: false }, 7, 1);
         let mut random = Random(fill);
@@ -251,7 +251,7 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
     assert_eq!(core(&volume, "deltas"), 0);
 }
 
-/// Deltas of sparse pages are stored anew as what they are, or, in a log of deltas, merged back.
+/// Deltas of sparse pages are stored again as deltas, or, in a log of deltas, merged back.
 #[test]
 fn what_is_left_of_deltas_is_folded() {
     for (deltas, are_merged_back) in [(Deltas::Packed, false), (Deltas::Log, true)] {
@@ -263,7 +263,7 @@ fn what_is_left_of_deltas_is_folded() {
         for lba in (0..200).filter(|lba| lba % 4 > 0) {
             versions.write(lba, 4);
         }
-        // From the medium: what is in an open chunk counts as no delta.
+        // Reads from the medium: blocks in an open chunk do not count as deltas.
         let mut read_as_deltas = || {
             versions.client.flush().unwrap();
             let before = volume.stats().deltas.read_blocks;
@@ -278,7 +278,7 @@ fn what_is_left_of_deltas_is_folded() {
         });
         let folded = core(&volume, "folded_blocks");
         assert!(folded >= 40, "{deltas:?}: {folded}");
-        // What lies in memory at the moment is not read as a delta: with nothing merged back there may be more of them.
+        // Blocks in memory are not read as deltas, so if nothing is merged back there may be more of them.
         let merged_back = before.saturating_sub(read_as_deltas());
         assert_eq!(
             merged_back > 20,
@@ -303,7 +303,7 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
     let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     volume.set_journal(0, 10 * BLOCK_BYTES as u64).unwrap();
     let mut versions = Versions::new(&volume, 200);
-    // The same place of the journal again and again; home is written from there.
+    // The same place of the journal is written again and again, and its contents are then written home.
     for n in 1..40 {
         let mut request = versions.client.request(Op::Write { fua: false }, 5, 1);
         request.frames.block_mut(0).copy_from_slice(&version(5, n));
@@ -316,7 +316,7 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
     }
     assert_eq!(core(&volume, "remapped_blocks"), 39);
     assert!(core(&volume, "delta_blocks") > 30);
-    // What the journal has is not encoded once more: only the copies asked for a base.
+    // The journal's contents are not encoded once more: only the copies requested a base.
     assert_eq!(volume.stats().deltas.asked_blocks, 38);
     assert!(versions.read(100).unwrap() == version(5, 39));
 }
@@ -330,7 +330,7 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
     let copies = |n| [version(home, n), version(home + 1, n)];
     let made = || core(&volume, "delta_blocks");
     let mut n = 0;
-    // Home has nothing, and the log has not come round: there is nothing else that they could be deltas against.
+    // Home has nothing, and the log has not come round, so nothing else can be a base.
     wait_for(&volume, "copies are deltas", |_| {
         let before = made();
         n += 1;
@@ -339,7 +339,7 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
         if made() == before + 2 {
             return true;
         }
-        // The scan that `begin_log` asked for is under way.
+        // The scan that `begin_log` requested is under way.
         std::thread::sleep(Duration::from_millis(50));
         false
     });
@@ -349,11 +349,11 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
         host.commit_blocks(copies(n).each_ref());
         places.push((at + 1, n));
     };
-    // Once round: what the first ones are deltas against is overwritten.
+    // Once round the log: the bases of the first deltas are overwritten.
     let before = made();
     for n in n + 1..n + 130 {
         commit(&mut host, n);
-        // Now and then it is written home, as the copy that it was.
+        // Now and then it is written home, with the contents of that copy.
         if n % 16 == 0 {
             for (lba, block) in (home..).zip(copies(n)) {
                 host.put(lba, &block);
@@ -378,18 +378,8 @@ fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
     }
 }
 
-#[test]
-fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
-    let (memory, medium) = medium(3000);
-    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
-    let mut versions = Versions::new(&volume, 8);
-    write_versions(&mut versions, 6);
-    // One that nobody knows of is written beside them.
-    assert_eq!(core(&volume, "deltas"), 8);
-    volume.stop().unwrap();
-    let now = std::mem::take(&mut versions.now);
-    drop((versions, volume));
-    // Of LBA 3 what no version has changed is in its base alone.
+/// Damages the bytes of LBA 3 that no version has changed: they are only in its base. Returns where they are.
+fn damage_base(memory: &dyn Medium) -> Vec<u64> {
     let pattern = &version(3, 0)[1900..1924];
     let mut block = vec![0; BLOCK_BYTES];
     let mut damaged = Vec::new();
@@ -402,7 +392,37 @@ fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
         }
     }
     assert!(!damaged.is_empty());
-    // The page is nobody's by now, and is checked all the same.
+    damaged
+}
+
+/// Whoever writes a block again that cannot be read must be able to read that.
+#[test]
+fn what_is_written_over_a_damaged_block_does_not_build_on_it() {
+    let (memory, medium) = medium(3000);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
+    let mut versions = Versions::new(&volume, 8);
+    write_versions(&mut versions, 6);
+    damage_base(&*memory);
+    assert!(versions.read(3).is_err());
+    versions.write(3, 7);
+    versions.client.flush().unwrap();
+    assert!(versions.read(3).unwrap() == version(3, 7));
+    volume.stop().unwrap();
+}
+
+#[test]
+fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
+    let (memory, medium) = medium(3000);
+    let volume = open(&medium, Compression::Lz4, Deltas::Packed);
+    let mut versions = Versions::new(&volume, 8);
+    write_versions(&mut versions, 6);
+    // A block that no model covers is written beside them.
+    assert_eq!(core(&volume, "deltas"), 8);
+    volume.stop().unwrap();
+    let now = std::mem::take(&mut versions.now);
+    drop((versions, volume));
+    let damaged = damage_base(&*memory);
+    // The page has no owner by now, but is checked all the same.
     let options = vellum_core::check::Options {
         data: true,
         ..Default::default()
@@ -426,14 +446,14 @@ fn a_damaged_base_is_an_error_for_its_deltas_and_never_data() {
     assert!((1..8).contains(&refused), "{refused} of 8 are refused");
 }
 
-/// Promise 7: a volume that is not thin takes all that its clients see, whatever is kept because deltas need it.
+/// Promise 7: a volume that is not thin takes everything that its clients see, whatever is kept because deltas need it.
 #[test]
 fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
     let (_, medium) = medium(2200);
     let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let blocks = volume.superblock().logical_blocks();
     let mut client = Client::new(&volume);
-    // What fills three quarters of a page, changes a little, and is then something else in every other place.
+    // Contents that fill three quarters of a page, change a little, and are then different in every other place.
     let block = |lba: u64, n: u64| {
         let mut block = [0; BLOCK_BYTES];
         let mut random = Random(if n < 4 { lba << 32 } else { n << 48 | lba });
@@ -465,7 +485,8 @@ fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
     );
 }
 
-/// As the versions before deltas made it: their table's leaves are of shared pages, and there is none.
+/// Makes the volume look like those from before deltas: the leaves of their table belong to shared pages, and there is none of
+/// deltas.
 fn as_older_versions_made_it(medium: &dyn Medium) {
     let superblock = superblock_of(medium);
     let shared = superblock.shared_leaves() + superblock.delta_leaves();

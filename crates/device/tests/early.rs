@@ -1,7 +1,7 @@
-//! Writes that are answered before the core is handed them: who relies on one waits, and nobody else does.
+//! Writes that are answered before the core gets them. Requests that rely on one wait, and no others do.
 //!
-//! The thread that brings a write is held up where it gives the answer, so that everything here happens while the core does not
-//! know of it.
+//! The thread that submits a write is held up where it delivers the answer, so that everything here happens while the core does
+//! not know about it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -13,16 +13,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vellum_core::addr::Lba;
-use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Share;
 use vellum_device::pack::Compression;
+use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{Fault, FaultMedium, Medium, Plan};
 
-/// Far from where a scan looks for partitions and file systems: what changes those is not answered first.
+/// Far from where a scan looks for partitions and file systems: changes of those are not answered early.
 const LBA: u64 = 1000;
 const SECONDS: Duration = Duration::from_secs(30);
-/// Who waits is not answered in this time.
+/// A request that waits is not answered in this time.
 const A_WHILE: Duration = Duration::from_millis(50);
 
 fn medium() -> Arc<FaultMedium> {
@@ -34,17 +34,17 @@ fn medium() -> Arc<FaultMedium> {
 fn open(medium: &Arc<FaultMedium>) -> Arc<Volume> {
     let medium: Arc<dyn Medium> = medium.clone();
     let volume = open_packing(&medium, Compression::ZSTD);
-    // What is free is discarded when a volume is opened, and no answer is given first before that is back.
+    // Free blocks are discarded when a volume is opened, and no write is answered early before that is complete.
     wait_for(&volume, "segments are free", |volume| {
         volume.stats().core["free_segments"] > 9
     });
     volume
 }
 
-/// Holds up whoever gives it an answer, until it is let go.
+/// Holds up whoever delivers an answer to it, until it is released.
 #[derive(Default)]
 struct Gate {
-    /// Whether somebody is held up, and whether he may go on.
+    /// Whether a thread is held up, and whether it may continue.
     state: Mutex<(bool, bool)>,
     changed: Condvar,
 }
@@ -104,7 +104,7 @@ impl Drop for HeldUp {
     }
 }
 
-/// An answer that somebody waits for.
+/// An answer that a thread waits for.
 struct Later(Sender<Result<Vec<u64>, BlockError>>);
 
 impl Replies for Later {
@@ -115,7 +115,7 @@ impl Replies for Later {
     fn flush(&self) {}
 }
 
-/// What another client asks, on a thread of its own.
+/// Another client's request, on a separate thread.
 struct Asked {
     answer: Receiver<Result<Vec<u64>, BlockError>>,
     thread: JoinHandle<()>,
@@ -137,7 +137,7 @@ impl Asked {
         assert!(told.is_err(), "{who} does not wait: {told:?}");
     }
 
-    /// The answer, when the volume is not held any more.
+    /// The answer, once the volume is not held up any more.
     fn told(self) -> Result<Vec<u64>, BlockError> {
         let told = self.answer.recv_timeout(SECONDS).unwrap();
         self.thread.join().unwrap();
@@ -188,7 +188,7 @@ fn a_write_after_an_answer_takes_effect_after_it() {
     let mut client = Client::new(&volume);
     let mut first = HeldUp::write(&mut client, LBA, 71);
     let mut second = HeldUp::write(&mut client, LBA, 72);
-    // It may go on, and is behind the first one.
+    // The second write may continue, but is after the first one.
     second.gate.state.lock().1 = true;
     second.gate.changed.notify_all();
     thread::sleep(A_WHILE);
@@ -229,7 +229,7 @@ fn a_promise_that_a_failed_medium_breaks_is_told() {
     client.flush().unwrap();
     client.write(LBA + 1, &[80]).unwrap();
     let mut held = HeldUp::write(&mut client, LBA, 71);
-    // That of the block behind, which is written by itself when it is five seconds old.
+    // The write of the next block fails; it is written back when it is five seconds old.
     medium.set_plan(Plan::default().with_nth(Fault::WriteError, 0));
     wait_for(&volume, "a write of the medium that fails", |volume| {
         !volume.events().is_empty()
@@ -249,7 +249,7 @@ fn a_promise_that_a_failed_medium_breaks_is_told() {
     volume.stop().unwrap();
 }
 
-/// A write for each number, by whichever thread is free when the one before is answered.
+/// Passes the next number on when a write is answered: whichever thread is free writes it.
 struct Relay {
     next: u64,
     go_on: Sender<u64>,
@@ -265,7 +265,8 @@ impl Replies for Relay {
     fn flush(&self) {}
 }
 
-/// Writes numbers to blocks, each when the one before is answered, by four threads; which block each was written to.
+/// Writes numbers to blocks, each when the previous one is answered, from four threads. Returns the block that each was written
+/// to.
 fn relay(volume: &Arc<Volume>, blocks: u64, seed: u64, writes: u64) -> Vec<u64> {
     let (go_on, numbers) = channel();
     go_on.send(1).unwrap();
@@ -283,7 +284,7 @@ fn relay(volume: &Arc<Volume>, blocks: u64, seed: u64, writes: u64) -> Vec<u64> 
                     };
                     let lba = LBA + Random(seed ^ number).below(blocks);
                     written.lock().push(lba);
-                    // What was held up may be long to encode, and what comes behind it short.
+                    // The held-up block may take long to encode, and the one after it little time.
                     let Ok(mut frames) = volume.frames().take(Share::Write, 1) else {
                         return;
                     };
@@ -333,4 +334,31 @@ fn a_power_cut_leaves_a_prefix_of_the_answers_whichever_threads_they_came_by() {
         assert_eq!(found, expected, "seed {seed}: no prefix of {newest} writes");
         volume.stop().unwrap();
     }
+}
+
+/// The volume and its clones have one order, and one flush for all of them.
+#[test]
+fn a_flush_of_a_clone_waits_for_what_the_volume_has_answered() {
+    let medium = Arc::new(FaultMedium::over_memory(6000, Plan::default()));
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(2000),
+        history: 200,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium);
+    volume.take_snapshot("s", 1).unwrap();
+    volume.clone_snapshot("s", "c", 2).unwrap();
+    let clone = volume.clone_at("c").unwrap().unwrap();
+    let mut client = Client::new(&volume);
+    let mut held = HeldUp::write(&mut client, LBA, 71);
+    let mut requests = vec![client.request(Op::Flush, LBA, 0)];
+    let (told, answer) = channel();
+    let replies: Arc<dyn Replies> = Arc::new(Later(told));
+    let thread = thread::spawn(move || clone.submit(&mut requests, &replies));
+    let asked = Asked { answer, thread };
+    asked.assert_waits("a flush of the clone");
+    held.let_go();
+    asked.told().unwrap();
 }

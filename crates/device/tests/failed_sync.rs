@@ -1,4 +1,4 @@
-//! A sync that failed, and a server that is started again: what the page cache has is not what the medium has.
+//! A sync failed, and a server is started again: the page cache has other contents than the medium.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -12,8 +12,8 @@ use vellum_medium::{Fault, FaultMedium, Medium, Plan};
 const LAYOUTS: [Layout; 3] = [Layout::Log, Layout::Ordered, Layout::Shadow];
 const BLOCKS: u64 = 40;
 
-/// Writes under a failing sync, starts again, writes more, flushes that, and loses the power. What was flushed is there,
-/// and what the second life has read is what a flush has made durable since.
+/// Writes while a sync fails, starts again, writes more, flushes that, and cuts the power. What was flushed is present, and what
+/// the second life has read was made durable by a flush since.
 fn one(layout: Layout, seed: u64) {
     let fault = Arc::new(FaultMedium::over_memory(4096, Plan::seeded(seed)));
     let medium: Arc<dyn Medium> = Arc::clone(&fault) as _;
@@ -22,7 +22,7 @@ fn one(layout: Layout, seed: u64) {
     let mut client = Client::new(&volume);
     client.write(0, &[1; BLOCKS as usize]).unwrap();
     client.flush().unwrap();
-    // Which of the syncs differs by layout and seed.
+    // Which of the syncs fails depends on layout and seed.
     fault.set_plan(Plan::seeded(seed).with_nth(Fault::SyncError, seed % 3));
     let mut flushed = 1;
     for fill in 2..8 {
@@ -76,7 +76,7 @@ fn a_restart_does_not_believe_what_a_failed_sync_left_in_the_cache() {
     }
 }
 
-/// An opening whose own sync fails is refused, whoever opens; the next one finds what is there.
+/// An opening whose own sync fails is refused, for readers and writers alike; the next one finds what is durable.
 #[test]
 fn an_opening_that_cannot_sync_is_refused() {
     let fault = Arc::new(FaultMedium::over_memory(4096, Plan::default()));

@@ -1,4 +1,4 @@
-//! Sparse pages of parts: that folding them gives room back, changes nothing, and is in nobody's way.
+//! Sparse pages of parts: folding them frees room, changes nothing, and does not get in a client's way.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,19 +16,19 @@ use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Haste, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
-/// Blocks that are written.
+/// The number of blocks written.
 const BLOCKS: u64 = 3000;
 
 fn counted(volume: &Volume, name: &str) -> u64 {
     volume.stats().core[name]
 }
 
-/// What a block is known by: all of them are stored in fewer bytes, some dozens to most of a page.
+/// A fill whose block is stored in fewer bytes, from some dozens to most of a page.
 fn small(number: u64) -> u64 {
     number / 5 * 7 + 1 + number % 5
 }
 
-/// Which block is written next.
+/// Chooses the next block to write.
 type Load = fn(&mut Random) -> u64;
 
 fn uniform(random: &mut Random) -> u64 {
@@ -40,7 +40,7 @@ fn skewed(random: &mut Random) -> u64 {
     (0..3).map(|_| random.below(BLOCKS)).min().unwrap_or(0)
 }
 
-/// Nine of ten writes to a tenth of the blocks.
+/// Nine of ten writes go to a tenth of the blocks.
 fn hot_and_cold(random: &mut Random) -> u64 {
     match random.below(10) {
         0 => BLOCKS / 10 + random.below(BLOCKS * 9 / 10),
@@ -48,7 +48,7 @@ fn hot_and_cold(random: &mut Random) -> u64 {
     }
 }
 
-/// What each block holds, and how many contents there were.
+/// The contents of each block, and the number of contents so far.
 struct Contents {
     fills: Vec<u64>,
     next: u64,
@@ -56,7 +56,7 @@ struct Contents {
 }
 
 impl Contents {
-    /// Writes all of them in order.
+    /// Writes all blocks in order.
     fn write_all(client: &mut Client) -> Self {
         let mut contents = Self {
             fills: vec![0; BLOCKS as usize],
@@ -76,10 +76,10 @@ impl Contents {
         self.fills[lba as usize] = fill;
     }
 
-    /// Writes blocks again.
+    /// Writes random blocks again.
     fn write_again(&mut self, client: &mut Client, load: Load, writes: u64) {
         for _ in 0..writes {
-            // Neighbours are not as often written as each other.
+            // Neighbours are not written equally often.
             let lba = load(&mut self.random) * 1009 % BLOCKS;
             self.write(client, lba);
         }
@@ -100,7 +100,7 @@ fn medium() -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
     (memory, medium)
 }
 
-/// A volume whose blocks have been written in order, and then some of them again.
+/// A volume whose blocks were written in order, and then some of them again.
 fn sparse(medium: &Arc<dyn Medium>, load: Load) -> (Arc<Volume>, Contents) {
     let volume = open_packing(medium, Compression::Lz4);
     let mut client = Client::new(&volume);
@@ -143,18 +143,18 @@ fn folding_gives_room_back_and_changes_nothing() {
         println!(
             "{name}: {pages_a_block:.2} pages a block, {left_a_block:.2} when {folded} of {BLOCKS} were folded"
         );
-        // Half of all parts are dead, and of each page that is left half are alive.
+        // Half of all parts are dead, and in each page that is left half are alive.
         assert!(left * 10 < pages * 8, "{name}: {left} of {pages}");
         assert!(after.core["folds"] >= pages - left, "{name}");
         assert_eq!(after.core["packed_owners"], BLOCKS);
-        // Nobody has asked for it.
+        // No client requested it.
         assert_eq!(after.clients, before.clients);
         for name in ["host_blocks_written", "packed_blocks", "asked_data"] {
             assert_eq!(after.core[name], before.core[name], "{name}");
         }
         assert!(after.medium.read_fold_bytes >= folded);
         contents.assert_read(&volume);
-        // What has been folded is not sparse.
+        // Folded pages are not sparse.
         fold(&volume);
         let again = counted(&volume, "folded_blocks") - folded;
         assert!(again < folded / 20, "{name}: {again} after {folded}");
@@ -210,14 +210,14 @@ fn a_fold_ends_when_it_is_switched_off() {
     assert_sound(&*medium);
 }
 
-/// Parts by an encoding that was better at it than the one that is on now stay with their page.
+/// Parts from an encoding that was better than the present one stay in their page.
 #[test]
 fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
     let (_, medium) = medium();
     let volume = open_packing(&medium, Compression::ZSTD);
     let mut client = Client::new(&volume);
     let mut random = Random(1);
-    // Half a page to zstd, and a whole one to LZ4: of twelve letters in no order.
+    // Twelve letters in random order: half a page for zstd, and a whole one for LZ4.
     let mut write = |client: &mut Client, lba: u64| {
         let mut request = client.write_request(lba, &[1], false);
         let block = request.frames.block_mut(0);
@@ -270,7 +270,7 @@ fn a_fold_that_is_killed_loses_nothing() {
         if kill % 2 == 0 {
             Client::new(&volume).flush().unwrap();
         }
-        // Without a stop: the medium is left as a crash leaves it.
+        // Without a stop: the medium is left as by a crash.
         drop(volume);
         assert_sound(&*medium);
     }
@@ -284,7 +284,7 @@ fn a_fold_that_is_killed_loses_nothing() {
     assert_sound(&*medium);
 }
 
-/// What cannot be read stays where it is, and is an error as before; all else is folded.
+/// Parts that cannot be read stay where they are, and remain an error; everything else is folded.
 #[test]
 fn a_fold_leaves_what_is_damaged_alone() {
     let (memory, medium) = medium();
@@ -324,7 +324,7 @@ fn a_fold_leaves_what_is_damaged_alone() {
     volume.stop().unwrap();
 }
 
-/// Of its own accord, when little room is left and nobody else is there.
+/// A volume folds by itself when little room is left and no clients are active.
 #[test]
 fn a_volume_folds_by_itself_when_little_is_free() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(3000));
@@ -345,7 +345,7 @@ fn a_volume_folds_by_itself_when_little_is_free() {
     while volume.stats().room.used_percent <= 85 {
         contents.write_again(&mut client, skewed, 10);
     }
-    // Enough news to look, which take no room.
+    // Enough writes to make it look, which take no room.
     for _ in 0..(64 << 10) / 256 {
         client.write(BLOCKS, &[0; 256]).unwrap();
     }

@@ -1,5 +1,5 @@
-//! Blocks that a file system has freed are dropped, and only those, through power cuts: a client that journals as jbd2
-//! does, of which a replay must find each file that the last committed transaction has.
+//! Blocks that a file system has freed are dropped, and only those, through power cuts. The client journals as jbd2 does, and a
+//! replay must find each file of the last committed transaction.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,14 +23,14 @@ use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const MAGIC: u32 = 0xC03B_3998;
-/// Where the sound volume has its bitmap.
+/// The place of the sound volume's bitmap.
 const BITMAP: u64 = 2;
-/// The list of files: a block that is used.
+/// The list of files, in a block that is used.
 const LIST: u64 = 1300;
 const JOURNAL: u64 = 68;
-/// Each file is one block of these.
+/// Each file is one of these blocks.
 const DATA: std::ops::Range<u64> = 1400..1464;
-/// Blocks of the journal that a transaction takes, and how many there is room for.
+/// Blocks of the journal that a transaction takes, and the number of transactions that fit.
 const TRANSACTION: u64 = 4;
 const TRANSACTIONS: u64 = 100;
 
@@ -64,7 +64,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 struct Host {
     client: Client,
-    /// Blocks that are files, and what is in them.
+    /// The blocks that are files, with their contents.
     files: BTreeMap<u64, u32>,
     freed: Vec<u64>,
     stamp: u32,
@@ -114,7 +114,7 @@ impl Host {
         JOURNAL + 1 + u64::from(sequence) % TRANSACTIONS * TRANSACTION
     }
 
-    /// Files come and go; what is new is written before it is committed.
+    /// Files come and go; new contents are written before they are committed.
     fn transaction(&mut self, random: &mut Random) -> Done {
         self.sequence += 1;
         self.freed.clear();
@@ -132,7 +132,7 @@ impl Host {
         self.write_journal()
     }
 
-    /// What there is, committed.
+    /// Commits the present files.
     fn commit(&mut self) -> Done {
         self.sequence += 1;
         self.write_journal()
@@ -152,8 +152,8 @@ impl Host {
         self.put(place + 3, &header(2, self.sequence), true)
     }
 
-    /// Another file system in place of this one, empty, as mke2fs and a mount would leave it: what there was is discarded, or
-    /// only its journal is zeroed.
+    /// Makes another, empty file system in place of this one, as mke2fs and a mount would. The old contents are discarded, or
+    /// only the journal is zeroed.
     fn make_anew(&mut self, discards: bool) {
         if discards {
             let blocks = self.client.volume.blocks();
@@ -177,7 +177,7 @@ impl Host {
         self.client.flush()
     }
 
-    /// What a replay finds is what was committed; then it is home.
+    /// Checks that a replay finds what was committed, and writes it home.
     fn replay(client: Client, least: u32, stamp: u32) -> Self {
         let mut host = Self {
             client,
@@ -230,7 +230,7 @@ impl Host {
             committed = self.sequence;
             let home = random.below(3) > 0 && self.go_home().is_ok();
             if home && random.below(2) == 0 {
-                // Let it be dropped before the next write.
+                // Lets it be dropped before the next write.
                 std::thread::sleep(Duration::from_micros(300));
             }
             if random.below(30) == 0 {
@@ -245,7 +245,7 @@ impl Host {
     }
 }
 
-/// A medium with a volume with a file system that is mounted.
+/// Puts a volume with a mounted file system on a medium.
 fn planted(medium: &Arc<dyn Medium>) {
     let options = CreateOptions {
         segment_blocks: Some(64),
@@ -282,7 +282,7 @@ fn what_is_freed_comes_back() {
                 host.put(block, &Host::content(stamp as u32), false)
                     .unwrap();
             }
-            // Two commits, so that the writes are older than the one before the last.
+            // Two commits, so that the writes are older than the last commit but one.
             host.commit().unwrap();
             host.commit().unwrap();
             host.files.clear();
@@ -308,7 +308,7 @@ fn what_is_freed_comes_back() {
     }
 }
 
-/// Each file is dropped that was made since the snapshot, and none that the snapshot has.
+/// Each file made since the snapshot is dropped, and none that the snapshot has.
 #[test]
 fn what_a_snapshot_has_is_not_dropped() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(16_000));
@@ -390,8 +390,8 @@ fn a_power_cut_finds_every_committed_file() {
     assert!(dropped > 1000, "{dropped}");
 }
 
-/// What was learned of the file system before, its blocks that are free and its bitmaps that are under way, is nothing of the one that is
-/// made over it while the volume runs; and what is stored of it as deltas is written over.
+/// What was learned about the old file system, its free blocks and its bitmaps in flight, does not apply to the one that is made
+/// over it while the volume runs; and its blocks that are stored as deltas are overwritten.
 #[test]
 fn a_file_system_made_over_another_loses_nothing() {
     let (mut dropped, mut deltas) = (0, 0);
@@ -420,7 +420,7 @@ fn a_file_system_made_over_another_loses_nothing() {
             let transactions = 20 + random.below(20);
             host.live(&mut random, transactions);
             for anew in 0..1 + random.below(3) {
-                // The last transactions of the one before may be on their way home.
+                // The last transactions of the old file system may still be on their way home.
                 host.make_anew(anew % 2 == seed % 2);
                 if random.below(2) == 0 {
                     wait_for(&volume, "the file system", is_followed);

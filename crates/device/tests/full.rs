@@ -37,7 +37,7 @@ fn a_full_volume_refuses_writes_and_comes_back() {
     for lba in 0..written {
         assert_eq!(client.read(lba, 1).unwrap(), [lba + 1]);
     }
-    // What is there can be overwritten, and space comes back.
+    // The present blocks can be overwritten, and space becomes free again.
     for lba in 0..200 {
         client.write(lba, &[lba + 1_000_000]).unwrap();
     }
@@ -68,7 +68,7 @@ fn a_full_medium_is_waited_for() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(client.read(1, 1).unwrap(), [11]);
     medium.set_full(false);
-    // Either answer is right; what counts is that the volume lives and has lost nothing.
+    // Either answer is right; what matters is that the volume lives and has lost nothing.
     let _ = client.sink.wait(tag);
     let began = std::time::Instant::now();
     while client.write(2, &[22]).is_err() {
@@ -83,7 +83,7 @@ fn a_full_medium_is_waited_for() {
     assert_eq!(Client::new(&volume).read(1, 2).unwrap(), [11, 22]);
 }
 
-/// What waits for room holds the whole write buffer: who writes on is told so, however often it happens.
+/// Writes that wait for room hold the whole write buffer: further writes are refused with that reason, however often it happens.
 #[test]
 fn a_full_medium_that_holds_the_write_buffer_refuses_and_serves_reads() {
     for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {

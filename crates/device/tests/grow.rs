@@ -1,4 +1,4 @@
-//! A volume that grows keeps what it holds, whatever cuts it short, and has room for more.
+//! A volume that grows keeps its contents, whatever interrupts it, and has room for more.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -26,7 +26,7 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
 
-/// Writes what is stored whole, what shares pages, and what is a delta; then some of it anew.
+/// Writes blocks that are stored whole, blocks that share pages, and deltas; then rewrites some of them.
 fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
     let mut client = Client::new(volume);
     let blocks = volume.blocks();
@@ -52,7 +52,7 @@ fn holds(volume: &Arc<Volume>, model: &Model) {
     }
 }
 
-/// A volume with data, and what it holds: not stopped, its log has to be replayed.
+/// A volume with data, and its contents. It is not stopped, so its log has to be replayed.
 fn filled() -> (MemoryMedium, Model) {
     let medium: Arc<MemoryMedium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium);
@@ -97,7 +97,7 @@ fn on_longer(small: &dyn Medium, seed: u64) -> Arc<FaultMedium> {
     let fault = Arc::new(FaultMedium::over_memory(GROWN, Plan::seeded(seed)));
     copy(small, &*fault);
     let medium: Arc<dyn Medium> = fault.clone();
-    // Its own opening and its stop are others' test.
+    // Other tests cover its opening and its stop.
     open(&medium).stop().unwrap();
     fault
 }
@@ -109,7 +109,7 @@ fn cut_short_anywhere_it_is_what_it_was_or_grown() {
     let whole = on_longer(&small, 0);
     let idle = whole.stats().ios;
     grow_at_rest(&(whole.clone() as _), NewSize::default()).unwrap();
-    // Where the superblocks are written, after each step.
+    // The last steps write the superblocks: the power fails after each of these, and after some of the others.
     let steps = whole.stats().ios - idle;
     let cuts = (0..steps - 20).step_by(7).chain(steps - 20..steps + 100);
     let mut outcomes = [0, 0];
@@ -132,7 +132,7 @@ fn cut_short_anywhere_it_is_what_it_was_or_grown() {
         outcomes[usize::from(volume.blocks() > before)] += u64::from(was_cut);
         let (size, grew) = (volume.blocks(), volume.blocks() > before);
         drop(volume);
-        // Should the first block be lost one day, what the last one says is so.
+        // If the first block is lost one day, what the last one says is right.
         let mut last = [0; BLOCK_BYTES];
         medium.read(Pba(GROWN - 1), &mut last).unwrap();
         let says = Superblock::decode(&last, GROWN, crc32c);
@@ -189,7 +189,7 @@ fn clients_notice_nothing_of_it() {
                 medium_blocks: None,
                 logical_blocks: Some(blocks),
             };
-            // Of a medium that it has taken all of there is nothing more to grow into.
+            // Once it has taken all of its medium there is nothing more to grow into.
             let grown = device.grow(size, &common::small());
             assert_eq!(grown.is_ok(), blocks == first + 500, "{grown:?}");
         }
@@ -210,7 +210,7 @@ fn clients_notice_nothing_of_it() {
     assert_sound(&*medium);
 }
 
-/// Who has to wait for memory after it has grown waits, and is not told that the volume is stopping: the one that stopped was another.
+/// A write that has to wait for memory after the growth waits. It is not told that the volume is stopping: that was the old one.
 #[test]
 fn writes_wait_for_memory_after_it_has_grown() {
     let (small, _) = filled();

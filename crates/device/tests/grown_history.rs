@@ -1,4 +1,4 @@
-//! A volume grows with its snapshots and clones: each reads as before, and zeros behind that, whatever comes afterwards.
+//! A volume grows with its snapshots and clones: each reads as before, and zeros past its old end, whatever happens afterwards.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,7 +32,7 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
 
-/// What the volume, its snapshots and its clones have to read as; zeros where nothing is said.
+/// The expected contents of the volume, its snapshots and its clones; zeros where there is no entry.
 #[derive(Clone, Default)]
 struct Known {
     now: BTreeMap<u64, u64>,
@@ -58,7 +58,7 @@ impl Known {
         }
     }
 
-    /// Writes and discards here and there: news, and what others have as well.
+    /// Writes and discards here and there: new contents, and some that other blocks have as well.
     fn write<D: BlockDevice>(
         device: &Arc<D>,
         known: &mut BTreeMap<u64, u64>,
@@ -99,7 +99,7 @@ impl Known {
         Self::write(&clone, self.others.get_mut(name).unwrap(), seed, 40);
     }
 
-    /// Writes all of it, again and again, until the collector has had to do with every segment some times.
+    /// Overwrites everything again and again, until the collector has handled every segment several times.
     fn churn(&mut self, volume: &Arc<Volume>, seed: u64) {
         let segments = u64::from(volume.superblock().segment_count());
         let (mut client, mut random) = (Client::new(volume), Random(seed));
@@ -121,7 +121,7 @@ impl Known {
     }
 }
 
-/// Where the blocks that snapshots and clones keep are.
+/// The places of the blocks that snapshots and clones keep.
 fn kept(medium: &dyn Medium) -> BTreeMap<u64, Option<Place>> {
     let mut source = MediumSource::new(medium);
     let recovered = recover(&mut source, medium.blocks(), crc32c).unwrap();
@@ -180,7 +180,7 @@ fn what_they_have_comes_along_and_is_kept_when_it_moves() {
         let volume = open(&medium);
         assert_eq!(volume.blocks(), size);
         known.holds(&volume);
-        // Also where they had been.
+        // Also where those blocks had been.
         Known::write(&volume, &mut known.now, 10 * number, 60);
         known.write_clone(&volume, "clone", 10 * number + 1);
         known.holds(&volume);
@@ -192,7 +192,7 @@ fn what_they_have_comes_along_and_is_kept_when_it_moves() {
         drop(volume);
         let volume = common::open(&medium);
         let places = kept(&*medium);
-        // Which segments it chooses depends on when what was written: it is given the time.
+        // The collector's choice of segments depends on when what was written, so it gets time.
         let have_moved = (0..20).any(|round| {
             known.churn(&volume, number << 30 | round << 24);
             known.holds(&volume);
@@ -224,7 +224,7 @@ fn what_they_have_comes_along_and_is_kept_when_it_moves() {
     assert_eq!(volume.snapshot_room().unwrap().0, 0);
 }
 
-/// Nothing is shared: only that it has grown says why tags name other LBAs.
+/// Nothing is shared: only the growth explains why tags name other LBAs.
 #[test]
 fn one_that_keeps_nothing_comes_along() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -247,7 +247,7 @@ fn one_that_keeps_nothing_comes_along() {
     assert_sound(&*longer);
 }
 
-/// When all that leads to data is lost, what headers say tells what there was: of an LBA that was a snapshot's, not what that had.
+/// If all metadata is lost, headers say what there was. An LBA that was a snapshot's does not get the snapshot's contents.
 #[test]
 fn nothing_of_them_is_brought_back_as_a_clients() {
     let (before, _) = filled();
@@ -378,7 +378,7 @@ fn while_it_is_served_it_grows_when_nobody_has_one_of_them_open() {
     }
     known.holds(&volume);
     known.churn(&volume, 1 << 40);
-    // Those that it took by itself go before a write finds no room.
+    // Snapshots that the schedule took are deleted before a write finds no room.
     let left = volume.snapshots().unwrap();
     let is_left = |name: &String| left.iter().any(|one| one.name == *name);
     known.others.retain(|name, _| is_left(name));

@@ -1,4 +1,4 @@
-//! A volume that takes snapshots by itself: they come, some stay, and they are in nobody's way.
+//! A volume that takes snapshots by itself: they appear, some stay, and they are in no client's way.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -7,14 +7,14 @@
 
 mod common;
 
-use common::{Client, open_packing};
+use common::{Client, open_packing, small};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 use vellum_core::snapshots::{Schedule, Span, scheduled_name};
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
-use vellum_device::{CreateOptions, SnapshotInfo, Volume};
+use vellum_device::{CreateOptions, OpenOptions, SnapshotInfo, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 fn medium_of(blocks: u64, logical_blocks: u64, history: u32) -> Arc<dyn Medium> {
@@ -49,7 +49,7 @@ fn own(volume: &Volume) -> Vec<SnapshotInfo> {
     all.into_iter().filter(|one| one.scheduled).collect()
 }
 
-/// Writes another number each time until something is so, or too long.
+/// Writes a different number each time until a condition holds, or too much time has passed.
 fn write_until(volume: &Arc<Volume>, mut is_so: impl FnMut(u64) -> bool) {
     let mut client = Client::new(volume);
     let began = Instant::now();
@@ -85,7 +85,7 @@ fn snapshots_come_and_go_by_themselves() {
     let (name, seen) = first.unwrap();
     let stats = volume.stats().history;
     assert!(stats.deleted >= 3 && stats.failed == 0, "{stats:?}");
-    // One that somebody has called so, and the one that somebody looks at.
+    // A snapshot that a user has given such a name, and the one that a client reads.
     let all = volume.snapshots().unwrap();
     assert_eq!(all[0].name, "auto-2026-11-26T10:15:00Z");
     assert!(!all[0].scheduled);
@@ -101,7 +101,7 @@ fn snapshots_come_and_go_by_themselves() {
     assert!(told.is_sorted_by(|one, two| one < two), "{told:?}");
     drop((seen, held));
     write_until(&volume, |_| own(&volume)[0].name != name);
-    // The others outlive a restart, in which nothing is written, and so none is taken.
+    // The others survive a restart. Nothing is written in it, and so none is taken.
     let last = own(&volume).pop().unwrap();
     sleep(Duration::from_millis(1500));
     let before = own(&volume);
@@ -112,7 +112,7 @@ fn snapshots_come_and_go_by_themselves() {
     sleep(Duration::from_millis(2500));
     let stats = volume.stats().history;
     assert_eq!(stats.taken, 0, "{stats:?}");
-    // Its user has said what is to stay.
+    // The user decides which ones stay.
     assert!(
         stats.deleted > 0 && own(&volume).len() < before.len(),
         "{stats:?}"
@@ -125,7 +125,7 @@ fn snapshots_come_and_go_by_themselves() {
     volume.stop().unwrap();
 }
 
-/// A machine that starts with a wrong time has it for minutes, and each of them would cost two snapshots.
+/// A machine that starts with a wrong clock has it for minutes, and each of them would cost two snapshots.
 #[test]
 fn a_clock_that_is_years_ahead_at_an_opening_costs_nothing_and_one_that_is_days_ahead_thins() {
     for (days, is_doubted) in [(20, false), (4000, true)] {
@@ -140,7 +140,7 @@ fn a_clock_that_is_years_ahead_at_an_opening_costs_nothing_and_one_that_is_days_
         }
         volume.stop().unwrap();
         let volume = open(&medium);
-        // Also that it is changed waits for the end of the doubt.
+        // A change of the schedule also waits for the end of the doubt.
         volume.set_schedule(each_second("100s:1s"));
         write_until(&volume, |_| volume.stats().history.taken >= 4);
         let stats = volume.stats().history;
@@ -166,7 +166,7 @@ fn when_there_is_no_room_they_go_before_a_write_is_refused() {
     client.write(390, &[2; 10]).unwrap();
     volume.set_schedule(each_second("100s:1s"));
     let until = Instant::now() + Duration::from_secs(5);
-    // 50 of 80 are kept for `mine` at last, and 40 are written over in each second.
+    // In the end `mine` keeps 50 of 80, and 40 are overwritten each second.
     for number in 3.. {
         for lba in (0..40).step_by(5) {
             client.write(lba, &[number + lba; 5]).unwrap();
@@ -191,7 +191,8 @@ fn when_there_is_no_room_they_go_before_a_write_is_refused() {
     volume.stop().unwrap();
 }
 
-/// What clients see always fits, and what snapshots keep lies beside it in the same segments: so those go before there is no room.
+/// What clients see always fits, and what snapshots keep lies beside it in the same segments. So snapshots are deleted before
+/// there is no room.
 #[test]
 fn when_the_volume_is_full_they_go_before_a_write_is_refused() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(12_000));
@@ -227,6 +228,36 @@ fn when_the_volume_is_full_they_go_before_a_write_is_refused() {
     volume.stop().unwrap();
 }
 
+/// A command on a volume that is not served opens it for a moment. It may be to go back to one of them.
+#[test]
+fn a_full_volume_that_is_opened_for_a_command_keeps_them() {
+    let medium = medium_of(4000, 8000, 500);
+    let volume = open_packing(&medium, Compression::Off);
+    let mut client = Client::new(&volume);
+    let mut fills = 1..;
+    let mut at = (0..7000).step_by(10);
+    while volume.stats().room.used_percent < 96 {
+        let contents: Vec<u64> = fills.by_ref().take(10).collect();
+        client.write(at.next().unwrap(), &contents).unwrap();
+    }
+    let name = scheduled_name(5).unwrap();
+    volume.take_snapshot(name.as_str(), 5).unwrap();
+    client.write(0, &[9; 10]).unwrap();
+    assert_eq!(own(&volume).len(), 1);
+    volume.stop().unwrap();
+    let options = OpenOptions {
+        receiving: true,
+        ..small()
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    // It would be gone by then.
+    sleep(Duration::from_millis(300));
+    volume.roll_back(name.as_str()).unwrap();
+    let first: Vec<u64> = (1..11).collect();
+    assert_eq!(Client::new(&volume).read(0, 10).unwrap(), first);
+    volume.stop().unwrap();
+}
+
 #[test]
 fn two_are_deleted_at_once_and_the_one_before_them_reads_as_it_did() {
     for _ in 0..3 {
@@ -237,12 +268,12 @@ fn two_are_deleted_at_once_and_the_one_before_them_reads_as_it_did() {
         for (taken, name) in (1..).zip(["a", "b"]) {
             volume.take_snapshot(name, taken).unwrap();
         }
-        // What `b` keeps takes a while to be given up.
+        // Freeing what `b` keeps takes a while.
         for lba in (1000..10_000).step_by(100) {
             client.write(lba, &[2; 100]).unwrap();
         }
         volume.take_snapshot("c", 3).unwrap();
-        // And `c` what `a` reads as well.
+        // And `c` keeps what `a` reads as well.
         client.write(0, &[3; 60]).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| volume.delete_snapshot("b").unwrap());

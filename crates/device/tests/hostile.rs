@@ -1,5 +1,5 @@
-//! File systems that lie, or are larger than what is known of one: what has copies on purpose is not shared, or it is told
-//! that nothing is.
+//! File systems that lie, or that are larger than what is kept about one: copies on purpose are not shared, or the volume reports
+//! that nothing is shared.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -14,17 +14,17 @@ mod ext4;
 use common::{Client, small, wait_for};
 use std::sync::Arc;
 use vellum_device::block::Op;
-use vellum_device::limits::CRITICAL_RANGES;
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, FileSystemStats, OpenOptions, Volume};
 use vellum_ext4::limits::METADATA_GROUPS;
 use vellum_medium::{Medium, MemoryMedium};
+use vellum_watch::limits::CRITICAL_RANGES;
 
-/// Blocks of a group, and where in it is what nobody has copies of.
+/// The blocks of a group, and the place in it of a block that has no copies.
 const GROUP: u64 = 4;
 const DATA: u64 = 3;
 
-/// A volume with room for so many groups, on which hardly anything is stored.
+/// A volume with room for so many groups, with hardly anything stored.
 fn thin(groups: u64) -> Arc<Volume> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(80_000));
     let create = CreateOptions {
@@ -43,7 +43,7 @@ fn thin(groups: u64) -> Arc<Volume> {
     Arc::new(Volume::open(medium, &options).unwrap())
 }
 
-/// The superblock of an ext4 of so many groups, each with a copy of it and hardly any with descriptors (`meta_bg`).
+/// The superblock of an ext4 with so many groups, each with a copy of it and hardly any with descriptors (`meta_bg`).
 fn superblock(groups: u64, blocks_per_group: u64) -> Vec<u8> {
     let sound = ext4::sound(true);
     let mut block = sound.pages().next().unwrap().1.to_vec();
@@ -60,7 +60,7 @@ fn superblock(groups: u64, blocks_per_group: u64) -> Vec<u8> {
     block
 }
 
-/// Writes it, and waits until it was found.
+/// Writes it, and waits until it is found.
 fn put(client: &mut Client, superblock: &[u8]) -> FileSystemStats {
     let mut request = client.request(Op::Write { fua: false }, 0, 1);
     request.frames.block_mut(0).copy_from_slice(superblock);
@@ -71,7 +71,7 @@ fn put(client: &mut Client, superblock: &[u8]) -> FileSystemStats {
     found(&volume).remove(0)
 }
 
-/// Whether what is written to both is stored once.
+/// True if equal writes to both places are stored once.
 fn is_shared(client: &mut Client, content: u64, first: u64, second: u64) -> bool {
     let shared = |client: &Client| client.volume.stats().core["dedup_blocks"];
     let before = shared(client);
@@ -106,7 +106,7 @@ fn nothing_is_shared_of_a_file_system_with_too_many_copies() {
     for (content, at) in [(1, 0), (2, DATA)] {
         assert!(!is_shared(&mut client, content, GROUP + at, last + at));
     }
-    // But behind it.
+    // But blocks after it are.
     let behind = groups * GROUP;
     assert!(is_shared(&mut client, 3, behind, behind + 1));
     volume.stop().unwrap();
@@ -122,7 +122,7 @@ fn nothing_is_shared_of_a_file_system_with_too_many_groups() {
         assert!(told.unwrap().contains("block groups"));
     }
     assert!(!is_shared(&mut client, 1, 1000, 100_000));
-    // Gone, it is of no concern any more.
+    // Once it is wiped, it does not matter any more.
     client.discard(0, 1).unwrap();
     wait_for(&volume, "it is gone", |volume| {
         volume.stats().write_once.file_systems.is_empty()

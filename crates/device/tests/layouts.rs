@@ -1,4 +1,4 @@
-//! Volumes of tables in place, on a device: what a write's answer promises, what a restart knows, what is refused.
+//! Volumes of tables in place, on a device: what the answer to a write promises, what a restart knows, what is refused.
 
 #![allow(
     clippy::unwrap_used,
@@ -47,7 +47,7 @@ fn open(medium: &Arc<impl Medium + 'static>, persistence: Persistence, dedup: bo
     Arc::new(Volume::open(medium.clone(), &options).unwrap())
 }
 
-/// A strong write is there after a crash as soon as it is answered, without a flush.
+/// A strong write survives a crash as soon as it is answered, without a flush.
 #[test]
 fn strong_writes_are_durable_when_they_are_answered() {
     for layout in TABLES {
@@ -69,8 +69,8 @@ fn strong_writes_are_durable_when_they_are_answered() {
     }
 }
 
-/// Fingerprints are on the medium: after a restart contents are known without reading one, and also those that
-/// nobody has any more.
+/// Fingerprints are on the medium: after a restart contents are known without reading any, even those that have no owner any
+/// more.
 #[test]
 fn a_restart_knows_all_contents() {
     for layout in TABLES {
@@ -85,7 +85,7 @@ fn a_restart_knows_all_contents() {
         volume.stop().unwrap();
 
         let volume = open(&medium, Persistence::Weak, true);
-        // The index is filled beside requests.
+        // The index is filled while requests are served.
         let began = Instant::now();
         while volume.stats().core["index_entries"] < 199 {
             assert!(began.elapsed() < Duration::from_secs(30), "{layout:?}");
@@ -104,7 +104,7 @@ fn a_restart_knows_all_contents() {
     }
 }
 
-/// What only some layouts have is refused by the others, with the reason: when a volume is opened, and while it is served.
+/// What only some layouts have is refused by the others, with the reason, both when a volume is opened and while it is served.
 #[test]
 fn what_a_layout_does_not_have_is_refused() {
     let refused = |layout: Layout, options: &OpenOptions, what: &str| {
@@ -211,7 +211,7 @@ fn what_a_layout_does_not_have_is_refused() {
     }
 }
 
-/// What no answer waits for is held back for longer than this test waits, unless the policy says otherwise.
+/// Changes that no answer waits for are held back for longer than this test waits, unless the policy says otherwise.
 #[test]
 fn how_tables_are_committed_can_be_changed_while_they_are_served() {
     let medium = medium(Layout::Ordered);
@@ -238,7 +238,7 @@ fn how_tables_are_committed_can_be_changed_while_they_are_served() {
     volume.stop().unwrap();
 }
 
-/// Whatever is written is written for something, and each table is one of the things.
+/// Every write has a cause, and each table is one of the causes.
 #[test]
 fn every_byte_written_has_its_cause() {
     for layout in TABLES {
@@ -271,7 +271,7 @@ fn every_byte_written_has_its_cause() {
     }
 }
 
-/// Nothing is said to be looked for where nothing is.
+/// A volume that never has anything for a sweep to find does not pretend to make one.
 #[test]
 fn a_sweep_that_a_volume_never_makes_is_refused() {
     for layout in TABLES {
@@ -304,7 +304,7 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
     volume.stop().unwrap();
 }
 
-/// Bad sectors under all fingerprints and counts cost hints: the volume opens, reads what was written, and writes them anew.
+/// Bad sectors under all fingerprints and counts only cost hints: the volume opens, reads what was written, and rewrites them.
 #[test]
 fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
     for layout in TABLES {
@@ -320,7 +320,7 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
         let mut client = Client::new(&volume);
         client.write(0, &fills).unwrap();
         client.flush().unwrap();
-        // Contents that fingerprints alone lead to.
+        // Contents that only fingerprints lead to.
         client.discard(0, 100).unwrap();
         drop(client);
         volume.stop().unwrap();
@@ -363,8 +363,8 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
     }
 }
 
-/// The directory says which copy of each table block counts, and nothing else does: what cannot be read of it is an error to whoever
-/// reads what it leads to, and nothing is changed, so that a drive which reads it again later has lost nothing.
+/// Only the directory says which copy of each table block counts. If some of it cannot be read, reads that depend on it fail, and
+/// nothing is changed. So nothing is lost if the drive can read it again later.
 #[test]
 fn a_bad_directory_of_shadow_is_refused_and_named() {
     let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
@@ -417,7 +417,7 @@ fn a_bad_directory_of_shadow_is_refused_and_named() {
     volume.stop().unwrap();
 }
 
-/// A map write that the medium acknowledged and lost, in both copies, is of an edition that is too old: an error at the next opening.
+/// A map write that the medium acknowledged and lost, in both copies, has too old an edition: an error at the next opening.
 #[test]
 fn a_lost_write_to_the_map_is_found_out() {
     let medium = medium(Layout::Ordered);

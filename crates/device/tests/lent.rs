@@ -1,4 +1,4 @@
-//! Threads that lend themselves: what the medium has to do for an answer is done on the thread that waits for it.
+//! Threads that lend themselves: the medium's work for an answer is done on the thread that waits for it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -14,7 +14,7 @@ use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{Done, Fault, FaultMedium, Io, Kind, Medium, MediumError, Plan};
 
-/// Whether something has come to pass, for threads that wait for it.
+/// A flag that threads can wait for.
 #[derive(Default)]
 struct Flag(Mutex<bool>, Condvar);
 
@@ -33,7 +33,7 @@ impl Flag {
     }
 }
 
-/// A medium that counts what is done at once, and by what way, and can hold that up.
+/// A medium that counts the operations that are done at once, by kind of call, and can hold them up.
 struct Held {
     medium: Arc<FaultMedium>,
     now: AtomicU64,
@@ -132,7 +132,7 @@ impl Replies for Lender {
     }
 }
 
-/// Submits on a thread that is lent: the answer, if it has come when that is free again.
+/// Submits on a lent thread. Returns the answer, if there is one when the thread is free again.
 fn lend(client: &mut Client, op: Op, lba: u64, blocks: u64) -> Arc<Lender> {
     let lender = Arc::new(Lender::default());
     let request = client.request(op, lba, blocks);
@@ -164,7 +164,7 @@ fn a_flush_and_a_read_are_answered_by_the_thread_that_asks() {
     volume.stop().unwrap();
 }
 
-/// One thread that waits for a slow drive holds up nobody: neither what is acknowledged from memory nor another's flush.
+/// A thread that waits for a slow drive holds up no other client: neither writes acknowledged from memory nor another's flush.
 #[test]
 fn others_go_on_while_a_thread_is_lent() {
     let held = Held::new();
@@ -188,7 +188,8 @@ fn others_go_on_while_a_thread_is_lent() {
     volume.stop().unwrap();
 }
 
-/// The end of a volume waits for what a lent thread does, and sees it: of one that is only read that may be the last thing.
+/// The end of a volume waits for what a lent thread does, and sees it. For a volume that is only read that may be the last
+/// operation.
 #[test]
 fn a_stop_waits_for_a_lent_thread() {
     for read_only in [false, true] {
@@ -231,7 +232,7 @@ fn a_stop_waits_for_a_lent_thread() {
     }
 }
 
-/// What fails on a lent thread poisons as anywhere.
+/// A failure on a lent thread poisons the volume as anywhere.
 #[test]
 fn a_failure_on_a_lent_thread_poisons() {
     let held = Held::new();

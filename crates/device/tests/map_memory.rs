@@ -1,4 +1,4 @@
-//! What says where blocks are need not stay in memory: it is read again when it is needed, also when it is damaged.
+//! The map need not stay in memory: it is read again when it is needed, even when it is damaged.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,14 +8,16 @@
 
 mod common;
 
-use common::{Client, assert_sound, create, small, superblock_of};
+use common::{Client, assert_sound, create, open_packing, small, superblock_of, wait_for};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Leaf};
+use vellum_device::block::Op;
+use vellum_device::pack::Compression;
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 const BLOCKS: u64 = 8192;
-/// LBAs that a leaf maps.
+/// The LBAs that a leaf maps.
 const LEAF: u64 = 1024;
 const LEAVES: u64 = 5;
 
@@ -27,7 +29,7 @@ fn open(medium: &Arc<dyn Medium>, map_leaves: Option<usize>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
-/// A volume that was stopped, with a block in each leaf.
+/// A stopped volume with a block in each leaf.
 fn filled() -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium);
@@ -46,6 +48,11 @@ fn zero_leaf(medium: &dyn Medium, leaf: Leaf) {
         let at = superblock.leaf_slot(leaf, slot);
         medium.write(at, &[0; BLOCK_BYTES]).unwrap();
     }
+}
+
+/// The number of blocks that the volume has read for itself.
+fn own_reads(volume: &Volume) -> u64 {
+    volume.stats().medium.read_metadata_bytes / BLOCK_BYTES as u64
 }
 
 fn leaves_read(volume: &Volume) -> u64 {
@@ -80,6 +87,27 @@ fn what_is_away_is_read_when_it_is_needed() {
     }
 }
 
+/// Memory still holds the old contents of leaves: a map checkpoint reads only their stripe's parity.
+#[test]
+fn a_map_checkpoint_does_not_read_what_it_writes() {
+    let medium = filled();
+    let volume = open(&medium, Some(2));
+    let mut client = Client::new(&volume);
+    // The scout looks for file systems first: it reads what the first leaf maps.
+    wait_for(&volume, "the scout has looked", |volume| {
+        !volume.stats().commits.looking
+    });
+    let before = own_reads(&volume);
+    for leaf in 1..3 {
+        client.write(leaf * LEAF + 500, &[20 + leaf]).unwrap();
+    }
+    client.flush().unwrap();
+    assert_eq!(own_reads(&volume) - before, 2, "each write reads its leaf");
+    volume.stop().unwrap();
+    assert_eq!(own_reads(&volume) - before, 3);
+    assert_sound(&*medium);
+}
+
 #[test]
 fn a_leaf_that_is_damaged_while_it_is_away_is_told_by_its_stripe() {
     let medium = filled();
@@ -93,7 +121,15 @@ fn a_leaf_that_is_damaged_while_it_is_away_is_told_by_its_stripe() {
     client.flush().unwrap();
 }
 
-/// Nothing may be decided without it: neither is a read answered with what is not so, nor does anything get to the medium.
+/// A client's request for a block whose leaf is not available.
+enum Asks {
+    Read,
+    Write,
+    WriteDurably,
+    ZeroDurably,
+}
+
+/// Nothing may be decided without it: no read is answered wrongly, and nothing reaches the medium.
 #[test]
 fn a_leaf_that_nothing_tells_poisons_the_volume() {
     let medium = filled();
@@ -104,18 +140,35 @@ fn a_leaf_that_nothing_tells_poisons_the_volume() {
     for (slot, block) in (0..).zip(&mut kept) {
         medium.read(before(slot), block).unwrap();
     }
-    for asks_to_write in [false, true] {
+    for asks in [
+        Asks::Read,
+        Asks::Write,
+        Asks::WriteDurably,
+        Asks::ZeroDurably,
+    ] {
         let volume = open(&medium, Some(0));
         zero_leaf(&*medium, Leaf(3));
         zero_leaf(&*medium, parity);
         let mut client = Client::new(&volume);
         assert_eq!(client.read(0, 1).unwrap(), [10]);
-        if asks_to_write {
-            // It may be answered, for it is not durable.
-            let _ = client.write(3 * LEAF, &[99]);
-        } else {
-            let read = client.read(3 * LEAF, 1);
-            assert!(read.is_err(), "{read:?}");
+        match asks {
+            Asks::Read => {
+                let read = client.read(3 * LEAF, 1);
+                assert!(read.is_err(), "{read:?}");
+            }
+            // It may be answered, because it is not durable.
+            Asks::Write => {
+                let _ = client.write(3 * LEAF, &[99]);
+            }
+            // Its chunk is sealed at once, by the same input.
+            Asks::WriteDurably => {
+                let request = client.write_request(3 * LEAF, &[99], true);
+                assert!(client.call(request).is_err());
+            }
+            Asks::ZeroDurably => {
+                let request = client.request(Op::WriteZeroes { fua: true }, 3 * LEAF, 1);
+                assert!(client.call(request).is_err());
+            }
         }
         assert!(client.flush().is_err() && client.write(0, &[1]).is_err());
         drop((client, volume));
@@ -128,5 +181,54 @@ fn a_leaf_that_nothing_tells_poisons_the_volume() {
             assert_eq!(client.read(leaf * LEAF, 1).unwrap(), [10 + leaf]);
         }
         drop((client, volume));
+    }
+}
+
+/// A lost leaf of the table of pages. Each of these requests needs the place of a page, which nothing holds any more. A write to
+/// one of a page's many owners does not need it, but a map checkpoint may at any time, for the stripe.
+#[test]
+fn a_lost_leaf_of_pages_poisons_the_volume() {
+    type Ask = fn(&mut Client) -> bool;
+    let asks: [(&str, Ask); 5] = [
+        ("read", |client| client.read(7, 1).is_err()),
+        // It may have been answered before that.
+        ("write", |client| {
+            let _ = client.write(0, &[99; 60]);
+            true
+        }),
+        ("durable write", |client| {
+            let request = client.write_request(0, &[99; 60], true);
+            client.call(request).is_err()
+        }),
+        ("discard", |client| {
+            let _ = client.discard(0, 60);
+            true
+        }),
+        ("zeroes", |client| {
+            let request = client.request(Op::WriteZeroes { fua: true }, 0, LEAVES * LEAF);
+            client.call(request).is_err()
+        }),
+    ];
+    for (name, ask) in asks {
+        let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+        create(&*medium);
+        let volume = open_packing(&medium, Compression::Lz4);
+        let mut client = Client::new(&volume);
+        let fills: Vec<u64> = (0..60).map(|index| 7 * index + 2).collect();
+        client.write(0, &fills).unwrap();
+        client.flush().unwrap();
+        assert!(volume.stats().core["packed_pages"] > 0, "nothing is packed");
+        volume.stop().unwrap();
+        drop((client, volume));
+
+        let volume = open(&medium, Some(0));
+        let superblock = superblock_of(&*medium);
+        let pages = Leaf(superblock.map_leaves());
+        zero_leaf(&*medium, pages);
+        let parity = superblock.parity(superblock.stripe_of(pages)).unwrap();
+        zero_leaf(&*medium, parity);
+        let mut client = Client::new(&volume);
+        assert!(ask(&mut client), "{name}");
+        assert!(client.flush().is_err(), "{name}");
     }
 }

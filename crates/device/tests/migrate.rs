@@ -1,4 +1,4 @@
-//! From one layout to another and back: what was there is there, also when the first attempt was cut short.
+//! From one layout to another and back: all contents are kept, even if the first attempt was interrupted.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,7 +38,7 @@ fn open(medium: &Arc<MemoryMedium>) -> Arc<Volume> {
     Arc::new(Volume::open(medium.clone(), &options).unwrap())
 }
 
-/// Runs of blocks here and there, some of them alike, with holes between them.
+/// Writes runs of blocks here and there, some of them alike, with holes between them.
 fn fill(volume: &Arc<Volume>) {
     let mut client = Client::new(volume);
     for run in 0..60 {
@@ -62,7 +62,7 @@ fn every_layout_goes_into_every_other() {
             assert!(copied.blocks > 1000, "{from:?} {to:?}: {copied:?}");
             let compared = verify(&*source, &*target, &mut |_| {}).unwrap();
             assert_eq!(compared, copied);
-            // What was reported is durable: a crash loses nothing of it.
+            // What was reported is durable: a crash loses none of it.
             drop(target);
             let again = open(&medium);
             assert_eq!(verify(&*source, &*again, &mut |_| {}).unwrap(), copied);

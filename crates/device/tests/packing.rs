@@ -15,7 +15,7 @@ fn core(volume: &Volume, name: &str) -> u64 {
     volume.stats().core[name]
 }
 
-/// As the patterns of this number are: some compress, some do not.
+/// A medium with a new volume on it; also as memory, to look at its blocks.
 fn written(medium_blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
     let memory = Arc::new(MemoryMedium::new(medium_blocks));
     create(&*memory);
@@ -41,7 +41,7 @@ fn what_repeats_takes_less_room_and_reads_as_it_was() {
         let live = core(&volume, "live_blocks");
         match how {
             Compression::Off => assert_eq!(live, 1000),
-            // Of seven patterns six can be stored in fewer bytes, two of them in few.
+            // Six of seven patterns can be stored in fewer bytes, two of them in few.
             _ => assert!(live < 700, "{how}: {live} pages"),
         }
         let space = volume.stats().space;
@@ -52,7 +52,7 @@ fn what_repeats_takes_less_room_and_reads_as_it_was() {
         volume.stop().unwrap();
         drop((client, volume));
         assert_sound(&*medium);
-        // Whoever opens it next need not pack.
+        // A later opening need not pack.
         let volume = open(&medium);
         let expected: Vec<u64> = (1..=1000).collect();
         let mut client = Client::new(&volume);
@@ -71,7 +71,7 @@ fn a_small_block_and_a_flush_cost_one_page() {
     client.flush().unwrap();
     let before = volume.stats().medium.written_bytes;
     for round in 0..20 {
-        // 4 and 30 words that repeat nothing, of 512.
+        // 4 and 30 of 512 words that do not repeat.
         client
             .write(round * 3, &[1 + 7 * round, 2 + 7 * round])
             .unwrap();
@@ -142,14 +142,14 @@ fn a_damaged_page_of_parts_is_an_error_and_never_data() {
     let (memory, medium) = written(3000);
     let volume = open_packing(&medium, Compression::Lz4);
     let mut client = Client::new(&volume);
-    // Two that share a header, and a chunk of its own.
+    // Two that share a header, and one in a separate chunk.
     client.write(10, &[1, 2]).unwrap();
     client.flush().unwrap();
     client.write(12, &[7]).unwrap();
     client.flush().unwrap();
     volume.stop().unwrap();
     drop((client, volume));
-    // What does not repeat in the second pattern is stored as it is.
+    // The part of the second pattern that does not repeat is stored as it is.
     let pattern = &block_of(2)[40..64];
     let mut block = vec![0; BLOCK_BYTES];
     let mut damaged = 0;

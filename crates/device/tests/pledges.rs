@@ -37,7 +37,7 @@ fn after_a_crash(medium: &Arc<dyn Medium>, volume: Arc<Volume>, host: Host) -> H
 
 #[test]
 fn a_journal_that_has_just_got_its_features_is_read_by_them() {
-    // However soon the next scan is: with a commit before it, mostly, and with one after it.
+    // However soon the next scan is: mostly with a commit before it, and with one after it.
     for waits in [false, true] {
         let (medium, volume, mut host) = mounted(open);
         let superblock = host.get(0);
@@ -55,14 +55,14 @@ fn a_journal_that_has_just_got_its_features_is_read_by_them() {
         assert!(host.get(0) == superblock, "nobody wrote block 0");
         let home = host.get(HOME.into())[0];
         let next = host.get(u64::from(HOME) + 1)[0];
-        // Pledged or not; or not any more, for the scan that was due ends what there is.
+        // Pledged or not; or not any more, because the scan that was due ends pledges.
         let stamp = if waits { 20 } else { 10 };
         let fine = [(1, 0), (stamp, stamp + 1)];
         assert!(fine.contains(&(home, next)), "{home} {next}");
     }
 }
 
-/// What is pledged is held against no bytes: so nothing is while a change waits for a scan.
+/// No bytes are compared for a pledge, so nothing is pledged while a change waits for a scan.
 #[test]
 fn nothing_is_pledged_while_a_scan_is_behind() {
     let (_medium, volume, mut host) = mounted(open);
@@ -72,7 +72,7 @@ fn nothing_is_pledged_while_a_scan_is_behind() {
         host.commit(10);
         pledged() > 0
     });
-    // A scan that is in time is rare, and lets one be pledged; not each time.
+    // A scan is rarely in time. If it is, it lets a commit be pledged, but not each time.
     let mut superblock = host.get(0);
     let is_held_back = (0..10).any(|_| {
         let before = pledged();
@@ -86,8 +86,9 @@ fn nothing_is_pledged_while_a_scan_is_behind() {
     assert!(is_held_back);
 }
 
-/// A mount and an unmount say so in the superblock, in the middle of a log. Nothing has moved: once the scout has looked, what is committed is
-/// pledged again, though no superblock of the journal says anew where its log begins. What else changes there may have moved it.
+/// A mount and an unmount are noted in the superblock, in the middle of a log. Nothing has moved: after the scout's next scan,
+/// commits are pledged again, although no superblock of the journal says where its log begins. Any other change there may have
+/// moved it.
 #[test]
 fn a_journal_is_followed_on_when_its_file_system_says_that_it_is_mounted() {
     for (at, bit, goes_on) in [(0x60, 4, true), (0x5c, 2, false)] {
@@ -98,7 +99,7 @@ fn a_journal_is_followed_on_when_its_file_system_says_that_it_is_mounted() {
             host.commit(10);
             pledged() > 0
         });
-        // The log is not to come round meanwhile: then a superblock of the journal would say anew where it begins.
+        // The log must not come round meanwhile, because then a superblock of the journal would say where it begins.
         let commits = 30;
         while host.places_left() < commits {
             host.commit(10);

@@ -129,7 +129,7 @@ fn who_may_not_write_changes_nothing() {
     let refused = volume.set_properties(&with(Properties::default(), "label", "x"));
     assert!(matches!(refused, Err(BlockError::ReadOnly)), "{refused:?}");
     drop(volume);
-    // Of a later version, with a feature that who writes must know.
+    // From a later version, with a feature that a program that writes must know.
     set_superblock(&*medium, &[("read_only_compatible", 4)]);
     let change = |_: &_| Ok::<_, PropertyError>(Properties::default());
     let refused = change_at_rest(&*medium, change).unwrap_err();

@@ -1,5 +1,5 @@
-//! Duplicates whose pages have left the memory: they are compared with what is read back, in as few reads as will do, and
-//! no block is judged by another one's read.
+//! Duplicates whose pages have left memory: they are compared with what is read back, in as few reads as possible, and no block
+//! is judged by the read of another.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,13 +22,13 @@ use vellum_device::policy::Policy;
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
 use vellum_medium::{Done, Io, Kind, Medium, MediumError};
 
-/// Contents of a file: more than several segments of these volumes have.
+/// The number of contents in a file: more than several segments of these volumes hold.
 const FILE: u64 = 250;
-/// Where it is: not where a file system would be looked for.
+/// The file's place, away from where a scan looks for file systems.
 const HOME: u64 = 500;
-/// Where its copy goes.
+/// The place of its copy.
 const COPY: u64 = 1000;
-/// As `common::create` has it.
+/// As in `common::create`.
 const SEGMENT: u64 = 64;
 
 /// A read of a file's blocks.
@@ -36,21 +36,21 @@ const SEGMENT: u64 = 64;
 struct Read {
     at: u64,
     blocks: u64,
-    /// How many were under way with it.
+    /// The number of reads under way with it.
     at_once: usize,
 }
 
-/// A medium that breaks on demand, and knows which reads of a file it was asked for.
+/// A medium that breaks on demand, and records the reads of a file.
 struct Watched {
     medium: FaultMedium,
-    /// Where the file's contents are. Others than comparisons read headers and summaries alone.
+    /// The places of the file's contents. All reads except comparisons are of headers and summaries only.
     places: Mutex<HashMap<u64, u64>>,
     reads: Mutex<Vec<Read>>,
     reading: Mutex<usize>,
 }
 
 impl Watched {
-    /// A volume on such a medium, with a file in it of which nothing is in memory.
+    /// A volume on such a medium, with a file in it that is not in memory.
     fn with_file(file: &[u64]) -> (Arc<Self>, Arc<Volume>, Client) {
         let medium = Arc::new(Self {
             medium: FaultMedium::over_memory(4096, Plan::default()),
@@ -93,7 +93,7 @@ impl Watched {
         assert_eq!(places.len(), file.len());
     }
 
-    /// Where a content is stored.
+    /// The place of a content.
     fn place(&self, fill: u64) -> u64 {
         self.places.lock()[&fill]
     }
@@ -102,7 +102,7 @@ impl Watched {
         io.kind == Kind::Read && self.places.lock().values().any(|&at| at == io.at.0)
     }
 
-    /// Reads that touch a content fail from now on.
+    /// Makes reads that touch a content fail from now on.
     fn break_read(&self, fill: u64) {
         let at = self.place(fill);
         self.medium.set_plan(Plan {
@@ -178,8 +178,8 @@ fn shared(volume: &Volume) -> u64 {
     settled(volume).core["dedup_blocks"]
 }
 
-/// What differs, and headers and summaries of segments, lie between the blocks that are compared: they are read through. Each
-/// time: what is read through is given back.
+/// Blocks that differ, and headers and summaries of segments, lie between the blocks that are compared: they are read through.
+/// This happens each time, because the blocks read through are released.
 #[test]
 fn a_copy_of_a_file_takes_few_reads() {
     let (medium, volume, mut client) = Watched::with_file(&file());
@@ -201,7 +201,7 @@ fn a_copy_of_a_file_takes_few_reads() {
         assert_eq!(shared(&volume), same);
         let these = std::mem::take(&mut *medium.reads.lock());
         let limit = COMPARE_READ_BLOCKS as u64;
-        // Each of a segment or more; the log's first ones do not lie side by side.
+        // Each read covers a segment or more; the log's first segments are not adjacent.
         assert!((these.len() as u64) <= FILE / SEGMENT + 4, "{these:?}");
         assert!(these.iter().all(|read| read.blocks <= limit), "{these:?}");
         let crosses = |read: &Read| read.at / SEGMENT != (read.at + read.blocks - 1) / SEGMENT;
@@ -246,7 +246,7 @@ fn a_block_that_cannot_be_read_is_the_only_one_not_shared() {
     assert_sound(&*medium);
 }
 
-/// It lies between two blocks of which there are copies, and nobody asked for it.
+/// It lies between two blocks that have copies, and no client requested it.
 #[test]
 fn a_block_that_is_read_through_may_be_unreadable() {
     let (medium, volume, mut client) = Watched::with_file(&file());
@@ -276,8 +276,8 @@ fn a_block_that_is_read_through_may_be_unreadable() {
     assert_sound(&*medium);
 }
 
-/// Twins too far apart for one read each take one, and none waits for another: while a comparison waits the write buffer
-/// fills, and then deduplication leaves off.
+/// Twins too far apart for one read each take one, and none waits for another: while a comparison waits the write buffer fills,
+/// and then deduplication stops.
 #[test]
 fn what_is_asked_at_once_is_read_at_once() {
     let scattered = COMPARE_READ_GAP + 2;

@@ -26,7 +26,7 @@ fn thin(layout: Layout) -> Arc<dyn Medium> {
     medium
 }
 
-/// With a journal at its beginning.
+/// Opens it with a journal at its beginning.
 fn open(medium: &Arc<dyn Medium>) -> Client {
     let volume = Volume::open(Arc::clone(medium), &small()).unwrap();
     volume.set_journal(0, JOURNAL * BLOCK).unwrap();
@@ -39,7 +39,7 @@ fn again(client: Client, medium: &Arc<dyn Medium>) -> Client {
     open(medium)
 }
 
-/// Writes contents that nothing else has, block after block, until one is refused: how many.
+/// Writes unique contents, block after block, until one is refused. Returns how many were written.
 fn fill(client: &mut Client, blocks: std::ops::Range<u64>) -> u64 {
     let first = blocks.start;
     let end = blocks.end;
@@ -72,7 +72,7 @@ fn data_leave_room_for_a_journal_and_each_opening_has_some_of_it() {
         }
         let halves = taken.windows(2).all(|two| two[1] <= two[0] && 0 < two[1]);
         assert!(taken[0] > 50 && halves, "{layout:?}: {taken:?}");
-        // Deletions bring all of it back.
+        // Deletions free all of it again.
         client.discard(JOURNAL, 2000).unwrap();
         client.flush().unwrap();
         let more = fill(&mut client, 10_000..24_000);
@@ -97,7 +97,7 @@ fn new_data_of_what_is_not_followed_use_up_no_reserve_however_often_it_is_opened
     }
 }
 
-/// What a mount does first: it reads the journal, and writes home what that has.
+/// The first steps of a mount: it reads the journal, and writes its contents home.
 #[test]
 fn a_replay_takes_no_room() {
     for layout in LAYOUTS {

@@ -1,5 +1,5 @@
-//! Blocks that change what they are: a file's data, then a directory in the journal and home, then data again. However a block's earlier
-//! versions were stored, it reads as it was written last, and the journal's copies as they were.
+//! Blocks that change roles: a file's data, then a directory in the journal and home, then data again. However a block's earlier
+//! versions were stored, it reads as last written, and the journal's copies read as written.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,14 +24,14 @@ type Bytes = [u8; BLOCK_BYTES];
 
 const HOMES: [u64; 2] = [HOME as u64, HOME as u64 + 1];
 
-/// What a block may be.
+/// The role of a block.
 #[derive(Clone, Copy, Debug)]
 enum Role {
     Directory,
     Text,
     Noise,
     Zeros,
-    /// What the other block is.
+    /// The contents of the other block.
     Twin,
 }
 
@@ -43,7 +43,7 @@ const ROLES: [Role; 5] = [
     Role::Twin,
 ];
 
-/// The `n`th version: of directories and texts a little of the one before is different.
+/// The `n`th version: directories and texts differ a little from the previous one.
 fn content(role: Role, n: u64, other: &Bytes) -> Bytes {
     let mut block = [0; BLOCK_BYTES];
     match role {
@@ -79,12 +79,12 @@ fn content(role: Role, n: u64, other: &Bytes) -> Bytes {
 struct Blocks {
     host: Host,
     now: [Bytes; 2],
-    /// Copies in the journal, by their place.
+    /// Copies in the journal, by place.
     copies: BTreeMap<u64, Bytes>,
 }
 
 impl Blocks {
-    /// One of the two, and what it becomes.
+    /// One of the two blocks, and its new contents.
     fn next(&self, random: &mut Random, n: u64) -> (usize, Bytes) {
         let which = random.below(2) as usize;
         let role = ROLES[random.below(ROLES.len() as u64) as usize];
@@ -140,7 +140,7 @@ fn a_block_that_becomes_something_else_reads_as_it_was_written() {
         for step in 0..600 {
             let (which, to) = blocks.next(&mut random, step);
             match random.below(8) {
-                // Without the journal, and mostly still in memory when it is something else again.
+                // Without the journal, and mostly still in memory when it changes again.
                 0 | 1 => {
                     blocks.write(which, to);
                     for burst in 0..random.below(8) {
@@ -158,9 +158,9 @@ fn a_block_that_becomes_something_else_reads_as_it_was_written() {
                     all[which] = to;
                     blocks.commit(all);
                     match way {
-                        // Home, as it was committed.
+                        // Written home as committed.
                         3..6 => (0..2).for_each(|which| blocks.write(which, all[which])),
-                        // Freed, and data already when it would have come home.
+                        // Freed, and already data when it would have been written home.
                         6 => blocks.write(which, content(Role::Text, step + 1, &to)),
                         _ => {}
                     }

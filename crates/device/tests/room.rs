@@ -1,4 +1,4 @@
-//! A thin volume that fills up says so before it is full, on every layout, and again when it fills up again.
+//! A thin volume that fills up reports it before it is full, on every layout, and again when it fills up again.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ fn open(layout: Layout, logical_blocks: u64) -> (Arc<Volume>, Told) {
     (Arc::new(Volume::open(medium, &options).unwrap()), told)
 }
 
-/// Writes blocks that all differ, from `from` on, until one is refused; gives that one.
+/// Writes blocks that all differ, from `from` on, until one is refused; returns that one.
 fn fill(client: &mut Client, from: u64, until: u64) -> Option<u64> {
     (from..until).find(|&lba| match client.write(lba, &[lba + 1]) {
         Ok(()) => false,
@@ -75,7 +75,7 @@ fn a_thin_volume_says_that_it_fills_up_before_it_is_full() {
             ["filling", "high", "critical", "full"]
         );
 
-        // What gives space back takes the level back; the next time it is told again.
+        // Once space is free again the level drops, and the next rise is reported again.
         client.discard(0, capacity / 2).unwrap();
         client.flush().unwrap();
         assert_eq!(volume.stats().room.level, "ample");

@@ -1,4 +1,4 @@
-//! Scrubs: damage is found wherever it is, nothing else is, and what can be is mended.
+//! Scrubs: damage is found wherever it is, nothing else is reported, and what can be mended is mended.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use vellum_core::check::Severity as Worst;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::summary;
 use vellum_device::pack::Compression;
-use vellum_device::{OpenOptions, ScrubReport, Volume};
+use vellum_device::{CreateOptions, OpenOptions, ScrubReport, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 const BLOCKS: u64 = 4096;
@@ -58,7 +58,7 @@ fn is_clean(report: &ScrubReport) -> bool {
     report.findings.is_empty() && (report.damaged, report.mended, report.second_copies) == (0, 0, 0)
 }
 
-/// A volume that has been used: overwritten, discarded, some of it in parts of pages.
+/// A volume that has been used: overwritten, discarded, partly stored in parts of pages.
 fn used(medium: &Arc<dyn Medium>, layout: Layout, seed: u64) {
     create_as(&**medium, layout);
     let mut random = Random(seed);
@@ -97,7 +97,7 @@ fn checked(medium: &dyn Medium) -> Option<Worst> {
     vellum_device::inspect::check_medium(medium, options).worst()
 }
 
-/// What a check at rest finds a scrub finds as well, and nothing else: blocks are hit anywhere.
+/// A scrub finds what a check at rest finds, and nothing else; the damage is anywhere.
 #[test]
 fn what_is_damaged_is_found_and_nothing_else() {
     for (seed, layout) in LAYOUTS.into_iter().enumerate() {
@@ -152,7 +152,7 @@ fn nothing_is_found_while_clients_work() {
         let blocks = volume_blocks(&volume);
         volume.scrub(0);
         let mut read = 0;
-        // On a busy machine it takes more of them.
+        // On a busy machine it takes more rounds.
         let rounds = 0..50_000u64;
         for round in rounds.take_while(|&round| round < 1500 || volume.scrub_report().ended < 3) {
             let lba = random.below(blocks - 32);
@@ -190,7 +190,7 @@ fn nothing_is_found_while_clients_work() {
     }
 }
 
-/// Of each structure that is in memory as well, while the volume is open.
+/// Damages every structure that is also in memory, while the volume is open.
 #[test]
 fn what_is_in_memory_is_written_anew() {
     for layout in LAYOUTS {
@@ -211,7 +211,7 @@ fn what_is_in_memory_is_written_anew() {
             _ => 1..sb.areas().data(0).0,
         };
         let mut mended = Vec::new();
-        // A bit of each block that holds something: of most there is a slot that counts and one that does not.
+        // Flips a bit of each block that is not zero. Most have a slot that counts and one that does not.
         let mut block = [0; BLOCK_BYTES];
         for at in areas.map(Pba) {
             medium.read(at, &mut block).unwrap();
@@ -226,7 +226,7 @@ fn what_is_in_memory_is_written_anew() {
             assert_eq!(report.damaged, 0, "{layout:?}: {report:?}");
             mended.extend(report.findings.into_iter().map(|one| one.what));
         }
-        // What is written anew with the first mirror is not found any more: one root of the log, and its leaf that was dirty.
+        // What is rewritten with the first mirror is not found any more: one root of the log, and its dirty leaf.
         let of = |what: &str| mended.iter().filter(|one| one.contains(what)).count();
         let tables: u64 = sb.table_blocks().iter().sum();
         let (kind, least) = match layout {
@@ -242,7 +242,7 @@ fn what_is_in_memory_is_written_anew() {
         );
         let report = scrub(&volume);
         assert!(is_clean(&report), "{layout:?}: {report:?}");
-        // And a crash finds it whole.
+        // And it is whole after a crash.
         drop(client);
         drop(volume);
         assert_sound(&*medium);
@@ -282,7 +282,7 @@ fn a_summary_is_written_anew_from_headers() {
     assert_sound(&*medium);
 }
 
-/// A block with a copy that is not shared with it is mended from that; one without is told, with its LBA.
+/// A block with a separate copy is mended from that; one without is reported, with its LBA.
 #[test]
 fn a_block_is_mended_from_a_copy() {
     for layout in LAYOUTS {
@@ -290,7 +290,7 @@ fn a_block_is_mended_from_a_copy() {
         create_as(&*medium, layout);
         let volume = open(&medium);
         let mut client = Client::new(&volume);
-        // Contents of whole blocks: what is all of one byte says nothing.
+        // Contents of whole blocks: a block of one repeated byte proves nothing.
         client.write(10, &[70, 7, 21]).unwrap();
         client.write(500, &[70]).unwrap();
         client.flush().unwrap();
@@ -304,7 +304,7 @@ fn a_block_is_mended_from_a_copy() {
             (1, 1),
             "{layout:?}: {report:?}"
         );
-        // They come by their LBAs, and which of the two copies is found first on the medium is not said.
+        // Findings are in order of LBAs, and it is not specified which of the two copies is found first on the medium.
         let (mended, damaged) = match &report.findings[..] {
             [mended, damaged] if mended.mended.is_some() => (mended, damaged),
             [damaged, mended] => (mended, damaged),
@@ -322,7 +322,7 @@ fn a_block_is_mended_from_a_copy() {
         assert_eq!(client.read(10, 1).unwrap(), [70]);
         assert_eq!(client.read(500, 1).unwrap(), [70]);
         assert!(client.read(11, 1).is_err());
-        // Once it is overwritten all is well.
+        // After an overwrite everything is whole.
         client.write(11, &[9]).unwrap();
         client.flush().unwrap();
         assert!(is_clean(&scrub(&volume)));
@@ -331,7 +331,50 @@ fn a_block_is_mended_from_a_copy() {
     }
 }
 
-/// The same sum and other bytes: a copy is not believed by its sum.
+/// Blocks that only a snapshot holds are read too.
+#[test]
+fn what_snapshots_keep_is_looked_at() {
+    let medium = medium();
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    client.write(0, &[1]).unwrap();
+    volume.take_snapshot("s", 1).unwrap();
+    client.write(0, &[2]).unwrap();
+    client.flush().unwrap();
+    volume.stop().unwrap();
+    drop((client, volume));
+    flip(&*medium, place_of(&*medium, &block_of(1)), 9);
+    let volume = open(&medium);
+    let report = scrub(&volume);
+    assert_eq!(report.damaged, 1, "{report:?}");
+    let what = &report.findings[0].what;
+    assert!(what.ends_with("of a snapshot or a clone"), "{what}");
+    volume.stop().unwrap();
+}
+
+/// On a read-only volume the core begins what it may not write. That does not keep a scrub from looking.
+#[test]
+fn second_copies_of_a_read_only_volume_are_looked_at() {
+    let medium = medium();
+    used(&medium, Layout::Ordered, 5);
+    let twin = superblock_of(&*medium).map_twin(0, 0).unwrap();
+    flip(&*medium, twin, 100);
+    let options = OpenOptions {
+        read_only: true,
+        ..small()
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    let report = scrub(&volume);
+    assert!(!is_clean(&report), "{report:?}");
+}
+
+/// The same sum but other bytes: a sum alone does not make a copy.
 #[test]
 fn what_only_has_the_same_sum_is_no_copy() {
     let medium = medium();
@@ -341,7 +384,7 @@ fn what_only_has_the_same_sum_is_no_copy() {
     client.write(10, &[70]).unwrap();
     client.write(500, &[70]).unwrap();
     client.flush().unwrap();
-    // Nothing is left of the one: as if it had another content with the same sum.
+    // Nothing is left of the first block, as if it had had other contents with the same sum.
     let one = place_of(&*medium, &block_of(70));
     medium.write(one, &block_of(14)).unwrap();
     let report = scrub(&volume);

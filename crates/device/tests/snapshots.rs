@@ -1,5 +1,5 @@
-//! Snapshots read as the volume did when they were taken: whatever is written, deleted and taken back meanwhile, by as many clients as
-//! there are, and whenever the power fails.
+//! Snapshots read as the volume did when they were taken, whatever is written, deleted and rolled back meanwhile, by however many
+//! clients, and whenever the power fails.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +36,7 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
 
-/// What the volume and its snapshots have to read as.
+/// The expected contents of the volume and its snapshots.
 #[derive(Clone, Default)]
 struct Model {
     now: Vec<u64>,
@@ -92,7 +92,7 @@ fn step(volume: &Arc<Volume>, model: &mut Model, random: &mut Random, fresh: &mu
             model.now[range].fill(0);
         }
         6 => {
-            // A client that mixes things in one batch.
+            // A client that mixes requests in one batch.
             *fresh += 1;
             let write = client.write_request(lba, &vec![*fresh; length as usize], false);
             let read = client.request(Op::Read, 0, 1);
@@ -133,7 +133,7 @@ fn each_reads_as_it_was_taken_whatever_happens() {
             model.holds(&volume);
             match life % 2 {
                 0 => volume.stop().unwrap(),
-                // As a crash of the server; a write that was answered is in memory alone, unless it is flushed.
+                // As in a crash of the server: an answered write is only in memory, unless it is flushed.
                 _ => Client::new(&volume).flush().unwrap(),
             }
             drop(volume);
@@ -142,12 +142,12 @@ fn each_reads_as_it_was_taken_whatever_happens() {
     }
 }
 
-/// What a life that the power ends has to show afterwards.
+/// What must be present after a life that a power cut ends.
 #[derive(Default)]
 struct Shown {
-    /// Snapshots that were taken, and acknowledged.
+    /// Snapshots that were taken and acknowledged.
     taken: BTreeMap<String, Vec<u64>>,
-    /// The one that was asked for last.
+    /// The last one that was requested.
     tried: Option<(String, Vec<u64>)>,
 }
 
@@ -191,7 +191,7 @@ impl Shown {
             let seen = Arc::new(volume.seen_at(name).unwrap());
             assert_eq!(&read_all(&seen), blocks, "seed {seed}: snapshot {name}");
         }
-        // One that was not acknowledged may be there; then it is whole.
+        // A snapshot that was not acknowledged may exist; then it is whole.
         let tried = self.tried.as_ref().filter(|(name, _)| is_there(name));
         if let Some((name, blocks)) = tried {
             let seen = Arc::new(volume.seen_at(name).unwrap());
@@ -226,7 +226,7 @@ fn the_power_may_fail_whenever_it_likes() {
         fault.restart();
         let volume = open(&medium);
         shown.holds(&volume, seed);
-        // The next one may have the number of one that never was.
+        // The next one may get the number of one that never existed.
         let before = read_all(&volume);
         volume.take_snapshot("after", 0).unwrap();
         let mut client = Client::new(&volume);
@@ -235,7 +235,7 @@ fn the_power_may_fail_whenever_it_likes() {
         }
         let seen = Arc::new(volume.seen_at("after").unwrap());
         assert_eq!(read_all(&seen), before, "seed {seed}");
-        // Nothing is left of any when all are deleted.
+        // When all are deleted, nothing of them is left.
         for info in volume.snapshots().unwrap() {
             volume.delete_snapshot(&info.name).unwrap();
         }
@@ -247,8 +247,8 @@ fn the_power_may_fail_whenever_it_likes() {
     }
 }
 
-/// Clients write one block after the other, each with a number that goes up. A snapshot is an instant: what it has of a block
-/// is no older than what it has of the block that was written behind it.
+/// Clients write one block after the other, each with an increasing number. A snapshot is an instant: its version of a block is
+/// no older than its version of the block that was written after it.
 #[test]
 fn it_is_an_instant_while_many_write() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -324,7 +324,7 @@ fn what_cannot_be_is_told() {
         volume.changed_since("a", None).unwrap(),
         [(vellum_core::addr::Lba(0), 8)]
     );
-    // A snapshot is read, and nothing else.
+    // A snapshot can only be read.
     let seen = Arc::new(volume.seen_at("a").unwrap());
     let mut viewer = Client::new(&seen);
     assert_eq!(viewer.read(0, 10).unwrap(), [5; 10]);
@@ -341,7 +341,7 @@ fn what_cannot_be_is_told() {
         medium.read(vellum_core::addr::Pba(at), &mut block).unwrap();
         longer.write(vellum_core::addr::Pba(at), &block).unwrap();
     }
-    // Where it has grown they have room for more, in proportion.
+    // After growth they have room for more, in proportion.
     grow_at_rest(&longer, NewSize::default()).unwrap();
     assert!(superblock_of(&*longer).history().kept() > 8);
     let volume = open(&longer);
@@ -357,7 +357,7 @@ fn what_cannot_be_is_told() {
     );
 }
 
-/// What is kept can fill a volume. Then all that was written is read, and deleting a snapshot makes room.
+/// Kept blocks can fill a volume. Then everything written can be read, and deleting a snapshot frees room.
 #[test]
 fn a_volume_that_they_have_filled_is_not_dead() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -368,7 +368,7 @@ fn a_volume_that_they_have_filled_is_not_dead() {
         ..CreateOptions::default()
     };
     Volume::create(&*medium, &options).unwrap();
-    // As it comes here, nothing is stored in less.
+    // With these options nothing is stored in fewer bytes.
     let volume = Volume::open(Arc::clone(&medium), &small()).unwrap();
     let volume = Arc::new(volume);
     let mut client = Client::new(&volume);
@@ -407,7 +407,7 @@ fn a_volume_that_they_have_filled_is_not_dead() {
     assert_sound(&*medium);
 }
 
-/// The place of the one block of a medium that begins like this.
+/// The place of the only block of a medium that begins with these bytes.
 fn beginning_with(medium: &dyn Medium, bytes: &[u8]) -> Pba {
     let mut block = [0; BLOCK_BYTES];
     let mut places = (0..medium.blocks()).map(Pba).filter(|at| {
@@ -417,8 +417,8 @@ fn beginning_with(medium: &dyn Medium, bytes: &[u8]) -> Pba {
     places.next().expect("it is there")
 }
 
-/// A snapshot of which a row is missed would read what was written later. So there is none when what says so is damaged, and nobody
-/// writes such a volume.
+/// If a row of a snapshot were missed, the snapshot would read what was written later. So there are no snapshots while the
+/// metadata that describes them is damaged, and the volume is not written.
 #[test]
 fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -467,7 +467,7 @@ fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
     let seen = Arc::new(volume.seen_at("a").unwrap());
     assert_eq!(read_all(&seen)[..100], [5; 100]);
     drop((seen, volume));
-    // The way back: all of them are given up, and the volume is written again.
+    // The way back: all of them are dropped, and the volume can be written again.
     let at = beginning_with(&*medium, &rows);
     let mut block = [0; BLOCK_BYTES];
     medium.read(at, &mut block).unwrap();
@@ -491,7 +491,7 @@ fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
     assert_eq!(read_all(&seen), now);
 }
 
-/// Who copies a snapshot passes over what it has nothing of, whatever became of the volume since.
+/// A reader that copies a snapshot skips the blocks that are not mapped in it, whatever the volume has written since.
 #[test]
 fn what_is_mapped_in_one_is_told() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -525,6 +525,25 @@ fn what_is_mapped_in_one_is_told() {
     assert_eq!(mapped(&*seen).len(), 400, "nothing is claimed to be zero");
 }
 
+/// A loop device over FUSE writes zeros by a discard.
+#[test]
+fn what_is_discarded_in_one_reads_as_zeros() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 1000);
+    let volume = open(&medium);
+    Client::new(&volume).write(10, &[5; 20]).unwrap();
+    volume.take_snapshot("a", 1).unwrap();
+    let seen = Arc::new(volume.seen_at("a").unwrap().with_memory());
+    let mut client = Client::new(&seen);
+    client.write(9, &[6]).unwrap();
+    client.discard(9, 1).unwrap();
+    client.discard(11, 3).unwrap();
+    client.write(12, &[7]).unwrap();
+    assert_eq!(client.read(8, 7).unwrap(), [0, 0, 5, 0, 7, 0, 5]);
+    let mut other = Client::new(&volume);
+    assert_eq!(other.read(8, 4).unwrap(), [0, 0, 5, 5]);
+}
+
 #[test]
 fn a_volume_without_room_for_any_says_so() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -537,7 +556,7 @@ fn a_volume_without_room_for_any_says_so() {
     assert!(matches!(volume.snapshots(), Err(SnapshotError::NoHistory)));
 }
 
-/// What says which snapshots there are is itself stored in fewer bytes, and to write it over takes room.
+/// The list of snapshots is itself stored in fewer bytes, and overwriting it takes room.
 #[test]
 fn one_that_has_filled_a_volume_that_packs_can_be_deleted() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
@@ -548,7 +567,7 @@ fn one_that_has_filled_a_volume_that_packs_can_be_deleted() {
         ..CreateOptions::default()
     };
     Volume::create(&*medium, &options).unwrap();
-    // As it comes here, data is not stored in less.
+    // With these options data is not stored in fewer bytes.
     let reopened = || Arc::new(Volume::open(Arc::clone(&medium), &small()).unwrap());
     let mut random = Random(1);
     let mut write = |client: &mut Client, lba| client.write(lba, &[random.below(u64::MAX)]);

@@ -1,4 +1,4 @@
-//! What a volume tells of the room that its contents take.
+//! What a volume reports about the room that its contents take.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

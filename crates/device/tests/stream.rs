@@ -1,4 +1,5 @@
-//! Snapshots into streams, and into other volumes: whatever changed between them, wherever a stream is cut, whenever the power fails.
+//! Snapshots are sent as streams, and received by other volumes, whatever changed between them, wherever a stream is cut, and
+//! whenever the power fails.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
@@ -12,22 +13,32 @@ use common::{Client, Random, assert_sound, read_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
+use vellum_core::addr::Pba;
+use vellum_core::snapshots::scheduled_name;
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::stream::{
     Damaged, Problem, Reader, ReceiveError, Received, SendError, Sender, receive,
 };
-use vellum_device::{ArrivalError, CreateOptions, OpenError, OpenOptions, SnapshotError, Volume};
+use vellum_device::{
+    ArrivalError, CreateOptions, NewSize, OpenError, OpenOptions, SnapshotError, Volume,
+    grow_at_rest,
+};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 1000;
 
 fn create(medium: &dyn Medium, blocks: u64) {
+    create_keeping(medium, blocks, 2000);
+}
+
+/// With room to keep so many thousandths of its blocks.
+fn create_keeping(medium: &dyn Medium, blocks: u64, history: u32) {
     let options = CreateOptions {
         segment_blocks: Some(64),
         logical_blocks: Some(blocks),
-        history: 2000,
+        history,
         ..CreateOptions::default()
     };
     Volume::create(medium, &options).unwrap();
@@ -56,6 +67,14 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     try_open(medium, true).unwrap()
 }
 
+fn open_read_only(medium: &Arc<dyn Medium>) -> Volume {
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(medium), &options).unwrap()
+}
+
 fn seen(volume: &Arc<Volume>, name: &str) -> Vec<u64> {
     read_all(&Arc::new(volume.seen_at(name).unwrap()))
 }
@@ -69,7 +88,7 @@ fn take(volume: &Arc<Volume>, stream: &[u8], force: bool) -> Result<Received, Re
     receive(volume, &mut Reader::new(stream)?, force, &mut |_| true)
 }
 
-/// Some writes, discards and zeros.
+/// Makes some writes, discards and zeros.
 fn change(volume: &Arc<Volume>, random: &mut Random, times: u64) {
     let mut client = Client::new(volume);
     for _ in 0..times {
@@ -91,7 +110,7 @@ fn change(volume: &Arc<Volume>, random: &mut Random, times: u64) {
     }
 }
 
-/// A volume with snapshots s0 to s2, and what was written after them; and what each reads as.
+/// A volume with snapshots s0 to s2, and later writes; also returns the contents of each.
 fn origin(seed: u64) -> (Arc<Volume>, Vec<Vec<u64>>) {
     let mut random = Random(seed);
     let volume = open(&volume(BLOCKS));
@@ -109,7 +128,7 @@ fn origin(seed: u64) -> (Arc<Volume>, Vec<Vec<u64>>) {
 fn what_is_sent_is_what_is_received() {
     for seed in 0..8 {
         let (origin, all) = origin(seed);
-        // As large; larger, with something behind the end of the other.
+        // A target of the same size, and a larger one with data past the end of the other.
         for blocks in [BLOCKS, BLOCKS + 77] {
             let medium = volume(blocks);
             let to = open(&medium);
@@ -129,7 +148,7 @@ fn what_is_sent_is_what_is_received() {
                 assert_eq!(seen(&to, name), holds, "seed {seed}, {name}");
             }
             assert_eq!(read_all(&to), seen(&to, "s2"));
-            // What was received is sent on; and across several snapshots at once.
+            // What was received is sent on, and across several snapshots at once.
             let third = open(&volume(blocks));
             take(&third, &sent(&to, "s0", None), false).unwrap();
             take(&third, &sent(&to, "s2", Some("s0")), false).unwrap();
@@ -141,7 +160,7 @@ fn what_is_sent_is_what_is_received() {
     }
 }
 
-/// And back: where it comes from takes what was done elsewhere.
+/// And back: the origin receives what was done elsewhere.
 #[test]
 fn what_was_received_comes_back() {
     let (origin, _) = origin(3);
@@ -185,6 +204,8 @@ fn only_what_changed_is_in_the_stream() {
         Err(SendError::Order { .. })
     ));
     assert!(Sender::new(&from, "a", Some("a")).is_err());
+    let told = from.changed_since("b", Some("a")).unwrap_err().to_string();
+    assert!(told.contains("b was not taken before a"), "{told}");
 }
 
 #[test]
@@ -224,7 +245,7 @@ fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
                         SnapshotError::Arrives(_)
                     )))
                 ));
-                // In order, or as when it is killed.
+                // A clean stop, or a kill.
                 if random.below(2) == 0 {
                     to.stop().unwrap();
                 }
@@ -232,6 +253,10 @@ fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
                 assert!(matches!(
                     try_open(&medium, false),
                     Err(OpenError::Arriving(_))
+                ));
+                assert!(matches!(
+                    open_read_only(&medium).check_unmixed(),
+                    Err(SnapshotError::Arrives(_))
                 ));
             }
             let to = open(&medium);
@@ -242,13 +267,14 @@ fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
             assert!(again.to_string().contains("already"), "{again}");
             to.stop().unwrap();
             drop(to);
+            open_read_only(&medium).check_unmixed().unwrap();
             try_open(&medium, false).unwrap().stop().unwrap();
         }
         assert_sound(&*medium);
     }
 }
 
-/// All that was there before is not written again.
+/// Blocks that are already present are not written again.
 #[test]
 fn what_is_there_is_not_written_again() {
     let (origin, _) = origin(1);
@@ -319,7 +345,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
             take(&to, &whole, false).unwrap();
         }
     }
-    // One of that name, of another origin.
+    // A snapshot with that name, but from another origin.
     let other = open(&volume(BLOCKS));
     other.take_snapshot("s1", 7).unwrap();
     assert!(matches!(
@@ -329,7 +355,7 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
             ..
         }))
     ));
-    // Written to since.
+    // The volume was written since.
     let mut client = Client::new(&to);
     client.write(5, &[1234]).unwrap();
     let changes = sent(&origin, "s1", Some("s0"));
@@ -343,7 +369,50 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(seen(&to, "s1"), all[1]);
 }
 
-/// Half of it is there, and it is given up.
+/// The user can go on from the snapshot that a stream builds on, or go back to it, only while it exists.
+#[test]
+fn the_snapshot_that_a_stream_builds_on_is_not_deleted_for_room() {
+    let origin = open(&volume(BLOCKS));
+    let [base, next] = [7, 8].map(|taken| scheduled_name(taken).unwrap());
+    for (taken, name) in [(7, &base), (8, &next)] {
+        for lba in (0..BLOCKS).step_by(100) {
+            Client::new(&origin).write(lba, &[taken; 100]).unwrap();
+        }
+        origin.take_snapshot(name.as_str(), taken).unwrap();
+    }
+    let tight = MemoryMedium::new(8 * BLOCKS);
+    create_keeping(&tight, BLOCKS, 500);
+    let medium: Arc<dyn Medium> = Arc::new(tight);
+    let to = open(&medium);
+    take(&to, &sent(&origin, base.as_str(), None), false).unwrap();
+    let changes = sent(&origin, next.as_str(), Some(base.as_str()));
+    let error = take(&to, &changes, false).unwrap_err();
+    assert!(matches!(error, ReceiveError::Volume(_)), "{error}");
+    assert_eq!(seen(&to, base.as_str()), [7; BLOCKS as usize]);
+    to.stop().unwrap();
+    drop(to);
+    // A larger volume has room for the rest.
+    let longer: Arc<dyn Medium> = Arc::new(MemoryMedium::new(40 * BLOCKS));
+    let mut block = [0; vellum_core::addr::BLOCK_BYTES];
+    for at in (0..8 * BLOCKS).map(Pba) {
+        medium.read(at, &mut block).unwrap();
+        longer.write(at, &block).unwrap();
+    }
+    let size = NewSize {
+        logical_blocks: Some(6 * BLOCKS),
+        ..NewSize::default()
+    };
+    grow_at_rest(&longer, size).unwrap();
+    let to = open(&longer);
+    take(&to, &changes, false).unwrap();
+    for (name, content) in [(base, 7), (next, 8)] {
+        let holds = seen(&to, name.as_str());
+        assert_eq!(holds[..BLOCKS as usize], [content; BLOCKS as usize]);
+    }
+    to.stop().unwrap();
+}
+
+/// Half of a snapshot has been received, and is dropped.
 #[test]
 fn it_can_be_given_up() {
     let (origin, all) = origin(4);
@@ -360,7 +429,7 @@ fn it_can_be_given_up() {
     to.roll_back("s0").unwrap();
     assert_eq!(read_all(&to), all[0]);
     take(&to, &changes, false).unwrap();
-    // Another whole one goes over it when it is told to, also over half of one.
+    // With `true`, another whole snapshot replaces the volume's contents, even over half of one.
     let whole = sent(&origin, "s2", None);
     take(&to, &whole[..whole.len() - 1], true).unwrap_err();
     let changes = sent(&origin, "s2", Some("s1"));
@@ -371,7 +440,7 @@ fn it_can_be_given_up() {
 }
 
 proptest! {
-    /// What the fuzz target does, so that it does not rot.
+    /// Does what the fuzz target does, so that the target does not rot.
     #[test]
     fn anything_is_read_within_bounds(bytes in vec(any::<u8>(), 0..300)) {
         fuzz::read(&bytes);

@@ -1,4 +1,4 @@
-//! What a block's sum tells: versions of one block apart, also where their CRC32C is the same.
+//! A block's sum distinguishes versions of one block, even if their CRC32C is the same.
 
 #![allow(
     clippy::unwrap_used,
@@ -38,8 +38,8 @@ fn place_of(medium: &dyn Medium, wanted: &[u8]) -> Pba {
     (0..medium.blocks()).map(Pba).find(is_there).unwrap()
 }
 
-/// Two versions of a block are written, and the older one's bytes are put where the newer one's are: a write that was
-/// lost, into a place that held the block before. What is read then, and what the check finds.
+/// Writes two versions of a block, and puts the older one's bytes where the newer one's are: a lost write, in a place that held
+/// the block before. Returns what is read then, and whether the check finds nothing.
 fn read_back_over_the_newer(layout: Layout, sums: SumKind) -> (Result<Vec<u8>, BlockError>, bool) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create_as(&*medium, layout);
@@ -82,7 +82,7 @@ fn an_older_version_of_a_block_is_an_error_and_never_data() {
         let (read, is_sound) = read_back_over_the_newer(layout, SumKind::Xxh3);
         assert!(matches!(read, Err(BlockError::Io(_))), "{}", layout.name());
         assert!(!is_sound, "{}", layout.name());
-        // What older volumes do not see.
+        // Older volumes do not detect it.
         let (read, is_sound) = read_back_over_the_newer(layout, SumKind::Crc32c);
         assert_eq!(read.unwrap(), superblock(1), "{}", layout.name());
         assert!(is_sound, "{}", layout.name());

@@ -1,4 +1,4 @@
-//! Deduplication afterwards: that a sweep finds what is stored twice, and is in nobody's way.
+//! Deduplication afterwards: a sweep finds what is stored twice, and is in no client's way.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -36,7 +36,7 @@ fn a_sweep_shares_what_was_stored_before() {
     });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
-    // Nobody else is there: it waits for nothing.
+    // No clients are active: it waits for nothing.
     assert!(began.elapsed() < Duration::from_secs(10));
     assert_read(&volume);
     volume.stop().unwrap();
@@ -44,7 +44,7 @@ fn a_sweep_shares_what_was_stored_before() {
     assert_read(&open(&medium));
 }
 
-/// Whoever has an index too small comes to have several pages of one content, each with several owners.
+/// If the index is too small, several pages come to have one content, each with several owners.
 #[test]
 fn a_sweep_makes_one_of_pages_that_are_shared_already() {
     let (medium, volume) = volume();
@@ -64,7 +64,7 @@ fn a_sweep_makes_one_of_pages_that_are_shared_already() {
         }
     }
     client.flush().unwrap();
-    // The index is being filled from the medium as well, and loses one or the other to that.
+    // The index is also being filled from the medium, which drops some of its entries.
     assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
     volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
     wait_until("the sweep ends", || {
@@ -101,7 +101,7 @@ fn a_sweep_reads_no_faster_than_it_may() {
     assert_sound(&*medium);
 }
 
-/// A client's request is in flight for as long as the medium syncs. Whatever the sweep may be at, it is at one pair.
+/// A client's request is in flight while the medium syncs. Whatever the sweep is doing, it works on one pair.
 #[test]
 fn a_sweep_gives_way_to_a_request() {
     let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
@@ -110,7 +110,7 @@ fn a_sweep_gives_way_to_a_request() {
     let medium: Arc<dyn Medium> = gate.clone();
     let volume = open(&medium);
     write_thrice(&volume);
-    // Long enough to be met on its way, and slow enough that a pair of it is always next.
+    // Long enough to be caught in progress, and slow enough that one of its pairs is always next.
     volume
         .set_policy(Policy {
             sweep_blocks: 1000,
@@ -132,7 +132,7 @@ fn a_sweep_gives_way_to_a_request() {
         let before = gate.reads();
         std::thread::sleep(Duration::from_millis(50));
         let late = gate.reads() - before;
-        // Where a processor was not to be had for so long, its patience has come to an end.
+        // If the processor was busy for so long, the sweep's patience has ended.
         let in_time = began.elapsed() < SWEEP_PATIENCE * 9 / 10;
         assert!(
             late <= 2 || !in_time,
@@ -168,7 +168,7 @@ fn a_sweep_goes_on_beside_its_clients() {
     assert_sound(&*medium);
 }
 
-/// One of its own accord waits for quiet, and who asks for one does not wait for that.
+/// An automatic sweep waits for quiet; one that a user requests does not wait for the automatic one.
 #[test]
 fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
     let (medium, volume) = volume();
@@ -177,7 +177,7 @@ fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
     for _ in 0..(64 << 10) / 256 {
         client.write(2000, &[7; 256]).unwrap();
     }
-    // Slow enough to be met on its way.
+    // Slow enough to be caught in progress.
     volume
         .set_policy(Policy {
             sweep_blocks: 1000,
@@ -220,7 +220,7 @@ fn stopping_ends_a_sweep() {
     assert_read(&open(&medium));
 }
 
-/// Blocks in parts of pages: written without an index, and then of copies of the same.
+/// Blocks in parts of pages, each content written three times without an index.
 #[test]
 fn a_sweep_shares_parts_of_pages() {
     let (medium, volume) = volume();
@@ -236,8 +236,9 @@ fn a_sweep_shares_parts_of_pages() {
     });
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
-    // What was written together goes together: two pages of three have nobody left, but for those on the border. These are two, of
-    // the chunk that the second copy begins in: its header, and the page behind it. The third is what the division rounds off.
+    // Blocks that were written together leave together: two of three pages have no owner left, except at the border. These are
+    // two, of the chunk that the second copy begins in: its header, and the page after it. The third is due to the rounding of
+    // the division.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 3);
     assert_read(&volume);
     volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
@@ -250,7 +251,7 @@ fn a_sweep_shares_parts_of_pages() {
     assert_read(&open(&medium));
 }
 
-/// The block that a sweep meets first must not speak for all of its checksum.
+/// The block that a sweep meets first must not stand for all blocks with its checksum.
 #[test]
 fn a_sweep_tells_blocks_of_one_checksum_apart() {
     let (medium, volume) = older_volume();
@@ -284,8 +285,8 @@ fn a_sweep_tells_blocks_of_one_checksum_apart() {
     assert_sound(&*medium);
 }
 
-/// Killed as often as it begins, with what it has done so far on the medium or not: each goes on where blocks are
-/// still stored twice.
+/// Killed whenever it begins, with its work so far on the medium or not: each sweep continues where blocks are still stored
+/// twice.
 #[test]
 fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     let (medium, volume) = volume();
@@ -307,7 +308,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
         if kill % 2 == 0 {
             Client::new(&volume).flush().unwrap();
         }
-        // Without a stop: the medium is left as a crash leaves it.
+        // Without a stop: the medium is left as by a crash.
         drop(volume);
     }
     let volume = open(&medium);
@@ -323,7 +324,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     assert_sound(&*medium);
 }
 
-/// Halted where it is, it goes on there: what is shared by then is not looked for again.
+/// A sweep that was halted continues there: blocks that are shared by then are not examined again.
 #[test]
 fn a_sweep_that_is_halted_goes_on_where_it_was() {
     let (medium, volume) = volume();
@@ -357,7 +358,7 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
         Some(left_at)
     );
     assert!(left_at > 0);
-    // Nothing to halt: the next one is not touched by that.
+    // There is nothing to halt, and this does not affect the next one.
     volume.halt_sweep(Sought::Duplicates).unwrap();
     let stored = counted(&volume, "live_blocks");
     volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
@@ -373,7 +374,7 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
     assert_sound(&*medium);
 }
 
-/// A sweep that goes on does not look at what it has passed, whatever was written there since; the next one does.
+/// A sweep that continues does not look at what it has passed, whatever was written there since; the next one does.
 #[test]
 fn what_is_written_behind_a_sweep_is_the_next_ones() {
     let (medium, volume) = volume();
@@ -438,7 +439,7 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
     assert_sound(&*medium);
 }
 
-/// It waits neither for clients nor for its rate, and neither does one that runs already.
+/// It waits neither for clients nor for its rate, and neither does one that is already running.
 #[test]
 fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
@@ -447,7 +448,7 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     let medium: Arc<dyn Medium> = gate.clone();
     let volume = open(&medium);
     write_thrice(&volume);
-    // 600 pairs at this rate: ten minutes.
+    // 600 pairs at this rate take ten minutes.
     let slow = Policy {
         sweep_blocks: 2,
         ..Policy::default()
@@ -468,7 +469,7 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     wait_until("it has merged nearly all", || {
         counted(&volume, "merged_blocks") > CONTENTS
     });
-    // Of so many pairs each would have waited for a tenth of a second.
+    // Each of so many pairs would have waited for a tenth of a second.
     assert!(began.elapsed() < SWEEP_PATIENCE * CONTENTS as u32 / 2);
     gate.open();
     client.sink.wait(tags[0]).unwrap();

@@ -1,4 +1,4 @@
-//! A volume against a model: what is written is read, in order, by many at once, and after it was stopped.
+//! A volume against a model: reads return what was written, in order, with many clients at once, and after a stop.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -38,8 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Submits the steps in batches, without waiting between; then compares each read with the model as it was at
-/// that step: requests start in order, so a read sees every write before it and none after.
+/// Submits the steps in batches, without waiting in between, and then compares each read with the model as it was at that step:
+/// requests start in order, so a read sees every write before it and none after.
 fn run(client: &mut Client, model: &mut [u64], batches: &[Vec<Step>]) {
     let mut expected = Vec::new();
     for batch in batches {
@@ -217,7 +217,7 @@ fn many_threads_each_see_their_own() {
     compare(&mut Client::new(&volume), &model);
 }
 
-/// The smallest buffers, requests of a quarter of them, a volume nearly full: nobody waits for ever.
+/// The smallest buffers, requests of a quarter of them, a volume nearly full: no request waits forever.
 #[test]
 fn large_requests_on_small_buffers_go_through() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
@@ -246,7 +246,7 @@ fn large_requests_on_small_buffers_go_through() {
     assert_sound(&*medium);
 }
 
-/// What was acknowledged before or while a stop was asked is there afterwards; the rest is refused.
+/// What was acknowledged before or during a stop is present afterwards; the rest is refused.
 #[test]
 fn a_stop_under_load_loses_nothing_acknowledged() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
@@ -444,7 +444,7 @@ fn extents_tell_what_is_mapped() {
     assert_eq!(seen, [(10, false), (3, true), (7, false)]);
 }
 
-/// One piece holds the volume's lock for a moment, however large the volume.
+/// One piece holds the volume's lock for a moment, however large the volume is.
 #[test]
 fn extents_of_a_large_volume_come_in_pieces() {
     for layout in [Layout::Log, Layout::Ordered] {
@@ -471,7 +471,7 @@ fn extents_of_a_large_volume_come_in_pieces() {
         }
         assert_eq!((at, mapped), (blocks, vec![(blocks - 2, 1)]));
         assert!((2..10).contains(&pieces), "{layout:?}: {pieces} pieces");
-        // In tables each block of data is looked at.
+        // In tables each block of data is examined.
         for n in 0..5 {
             client.write(n * 600, &[7; 600]).unwrap();
         }
@@ -531,7 +531,7 @@ fn what_was_discarded_is_not_discarded_again() {
     let volume = open();
     let mut client = Client::new(&volume);
     client.write(0, &[1; 64]).unwrap();
-    // Of a new one nothing is known: all of it, in long runs.
+    // Nothing is known about a new one: all of it is discarded, in long runs.
     assert!((1..=4).contains(&discards(&volume)));
     drop((client, volume));
     assert_eq!(discards(&open()), 0);
@@ -543,7 +543,7 @@ fn what_was_discarded_is_not_discarded_again() {
         }
     }
     client.flush().unwrap();
-    // Those that it has used since.
+    // The blocks that it has used since.
     assert!((1..=40).contains(&discards(&volume)));
     drop((client, volume));
     let volume = open();
@@ -551,7 +551,7 @@ fn what_was_discarded_is_not_discarded_again() {
     assert_eq!(client.read(600, 4).unwrap(), [4; 4]);
     client.write(0, &[9]).unwrap();
     client.flush().unwrap();
-    // As a crash leaves it: what was freed before is not known.
+    // As after a crash: it is not known what was freed before.
     drop((client, volume));
     assert!(discards(&open()) > 0);
     assert_sound(&*medium);

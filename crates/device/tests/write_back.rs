@@ -1,7 +1,8 @@
-//! A file system's journal below a cache that writes back: its blocks come down when the cache likes, in whatever order, and of each
-//! the version that the cache has then.
+//! A file system's journal below a cache that writes back: its blocks arrive when the cache chooses, in any order, each in the
+//! version that the cache has then.
 //!
-//! What the cache has written back, it takes for clean: it reads it from the volume from then on. `VELLUM_LIVES=n` runs as many.
+//! The cache takes what it has written back for clean: it reads that from the volume from then on. `VELLUM_LIVES=n` runs as many
+//! lives.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,9 +22,9 @@ use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::Medium;
 
-/// Where the file system has the two pieces of its journal, and how long that is.
+/// The places of the two pieces of the file system's journal, and its length.
 const PIECES: [(u32, u64); 2] = [(0, 68), (500, 668)];
-/// Of the journal's 1024 blocks: so that it is soon round.
+/// The journal has 1024 blocks, so that its log soon comes round.
 const END: u32 = 1024;
 const HOMES: u32 = 60;
 
@@ -36,7 +37,7 @@ fn after(block: u32) -> u32 {
     if block + 1 == END { 1 } else { block + 1 }
 }
 
-/// A version of a home block, which says what it is.
+/// A version of a home block; the contents identify both.
 fn content(home: u32, version: u32) -> Vec<u8> {
     let mut block = vec![0; 4096];
     for (index, words) in block.chunks_exact_mut(16).enumerate() {
@@ -50,13 +51,13 @@ fn content(home: u32, version: u32) -> Vec<u8> {
 /// How the cache writes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WriteBack {
-    /// All of it at a flush, as the page cache does.
+    /// Everything at a flush, as the page cache does.
     AtFlush,
     /// Any blocks, at any time.
     Blocks,
     /// Eight neighbours at a time.
     Chunks,
-    /// The ends of a transaction, and a lap later what is between them then.
+    /// The ends of a transaction, and a lap later the blocks between them as they are then.
     Ends,
 }
 
@@ -67,16 +68,16 @@ struct World {
     random: Random,
     /// One in so many writes lets the cache write some blocks back.
     laziness: u64,
-    /// What the cache has and the volume has not.
+    /// Blocks that are in the cache but not on the volume.
     dirty: BTreeMap<u64, Vec<u8>>,
     /// What the file system wrote last.
     written: BTreeMap<u64, Vec<u8>>,
     /// Where the next transaction begins.
     begin: u32,
-    /// Blocks of the log that are needed.
+    /// The number of blocks of the log that are needed.
     used: u32,
     versions: BTreeMap<u32, u32>,
-    /// Committed, and not yet written home since: all versions of each.
+    /// All versions of each block that were committed, and not written home since.
     live: BTreeMap<u32, BTreeSet<u32>>,
 }
 
@@ -108,7 +109,7 @@ impl World {
         if self.random.below(30) == 0 {
             self.host.client.flush().unwrap();
         }
-        // Much at once now and then, and nothing for a while.
+        // Many at once now and then, and none for a while.
         let many = match self.random.below(self.laziness) {
             0 => self.random.below(80),
             _ => 0,
@@ -139,7 +140,7 @@ impl World {
             for at in (1..all.len()).rev() {
                 all.swap(at, self.random.below(at as u64 + 1) as usize);
             }
-            // All in flight together: a commit block waits for what it commits.
+            // All are in flight together, because a commit block waits for what it commits.
             let client = &mut self.host.client;
             let mut sent = Vec::new();
             for lba in all {
@@ -155,7 +156,7 @@ impl World {
         }
     }
 
-    /// As jbd2 does with `journal_async_commit`: all at once, then a flush.
+    /// Commits as jbd2 does with `journal_async_commit`: all at once, then a flush.
     fn commit(&mut self) {
         let count = 1 + self.random.below(14) as u32;
         let first = self.random.below(u64::from(HOMES)) as u32;
@@ -189,7 +190,7 @@ impl World {
         self.host.sequence += 1;
     }
 
-    /// Writes home what is committed; then the log begins behind it.
+    /// Writes home what is committed; then the log begins after it.
     fn a_lap_of_ends(&mut self) {
         self.checkpoint();
         self.write_back(lba_of(0)..lba_of(0) + 1);
@@ -232,7 +233,7 @@ impl World {
             Some(bytes) => bytes.clone(),
             None => self.host.get(lba_of(0)),
         };
-        // Below what keeps flushes to itself a commit block would wait in vain for what it commits.
+        // Below a cache that keeps flushes to itself, a commit block would wait in vain for what it commits.
         match self.how {
             WriteBack::AtFlush => log::begin(&mut superblock, self.host.sequence, self.begin),
             _ => log::begin_in_step(&mut superblock, self.host.sequence, self.begin),
@@ -242,11 +243,11 @@ impl World {
     }
 }
 
-/// What became of home blocks that the cache takes for clean.
+/// What home blocks hold that the cache takes for clean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     right: u64,
-    /// Another version of it, which no replay would put there.
+    /// Another version of the block, which no replay would put there.
     other_version: u64,
     /// Something that was never written there.
     foreign: u64,
@@ -277,7 +278,7 @@ fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
-/// One life of a volume, until it is dropped. What is there afterwards.
+/// One life of a volume, until it is dropped. Returns what home blocks hold afterwards.
 fn life(how: WriteBack, seed: u64) -> Found {
     let (medium, volume, host) = mounted(open);
     let mut world = World::new(host, how, seed);
@@ -327,7 +328,7 @@ fn life(how: WriteBack, seed: u64) -> Found {
         let is = host.get(lba);
         let word = |at: usize| u32::from_le_bytes(is[at..at + 4].try_into().unwrap());
         let is_version = is == content(home, word(4));
-        // As a replay would put it there, which comes in any case.
+        // As a replay would write it, which happens in any case.
         let is_replayed = live.get(&home).is_some_and(|of| of.contains(&word(4)));
         match is_version {
             _ if is == *last => found.right += 1,
@@ -352,8 +353,8 @@ fn lives(how: WriteBack) -> Found {
     all
 }
 
-/// The page cache (a loop device without direct I/O): what a flush waits for is down before it is answered, so nothing of the next
-/// transaction comes before.
+/// The page cache (a loop device without direct I/O): what a flush waits for is written before the flush is answered, so nothing
+/// of the next transaction arrives before.
 #[test]
 fn what_writes_back_at_a_flush_may_stay_between() {
     let found = lives(WriteBack::AtFlush);
@@ -361,7 +362,7 @@ fn what_writes_back_at_a_flush_may_stay_between() {
     assert_eq!((found.other_version, found.told), (0, 0), "{found:?}");
 }
 
-/// A cache that keeps flushes to itself: what belongs elsewhere never comes home, and it is found out.
+/// A cache that keeps flushes to itself: a copy that belongs elsewhere never reaches home, and is detected.
 #[test]
 fn a_copy_of_another_lap_never_comes_home() {
     for how in [WriteBack::Ends, WriteBack::Blocks, WriteBack::Chunks] {

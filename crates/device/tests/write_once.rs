@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Client, Random, assert_sound, block_of, create, open, settled, small};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -17,7 +18,7 @@ use vellum_medium::fault::{Fault, Plan, Rule};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// Where the tests' own journal is.
+/// The place of the journal that the tests set.
 const JOURNAL: (u64, u64) = (100, 50);
 
 fn volume(blocks: u64) -> (Arc<dyn Medium>, Arc<Volume>) {
@@ -79,7 +80,7 @@ fn what_a_journal_holds_is_not_written_again() {
         assert_eq!(core(&volume, "remapped_blocks"), 20, "{hash}");
         assert_eq!(core(&volume, "missing_blocks"), 1, "{hash}");
         assert_eq!(volume.stats().medium.data_bytes - written, BLOCK, "{hash}");
-        // The journal goes on; what is home stays.
+        // The journal continues; home blocks stay.
         client.write(JOURNAL.0 + 3, &[9; 20]).unwrap();
         assert_eq!(client.read(400, 20).unwrap(), fills, "{hash}");
         volume.stop().unwrap();
@@ -130,7 +131,7 @@ fn switching_takes_effect_at_once() {
     assert_eq!(remapped(WriteOnce::Off, WeakHash::Xxh3), 0);
     assert_eq!(remapped(WriteOnce::Hash, WeakHash::Md5), 3);
     assert_eq!(remapped(WriteOnce::HashUnlessCollided, WeakHash::Head64), 3);
-    // Nobody tells home addresses of a journal that was set by hand: its hashes are used.
+    // The home addresses of a journal that was set by hand are not known, so its hashes are used.
     assert_eq!(remapped(WriteOnce::Descriptor, WeakHash::Xxh3), 3);
     volume.clear_journals();
     assert_eq!(remapped(WriteOnce::Hash, WeakHash::Xxh3), 0);
@@ -176,7 +177,7 @@ fn journals_set_by_hand_are_checked() {
     assert_eq!(volume.set_journal(0, BLOCK), Err(JournalError::ReadOnly));
 }
 
-/// The blocks of a fresh ext4 that are not zero; `None` where there is no mkfs.ext4.
+/// The nonzero blocks of a fresh ext4; `None` if mkfs.ext4 is missing.
 fn image(test: &str, blocks: u64, flags: &[&str]) -> Option<Vec<(u64, Vec<u8>)>> {
     let file = tempfile::NamedTempFile::new().unwrap();
     file.as_file().set_len(blocks * BLOCK).unwrap();
@@ -188,7 +189,8 @@ fn image(test: &str, blocks: u64, flags: &[&str]) -> Option<Vec<(u64, Vec<u8>)>>
         .arg(file.path())
         .status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("SKIP: {test}: it needs mkfs.ext4");
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "SKIP: {test}: it needs mkfs.ext4").unwrap();
         return None;
     }
     let bytes = std::fs::read(file.path()).unwrap();
@@ -242,7 +244,7 @@ fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
     volume.stop().unwrap();
     drop((client, volume));
 
-    // There when it is opened, gone when it is wiped, back when it is restored.
+    // Found when the volume is opened, gone when it is wiped, and back when it is restored.
     let volume = open(&medium);
     eventually(&volume, "opened", watched);
     let mut client = Client::new(&volume);
@@ -251,7 +253,7 @@ fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
     eventually(&volume, "wiped", gone);
     write_bytes(&mut client, 0, &image[0].1);
     eventually(&volume, "restored", watched);
-    // What is damaged is stood aside from, with a reason.
+    // A damaged file system is left alone, with a reason.
     let mut damaged = image[0].1.clone();
     damaged[1024 + 0x4C] ^= 0xff;
     write_bytes(&mut client, 0, &damaged);
@@ -262,7 +264,8 @@ fn a_file_system_is_found_when_it_is_made_and_when_it_is_there() {
     volume.stop().unwrap();
 }
 
-/// Write-once maps whole blocks of the volume; a file system with smaller ones is told so, and works as on any disk.
+/// Write-once maps whole blocks of the volume. A file system with smaller ones is reported with that reason, and works as on any
+/// disk.
 #[test]
 fn a_journal_of_smaller_blocks_is_not_watched_and_says_why() {
     for bytes in ["1024", "2048"] {
@@ -275,7 +278,7 @@ fn a_journal_of_smaller_blocks_is_not_watched_and_says_why() {
             write_bytes(&mut client, *lba, bytes);
         }
         let expected = format!("blocks of {bytes} bytes are smaller");
-        // Before all of it is there, another reason may be given.
+        // Until all of it is written, another reason may be reported.
         eventually(&volume, "found", |s| {
             let found = s.write_once.file_systems.first();
             let why = found.and_then(|found| found.stood_aside.as_ref());
@@ -286,7 +289,7 @@ fn a_journal_of_smaller_blocks_is_not_watched_and_says_why() {
     }
 }
 
-/// The scan reads while clients write: whatever it saw, in the end it knows what is there.
+/// The scan reads while clients write: whatever it saw, in the end it has the latest state.
 #[test]
 fn no_change_is_missed_while_scans_run() {
     let Some(image) = image("missed", 8000, &[]) else {
@@ -318,7 +321,7 @@ fn no_change_is_missed_while_scans_run() {
     volume.stop().unwrap();
 }
 
-/// Copies that lie side by side are read back together; one that cannot be read does not speak for the others.
+/// Adjacent copies are read back together; one that cannot be read does not affect the others.
 #[test]
 fn a_copy_that_cannot_be_read_costs_itself_alone() {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
@@ -356,7 +359,7 @@ fn a_copy_that_cannot_be_read_costs_itself_alone() {
     volume.stop().unwrap();
 }
 
-/// What was written a moment ago is compared where it still is; what has left is read back. Both are right.
+/// A recent write is compared in memory; one that has left memory is read back. Both are right.
 #[test]
 fn a_copy_is_read_back_only_when_its_frame_is_gone() {
     let (medium, volume) = volume(3000);
@@ -385,7 +388,7 @@ fn a_copy_is_read_back_only_when_its_frame_is_gone() {
         (medium_stats().compare_kept, medium_stats().compare_reads),
         (10, 1)
     );
-    // The same journal blocks with other content, elsewhere in the log.
+    // The same journal blocks with other contents, elsewhere in the log.
     client.write(JOURNAL.0, &[31; 20]).unwrap();
     client.flush().unwrap();
     client.write(400, &[31]).unwrap();
@@ -397,9 +400,9 @@ fn a_copy_is_read_back_only_when_its_frame_is_gone() {
     assert_sound(&*medium);
 }
 
-/// Copies are compared with what is still in memory while the log's segments are written over and over, and the
-/// collector moves what is in them. All blocks look alike to the hash: an entry that outlived its block on the
-/// medium would be taken for it, and someone would read someone else's bytes.
+/// Copies are compared with what is still in memory while the log's segments are overwritten again and again, and the collector
+/// moves their blocks. All blocks look alike to the hash: an entry that outlived its block on the medium would be taken for it,
+/// and a client would read another block's bytes.
 #[test]
 fn what_is_in_memory_is_what_is_on_the_medium() {
     const BLOCKS: u64 = 1100;
@@ -412,7 +415,7 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2048));
     create(&*medium);
     let options = OpenOptions {
-        // A frame for each block of the medium and more: none is forgotten because its frame is needed.
+        // One frame for each block of the medium and more, so that none is reused for lack of frames.
         write_frames: 4096,
         ..small()
     };
@@ -431,7 +434,7 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
             client.call(request).unwrap();
             model[lba as usize] = block;
         };
-        // So few contents that a wrong copy often happens to be what is written.
+        // So few contents that a wrong copy often happens to equal what is written.
         for lba in 0..IN_JOURNAL {
             put(lba, alike(1 + random.below(2)));
         }
@@ -460,8 +463,8 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
     assert_sound(&*medium);
 }
 
-/// A file system's copies of what it cannot do without stay copies, from the first write after deduplication was
-/// switched on; before that nobody looks for them.
+/// A file system's copies of vital blocks stay copies, from the first write after deduplication was switched on; before that the
+/// volume does not look for them.
 #[test]
 fn copies_that_are_there_on_purpose_are_not_shared() {
     let Some(image) = image("copies", 8000, &["-g", "2048"]) else {
@@ -481,7 +484,7 @@ fn copies_that_are_there_on_purpose_are_not_shared() {
             ..Policy::default()
         })
         .unwrap();
-    // Behind the superblocks of the groups 1 and 3: the descriptors of all groups. By their place alone.
+    // After the superblocks of groups 1 and 3: the descriptors of all groups. Recognised only by their place.
     let mut shared_by = |lba| {
         let before = core(&volume, "dedup_blocks");
         write_bytes(&mut client, lba, &vec![9; BLOCK_BYTES]);
@@ -492,10 +495,11 @@ fn copies_that_are_there_on_purpose_are_not_shared() {
     volume.stop().unwrap();
 }
 
-/// mkfs writes the first superblock last: its copies of the descriptors are known by what they look like until then.
+/// mkfs writes the first superblock last: until then the copies of the descriptors are recognised by their contents.
 #[test]
 fn copies_of_descriptors_are_not_shared_before_their_file_system_is_known() {
-    // Descriptors of 64 bytes and of 32, and with those of 64 groups in the first, the second and the last of them.
+    // Descriptors of 64 bytes and of 32; and, with `meta_bg`, those of 64 groups in the first, the second and the last of these
+    // groups.
     let kinds: [(&[&str], u64); 3] = [
         (&["-g", "2048"], 2048),
         (&["-g", "2048", "-O", "^64bit"], 2048),

@@ -1,4 +1,4 @@
-//! How blocks are turned.
+//! Encrypts and decrypts blocks.
 
 use crate::key::VolumeKey;
 use crate::places::BLOCK_BYTES;
@@ -6,7 +6,7 @@ use aes::Aes256;
 use aes::cipher::{Array, KeyInit};
 use xts_mode::{Xts128, get_tweak_default};
 
-/// AES-256-XTS over blocks of 4 KiB; the tweak is a block's number in the volume.
+/// AES-256-XTS over blocks of 4 KiB. The tweak is the block's number in the volume.
 pub struct Cipher(Xts128<Aes256>);
 
 impl std::fmt::Debug for Cipher {
@@ -16,7 +16,7 @@ impl std::fmt::Debug for Cipher {
 }
 
 impl Cipher {
-    /// With a volume's key.
+    /// Makes a cipher with a volume's key.
     #[must_use]
     pub fn new(key: &VolumeKey) -> Self {
         let [data, tweak] = key.halves();
@@ -24,14 +24,14 @@ impl Cipher {
         Self(Xts128::new(cipher(data), cipher(tweak)))
     }
 
-    /// Encrypts whole blocks, of which the first is block `at`.
+    /// Encrypts whole blocks, starting at block `at`.
     pub fn encrypt(&self, at: u64, blocks: &mut [u8]) {
         self.0
             .encrypt_area(blocks, BLOCK_BYTES, at.into(), get_tweak_default);
     }
 
-    /// Decrypts them. A block of zeros stays one: nobody has written it, or it was discarded. That a block is encrypted to
-    /// zeros does not happen: one of 2^32768 is.
+    /// Decrypts whole blocks. A block of zeros stays zeros: it was never written, or it was discarded. No block is expected to
+    /// encrypt to zeros: one of 2^32768 does.
     pub fn decrypt(&self, at: u64, blocks: &mut [u8]) {
         for (at, block) in (at..).zip(blocks.chunks_exact_mut(BLOCK_BYTES)) {
             if block.iter().any(|&byte| byte != 0) {
@@ -54,7 +54,7 @@ mod tests {
             .collect()
     }
 
-    /// IEEE 1619-2007, vector 10, whose unit is 512 bytes: the first two blocks of 16 do not depend on how long that is.
+    /// IEEE 1619-2007, vector 10, whose unit is 512 bytes. The first two cipher blocks of 16 bytes do not depend on the unit's length.
     #[test]
     fn it_is_the_standard_s() {
         let key = hex(

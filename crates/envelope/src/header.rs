@@ -1,4 +1,4 @@
-//! What the head of an encrypted medium says.
+//! The header of an encrypted medium.
 
 use crate::key::{Secret, VolumeKey};
 use crate::places::{BLOCK_BYTES, START};
@@ -8,48 +8,48 @@ use crate::slot::{Cost, Kind, Slot};
 use std::io;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Slots of a header.
+/// Slots in a header.
 pub const SLOTS: usize = 8;
 
-/// Why bytes are no header.
+/// Why bytes are not a header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum HeaderError {
-    /// There is none.
+    /// There is no header.
     #[error("it is not encrypted by vellum")]
     Magic,
-    /// It is not as it was written.
+    /// The header is damaged.
     #[error("the header is damaged: its sum is wrong")]
     Sum,
-    /// Of a newer program.
+    /// Written by a newer program.
     #[error("the header has version {0}, and this program knows {VERSION}: use a newer vellum")]
     Version(u32),
     /// A cipher of a newer program.
     #[error("the header names cipher {0}, and this program knows {CIPHER}: use a newer vellum")]
     Cipher(u32),
-    /// The volume is elsewhere.
+    /// The volume starts elsewhere.
     #[error("the header says that the volume begins at block {0}, and not at {START}")]
     Start(u64),
-    /// A slot makes no sense.
+    /// A slot is invalid.
     #[error("slot {0} of the header is of no kind that this program knows: use a newer vellum")]
     Slot(usize),
-    /// A guess would take too long.
+    /// Trying a secret would take too long.
     #[error(
         "slot {slot} of the header asks for {memory_kib} KiB of memory, {passes} times, in {lanes} lanes: \
          that is out of bounds"
     )]
     Cost {
-        /// Which.
+        /// The slot.
         slot: usize,
-        /// What argon2id shall take.
+        /// Memory for argon2id.
         memory_kib: u32,
-        /// How often.
+        /// Passes of argon2id.
         passes: u32,
-        /// Side by side.
+        /// Lanes of argon2id.
         lanes: u32,
     },
 }
 
-/// What the head of an encrypted medium says.
+/// The header of an encrypted medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     uuid: [u8; 16],
@@ -58,7 +58,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Without a slot yet.
+    /// A header with no slots in use.
     #[must_use]
     pub fn new(uuid: [u8; 16]) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Header {
         }
     }
 
-    /// Reads one; nothing of it is believed before its sum.
+    /// Parses a header. Its checksum is verified before any other field is used.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -94,7 +94,7 @@ impl Header {
         Ok(header)
     }
 
-    /// As it lies on the medium.
+    /// The header's bytes on the medium.
     #[must_use]
     pub fn bytes(&self) -> [u8; BLOCK_BYTES] {
         let mut raw = RawHeader::new_zeroed();
@@ -122,7 +122,7 @@ impl Header {
         self.uuid
     }
 
-    /// How often it was changed.
+    /// How often it has been changed.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
@@ -134,10 +134,10 @@ impl Header {
         &self.slots
     }
 
-    /// The slot that a secret opens, and the volume key in it.
+    /// Returns the slot that a secret opens, and the volume key in it.
     ///
     /// # Errors
-    /// When there is not the memory for it.
+    /// If there is not enough memory for the derivation.
     pub fn open(&self, secret: &Secret) -> io::Result<Option<(usize, VolumeKey)>> {
         for (index, slot) in self.slots.iter().enumerate() {
             if let Some(slot) = slot
@@ -149,7 +149,7 @@ impl Header {
         Ok(None)
     }
 
-    /// The next header: with a slot changed.
+    /// Returns the next generation of the header, with one slot changed.
     #[must_use]
     pub fn with_slot(&self, index: usize, slot: Option<Slot>) -> Self {
         let mut next = self.clone();
@@ -160,7 +160,7 @@ impl Header {
         next
     }
 
-    /// A slot with nothing in it.
+    /// The first empty slot.
     #[must_use]
     pub fn free_slot(&self) -> Option<usize> {
         self.slots.iter().position(Option::is_none)
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!((found, opened.bytes()), (slot, key.bytes()));
         }
         assert!(header.open(&file(2)).unwrap().is_none());
-        // The bytes of a passphrase in a file are no passphrase.
+        // The bytes of a passphrase, given as a key file, do not open it.
         let other = Secret::passphrase(vec![1; 32]).unwrap();
         assert!(header.open(&other).unwrap().is_none());
         let without = header.with_slot(2, None);

@@ -1,16 +1,16 @@
-//! Keys and secrets, gone from memory with their last use.
+//! Keys and secrets. They are erased from memory after their last use.
 
 use crate::random::random;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
-/// A key file has at least so many bytes: they are taken for random, and not made dear to guess.
+/// A key file has at least this many bytes: they are assumed to be random, so guesses are not made expensive.
 pub const KEY_FILE_BYTES_MIN: usize = 32;
-/// And at most so many.
+/// A key file has at most this many bytes.
 pub const KEY_FILE_BYTES_MAX: usize = 8192;
-/// A passphrase's.
+/// The most bytes in a passphrase.
 const PASSPHRASE_BYTES_MAX: usize = 4096;
 
-/// What a volume's blocks are encrypted with; it never changes.
+/// The key that a volume's blocks are encrypted with. It never changes.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct VolumeKey([[u8; 32]; 2]);
 
@@ -21,10 +21,10 @@ impl std::fmt::Debug for VolumeKey {
 }
 
 impl VolumeKey {
-    /// A new one.
+    /// Generates a new key.
     ///
     /// # Errors
-    /// When the system has no randomness.
+    /// If the system provides no randomness.
     pub fn random() -> std::io::Result<Self> {
         Ok(Self([random()?, random()?]))
     }
@@ -39,7 +39,7 @@ impl VolumeKey {
         self.0.as_flattened()
     }
 
-    /// The data's, and the tweak's.
+    /// The keys for the data and for the tweak.
     pub(crate) fn halves(&self) -> [&[u8; 32]; 2] {
         self.0.each_ref()
     }
@@ -48,7 +48,7 @@ impl VolumeKey {
 /// What opens a slot.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub enum Secret {
-    /// Words that somebody knows; see [`Secret::passphrase`].
+    /// A passphrase; see [`Secret::passphrase`].
     Passphrase(Vec<u8>),
     /// The bytes of a file; see [`Secret::key_file`].
     KeyFile(Vec<u8>),
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// A secret that is none.
+/// Why bytes are not acceptable as a secret.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SecretError {
     /// Its length.
@@ -75,10 +75,10 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// Of a passphrase.
+    /// Makes a secret from a passphrase.
     ///
     /// # Errors
-    /// When it is empty, or very long.
+    /// If it is empty or too long.
     pub fn passphrase(bytes: Vec<u8>) -> Result<Self, SecretError> {
         match bytes.len() {
             1..=PASSPHRASE_BYTES_MAX => Ok(Self::Passphrase(bytes)),
@@ -86,10 +86,10 @@ impl Secret {
         }
     }
 
-    /// Of a file's bytes.
+    /// Makes a secret from the bytes of a key file.
     ///
     /// # Errors
-    /// When they are too few to be a key, or too many.
+    /// If there are too few or too many bytes for a key.
     pub fn key_file(bytes: Vec<u8>) -> Result<Self, SecretError> {
         match bytes.len() {
             KEY_FILE_BYTES_MIN..=KEY_FILE_BYTES_MAX => Ok(Self::KeyFile(bytes)),

@@ -1,4 +1,4 @@
-//! Encryption at rest, without any I/O: what the head of an encrypted medium says, and how its blocks are turned.
+//! Encryption at rest, without any I/O: the header of an encrypted medium, and the encryption of its blocks.
 //!
 //! ```text
 //! block 0            a copy of the header
@@ -6,8 +6,8 @@
 //! block 256 and on   the volume, as on a medium of its own: block n of it is encrypted with tweak n
 //! ```
 //!
-//! A header has slots. Each holds the same volume key, wrapped by a key of its own, which comes from a passphrase or from a
-//! file: to change one of these, no data is written anew. All ciphers are by RustCrypto, the hash is BLAKE3.
+//! A header has slots. Each slot holds the same volume key, wrapped by a key of its own that is derived from a passphrase or from
+//! a file, so a secret can be changed without rewriting data. All ciphers are from RustCrypto; the hash is BLAKE3.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Randomness, from the system.
+//! Randomness from the system.
 
-/// What nobody can guess.
+/// Returns unpredictable bytes.
 ///
 /// # Errors
-/// When the system has none.
+/// If the system provides none.
 pub(crate) fn random<const N: usize>() -> std::io::Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;

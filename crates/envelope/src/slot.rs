@@ -1,4 +1,4 @@
-//! A slot: the volume key, wrapped.
+//! A slot: the wrapped volume key.
 
 use crate::key::{Secret, VolumeKey};
 use crate::random::random;
@@ -9,28 +9,28 @@ use argon2::{Algorithm, Argon2, Params, Version};
 use std::io;
 use zeroize::Zeroizing;
 
-/// The volume key's bytes, and the eight by which AES-KW tells a wrong key.
+/// The volume key's bytes, and the eight by which AES-KW detects a wrong key.
 pub(crate) const WRAPPED_BYTES: usize = 72;
 pub(crate) const SALT_BYTES: usize = 32;
 
-/// What BLAKE3 derives keys from files for.
+/// The context string with which BLAKE3 derives keys from key files.
 const CONTEXT: &str = "vellum 2026-11 envelope, key file to slot key";
 
-/// What argon2id takes for a guess. A header may be an enemy's: it asks for no more than these.
+/// Limits on what argon2id takes for one guess. A header may be hostile, so larger values are refused.
 const MEMORY_KIB_MAX: u32 = 256 << 10;
 const PASSES_MAX: u32 = 16;
 const LANES_MAX: u32 = 16;
-/// Memory times passes, in KiB: a second or so.
+/// Memory times passes, in KiB: about a second.
 const WORK_MAX: u32 = 1 << 20;
 
-/// What a guess of a passphrase costs.
+/// The cost of guessing a passphrase once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// Memory, in KiB.
     pub memory_kib: u32,
-    /// Times that all of it is written.
+    /// How many times all of it is written.
     pub passes: u32,
-    /// Parts of it that may be written side by side.
+    /// Parts of it that may be written in parallel.
     pub lanes: u32,
 }
 
@@ -46,7 +46,7 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// As argon2 takes it, if it is within bounds.
+    /// The parameters for argon2, if they are within bounds.
     fn params(self) -> Option<Params> {
         let bounded = self.memory_kib <= MEMORY_KIB_MAX
             && self.passes <= PASSES_MAX
@@ -61,16 +61,16 @@ impl Cost {
     }
 }
 
-/// What a slot's key comes from.
+/// How a slot's key is derived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A passphrase, by argon2id.
+    /// From a passphrase, by argon2id.
     Passphrase(Cost),
-    /// A file of random bytes, by BLAKE3.
+    /// From a file of random bytes, by BLAKE3.
     KeyFile,
 }
 
-/// The volume key, wrapped by a key of the slot's own (AES-KW, RFC 3394).
+/// The volume key, wrapped by the slot's own key (AES-KW, RFC 3394).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub(crate) kind: Kind,
@@ -82,7 +82,7 @@ impl Slot {
     /// Wraps a key.
     ///
     /// # Errors
-    /// When the system has no randomness, or not the memory.
+    /// If the system provides no randomness or not enough memory.
     pub fn new(key: &VolumeKey, secret: &Secret) -> io::Result<Self> {
         let kind = match secret {
             Secret::Passphrase(_) => Kind::Passphrase(Cost::default()),
@@ -101,16 +101,16 @@ impl Slot {
         })
     }
 
-    /// What opens it.
+    /// How the slot's key is derived.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The key, if this secret opens the slot.
+    /// Returns the volume key, if this secret opens the slot.
     ///
     /// # Errors
-    /// When there is not the memory for it.
+    /// If there is not enough memory for the derivation.
     pub fn open(&self, secret: &Secret) -> io::Result<Option<VolumeKey>> {
         let Some(wrapper) = wrapper(self.kind, &self.salt, secret)? else {
             return Ok(None);
@@ -125,7 +125,7 @@ fn mismatch() -> io::Error {
     io::Error::other("the slot is of another kind")
 }
 
-/// What wraps the key; none when the secret is of another kind than the slot.
+/// Derives the key that wraps the volume key; `None` if the secret is of another kind than the slot.
 fn wrapper(kind: Kind, salt: &[u8], secret: &Secret) -> io::Result<Option<AesKw<Aes256>>> {
     let mut key = Zeroizing::new([0; 32]);
     match (kind, secret) {

@@ -1,10 +1,10 @@
-//! What the walks over a volume's metadata may cost, all together: file systems can lie over each other, a thousand of
-//! them, and each may say that its groups are of one block.
+//! The total cost that walks over a volume's metadata may have. File systems can overlap, a thousand of them, and each can claim
+//! that its groups have one block.
 
 use crate::aside::StoodAside;
 use crate::limits::{DYNAMIC_READ_BYTES, FREED_GROUPS, METADATA_GROUPS, METADATA_READ_BYTES};
 
-/// What is left to be spent. Whoever walks several file systems of one volume walks them with the same.
+/// The remaining budget. Walks over several file systems of one volume must share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allowance {
     groups: u64,
@@ -22,7 +22,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// For file systems whose free space is followed: of each group something is kept.
+    /// The budget for following free space. It is smaller, because something is kept for each group.
     #[must_use]
     pub fn to_follow() -> Self {
         Self::of_groups(FREED_GROUPS)
@@ -37,7 +37,7 @@ impl Allowance {
         }
     }
 
-    /// Pays for a file system's groups, all of them or none.
+    /// Pays for all of a file system's groups, or for none.
     pub(crate) fn take_groups(&mut self, groups: u64) -> Result<(), StoodAside> {
         let left = self.groups.checked_sub(groups).ok_or(StoodAside::Limit {
             what: "the number of block groups on the volume",

@@ -1,7 +1,7 @@
 //! Why a file system is not trusted.
 
-use crate::source::Unreadable;
 use crate::span::Span;
+use crate::unreadable::Unreadable;
 use core::fmt;
 
 /// A structure on the disk.
@@ -46,53 +46,53 @@ impl fmt::Display for Part {
     }
 }
 
-/// Why a file system's journal is not used: the structure and the field at fault, and where it lies.
+/// Why a file system's journal is not used: the structure and the field at fault, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoodAside {
-    /// A field says what cannot be.
+    /// A field has an impossible value.
     #[error("{part} at byte {at}: {field} is {found:#x}; e2fsck would tell more")]
     Field {
-        /// Where the field is.
+        /// The structure with the field.
         part: Part,
-        /// Byte of the volume where that begins.
+        /// The byte of the volume where the structure begins.
         at: u64,
         /// The kernel's name of the field.
         field: &'static str,
-        /// What it says.
+        /// The value found.
         found: u64,
     },
-    /// A checksum does not fit.
+    /// A checksum does not match.
     #[error("{part} at byte {at}: its checksum is wrong; it is being written, or damaged")]
     Checksum {
-        /// What it covers.
+        /// The structure it covers.
         part: Part,
-        /// Byte of the volume where that begins.
+        /// The byte of the volume where the structure begins.
         at: u64,
     },
     /// A feature that this crate does not know, or that no kernel has.
     #[error("{part} at byte {at}: unknown or unsupported features {bits:#x} in {field}")]
     Unsupported {
-        /// Where the field is.
+        /// The structure with the field.
         part: Part,
-        /// Byte of the volume where that begins.
+        /// The byte of the volume where the structure begins.
         at: u64,
         /// The kernel's name of the field.
         field: &'static str,
         /// The bits in question.
         bits: u32,
     },
-    /// Two things lie on one place.
+    /// Two things overlap.
     #[error("{what} at bytes {span} lies over another; wipe the one that is no longer used")]
     Overlap {
-        /// What it is.
+        /// What overlaps.
         what: &'static str,
-        /// Where.
+        /// Its range.
         span: Span,
     },
-    /// The superblock's copy of the journal inode's block list is not what the inode says.
+    /// The superblock's copy of the journal inode's block list differs from the inode.
     #[error("superblock at byte {at}: s_jnl_blocks is not the journal inode's i_block; run e2fsck")]
     BackupDisagrees {
-        /// Byte of the volume where the superblock begins.
+        /// The byte of the volume where the superblock begins.
         at: u64,
     },
     /// Two devices claim to be one journal, or two file systems to own one.
@@ -101,15 +101,15 @@ pub enum StoodAside {
         /// The journal's UUID.
         uuid: crate::span::Uuid,
     },
-    /// It would cost too much to find out.
+    /// Finding out would cost too much.
     #[error("{what} exceeds the limit of {limit}")]
     Limit {
         /// What there is too much of.
         what: &'static str,
-        /// What is allowed ([`limits`](crate::limits)).
+        /// The limit ([`limits`](crate::limits)).
         limit: u64,
     },
-    /// The bytes cannot be had.
+    /// The bytes cannot be read.
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }

@@ -1,11 +1,11 @@
 //! The checksums of these formats.
 
-/// The kernel's `crc32c(seed, bytes)`: the plain register, neither preset nor inverted.
+/// The kernel's `crc32c(seed, bytes)`: the plain register, without presetting or inverting it.
 pub fn crc32c(seed: u32, bytes: &[u8]) -> u32 {
     !crc32c::crc32c_append(!seed, bytes)
 }
 
-/// The same over `bytes` with `hole` taken as zeros: a checksum field within what it covers.
+/// The same over `bytes` with `hole` counted as zeros, for a checksum field inside the range it covers.
 pub fn crc32c_around(seed: u32, bytes: &[u8], hole: core::ops::Range<usize>) -> u32 {
     const ZEROS: [u8; 8] = [0; 8];
     let (before, rest) = bytes.split_at(hole.start.min(bytes.len()));
@@ -17,12 +17,12 @@ pub fn crc32c_around(seed: u32, bytes: &[u8], hole: core::ops::Range<usize>) -> 
     crc32c(seed, after)
 }
 
-/// CRC-32 as GPT and zip have it, a bit at a time: some KiB a scan.
+/// CRC-32 as GPT and zip define it, computed bit by bit: a scan only needs some KiB.
 pub fn crc32(bytes: &[u8]) -> u32 {
     !reflected(!0, bytes, 0xEDB8_8320)
 }
 
-/// The kernel's `crc16(seed, bytes)`, of group descriptors before metadata_csum.
+/// The kernel's `crc16(seed, bytes)`, used for group descriptors before metadata_csum.
 pub fn crc16(seed: u16, bytes: &[u8]) -> u16 {
     reflected(seed.into(), bytes, 0xA001) as u16
 }
@@ -39,7 +39,7 @@ fn reflected(seed: u32, bytes: &[u8], polynomial: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The check values of the catalogue of CRCs.
+    /// The check values from the catalogue of CRCs.
     #[test]
     fn known_answers() {
         let text = b"123456789";

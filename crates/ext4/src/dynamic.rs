@@ -1,9 +1,8 @@
-//! Metadata that comes and goes: directories, nodes of extent trees, indirect blocks, blocks of attributes.
+//! Metadata that is allocated dynamically: directories, nodes of extent trees, indirect blocks, attribute blocks.
 //!
-//! It is found by walking the inodes, so it is true of one moment, and a hint: checksums of inodes and nodes are not
-//! looked at, and nobody may rely on it for more than where small changes are likely. The work is bounded over
-//! all walks ([`Allowance`]), however the trees are tangled: each node costs a read, and none is deeper than
-//! the one that led to it.
+//! It is found by walking the inodes, so the result is true for one moment only. It is a hint: the checksums of inodes and nodes are not
+//! verified, and the result may be used only to guess where small changes are likely. The work is bounded over all walks ([`Allowance`]),
+//! however tangled the trees are: each node costs a read, and must be less deep than its parent.
 
 use crate::allowance::Allowance;
 use crate::aside::{Part, StoodAside};
@@ -19,36 +18,36 @@ use std::collections::VecDeque;
 
 const EXTENT_MAGIC: u16 = 0xF30A;
 const ENTRY: usize = 12;
-/// A longer extent is one of so many blocks fewer that were never written.
+/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
 const LENGTH_MAX: u16 = 1 << 15;
 const DIRECT: usize = 12;
 
-/// What lies in a range.
+/// The contents of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DynamicKind {
-    /// A directory's own blocks.
+    /// The blocks of a directory.
     Directory,
     /// A node of an extent tree.
     ExtentNode,
-    /// Block numbers, as ext3 has them.
+    /// Block numbers, as in ext3.
     IndirectBlock,
     /// Extended attributes.
     Attributes,
 }
 
-/// A range of metadata, and which inode led to it.
+/// A range of metadata, and the inode that led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DynamicSpan {
-    /// What lies there.
+    /// Its contents.
     pub kind: DynamicKind,
     /// The inode's number.
     pub inode: u32,
-    /// Where.
+    /// The range.
     pub span: Span,
 }
 
-/// Walks the inodes of a file system. It reads each block of their tables once and holds one, so that a caller can
-/// stop and go on; an inode that is damaged is told and passed over.
+/// Walks the inodes of a file system. It reads each block of the inode tables once and holds one at a time, so a caller can pause
+/// and continue. A damaged inode is reported and skipped.
 #[derive(Debug)]
 pub struct Dynamic<'a> {
     sb: &'a Superblock,
@@ -61,8 +60,7 @@ pub struct Dynamic<'a> {
 }
 
 impl<'a> Dynamic<'a> {
-    /// Of a file system on a volume of `volume_blocks` blocks of 4096 bytes; none if its superblock is not to be
-    /// trusted.
+    /// Starts a walk on a volume of `volume_blocks` blocks of 4096 bytes. `None` if the superblock is not trusted.
     #[must_use]
     pub fn new(
         found: &'a FileSystem,
@@ -80,7 +78,7 @@ impl<'a> Dynamic<'a> {
         })
     }
 
-    /// The next range; none at the end, or when the walks have cost all that they may (which is told once).
+    /// The next range. `None` at the end, or when the walks have used up their budget, which is reported once.
     pub fn next(&mut self, source: &mut dyn Source) -> Option<Result<DynamicSpan, StoodAside>> {
         while !self.is_over {
             if let Some(ready) = self.ready.pop_front() {
@@ -108,7 +106,7 @@ impl<'a> Dynamic<'a> {
         None
     }
 
-    /// Looks at inodes up to one that leads somewhere, or at the next group; whether there is more.
+    /// Examines inodes up to the next one that leads somewhere, or enters the next group. Returns false at the end.
     fn step(&mut self, reader: &mut Reader<'_>) -> Result<bool, StoodAside> {
         let sb = self.sb;
         let Some(table) = &mut self.table else {
@@ -172,16 +170,16 @@ impl<'a> Dynamic<'a> {
     }
 }
 
-/// An inode table that is being walked.
+/// The inode table being walked.
 #[derive(Debug)]
 struct Table {
     /// Its first inode.
     first: u64,
     span: Span,
-    /// How many are to be looked at.
+    /// How many inodes to examine.
     count: u32,
     next: u32,
-    /// The block that the next is in.
+    /// The block with the next inode.
     block: Vec<u8>,
 }
 
@@ -233,7 +231,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Entries, most entries, and depth of a node.
+    /// The number of entries, the most entries, and the depth of a node.
     fn header(bytes: &[u8], at: u64) -> Result<(u16, u16, u16), StoodAside> {
         let field = |at: usize| {
             bytes
@@ -302,7 +300,7 @@ impl Walk<'_> {
             return Ok(());
         }
         let span = self.tell(DynamicKind::IndirectBlock, block, 1)?;
-        // What lies behind the last level is data.
+        // Blocks below the last level are data.
         if depth > 1 || self.is_directory {
             let bytes = reader.read(span.start, span.bytes as usize)?;
             for block in numbers(&bytes) {

@@ -36,32 +36,32 @@ struct RawHigh {
 
 const _: () = assert!(offset_of!(Raw, checksum) == 0x1E);
 
-/// `bg_flags`: the inodes, or the block bitmap, were never written.
+/// Flags in `bg_flags`: the inodes, or the block bitmap, were never written.
 const INODES_UNWRITTEN: u16 = 1;
 const BLOCKS_UNWRITTEN: u16 = 2;
-/// With the one that says that the inode table is all zeros.
+/// Including the flag that the inode table is all zeros.
 const FLAGS_MAX: u16 = 7;
 
-/// The halves of `bg_inode_table`; the rest changes with every file.
+/// The halves of `bg_inode_table`. The rest changes with every file.
 const TABLE_FIELDS: [Range<usize>; 2] = [0x08..0x0C, 0x28..0x2C];
 
-/// Whether a block looks like one of group descriptors. A file system's copies of those are written before its first
-/// superblock, when nobody can know of them by their place; who takes other blocks for such must lose nothing by it.
+/// True if a block looks like group descriptors. mke2fs writes the backup descriptors before the first superblock, so at that time their
+/// place is not known. The caller must lose nothing if some other block is mistaken for descriptors.
 #[must_use]
 pub fn may_be_descriptors(block: &[u8]) -> bool {
     [32, 64].into_iter().any(|bytes| {
         let (first, rest) = block.split_at_checked(bytes).unwrap_or((block, &[]));
         match (plausible(first), plausible(rest)) {
-            // They are laid out one behind the other.
+            // Descriptors follow one another.
             (Some(first), Some(second)) => first.iter().zip(second).all(|(a, b)| *a < b),
-            // The file system's last group.
+            // The last group of the file system.
             (Some(_), None) => rest.iter().all(|&byte| byte == 0),
             (None, _) => false,
         }
     })
 }
 
-/// A descriptor's block bitmap and inode table, if it may be one.
+/// The block bitmap and inode table in a descriptor, if the bytes may be one.
 fn plausible(bytes: &[u8]) -> Option<[u32; 2]> {
     let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
     let [blocks, inodes, table] =
@@ -74,19 +74,19 @@ fn plausible(bytes: &[u8]) -> Option<[u32; 2]> {
     is_one.then_some([blocks, table])
 }
 
-/// A group's fixed places, checked to lie in the file system.
+/// A group's fixed places, verified to be inside the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub block_bitmap: Span,
     pub inode_bitmap: Span,
     pub inode_table: Span,
-    /// Whether the block bitmap was ever written; if not, what lies there says nothing.
+    /// True if the block bitmap was ever written. If not, its block means nothing.
     pub has_block_bitmap: bool,
-    /// The inodes that may be in use: the group's first.
+    /// The inodes that may be in use: the first ones of the group.
     pub inodes: u32,
 }
 
-/// The block of descriptors that holds that of `group` (the kernel's `descriptor_loc`), and the place in it.
+/// The block with the descriptor of `group` (the kernel's `descriptor_loc`), and the offset in it.
 pub(crate) fn place(sb: &Superblock, group: u64) -> (FsBlock, usize) {
     let per_block = sb.descriptors_per_block();
     let (number, index) = (group / per_block, group % per_block);
@@ -113,7 +113,7 @@ pub(crate) fn span(sb: &Superblock, block: FsBlock) -> Result<Span, StoodAside> 
     })
 }
 
-/// Reads a group's descriptor. Watches where it says that the inodes are.
+/// Reads a group's descriptor, and watches the fields that say where the inodes are.
 pub(crate) fn read(
     sb: &Superblock,
     group: u64,
@@ -137,7 +137,7 @@ pub(crate) fn read(
     parsed
 }
 
-/// Checks the descriptor of `group` that was found at byte `at`.
+/// Checks the descriptor of `group`, found at byte `at`.
 pub(crate) fn parse(
     sb: &Superblock,
     group: u64,
@@ -163,7 +163,7 @@ pub(crate) fn parse(
         let seed = crc16(!0, &sb.name.uuid.0);
         let seed = crc16(seed, &number.to_le_bytes());
         let seed = crc16(seed, &bytes[..hole.start]);
-        // The kernel covers the rest only when there is one.
+        // The kernel covers the rest only if there is one.
         Some(crc16(seed, &bytes[hole.end..]))
     } else {
         None
@@ -181,7 +181,7 @@ pub(crate) fn parse(
         sb.blocks_at(block, count)
             .ok_or_else(|| fault(field, block.0))
     };
-    // The kernel believes these only where a checksum covers them.
+    // The kernel trusts these flags only if a checksum covers them.
     let flags = match features.group_checksums() || features.metadata_checksums() {
         true => raw.flags.get(),
         false => 0,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_told_by_what_they_look_like() {
+    fn group_descriptors_are_recognised_by_their_look() {
         for bytes in [32, 64] {
             for groups in [1, 2, 3, 64] {
                 assert!(may_be_descriptors(&block(bytes, groups)));
@@ -244,7 +244,7 @@ mod tests {
         for no in [b"text as it is in a file".as_slice(), &[7; 4096], &[1], &[]] {
             assert!(!may_be_descriptors(no));
         }
-        // One, and something else behind it; two in the wrong order; flags that there are not.
+        // One descriptor followed by something else; two in the wrong order; flags that do not exist.
         let one = block(64, 1);
         for (at, byte) in [(100, 1), (4095, 1), (0x13, 1)] {
             let mut block = one.clone();

@@ -17,10 +17,10 @@ const MODE_TYPE: u16 = 0xF000;
 const MODE_FILE: u16 = 0x8000;
 const MODE_DIRECTORY: u16 = 0x4000;
 const MODE_LINK: u16 = 0xA000;
-/// Its content is in the inode.
+/// Its contents are in the inode.
 const FLAG_INLINE: u32 = 0x1000_0000;
 const FLAG_EXTENTS: u32 = 0x8_0000;
-/// Compressed, encrypted, with its content in the inode, or an attribute's value: nothing a journal can be.
+/// Compressed, encrypted, contents in the inode, or an attribute's value: a journal can be none of these.
 const FLAGS_REFUSED: u32 = 0x4 | 0x800 | 0x1000_0000 | 0x20_0000;
 
 #[derive(FromBytes, KnownLayout, Immutable)]
@@ -52,22 +52,22 @@ const _: () = assert!(size_of::<Raw>() == 128);
 const _: () = assert!(offset_of!(Raw, block) == 0x28);
 const _: () = assert!(offset_of!(Raw, checksum) == 0x7C);
 
-/// Where `i_extra_isize` and `i_checksum_hi` lie, in inodes of more than 128 bytes.
+/// The offsets of `i_extra_isize` and `i_checksum_hi`, in inodes of more than 128 bytes.
 const EXTRA_SIZE: usize = 0x80;
 const CHECKSUM_HIGH: usize = 0x82;
 
-/// What an inode says of where its blocks are; nothing of it is checked.
+/// The places of an inode's blocks according to the inode, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sketch {
     pub is_directory: bool,
     pub has_extents: bool,
-    /// `i_block`, of an inode that has blocks.
+    /// `i_block`, if the inode has blocks.
     pub root: Option<[u8; 60]>,
-    /// The block of its extended attributes, or 0.
+    /// The block with its extended attributes, or 0.
     pub attributes: u64,
 }
 
-/// Looks at an inode; none of one that is not in use.
+/// Examines an inode; `None` if it is not in use.
 pub(crate) fn sketch(bytes: &[u8]) -> Option<Sketch> {
     let (raw, _) = Raw::ref_from_prefix(bytes).ok()?;
     let mode = raw.mode.get() & MODE_TYPE;
@@ -79,7 +79,7 @@ pub(crate) fn sketch(bytes: &[u8]) -> Option<Sketch> {
     let has_extents = flags & FLAG_EXTENTS != 0;
     let has_blocks = match mode {
         MODE_FILE | MODE_DIRECTORY => true,
-        // A short one is in the inode.
+        // The target of a short link is in the inode.
         MODE_LINK => has_extents || size >= 60,
         _ => false,
     };
@@ -91,7 +91,7 @@ pub(crate) fn sketch(bytes: &[u8]) -> Option<Sketch> {
     })
 }
 
-/// What the journal's inode says.
+/// The checked journal inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     pub number: u32,
@@ -99,13 +99,13 @@ pub(crate) struct Inode {
     pub has_extents: bool,
     /// `i_block`: the root of the extent tree, or 15 block numbers.
     pub root: [u8; 60],
-    /// Byte of the volume where the inode lies.
+    /// The byte of the volume where the inode begins.
     pub at: u64,
     /// Its length in blocks of the file system.
     pub blocks: u64,
 }
 
-/// Finds and checks the inode `number`.
+/// Finds and checks inode `number`.
 pub(crate) fn read(
     sb: &Superblock,
     number: u32,
@@ -156,8 +156,8 @@ pub(crate) fn read(
             limit: JOURNAL_BLOCKS,
         });
     }
-    // e2fsck keeps this copy for the day on which the inode is lost; every tool that moves the journal
-    // renews it. Stricter than the kernel, which does not look at it.
+    // e2fsck keeps this copy in case the inode is lost, and every tool that moves the journal updates it. The check is stricter than the
+    // kernel's: the kernel does not check the copy.
     if let Some(backup) = &sb.journal_backup {
         let same = backup[..60] == raw.block
             && backup[60..64] == *raw.size_high.as_bytes()

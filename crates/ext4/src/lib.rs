@@ -1,16 +1,16 @@
-//! What lies where in the ext3 and ext4 file systems of a volume: bytes in, layout out, no I/O.
+//! The layout of the ext3 and ext4 file systems on a volume: bytes in, layout out, no I/O.
 //!
-//! [`scan`] finds the file systems of a volume and their journals; [`Scan::touched`] says which writes make a
-//! new scan necessary. [`journal`] reads the journal's own blocks: which of them is a copy of which home block.
-//! [`Metadata`] walks what mke2fs put at fixed places, [`Dynamic`] what its inodes lead to: directories, extent trees,
-//! indirect blocks. [`freed`] follows which blocks a mounted file system gives up; [`files`] tells which files blocks belong to.
+//! [`scan`] finds the file systems of a volume and their journals; [`Scan::touched`] says which writes require a new scan.
+//! [`journal`] reads the journal's own blocks: which of them is a copy of which home block. [`Metadata`] walks what mke2fs put at
+//! fixed places; [`Dynamic`] walks what its inodes lead to: directories, extent trees, indirect blocks. [`freed`] follows which
+//! blocks a mounted file system frees; [`files`] finds the files that blocks belong to.
 //!
-//! Everything here was written by a client, so everything is hostile: each field is checked before it is
-//! used, the work is bounded by [`limits`], and what does not fit together is not used. A file system that is
-//! stood aside from is listed with the reason ([`StoodAside`]).
+//! Everything here was written by a client, so everything is treated as hostile: each field is checked before it is used, the work is
+//! bounded by [`limits`], and inconsistent structures are not used. If a file system is not used, it is listed with the reason
+//! ([`StoodAside`]).
 //!
-//! The format is that of the Linux kernel (`Documentation/filesystems/ext4`, `fs/ext4`, `fs/jbd2`); a check
-//! that is stricter than the kernel's says so.
+//! The format is that of the Linux kernel (`Documentation/filesystems/ext4`, `fs/ext4`, `fs/jbd2`). If a check is stricter than the
+//! kernel's, its comment says so.
 #![forbid(unsafe_code)]
 
 mod allowance;
@@ -23,6 +23,7 @@ mod group;
 mod inode;
 pub mod journal;
 pub mod limits;
+pub mod made;
 mod mapping;
 mod metadata;
 mod scan;
@@ -30,6 +31,7 @@ mod source;
 mod span;
 mod superblock;
 mod table;
+mod unreadable;
 mod watch;
 
 pub use allowance::Allowance;

@@ -9,16 +9,16 @@ use crate::span::{FsBlock, Span};
 use crate::superblock::Superblock;
 use std::collections::VecDeque;
 
-/// What lies in a range.
+/// The contents of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MetadataKind {
-    /// The superblock's block, or that of a backup.
+    /// The block of the superblock or of a backup.
     Superblock,
-    /// Group descriptors, or a backup of them, and the room that is kept for more.
+    /// Group descriptors or a backup of them, and the space reserved for more.
     GroupDescriptors,
-    /// Which blocks of a group are used.
+    /// The bitmap of used blocks in a group.
     BlockBitmap,
-    /// Which inodes of a group are used.
+    /// The bitmap of used inodes in a group.
     InodeBitmap,
     /// A group's inodes.
     InodeTable,
@@ -27,20 +27,19 @@ pub enum MetadataKind {
 /// A range of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataSpan {
-    /// What lies there.
+    /// Its contents.
     pub kind: MetadataKind,
     /// The group that it belongs to.
     pub group: u64,
-    /// Where.
+    /// The range.
     pub span: Span,
-    /// Whether it was ever written: of a group that was never used, bitmaps and inodes need not have been.
+    /// True if it was ever written. In a group that was never used, bitmaps and inodes may be unwritten.
     pub is_written: bool,
 }
 
-/// Walks the groups of a file system. It reads each block of descriptors once and holds one, so that a caller
-/// can stop and go on; a group whose descriptor does not hold is told and passed over. A file system that has more
-/// groups than are left to be walked is not walked at all, and one whose descriptors are too much to read ends there:
-/// that is told once, and last.
+/// Walks the groups of a file system. It reads each block of descriptors once and holds one at a time, so a caller can pause and
+/// continue. A group with a bad descriptor is reported and skipped. A file system with more groups than the budget allows is not
+/// walked at all. If its descriptors are too much to read, the walk ends there, which is reported once, as the last result.
 #[derive(Debug)]
 pub struct Metadata<'a> {
     sb: &'a Superblock,
@@ -53,8 +52,7 @@ pub struct Metadata<'a> {
 }
 
 impl<'a> Metadata<'a> {
-    /// Of a file system on a volume of `volume_blocks` blocks of 4096 bytes; none if its superblock is not to
-    /// be trusted.
+    /// Starts a walk on a volume of `volume_blocks` blocks of 4096 bytes. `None` if the superblock is not trusted.
     #[must_use]
     pub fn new(
         found: &'a FileSystem,
@@ -79,7 +77,7 @@ impl<'a> Metadata<'a> {
         self.sb.groups()
     }
 
-    /// The next range; none at the end.
+    /// The next range; `None` at the end.
     pub fn next(&mut self, source: &mut dyn Source) -> Option<Result<MetadataSpan, StoodAside>> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
@@ -98,7 +96,7 @@ impl<'a> Metadata<'a> {
         }
     }
 
-    /// The same of what the superblock alone tells: it and the group descriptors, with their backups. Nothing is read.
+    /// Like `next`, but only for what the superblock alone determines: superblocks, group descriptors and their backups. Reads nothing.
     pub fn next_backup(&mut self) -> Option<Result<MetadataSpan, StoodAside>> {
         loop {
             if let Some(ready) = self.ready.pop_front() {
@@ -110,7 +108,7 @@ impl<'a> Metadata<'a> {
         }
     }
 
-    /// Goes on to the next group.
+    /// Advances to the next group.
     fn enter(&mut self) -> Option<Result<u64, StoodAside>> {
         if let Some(refused) = self.refused.take() {
             self.group = self.sb.groups();
@@ -138,7 +136,7 @@ impl<'a> Metadata<'a> {
         });
     }
 
-    /// The superblock and the descriptors that the group holds, by `ext4_bg_has_super` and `ext4_bg_num_gdb`.
+    /// The superblock and the descriptors in a group, by `ext4_bg_has_super` and `ext4_bg_num_gdb`.
     fn fixed(&mut self, group: u64) {
         let sb = self.sb;
         let has_super = sb.group_has_super(group);

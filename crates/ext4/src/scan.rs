@@ -18,26 +18,26 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct Scan {
     /// How the volume is divided.
     pub partitioning: Partitioning,
-    /// What was wrong with its partition tables, and why partitions could not be looked at.
+    /// What was wrong with its partition tables, and why partitions could not be examined.
     pub table_faults: Vec<StoodAside>,
-    /// Everything that calls itself ext2, ext3 or ext4.
+    /// Everything that claims to be ext2, ext3 or ext4.
     pub file_systems: Vec<FileSystem>,
-    /// External journals of file systems that are not on the volume, and of such as could not be told apart.
+    /// External journals whose file systems are not on the volume, or could not be told apart.
     pub journals_of_others: Vec<Journal>,
-    /// Everything that the scan depends on: what the file systems watch, partition tables, and the places where
-    /// a file system could come into being.
+    /// Everything the scan depends on: what the file systems watch, the partition tables, and the places
+    /// where a file system could appear.
     pub watch: Watches,
 }
 
 impl Scan {
-    /// Whether a write of `bytes` at byte `offset` makes a new scan necessary.
+    /// True if a write of `bytes` at byte `offset` requires a new scan.
     #[must_use]
     pub fn touched(&self, offset: u64, bytes: &[u8]) -> bool {
         self.watch.touched(offset, bytes)
     }
 
-    /// Whether a write that [touches](Self::touched) the scan may have moved a journal. What only says that a file system is mounted
-    /// now, or is no more, has not.
+    /// True if a write that [touches](Self::touched) the scan may have moved a journal. A write that only marks a file system as
+    /// mounted or unmounted has not.
     #[must_use]
     pub fn moved(&self, offset: u64, bytes: &[u8]) -> bool {
         let mut as_before = bytes.to_vec();
@@ -55,7 +55,7 @@ impl Scan {
         self.watch.touched(offset, &as_before)
     }
 
-    /// Whether a discard of `span`, or a write of unknown bytes, makes a new scan necessary.
+    /// True if a discard of `span`, or a write of unknown bytes to it, requires a new scan.
     #[must_use]
     pub fn overlaps(&self, span: Span) -> bool {
         self.watch.overlaps(span)
@@ -65,26 +65,26 @@ impl Scan {
 /// A file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileSystem {
-    /// The partition that it is in, or the whole volume.
+    /// Its partition, or the whole volume.
     pub partition: Span,
-    /// What of it the file system uses: its home blocks. As long as the partition if it was stood aside from.
+    /// The part that the file system uses: its home blocks. The whole partition if the file system was stood aside from.
     pub home: Span,
     /// `s_uuid`
     pub uuid: Uuid,
     /// `s_volume_name`
     pub label: String,
-    /// Bytes in a block; 0 if the superblock is not to be trusted.
+    /// Bytes in a block; 0 if the superblock is not trusted.
     pub block_bytes: u32,
-    /// What it was made with.
+    /// The features it was made with.
     pub features: Features,
-    /// Its journal, or why there is none that can be used.
+    /// Its journal, or why there is no usable one.
     pub journal: Result<Journal, NoJournal>,
-    /// What this result depends on, partition tables aside.
+    /// What this result depends on, except partition tables.
     pub watch: Watches,
     pub(crate) superblock: Option<Superblock>,
 }
 
-/// Why a file system has no journal that can be used.
+/// Why a file system has no usable journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoJournal {
     /// It has none: it is an ext2, or an ext4 without a journal.
@@ -98,7 +98,7 @@ pub enum NoJournal {
     StoodAside(#[from] StoodAside),
 }
 
-/// What a partition turned out to be.
+/// What a partition contains.
 enum Found {
     FileSystem(Box<FileSystem>),
     Journal(Device),
@@ -112,7 +112,7 @@ struct Device {
     watch: Watches,
 }
 
-/// Finds every ext3 and ext4 file system on a volume of `volume_blocks` blocks of 4096 bytes. Ends in an answer
+/// Finds every ext3 and ext4 file system on a volume of `volume_blocks` blocks of 4096 bytes. It always ends with a result,
 /// whatever the bytes are, and reads no more than [`limits::READ_BYTES`](crate::limits::READ_BYTES).
 pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
     let volume_bytes = volume_blocks.min(u64::MAX / PAGE) * PAGE;
@@ -154,7 +154,7 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
     }
 }
 
-/// Looks at a partition. What is no file system is watched all the same: it may become one.
+/// Examines a partition. It is watched even if it holds no file system, because one may appear.
 fn look(
     partition: Span,
     reader: &mut Reader<'_>,
@@ -216,7 +216,7 @@ fn look(
     }))))
 }
 
-/// The journal that is a file.
+/// The journal in a file.
 fn internal(
     sb: &Superblock,
     number: u32,
@@ -248,6 +248,7 @@ fn internal(
     Ok(Journal {
         extents,
         format: checked.format,
+        is_empty: checked.is_empty,
         blocks: checked.blocks,
         fast_commit_blocks: checked.fast_commit_blocks,
         uuid: checked.uuid,
@@ -257,8 +258,7 @@ fn internal(
     })
 }
 
-/// The journal that is a device: its superblock is in the block after that of the file system which it would be
-/// (`ext4_get_dev_journal`).
+/// The journal on a device. Its superblock is in the block after the place of a file system's superblock (`ext4_get_dev_journal`).
 fn external(
     partition: Span,
     sb: &Superblock,
@@ -276,6 +276,7 @@ fn external(
     Ok(Journal {
         extents: vec![Span::new(partition.start, u64::from(checked.blocks) * unit)],
         format: checked.format,
+        is_empty: checked.is_empty,
         blocks: checked.blocks,
         fast_commit_blocks: checked.fast_commit_blocks,
         uuid: checked.uuid,
@@ -305,8 +306,8 @@ fn journal_superblock(
     checked
 }
 
-/// Gives each file system the device that has its journal's UUID, if there is one such device and one such
-/// file system: a copied partition has the same. Those of the others.
+/// Gives each file system the device with its journal's UUID, if exactly one device and one file system have that UUID: a copied
+/// partition has the same. Returns the other journals.
 fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) -> Vec<Journal> {
     let wanted: Vec<Uuid> = file_systems
         .iter()
@@ -339,7 +340,7 @@ fn join(file_systems: &mut [FileSystem], devices: Vec<Device>) -> Vec<Journal> {
     journals.filter(|journal| !is_adopted(journal)).collect()
 }
 
-/// Keeps the journals that lie on no file system, nor on one of their kind.
+/// Keeps the journals that overlap neither a file system nor another journal.
 fn stand_alone(journals: &mut Vec<Journal>, file_systems: &[FileSystem]) {
     let used: Vec<Span> = file_systems
         .iter()
@@ -382,8 +383,8 @@ fn adopt(found: &FileSystem, device: &Device) -> Result<Journal, StoodAside> {
     Ok(journal)
 }
 
-/// Stands aside from journals that lie on another file system, or under one: a superblock that is left over
-/// from before the volume was divided looks as good as the new ones.
+/// Stands aside from journals that overlap another file system. A superblock left over from before the volume was partitioned
+/// looks as valid as the new ones.
 fn separate(file_systems: &mut [FileSystem]) {
     let used: Vec<(Span, Vec<Span>)> = file_systems
         .iter()

@@ -1,29 +1,19 @@
-//! Where the bytes come from, and how many may be asked for.
+//! Where the bytes come from, and how many may be read.
 
 use crate::aside::StoodAside;
 use crate::limits::{PAGE_BYTES, READ_BYTES};
+pub use crate::unreadable::Unreadable;
 
-/// A range of the volume that could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot read {bytes} bytes at byte {offset}")]
-pub struct Unreadable {
-    /// Its first byte.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u64,
-}
-
-/// What the volume holds at this moment, writes that are only in its cache included.
+/// Reads what the volume holds now, including writes that are only in its cache.
 pub trait Source {
-    /// Fills `out` from byte `offset` of the volume. Both are multiples of 4096, and the range lies in the
-    /// volume.
+    /// Fills `out` from byte `offset` of the volume. Both are multiples of 4096, and the range is inside the volume.
     ///
     /// # Errors
-    /// When the bytes cannot be had.
+    /// If the bytes cannot be read.
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable>;
 }
 
-/// A source that stays in the volume and in the budget.
+/// Reads from a source within the volume and the budget.
 pub(crate) struct Reader<'a> {
     source: &'a mut dyn Source,
     volume_bytes: u64,
@@ -41,7 +31,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One that may read so many bytes and no more.
+    /// A reader that may read this many bytes.
     pub fn with_budget(source: &'a mut dyn Source, volume_bytes: u64, budget: u64) -> Self {
         Self {
             budget,
@@ -49,7 +39,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is left to be read.
+    /// The remaining budget.
     pub fn budget(&self) -> u64 {
         self.budget
     }
@@ -58,8 +48,8 @@ impl<'a> Reader<'a> {
         self.volume_bytes
     }
 
-    /// The `bytes` bytes at `offset`. The last read is kept: structures that lie side by side cost one. It is
-    /// paid for all the same, so that a structure that leads to itself cannot be walked for ever.
+    /// Reads `bytes` bytes at `offset`. The last read is cached, so adjacent structures cost one read. It still counts against
+    /// the budget each time, so that a structure that leads to itself cannot be walked forever.
     pub fn read(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, StoodAside> {
         let unreadable = Unreadable {
             offset,

@@ -1,4 +1,4 @@
-//! Names of places.
+//! Names for places.
 
 use core::fmt;
 
@@ -7,7 +7,7 @@ use core::fmt;
 pub struct Span {
     /// Its first byte.
     pub start: u64,
-    /// How many.
+    /// Its length in bytes.
     pub bytes: u64,
 }
 
@@ -24,19 +24,19 @@ impl Span {
         self.start.saturating_add(self.bytes)
     }
 
-    /// Whether all of `other` lies in it.
+    /// True if all of `other` is inside it.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.start <= other.start && other.end() <= self.end()
     }
 
-    /// Whether they share a byte.
+    /// True if they share a byte.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.start < other.end() && other.start < self.end()
     }
 
-    /// Whether it begins and ends at multiples of `unit`.
+    /// True if it begins and ends at multiples of `unit`.
     #[must_use]
     pub const fn is_aligned_to(self, unit: u64) -> bool {
         self.start.is_multiple_of(unit) && self.bytes.is_multiple_of(unit)
@@ -53,12 +53,12 @@ impl fmt::Display for Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FsBlock(pub u64);
 
-/// A UUID as it lies on the disk.
+/// A UUID in the byte order of the disk.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Whether none was given.
+    /// True if none was given.
     #[must_use]
     pub fn is_nil(self) -> bool {
         self.0 == [0; 16]

@@ -10,7 +10,7 @@ use core::ops::Range;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// Where a superblock lies in its partition.
+/// The offset of a superblock in its partition.
 pub const OFFSET: u64 = 1024;
 /// Its size.
 pub const BYTES: usize = 1024;
@@ -19,7 +19,7 @@ const MAGIC: u16 = 0xEF53;
 const JOURNAL_BACKUP: u8 = 1;
 const CHECKSUM_CRC32C: u8 = 1;
 const LOG_BLOCK_MAX: u32 = 6;
-/// Of `s_feature_incompat`: the file system is mounted, or its journal must be replayed.
+/// In `s_feature_incompat`: the file system is mounted, or its journal must be replayed.
 const NEEDS_RECOVERY: u32 = 0x4;
 
 macro_rules! features {
@@ -34,7 +34,7 @@ macro_rules! features {
     };
 }
 
-/// What a file system was made with.
+/// The features of a file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     /// `s_feature_compat`
@@ -157,7 +157,7 @@ const _: () = assert!(offset_of!(Raw, backup_bgs) == 0x24C);
 const _: () = assert!(offset_of!(Raw, checksum_seed) == 0x270);
 const _: () = assert!(offset_of!(Raw, checksum) == 0x3FC);
 
-/// The parts of a superblock that no mount, commit or statfs changes.
+/// The fields of a superblock that no mount, commit or statfs changes.
 const STEADY: [Range<usize>; 10] = [
     0..0x08,
     0x14..0x2C,
@@ -171,12 +171,12 @@ const STEADY: [Range<usize>; 10] = [
     0x24C..0x274,
 ];
 
-/// Whether something calls itself an ext file system, sound or not.
+/// True if something claims to be an ext file system, valid or not.
 pub(crate) fn is_one(bytes: &[u8]) -> bool {
     Raw::ref_from_prefix(bytes).is_ok_and(|(raw, _)| raw.magic.get() == MAGIC)
 }
 
-/// What can be said of a superblock before it is trusted.
+/// What can be reported about a superblock before it is trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Name {
     pub uuid: Uuid,
@@ -184,7 +184,7 @@ pub(crate) struct Name {
     pub features: Features,
 }
 
-/// Where the journal is said to be.
+/// Where the superblock says the journal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalPlace {
     Nowhere,
@@ -192,10 +192,10 @@ pub(crate) enum JournalPlace {
     Device(Uuid),
 }
 
-/// A checked superblock. All that is computed from it lies in the partition.
+/// A checked superblock. Everything computed from it is inside the partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// The partition's bytes that the file system has.
+    /// The bytes of the partition that the file system uses.
     pub span: Span,
     pub name: Name,
     pub block_bytes: u32,
@@ -209,10 +209,10 @@ pub(crate) struct Superblock {
     pub first_meta_group: u32,
     pub reserved_descriptor_blocks: u16,
     pub backup_groups: [u32; 2],
-    /// Of the checksums of metadata; only with `metadata_checksums`.
+    /// The seed of metadata checksums; only with `metadata_checksums`.
     pub seed: u32,
     pub journal: JournalPlace,
-    /// The journal inode's `i_block`, `i_size_high`, `i_size` as they were last seen.
+    /// The journal inode's `i_block`, `i_size_high` and `i_size` as last recorded.
     pub journal_backup: Option<[u8; 68]>,
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn name(bytes: &[u8]) -> Name {
     }
 }
 
-/// Watches what a superblock at `at` says: what does not change by itself if it was fine, else all of it.
+/// Watches a superblock at `at`: if it was fine, only what does not change by itself; otherwise all of it.
 pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     if fine && bytes.len() == BYTES {
         for part in STEADY {
@@ -243,10 +243,10 @@ pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     }
 }
 
-/// Makes the superblock at the start of `bytes` say of `needs_recovery` what `features` say: a mount sets it and an unmount takes it back, and
-/// neither moves anything.
+/// Sets `needs_recovery` in the superblock at the start of `bytes` to what `features` say. A mount sets it and an unmount clears
+/// it, and neither moves anything.
 pub(crate) fn set_mounted_as(features: Features, bytes: &mut [u8]) {
-    // The low byte of the number has the bit.
+    // The low byte of the number contains the bit.
     let [bit, ..] = NEEDS_RECOVERY.to_le_bytes();
     if let Some(byte) = bytes.get_mut(offset_of!(Raw, feature_incompat)) {
         match features.needs_recovery() {
@@ -300,7 +300,7 @@ pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAs
         });
     }
     let revision = raw.rev_level.get();
-    // Before revision 1 the features and the inode's size are not there, and so no journal.
+    // Before revision 1 there are no features and no inode size, and so no journal.
     ensure(revision == 1, "s_rev_level", revision)?;
 
     let log_block = raw.log_block_size.get();
@@ -308,7 +308,7 @@ pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAs
     let block_bytes = 1024u32 << log_block;
     let log_cluster = raw.log_cluster_size.get();
     let ratio = match features.bigalloc() {
-        // More than 2^30 bytes in a cluster is refused by the kernel.
+        // The kernel refuses clusters of more than 2^30 bytes.
         true if (log_block..=20).contains(&log_cluster) => 1u64 << (log_cluster - log_block),
         true => return Err(fault("s_log_cluster_size", log_cluster.into())),
         false => 1,
@@ -425,7 +425,7 @@ fn journal_place(
 }
 
 impl Superblock {
-    /// The bytes of `count` blocks from `block`, if they are all in the file system.
+    /// The bytes of `count` blocks from `block`, if all are inside the file system.
     pub fn blocks_at(&self, block: FsBlock, count: u64) -> Option<Span> {
         let end = block.0.checked_add(count)?;
         let bytes = u64::from(self.block_bytes);
@@ -445,7 +445,7 @@ impl Superblock {
         u64::from(self.block_bytes) / u64::from(self.descriptor_bytes)
     }
 
-    /// The block that holds the superblock itself.
+    /// The block that contains the superblock itself.
     pub fn own_block(&self) -> u64 {
         OFFSET / u64::from(self.block_bytes)
     }
@@ -471,7 +471,7 @@ impl Superblock {
         })
     }
 
-    /// The checksum of a structure that is seeded with the file system's seed and `numbers`.
+    /// The checksum of a structure, seeded with the file system's seed and `numbers`.
     pub fn checksum(&self, numbers: &[u32], bytes: &[u8], hole: Range<usize>) -> u32 {
         let seed = numbers.iter().fold(self.seed, |seed, number| {
             crc32c(seed, &number.to_le_bytes())

@@ -1,4 +1,4 @@
-//! Which bytes of the volume a scan depends on.
+//! The bytes of the volume that a scan depends on.
 
 use crate::aside::StoodAside;
 use crate::limits::PAGE_BYTES;
@@ -13,11 +13,11 @@ const PAGE: u64 = PAGE_BYTES as u64;
 pub struct Watch {
     /// The range.
     pub span: Span,
-    /// Hash of what the scan saw there; none when it could not be read.
+    /// Hash of what the scan read there; `None` if it could not be read.
     seen: Option<u64>,
 }
 
-/// Not a CRC32C: that of whatever ends with its own, as extent blocks and superblocks do, is the same for all contents.
+/// Not a CRC32C: data that ends with its own CRC32C, such as extent blocks and superblocks, has the same one for all contents.
 fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
@@ -26,9 +26,8 @@ fn hash_of(bytes: &[u8]) -> u64 {
 
 /// The ranges that a scan depends on.
 ///
-/// An inode shares its block with inodes that change all the time, and the superblocks of file system and
-/// journal hold counters. So only the bytes that matter are watched, and a write that leaves them as they were
-/// does not count.
+/// An inode shares its block with inodes that change all the time, and the superblocks of file systems and journals contain
+/// counters. So only the bytes that matter are watched, and a write that leaves them unchanged does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Watches {
     watches: Vec<Watch>,
@@ -40,7 +39,7 @@ impl Watches {
         self.watches.iter()
     }
 
-    /// Whether a write of `bytes` at byte `offset` changes what the scan saw.
+    /// True if a write of `bytes` at byte `offset` changes what the scan read.
     #[must_use]
     pub fn touched(&self, offset: u64, bytes: &[u8]) -> bool {
         let write = Span::new(offset, bytes.len() as u64);
@@ -53,7 +52,7 @@ impl Watches {
         })
     }
 
-    /// Whether a range that is discarded, or rewritten with unknown content, is of interest.
+    /// True if a range to be discarded, or rewritten with unknown contents, is watched.
     #[must_use]
     pub fn overlaps(&self, span: Span) -> bool {
         self.near(span).next().is_some()
@@ -68,7 +67,7 @@ impl Watches {
             .filter(move |w| w.span.overlaps(span))
     }
 
-    /// Adds what lies at `start`.
+    /// Watches the bytes at `start`.
     pub(crate) fn add(&mut self, start: u64, bytes: &[u8]) {
         let mut at = 0;
         while at < bytes.len() {
@@ -82,7 +81,7 @@ impl Watches {
         }
     }
 
-    /// Adds a range that could not be read: any write to it counts.
+    /// Watches a range that could not be read: any write to it counts.
     pub(crate) fn add_unread(&mut self, span: Span) {
         let mut start = span.start;
         while start < span.end() {
@@ -105,7 +104,7 @@ impl Watches {
     }
 }
 
-/// Reads, and watches what was read; if it cannot be read, watches for the write that mends it.
+/// Reads a range and watches it. If it cannot be read, watches for the write that repairs it.
 pub(crate) fn read_watched(
     reader: &mut Reader<'_>,
     watches: &mut Watches,
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_changes_counts() {
+    fn a_write_that_leaves_watched_bytes_unchanged_does_not_count() {
         let mut volume = vec![7u8; 4 * PAGE_BYTES];
         let mut watches = Watches::default();
         watches.add(PAGE + 100, &volume[PAGE_BYTES + 100..3 * PAGE_BYTES + 5]);
@@ -150,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_with_its_own_checksum_counts_too() {
+    fn a_change_of_bytes_that_end_with_their_own_checksum_counts() {
         let extents = |first: u8| {
             let mut block = vec![first; PAGE_BYTES - 4];
             let sum = crate::checksum::crc32c(0x1234_5678, &block);

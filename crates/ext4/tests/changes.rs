@@ -1,4 +1,4 @@
-//! What tools do to a file system that exists: a scan that has become wrong must have been touched.
+//! Tools change an existing file system: if a scan is outdated, one of its watched places must have been written.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,6 +8,7 @@
 mod common;
 
 use common::{Image, MIB, changes, has_tools};
+use std::process::Command;
 use vellum_ext4::{FileSystem, Scan, Watches};
 
 const TOOLS: &[&str] = &[
@@ -19,7 +20,7 @@ const TOOLS: &[&str] = &[
     "dumpe2fs",
 ];
 
-/// What the tool is told before the image's name, and after it.
+/// The tool's arguments before the image's name, and after it.
 type Step = (
     &'static str,
     &'static [&'static str],
@@ -54,7 +55,7 @@ const STEPS: &[Step] = &[
     ("debugfs", &["-w", "-R", "ssv magic 0"], &[]),
 ];
 
-/// What a scan says, without what it says it depends on.
+/// The result of a scan, without the places that it depends on.
 fn said(scan: &Scan) -> Vec<FileSystem> {
     let mut said = scan.file_systems.clone();
     said.iter_mut()
@@ -84,10 +85,11 @@ fn tools_are_noticed() {
         };
         let mut noticed = 0;
         for (tool, arguments, after) in STEPS {
-            std::fs::copy(&image.path, &before.path).unwrap();
+            // With its holes: most of it is one.
+            common::run(Command::new("cp").args([&image.path, &before.path])).unwrap();
             let old = before.scan();
             let done = image.run(tool, arguments, after).is_some();
-            // resize2fs makes the file as short as the file system; a volume stays.
+            // resize2fs truncates the file to the file system's size; a volume keeps its size.
             image.open().set_len(image.bytes).unwrap();
             let new = image.scan();
             let mut touched = false;
@@ -98,7 +100,7 @@ fn tools_are_noticed() {
             println!("{tool} {arguments:?}: done {done}, changed {changed}, touched {touched}");
             assert!(touched || !changed, "{start:?}: {tool} {arguments:?}");
             noticed += u32::from(changed && touched);
-            // And its result is understood, unless it was meant not to be.
+            // The new file system is understood, unless the case says otherwise.
             if matches!(*tool, "mke2fs" | "resize2fs") {
                 let journal = &new.file_systems[0].journal;
                 assert!(journal.is_ok(), "{tool} {arguments:?}: {journal:?}");

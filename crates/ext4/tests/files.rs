@@ -1,4 +1,4 @@
-//! Which files blocks belong to, against debugfs.
+//! Which files blocks belong to, compared with debugfs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,8 @@ const MATRIX: &[(&str, &[&str])] = &[
     ("bigalloc", &["-t", "ext4", "-b", "4096", "-O", "bigalloc"]),
 ];
 
-/// Folders within folders, a name that needs care, one file with two names, one with many pieces, one folder of many blocks.
+/// Creates nested folders, a name that needs quoting, a file with two names, one with many pieces, and a folder of many
+/// blocks.
 fn plant(root: &Path) {
     use std::os::unix::fs::FileExt;
     for n in 0..12 {
@@ -47,7 +48,7 @@ fn plant(root: &Path) {
     }
 }
 
-/// What debugfs answers to many questions.
+/// Returns debugfs's answers to many queries.
 fn ask(folder: &Path, image: &Image, command: &str, of: impl Iterator<Item = u64>) -> String {
     let script = folder.join("script");
     let of: Vec<String> = of.map(|number| number.to_string()).collect();
@@ -63,7 +64,7 @@ fn ask(folder: &Path, image: &Image, command: &str, of: impl Iterator<Item = u64
     .unwrap()
 }
 
-/// Lines of two numbers, or of a number and a text.
+/// Parses lines of two numbers, or of a number and a text.
 fn pairs(text: &str) -> impl Iterator<Item = (u64, &str)> {
     text.lines().filter_map(|line| {
         let (number, rest) = line.split_once('\t')?;
@@ -102,7 +103,7 @@ fn compare(name: &str, folder: &Path, image: &Image) {
         "{name}: {files:?}"
     );
 
-    // Whose, by number.
+    // The inode of each block.
     let per_page = 4096 / u64::from(found.block_bytes);
     let numbers = blocks
         .iter()
@@ -131,7 +132,7 @@ fn compare(name: &str, folder: &Path, image: &Image) {
         "{name}: {missed:?}"
     );
 
-    // What they are called.
+    // The names of the inodes.
     let inodes: BTreeSet<u64> = said.values().flatten().copied().collect();
     let mut expected: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for (inode, path) in pairs(&ask(folder, image, "ncheck", inodes.iter().copied())) {
@@ -165,7 +166,7 @@ fn compare(name: &str, folder: &Path, image: &Image) {
     assert_eq!(two, both, "{name}");
     println!("{name}: {} blocks, {} files", said.len(), files.paths.len());
 
-    // Where in the file.
+    // The position in the file.
     let (hit, at) = files
         .hits
         .iter()

@@ -1,9 +1,10 @@
-//! A host with a journal, as ext4 and jbd2 order their writes, over a device that drops what it takes for freed: after
-//! each step the device may crash, and what the journal's replay finds then is what a device that drops nothing has.
+//! A host with a journal, which orders its writes like ext4 and jbd2, over a device that drops the blocks it believes
+//! freed. After each step the device may crash, and a replay of the journal must find what a device without drops has.
 //!
-//! The host of the model does all that Linux may do: transaction `T + 1` runs while `T` is being committed, and what
-//! it allocates is written before `T` is; in data=writeback it takes what `T` has freed; bitmaps are written home late, again
-//! and while nothing else waits; the host crashes alone and replays in any order; tools write bitmaps past the journal.
+//! The model's host does everything that Linux may do. Transaction `T + 1` runs while `T` is being committed, and what
+//! it allocates is written before `T` is. In data=writeback it reuses what `T` has freed. Bitmaps are written home
+//! late, repeatedly, and while nothing else waits. The host crashes alone and replays in any order. Tools write bitmaps
+//! without the journal.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -18,7 +19,7 @@ mod ext4;
 
 use host::{Host, Mode, Rng, Twist};
 
-/// One host's lives; how many blocks were dropped.
+/// Runs one host's lives. Returns how many blocks were dropped.
 fn live(seed: u64, twist: Twist) -> u64 {
     let mut rng = Rng(seed);
     let mode = rng
@@ -45,7 +46,7 @@ fn seeds(default: u64) -> core::ops::Range<u64> {
     }
 }
 
-/// How many blocks were dropped over so many seeds.
+/// Runs many seeds. Returns how many blocks were dropped.
 fn holds(twist: Twist, default: u64) -> u64 {
     let mut dropped = 0;
     let all = seeds(default);
@@ -64,15 +65,15 @@ fn nothing_that_a_replay_finds_is_dropped() {
     holds(Twist::None, 400);
 }
 
-/// Each half of the rule would do: that a block was not written since the commit before, and that its bitmap comes home
-/// only when no transaction has it.
+/// Either half of the rule would do: that a block was not written since the previous commit, and that its bitmap is
+/// written home only when no transaction holds it.
 #[test]
 fn each_half_of_the_rule_is_enough() {
     holds(Twist::Early, 200);
     holds(Twist::Forgetful, 200);
 }
 
-/// With the rule broken on purpose it must be found out.
+/// A deliberately broken rule must be detected.
 #[test]
 fn canaries() {
     std::panic::set_hook(Box::new(|_| {}));

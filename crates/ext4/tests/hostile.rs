@@ -1,4 +1,4 @@
-//! File systems that lie.
+//! File systems with false metadata.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -21,7 +21,7 @@ use vellum_ext4::{
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 const PAGE: usize = 4096;
 
-/// An image in memory, of which bytes can be changed; what was not written is zero.
+/// An image in memory whose bytes can be changed; unwritten bytes are zero.
 #[derive(Clone)]
 struct Memory {
     pages: BTreeMap<u64, Vec<u8>>,
@@ -97,7 +97,7 @@ impl Source for Memory {
     }
 }
 
-/// What must be true of any result: journals lie where they may, and no byte is in two of them.
+/// Checks what must be true of any result: journals lie within bounds, and no byte belongs to two of them.
 fn check(memory: &mut Memory) -> Scan {
     let scan = memory.scan();
     assert!(memory.read_bytes <= limits::READ_BYTES);
@@ -127,7 +127,7 @@ fn check(memory: &mut Memory) -> Scan {
     scan
 }
 
-/// Walks its metadata to the end; how many of its groups were told, and the last thing that was wrong.
+/// Walks the metadata to the end. Returns how many groups were reported, and the last error.
 fn walk(
     found: &FileSystem,
     memory: &mut Memory,
@@ -169,7 +169,7 @@ fn journal_reason(found: &FileSystem) -> StoodAside {
     }
 }
 
-/// Bytes of everything that a scan looks at are changed at random, from a seed.
+/// Bytes of everything that a scan reads are changed at random, from a seed.
 #[test]
 fn random_changes() {
     if !has_tools(TOOLS) {
@@ -233,7 +233,7 @@ fn random_changes() {
     }
 }
 
-/// One field after the other says what cannot be: it is named.
+/// Each impossible value of a field is reported with the field's name.
 #[test]
 fn the_field_at_fault_is_named() {
     if !has_tools(TOOLS) {
@@ -253,7 +253,7 @@ fn the_field_at_fault_is_named() {
     let (sb, inode, extent) = (1024, inode_at, inode_at + 0x28);
     let descriptor = 4096;
 
-    // Where, what is put there, and what is complained of.
+    // The place, the bytes put there, and the field that is reported.
     let cases: &[(u64, &[u8], &str)] = &[
         (sb + 0x4C, &[9], "s_rev_level"),
         (sb + 0x18, &[7], "s_log_block_size"),
@@ -304,7 +304,7 @@ fn the_field_at_fault_is_named() {
     for (at, bytes, field) in cases {
         let mut memory = sound.clone();
         memory.put(*at, bytes);
-        // The inode and its copy in the superblock have to lie together.
+        // The inode and its copy in the superblock must be consistent.
         if (inode..inode + 0x80).contains(at) {
             let root = memory.get(extent, 60);
             memory.put(sb + 0x10C, &root);
@@ -316,8 +316,7 @@ fn the_field_at_fault_is_named() {
         let scan = check(&mut memory);
         let found = &scan.file_systems[0];
         if field.is_empty() {
-            // A fast-commit area of the length that is meant when none is given: a journal of 1024 blocks has
-            // no room for it.
+            // A fast-commit area of the default length: a journal of 1024 blocks has no room for it.
             let journal = found.journal.as_ref();
             assert!(
                 journal.is_ok_and(|j| j.fast_commit_blocks == 256)
@@ -327,14 +326,14 @@ fn the_field_at_fault_is_named() {
         }
         let reason = journal_reason(found).to_string();
         assert!(reason.contains(field), "{field} at {at:#x}: {reason}");
-        // What mends it is noticed.
+        // A repair is noticed.
         let page = at / 4096 * 4096;
         let mended = sound.clone().get(page, 4096);
         assert!(scan.touched(page, &mended), "{field}");
     }
 }
 
-/// A journal that cannot be read where its superblock, inode or descriptors are.
+/// A journal whose superblock, inode or descriptors cannot be read.
 #[test]
 fn pages_that_cannot_be_read() {
     if !has_tools(TOOLS) {
@@ -363,8 +362,8 @@ fn pages_that_cannot_be_read() {
     }
 }
 
-/// Indirect blocks that lead to themselves: the file's length ends the walk, and its blocks are found to be in
-/// one place.
+/// Indirect blocks that point to themselves: the file's length ends the walk, and its blocks are found to be in one
+/// place.
 #[test]
 fn a_tree_that_leads_to_itself() {
     if !has_tools(TOOLS) {
@@ -380,7 +379,7 @@ fn a_tree_that_leads_to_itself() {
     );
 }
 
-/// An ext3 of 256 MiB, each indirect block of whose journal says that its blocks are itself.
+/// An ext3 of 256 MiB; each indirect block of its journal contains only pointers to itself.
 fn looped(folder: &std::path::Path) -> Memory {
     let arguments = ["-t", "ext3", "-b", "1024", "-J", "size=40"];
     let mut memory = Memory::of(&make(folder, 256, &arguments));
@@ -399,8 +398,8 @@ fn looped(folder: &std::path::Path) -> Memory {
     memory
 }
 
-/// As many partitions as there may be, each of which is that file system: the budget is for all of them, and
-/// what it does not reach is stood aside from.
+/// The maximum number of partitions, each containing that file system: they share one budget, and what it does not
+/// reach is skipped.
 #[test]
 fn a_thousand_times_too_much() {
     if !has_tools(TOOLS) {
@@ -432,7 +431,7 @@ fn a_thousand_times_too_much() {
         started.elapsed()
     );
     assert!(memory.read_bytes <= limits::READ_BYTES);
-    // And the volume itself, which is none: each is listed, or said not to have been looked at.
+    // And the volume itself, which has no file system: each is listed, or reported as skipped.
     let skipped = scan.table_faults.len();
     assert!(skipped > 0);
     assert_eq!(scan.file_systems.len() + skipped, partitions.len());
@@ -441,7 +440,7 @@ fn a_thousand_times_too_much() {
     }
 }
 
-/// A volume too small for anything.
+/// A volume too small for any structure.
 #[test]
 fn hardly_any_volume() {
     for blocks in 0..3 {
@@ -462,7 +461,7 @@ fn hardly_any_volume() {
     }
 }
 
-/// A mounted ext4 with groups of one block each, so many of them, on a volume of which hardly anything is written.
+/// A mounted ext4 with `groups` groups of one block each, on a volume of which little is written.
 fn of_groups(groups: u64) -> Memory {
     let mut memory = Memory {
         pages: ext4::mounted()
@@ -486,7 +485,7 @@ fn of_groups(groups: u64) -> Memory {
     memory
 }
 
-/// The only one that is found, which has all that it takes to be followed.
+/// Returns the only file system found, which can be followed.
 fn only(memory: &mut Memory) -> FileSystem {
     let mut scan = memory.scan();
     let found = scan.file_systems.pop().unwrap();
@@ -498,14 +497,14 @@ fn only(memory: &mut Memory) -> FileSystem {
 fn groups_of_one_block_are_walked_while_there_are_not_too_many() {
     let most = limits::METADATA_GROUPS;
     let blocks = 2 * most;
-    // The descriptors are zero, but for those of the sound volume.
+    // The descriptors are zero, except those of the sound volume.
     let mut memory = of_groups(most);
     let found = only(&mut memory);
     let mut allowance = Allowance::default();
     let (groups, end) = walk(&found, &mut memory, blocks, &mut allowance);
     assert_eq!(groups, most);
     assert!(matches!(end, Some(StoodAside::Field { .. })), "{end:?}");
-    // The same again, as another partition would have it: nothing is left for that.
+    // The same again, as for another partition: nothing is left for it.
     let (groups, end) = walk(&found, &mut memory, blocks, &mut allowance);
     assert_eq!(groups, 0);
     assert!(matches!(end, Some(StoodAside::Limit { .. })), "{end:?}");
@@ -520,13 +519,13 @@ fn groups_of_one_block_are_walked_while_there_are_not_too_many() {
         "{told:?}"
     );
     assert_eq!(metadata.next_backup(), None);
-    // It has not taken what is there for others.
+    // It has not taken the share of others.
     let mut memory = of_groups(most);
     let found = only(&mut memory);
     assert_eq!(walk(&found, &mut memory, blocks, &mut allowance).0, most);
 }
 
-/// Blocks of 64 KiB with descriptors of 1 KiB: as much is read for a group as can be.
+/// Blocks of 64 KiB with descriptors of 1 KiB: the most that is read for a group.
 #[test]
 fn descriptors_are_read_up_to_a_limit() {
     const UNIT: u64 = 64 << 10;
@@ -547,7 +546,7 @@ fn descriptors_are_read_up_to_a_limit() {
     assert!(matches!(end, Some(StoodAside::Limit { .. })), "{end:?}");
 }
 
-/// All bitmaps in one place: what is kept of each group is bounded by their number, and not by that of the places.
+/// All bitmaps in one place: memory is bounded by the number of groups, not by that of distinct places.
 #[test]
 fn free_space_is_followed_in_so_many_groups_over_a_volume() {
     let most = limits::FREED_GROUPS;
@@ -561,7 +560,7 @@ fn free_space_is_followed_in_so_many_groups_over_a_volume() {
     let mut allowance = Allowance::to_follow();
     let (answer, read) = follow(&mut of_groups(most + 1), &mut allowance);
     assert_eq!((answer, read), (Err(NotFollowed::TooLarge), 0));
-    // Not too many, though not as they should be; and then another of them.
+    // Not too many, but invalid; and then another file system.
     let (answer, read) = follow(&mut of_groups(most), &mut allowance);
     assert_eq!(answer, Err(NotFollowed::Descriptors));
     assert!(read > 0);

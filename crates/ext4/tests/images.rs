@@ -1,4 +1,4 @@
-//! File systems as mke2fs makes them, against what dumpe2fs and debugfs say of them.
+//! File systems made by mke2fs, compared with what dumpe2fs and debugfs report.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,7 @@ use vellum_ext4::{
 
 const TOOLS: &[&str] = &["mke2fs", "dumpe2fs", "debugfs", "tune2fs"];
 
-/// A name, a size in MiB, and what mke2fs is told.
+/// A name, a size in MiB, and mke2fs's arguments.
 type Case = (&'static str, u64, &'static [&'static str]);
 
 const MATRIX: &[Case] = &[
@@ -185,7 +185,7 @@ fn journal(found: &FileSystem) -> &Journal {
     found.journal.as_ref().unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The journal's blocks as the scan has them, in blocks of the file system.
+/// Returns the scanned blocks of the journal, in blocks of the file system.
 fn blocks(found: &FileSystem, journal: &Journal) -> Vec<u64> {
     let unit = u64::from(found.block_bytes);
     journal
@@ -210,7 +210,7 @@ fn check_journal(name: &str, image: &Image, found: &FileSystem) {
     );
     assert_eq!(journal.format.block_bytes, found.block_bytes);
     assert_eq!(journal.format.first, JournalBlock(1));
-    // The extents are as long as they can be.
+    // The extents are as long as possible.
     assert!(
         journal
             .extents
@@ -276,7 +276,7 @@ fn every_kind_that_mke2fs_makes() {
     }
 }
 
-/// What a scan depends on does not change by looking, and does by a change anywhere in it.
+/// Checks that the watched places of a scan do not change by reading, and do by a change anywhere in them.
 fn check_watches(image: &Image, scan: &Scan) {
     for watch in scan.watch.iter().step_by(7) {
         let page = watch.span.start / 4096 * 4096;
@@ -288,7 +288,7 @@ fn check_watches(image: &Image, scan: &Scan) {
     }
 }
 
-/// The metadata as dumpe2fs lists it: (kind, first block, blocks).
+/// Returns the metadata that dumpe2fs lists: (kind, first block, blocks).
 fn listed(image: &Image) -> BTreeSet<(u8, u64, u64)> {
     let text = image.run("dumpe2fs", &[], &[]).unwrap();
     let mut all = BTreeSet::new();
@@ -362,8 +362,8 @@ fn check_metadata(name: &str, image: &Image, found: &FileSystem) {
     );
 }
 
-/// The free blocks are taken in a pattern before the journal is made, so that it comes in many pieces: for
-/// extents, more than a leaf holds.
+/// Blocks are allocated in a pattern before the journal is made, so that it is in many pieces: in extents, more than a
+/// leaf holds.
 #[test]
 fn journals_in_many_pieces() {
     if !has_tools(TOOLS) {
@@ -397,8 +397,8 @@ fn journals_in_many_pieces() {
         );
         let count = image.bytes / u64::from(only(&found).block_bytes);
         let script = folder.path().join("script");
-        // Blocks in use are set as well: nobody looks.
-        // A group that was never used has no bitmap that could be set; of the three flags, BLOCK_UNINIT goes.
+        // This also marks blocks in use, which nothing notices. A group that was never used has no bitmap to change; of
+        // its three flags, BLOCK_UNINIT is cleared.
         let groups = image.head("Blocks per group").unwrap();
         let groups = count.div_ceil(groups.parse().unwrap());
         let used = (1..groups).map(|i| format!("set_block_group {i} flags 5\n"));
@@ -439,7 +439,7 @@ fn a_journal_on_a_device_of_its_own() {
         let scan = device.scan();
         assert!(scan.file_systems.is_empty(), "a journal is no file system");
 
-        // mke2fs wants a block device for the journal; the superblock's fields are all that it would write.
+        // mke2fs wants a block device for the journal; it would write only the superblock's fields.
         let home = Image::new(folder.path(), "home", 2000 * MIB);
         home.run(
             "mke2fs",
@@ -460,7 +460,7 @@ fn a_journal_on_a_device_of_its_own() {
             "{elsewhere:?}"
         );
 
-        // Both in one volume. The table is written by hand: sfdisk has its own test.
+        // Both in one volume. The table is written by hand: sfdisk has a separate test.
         let places = [(MIB, &home), (2050 * MIB, &device)];
         volume.write(0, &mbr(&places.map(|(at, image)| (at, image.bytes))));
         for (at, image) in places {
@@ -494,7 +494,7 @@ fn mbr(partitions: &[(u64, u64)]) -> [u8; 512] {
     sector
 }
 
-/// A copy of a partition has the same journal: whose it is cannot be known.
+/// A copied partition has the same journal UUID: the owner cannot be known.
 #[test]
 fn two_owners_of_one_journal() {
     if !has_tools(TOOLS) {

@@ -1,4 +1,4 @@
-//! Blocks of the log, written here by the rules of `jbd2.h`, and the follower that reads along.
+//! Blocks of the log, written here by the rules of `jbd2.h`, and the follower that reads them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +20,7 @@ use vellum_ext4::{FsBlock, Span, limits};
 
 const LAYOUTS: [u32; 6] = [0, WIDE, V2, V2 | WIDE, V3, V3 | WIDE];
 
-/// Feeds blocks from `at` on; what is said, with places as blocks of the journal.
+/// Feeds blocks from `at` on. Returns what is reported, with places as blocks of the journal.
 fn feed(follower: &mut Follower, at: u32, blocks: &[Vec<u8>]) -> Vec<(char, u64, u32)> {
     let layout = follower.layout().clone();
     let mut said = Vec::new();
@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(read.blocks().map(|b| b.0).collect::<Vec<_>>(), homes);
     }
 
-    /// Whatever is written to a journal, the follower says nothing impossible and never panics.
+    /// Whatever is written to a journal, the follower reports nothing impossible and never panics.
     #[test]
     fn anything_may_come(
         layout in 0..LAYOUTS.len(),
@@ -140,7 +140,7 @@ fn a_transaction_over_the_end_of_the_log_and_over_extents() {
     }
 }
 
-/// From the volume's start, each block of the journal once, in the volume's order.
+/// Each block of the journal once, from the volume's start, in the volume's order.
 #[test]
 fn every_block_has_its_place() {
     let journal = journal(0);
@@ -175,24 +175,24 @@ fn several_blocks_in_one_write() {
     assert_eq!(said, [copy(5, 4), copy(6, 7)]);
 }
 
-/// Where the magic was cut out the copy is not the block; what is not to be replayed is not to be remapped;
-/// what lies outside of the file system is a lie.
+/// Skipped copies: if the magic was removed, the copy is not the block. A copy that must not be replayed must not be remapped either. A
+/// home outside the file system is false.
 #[test]
-fn what_is_passed_over() {
+fn copies_that_cannot_be_remapped_are_skipped() {
     let mut follower = Follower::new(&journal(WIDE), HOME);
     let outside = HOME.bytes / BLOCK as u64;
     let tags = [
         (5, 1),
         (6, 2 | 4),
         (outside, 2),
-        // As a byte's address it is in range, in the volume it is not: the sum must not be made.
+        // As a byte address it is in range, in the volume it is not: the addition must not be done.
         (u64::MAX / BLOCK as u64 - 1, 2),
         (u64::MAX, 2),
         (outside - 1, 10),
     ];
     let said = feed(&mut follower, 10, &[descriptor(WIDE, 1, &tags)]);
     assert_eq!(said, [('r', 5, 0), ('c', outside - 1, 16)]);
-    // Outside of the log: the superblock's place and the fast-commit area.
+    // Outside the log: the superblock's place and the fast-commit area.
     let said = feed(&mut follower, 0, &[descriptor(WIDE, 1, &[(5, 8)])]);
     assert_eq!(said, []);
     let mut said = 0;
@@ -201,7 +201,7 @@ fn what_is_passed_over() {
     assert_eq!(said, 0);
 }
 
-/// A journal gets its features when its file system is mounted: what comes after its superblock is written by them.
+/// A journal gets its features when its file system is mounted: blocks after that superblock use them.
 #[test]
 fn a_superblock_says_how_what_follows_is_read() {
     let mut follower = Follower::new(&journal(0), HOME);
@@ -253,8 +253,8 @@ fn a_revoked_block() {
     }
 }
 
-/// What is remembered of a transaction has a limit; behind it the transaction says nothing more, and the next
-/// one is as good as any.
+/// The memory for a transaction is limited. Beyond the limit the transaction reports nothing more, and the next one is
+/// unaffected.
 #[test]
 fn more_revoked_than_is_remembered() {
     let mut follower = Follower::new(&journal(0), HOME);
@@ -275,7 +275,7 @@ fn more_revoked_than_is_remembered() {
     assert_eq!(feed(&mut follower, 9, &[next]), [('c', 0, 10)]);
 }
 
-/// A copy of someone's old journal, written as data, has the wrong checksum: its seed is the journal's UUID.
+/// A copy of a foreign old journal, written as data, has the wrong checksum: its seed is the journal's UUID.
 #[test]
 fn a_foreign_descriptor() {
     for features in [V2, V3 | WIDE] {

@@ -1,5 +1,5 @@
-//! Journals that the kernel wrote: what is read from them, against debugfs's reading and against what the
-//! kernel's own replay makes of them. As root: the images are mounted.
+//! Journals written by the kernel: what is read from them, compared with debugfs and with the kernel's own replay.
+//! Needs root, because the images are mounted.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Bytes, Image, MIB, changes, gpt, has_tools, run};
+use common::{Bytes, Image, MIB, changes, gpt, has_tools, run, skipped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,7 @@ const TOOLS: &[&str] = &[
 ];
 const MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
-/// A name, what mke2fs is told, how it is mounted, and the version of the journal's checksums that the kernel
-/// chooses.
+/// A name, mke2fs's arguments, the mount options, and the version of the journal's checksums that the kernel chooses.
 const MATRIX: &[(&str, &[&str], &str, u32)] = &[
     (
         "checksums v3",
@@ -61,13 +60,13 @@ const MATRIX: &[(&str, &[&str], &str, u32)] = &[
     ),
 ];
 
-/// Unmounts when a test fails as well.
+/// Unmounts even if a test fails.
 struct Mounted(PathBuf);
 
 impl Mounted {
     fn new(image: &Image, on: &Path, options: &str) -> Option<Self> {
         std::fs::create_dir_all(on).unwrap();
-        // Nothing is to be written by itself while the image is looked at.
+        // The kernel must not write by itself while the image is read.
         let options = format!("loop,commit=300,{options}");
         run(Command::new("mount")
             .args(["-o", &options])
@@ -83,7 +82,7 @@ impl Drop for Mounted {
     }
 }
 
-/// A part of a volume as a device, which an external journal has to be.
+/// A part of a volume as a device, which an external journal requires.
 struct Loop(String);
 
 impl Loop {
@@ -109,8 +108,8 @@ impl Drop for Loop {
     }
 }
 
-/// Lets the kernel replay the journal of a file system. (e2fsck 1.47 will not do: it wraps at the journal's end
-/// also when the fast-commit area lies there.)
+/// Lets the kernel replay the journal of a file system. (e2fsck 1.47 is unsuitable: it wraps at the journal's end even
+/// if the fast-commit area lies there.)
 fn replay(image: &Image, part: Span, folder: &Path, options: &str) {
     let device = Loop::new(image, part).unwrap();
     let on = folder.join("replayed");
@@ -122,13 +121,13 @@ fn replay(image: &Image, part: Span, folder: &Path, options: &str) {
     run(Command::new("sync").arg(&device.0)).unwrap();
 }
 
-/// Whether it can be done at all; says so if not.
+/// True if the tests can run here; prints a message otherwise.
 fn can_mount(folder: &Path) -> bool {
     if !has_tools(TOOLS) {
         return false;
     }
     if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-        println!("SKIP: not root, nothing can be mounted");
+        skipped("not root, nothing can be mounted");
         return false;
     }
     let probe = Image::new(folder, "probe", 16 * MIB);
@@ -137,13 +136,13 @@ fn can_mount(folder: &Path) -> bool {
         .unwrap();
     let can = Mounted::new(&probe, &folder.join("probed"), "data=journal").is_some();
     if !can {
-        println!("SKIP: no loop devices, or no ext4, in this kernel");
+        skipped("no loop devices, or no ext4, in this kernel");
     }
     can
 }
 
-/// Files that come and go, large and small; blocks that begin with the journal's magic; directories that are
-/// removed, whose blocks are revoked.
+/// Creates and deletes files, large and small; blocks that begin with the journal's magic; and directories that are
+/// removed, so that their blocks are revoked.
 fn work(on: &Path, rounds: std::ops::Range<u32>) {
     let mut state = u64::from(rounds.start);
     let mut random = || {
@@ -176,9 +175,9 @@ fn sync(on: &Path) {
     run(Command::new("sync").arg("-f").arg(on)).unwrap();
 }
 
-/// The log's live part as recovery sees it: from `s_start`, transaction by transaction, to the first that is
-/// not whole. Calls for every block of it, in the order in which they were written. How many transactions there
-/// are, and how often the log wraps in them.
+/// Walks the log's live part as recovery does: from `s_start`, transaction by transaction, to the first that is
+/// incomplete. Calls `each` for every block of it, in the order of the writes. Returns how many transactions there are,
+/// and how often the log wraps in them.
 fn walk(image: &Image, journal: &Journal, mut each: impl FnMut(JournalBlock, &[u8])) -> (u32, u32) {
     let format = &journal.format;
     let layout = Layout::new(&journal.extents, format.block_bytes);
@@ -225,7 +224,7 @@ fn walk(image: &Image, journal: &Journal, mut each: impl FnMut(JournalBlock, &[u
     (commits, wraps)
 }
 
-/// Copies an image that is mounted, at a moment when nothing is written to it.
+/// Copies a mounted image, at a moment when nothing writes to it.
 fn copy(image: &Image, snapshot: &Image) {
     for _ in 0..50 {
         std::fs::copy(&image.path, &snapshot.path).unwrap();
@@ -238,7 +237,7 @@ fn copy(image: &Image, snapshot: &Image) {
     panic!("the image never rests");
 }
 
-/// Overwrites blocks that a replay brings back. The kernel needs its metadata before that.
+/// Overwrites blocks that a replay restores, except the metadata that the kernel needs before that.
 fn wipe<'a>(image: &Image, found: &FileSystem, homes: impl Iterator<Item = &'a u64>) {
     let file = image.open();
     let mut allowance = Allowance::default();
@@ -257,7 +256,7 @@ fn wipe<'a>(image: &Image, found: &FileSystem, homes: impl Iterator<Item = &'a u
     assert!(wiped > 0);
 }
 
-/// What debugfs reads: (home block, journal block, flags).
+/// Returns what debugfs reads: (home block, journal block, flags).
 fn logdump(image: &Image) -> BTreeSet<(u64, u32, u32)> {
     let text = image
         .run("debugfs", &["-R", "logdump -a"], &[])
@@ -291,14 +290,14 @@ fn tags(image: &Image, format: &JournalFormat, journal: &Journal) -> BTreeSet<(u
     found
 }
 
-/// What a follower has in the end: for each home block, its copy.
+/// Returns a follower's final result: the copy of each home block.
 fn follow(image: &Image, found: &FileSystem, journal: &Journal) -> (BTreeMap<u64, u64>, u64) {
     let mut follower = Follower::new(journal, found.home);
     let layout = follower.layout().clone();
     let (mut copies, mut revokes) = (BTreeMap::new(), 0);
     walk(image, journal, |at, bytes| {
         let place = layout.place_of(at).unwrap();
-        // By its place in the volume, as a device would: it finds the block itself.
+        // By its place in the volume, as a device passes it: the follower finds the block itself.
         follower.written(place, bytes, &mut |followed| match followed {
             Followed::Copy { home, place } => {
                 copies.insert(home, place);
@@ -313,7 +312,7 @@ fn follow(image: &Image, found: &FileSystem, journal: &Journal) -> (BTreeMap<u64
 }
 
 #[test]
-fn what_the_kernel_wrote() {
+fn journals_written_by_the_kernel_are_read_as_it_replays_them() {
     let folder = common::folder();
     if !can_mount(folder.path()) {
         return;
@@ -334,7 +333,7 @@ fn what_the_kernel_wrote() {
             let on = folder.path().join("mounted");
             let mounted = Mounted::new(&image, &on, options);
             assert!(mounted.is_some(), "{name}");
-            // Until the log wraps, if it does: where its live part begins is the kernel's affair.
+            // Until the log wraps, if it does: the kernel chooses where its live part begins.
             for round in 0..60 {
                 work(&on, round..round + 1);
                 let now = image.scan();
@@ -343,7 +342,7 @@ fn what_the_kernel_wrote() {
                     break;
                 }
             }
-            // Written while it is mounted: as after a crash, but whole.
+            // Copied while it is mounted: the state after a crash, but complete.
             copy(&image, &snapshot);
         }
         let scan = snapshot.scan();
@@ -363,7 +362,7 @@ fn what_the_kernel_wrote() {
         assert_eq!(features.fast_commit(), *name == "fast commit");
         assert_eq!(journal.fast_commit_blocks > 0, features.fast_commit());
         assert!(found.features.needs_recovery(), "{name}");
-        // The kernel set features of the journal and the recovery flag: the scan before has to notice.
+        // The kernel set features of the journal and the recovery flag: the earlier scan must notice.
         let superblock = snapshot.read(0, 4096);
         assert!(before.touched(0, &superblock), "{name}");
 
@@ -382,18 +381,18 @@ fn what_the_kernel_wrote() {
         wrapped += wraps;
         assert!(commits > 2 && !copies.is_empty(), "{name}");
         assert_eq!(escaped > 0, options.contains("data=journal"), "{name}");
-        // debugfs 1.47 wraps where it should not, as e2fsck does.
+        // debugfs 1.47 wraps where it should not, like e2fsck.
         if !features.fast_commit() || wraps == 0 {
             assert_eq!(found_tags, logdump(&snapshot), "{name}");
         }
 
-        // A replay brings each copy home, and nothing else is there.
+        // A replay writes each copy home, and nothing else.
         let recorded = |offset| snapshot.read(offset, found.block_bytes as usize);
         let expected: Vec<_> = copies
             .iter()
             .map(|(home, place)| (*home, recorded(*place)))
             .collect();
-        // Fast commits are no copies of blocks, and no part of what is followed.
+        // Fast commits are not copies of blocks, and are not followed.
         let layout = Layout::new(&journal.extents, journal.format.block_bytes);
         for block in journal.format.end.0..journal.blocks {
             let place = layout.place_of(JournalBlock(block)).unwrap();
@@ -404,7 +403,7 @@ fn what_the_kernel_wrote() {
         let own =
             found.home.start + 1024 / u64::from(found.block_bytes) * u64::from(found.block_bytes);
         for (home, bytes) in expected {
-            // The kernel says in the superblock that it was there.
+            // The kernel records the mount in the superblock.
             if home != own {
                 let same = snapshot.read(home, bytes.len()) == bytes;
                 assert!(same, "{name}: the block at byte {home}");
@@ -420,7 +419,7 @@ fn what_the_kernel_wrote() {
     assert!(wrapped > 0, "no log that wraps was among them");
 }
 
-/// Checksums of version 2, which kernels wrote from 3.5 to 3.17 and replay still: debugfs writes the log.
+/// Checksums of version 2, which kernels wrote from 3.5 to 3.17 and still replay: debugfs writes the log.
 #[test]
 fn a_log_with_checksums_v2() {
     let folder = common::folder();
@@ -433,7 +432,7 @@ fn a_log_with_checksums_v2() {
         let mke2fs = ["-F", "-q", "-t", "ext4", "-b", "4096", "-O", narrow];
         image.run("mke2fs", &mke2fs, &[]).unwrap();
         let (script, content) = (folder.path().join("script"), folder.path().join("content"));
-        // Free blocks, copies of which are in a transaction; the second begins with the journal's magic.
+        // Free blocks whose copies are in a transaction; the second begins with the journal's magic.
         let homes = [9000, 9001, 9003];
         let mut bytes: Vec<u8> = (0..homes.len() * 4096).map(|i| (i / 16) as u8).collect();
         bytes[4096..][..4].copy_from_slice(&MAGIC);
@@ -466,9 +465,10 @@ fn a_log_with_checksums_v2() {
     }
 }
 
-/// The places that a scan depends on hold counters and lie beside busy inodes. Work must not set off a scan.
+/// The places that a scan depends on contain counters and lie next to busy inodes. Ordinary work must not trigger a
+/// scan.
 #[test]
-fn what_is_of_no_interest() {
+fn ordinary_work_triggers_no_scan() {
     let folder = common::folder();
     if !can_mount(folder.path()) {
         return;
@@ -500,7 +500,7 @@ fn what_is_of_no_interest() {
         });
         println!("{name}: {changed} blocks changed");
         assert!(changed > 100, "{name}");
-        // A journal's first revoke block is a feature of it.
+        // A journal's first revoke block sets a feature.
         let revoke = scan.file_systems[0].journal.as_ref().unwrap();
         let superblock = revoke.extents[0].start / 4096 * 4096;
         touched.retain(|at| revoke.format.features.revoke() || *at != superblock);
@@ -538,7 +538,7 @@ fn an_external_journal() {
                 .unwrap();
             };
             make(&["-O", "journal_dev", &log.0]);
-            // Else the kernel initializes them while it is mounted to be replayed, and says so in a group's descriptor.
+            // Otherwise the kernel initializes them during the replay, and records that in a group's descriptor.
             let now = ["-E", "lazy_itable_init=0"];
             make(&[&["-t", "ext4", "-J", &journal], &now[..], &[&home.0]].concat());
             let device = Image {
@@ -572,7 +572,7 @@ fn an_external_journal() {
             replay(&snapshot, home, folder.path(), &option);
         }
         for (at, bytes) in expected {
-            // The kernel says in the superblock that it was there.
+            // The kernel records the mount in the superblock.
             if at != home.start + 1024 / unit as u64 * unit as u64 {
                 let same = snapshot.read(at, unit) == bytes;
                 assert!(same, "{size}: the block at byte {at}");

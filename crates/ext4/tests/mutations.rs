@@ -43,8 +43,7 @@ fn a_scan_answers_whatever_it_is_given() {
     for _ in 0..6000 {
         let mut bytes = vec![rng.next() as u8];
         for _ in 0..=rng.next() % 3 {
-            // Fields are at the start of their structures, and those at the start of pages or of their second
-            // KiB.
+            // Fields are at the start of their structures, which begin at the start of pages or of their second KiB.
             let at = (rng.next() % 160 + 1024 * (rng.next() % 4)) as u16;
             let value = match rng.next() % 4 {
                 0 => 0,
@@ -86,7 +85,7 @@ fn commit_blocks_are_judged_whatever_is_written() {
     for _ in 0..20_000 {
         let mut bytes = rng.bytes(400);
         for op in bytes.chunks_exact_mut(4) {
-            // Places and numbers that meet.
+            // Places and numbers that collide.
             (op[1], op[2], op[3]) = (op[1] % 16, 0, op[3] % 4);
         }
         complete += ext4::commits(&bytes);

@@ -45,7 +45,7 @@ fn homes(scan: &Scan) -> Vec<Span> {
     scan.file_systems.iter().map(|found| found.home).collect()
 }
 
-/// Each file system of the volume is where it was put, with the journal that it has when it is alone.
+/// Checks that each file system of the volume is where it was put, with the journal that it has when it is alone.
 fn check(volume: &Image, places: &[(u64, &Image)], partitioning: Partitioning) -> Scan {
     let scan = volume.scan();
     assert_eq!(scan.partitioning, partitioning);
@@ -90,7 +90,7 @@ fn gpt_and_its_backup() {
         volume.place(at, image);
     }
     let scan = check(&volume, &places, Partitioning::Gpt);
-    // A partition that is added or removed is a write to the entries.
+    // Adding or removing a partition writes the entries.
     let entries = volume.read(0, 8192);
     assert!(!scan.touched(0, &entries));
     let mut changed = entries.clone();
@@ -105,13 +105,13 @@ fn gpt_and_its_backup() {
         assert!(scan.touched(0, &entries), "the mended table is of interest");
         volume.write(lost, &entries[lost as usize..][..64]);
     }
-    // And both.
+    // Both are lost.
     volume.write(512, &[0xFF; 64]);
     volume.write(volume.bytes - 512, &[0xFF; 64]);
     assert_eq!(homes(&volume.scan()), []);
 }
 
-/// A volume whose sectors have 4096 bytes. Not every sfdisk can be told so; this is what it would write.
+/// A volume with sectors of 4096 bytes. Not every sfdisk supports them; this is what it would write.
 #[test]
 fn gpt_with_large_sectors() {
     if !has_tools(TOOLS) {
@@ -158,7 +158,7 @@ fn mbr_with_logical_partitions() {
     }
     check(&volume, &places, Partitioning::Mbr);
 
-    // A chain that leads back to its first link ends all the same.
+    // A chain that leads back to its first link still ends.
     let second = volume.read(51200 * 512, 512);
     let mut looped = second.clone();
     looped[446 + 16 + 8..446 + 16 + 12].fill(0);
@@ -168,7 +168,7 @@ fn mbr_with_logical_partitions() {
     assert_eq!(scan.file_systems.len(), 2, "{:?}", homes(&scan));
 }
 
-/// Sector 63, as it was done for DOS: no block of the file system is one of the device.
+/// Sector 63, as under DOS: blocks of the file system are not aligned with those of the device.
 #[test]
 fn a_partition_that_is_not_aligned() {
     if !has_tools(TOOLS) {
@@ -188,8 +188,8 @@ fn a_partition_that_is_not_aligned() {
     );
 }
 
-/// The volume was one file system before it was divided, and nobody wiped its superblock: which of them is
-/// real cannot be known.
+/// The volume was one file system before it was partitioned, and its superblock was not wiped: which of them is real
+/// cannot be known.
 #[test]
 fn a_superblock_that_was_left_behind() {
     if !has_tools(TOOLS) {
@@ -218,7 +218,7 @@ fn a_superblock_that_was_left_behind() {
             found.journal
         );
     }
-    // Wiped, which is a write that the scan watches, the other one is trusted.
+    // Once it is wiped, which is a write that the scan watches, the other one is trusted.
     assert!(scan.touched(0, &[0; 4096]));
     volume.write(1024, &[0; 1024]);
     check(&volume, &[(MIB, &a)], Partitioning::Mbr);

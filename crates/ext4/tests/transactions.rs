@@ -16,7 +16,7 @@ use std::sync::Arc;
 use vellum_ext4::journal::{JournalBlock, Layout, Reader, Told, Transactions};
 use vellum_ext4::limits;
 
-/// Writes blocks from `at` on; what each of them completes, with addresses as blocks.
+/// Writes blocks from `at` on. Returns what each of them completes, with addresses as blocks.
 fn write(log: &mut Transactions, at: u32, blocks: &[Vec<u8>]) -> Vec<Vec<(u64, u32)>> {
     let format = format(V3);
     let mut at = JournalBlock(at);
@@ -45,7 +45,7 @@ fn write_one(log: &mut Transactions, at: JournalBlock, block: &[u8]) -> Vec<(u64
         .collect()
 }
 
-/// The journal's superblock, which says where the log begins; 0: nowhere.
+/// Returns the journal's superblock, with the place where the log begins; 0: nowhere.
 fn superblock(sequence: u32, start: u32) -> Vec<u8> {
     superblock_with(V3, sequence, start)
 }
@@ -54,7 +54,7 @@ fn transactions() -> Transactions {
     Transactions::new(Arc::new(Reader::new(&journal(V3), HOME)))
 }
 
-/// Follows the log from transaction 7 at block 10 on.
+/// Returns a follower of the log from transaction 7 at block 10 on.
 fn following() -> Transactions {
     let mut log = transactions();
     write(&mut log, 0, &[superblock(7, 10)]);
@@ -73,7 +73,7 @@ fn a_transaction_is_complete_with_its_last_block() {
         commit(V3, 7),
     ];
     let expected = vec![(100, 11), (101, 12)];
-    // Whichever that is.
+    // Any of them may be the last.
     for last in 0..blocks.len() {
         let mut log = following();
         for at in (0..blocks.len()).filter(|at| *at != last) {
@@ -87,7 +87,8 @@ fn a_transaction_is_complete_with_its_last_block() {
     }
 }
 
-/// In any order, some of them more than once: told when the last of them is there, once, and all of it.
+/// In any order, some of them repeatedly: the transaction is reported when its last block is there, once, and
+/// completely.
 #[test]
 fn a_transaction_is_complete_in_whatever_order_it_comes() {
     let blocks = [
@@ -116,7 +117,7 @@ fn a_transaction_is_complete_in_whatever_order_it_comes() {
             let index = below(blocks.len());
             there[index] = true;
             let at = JournalBlock(10 + index as u32);
-            // Now and then it is written again.
+            // Sometimes it is written again.
             if there.contains(&false) && below(10) == 0 {
                 assert_eq!(write_one(&mut log, at, &blocks[index]), [], "round {round}");
             }
@@ -151,7 +152,7 @@ fn transactions_follow_each_other_over_the_end_of_the_log() {
 }
 
 #[test]
-fn what_replay_would_not_put_home_is_not_told() {
+fn blocks_that_a_replay_would_not_put_home_are_not_reported() {
     let mut log = following();
     let told = write(
         &mut log,
@@ -179,7 +180,7 @@ fn what_replay_would_not_put_home_is_not_told() {
 }
 
 #[test]
-fn nothing_is_told_that_a_superblock_does_not_lead_to() {
+fn nothing_is_reported_before_a_superblock_names_the_log() {
     let transaction = |sequence| {
         [
             descriptor(V3, sequence, &[(100, LAST)]),
@@ -187,10 +188,10 @@ fn nothing_is_told_that_a_superblock_does_not_lead_to() {
             commit(V3, sequence),
         ]
     };
-    // Not begun.
+    // The log has not begun.
     let mut log = transactions();
     assert_eq!(write(&mut log, 10, &transaction(7))[2], []);
-    // Complete before the superblock that leads to it: passed over; the next one is told.
+    // A transaction completed before the superblock that leads to it is skipped; the next one is reported.
     write(&mut log, 0, &[superblock(7, 10)]);
     assert_eq!(write(&mut log, 13, &transaction(8))[2], [(100, 14)]);
     // Another number, another place, damaged.
@@ -218,7 +219,7 @@ fn nothing_is_told_that_a_superblock_does_not_lead_to() {
     let mut log = following();
     write(&mut log, 0, &[superblock(0, 0)]);
     assert_eq!(write(&mut log, 10, &transaction(7))[2], []);
-    // A damaged superblock says nothing.
+    // A damaged superblock is ignored.
     let mut log = transactions();
     let mut damaged = superblock(7, 10);
     damaged[0x20] ^= 1;
@@ -235,7 +236,7 @@ fn a_superblock_of_another_log_is_followed_from_there() {
             commit(V3, sequence),
         ]
     };
-    // Further on, or elsewhere: an image that is written over the volume.
+    // Further on, or elsewhere: an image was written over the volume.
     for (sequence, start) in [(9, 16), (7, 16)] {
         let mut log = following();
         write(&mut log, 0, &[superblock(sequence, start)]);
@@ -245,7 +246,7 @@ fn a_superblock_of_another_log_is_followed_from_there() {
             [(100, start + 1)]
         );
     }
-    // Its tail, behind: the same log.
+    // A tail further back: the same log.
     let mut log = following();
     assert_eq!(write(&mut log, 10, &transaction(7))[2], [(100, 11)]);
     write(&mut log, 0, &[superblock(7, 10)]);
@@ -293,7 +294,7 @@ fn a_superblock_says_how_what_follows_is_read() {
     assert_eq!(told[4], [(100, 11), (101, 12), (102, 13)]);
     // As a scan finds it afterwards.
     assert_eq!(**log.reader(), Reader::new(&journal(V3), HOME));
-    // What somebody has read in the old format, and brings late, ends it until the next superblock.
+    // A block read in the old format, and delivered late, ends it until the next superblock.
     let late = descriptor(V3, 8, &[(100, LAST)]);
     let head = old.read(JournalBlock(15), &late);
     assert_eq!(log.written(JournalBlock(15), head, &old), Told::Nothing);
@@ -319,7 +320,7 @@ fn a_superblock_of_nonsense_changes_no_format() {
     }
 }
 
-/// Descriptors that follow each other round the whole journal, and no end.
+/// Descriptors follow each other around the whole journal, and never end.
 #[test]
 fn a_transaction_is_no_longer_than_its_journal() {
     let mut log = transactions();
@@ -336,14 +337,14 @@ fn a_transaction_is_no_longer_than_its_journal() {
         };
         said += write_one(&mut log, JournalBlock(at), &block).len();
     }
-    // A commit block where a copy is expected makes it look.
+    // A commit block where a copy is expected triggers the check.
     said += write_one(&mut log, JournalBlock(3), &commit(V3, 7)).len();
     assert_eq!(said, 0);
 }
 
-/// Below a cache that writes back in an order of its own: what lies in a copy's place is another transaction's.
+/// Below a write-back cache with its own order: another transaction's block is in a copy's place.
 #[test]
-fn what_is_not_the_copy_completes_nothing() {
+fn a_block_that_is_not_the_copy_completes_nothing() {
     let other = vec![2; BLOCK];
     let blocks = |sequence| {
         [
@@ -353,7 +354,7 @@ fn what_is_not_the_copy_completes_nothing() {
             commit(V3, sequence),
         ]
     };
-    // Whichever comes last.
+    // Any of them may be the last.
     for last in 0..4 {
         let mut log = following();
         let blocks = blocks(7);
@@ -364,11 +365,11 @@ fn what_is_not_the_copy_completes_nothing() {
                 "{at} of those up to {last}"
             );
         }
-        // Nor does it when the copy comes late, or the next transaction.
+        // Nor does it when the copy is written late, or the next transaction.
         assert_eq!(write_one(&mut log, JournalBlock(12), &copy()), []);
         let next = [descriptor(V3, 8, &[(9, LAST)]), copy(), commit(V3, 8)];
         assert_eq!(write(&mut log, 14, &next)[2], []);
-        // A superblock begins it anew.
+        // A superblock restarts it.
         write(&mut log, 0, &[superblock(9, 17)]);
         let next = [descriptor(V3, 9, &[(9, LAST)]), copy(), commit(V3, 9)];
         assert_eq!(write(&mut log, 17, &next)[2], [(9, 18)]);
@@ -390,7 +391,7 @@ fn what_is_not_the_copy_completes_nothing() {
     assert_eq!(write(&mut log, 10, &[as_7, copy(), commit(V3, 7)])[2], []);
 }
 
-/// A copy that is there already is written over before the last block comes.
+/// A copy that is already there is overwritten before the last block is written.
 #[test]
 fn a_copy_that_is_replaced_counts_no_more() {
     let mut log = following();
@@ -401,7 +402,7 @@ fn a_copy_that_is_replaced_counts_no_more() {
         copy(),
         commit(V3, 7),
     ];
-    // The commit block, so that it walks as far as it comes.
+    // The commit block first, so that it walks as far as it can.
     for at in [4, 0, 1, 2] {
         assert_eq!(
             write_one(&mut log, JournalBlock(10 + at as u32), &blocks[at]),
@@ -412,9 +413,9 @@ fn a_copy_that_is_replaced_counts_no_more() {
     assert_eq!(write_one(&mut log, JournalBlock(13), &copy()), []);
 }
 
-/// Each time the order is found to be changed it begins anew; after some it does not any more.
+/// Each time the order is found to be changed it restarts; after some times it no longer does.
 #[test]
-fn it_gives_up_on_who_changes_the_order() {
+fn a_journal_whose_order_is_changed_is_given_up() {
     let mut log = transactions();
     for round in 0..limits::FOREIGN {
         assert!(!log.has_given_up());
@@ -432,9 +433,9 @@ fn it_gives_up_on_who_changes_the_order() {
     assert_eq!(write(&mut log, 10, &blocks)[2], []);
 }
 
-/// Where copies cannot be held against anything, nothing is told.
+/// If copies cannot be verified, nothing is reported.
 #[test]
-fn a_journal_without_sums_of_copies_tells_nothing() {
+fn nothing_is_reported_of_a_journal_without_sums_of_copies() {
     for features in [0, V2] {
         let mut log = Transactions::new(Arc::new(Reader::new(&journal(features), HOME)));
         assert!(!log.reader().has_sums());

@@ -1,12 +1,12 @@
-//! What is mapped of a range, asked for piece by piece: a device looks at so much at a time, and lets others go first.
+//! The mapped parts of a range, requested piece by piece: a device examines only so much at a time, so that others are not held up.
 
 use vellum_core::addr::Lba;
 use vellum_device::block::Extent;
 
-/// Extents that are asked for at once.
+/// Extents per request.
 const PIECE: usize = 64;
 
-/// What is mapped from block `from` on, all the way to `end`, as `told` says of a piece. Neighbours may be alike.
+/// The extents from block `from` to `end`. `told` returns them for a piece. Neighbours may be alike.
 pub fn extents(
     from: Lba,
     end: Lba,
@@ -22,7 +22,7 @@ pub fn extents(
         let found = told(Lba(at), left, PIECE);
         let covered: u64 = found.iter().map(|extent| extent.blocks).sum();
         if covered == 0 {
-            // A device owes an extent at least; data is the answer that is never wrong.
+            // A device must return at least one extent. If it returns none, data is the safe answer.
             at = end.0;
             return Some(Extent {
                 blocks: left,

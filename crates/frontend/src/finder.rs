@@ -1,18 +1,18 @@
-//! What front ends show by names that are asked for, and not listed: snapshots.
+//! Exports that front ends find by name on request but do not list: snapshots.
 
 use crate::unaligned::ByteDevice;
 use std::sync::Arc;
 
-/// What is found by a name.
+/// An export found by name.
 #[derive(Clone)]
 pub struct Found {
-    /// The name of the volume whose clients may have it.
+    /// The name of the volume whose clients may use it.
     pub of: String,
-    /// Which one it is: another one of the same name has another number.
+    /// Its identity: another one with the same name has another number.
     pub number: u64,
-    /// What it holds.
+    /// Its contents.
     pub device: ByteDevice,
 }
 
-/// Finds it.
+/// Finds an export by name.
 pub type Finder = Arc<dyn Fn(&str) -> Option<Found> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! How a host attaches a volume: the front ends know the block interface and nothing else.
+//! How a host attaches a volume. The front ends know the block interface and nothing else.
 
 pub mod changes;
 mod extents;

@@ -1,14 +1,21 @@
-//! For tests and fuzzing only: a RAM disk, the simplest device that a front end can be tested on.
+//! For tests and fuzzing only: a RAM disk, the simplest device for testing a front end, and a word for what was left out.
 
 use parking_lot::Mutex;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use vellum_device::frames::{FramePool, Share};
 
-/// Blocks of which extents are told at once: as on a large volume, fewer than are asked for.
+/// Blocks per reply to an extents request: fewer than requested, as on a large volume.
 const LOOK_BLOCKS: u64 = 5;
+
+/// Says what was left out. Not with a macro: the test harness shows its output only if a test fails.
+pub fn skipped(what: impl std::fmt::Display) {
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(stderr, "SKIP: {what}");
+}
 
 /// A disk in memory. Blocks that were never written, or were discarded, take no memory.
 #[derive(Debug)]
@@ -50,7 +57,7 @@ impl RamDisk {
         }
     }
 
-    /// Whether all frames have come home.
+    /// True if all frames have been returned.
     #[must_use]
     pub fn all_frames_free(&self) -> bool {
         [Share::Write, Share::Read].iter().all(|&share| {

@@ -1,48 +1,57 @@
 //! Byte ranges on a device of whole blocks: read-modify-write for the edges of a 512-byte client's requests.
 //!
-//! An edge is read, changed and written back, with two consequences. It waits, so front ends call it on a
-//! thread that may. And a whole-block change that comes between the read and the write-back, from whatever
-//! client, would be undone by it. So a volume's front ends share one [`ByteDevice`], and all changes go through
-//! it:
+//! An edge is read, changed and written back, with two consequences. First, it waits, so front ends call it on a thread that may
+//! wait. Second, the write-back would undo any whole-block change, from any client, that arrives after the read. So a volume's
+//! front ends share one [`ByteDevice`], and all changes go through it:
 //!
-//! * An edge has its block to itself: it waits for another edge of that block, enters the block into a list,
-//!   and leaves when its write is answered.
-//! * Whole-block changes share the list while they are being submitted, and wait for edges in their range. The
-//!   device starts requests in order: an edge's read, submitted after its entry, sees every change that was
-//!   submitted before.
+//! * An edge has exclusive use of its block: it waits for another edge of that block, enters the block into a list, and leaves
+//!   when its write is answered.
+//! * Whole-block changes share the list while they are being submitted, and wait for edges in their range. The device starts
+//!   requests in order, so an edge's read, submitted after its entry, sees every change submitted before.
 //!
-//! That cannot lock up: an edge takes its memory before it enters, so whoever waits for it never holds what it
-//! needs.
+//! This cannot deadlock: an edge takes its memory before it enters, so a request that waits for it never holds what it needs.
 
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::{Frames, Share};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// The most blocks that one request of ours carries; also bounded by the pool.
+/// The most blocks in one of our requests. The pool bounds it as well.
 const SPAN_BLOCKS_MAX: u64 = 64;
-/// Bytes that one request discards or zeroes, at most, as a kernel's: a layout may need memory for each block of it.
+/// The most bytes that one request discards or zeroes, as in a request of a kernel: a layout may need memory for each block.
 pub const ZERO_BYTES_MAX: u64 = 4 << 30;
 
-/// Whether a byte range is whole blocks.
+/// True if a byte range is whole blocks.
 #[must_use]
 pub fn is_aligned(offset: u64, len: u64) -> bool {
     offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK)
 }
 
-/// A device, seen in bytes. All clones are one.
+/// A device addressed in bytes. All clones share it.
 #[derive(Clone)]
 pub struct ByteDevice(Arc<Gated>);
 
 struct Gated {
     device: Arc<dyn BlockDevice>,
-    /// Blocks of the edges under way: as many as there are threads for edges.
+    /// Blocks of the edges in progress: at most as many as there are threads for edges.
     edges: RwLock<Vec<u64>>,
-    /// An edge has left.
+    /// Signalled when an edge has left.
     left: Condvar,
     leaving: Mutex<()>,
+}
+
+/// A [`ByteDevice`] that may be gone: it keeps nothing open.
+#[derive(Clone, Debug)]
+pub struct WeakByteDevice(Weak<Gated>);
+
+impl WeakByteDevice {
+    /// The device, if somebody still uses it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<ByteDevice> {
+        self.0.upgrade().map(ByteDevice)
+    }
 }
 
 impl From<Arc<dyn BlockDevice>> for ByteDevice {
@@ -70,14 +79,14 @@ impl std::fmt::Debug for ByteDevice {
     }
 }
 
-/// A piece of a byte range that lies in one block, or a run of whole blocks.
+/// A piece of a byte range: a part of one block, or a run of whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Span {
     Whole { lba: u64, blocks: u64 },
     Edge { lba: u64, from: usize, to: usize },
 }
 
-/// Cuts a byte range at block borders, in order.
+/// Cuts a byte range at block boundaries, in order.
 fn spans(offset: u64, len: u64) -> impl Iterator<Item = Span> {
     let end = offset + len;
     let mut at = offset;
@@ -102,6 +111,12 @@ fn spans(offset: u64, len: u64) -> impl Iterator<Item = Span> {
 }
 
 impl ByteDevice {
+    /// To find it again as long as somebody uses it.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakByteDevice {
+        WeakByteDevice(Arc::downgrade(&self.0))
+    }
+
     /// The device.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
@@ -114,12 +129,12 @@ impl ByteDevice {
         self.device().blocks() * BLOCK
     }
 
-    /// Submits whole-block requests; waits while one of them changes a block of which an edge is under way.
+    /// Submits whole-block requests. Waits while one of them changes the block of an edge in progress.
     pub fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
         loop {
             let edges = self.0.edges.read();
             if !edges.iter().any(|&edge| is_in_the_way(requests, edge)) {
-                // Under the list's lock: the read of an edge that enters next comes after these.
+                // Under the lock of the list: the read of an edge that enters later is submitted after these requests.
                 return self.device().submit(requests, replies);
             }
             drop(edges);
@@ -128,10 +143,10 @@ impl ByteDevice {
         }
     }
 
-    /// Reads any byte range; waits for it.
+    /// Reads any byte range, synchronously.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), BlockError> {
         let mut done = 0;
         for span in spans(offset, bytes.len() as u64) {
@@ -156,10 +171,10 @@ impl ByteDevice {
         Ok(())
     }
 
-    /// Writes any byte range; waits for it. With `fua`, it is durable then.
+    /// Writes any byte range, synchronously. With `fua`, it is durable on return.
     ///
     /// # Errors
-    /// What the device says; blocks before the failing one may have been written.
+    /// The device's error. Blocks before the failing one may have been written.
     pub fn write(&self, offset: u64, bytes: &[u8], fua: bool) -> Result<(), BlockError> {
         let mut rest = bytes;
         for span in spans(offset, bytes.len() as u64) {
@@ -186,11 +201,11 @@ impl ByteDevice {
         Ok(())
     }
 
-    /// Makes any byte range read as zeros; waits for it. Whole blocks give up their space (`discard`) or
-    /// become zero entries; edges are written.
+    /// Makes any byte range read as zeros, synchronously. Whole blocks give up their space (`discard`) or become
+    /// zero entries; edges are written.
     ///
     /// # Errors
-    /// What the device says; a part of the range may have been zeroed.
+    /// The device's error. A part of the range may have been zeroed.
     pub fn zero(&self, offset: u64, len: u64, discard: bool, fua: bool) -> Result<(), BlockError> {
         let whole = if discard {
             Op::Discard { fua }
@@ -210,10 +225,10 @@ impl ByteDevice {
         })
     }
 
-    /// Makes everything acknowledged before durable; waits for it.
+    /// Makes everything acknowledged before durable, synchronously.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn flush(&self) -> Result<(), BlockError> {
         self.whole(Op::Flush, 0, 0, Frames::default()).map(drop)
     }
@@ -249,7 +264,7 @@ impl ByteDevice {
         fua: bool,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), BlockError> {
-        // Memory first, then the turn; and always in this order of the shares.
+        // Memory first, then the turn, and always in this order of the shares.
         let pool = self.device().frames();
         let (old, mut new) = (pool.take(Share::Read, 1)?, pool.take(Share::Write, 1)?);
         let _turn = self.0.enter(lba);
@@ -261,7 +276,7 @@ impl ByteDevice {
     }
 }
 
-/// Whether one of the requests changes a block.
+/// True if one of the requests changes this block.
 fn is_in_the_way(requests: &[Request], block: u64) -> bool {
     requests.iter().any(|request| {
         !matches!(request.op, Op::Read | Op::Flush)
@@ -270,7 +285,7 @@ fn is_in_the_way(requests: &[Request], block: u64) -> bool {
 }
 
 impl Gated {
-    /// Waits for the turn of an edge of that block.
+    /// Waits until no other edge uses this block, then enters it.
     fn enter(&self, block: u64) -> Turn<'_> {
         loop {
             let mut edges = self.edges.write();
@@ -284,7 +299,7 @@ impl Gated {
     }
 
     fn wait_while(&self, in_the_way: impl Fn(&[u64]) -> bool) {
-        // Held from the look to the wait, and by who leaves before it tells: none is missed.
+        // Held from the check to the wait. An edge that leaves takes it before it signals, so no signal is missed.
         let mut leaving = self.leaving.lock();
         while in_the_way(&self.edges.read()) {
             self.left.wait(&mut leaving);
@@ -292,7 +307,7 @@ impl Gated {
     }
 }
 
-/// An edge under way.
+/// An edge in progress.
 struct Turn<'a> {
     gated: &'a Gated,
     block: u64,
@@ -335,7 +350,7 @@ fn wait(
     }
 }
 
-/// Someone who waits for one answer.
+/// Waits for one answer.
 #[derive(Default)]
 struct Waiter {
     slot: Mutex<Option<(Request, Result<(), BlockError>)>>,
@@ -424,7 +439,7 @@ mod tests {
         assert!(bytes.0.edges.read().is_empty());
     }
 
-    /// As of two front ends: each has a clone. Every sector has one writer, so none may lose what it wrote.
+    /// Two front ends, each with a clone. Every sector has one writer, and none may lose what it wrote.
     #[test]
     fn clones_do_not_undo_each_others_edges() {
         let first = ByteDevice::from(Arc::new(RamDisk::new(4, 32, 32)));

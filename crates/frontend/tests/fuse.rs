@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vellum_frontend::finder::{Finder, Found};
 use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
-use vellum_frontend::testing::RamDisk;
+use vellum_frontend::testing::{RamDisk, skipped};
 use vellum_frontend::unaligned::ByteDevice;
 
-/// Whether this machine lets us mount; says so when it does not.
+/// True if this machine can mount; prints a message otherwise.
 fn can_mount(test: &str) -> bool {
     // SAFETY: no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
@@ -26,7 +26,7 @@ fn can_mount(test: &str) -> bool {
         .open("/dev/fuse")
         .is_ok();
     if !(root && fuse) {
-        eprintln!("SKIPPED {test}: needs root and /dev/fuse");
+        skipped(format_args!("{test}: needs root and /dev/fuse"));
     }
     root && fuse
 }
@@ -86,7 +86,7 @@ fn a_directory_that_holds_something_is_not_mounted_on() {
     assert_eq!(fs::read(&file).unwrap(), b"content");
 }
 
-/// Whoever starts a container has copied the mounts of the machine, and ours with them.
+/// A container that starts copies the machine's mounts, including this one.
 #[test]
 fn a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up() {
     if !can_mount("a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up") {
@@ -100,7 +100,7 @@ fn a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up() {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut copy) = copy else {
-        println!("SKIP: a_copy_of_the_mount_elsewhere: it needs unshare(1)");
+        skipped("a_copy_of_the_mount_elsewhere: it needs unshare(1)");
         return;
     };
     let mut said = [0];
@@ -164,7 +164,7 @@ fn a_file_reads_back_what_was_written_at_any_alignment() {
     );
     let before = ram.flushes.load(Ordering::Relaxed);
     file.sync_all().unwrap();
-    // Not exactly one more: a process that another test starts closes its copy of our descriptor, which flushes.
+    // Not exactly one more: a process started by another test closes its copy of this descriptor, which flushes.
     assert!(ram.flushes.load(Ordering::Relaxed) > before);
     drop(file);
     server.unmount().unwrap();
@@ -241,7 +241,7 @@ fn holes_are_punched_found_and_read_as_zeros() {
     assert_eq!(seek(64 * 4096, libc::SEEK_DATA), -1);
 }
 
-/// Undoes a loop device and a mount, whatever happened.
+/// Removes a loop device and a mount, whatever happened.
 struct Loop(String, PathBuf);
 impl Drop for Loop {
     fn drop(&mut self) {
@@ -334,7 +334,7 @@ fn bad_names_and_places_are_refused() {
     ));
 }
 
-/// A file that is found by its name: filled with the first byte of that.
+/// A file found by its name, filled with the first byte of the name.
 fn found(name: &str) -> Option<Found> {
     let ram = disk(4);
     ByteDevice::from(ram.clone())
@@ -373,7 +373,7 @@ fn what_is_found_by_its_name_is_not_handed_over_while_it_is_open() {
     let open = fs::File::open(dir.path().join("a")).unwrap();
     assert_eq!(first.in_use().as_deref(), Some("a"));
     let refused = first.hand_over();
-    // If it was not, somebody has to answer: the end of the test would wait for that for ever.
+    // If it was not refused, something must answer: the end of the test would wait for that for ever.
     let _second = refused.as_ref().ok().map(take_over);
     assert!(
         matches!(&refused, Err(FuseError::InUse(name)) if name == "a"),
@@ -385,10 +385,41 @@ fn what_is_found_by_its_name_is_not_handed_over_while_it_is_open() {
     while first.in_use().is_some() && began.elapsed() < Duration::from_secs(10) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The kernel keeps for a while where it was.
+    // The kernel caches a looked-up file for a while.
     let connection = first.hand_over().unwrap();
     let second = take_over(&connection);
     assert_eq!(begins("b"), b'b');
     assert_eq!(begins("a"), b'a');
     second.unmount().unwrap();
+}
+
+#[test]
+fn what_was_written_to_a_found_file_is_forgotten_at_its_last_close() {
+    if !can_mount("what_was_written_to_a_found_file_is_forgotten_at_its_last_close") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let server = FuseServer::mount_finding(dir.path(), Vec::new(), Some(Arc::new(found))).unwrap();
+    let path = dir.path().join("a");
+    let begins = |file: &fs::File| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 0).unwrap();
+        byte[0]
+    };
+    for _ in 0..3 {
+        let mut how = OpenOptions::new();
+        let writer = how.read(true).write(true).open(&path).unwrap();
+        let reader = fs::File::open(&path).unwrap();
+        assert_eq!((begins(&writer), begins(&reader)), (b'a', b'a'));
+        writer.write_all_at(&[9; 4096], 0).unwrap();
+        assert_eq!(begins(&reader), 9);
+        drop(writer);
+        assert_eq!(begins(&reader), 9, "it is still open");
+        drop(reader);
+        let began = Instant::now();
+        while server.in_use().is_some() && began.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    server.unmount().unwrap();
 }

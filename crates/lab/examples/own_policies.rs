@@ -1,8 +1,8 @@
-//! Policies of one's own, beside those that are built in: `cargo run --release -p vellum-lab --example own_policies`.
+//! User-defined policies, next to the built-in ones: `cargo run --release -p vellum-lab --example own_policies`.
 //!
-//! One chooses victims: it lets a block rest after its last page died, since more may die soon, and then takes the one with the fewest valid
-//! pages. One tells hot from cold: hot is what is written again soon after it was written. One admits to deduplication: only writes of several blocks, as
-//! iDedup has it, so that what lay together still does.
+//! The victim policy lets a block rest after its last page died, since more may die soon, and then takes the block with the
+//! fewest valid pages. The separation policy calls a page hot if it is rewritten soon after it was written. The admission policy
+//! admits only writes of several blocks to deduplication, like iDedup, so that data that were adjacent stay adjacent.
 
 use vellum_lab::admission::{Admit, Admitted, Arrived};
 use vellum_lab::base::{Choose, Closed, Separate};
@@ -27,12 +27,12 @@ impl Choose for Rested {
     }
 }
 
-/// Writes of the host within which a page comes back that is hot.
+/// A page is hot if it is rewritten within this many host writes.
 const SOON: u64 = 10_000;
 
 #[derive(Default)]
 struct Recent {
-    /// When each page was written last, in writes of the host.
+    /// When each page was written last, in host writes.
     last: Vec<u64>,
     hot: Vec<bool>,
     now: u64,
@@ -56,7 +56,7 @@ impl Separate for Recent {
     }
 }
 
-/// Blocks of a write that is looked for.
+/// The fewest blocks of an admitted write.
 const LONG: usize = 3;
 
 struct Long;
@@ -113,7 +113,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A load on a small drive, warmed up by itself.
+/// A load on a small drive, warmed up with the same load.
 fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
     let load = workload::find(load).map(|load| Synthetic {
         duplicates: if load.name == "varmail" { 30 } else { 0 },

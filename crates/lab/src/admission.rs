@@ -1,43 +1,44 @@
-//! Admission by a policy of one's own: what each write may use of what there is.
+//! Admission by a policy of the caller: what each write may use.
 //!
-//! It is asked before the page map or the engine sees the write. So the core calls nobody: it is told of a write without what the write was not admitted to.
+//! It decides before the page map or the engine sees the write, so the core calls nothing: it gets the write without
+//! whatever the write was not admitted to.
 
 use crate::content::Content;
 
-/// A write that the host asks for.
+/// A write that arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
     /// Its first block.
     pub lba: u64,
-    /// What it writes, a content a block: equal numbers are equal blocks, 0 is a block of zeros.
+    /// What it writes, one content per block: equal numbers are equal blocks, 0 is a block of zeros.
     pub contents: &'a [Content],
     /// Virtual time in nanoseconds. It stands still while a drive is filled and warmed up.
     pub now: u64,
-    /// Whether the host wants it on the medium when it is answered.
+    /// True if it must be on the medium when it is answered.
     pub durable: bool,
 }
 
-/// What a write may use. What the drive or the policy does not have is not used, whatever is said here.
+/// What a write may use. What the drive or the policy does not have is never used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
-    /// A page map's write buffer: else it is answered when the units that it fills are on flash. A durable write waits for them
-    /// in any case.
+    /// A page map's write buffer. Otherwise the write is answered when the units that it fills are on flash. A durable
+    /// write always waits for them.
     pub buffer: bool,
-    /// Deduplication: else the engine does not look for its contents. It still remembers them for later writes.
+    /// Deduplication. Otherwise the engine does not look up its contents, but still remembers them for later writes.
     pub dedup: bool,
-    /// Fewer bytes, by compression or as a difference: else it is stored whole.
+    /// Compression or deltas. Otherwise it is stored whole.
     pub pack: bool,
 }
 
 impl Admitted {
-    /// To all that there is: what happens without a policy of one's own.
+    /// Everything: the default without a policy of the caller.
     pub const ALL: Self = Self {
         buffer: true,
         dedup: true,
         pack: true,
     };
 
-    /// To nothing.
+    /// Nothing.
     pub const NOTHING: Self = Self {
         buffer: false,
         dedup: false,
@@ -45,11 +46,11 @@ impl Admitted {
     };
 }
 
-/// Says what each write may use. There is one for a run.
+/// Says what each write may use. Each run has one.
 pub trait Admit {
-    /// The host writes something, from the filling of the drive on.
+    /// Decides on a write of the host, from the filling of the drive on.
     fn admit(&mut self, write: &Arrived<'_>) -> Admitted;
 }
 
-/// Makes one.
+/// Makes the admission of a run.
 pub type Admission<'a> = &'a (dyn Fn() -> Box<dyn Admit> + Sync);

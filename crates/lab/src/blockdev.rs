@@ -1,14 +1,14 @@
 //! A device of which only latency and bandwidth are known.
 //!
-//! Transfers share the bandwidth of their direction one after the other; each then takes its latency, beside
-//! those of others. A flush waits for the writes before it. What the device does inside is not simulated, so
-//! it has no erasures and no life.
+//! Transfers in one direction share its bandwidth, one after the other; each then takes its latency, concurrently with
+//! the others. A flush waits for the writes before it. The inside of the device is not simulated, so it has no
+//! erasures and no life.
 
 use crate::flash::Block;
 use crate::timeline::{Tag, Timeline};
 use vellum_core::addr::BLOCK_BYTES;
 
-/// See the module.
+/// The device; see the module.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockDevice {
     figures: Block,
@@ -20,7 +20,7 @@ pub struct BlockDevice {
 }
 
 impl BlockDevice {
-    /// An idle one.
+    /// An idle device.
     #[must_use]
     pub fn new(figures: Block) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl BlockDevice {
         self.write_from(time, time.now(), tag, blocks, durable);
     }
 
-    /// Writes what is ready at a moment not before now.
+    /// Writes data that is ready at a time not before now.
     pub fn write_from(
         &mut self,
         time: &mut Timeline,

@@ -1,4 +1,4 @@
-//! All policies over one load, beside each other.
+//! All policies over one load, side by side.
 
 use crate::flash::{Kind, Preset};
 use crate::outcome::Outcome;
@@ -11,18 +11,46 @@ use crate::scenario::{Load, Scenario, ScenarioError};
 #[derive(Debug, thiserror::Error)]
 #[error("{policy}")]
 pub struct Failed {
-    /// Which.
+    /// The policy.
     pub policy: Policy,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Box<ScenarioError>,
 }
 
-/// What is compared when nobody says: the page map and the log with nothing, each greedy and by cost and benefit; then the
-/// log with each of its savings alone, and with all; and tables in place where they can be. Write-once needs to know where a journal is, compression in how many
-/// bytes blocks can be stored.
+/// What is known of a load, for policies that need it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// True if it is known where a journal is.
+    pub journal: bool,
+    /// True if it is known which blocks its file system frees.
+    pub freed: bool,
+    /// True if the sizes its blocks can be stored in are known.
+    pub sizes: bool,
+}
+
+impl Known {
+    /// What is known of a scenario's load.
+    #[must_use]
+    pub fn of(scenario: &Scenario<'_>) -> Self {
+        Self {
+            journal: knows_journal(&scenario.load),
+            freed: scenario.load.frees_blocks(),
+            sizes: scenario.knows_sizes(),
+        }
+    }
+}
+
+/// The policies compared by default: the page map and the log with nothing, each greedy and by cost and benefit; then
+/// the log with each of its savings alone, and with all; and tables in place, where they are possible. Write-once
+/// needs the place of a journal, compression the sizes of blocks, and freed blocks a simulated file system.
 #[must_use]
-pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
+pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
+    let Known {
+        journal,
+        freed,
+        sizes,
+    } = known;
     let flash = matches!(preset.kind, Kind::Nand(_));
     let names = [
         ("base", true, false),
@@ -31,6 +59,7 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
         ("vellum:victim=cost-benefit,zero=off", true, false),
         ("vellum", true, false),
         ("vellum:zero=off,write-once", true, true),
+        ("vellum:zero=off,freed", freed, false),
         ("vellum:zero=off,dedup", true, false),
         ("vellum:zero=off,sweep", true, false),
         ("vellum:zero=off,compress", sizes, false),
@@ -77,22 +106,23 @@ pub fn policies(preset: &Preset, journal: bool, sizes: bool) -> Vec<Policy> {
     let wanted = names
         .iter()
         .filter(|(_, here, needs_journal)| *here && (journal || !needs_journal));
-    // The names are this file's own: a test reads them all.
+    // The names are all in this file: a test parses them.
     wanted.filter_map(|(name, ..)| name.parse().ok()).collect()
 }
 
-/// Whether a load says where a journal is.
+/// True if the load says where a journal is.
 #[must_use]
 pub fn knows_journal(load: &Load<'_>) -> bool {
     match load {
         Load::Synthetic(load) => load.journal.is_some(),
         Load::Trace { trace, .. } => trace.journal().is_some(),
-        Load::Requests(_) => false,
+        Load::Tenants { tenants, .. } => tenants.traces().any(|t| t.journal().is_some()),
+        Load::Jobs(_) | Load::Requests(_) => false,
     }
 }
 
-/// Runs the policies, so many at a time, each seen through the watch of the same place. One that cannot be run
-/// does not keep the others from it.
+/// Runs the policies, at most `threads` at a time, each with the watch of the same index. One that cannot run does not
+/// stop the others.
 pub fn run(
     scenario: &Scenario<'_>,
     policies: &[Policy],
@@ -135,7 +165,12 @@ mod tests {
                 (false, true, 14),
                 (true, true, 16),
             ] {
-                let policies = policies(&drive.preset, journal, sizes);
+                let known = Known {
+                    journal,
+                    sizes,
+                    freed: false,
+                };
+                let policies = policies(&drive.preset, known);
                 let names: std::collections::BTreeSet<_> =
                     policies.iter().map(ToString::to_string).collect();
                 assert_eq!(names.len(), policies.len());

@@ -1,7 +1,7 @@
 //! What a block holds, without its bytes: a number that stands for them.
 //!
-//! Two blocks are equal when their contents are. The engine is told digests made of that number, and a
-//! comparison compares the numbers, so no payload is ever made up or kept.
+//! Two blocks are equal when their contents are. The engine gets digests made of that number, and a comparison
+//! compares the numbers, so no payload is ever generated or kept.
 
 use crate::rng::{mix, unmix};
 use smallvec::SmallVec;
@@ -17,6 +17,9 @@ const ALIKE_MASK: u64 = 0xffff_ffff;
 const ALIKE_MARK: u64 = 0x5ea1_a11e;
 const KIND_MASK: u64 = 0xff << 32;
 
+/// Bytes in a block.
+pub const BYTES: usize = 4096;
+
 /// What one block holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Content(pub u64);
@@ -25,34 +28,34 @@ impl Content {
     /// 4096 zeros.
     pub const ZERO: Self = Self(0);
 
-    /// What the `version`th write of a run puts at `lba`, when nothing better is known: different from
-    /// everything else.
+    /// The content of the `version`th write of a run at `lba`, when nothing better is known: different from everything
+    /// else.
     #[must_use]
     pub fn synthetic(seed: u64, lba: u64, version: u64) -> Self {
         Self::of(mix(seed ^ mix(lba)).wrapping_add(mix(version ^ 0x5eed)))
     }
 
-    /// The same as something that a file system writes of its own: told apart where sizes are modelled
-    /// ([`Sizes`](crate::sizes::Sizes)). One in 65,536 of all others looks like it.
+    /// This content, marked as one of the file system's own. Models of sizes distinguish those
+    /// ([`Sizes`](crate::sizes::Sizes)). One in 65,536 of all other contents looks like one.
     #[must_use]
     pub fn own(self) -> Self {
         Self(self.0 & !OWN_MASK | OWN_MARK)
     }
 
-    /// Whether it is one.
+    /// True if it is marked so.
     #[must_use]
     pub fn is_own(self) -> bool {
         self.0 & OWN_MASK == OWN_MARK
     }
 
-    /// The `number`th of those that begin with the same 64 bytes, the `kind`'s, and differ behind them: pages of a
-    /// database, inode tables. One in four billion of all others looks like one.
+    /// The `number`th of the contents that begin with the same 64 bytes, those of `kind`, and differ after them: pages
+    /// of a database, inode tables. One in four billion of all other contents looks like one.
     #[must_use]
     pub fn alike(kind: u8, number: u32) -> Self {
         Self(u64::from(number) << 40 | u64::from(kind) << 32 | ALIKE_MARK)
     }
 
-    /// What stands for its first 64 bytes: of most its own, and nobody else's.
+    /// What stands for its first 64 bytes: unique for most contents.
     #[must_use]
     pub fn beginning(self) -> Self {
         match self.0 & ALIKE_MASK {
@@ -61,8 +64,8 @@ impl Content {
         }
     }
 
-    /// The content that stands for this one when a trace is replayed again: what was equal stays equal, and nothing is equal
-    /// to what another repetition wrote. Zeros stay zeros; what marks a kind of block stays.
+    /// The content that replaces this one in a repetition of a trace. Equal contents stay equal, and none equals what
+    /// another repetition wrote. Zeros stay zeros; the marks of kinds stay.
     #[must_use]
     pub fn repeated(self, repetition: u32) -> Self {
         if self == Self::ZERO || repetition == 0 {
@@ -77,26 +80,34 @@ impl Content {
         }
     }
 
-    /// What has this fingerprint in a trace.
+    /// The content with this fingerprint in a trace.
     #[must_use]
     pub fn of(fingerprint: u64) -> Self {
         // 0 is kept for zeros.
         Self(fingerprint.max(1))
     }
 
-    /// The sum that stands for the block's.
+    /// The checksum that stands for the block's.
     #[must_use]
     pub fn sum(self) -> u32 {
         (mix(self.0) >> 32) as u32
     }
 
-    /// A content that has this sum; others with it have other numbers.
+    /// A content that has this checksum; other contents with the same checksum have other numbers.
     #[must_use]
     pub fn with_sum(sum: u32, number: u32) -> Self {
         Self(unmix(u64::from(sum) << 32 | u64::from(number)))
     }
 
-    /// What the core is told of it. The hash that proposes is of the first 64 bytes, as the paper's: a comparison decides.
+    /// What stands for its bytes where some must be read: eight zeros, the number, and zeros. So it does not look like
+    /// a file system's own block.
+    pub fn bytes(self, out: &mut [u8; BYTES]) {
+        out.fill(0);
+        out[8..16].copy_from_slice(&self.0.to_le_bytes());
+    }
+
+    /// What the core gets of it. The hash that proposes duplicates is of the first 64 bytes, like the paper's; a
+    /// comparison decides.
     #[must_use]
     pub fn digest(self) -> Digest {
         Digest {

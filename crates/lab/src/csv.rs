@@ -1,13 +1,13 @@
-//! Results as comma-separated values: a line a policy, a column a figure.
+//! Results as comma-separated values: a line per policy, a column per figure.
 
-use crate::base::Lookups;
-use crate::flash::{Busy, Reads};
+use crate::base::{Folded, Lookups, Refreshed};
+use crate::flash::{Busy, Reads, Taken};
 use crate::life::{Life, WornOut};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Percentiles};
 use crate::series::Step;
 use std::collections::BTreeSet;
 
-/// The lines, with one of headings.
+/// The lines, with a header.
 #[must_use]
 pub fn lines(outcomes: &[Outcome]) -> String {
     let mut causes: Vec<&str> = Vec::new();
@@ -43,7 +43,7 @@ pub fn lines(outcomes: &[Outcome]) -> String {
     out
 }
 
-/// The figures of one outcome, with their names.
+/// The figures of an outcome, with their names.
 #[must_use]
 pub fn cells(outcome: &Outcome) -> Vec<(String, String)> {
     let causes: Vec<&str> = outcome.medium.iter().map(|cause| cause.name).collect();
@@ -51,8 +51,8 @@ pub fn cells(outcome: &Outcome) -> Vec<(String, String)> {
     columns(outcome, (&causes, &memory), With::default().and(outcome))
 }
 
-/// How runs went: a line for each step of each, with all that was counted from its start to the step's end, and how long requests took
-/// in the mean that were answered within the step.
+/// The course of runs: a line for each step, with everything counted from the run's start to the step's end, and the
+/// mean latency of the requests answered within the step.
 #[must_use]
 pub fn steps(outcomes: &[Outcome]) -> String {
     let mut counters: Vec<Counter> = Vec::new();
@@ -100,7 +100,7 @@ pub fn steps(outcomes: &[Outcome]) -> String {
     out
 }
 
-/// What stands before the counters.
+/// The columns before the counters.
 const STEP: [&str; 9] = [
     "policy",
     "load",
@@ -113,12 +113,12 @@ const STEP: [&str; 9] = [
     "read_mean_ns",
 ];
 
-/// What else is counted, by its name.
+/// The other counts, by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Counter {
-    /// Blocks that the medium got for a cause.
+    /// Blocks that the medium received for a cause.
     Written(&'static str),
-    /// One of the engine's.
+    /// A counter of the engine.
     Engine(&'static str),
 }
 
@@ -130,7 +130,7 @@ impl Counter {
         }
     }
 
-    /// At the end of a step; none where the policy has no such counter.
+    /// The count at the end of a step; none if the policy has no such counter.
     fn of(self, outcome: &Outcome, step: &Step) -> Option<u64> {
         let found = match self {
             Self::Written(name) => {
@@ -219,11 +219,22 @@ fn columns(
     for (name, of) in YEARS {
         all.push((name.into(), optional(life.and_then(of))));
     }
-    for (kind, of) in [
-        ("read", outcome.reads),
-        ("write", outcome.writes),
-        ("flush", outcome.flushes),
-    ] {
+    let kinds = [outcome.reads, outcome.writes, outcome.flushes];
+    latencies("", kinds, &mut all);
+    extended(outcome, with, &mut all);
+    tenants(outcome, &mut all);
+    for name in memory {
+        let found = outcome.memory.iter().find(|part| part.name == *name);
+        let bytes = found.map_or(String::new(), |part| part.bytes.to_string());
+        all.push((format!("ram_{}_bytes", name.replace(' ', "_")), bytes));
+    }
+    all.push(("virtual_seconds".into(), outcome.seconds.to_string()));
+    all
+}
+
+/// The latencies of reads, writes and flushes.
+fn latencies(of_whom: &str, kinds: [Percentiles; 3], all: &mut Vec<(String, String)>) {
+    for (kind, of) in ["read", "write", "flush"].into_iter().zip(kinds) {
         for (name, nanos) in [
             ("mean", of.mean_ns),
             ("p50", of.p50_ns),
@@ -236,20 +247,28 @@ fn columns(
                 0 => String::new(),
                 _ => nanos.to_string(),
             };
-            all.push((format!("{kind}_{name}_ns"), cell));
+            all.push((format!("{of_whom}{kind}_{name}_ns"), cell));
         }
     }
-    extended(outcome, with, &mut all);
-    for name in memory {
-        let found = outcome.memory.iter().find(|part| part.name == *name);
-        let bytes = found.map_or(String::new(), |part| part.bytes.to_string());
-        all.push((format!("ram_{}_bytes", name.replace(' ', "_")), bytes));
-    }
-    all.push(("virtual_seconds".into(), outcome.seconds.to_string()));
-    all
 }
 
-/// Years, and how sure they are.
+/// What each tenant saw: all runs of a comparison have the same tenants.
+fn tenants(outcome: &Outcome, all: &mut Vec<(String, String)>) {
+    for tenant in &outcome.tenants {
+        let of_whom = format!("tenant_{}_", tenant.name);
+        for (name, count) in [
+            ("requests", tenant.requests),
+            ("host_written", tenant.host_written),
+            ("host_read", tenant.host_read),
+        ] {
+            all.push((format!("{of_whom}{name}"), count.to_string()));
+        }
+        let kinds = [tenant.reads, tenant.writes, tenant.flushes];
+        latencies(&of_whom, kinds, all);
+    }
+}
+
+/// Years, and their certainty.
 type OfLife = fn(&Life) -> Option<f64>;
 const YEARS: [(&str, OfLife); 4] = [
     ("erases_off_percent", |life| life.off_percent),
@@ -258,7 +277,7 @@ const YEARS: [(&str, OfLife); 4] = [
     ("years_high", |life| life.years_high),
 ];
 
-/// How sure the amplification is.
+/// The certainty of the amplification.
 fn sure(outcome: &Outcome, all: &mut Vec<(String, String)>) {
     let mut add = |name: &str, value: Option<String>| {
         all.push((name.into(), value.unwrap_or_default()));
@@ -277,13 +296,16 @@ fn sure(outcome: &Outcome, all: &mut Vec<(String, String)>) {
     add("drift_percent", number(sure.drift_percent));
 }
 
-/// What is simulated only when it is asked for, in one run or another.
+/// Which optional parts are simulated in any of the runs.
 #[derive(Clone, Copy, Default)]
 struct With {
     hashing: bool,
     worn: bool,
     errors: bool,
     lookups: bool,
+    slc: bool,
+    refreshed: bool,
+    energy: bool,
     busy: bool,
 }
 
@@ -294,6 +316,9 @@ impl With {
             worn: self.worn || worn(outcome).is_some(),
             errors: self.errors || outcome.read_errors.is_some(),
             lookups: self.lookups || outcome.lookups.is_some(),
+            slc: self.slc || outcome.slc.is_some(),
+            refreshed: self.refreshed || outcome.refreshed.is_some(),
+            energy: self.energy || outcome.energy.is_some(),
             busy: self.busy || outcome.busy.is_some(),
         }
     }
@@ -303,7 +328,7 @@ fn worn(outcome: &Outcome) -> Option<WornOut> {
     outcome.life.as_ref().and_then(|life| life.worn)
 }
 
-/// The columns of that.
+/// The columns of the optional parts.
 fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
     let mut add = |name: &str, value: Option<String>| {
         all.push((name.into(), value.unwrap_or_default()));
@@ -339,6 +364,26 @@ fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
         add("map_pages_written_for_room", cell(&|l| l.writes_evicted));
         add("map_pages_written_after_moves", cell(&|l| l.writes_moved));
     }
+    if with.slc {
+        let cell = |of: &dyn Fn(Folded) -> u64| outcome.slc.map(|slc| of(slc).to_string());
+        add("slc_written", cell(&|slc| slc.written));
+        add("slc_folded", cell(&|slc| slc.folded));
+        add("slc_folded_idle", cell(&|slc| slc.idle));
+        add("slc_erases", cell(&|slc| slc.erases));
+        let behind = outcome.behind_cache();
+        add("amplification_behind_slc", behind.map(|b| b.to_string()));
+    }
+    if with.refreshed {
+        refreshed(outcome.refreshed, &mut add);
+    }
+    if with.energy {
+        let cell = |of: &dyn Fn(Taken) -> f64| outcome.energy.map(|taken| of(taken).to_string());
+        add("read_joules", cell(&|taken| taken.reads_j));
+        add("program_joules", cell(&|taken| taken.programs_j));
+        add("erase_joules", cell(&|taken| taken.erases_j));
+        let each = outcome.joules_per_gib();
+        add("joules_per_gib", each.map(|joules| joules.to_string()));
+    }
     if with.busy {
         let cell = |of: &dyn Fn(Busy) -> u64| outcome.busy.map(|busy| of(busy).to_string());
         add("suspensions", cell(&|busy| busy.suspensions));
@@ -353,7 +398,19 @@ fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// A cell as RFC 4180 wants it.
+/// What was refreshed, or was due and was not.
+fn refreshed(all: Option<Refreshed>, add: &mut dyn FnMut(&str, Option<String>)) {
+    let mut count = |name: &str, of: &dyn Fn(Refreshed) -> u64| {
+        add(name, all.map(|all| of(all).to_string()));
+    };
+    count("refreshed_for_reads", &|all| all.for_reads);
+    count("refreshed_for_age", &|all| all.for_age);
+    count("refreshed_moved", &|all| all.moved);
+    count("past_due_for_reads", &|all| all.past_due.reads);
+    count("past_due_for_age", &|all| all.past_due.age);
+}
+
+/// A cell as RFC 4180 requires it.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -1,8 +1,9 @@
-//! Drives as files: the ones that this crate brings along, and anyone's own.
+//! Drives as files: the built-in ones, and the user's own.
 //!
-//! A file is TOML: what the drive is, where its figures come from, its link, and either its flash or, of a device whose inside is not
-//! known, how fast it is. The drives that are known by name are such files too, read by the same code.
+//! A file is TOML. It has the drive's description, the source of its figures, its link, and either its flash or, for a device
+//! whose inside is not known, its speed. The built-in drives are such files too, read by the same code.
 
+mod cells;
 mod fields;
 mod tables;
 
@@ -15,17 +16,17 @@ use std::sync::LazyLock;
 use toml::de::{DeTable, DeValue};
 use vellum_core::addr::BLOCK_BYTES;
 
-/// A file longer than this is not a drive's.
+/// The longest drive file.
 pub const FILE_BYTES_MAX: usize = 64 << 10;
 
-/// A drive, as its file says it.
+/// A drive, as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveFile {
-    /// What it is called on the command line and in reports.
+    /// Its name on the command line and in reports.
     pub name: String,
-    /// What it is.
+    /// A description.
     pub about: String,
-    /// Where the figures come from.
+    /// The source of the figures.
     pub source: String,
     /// The figures.
     pub preset: Preset,
@@ -50,22 +51,22 @@ static KNOWN: LazyLock<Vec<DriveFile>> = LazyLock::new(|| {
     FILES.map(read).into()
 });
 
-/// Those that are known by name.
+/// Returns the built-in drives.
 #[must_use]
 pub fn known() -> &'static [DriveFile] {
     &KNOWN
 }
 
-/// The one of that name.
+/// Returns the built-in drive of that name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static DriveFile> {
     known().iter().find(|drive| drive.name == name)
 }
 
-/// The figures of one that this crate brings along.
+/// Returns the figures of a built-in drive.
 ///
 /// # Panics
-/// When there is none of that name.
+/// If no built-in drive has that name.
 #[must_use]
 pub fn own(name: &str) -> Preset {
     match find(name) {
@@ -75,10 +76,10 @@ pub fn own(name: &str) -> Preset {
 }
 
 impl DriveFile {
-    /// Reads a file, of a drive that is called so.
+    /// Reads the file of a drive named `name`.
     ///
     /// # Errors
-    /// With the first thing that is wrong.
+    /// With the first error in the file.
     pub fn read(name: &str, text: &str) -> Result<Self, DriveError> {
         let lines = Lines(text);
         let no_toml = |line, wrong: String| DriveError {
@@ -122,13 +123,13 @@ impl DriveFile {
         })
     }
 
-    /// A number that tells it from one with other figures.
+    /// Returns a checksum of the figures, to distinguish drives.
     #[must_use]
     pub fn digest(&self) -> u32 {
         crc32c::crc32c(self.written().as_bytes())
     }
 
-    /// Its file, with a word on each value: a start for one's own.
+    /// Returns the drive as a file with a comment on each value: a starting point for one's own.
     #[must_use]
     pub fn written(&self) -> String {
         let mut preset = self.preset;
@@ -136,14 +137,18 @@ impl DriveFile {
         to.text("What the drive is", "about", &self.about);
         to.text("Where the figures come from", "source", &self.source);
         to.table("link", "The host's link");
-        // Writing has no errors.
+        // Writing cannot fail.
         let _ = link(&mut to, &mut preset);
         match &mut preset.kind {
             Kind::Nand(nand) => {
                 to.table("flash", "The flash");
                 let _ = tables::flash(&mut to, nand);
+                cells::write_page_types(&mut to, nand);
                 to.table("page-map", "What a page map does its own way on this drive");
                 let _ = tables::page_map(&mut to, &mut nand.page_map);
+                cells::write_energy(&mut to, nand.energy);
+                cells::write_slc_cache(&mut to, nand.slc);
+                cells::write_refresh(&mut to, nand.refresh);
             }
             Kind::Block(block) => {
                 let about = "A device whose inside is not known, by its speed alone: a latency and a rate, \
@@ -175,7 +180,7 @@ fn link(of: &mut impl Fields, preset: &mut Preset) -> Result<(), DriveError> {
     )
 }
 
-/// A drive's inside, by the table that is there.
+/// Reads the drive's inside from whichever table the file has.
 fn kind(file: &mut Reader<'_>) -> Result<Kind, DriveError> {
     match (file.table("flash")?, file.table("block")?) {
         (Some(flash), None) => nand(file, flash).map(Kind::Nand),
@@ -195,6 +200,7 @@ fn kind(file: &mut Reader<'_>) -> Result<Kind, DriveError> {
 fn nand(file: &mut Reader<'_>, mut flash: Reader<'_>) -> Result<Nand, DriveError> {
     let mut nand = Nand::default();
     tables::flash(&mut flash, &mut nand)?;
+    cells::page_types(&mut flash, &mut nand)?;
     flash.end()?;
     if let Some(mut map) = file.table("page-map")? {
         tables::page_map(&mut map, &mut nand.page_map)?;
@@ -208,8 +214,15 @@ fn nand(file: &mut Reader<'_>, mut flash: Reader<'_>) -> Result<Nand, DriveError
                 "the last page of each block is its summary: pages-per-block has to be 2 at least";
             return Err(map.wrong(map.line(), "summaries", wrong));
         }
+        if nand.page_types.count() > 0 && (nand.page_map.copy_back || nand.page_map.summary) {
+            let wrong = "the flash has page-types: neither copy-back nor summaries go with them";
+            return Err(map.wrong(map.line(), "page-types", wrong));
+        }
         map.end()?;
     }
+    nand.energy = cells::energy(file)?;
+    nand.slc = cells::slc_cache(file, &nand)?;
+    nand.refresh = cells::refresh(file)?;
     Ok(nand)
 }
 
@@ -225,7 +238,7 @@ fn block(mut table: Reader<'_>) -> Result<Block, DriveError> {
     Ok(block)
 }
 
-/// One direction: a table, or a list of tables.
+/// Reads one direction: a table, or a list of tables.
 fn speed(of: &mut Reader<'_>, name: &'static str) -> Result<Speed, DriveError> {
     let wanted = "{ latency-us = 80, mb-per-s = 900 }, or a list of sizes like \
                   [{ kib = 4, us = 90, mb-per-s = 410 }]";

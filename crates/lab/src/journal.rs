@@ -1,133 +1,119 @@
-//! A host with a journaling file system: what jbd2 makes of an application's writes to one file.
+//! A host with a journaling file system: what jbd2 makes of an application's writes to one file. The blocks that the
+//! file system writes for itself have bytes (`bytes`), so whatever serves it sees the same as with a real file system.
 //!
-//! Writes join the running transaction; a block that is written again in it is journaled once. A commit writes to the journal, in
-//! order: descriptor blocks, a copy of every block of the transaction, then, behind a flush, the commit block with FUA
-//! (with asynchronous commit: together, and one flush behind). In ordered mode data goes home first, behind no
-//! journal, and the journal gets the metadata alone. An fsync in data mode is followed by a flush of its own: jbd2 does
-//! not know that its commit was one (`jbd2_trans_will_send_data_barrier`), which kernels of the papers' time did not do.
+//! Writes join the running transaction; a block written twice in it is journaled once. A commit writes to the journal,
+//! in order: descriptor blocks, a copy of every block of the transaction, then, after a flush, the commit block with
+//! FUA. With asynchronous commit these are written together, with one flush after them. In ordered mode data goes home
+//! first, and the journal gets only the metadata. An fsync in data mode is followed by another flush: jbd2 does not
+//! know that its commit already was one (`jbd2_trans_will_send_data_barrier`). Kernels of the papers' time did not do
+//! that.
 //!
-//! Of metadata a commit has the file's inode, and where blocks of it are written for the first time and the file grows,
-//! the group's bitmap and descriptor, and on ext3 the indirect block. That is what a real ext4 was seen to write: `tests/lab_journal.sh`
-//! holds this model against one. When three quarters of the journal are taken, the older half's blocks are written home (those that no
-//! newer transaction holds), a flush follows and the journal's superblock says where it begins now. At the end everything
-//! is checkpointed, as by an unmount. What the application discards is a file that it
-//! deletes: what of it is not at home yet is never written there, and a file that grows gives its blocks back. An indirect block that
-//! is freed may be one of data next, so where data is not journaled a commit names it in a revoke block (`ext4_forget`).
-//! Not modelled: escaped blocks, directories, extents of files that are not in one piece,
-//! write-back and commits by age.
+//! The metadata of a commit is the file's inode. When blocks are written for the first time and the file grows, it is
+//! also the group's bitmap and descriptor, and on ext3 the indirect block. A real ext4 was seen to write this;
+//! `tests/lab_journal.sh` compares this model with one. When three quarters of the journal are taken, the blocks of
+//! the older half are written home (except those that a newer transaction holds); a flush follows, and the journal's
+//! superblock says where it begins now. At the end everything is checkpointed, as by an unmount.
+//!
+//! A discard by the application deletes a file: its blocks that are not home yet are never written there, and a file
+//! that grows gives its blocks back. A freed indirect block may hold data next, so where data is not journaled a
+//! commit names it in a revoke block (`ext4_forget`). Write-back, if requested, happens after a number of commits,
+//! which stand in for age.
+//!
+//! Not modelled: escaped blocks, directories, extents of files that are not in one piece, and commits by age.
+
+mod bitmaps;
+mod bytes;
+mod places;
+
+#[cfg(test)]
+pub(crate) use bitmaps::Bitmaps;
+pub use bytes::Disk;
+#[cfg(test)]
+pub(crate) use places::Places;
 
 use crate::content::{Content, Contents};
 use crate::rng::mix;
 use crate::trace::Op;
-use crate::workload::{Homes, NO_HOME, Request};
+use crate::workload::{Block, Request};
+#[cfg(not(test))]
+use bitmaps::Bitmaps;
+use bytes::Maker;
+#[cfg(not(test))]
+use places::Places;
+use places::{GROUP_BLOCKS, GROUPS_A_BLOCK, INDIRECT_BLOCKS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+#[cfg(test)]
 use vellum_core::addr::Lba;
-use vellum_core::seam::{Region, WriteOnce};
-use vellum_trace::limits::COMMITTED_MAX;
 
 /// Blocks that one descriptor block names: tags of 16 bytes in a block with a header and a checksum.
 const TAGS: usize = 253;
-/// Revoked blocks that one revoke block names: 8 bytes each, behind a header and before a checksum.
+/// Blocks that one revoke block names: 8 bytes each, after a header and before a checksum.
 const REVOKES: usize = 509;
-/// Blocks of a group: those of which one block of bitmap says whether they are free.
-const GROUP_BLOCKS: u64 = 32_768;
-/// Groups that one block of descriptors describes.
-const GROUPS_A_BLOCK: u64 = 64;
-/// Blocks that an indirect block points to.
-const INDIRECT_BLOCKS: u64 = 1024;
-
 /// What is journaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Data and metadata.
     Data,
-    /// Metadata; data is written home before.
+    /// Metadata; data is written home before it.
     Ordered,
-    /// Metadata; data is written home by an fsync, and not by a commit for want of room in the journal.
+    /// Metadata; data is written home by an fsync, but not by a commit that only makes room in the journal.
     Writeback,
 }
 
-/// How a commit block comes behind the blocks that it commits.
+/// How a commit block is ordered after the blocks it commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Commit {
     /// A flush, then the commit block with FUA.
     #[default]
     TwoFlushes,
-    /// Together, by checksums, and one flush behind (`journal_async_commit`).
+    /// Together, with checksums, and one flush after them (`journal_async_commit`).
     Async,
     /// The commit block with FUA: the drive keeps the order (OFTL).
     DriveOrders,
 }
 
-/// What a write to the file changes beside its inode.
+/// What a write to the file changes besides its inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum File {
-    /// Nothing: its blocks are there.
+    /// Nothing: its blocks exist.
     #[default]
     Overwritten,
     /// Blocks are taken from their group when they are first written.
     Growing,
-    /// And entered in an indirect block, as on ext3.
+    /// As `Growing`, and blocks are entered in an indirect block, as on ext3.
     GrowingIndirect,
 }
 
 /// How a file system journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Journal {
-    /// What.
+    /// What is journaled.
     pub mode: Mode,
-    /// Blocks of the journal, at the volume's start.
+    /// Blocks of the journal.
     pub blocks: u64,
     /// How it commits.
     pub commit: Commit,
-    /// An fsync in data mode is followed by a flush of its own, as in kernels of today (6.18 was looked at; 4.12 has none).
+    /// An fsync in data mode is followed by another flush, as in current kernels (6.18 was checked; 4.12 has none).
     pub fsync_flushes: bool,
-    /// What it journals of.
+    /// After this many commits the kernel writes home what was committed, as Linux does by age some seconds later; 0:
+    /// only when the journal needs the room.
+    pub write_back: u64,
+    /// What it journals for the file.
     pub file: File,
 }
 
 impl Journal {
-    /// What the core is told of it.
-    #[must_use]
-    pub fn region(&self, logical: u64, rule: WriteOnce) -> Region {
-        Region {
-            start: Lba(0),
-            blocks: self.blocks,
-            homes: Lba(self.blocks),
-            homes_blocks: logical - self.blocks,
-            rule,
-        }
-    }
-
-    /// Where the application's blocks begin: behind the journal and all metadata.
+    /// Where the application's blocks begin: after the journal and all metadata.
     #[must_use]
     pub fn data_at(&self, logical: u64) -> u64 {
-        Metadata::of(self.blocks, logical).data_at
+        Places::of(self.blocks, logical).data_at
     }
-}
 
-/// Where metadata is: a block of inodes, then descriptors, bitmaps and indirect blocks.
-#[derive(Clone, Copy)]
-struct Metadata {
-    inode: u64,
-    descriptors: u64,
-    bitmaps: u64,
-    indirect: u64,
-    data_at: u64,
-}
-
-impl Metadata {
-    fn of(inode: u64, logical: u64) -> Self {
-        let descriptors = inode + 1;
-        let bitmaps = descriptors + logical.div_ceil(GROUP_BLOCKS * GROUPS_A_BLOCK);
-        let indirect = bitmaps + logical.div_ceil(GROUP_BLOCKS);
-        Self {
-            inode,
-            descriptors,
-            bitmaps,
-            indirect,
-            data_at: indirect + logical.div_ceil(INDIRECT_BLOCKS),
-        }
+    /// The volume's content when its file system has just been made and mounted.
+    #[must_use]
+    pub fn disk(&self, logical: u64) -> Disk {
+        let at = Places::of(self.blocks, logical);
+        Disk::new(&at, self.commit == Commit::Async)
     }
 }
 
@@ -136,43 +122,53 @@ struct Transaction {
     takes: u64,
     homes: BTreeMap<u64, Content>,
     number: u64,
+    /// Its first block in the journal.
+    begin: u64,
 }
 
-/// Turns an application's requests (a flush is its fsync) into the disk's.
+/// A block that goes into the journal, with its bytes if the file system made them.
+type Journaled = (Content, Option<Block>);
+
+/// Turns an application's requests (a flush is its fsync) into the disk's requests.
 pub struct Host<I> {
     from: Option<I>,
     journal: Journal,
-    at: Metadata,
-    /// Blocks of the file that were written before, where that matters.
-    allocated: Vec<bool>,
+    at: Places,
+    maker: Maker,
+    /// The used blocks, if they change.
+    bitmaps: Option<Bitmaps>,
     seed: u64,
     running: BTreeMap<u64, Content>,
     ordered: BTreeMap<u64, Content>,
-    /// Metadata that is none any more, and that the journal may hold as such.
+    /// Blocks that were metadata, and that the journal may still hold as metadata.
     revoked: BTreeSet<u64>,
     committed: VecDeque<Transaction>,
-    /// The newest transaction that holds a block: it is not written home for an older one.
+    /// The newest transaction that holds a block. The block is not written home for an older one.
     newest: BTreeMap<u64, u64>,
+    /// In blocks of the journal.
     head: u64,
     taken: u64,
-    /// Homes and copies of the transaction that is being written into the journal.
-    copies: Vec<(Lba, Lba)>,
     number: u64,
     marks: bool,
     ready: VecDeque<Request>,
+    /// The copies of each transaction: home blocks, and where their copies are.
+    #[cfg(test)]
+    pub(crate) truth: BTreeMap<u64, Vec<(Lba, Lba)>>,
+    /// The blocks that are in use after each transaction.
+    #[cfg(test)]
+    pub(crate) used: BTreeMap<u64, Bitmaps>,
 }
 
 impl<I: Iterator<Item = Request>> Host<I> {
     /// A host on a volume of `logical` blocks.
     pub fn new(from: I, journal: Journal, logical: u64, seed: u64) -> Self {
+        let at = Places::of(journal.blocks, logical);
         Self {
             from: Some(from),
             journal,
-            at: Metadata::of(journal.blocks, logical),
-            allocated: match journal.file {
-                File::Overwritten => Vec::new(),
-                File::Growing | File::GrowingIndirect => vec![false; logical as usize],
-            },
+            at,
+            maker: Maker::new(at, journal.commit == Commit::Async),
+            bitmaps: (journal.file != File::Overwritten).then(|| Bitmaps::new(&at)),
             seed,
             running: BTreeMap::new(),
             ordered: BTreeMap::new(),
@@ -181,31 +177,38 @@ impl<I: Iterator<Item = Request>> Host<I> {
             newest: BTreeMap::new(),
             head: 1,
             taken: 0,
-            copies: Vec::new(),
             number: 0,
             marks: false,
             ready: VecDeque::new(),
+            #[cfg(test)]
+            truth: BTreeMap::new(),
+            #[cfg(test)]
+            used: BTreeMap::new(),
         }
     }
 
-    /// The same, and what is the file system's own can be told from what is its users' ([`Content::own`]).
+    /// Sets whether the file system's own contents can be told from those of its users ([`Content::own`]).
     #[must_use]
     pub fn marking(mut self, marks: bool) -> Self {
         self.marks = marks;
         self
     }
 
-    fn push(&mut self, op: Op, lba: u64, contents: impl Into<Contents>, homes: Homes) {
-        let contents = contents.into();
+    /// Queues a write from `lba` on.
+    fn push(&mut self, fua: bool, lba: u64, blocks: impl Iterator<Item = Journaled>) {
+        let mut bytes = Vec::new();
+        let contents = (0..).zip(blocks).map(|(index, (content, own))| {
+            bytes.extend(own.map(|own| (index, own)));
+            content
+        });
+        let contents: Contents = contents.collect();
         self.ready.push_back(Request {
-            at: 0,
-            op,
+            op: Op::Write { fua },
             lba,
             blocks: contents.len() as u32,
             contents,
-            homes,
-            committed: None,
-            sizes: None,
+            bytes: (!bytes.is_empty()).then(|| bytes.into()),
+            ..Request::flush(0)
         });
     }
 
@@ -213,7 +216,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
         self.ready.push_back(Request::flush(0));
     }
 
-    /// Something that only the file system knows: different each time.
+    /// A content that only the file system has: different each time.
     fn own(&mut self, what: u64) -> Content {
         self.mark(Content::of(mix(self.seed ^ mix(self.number << 20 | what))))
     }
@@ -233,10 +236,9 @@ impl<I: Iterator<Item = Request>> Host<I> {
                 Mode::Data => self.running.insert(home, content),
                 Mode::Ordered | Mode::Writeback => self.ordered.insert(home, content),
             };
-            // What is in metadata is settled by the commit.
+            // The commit settles the content of metadata.
             self.running.insert(self.at.inode, Content::ZERO);
-            if let Some(there @ false) = self.allocated.get_mut(block as usize) {
-                *there = true;
+            if self.bitmaps.as_mut().is_some_and(|all| all.take(home)) {
                 let group = home / GROUP_BLOCKS;
                 let (bitmap, descriptor) = (
                     self.at.bitmaps + group,
@@ -247,7 +249,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
                 if self.journal.file == File::GrowingIndirect {
                     let indirect = self.at.indirect + block / INDIRECT_BLOCKS;
                     self.running.insert(indirect, Content::ZERO);
-                    // Metadata again: what is in the journal from here on is to be replayed.
+                    // Metadata again: what the journal holds from here on is to be replayed.
                     self.revoked.remove(&indirect);
                 }
             }
@@ -258,7 +260,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
         }
     }
 
-    /// A file, or an end of one, is deleted.
+    /// Deletes a file, or the end of one.
     fn delete(&mut self, request: &Request) {
         self.running.insert(self.at.inode, Content::ZERO);
         let blocks = request.lba..request.lba + u64::from(request.blocks);
@@ -269,8 +271,8 @@ impl<I: Iterator<Item = Request>> Host<I> {
                 self.running.remove(&home);
                 self.newest.remove(&home);
             }
-            if let Some(there @ true) = self.allocated.get_mut(block as usize) {
-                *there = false;
+            let bitmaps = self.bitmaps.as_mut();
+            if bitmaps.is_some_and(|all| all.give_back(home)) {
                 let group = home / GROUP_BLOCKS;
                 self.running.insert(self.at.bitmaps + group, Content::ZERO);
                 let descriptor = self.at.descriptors + group / GROUPS_A_BLOCK;
@@ -281,14 +283,14 @@ impl<I: Iterator<Item = Request>> Host<I> {
             return;
         }
         for index in blocks.start / INDIRECT_BLOCKS..=(blocks.end - 1) / INDIRECT_BLOCKS {
-            let points_at = index * INDIRECT_BLOCKS..(index + 1) * INDIRECT_BLOCKS;
-            let in_use = points_at
-                .clone()
-                .any(|block| self.allocated.get(block as usize) == Some(&true));
+            let first = self.at.data_at + index * INDIRECT_BLOCKS;
+            let mut points_at = first..(first + INDIRECT_BLOCKS).min(self.at.logical);
+            let bitmaps = self.bitmaps.as_ref();
+            let in_use = bitmaps.is_some_and(|all| points_at.any(|block| all.is_used(block)));
             let indirect = self.at.indirect + index;
             let held = self.newest.remove(&indirect).is_some();
             match in_use {
-                // It has lost some, and is journaled anew.
+                // Some of its blocks were freed: it is journaled anew.
                 true => {
                     self.running.insert(indirect, Content::ZERO);
                 }
@@ -302,61 +304,49 @@ impl<I: Iterator<Item = Request>> Host<I> {
         }
     }
 
-    /// Writes blocks with their homes to the journal from its head on, around its end.
-    fn append(&mut self, blocks: &[(u64, Content)], fua: bool) {
-        let mut rest = blocks;
-        while !rest.is_empty() {
+    /// Writes blocks to the journal from its head on, wrapping at its end.
+    fn append(&mut self, mut blocks: Vec<Journaled>, fua: bool) {
+        self.taken += blocks.len() as u64;
+        while !blocks.is_empty() {
             let room = (self.journal.blocks - self.head) as usize;
-            let (now, later) = rest.split_at(rest.len().min(room).min(256));
-            let contents: Contents = now.iter().map(|&(_, content)| content).collect();
-            let copies = now
-                .iter()
-                .zip(self.head..)
-                .map(|(&(home, _), at)| (home, at));
-            let copies = copies.filter(|&(home, _)| home != NO_HOME);
-            self.copies
-                .extend(copies.map(|(home, at)| (Lba(home), Lba(at))));
-            let homes = now.iter().map(|&(home, _)| home).collect();
-            self.push(Op::Write { fua }, self.head, contents, Some(homes));
-            self.head += now.len() as u64;
+            let now = blocks.len().min(room).min(256);
+            let at = self.at.journal + self.head;
+            self.push(fua, at, blocks.drain(..now));
+            self.head += now as u64;
             if self.head == self.journal.blocks {
                 self.head = 1;
             }
-            rest = later;
-        }
-        self.taken += blocks.len() as u64;
-    }
-
-    /// Writes the block with which the transaction is complete. As the device does, the volume is told of short ones alone.
-    fn append_commit(&mut self, commit: (u64, Content), fua: bool) {
-        self.append(&[commit], fua);
-        let copies = std::mem::take(&mut self.copies);
-        if let Some(request) = self.ready.back_mut()
-            && copies.len() <= COMMITTED_MAX
-        {
-            request.committed = Some(copies.into());
         }
     }
 
-    /// Runs of neighbouring blocks, one write each.
+    /// Notes where the copies of these blocks will be, after a descriptor at the head.
+    #[cfg(test)]
+    fn note(&mut self, copies: &[(u64, Content)]) {
+        let (log, at) = (self.journal.blocks - 1, self.at.journal + 1);
+        let places = (self.head..).map(|head| Lba(at + head % log));
+        let homes = copies.iter().map(|&(home, _)| Lba(home));
+        let known = self.truth.entry(self.number).or_default();
+        known.extend(homes.zip(places));
+    }
+
+    /// Writes runs of neighbouring blocks home, one write each.
     fn write_home(&mut self, blocks: impl Iterator<Item = (u64, Content)>) {
-        let mut run = (0, Contents::new());
+        let (mut at, mut run) = (0, Vec::new());
         for (lba, content) in blocks {
-            if lba != run.0 + run.1.len() as u64 || run.1.len() == 256 {
-                let (at, contents) = std::mem::take(&mut run);
-                if !contents.is_empty() {
-                    self.push(Op::Write { fua: false }, at, contents, None);
+            if lba != at + run.len() as u64 || run.len() == 256 {
+                if !run.is_empty() {
+                    self.push(false, at, run.drain(..));
                 }
-                run.0 = lba;
+                at = lba;
             }
-            run.1.push(content);
+            run.push((content, self.maker.metadata(lba, content)));
         }
-        if !run.1.is_empty() {
-            self.push(Op::Write { fua: false }, run.0, run.1, None);
+        if !run.is_empty() {
+            self.push(false, at, run.drain(..));
         }
     }
 
-    /// By an fsync, or for want of room.
+    /// Commits, for an fsync or because the journal needs room.
     fn commit(&mut self, fsync: bool) {
         if fsync || self.journal.mode != Mode::Writeback {
             let ordered = std::mem::take(&mut self.ordered);
@@ -372,9 +362,55 @@ impl<I: Iterator<Item = Request>> Host<I> {
         let revokes = revoked.len().div_ceil(REVOKES);
         let takes = (homes.len() + descriptors + revokes + 1) as u64;
         while self.taken + takes > self.journal.blocks * 3 / 4 && !self.committed.is_empty() {
-            self.checkpoint(self.committed.len().div_ceil(2));
+            self.checkpoint(self.committed.len().div_ceil(2), self.number);
         }
-        for (&home, content) in &mut homes {
+        let begin = self.head;
+        self.settle(&mut homes);
+        let revoked: Vec<u64> = revoked.into_iter().collect();
+        for (i, homes) in revoked.chunks(REVOKES).enumerate() {
+            let bytes = self.maker.revoke(self.number, homes);
+            let block = (self.own(1 << 18 | i as u64), Some(bytes));
+            self.append(vec![block], false);
+        }
+        let copies: Vec<(u64, Content)> = homes.iter().map(|(&home, &copy)| (home, copy)).collect();
+        for (i, copies) in copies.chunks(TAGS).enumerate() {
+            #[cfg(test)]
+            self.note(copies);
+            let bytes = self.maker.descriptor(self.number, copies);
+            let mut blocks = vec![(self.own(i as u64), Some(bytes))];
+            let maker = &self.maker;
+            let copy = |&(home, content)| (content, maker.metadata(home, content));
+            blocks.extend(copies.iter().map(copy));
+            self.append(blocks, false);
+        }
+        let commit = self.own(u64::from(u16::MAX));
+        let commit = vec![(commit, Some(self.maker.commit(self.number)))];
+        match self.journal.commit {
+            Commit::TwoFlushes => {
+                self.flush();
+                self.append(commit, true);
+            }
+            Commit::Async => {
+                self.append(commit, false);
+                self.flush();
+            }
+            Commit::DriveOrders => self.append(commit, true),
+        }
+        self.committed.push_back(Transaction {
+            takes,
+            homes,
+            number: self.number,
+            begin,
+        });
+        let every = self.journal.write_back;
+        if every > 0 && self.number.is_multiple_of(every) {
+            self.write_back();
+        }
+    }
+
+    /// Settles the content of metadata: the transaction has it as it is now.
+    fn settle(&mut self, homes: &mut BTreeMap<u64, Content>) {
+        for (&home, content) in homes {
             if home < self.at.data_at {
                 let new = Content::of(mix(self.seed ^ mix(self.number << 32 ^ home)));
                 *content = match self.marks {
@@ -382,46 +418,21 @@ impl<I: Iterator<Item = Request>> Host<I> {
                     false => new,
                 };
             }
+            if let Some(bitmaps) = &self.bitmaps {
+                self.maker.note_bitmap(home, *content, bitmaps);
+            }
             self.newest.insert(home, self.number);
         }
-        for i in 0..revokes {
-            let block = (NO_HOME, self.own(1 << 18 | i as u64));
-            self.append(&[block], false);
-        }
-        let copies: Vec<(u64, Content)> = homes.iter().map(|(&home, &copy)| (home, copy)).collect();
-        for (i, copies) in copies.chunks(TAGS).enumerate() {
-            let mut blocks = vec![(NO_HOME, self.own(i as u64))];
-            blocks.extend_from_slice(copies);
-            self.append(&blocks, false);
-        }
-        let commit = (NO_HOME, self.own(u64::from(u16::MAX)));
-        match self.journal.commit {
-            Commit::TwoFlushes => {
-                self.flush();
-                self.append_commit(commit, true);
-            }
-            Commit::Async => {
-                self.append_commit(commit, false);
-                self.flush();
-            }
-            Commit::DriveOrders => self.append_commit(commit, true),
-        }
-        self.committed.push_back(Transaction {
-            takes,
-            homes,
-            number: self.number,
-        });
+        #[cfg(test)]
+        self.used
+            .extend(self.bitmaps.clone().map(|used| (self.number, used)));
     }
 
-    /// Writes the oldest transactions' blocks home.
-    fn checkpoint(&mut self, transactions: usize) {
+    /// Writes home what was committed, and leaves it in the journal. No transaction is running.
+    fn write_back(&mut self) {
         let mut homes = BTreeMap::new();
-        for _ in 0..transactions {
-            let Some(transaction) = self.committed.pop_front() else {
-                break;
-            };
-            self.taken -= transaction.takes;
-            for (home, content) in transaction.homes {
+        for transaction in &self.committed {
+            for (&home, &content) in &transaction.homes {
                 if self.newest.get(&home) == Some(&transaction.number) {
                     self.newest.remove(&home);
                     homes.insert(home, content);
@@ -429,10 +440,36 @@ impl<I: Iterator<Item = Request>> Host<I> {
             }
         }
         self.write_home(homes.into_iter());
+    }
+
+    /// Writes the blocks of the oldest transactions home. `next`: the number of the transaction written next.
+    fn checkpoint(&mut self, transactions: usize, next: u64) {
+        let (mut homes, mut gone) = (BTreeMap::new(), Vec::new());
+        for _ in 0..transactions {
+            let Some(transaction) = self.committed.pop_front() else {
+                break;
+            };
+            self.taken -= transaction.takes;
+            for (home, content) in transaction.homes {
+                gone.extend(self.maker.is_bitmap(home).then_some(content));
+                if self.newest.get(&home) == Some(&transaction.number) {
+                    self.newest.remove(&home);
+                    homes.insert(home, content);
+                }
+            }
+        }
+        self.write_home(homes.into_iter());
+        gone.iter()
+            .for_each(|&content| self.maker.forget_bitmap(content));
         self.flush();
+        let (sequence, begin) = match self.committed.front() {
+            Some(oldest) => (oldest.number, oldest.begin),
+            None => (next, self.head),
+        };
+        let bytes = self.maker.superblock(sequence, begin);
         let superblock = self.own(1 << 19 | self.taken);
-        let homes = Some([NO_HOME].into());
-        self.push(Op::Write { fua: true }, 0, [superblock].as_slice(), homes);
+        let block = [(superblock, Some(bytes))];
+        self.push(true, self.at.journal, block.into_iter());
     }
 }
 
@@ -462,7 +499,7 @@ impl<I: Iterator<Item = Request>> Iterator for Host<I> {
                 None => {
                     self.from = None;
                     self.commit(true);
-                    self.checkpoint(usize::MAX);
+                    self.checkpoint(usize::MAX, self.number + 1);
                 }
             }
         }

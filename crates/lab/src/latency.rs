@@ -1,12 +1,12 @@
-//! How long requests took, in classes fine enough for percentiles and few enough to keep.
+//! Latencies, in classes fine enough for percentiles and few enough to keep.
 
 use serde::Serialize;
 
 /// Classes of each power of two: an error of at most 1/64.
 const STEPS: u64 = 64;
-/// Between two points of a distribution is this part of all requests, or
+/// The most requests between two points of a distribution: one in this many of all requests,
 const OF_ALL: u64 = 256;
-/// this part of those that took longer: the rare ones have points of their own.
+/// and one in this many of those that took longer, so that the rare ones have points too.
 const OF_LONGER: u64 = 4;
 
 /// A point of a distribution.
@@ -35,7 +35,7 @@ fn class(nanos: u64) -> usize {
     (u64::from(shift) * STEPS + (nanos >> shift)) as usize
 }
 
-/// The greatest that falls into a class.
+/// The greatest latency of a class.
 fn upper(class: usize) -> u64 {
     let class = class as u64;
     if class < 2 * STEPS {
@@ -46,7 +46,7 @@ fn upper(class: usize) -> u64 {
 }
 
 impl Latencies {
-    /// One more.
+    /// Adds a latency.
     pub fn add(&mut self, nanos: u64) {
         let class = class(nanos);
         if class >= self.classes.len() {
@@ -58,13 +58,13 @@ impl Latencies {
         self.most = self.most.max(nanos);
     }
 
-    /// How many.
+    /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// All of them together.
+    /// Their sum.
     #[must_use]
     pub fn sum(&self) -> u64 {
         u64::try_from(self.sum).unwrap_or(u64::MAX)
@@ -82,7 +82,7 @@ impl Latencies {
         self.most
     }
 
-    /// What so many per 100,000 of them did not exceed.
+    /// The latency that `per_100_000` of 100,000 did not exceed.
     #[must_use]
     pub fn percentile(&self, per_100_000: u64) -> u64 {
         let wanted = (u128::from(self.count) * u128::from(per_100_000)).div_ceil(100_000) as u64;
@@ -96,7 +96,8 @@ impl Latencies {
         self.most
     }
 
-    /// The distribution, in at most 400 points: the shortest latency, the longest, and as many between as tell something new.
+    /// The distribution, in at most 400 points: the shortest latency, the longest, and those between that add
+    /// information.
     #[must_use]
     pub fn cumulative(&self) -> Vec<Within> {
         let (mut below, mut told) = (0, 0);
@@ -148,7 +149,7 @@ mod tests {
         let shapes: [&dyn Fn(u64) -> u64; 4] = [
             &|_| 1,
             &|_| 1 << 40,
-            // The rest of them, a few per cent at a time: as many points as there can be.
+            // The rest of them, a few percent at a time: as many points as possible.
             &|class| (1e12 * 0.97f64.powi(class as i32)) as u64 + 1,
             &|class| u64::from(class % 1000 == 3),
         ];
@@ -160,7 +161,7 @@ mod tests {
             for pair in points.windows(2) {
                 assert!(pair[0].ns < pair[1].ns && pair[0].share < pair[1].share);
             }
-            // What a point says is exact.
+            // Each point is exact.
             for point in &points {
                 let within: u64 = latencies.classes[..=class(point.ns)].iter().sum();
                 assert_eq!(point.share, within as f64 / latencies.count as f64);

@@ -1,12 +1,12 @@
-//! How long a drive lasts, and how sure that is.
+//! How long a drive lasts, and how certain that is.
 
 use crate::flash::{Wear, Worn};
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Erasures below which a life is not told.
+/// With fewer erasures than this, no life is given.
 const ERASURES_MIN: u64 = 100;
-/// Of 1, by how much a life may be off that is told.
+/// The largest relative error with which a life is given.
 const OFF_MAX: f64 = 0.5;
 
 /// Erasures and what they mean.
@@ -16,35 +16,35 @@ pub struct Life {
     pub erases: u64,
     /// Erase blocks.
     pub erase_blocks: u64,
-    /// The mean number of erasures of one, and the largest.
+    /// The mean number of erasures of a block.
     pub erases_mean: f64,
-    /// The largest.
+    /// The largest number of erasures of a block.
     pub erases_most: u32,
     /// The standard deviation over the blocks.
     pub erases_deviation: f64,
     /// How many erase blocks were erased how often: the first count of a class, and its blocks.
     pub histogram: Vec<(u32, u64)>,
-    /// Erasures that each endures.
+    /// Erasures that each block endures.
     pub erase_limit: u32,
-    /// What the host could write until all are worn out, if they wear evenly. None where too few were erased to tell.
+    /// What the host can write until all are worn out, if they wear evenly. None if too few were erased.
     pub endurance_bytes: Option<u64>,
-    /// What the host writes a day, where that is known.
+    /// What the host writes per day, if known.
     pub daily_bytes: Option<u64>,
-    /// By how much, in percent, the erasures for each block that the host wrote may be off; none where the run is too short
-    /// to tell. Within it 19 times in 20.
+    /// The error, in percent, of the erasures per block that the host wrote: the truth is within it 19 times in 20.
+    /// None if the run is too short.
     pub off_percent: Option<f64>,
-    /// Years until then.
+    /// Years until all are worn out.
     pub years: Option<f64>,
-    /// Between so many and
+    /// The lower bound of the years: they are within the bounds 19 times in 20.
     pub years_low: Option<f64>,
-    /// so many they lie, 19 times in 20.
+    /// The upper bound of the years.
     pub years_high: Option<f64>,
-    /// How its blocks wore out, where they do.
+    /// How its blocks wore out, if they did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worn: Option<WornOut>,
 }
 
-/// How a drive wore, measured where [`Life`] estimates.
+/// How a drive wore, measured; [`Life`] only estimates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct WornOut {
     /// Its blocks.
@@ -55,7 +55,7 @@ pub struct WornOut {
 }
 
 impl WornOut {
-    /// In words, beside what was estimated.
+    /// Describes it, beside the estimate.
     #[must_use]
     pub fn told(&self, life: &Life) -> String {
         let written = self.written_bytes as f64 / 1e12;
@@ -85,7 +85,7 @@ impl WornOut {
         out
     }
 
-    /// Years until the drive was worn out, at what the host writes a day.
+    /// Years until the drive was worn out, at the host's daily writes.
     #[must_use]
     pub fn years(&self, daily_bytes: Option<u64>) -> Option<f64> {
         self.worn.ended_by?;
@@ -95,7 +95,7 @@ impl WornOut {
 }
 
 impl Life {
-    /// From a run's wear, and by how much of 1 its erasures may be off ([`may_be_off`](crate::series::may_be_off)).
+    /// A life from a run's wear, and the relative error of its erasures ([`may_be_off`](crate::series::may_be_off)).
     #[must_use]
     pub fn of(
         wear: &Wear,
@@ -105,7 +105,7 @@ impl Life {
         daily_bytes: Option<u64>,
     ) -> Self {
         let (erases, blocks) = (wear.total(), wear.blocks());
-        // One more or less is never known.
+        // The count can always be off by one.
         let off = off.map(|off| off.max(1.0 / erases.max(1) as f64));
         let told = erases >= ERASURES_MIN && off.is_some_and(|off| off <= OFF_MAX);
         let budget = u128::from(blocks) * u128::from(erase_limit);
@@ -138,7 +138,7 @@ impl Life {
         }
     }
 
-    /// Years in words, with how sure they are.
+    /// The years in words, with their certainty.
     #[must_use]
     pub fn told_years(&self) -> String {
         match (self.years, self.years_low, self.years_high) {
@@ -147,7 +147,7 @@ impl Life {
         }
     }
 
-    /// What the host can write, in bytes as people say them, with how sure that is.
+    /// What the host can write, formatted, with its certainty.
     #[must_use]
     pub fn told_endurance(&self, bytes: impl Fn(u64) -> String) -> String {
         match (self.endurance_bytes, self.off_percent) {
@@ -156,7 +156,7 @@ impl Life {
         }
     }
 
-    /// Why there is no figure, where too little was erased to tell.
+    /// Why there is no figure, if too few blocks were erased.
     #[must_use]
     pub fn too_few(&self) -> Option<String> {
         let erases = self.erases;
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(life.years_high, Some(years / 0.75));
         assert_eq!(life.too_few(), None);
         assert!(life.told_endurance(|b| b.to_string()).ends_with(" +-25%"));
-        // However evenly they came: the next one was never seen.
+        // However evenly they occurred: the next one was never seen.
         let sure = self::life(200, Some(0.0));
         assert_eq!(sure.off_percent, Some(0.5));
     }

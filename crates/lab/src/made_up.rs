@@ -1,18 +1,19 @@
-//! Traces whose times nobody measured: what is said of them by such times is worth nothing.
+//! Traces whose times were not measured: anything derived from them is worthless.
 
-use crate::replay::Summary;
+use crate::replay::{SECOND, Summary};
+use vellum_core::addr::BLOCK_BYTES;
 
-/// Times in a trace that nobody measured.
+/// How it shows that the times of a trace were not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeUp {
-    /// All requests have one time.
+    /// All requests have the same time.
     Same,
-    /// Most are dated before the one before them.
+    /// Most are dated before their predecessor.
     Falling,
 }
 
 impl Summary {
-    /// Whether its times are made up, so that nothing can be concluded from them.
+    /// Why its times cannot have been measured, if so; nothing can be concluded from such times.
     #[must_use]
     pub fn made_up_times(&self) -> Option<MadeUp> {
         let requests = self.reads + self.writes + self.discards + self.flushes;
@@ -21,11 +22,64 @@ impl Summary {
         }
         (requests > 1 && self.first_at == self.last_at).then_some(MadeUp::Same)
     }
+
+    /// True if its times are whole seconds, in which several requests come: how they are spread over a second is not known.
+    #[must_use]
+    pub fn is_of_bursts(&self) -> bool {
+        let requests = self.reads + self.writes + self.discards + self.flushes;
+        let seconds = self.last_at.saturating_sub(self.first_at) / SECOND + 1;
+        self.off_seconds == 0 && requests > seconds && self.made_up_times().is_none()
+    }
+
+    /// Bytes written a day at its own rate; none if that is not known.
+    #[must_use]
+    pub fn daily_bytes(&self) -> Option<u64> {
+        let span = self.last_at.saturating_sub(self.first_at) as f64 / 1e9;
+        let bytes = self.blocks_written as f64 * BLOCK_BYTES as f64;
+        let is_known = span > 0.0 && self.made_up_times().is_none();
+        is_known.then(|| (bytes / span * 86_400.0) as u64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_nobody_measured_give_no_rate() {
+        let day = 86_400_000_000_000;
+        let of = |last_at, backwards| {
+            let mut summary = Summary {
+                writes: 10,
+                blocks_written: 100,
+                last_at,
+                ..Summary::default()
+            };
+            summary.seen.backwards = backwards;
+            summary.daily_bytes()
+        };
+        assert_eq!(of(day, 0), Some(100 * 4096));
+        assert_eq!(of(day, 9), None);
+        assert_eq!(of(0, 0), None);
+    }
+
+    #[test]
+    fn whole_seconds_are_bursts_if_several_requests_come_in_one() {
+        let of = |writes, off_seconds| {
+            let summary = Summary {
+                writes,
+                first_at: 5_000_000_000,
+                last_at: 8_000_000_000,
+                off_seconds,
+                ..Summary::default()
+            };
+            summary.is_of_bursts()
+        };
+        assert!(of(5, 0));
+        // One a second, or a finer clock.
+        assert!(!of(4, 0) && !of(5, 1));
+        assert!(!Summary::default().is_of_bursts());
+    }
 
     #[test]
     fn times_that_nobody_measured_are_told_from_others() {
@@ -43,7 +97,7 @@ mod tests {
         assert_eq!(of(7, 7, 0), Some(MadeUp::Same));
         assert_eq!(of(7, 7, 9), Some(MadeUp::Falling));
         assert_eq!(of(7, 90, 6), Some(MadeUp::Falling));
-        // A clock that was set back once is a clock.
+        // A clock that was set back once is still a clock.
         assert_eq!(of(7, 90, 1), None);
         assert_eq!(of(0, 1, 0), None);
         let one = Summary {

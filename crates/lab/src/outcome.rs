@@ -1,18 +1,19 @@
-//! What a run showed.
+//! The results of a run.
 
-use crate::base::{COUNT_BYTES, ENTRY_BYTES, Lookups};
-use crate::flash::{Busy, Counts, Reads};
+use crate::base::{COUNT_BYTES, ENTRY_BYTES, Folded, Lookups, Refreshed};
+use crate::flash::{Busy, Counts, Reads, Taken};
 use crate::latency::{Latencies, Within};
 use crate::life::Life;
 use crate::series::{Moment, Step};
 use crate::sim::written::BY_DRIVE;
 pub use crate::sim::written::Cause;
-use crate::sim::{Ftl, Seen, Sim};
+use crate::sim::{Ftl, Host, Sim};
 use crate::sure::Sure;
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::stats::Stats;
 
-/// What of the engine's counters is of a moment, and not since the start.
+/// Engine counters that hold a current value instead of a sum since the start.
 const GAUGES: [&str; 21] = [
     "leaves_in_memory",
     "packed_pages",
@@ -37,30 +38,35 @@ const GAUGES: [&str; 21] = [
     "poisoned",
 ];
 
+const GIB: f64 = (1u64 << 30) as f64;
 /// RAM for a delta: in a table, and by its part.
 const DELTA_BYTES: u64 = 28;
 /// A journal block's link and its share of the buckets (`vellum_core::pool`).
 const JOURNAL_POOL_BYTES: u64 = 6;
-/// A shared page's address, its owners, and its place by that address, at most (decision 0005).
+/// A shared page's address, its owners, and its entry in the table by address, at most (decision 0005).
 const SHARED_PAGE_BYTES: u64 = 17;
-/// The hash of its content, where an index of contents is to be told who is left.
+/// A page of parts' address and its owners (decision 0058); and the count of the deltas that need it, where there are
+/// any.
+const PARTS_PAGE_BYTES: u64 = 7;
+const BASE_COUNT_BYTES: u64 = 4;
+/// The hash of a page's content, where an index of contents needs the owners that remain.
 const CONTENT_HASH_BYTES: u64 = 8;
 
-/// Bytes of RAM, and what for.
+/// Bytes of RAM, and their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Part {
-    /// What for.
+    /// The use.
     pub name: &'static str,
-    /// How many.
+    /// How many bytes.
     pub bytes: u64,
 }
 
 /// How long one kind of request took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// How many there were.
+    /// How many requests.
     pub count: u64,
-    /// Nanoseconds, of virtual time, as all that follow.
+    /// Nanoseconds of virtual time, like all fields below.
     pub mean_ns: u64,
     /// Half of them took no longer.
     pub p50_ns: u64,
@@ -88,50 +94,92 @@ impl From<&Latencies> for Percentiles {
     }
 }
 
+/// What one tenant of a drive saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct OfTenant {
+    /// Its name.
+    pub name: String,
+    /// The first block of its part.
+    pub first_block: u64,
+    /// Blocks of its part.
+    pub blocks: u64,
+    /// Requests answered.
+    pub requests: u64,
+    /// Blocks written.
+    pub host_written: u64,
+    /// Blocks read.
+    pub host_read: u64,
+    /// Reads.
+    pub reads: Percentiles,
+    /// Writes and discards.
+    pub writes: Percentiles,
+    /// Flushes.
+    pub flushes: Percentiles,
+}
+
+impl OfTenant {
+    fn of(host: &Host) -> Self {
+        Self {
+            requests: host.served,
+            host_written: host.blocks_written,
+            host_read: host.blocks_read,
+            reads: (&host.reads).into(),
+            writes: (&host.writes).into(),
+            flushes: (&host.flushes).into(),
+            ..Self::default()
+        }
+    }
+
+    /// Clears the latencies of a run that took no time.
+    pub(crate) fn untimed(&mut self) {
+        (self.reads, self.writes, self.flushes) = Default::default();
+    }
+}
+
 /// The write amplifications of two layers, one above the other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Stacked {
-    /// What the engine asked of the drive, over what the host asked of the engine.
+    /// Blocks the engine wrote to the drive, over blocks the host wrote to the engine.
     pub engine: f64,
-    /// What the drive wrote, over what was asked of it.
+    /// Blocks the drive wrote, over blocks written to it.
     pub drive: f64,
 }
 
-/// A run's results.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The policy.
     pub policy: String,
-    /// What was asked of it, and of what of that nobody recorded anything: that is synthetic.
+    /// What the load was. It names what was generated and not recorded: that is synthetic.
     pub load: String,
     /// Blocks that the host sees.
     pub logical_blocks: u64,
     /// Blocks of flash (or of the device).
     pub physical_blocks: u64,
-    /// Blocks that hold what the host can read, at the end; none where that is not known.
+    /// Blocks that hold what the host can read, at the end; none if not known.
     pub live_blocks: Option<u64>,
     /// How the flash was laid out, and how it was prepared.
     pub notes: Vec<String>,
-    /// Blocks that the host wrote and read.
+    /// Blocks written by the host.
     pub host_written: u64,
-    /// Read.
+    /// Blocks read by the host.
     pub host_read: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Of the requests: writes that were to be durable when answered (FUA).
+    /// Writes that had to be durable when answered (FUA).
     pub durable_writes: u64,
-    /// Blocks written to the medium by cause.
+    /// Blocks written to the medium, by cause.
     pub medium: Vec<Cause>,
     /// All of them, over the host's.
     pub write_amplification: Option<f64>,
-    /// How sure that is, and whether it stands still.
+    /// How certain that is, and whether it is stable.
     #[serde(flatten)]
     pub sure: Sure,
-    /// The two that it is the product of, where the engine is above a drive with a translation layer of its own.
+    /// The two factors of the write amplification, where the engine is above a drive with its own translation layer.
     pub stacked: Option<Stacked>,
-    /// Blocks programmed: what was in program units that became full.
+    /// Blocks of the program units that became full.
     pub programmed: u64,
-    /// Erasures and life; none where the inside is not simulated.
+    /// Erasures and life; none if the inside is not simulated.
     pub life: Option<Life>,
     /// Virtual seconds.
     pub seconds: f64,
@@ -141,35 +189,47 @@ pub struct Outcome {
     pub writes: Percentiles,
     /// Flushes.
     pub flushes: Percentiles,
-    /// RAM for tables, by what for, and for writes on their way: what a controller would need, not the simulation.
+    /// What each tenant saw, if there are any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<OfTenant>,
+    /// RAM for tables, by use, and for writes in flight: what a controller would need, not the simulation.
     pub memory: Vec<Part>,
-    /// Writes whose map updates waited at the same time, at most, and journal blocks in the map before what was written before
-    /// them; where a drive orders its map, or counts what comes of not doing so.
+    /// The most writes whose map updates waited at once, and the journal blocks that the map got before the writes
+    /// that came before them. None unless the drive orders its map, or counts what goes wrong without order.
     pub order: Option<(u64, u64)>,
-    /// Blocks that read as something else than was written there, because a hash was believed; where one is.
+    /// Blocks that read as something else than was written, because a hash was trusted; none if no hash is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mistaken: Option<u64>,
-    /// Lookups in a map that is on flash.
+    /// Lookups in a map on flash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookups: Option<Lookups>,
-    /// Nanoseconds that were hashed for, where that takes time.
+    /// What went through a cache of single-bit cells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slc: Option<Folded>,
+    /// What was refreshed, where the drive's file says how much its blocks stand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refreshed: Option<Refreshed>,
+    /// The energy that the flash used, if the drive's file says what its operations use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Taken>,
+    /// Nanoseconds spent on hashing, if that takes time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash_ns: Option<u64>,
-    /// What dies were busy with, where more than plain queues are simulated.
+    /// What the dies were busy with, if more than plain queues is simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<Busy>,
-    /// How reads went, where bits can be wrong.
+    /// How reads went, if bits can be wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_errors: Option<Reads>,
-    /// It was ended before its load was.
+    /// It was stopped before the end of its load.
     pub partial: bool,
-    /// The engine's own counters, where it ran.
+    /// The engine's counters, if it ran.
     pub engine: Vec<(&'static str, u64)>,
-    /// How it went.
+    /// The course of the run.
     pub steps: Vec<Step>,
     /// The distribution of write latencies.
     pub write_cdf: Vec<Within>,
-    /// Of reads.
+    /// The distribution of read latencies.
     pub read_cdf: Vec<Within>,
 }
 
@@ -180,7 +240,22 @@ impl Outcome {
         self.medium.iter().map(|cause| cause.blocks).sum()
     }
 
-    /// A counter of the engine's; 0 where it did not run.
+    /// Blocks written to the cells of several bits, over the host's; none without a cache of single-bit cells.
+    #[must_use]
+    pub fn behind_cache(&self) -> Option<f64> {
+        let behind = self.medium_blocks() - self.slc?.written;
+        (self.host_written > 0).then(|| behind as f64 / self.host_written as f64)
+    }
+
+    /// Joules of the flash per GiB that the host read and wrote, if known.
+    #[must_use]
+    pub fn joules_per_gib(&self) -> Option<f64> {
+        let gib = (self.host_read + self.host_written) as f64 * BLOCK_BYTES as f64 / GIB;
+        let taken = self.energy.filter(|_| gib > 0.0)?;
+        Some(taken.all() / gib)
+    }
+
+    /// A counter of the engine; 0 if it did not run.
     #[must_use]
     pub fn counted(&self, name: &str) -> u64 {
         let found = self.engine.iter().find(|(n, _)| *n == name);
@@ -188,22 +263,24 @@ impl Outcome {
     }
 }
 
-/// The counters of a moment, to be taken off those of another.
+/// The counters at one moment, to subtract from those of a later one.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     medium: Vec<Cause>,
     engine: Vec<(&'static str, u64)>,
     lookups: Option<Lookups>,
+    slc: Option<Folded>,
+    refreshed: Option<Refreshed>,
     hash_ns: Option<u64>,
     at: u64,
     start: Moment,
 }
 
 impl Snapshot {
-    /// Of now. Wear and what the host saw begin anew.
+    /// Takes the counters. Wear and what the host saw begin anew.
     pub fn begin(sim: &mut Sim) -> Self {
         sim.flash.reset();
-        sim.seen = Seen::default();
+        sim.begin_seen();
         Self::of(sim)
     }
 
@@ -213,13 +290,20 @@ impl Snapshot {
             _ => None,
         };
         let engine = match &sim.ftl {
-            Ftl::Vellum(vellum) => vellum.stats().named().collect(),
+            Ftl::Vellum(vellum) => vellum
+                .stats()
+                .named()
+                .chain(vellum.freed())
+                .chain(vellum.commit_order())
+                .collect(),
             _ => Vec::new(),
         };
         Self {
             medium: sim.ftl.written(),
             engine,
             lookups,
+            slc: sim.ftl.folded(),
+            refreshed: sim.refreshed(),
             hash_ns: match &sim.ftl {
                 Ftl::Page(_) => None,
                 Ftl::Raw(raw) => raw.hash_ns(),
@@ -230,7 +314,7 @@ impl Snapshot {
         }
     }
 
-    /// What happened since.
+    /// The results since then.
     #[must_use]
     pub fn until_now(&self, sim: &Sim) -> Outcome {
         let now = Self::of(sim);
@@ -277,6 +361,7 @@ impl Snapshot {
                     },
                 )
                 .collect(),
+            tenants: sim.tenants.iter().map(OfTenant::of).collect(),
             memory: memory(sim),
             order: match &sim.ftl {
                 Ftl::Page(drive) => drive.stage().map(|s| (s.held_most() as u64, s.early())),
@@ -287,6 +372,9 @@ impl Snapshot {
                 _ => None,
             },
             lookups: now.lookups.map(|now| now.since(self.lookups)),
+            slc: now.slc.map(|now| now.since(self.slc)),
+            refreshed: now.refreshed.map(|now| now.since(self.refreshed)),
+            energy: sim.flash.energy(),
             hash_ns: now.hash_ns.map(|now| now - self.hash_ns.unwrap_or(0)),
             busy: sim.flash.busy(),
             read_errors: sim.flash.errors(),
@@ -300,7 +388,7 @@ impl Snapshot {
 }
 
 impl Snapshot {
-    /// The run's course. Of counters of the engine's it is told what has come since the start, of gauges how they stood.
+    /// The course of the run: counters of the engine since the start, gauges as they were.
     fn steps(&self, sim: &Sim) -> Vec<Step> {
         let mut steps = sim.seen.series.since(&self.start);
         for step in &mut steps {
@@ -324,7 +412,7 @@ fn stacked(medium: &[Cause], host_written: u64) -> Option<Stacked> {
     })
 }
 
-/// RAM of what serves, from the widths of the entries of its tables.
+/// RAM of the device, from the widths of its tables' entries.
 fn memory(sim: &Sim) -> Vec<Part> {
     let part = |name, bytes| Part { name, bytes };
     match &sim.ftl {
@@ -359,19 +447,12 @@ fn memory(sim: &Sim) -> Vec<Part> {
             }
             let segment = u64::from(vellum.superblock().segment_blocks());
             let sums = (vellum_core::limits::CACHED_SUMS as u64).min(stats.segments);
-            let shared_page_bytes = match stats.index_capacity {
-                0 => SHARED_PAGE_BYTES,
-                _ => SHARED_PAGE_BYTES + CONTENT_HASH_BYTES,
-            };
             vec![
                 part("map", 4 * vellum.superblock().logical_blocks()),
                 part("checksums", 4 * sums * segment),
                 part("journal pool", JOURNAL_POOL_BYTES * stats.pool_blocks),
                 part("content index", 8 * stats.index_capacity),
-                part(
-                    "shared pages",
-                    shared_page_bytes * (stats.shared_pages + stats.packed_pages),
-                ),
+                part("shared pages", pages_bytes(&stats)),
                 part("deltas", DELTA_BYTES * stats.deltas),
                 part("write buffer", vellum.ram_blocks() * BLOCK_BYTES as u64),
             ]
@@ -379,11 +460,27 @@ fn memory(sim: &Sim) -> Vec<Part> {
     }
 }
 
+/// RAM for pages that several blocks share, whole or in parts.
+fn pages_bytes(stats: &Stats) -> u64 {
+    let (whole, packed) = (stats.shared_pages, stats.packed_pages);
+    let hash = if stats.index_capacity > 0 {
+        CONTENT_HASH_BYTES
+    } else {
+        0
+    };
+    let base = if stats.deltas > 0 {
+        BASE_COUNT_BYTES
+    } else {
+        0
+    };
+    (SHARED_PAGE_BYTES + hash) * whole + (PARTS_PAGE_BYTES + base + hash) * packed
+}
+
 #[cfg(test)]
 mod tests {
     use super::GAUGES;
 
-    /// What the core says of each of its counters, and which it calls gauges: `Gauge: ...`, or `..., now.`
+    /// The core's documentation of its counters. It calls gauges `Gauge: ...`, or `..., now.`
     const SAID: &str = include_str!("../../core/src/stats.rs");
 
     #[test]

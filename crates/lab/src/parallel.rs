@@ -1,15 +1,15 @@
-//! Runs beside each other on all cores. Each is a simulation of its own, so what comes out is the same on one core.
+//! Parallel runs on all cores. Each is a separate simulation, so the results are the same on one core.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Cores that there are.
+/// The number of cores.
 #[must_use]
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What `work` makes of each of `items`, in their order, by at most `threads` at a time.
+/// Applies `work` to each of `items`, at most `threads` at a time; the results are in their order.
 pub fn map<T: Sync, R: Send>(
     items: &[T],
     threads: usize,

@@ -1,11 +1,11 @@
-//! How far a run is, and whether anybody still wants it: seen from another thread.
+//! The progress of a run, seen from another thread, which may stop it.
 
 use crate::trace::{self, Bytes};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a run tells while it runs. It changes nothing in the results of one that is let to its end.
+/// The progress of a run. It changes nothing in the results of a run that is not stopped.
 #[derive(Debug, Default)]
 pub struct Watch {
     done: Arc<AtomicU64>,
@@ -21,36 +21,36 @@ impl Watch {
         (self.done.load(Ordering::Relaxed), all)
     }
 
-    /// Ends the run with what has been asked so far.
+    /// Stops the run; what was requested so far is completed.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was ended.
+    /// True if it was stopped.
     #[must_use]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Opens a trace; how much of the file is read is what is done.
+    /// Opens a trace; the progress is how much of the file has been read.
     pub(crate) fn open(&self, path: &Path) -> std::io::Result<Bytes> {
         trace::open(path, &self.done)
     }
 
-    /// The load begins.
+    /// Begins a load of `all` requests.
     pub(crate) fn begin(&self, all: u64) {
         self.done.store(0, Ordering::Relaxed);
         self.all.store(all, Ordering::Relaxed);
     }
 }
 
-/// Requests that are counted as they are taken, and that end when the watch says so.
+/// Counts requests as they are taken, and ends when the watch says so.
 pub(crate) struct Watched<'a, I> {
     /// The requests.
     pub from: I,
-    /// Who watches, if anybody does.
+    /// The watch, if there is one.
     pub watch: Option<&'a Watch>,
-    /// Whether they are counted: preparation is not.
+    /// True if requests are counted; those of the preparation are not.
     pub count: bool,
 }
 

@@ -1,15 +1,20 @@
-//! A device of which only the speed is known, and above it what removes writes by their content as the write-once paper's
-//! measurement had it (WOJ §3.1): all tables in RAM, nothing of them written, no collector.
+//! A device of which only the speed is known. Above it, writes can be removed by their content as in the write-once
+//! paper's measurement (WOJ §3.1): all tables in RAM, none of them written, no collector.
 //!
-//! What is modelled is which blocks are written, and the time that hashing takes: one unit hashes one block after the other, and
-//! a block is written when it is hashed. Both believe their hashes; the engine does not (`Against`), so these exist in the lab alone. What the
-//! 64 bytes of the write-once paper were wrong about is counted.
+//! The model covers which blocks are written, and the time that hashing takes: one unit hashes one block after the
+//! other, and a block is written once it is hashed. The variants with a hash trust it; the engine does not
+//! (`Against`), so these exist only in the lab. The mistakes of the write-once paper's 64 bytes are counted.
 
 use crate::blockdev::BlockDevice;
 use crate::content::Content;
+use crate::journal::Disk;
 use crate::timeline::{Tag, Timeline};
-use crate::workload::NO_HOME;
+use crate::watching::{Watching, Written};
+use crate::workload::Bytes;
 use std::collections::HashMap;
+use vellum_core::addr::Lba;
+use vellum_core::seam::WriteOnce;
+use vellum_watch::Wants;
 
 /// How a fingerprint is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +28,18 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Nanoseconds a block, from the throughputs of the paper's table 1 (3.0 GHz).
+    /// Nanoseconds per block, from the throughputs in the paper's table 1 (3.0 GHz).
     fn nanos(self) -> u64 {
         match self {
             // 64 bytes at 5715.4 MiB/s.
             Self::Xxh64 => 11,
-            // 4096 at 526.1 and at 470.1.
+            // 4096 bytes at 526.1 and at 470.1 MiB/s.
             Self::Md5 => 7425,
             Self::Sha1 => 8309,
         }
     }
 
-    /// What stands for the hash of a block.
+    /// The content that stands for the hash of a block.
     fn of(self, content: Content) -> Content {
         match self {
             Self::Xxh64 => content.beginning(),
@@ -43,55 +48,58 @@ impl Hash {
     }
 }
 
-/// What removes writes.
+/// Which writes are removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Saving {
-    /// Nothing does.
+    /// None.
     #[default]
     Nothing,
     /// A block written home that the journal holds (WOJ, trusting its hash).
     WriteOnce(Hash),
-    /// The same by the journal's own descriptors, which say where each of its blocks belongs: no hash (JFTL).
+    /// The same by the journal's descriptors, which say where each block belongs: no hash (JFTL).
     Descriptors,
     /// Any block that is stored (Dmdedup, its tables in RAM).
     Dedup(Hash),
 }
 
-/// What a journal block is to its fingerprint.
+/// The journal block of a fingerprint.
 #[derive(Clone, Copy)]
 enum Entry {
     At(u64),
     Collided,
 }
 
-/// See the module.
+/// The device; see the module.
 pub struct Raw {
     device: BlockDevice,
     saving: Saving,
     /// The journal: its first block and its length.
     journal: (u64, u64),
+    /// Reads the journal's descriptors.
+    watching: Option<Box<Watching>>,
     in_journal: HashMap<u64, Content>,
     pool: HashMap<Content, Entry>,
-    /// Of a home block: where in the journal its last copy is.
+    /// For a home block: where its last copy in the journal is.
     copies: HashMap<u64, u64>,
     at: HashMap<u64, Content>,
     /// How many blocks hold a content.
     owners: HashMap<Content, u32>,
     hashed: u64,
-    /// Nanoseconds that were hashed for.
+    /// Nanoseconds spent hashing.
     hash_ns: u64,
     written: u64,
     mistaken: u64,
 }
 
 impl Raw {
-    /// An empty one.
+    /// An empty device.
     #[must_use]
     pub fn new(device: BlockDevice, saving: Saving) -> Self {
         Self {
             device,
             saving,
             journal: (0, 0),
+            watching: None,
             in_journal: HashMap::new(),
             pool: HashMap::new(),
             copies: HashMap::new(),
@@ -104,7 +112,7 @@ impl Raw {
         }
     }
 
-    /// Tells where the journal is.
+    /// Sets where the journal is.
     pub fn watch(&mut self, start: u64, blocks: u64) {
         self.journal = (start, blocks);
     }
@@ -115,13 +123,13 @@ impl Raw {
         self.written
     }
 
-    /// Home blocks that read as something else than was written there from then on, because a hash was believed.
+    /// Home blocks that read as something else than was last written there, because a hash was trusted.
     #[must_use]
     pub fn mistaken(&self) -> u64 {
         self.mistaken
     }
 
-    /// Nanoseconds that hashing took, where there is any.
+    /// Nanoseconds spent hashing, if anything is hashed.
     #[must_use]
     pub fn hash_ns(&self) -> Option<u64> {
         match self.saving {
@@ -135,21 +143,49 @@ impl Raw {
         &mut self.device
     }
 
-    /// What is about to be written from `lba` on are copies of these blocks, as the journal says. What was there before is a copy of
-    /// nothing any more.
-    pub fn journaled(&mut self, lba: u64, contents: &[Content], homes: Option<&[u64]>) {
-        let Some(homes) = homes.filter(|_| self.saving == Saving::Descriptors) else {
-            return;
+    /// A file system has been made and mounted: finds its journal.
+    pub fn follow(&mut self, disk: &Disk) {
+        let wants = Wants {
+            write_once: match self.saving {
+                Saving::Descriptors => WriteOnce::Descriptor,
+                _ => WriteOnce::Off,
+            },
+            ..Wants::default()
         };
-        for ((at, &content), &home) in (lba..).zip(contents).zip(homes) {
-            self.in_journal.insert(at, content);
-            if home != NO_HOME {
-                self.copies.insert(home, at);
-            }
+        let watching = Watching::new(disk, wants);
+        for (start, blocks) in watching.journals() {
+            self.watch(start, blocks);
+        }
+        let reads = self.saving == Saving::Descriptors;
+        self.watching = reads.then(|| Box::new(watching));
+    }
+
+    /// Reads what is about to be written.
+    pub fn read_along(&mut self, lba: u64, contents: &[Content], bytes: &Bytes) {
+        if let Some(mut watching) = self.watching.take() {
+            let pairs = watching.read(&Written {
+                first: lba,
+                contents,
+                bytes,
+            });
+            self.journaled(pairs, lba, contents);
+            self.watching = Some(watching);
         }
     }
 
-    /// Writes from `lba` on.
+    /// Notes where copies of these home blocks are, or are about to be. A block overwritten in the journal is no
+    /// longer a copy of anything.
+    fn journaled(&mut self, pairs: &[(Lba, Lba)], lba: u64, contents: &[Content]) {
+        let copies = pairs.iter().map(|(home, at)| (home.0, at.0));
+        self.copies.extend(copies);
+        let (start, blocks) = self.journal;
+        if (start..start + blocks).contains(&lba) {
+            let written = (lba..).zip(contents.iter().copied());
+            self.in_journal.extend(written);
+        }
+    }
+
+    /// Writes contents from `lba` on.
     pub fn write(
         &mut self,
         time: &mut Timeline,
@@ -181,14 +217,14 @@ impl Raw {
             _ => self.hashed,
         };
         match left {
-            // A map entry, which is in RAM that survives a power cut.
+            // Only a map entry, in RAM that survives a power cut.
             0 if time.is_instant() => time.done(tag),
             0 => time.at(from, tag),
             blocks => self.device.write_from(time, from, tag, blocks, durable),
         }
     }
 
-    /// Whether a block is in the journal already, as far as its hash tells.
+    /// True if a block is already in the journal, according to its hash.
     fn once(&mut self, hash: Hash, lba: u64, content: Content) -> bool {
         let (start, blocks) = self.journal;
         let print = hash.of(content);
@@ -200,7 +236,7 @@ impl Raw {
             }
             return false;
         }
-        // What was there is overwritten, and with the last of a fingerprint its entry goes.
+        // The previous content is overwritten. If it was the last with its fingerprint, the entry is removed.
         if let Some(old) = self.in_journal.insert(lba, content).map(|old| hash.of(old))
             && matches!(self.pool.get(&old), Some(&Entry::At(at)) if at == lba)
         {
@@ -214,13 +250,14 @@ impl Raw {
         false
     }
 
-    /// Whether a block's last copy in the journal is this one, still there. A block's own place in the journal is in no pair.
+    /// True if a block's last copy in the journal has this content and is still there. A journal block itself is in no
+    /// pair.
     fn copied(&mut self, lba: u64, content: Content) -> bool {
         let copy = self.copies.remove(&lba);
         copy.is_some_and(|at| self.in_journal.get(&at) == Some(&content))
     }
 
-    /// Whether a block is stored anywhere.
+    /// True if a block's content is stored anywhere.
     fn shared(&mut self, lba: u64, content: Content) -> bool {
         if let Some(old) = self.at.insert(lba, content) {
             if old == content {
@@ -270,9 +307,9 @@ mod tests {
         let (mut raw, mut time) = raw(Saving::WriteOnce(Hash::Xxh64));
         let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
         assert_eq!((at(1, 7), at(200, 7), at(201, 7)), (1, 0, 1));
-        // Collided, and it stays so for the third.
+        // Collided; the third one stays so.
         assert_eq!((at(2, 8), at(3, 8), at(202, 8), at(203, 8)), (1, 1, 1, 1));
-        // Overwritten in the journal before it came home.
+        // Overwritten in the journal before it was written home.
         assert_eq!((at(4, 9), at(4, 10), at(204, 9), at(205, 10)), (1, 1, 1, 0));
     }
 
@@ -294,20 +331,21 @@ mod tests {
     #[test]
     fn descriptors_tell_the_last_copy_as_long_as_it_is_there() {
         let (mut raw, mut time) = raw(Saving::Descriptors);
-        let journal = |raw: &mut Raw, time: &mut Timeline, at, content, home| {
-            raw.journaled(at, &[Content(content)], Some(&[home]));
+        let journal = |raw: &mut Raw, time: &mut Timeline, at, content, home: Option<u64>| {
+            let pair = home.map(|home| (Lba(home), Lba(at)));
+            raw.journaled(pair.as_slice(), at, &[Content(content)]);
             assert_eq!(write(raw, time, at, content), 1);
         };
-        journal(&mut raw, &mut time, 1, 7, 200);
-        journal(&mut raw, &mut time, 2, 7, 201);
-        // Equal contents are no matter, and a copy serves once.
+        journal(&mut raw, &mut time, 1, 7, Some(200));
+        journal(&mut raw, &mut time, 2, 7, Some(201));
+        // Equal contents do not matter, and a copy serves once.
         let mut at = |raw: &mut Raw, lba, content| write(raw, &mut time, lba, content);
         assert_eq!((at(&mut raw, 200, 7), at(&mut raw, 201, 7)), (0, 0));
         assert_eq!((at(&mut raw, 200, 7), at(&mut raw, 202, 7)), (1, 1));
-        // Not journaled like this, and overwritten in the journal.
-        journal(&mut raw, &mut time, 3, 8, 203);
-        journal(&mut raw, &mut time, 4, 9, 204);
-        journal(&mut raw, &mut time, 4, 10, NO_HOME);
+        // Journaled with other content, and overwritten in the journal.
+        journal(&mut raw, &mut time, 3, 8, Some(203));
+        journal(&mut raw, &mut time, 4, 9, Some(204));
+        journal(&mut raw, &mut time, 4, 10, None);
         let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
         assert_eq!((at(203, 18), at(204, 9)), (1, 1));
     }

@@ -1,15 +1,15 @@
-//! Results as people read them: one table, a column a policy.
+//! Results for people: one table, a column per policy.
 
-use crate::base::Lookups;
-use crate::flash::{Busy, Reads, Worn};
-use crate::outcome::{Outcome, Percentiles, Stacked};
+use crate::base::{Folded, Lookups, Refreshed};
+use crate::flash::{Busy, Reads, Taken, Worn};
+use crate::outcome::{OfTenant, Outcome, Percentiles, Stacked};
 use crate::verdict;
 use std::fmt::Write;
 
 const NAME: usize = 26;
 const CELL_MIN: usize = 14;
-/// Rows of the engine's counters, each where one of the policies has counted anything.
-const COUNTED: [(&str, &str); 12] = [
+/// Rows of the engine's counters; a row appears if any policy has counted something.
+const COUNTED: [(&str, &str); 16] = [
     ("zeros not stored", "zero_blocks"),
     ("absorbed in RAM", "absorbed_blocks"),
     ("written into a journal", "journal_blocks"),
@@ -22,9 +22,13 @@ const COUNTED: [(&str, &str); 12] = [
     ("folded: stored anew", "folded_blocks"),
     ("  pages given back", "folds"),
     ("shared by sweeps", "merged_blocks"),
+    ("freed, and dropped", "freed_blocks"),
+    ("  used again before", "freed_cancelled_blocks"),
+    ("commit blocks that waited", "commits_waited"),
+    ("  were answered before", "commits_answered_early"),
 ];
 
-/// As it came out, in tenths of a percent of the volume.
+/// The actual over-provisioning, in tenths of a percent of the volume.
 fn over_provisioning(outcome: &Outcome) -> String {
     let share = outcome.physical_blocks as f64 / outcome.logical_blocks.max(1) as f64;
     format!("{:.1}%", (share - 1.0) * 100.0)
@@ -125,24 +129,7 @@ pub fn table(outcomes: &[Outcome]) -> String {
         });
     }
     extended(outcomes, &mut row);
-    for (name, of) in [
-        (
-            "read",
-            (|o: &Outcome| o.reads) as fn(&Outcome) -> Percentiles,
-        ),
-        ("write", |o| o.writes),
-        ("flush", |o| o.flushes),
-    ] {
-        if outcomes.iter().all(|o| of(o).count == 0) {
-            continue;
-        }
-        row(&format!("{name}, mean"), &|o| micros(of(o).mean_ns));
-        row("  half within", &|o| micros(of(o).p50_ns));
-        row("  99% within", &|o| micros(of(o).p99_ns));
-        row("  99.9% within", &|o| micros(of(o).p999_ns));
-        row("  99.99% within", &|o| micros(of(o).p9999_ns));
-        row("  the longest", &|o| micros(of(o).most_ns));
-    }
+    latencies(outcomes, &mut row);
     row("RAM for tables", &|o| {
         let tables = o.memory.iter().filter(|part| part.name != "write buffer");
         match tables.map(|part| part.bytes).sum() {
@@ -170,11 +157,76 @@ pub fn table(outcomes: &[Outcome]) -> String {
     out
 }
 
-/// Adds a row: its name, and the cell of an outcome.
+/// The latencies of all hosts together, and what each tenant saw.
+fn latencies(outcomes: &[Outcome], row: &mut Row<'_>) {
+    for (name, of) in [
+        (
+            "read",
+            (|o: &Outcome| o.reads) as fn(&Outcome) -> Percentiles,
+        ),
+        ("write", |o| o.writes),
+        ("flush", |o| o.flushes),
+    ] {
+        if outcomes.iter().all(|o| of(o).count == 0) {
+            continue;
+        }
+        row(&format!("{name}, mean"), &|o| micros(of(o).mean_ns));
+        row("  half within", &|o| micros(of(o).p50_ns));
+        row("  99% within", &|o| micros(of(o).p99_ns));
+        row("  99.9% within", &|o| micros(of(o).p999_ns));
+        row("  99.99% within", &|o| micros(of(o).p9999_ns));
+        row("  the longest", &|o| micros(of(o).most_ns));
+    }
+    let tenants = outcomes.first().map_or(&[][..], |o| &o.tenants);
+    for (at, tenant) in tenants.iter().enumerate() {
+        let none = OfTenant::default();
+        let of = |o: &Outcome| o.tenants.get(at).unwrap_or(&none).clone();
+        row(&format!("tenant {}", tenant.name), &|o| {
+            format!("{} requests", of(o).requests)
+        });
+        row("  wrote, blocks", &|o| of(o).host_written.to_string());
+        row("  read, blocks", &|o| of(o).host_read.to_string());
+        for (kind, nanos) in KINDS {
+            if outcomes.iter().all(|o| nanos(&of(o)).count == 0) {
+                continue;
+            }
+            row(&format!("  {kind}, mean"), &|o| {
+                micros(nanos(&of(o)).mean_ns)
+            });
+            row("    99% within", &|o| micros(nanos(&of(o)).p99_ns));
+            row("    99.9% within", &|o| micros(nanos(&of(o)).p999_ns));
+            row("    the longest", &|o| micros(nanos(&of(o)).most_ns));
+        }
+    }
+}
+
+/// Kinds of requests, and a tenant's latencies for each.
+type OfKind = fn(&OfTenant) -> Percentiles;
+const KINDS: [(&str, OfKind); 3] = [
+    ("read", |tenant| tenant.reads),
+    ("write", |tenant| tenant.writes),
+    ("flush", |tenant| tenant.flushes),
+];
+
+/// Adds a row: its name, and the cell for an outcome.
 type Row<'a> = dyn FnMut(&str, &dyn Fn(&Outcome) -> String) + 'a;
 
-/// Rows of what is simulated only when it is asked for.
+/// How long commit blocks waited for the blocks they commit, if any did.
+fn commits(outcomes: &[Outcome], row: &mut Row<'_>) {
+    if outcomes.iter().any(|o| o.counted("commits_waited") > 0) {
+        row(
+            "commit blocks wait, mean",
+            &|o| match o.counted("commits_waited") {
+                0 => "-".into(),
+                waited => micros(o.counted("commits_wait_ns") / waited),
+            },
+        );
+    }
+}
+
+/// Rows of the optional parts of the simulation.
 fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
+    commits(outcomes, row);
     let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
     let worn = |o: &Outcome| o.life.as_ref().and_then(|life| life.worn);
     if outcomes.iter().any(|o| worn(o).is_some()) {
@@ -223,6 +275,9 @@ fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
             cell(o, &|l| l.writes_moved.to_string())
         });
     }
+    cached(outcomes, row);
+    refreshed(outcomes, row);
+    energy(outcomes, row);
     if outcomes.iter().any(|o| o.busy.is_some()) {
         let cell = |o: &Outcome, of: &dyn Fn(Busy) -> String| or_dash(o.busy.map(of));
         row("stopped for reads", &|o| {
@@ -240,7 +295,63 @@ fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
     }
 }
 
-/// A number of bytes, as people say it.
+/// What went through an SLC cache, and what the other blocks then received.
+fn cached(outcomes: &[Outcome], row: &mut Row<'_>) {
+    if outcomes.iter().all(|o| o.slc.is_none()) {
+        return;
+    }
+    let cell = |o: &Outcome, of: &dyn Fn(Folded) -> u64| {
+        o.slc.map_or("-".into(), |slc| of(slc).to_string())
+    };
+    row("SLC cache: written", &|o| cell(o, &|slc| slc.written));
+    row("  folded", &|o| cell(o, &|slc| slc.folded));
+    row("  of these while idle", &|o| cell(o, &|slc| slc.idle));
+    row("  its erasures", &|o| cell(o, &|slc| slc.erases));
+    row("  amplification behind it", &|o| {
+        o.behind_cache()
+            .map_or("-".into(), |share| format!("{share:.3}"))
+    });
+}
+
+/// What was refreshed, and what was due where nobody does that.
+fn refreshed(outcomes: &[Outcome], row: &mut Row<'_>) {
+    if outcomes.iter().all(|o| o.refreshed.is_none()) {
+        return;
+    }
+    let cell = |o: &Outcome, of: &dyn Fn(Refreshed) -> u64| {
+        o.refreshed.map_or("-".into(), |all| of(all).to_string())
+    };
+    row("erase blocks refreshed", &|o| {
+        cell(o, &|all| all.for_reads + all.for_age)
+    });
+    row("  for their reads", &|o| cell(o, &|all| all.for_reads));
+    row("  for their age", &|o| cell(o, &|all| all.for_age));
+    row("  blocks moved for that", &|o| cell(o, &|all| all.moved));
+    row("  due, NOT refreshed", &|o| {
+        cell(o, &|all| all.past_due.reads + all.past_due.age)
+    });
+}
+
+/// The energy that the flash used.
+fn energy(outcomes: &[Outcome], row: &mut Row<'_>) {
+    if outcomes.iter().all(|o| o.energy.is_none()) {
+        return;
+    }
+    let cell = |o: &Outcome, of: &dyn Fn(Taken) -> f64| {
+        o.energy
+            .map_or("-".into(), |taken| format!("{:.3} J", of(taken)))
+    };
+    row("energy of the flash", &|o| cell(o, &|taken| taken.all()));
+    row("  of these for reads", &|o| cell(o, &|taken| taken.reads_j));
+    row("  for programs", &|o| cell(o, &|taken| taken.programs_j));
+    row("  for erasures", &|o| cell(o, &|taken| taken.erases_j));
+    row("  for each GiB of the host's", &|o| {
+        let joules = o.joules_per_gib();
+        joules.map_or("-".into(), |joules| format!("{joules:.3} J"))
+    });
+}
+
+/// Formats a number of bytes.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];

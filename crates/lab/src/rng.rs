@@ -1,10 +1,10 @@
-//! The one source of chance: everything a run does follows from its seed.
+//! The one source of randomness: everything a run does follows from its seed.
 
-/// `SplitMix64`: small, fast, and every seed is a good one.
+/// `SplitMix64`: small, fast, and good with any seed.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
-/// Scrambles the bits of a number; no two numbers give the same.
+/// Scrambles the bits of a number. It is a bijection.
 #[must_use]
 pub fn mix(number: u64) -> u64 {
     let mut z = number;
@@ -13,7 +13,7 @@ pub fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What [`mix`] made a number from.
+/// The inverse of [`mix`].
 #[must_use]
 pub fn unmix(mixed: u64) -> u64 {
     let mut z = mixed ^ (mixed >> 31) ^ (mixed >> 62);
@@ -36,7 +36,7 @@ impl Rng {
         mix(self.0)
     }
 
-    /// Uniform in `0..n`; 0 when `n` is.
+    /// Uniform in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(n)) >> 64) as u64
     }

@@ -1,13 +1,13 @@
-//! How a run went from step to step: what plots over time are drawn from, and how sure its figures are.
+//! The course of a run in steps: plots over time use it, and so does the certainty of the run's figures.
 //!
-//! A step ends when the host has written so much more; steps grow with the run, so that there are from 64 to 128 of them,
-//! however long it is.
+//! A step ends when the host has written a given amount. Steps grow with the run, so that there are from 64 to 128 of
+//! them, however long it is.
 
 use serde::Serialize;
 
-/// Steps that are kept, at most; then every second one goes.
+/// The most steps that are kept; then every second one is removed.
 const STEPS_MAX: usize = 128;
-/// Blocks that the host writes in the first ones.
+/// Blocks that the host writes in each of the first steps.
 const FIRST_BLOCKS: u64 = 16;
 
 /// Counters at the end of a step.
@@ -15,27 +15,27 @@ const FIRST_BLOCKS: u64 = 16;
 pub struct Moment {
     /// Blocks that the host had written.
     pub host_written: u64,
-    /// Blocks that the medium had got.
+    /// Blocks that the medium had received.
     pub medium_written: u64,
     /// Erasures.
     pub erases: u64,
     /// Virtual nanoseconds.
     pub at: u64,
-    /// Writes that had been answered, and how long they took together.
+    /// Writes that had been answered.
     pub writes: u64,
-    /// In nanoseconds.
+    /// The sum of their latencies, in nanoseconds.
     pub write_ns: u64,
-    /// Reads that had been answered, and how long they took together.
+    /// Reads that had been answered.
     pub reads: u64,
-    /// In nanoseconds.
+    /// The sum of their latencies, in nanoseconds.
     pub read_ns: u64,
-    /// Blocks that the medium had got, by cause.
+    /// Blocks that the medium had received, by cause.
     pub by_cause: Vec<u64>,
     /// The engine's counters.
     pub engine: Vec<u64>,
 }
 
-/// The moments of a run that is on its way.
+/// The moments of a run in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     every: u64,
@@ -52,13 +52,13 @@ impl Default for Series {
 }
 
 impl Series {
-    /// How many blocks the host has written when the next step ends.
+    /// The host's written blocks at which the next step ends.
     #[must_use]
     pub fn due(&self) -> u64 {
         self.moments.last().map_or(0, |last| last.host_written) + self.every
     }
 
-    /// A step ends.
+    /// Ends a step.
     pub fn add(&mut self, moment: Moment) {
         self.moments.push(moment);
         if self.moments.len() == STEPS_MAX {
@@ -71,7 +71,7 @@ impl Series {
         }
     }
 
-    /// The steps, counted from a moment at which the host had written nothing.
+    /// The steps, counted from a moment when the host had written nothing.
     #[must_use]
     pub fn since(&self, start: &Moment) -> Vec<Step> {
         let mut before = start;
@@ -100,36 +100,36 @@ impl Series {
 pub struct Step {
     /// Blocks that the host wrote.
     pub host_written: u64,
-    /// Blocks that the medium got.
+    /// Blocks that the medium received.
     pub medium_written: u64,
     /// Erasures.
     pub erases: u64,
     /// Virtual seconds.
     pub seconds: f64,
-    /// How long the writes took in the mean that were answered within the step; none where there was none.
+    /// The mean latency of the writes answered within the step; none if there were none.
     pub write_mean_ns: Option<u64>,
-    /// The reads, likewise.
+    /// The same for reads.
     #[serde(skip)]
     pub read_mean_ns: Option<u64>,
-    /// Blocks that the medium got, by cause: those of the run, in their order.
+    /// Blocks that the medium received, by cause, in the order of the run's causes.
     #[serde(skip)]
     pub by_cause: Vec<u64>,
-    /// The engine's counters as they stood: those of the run, in their order.
+    /// The engine's counters at that time, in the run's order.
     #[serde(skip)]
     pub engine: Vec<u64>,
 }
 
-/// Parts of a run that are held against each other.
+/// Parts of a run that are compared with each other.
 const BATCHES: usize = 16;
-/// Student's t for so many, less one: 19 times in 20 the mean is within so many standard errors.
+/// Student's t for that many, less one: 19 times in 20 the mean is within this many standard errors.
 const STUDENT: f64 = 2.131;
 
-/// By how much, of 1, what is counted for each block that the host writes may be off: within it 19 times in 20. None where a
-/// run is too short to tell.
+/// The relative error of a count per block that the host writes: the truth is within it 19 times in 20. None if the
+/// run is too short.
 ///
-/// By batch means: the run is cut into sixteen parts of like length, and what they differ by tells how much chance is in their mean,
-/// whatever the counts are distributed like: the erasures of a page map come evenly, those of a log a segment at a
-/// time.
+/// Uses batch means: the run is cut into sixteen parts of similar length, and their differences show how much chance
+/// is in their mean, whatever the distribution of the counts. The erasures of a page map occur evenly, those of a log
+/// a segment at a time.
 #[must_use]
 pub fn may_be_off(steps: &[Step], count: impl Fn(&Step) -> u64) -> Option<f64> {
     if steps.len() < BATCHES {
@@ -153,7 +153,7 @@ pub fn may_be_off(steps: &[Step], count: impl Fn(&Step) -> u64) -> Option<f64> {
     (mean > 0.0).then(|| STUDENT * error / mean)
 }
 
-/// By how much, of 1, more is written for each of the host's blocks in the second half than in the first.
+/// How much more is written per block of the host in the second half than in the first, as a fraction.
 #[must_use]
 pub fn drift(steps: &[Step]) -> Option<f64> {
     let half = steps.get((steps.len() / 2).checked_sub(1)?)?;
@@ -212,7 +212,7 @@ mod tests {
     fn nineteen_times_in_twenty_the_truth_is_within() {
         let within = (0..400).filter(|&seed| {
             let mut rng = Rng::new(seed);
-            // A twentieth of the blocks erases three.
+            // One block in twenty causes three erasures.
             let steps = series(20_000, |_| 3 * u64::from(rng.below(20) == 0));
             let off = may_be_off(&steps, |step| step.erases).unwrap();
             let last = steps.last().unwrap();

@@ -6,7 +6,7 @@ use crate::workload::Request;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// See the module.
+/// The shares of a load; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shares {
     /// Requests.
@@ -15,18 +15,18 @@ pub struct Shares {
     pub flushes: u64,
     /// Blocks written.
     pub written: u64,
-    /// Of these: their content had been written before, anywhere.
+    /// Of these: blocks whose content had been written before, anywhere.
     pub duplicates: u64,
     /// Of the blocks written: zeros.
     pub zeros: u64,
-    /// Blocks that were written to, each once.
+    /// Distinct blocks that were written to.
     pub touched: u64,
 }
 
 impl Shares {
-    /// Of these requests.
+    /// The shares of these requests.
     pub fn of(requests: impl Iterator<Item = Request>) -> Self {
-        // Looked up only: their order is chance.
+        // Never iterated: the order would be random.
         let mut contents: HashSet<Content> = HashSet::new();
         let mut places: HashSet<u64> = HashSet::new();
         let mut shares = Self::default();

@@ -1,30 +1,38 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
+mod beside;
+mod host;
+mod jobs;
+mod open;
 mod parts;
+pub mod running;
+mod timers;
 pub mod written;
 
-use parts::{Parent, Part};
+pub use host::Host;
+use open::{Parent, Part};
 
 use crate::admission::Admit;
 use crate::base::{Drive, Io, Wanted};
-use crate::flash::{Die, Flash, Preset};
+use crate::flash::{Die, Flash, PART_BLOCKS, Preset};
+use crate::journal::Disk;
 use crate::latency::Latencies;
 use crate::raw::Raw;
 use crate::series::Series;
 use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
 use crate::vellum::{Asked, Vellum};
+use crate::watching::Watching;
 use crate::workload::Request;
 use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::seam::{Refusal, Region};
+use vellum_core::seam::{Refusal, Region, WriteOnce};
+use vellum_watch::Wants;
 
-/// Requests are cut into parts of so many blocks, as a drive's interface does, unless a drive with a page map says otherwise.
-pub const PART_BLOCKS: u32 = 256;
-/// Requests of an open-loop host that are open at once, at most: more is a drive that does not keep up at all.
+/// The most requests an open-loop host may have open: with more, the drive does not keep up at all.
 pub const OPEN_MAX: usize = 1 << 20;
 
-/// Requests are taken from the host so many at a time, so that what they need of a map is there when they are served.
+/// Requests are taken from the host this many ahead, so that the cache misses on their map entries overlap.
 const AHEAD: usize = 16;
 
 /// What serves the requests.
@@ -37,22 +45,22 @@ pub enum Ftl {
     Vellum(Box<Vellum>),
 }
 
-/// When the host asks.
+/// When the host sends requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
     /// At the requests' own times.
     Open,
-    /// So many at a time, each as soon as one is answered.
+    /// A fixed number at a time; each answer triggers the next.
     Closed {
         /// How many.
         depth: u32,
     },
-    /// Some time after the one before, but so many at a time: an application that thinks, and waits for a slow drive. Nothing is
-    /// asked before a flush is answered.
+    /// Some time after the previous request, but with a limited number open: an application that thinks, and waits for
+    /// a slow drive. Nothing is sent before a flush is answered.
     Elastic {
         /// How many.
         depth: u32,
-        /// How long after the one before, in nanoseconds; none: as their own times say.
+        /// How long after the previous request, in nanoseconds; none: by the requests' own times.
         think: Option<u64>,
     },
 }
@@ -60,27 +68,27 @@ pub enum Pace {
 /// Why a run ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
-    /// The engine refused.
+    /// The engine refused a request.
     #[error("after {served} requests one was refused: {refusal}")]
     Refused {
-        /// Answered before.
+        /// Requests answered before.
         served: u64,
-        /// Why.
+        /// The reason.
         refusal: Refusal,
     },
-    /// Requests are open and nothing happens any more.
+    /// Requests are open and nothing more can happen.
     #[error("{open} requests are open and nothing happens any more")]
     Stalled {
         /// How many.
         open: usize,
     },
-    /// A read that did not give what was written.
+    /// A read did not return what was written.
     #[error("{blocks} blocks were read and were not what had been written")]
     Wrong {
         /// How many.
         blocks: u64,
     },
-    /// The host's requests come faster than they are served.
+    /// The host's requests arrive faster than they are served.
     #[error(
         "{OPEN_MAX} requests are open: the drive is too slow for this trace at its own pace; use --depth"
     )]
@@ -93,11 +101,11 @@ pub enum RunError {
 /// What the host saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Reads' latencies.
+    /// Latencies of reads.
     pub reads: Latencies,
-    /// Writes' and discards'.
+    /// Latencies of writes and discards.
     pub writes: Latencies,
-    /// Flushes'.
+    /// Latencies of flushes.
     pub flushes: Latencies,
     /// Blocks written.
     pub blocks_written: u64,
@@ -107,11 +115,11 @@ pub struct Seen {
     pub served: u64,
     /// Writes with FUA.
     pub durable_writes: u64,
-    /// How it went.
+    /// The course of the run.
     pub series: Series,
 }
 
-/// See the module.
+/// The simulation; see the module.
 pub struct Sim {
     /// Virtual time.
     pub time: Timeline,
@@ -121,21 +129,25 @@ pub struct Sim {
     pub ftl: Ftl,
     /// What the host saw.
     pub seen: Seen,
-    /// Who says what each write may use; none: it may use all.
+    /// The tenants, if there are any.
+    pub tenants: Vec<Host>,
+    /// Says what each write may use; none: everything.
     pub admission: Option<Box<dyn Admit>>,
     preset: Preset,
     part_blocks: u32,
     link_free: u64,
-    /// What so many blocks take on the link.
+    /// The time that a number of blocks takes on the link.
     link_ns: Vec<u64>,
     parents: Vec<Parent>,
     free_parents: Vec<u32>,
     parts: Vec<Part>,
     free_parts: Vec<u32>,
     refused: Option<Refusal>,
+    /// When the host stops, whatever it still has to send.
+    ends: u64,
 }
 
-/// What a drive works with, of the simulation's.
+/// The parts of the simulation that a drive works with.
 macro_rules! io {
     ($self:ident) => {
         &mut Io {
@@ -148,7 +160,7 @@ macro_rules! io {
 use io;
 
 impl Sim {
-    /// An idle one.
+    /// An idle simulation.
     #[must_use]
     pub fn new(preset: Preset, flash: Flash, ftl: Ftl) -> Self {
         let part_blocks = match ftl {
@@ -160,6 +172,7 @@ impl Sim {
             flash,
             ftl,
             seen: Seen::default(),
+            tenants: Vec::new(),
             admission: None,
             part_blocks,
             link_ns: (0..=u64::from(part_blocks))
@@ -169,16 +182,17 @@ impl Sim {
             link_free: 0,
             parents: Vec::new(),
             free_parents: Vec::new(),
-            parts: vec![Part::NONE],
+            parts: vec![Part::NONE, Part::NONE],
             free_parts: Vec::new(),
             refused: None,
+            ends: u64::MAX,
         }
     }
 
     /// Serves all requests; at the end nothing is open.
     ///
     /// # Errors
-    /// When one is refused, or not answered.
+    /// When a request is refused, or not answered.
     pub fn run(
         &mut self,
         requests: &mut dyn Iterator<Item = Request>,
@@ -196,7 +210,7 @@ impl Sim {
                 while self.open() < depth as usize
                     && !self.flash.is_worn_out()
                     && let Some(request) = next.take_if(|next| {
-                        // A host that flushes waits for what it wrote before, and for the flush.
+                        // A host that flushes waits for its earlier writes, and for the flush.
                         let barrier = matches!(next.op, Op::Flush | Op::Write { fua: true });
                         (!barrier && !waits) || self.open() == 0
                     })
@@ -205,7 +219,7 @@ impl Sim {
                     self.issue(request);
                     next = self.next(&mut ahead, requests);
                 }
-                // The host waits for an answer: until there is one nothing but events happens.
+                // The host waits for an answer: until one arrives, only events happen.
                 while self.seen.served == served && self.step() {}
                 self.refusal()?;
                 if self.seen.served > served {
@@ -214,8 +228,7 @@ impl Sim {
                 if self.open() == 0 && next.is_none() {
                     break;
                 }
-                let open = self.open();
-                return Err(RunError::Stalled { open });
+                return Err(self.stalled());
             }
             if self.time.is_due()
                 && let Some(tag) = self.time.pop()
@@ -225,10 +238,7 @@ impl Sim {
                 continue;
             }
             let event = self.time.next();
-            let timer = match &self.ftl {
-                Ftl::Vellum(vellum) => vellum.timeout(),
-                _ => None,
-            };
+            let timer = self.timeout();
             let arrival = next.as_ref().and_then(|request| match pace {
                 Pace::Elastic { depth, think } => {
                     let open = self.open();
@@ -261,14 +271,18 @@ impl Sim {
             } else if let Some(due) = timer {
                 self.tick(due);
             } else {
-                let open = self.open();
-                return Err(RunError::Stalled { open });
+                return Err(self.stalled());
             }
             self.refusal()?;
             if self.open() > OPEN_MAX {
                 return Err(RunError::Overrun);
             }
         }
+        self.all_right()
+    }
+
+    /// Fails unless every read returned what was written.
+    fn all_right(&self) -> Result<(), RunError> {
         match &self.ftl {
             Ftl::Vellum(vellum) if vellum.wrong_reads() > 0 => Err(RunError::Wrong {
                 blocks: vellum.wrong_reads(),
@@ -277,37 +291,26 @@ impl Sim {
         }
     }
 
-    /// Lets time pass until tables in place hold nothing back any more, and services have gone through all that there is; a log holds
-    /// nothing back that it would have to write.
-    ///
-    /// # Errors
-    /// When something fails meanwhile.
-    pub fn settle(&mut self) -> Result<(), RunError> {
-        if let Ftl::Vellum(vellum) = &mut self.ftl {
-            vellum.tidy(io!(self));
-        }
-        loop {
-            let Ftl::Vellum(vellum) = &self.ftl else {
-                return Ok(());
-            };
-            if !vellum.is_in_place() && !vellum.is_tidying() {
-                return Ok(());
-            }
-            match (self.time.next(), vellum.timeout()) {
-                (None, None) => return Ok(()),
-                (Some(event), due) if due.is_none_or(|due| event <= due) => {
-                    if let Some(tag) = self.time.pop() {
-                        self.happen(tag);
-                    }
-                }
-                (_, Some(due)) => self.tick(due),
-                (Some(_), None) => {}
-            }
-            self.refusal()?;
+    /// Starts counting what the host and the tenants see. Nothing may be open.
+    pub fn begin_seen(&mut self) {
+        self.seen = Seen::default();
+        self.tenants.fill(Host::default());
+    }
+
+    /// Ends preconditioning: from here on erasures wear blocks out, and a drive levels these alone.
+    pub fn begin_life(&mut self) {
+        self.flash.begin_life();
+        if let Some(drive) = self.ftl.drive_mut() {
+            drive.begin_life();
         }
     }
 
-    /// Lets the next thing happen, while anything is open; whether there was one.
+    /// Limits how long the host sends requests from now on; none: no limit.
+    pub fn lasts(&mut self, nanos: Option<u64>) {
+        self.ends = nanos.map_or(u64::MAX, |nanos| self.time.now().saturating_add(nanos));
+    }
+
+    /// Lets the next event happen while a request is open. False if there is none.
     fn step(&mut self) -> bool {
         if !self.time.is_due()
             && let Ftl::Vellum(vellum) = &mut self.ftl
@@ -327,15 +330,6 @@ impl Sim {
         true
     }
 
-    /// The engine's time has come.
-    fn tick(&mut self, due: u64) {
-        self.time.pass(due);
-        if let Ftl::Vellum(vellum) = &mut self.ftl {
-            vellum.tick(io!(self));
-        }
-        self.collect();
-    }
-
     fn refusal(&self) -> Result<(), RunError> {
         match self.refused {
             Some(refusal) => Err(RunError::Refused {
@@ -352,6 +346,9 @@ impl Sim {
         ahead: &mut VecDeque<Request>,
         requests: &mut dyn Iterator<Item = Request>,
     ) -> Option<Request> {
+        if self.time.now() >= self.ends {
+            return None;
+        }
         if ahead.is_empty() {
             ahead.extend(requests.take(AHEAD));
             let lbas = ahead.iter().map(|request| request.lba);
@@ -368,7 +365,7 @@ impl Sim {
         ahead.pop_front()
     }
 
-    /// Tells what serves where journals are.
+    /// Passes the places of journals to what serves the requests.
     pub fn watch(&mut self, regions: &[Region]) {
         match &mut self.ftl {
             Ftl::Vellum(vellum) => vellum.watch(io!(self), regions),
@@ -378,6 +375,19 @@ impl Sim {
             Ftl::Page(drive) => regions
                 .iter()
                 .for_each(|region| drive.watch(region.start.0, region.blocks)),
+        }
+    }
+
+    /// Notes that a file system has been made and mounted. What serves it finds its journal and follows `rule` for it.
+    pub fn follow(&mut self, disk: &Disk, rule: WriteOnce) {
+        match &mut self.ftl {
+            Ftl::Vellum(vellum) => vellum.follow(io!(self), disk, rule),
+            Ftl::Raw(raw) => raw.follow(disk),
+            Ftl::Page(drive) => {
+                for (start, blocks) in Watching::new(disk, Wants::default()).journals() {
+                    drive.watch(start, blocks);
+                }
+            }
         }
     }
 
@@ -403,7 +413,7 @@ impl Sim {
             Ftl::Raw(raw) => match asked.op {
                 Op::Read => raw.device().read(&mut self.time, tag, asked.blocks),
                 Op::Write { fua } => {
-                    raw.journaled(asked.lba, &asked.contents, asked.homes.as_deref());
+                    raw.read_along(asked.lba, &asked.contents, &asked.bytes);
                     raw.write(&mut self.time, tag, asked.lba, &asked.contents, fua);
                 }
                 Op::Discard => self.time.done(tag),
@@ -435,6 +445,16 @@ impl Sim {
                     drive.looked(io!(self), place);
                 }
             }
+            Tag::Folded => {
+                if let Ftl::Page(drive) = &mut self.ftl {
+                    drive.folded();
+                }
+            }
+            Tag::Refreshed(die) => {
+                if let Some(drive) = self.ftl.drive_mut() {
+                    drive.renewed(die);
+                }
+            }
             Tag::Unit(unit) => match &mut self.ftl {
                 Ftl::Page(drive) => drive.programmed(io!(self), unit),
                 Ftl::Vellum(vellum) => {
@@ -464,7 +484,7 @@ impl Sim {
         }
     }
 
-    /// Takes the engine's answers.
+    /// Collects the engine's answers.
     fn collect(&mut self) {
         loop {
             let Ftl::Vellum(vellum) = &mut self.ftl else {
@@ -476,7 +496,7 @@ impl Sim {
             if let Err(refusal) = result {
                 self.refused.get_or_insert(refusal);
                 if part as usize >= self.parts.len() {
-                    // It had been answered.
+                    // Already answered.
                     continue;
                 }
             }
@@ -510,7 +530,7 @@ mod tests {
             request_bytes: 1 << 20,
             kind: Kind::Block(figures),
         };
-        // Flash beside it that nothing is asked of.
+        // The flash that a drive without one gets: nothing uses it.
         let nand = Nand {
             bus_bytes_per_s: 1,
             ..Nand::default()

@@ -1,13 +1,14 @@
-//! In how many bytes contents can be stored: as a trace tells it ([`Size`]), or by a model, for nobody has their bytes. Models are synthetic, and labelled
-//! so wherever they appear.
+//! The sizes that contents can be stored in: from a trace ([`Size`]), or by a model, because there are no bytes.
+//! Models are synthetic, and labelled so wherever they appear.
 //!
-//! The means are measured: of the blocks of real ext4 journals, each by itself through zlib -1 (SQLite 8% of a block, mail 20%, source
-//! trees 28%, a git clone 36%; what the file system adds itself, 95 to 1700 bytes). How sizes lie around those means is made up.
-//! A content has one size, whenever and wherever it is written.
+//! The means are measured: each block of real ext4 journals, separately through zlib -1 (SQLite 8% of a block, mail
+//! 20%, source trees 28%, a git clone 36%; the file system's own blocks, 95 to 1700 bytes). The distribution around
+//! those means is made up. A content has one size, whenever and wherever it is written.
 //!
-//! What a block changed by takes, as a difference to an earlier version of it, has such a model, too: of SQLite's pages 64% were seen to
-//! change by little, of mail's 17, of source trees' 1, and data that are overwritten take half of what they take alone; of file systems' own blocks all did, by 6 to 58 bytes in the mean of each
-//! kind (docs/benchmarks/encodings.md). However far back that version is: what is measured of a block against the last one is taken for any.
+//! There is such a model too for the size of a block's difference from an earlier version. Of SQLite's pages 64% were
+//! seen to change by little, of mail's 17%, of source trees' 1%, and overwritten data takes half of what it takes
+//! alone. All of the file systems' own blocks did, by 6 to 58 bytes in the mean of each kind
+//! (docs/benchmarks/encodings.md). What was measured against the last version is used for any version, however old.
 
 use crate::content::Content;
 use crate::rng::mix;
@@ -19,16 +20,16 @@ use vellum_core::seam::Packed;
 /// What was measured of one block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// The bytes that it takes by itself.
+    /// Its size alone.
     pub packed: Option<u16>,
-    /// The bytes that its difference to what was there before takes.
+    /// The size of its difference from the previous content.
     pub delta: Option<u16>,
 }
 
-/// Of each block of a write, where anything was measured.
+/// The measured sizes of each block of a write, if any.
 pub type Tells = Option<Box<[Size]>>;
 
-/// So many of a hundred contents are of a size from, and below, these bytes.
+/// A percentage of the contents, and the range of their sizes: from, and below.
 type Class = (u32, u16, u16);
 
 /// A model.
@@ -36,11 +37,11 @@ type Class = (u32, u16, u16);
 pub struct Sizes {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// What it is, in words.
     pub about: &'static str,
-    /// The remainder cannot be made smaller.
+    /// The rest cannot be made smaller.
     classes: &'static [Class],
-    /// Of a block that replaces another: as its difference to that. The remainder is not like it.
+    /// The sizes of differences from a replaced block. The rest has nothing in common with it.
     changed: &'static [Class],
 }
 
@@ -83,26 +84,26 @@ const MODELS: [Sizes; 6] = [
     },
 ];
 
-/// What a file system writes of its own, under each model.
+/// The file system's own blocks, under each model.
 const OWN: &[Class] = &[(60, 60, 300), (30, 300, 1200), (10, 1200, 1700)];
 
-/// What a file system changes of its own, under each model.
+/// Changes of the file system's own blocks, under each model.
 const OWN_CHANGED: &[Class] = &[(70, 6, 20), (30, 20, 70)];
 
-/// All of them.
+/// All models.
 #[must_use]
 pub fn models() -> &'static [Sizes] {
     &MODELS
 }
 
-/// The one of that name.
+/// The model with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Sizes> {
     MODELS.iter().find(|model| model.name == name)
 }
 
 impl Sizes {
-    /// The bytes that a content takes.
+    /// The size of a content.
     #[must_use]
     pub fn bytes(self, content: Content) -> u16 {
         let classes = match content.is_own() {
@@ -112,20 +113,20 @@ impl Sizes {
         draw(classes, mix(content.0 ^ 0x512e))
     }
 
-    /// The bytes that its difference to what it replaces takes.
+    /// The size of its difference from the content it replaces.
     #[must_use]
     pub fn changed_bytes(self, base: Content, content: Content) -> u16 {
         let classes = match (base.is_own(), content.is_own()) {
             (true, true) => OWN_CHANGED,
             (false, false) => self.changed,
-            // One of the two is something else.
+            // One of the two is of another kind.
             _ => &[],
         };
         draw(classes, mix(mix(base.0 ^ 0xde17a) ^ content.0))
     }
 }
 
-/// What the engine is told of a block that can be stored in so many bytes, where it is worth telling.
+/// A block that can be stored in this many bytes, as the engine gets it; none if that gains nothing.
 #[must_use]
 pub fn told(bytes: u16) -> Option<Packed> {
     if usize::from(bytes) > LONGEST_PART {

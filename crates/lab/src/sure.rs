@@ -1,30 +1,30 @@
-//! How far a run's figures can be relied on.
+//! How reliable a run's figures are.
 
 use crate::series::{self, Step};
 use serde::Serialize;
 
-/// The halves of a run that has settled differ by at most so much, of 1.
+/// The most that the halves of a settled run differ, as a fraction.
 const DRIFT_MAX: f64 = 0.01;
-/// Volumes that the host writes in a run that can be said to have settled by itself.
+/// Volumes that the host must write for a run to count as settled by itself.
 const VOLUMES_MIN: u64 = 4;
 
-/// How sure the write amplification is, and whether it stands still.
+/// How certain the write amplification is, and whether it is stable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Sure {
-    /// Whether it had settled: by the rule of the warm-up, or in what was measured itself. None where nothing was written, or
-    /// nothing inside the device is known.
+    /// True if it had settled: by the rule of the warm-up, or during the measurement itself. None if nothing was
+    /// written, or nothing is known of the inside of the device.
     pub settled: Option<bool>,
-    /// By how many percent it is higher in the second half of what was measured than in the first.
+    /// By how many percent it is higher in the second half of the measurement than in the first.
     pub drift_percent: Option<f64>,
-    /// Between this and
+    /// The lower bound of the write amplification: it is within the bounds 19 times in 20.
     pub write_amplification_low: Option<f64>,
-    /// that it lies, 19 times in 20.
+    /// Its upper bound.
     pub write_amplification_high: Option<f64>,
 }
 
 impl Sure {
-    /// Of a run with that amplification, on a volume of so many blocks; `warm` says whether the warm-up by the load
-    /// had ended by its rule, where there was one.
+    /// The certainty of a run with this amplification, on a volume of this many blocks. `warm` says whether the
+    /// warm-up by the load ended by its rule, if there was one.
     #[must_use]
     pub fn of(amplification: Option<f64>, steps: &[Step], volume: u64, warm: Option<bool>) -> Self {
         let drift = series::drift(steps);
@@ -43,7 +43,7 @@ impl Sure {
         }
     }
 
-    /// What a reader must know: a run that had not settled, or that drifts.
+    /// A warning to the reader, if the run had not settled or drifts.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let drift = self.drift_percent.unwrap_or(0.0);
@@ -80,7 +80,7 @@ impl Sure {
 mod tests {
     use super::*;
 
-    /// A run over two volumes of 1000 blocks, a step each 20 blocks.
+    /// A run over two volumes of 1000 blocks, one step per 20 blocks.
     fn steps(volumes: u64, medium: impl Fn(u64) -> u64) -> Vec<Step> {
         let step = |n: u64| Step {
             host_written: n * 20,

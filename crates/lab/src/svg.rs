@@ -1,11 +1,11 @@
-//! Plots as SVG: lines over two axes, nothing else, and nothing from elsewhere.
+//! Plots as SVG: lines over two axes, nothing else, and nothing external.
 
 use std::fmt::Write;
 
 /// One line.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// Its points, by x.
     pub points: Vec<(f64, f64)>,
@@ -16,13 +16,13 @@ pub struct Line {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Over it.
+    /// The text above it.
     pub title: String,
-    /// Under it.
+    /// The text below it.
     pub x: String,
-    /// Beside it.
+    /// The text beside it.
     pub y: String,
-    /// Whether x is by powers of ten.
+    /// True if x is logarithmic.
     pub log_x: bool,
     /// The lines.
     pub lines: Vec<Line>,
@@ -40,7 +40,7 @@ const COLOURS: [&str; 10] = [
 ];
 
 impl Plot {
-    /// The file.
+    /// Renders the file.
     #[must_use]
     pub fn render(&self) -> String {
         let scale_x = |x: f64| if self.log_x { x.max(1e-9).log10() } else { x };

@@ -1,23 +1,23 @@
 //! Virtual time: events in order, and jobs that are done when all their parts are.
 //!
-//! Most events are of dies, and a die has one at a time: those have a place each, and the soonest is looked for among them. There
-//! are few others: the soonest of these are kept sorted in a ring, and only what is more than that goes to a heap.
+//! Most events belong to dies, and a die has one at a time: each die has a slot, and the first event is searched for
+//! among the slots. There are few other events: the soonest are kept sorted in a ring, and the rest goes to a heap.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What is told when something is done.
+/// What an event notifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tag {
     /// A host's request reaches the drive.
     Arrival(u32),
     /// A host's request is answered, at the host.
     Answer(u32),
-    /// The hash engine has looked at the next request.
+    /// The hash unit has hashed the next request.
     Hashed,
-    /// An effect of the engine was carried out.
+    /// An effect of the engine has completed.
     Effect(u32),
-    /// What a service of the engine reads of the medium has been read.
+    /// A service of the engine has read from the medium.
     Service,
     /// A request of the drive's own flash translation layer.
     Client(u32),
@@ -25,31 +25,35 @@ pub enum Tag {
     Unit(u64),
     /// Flash: a die has read a unit into its register.
     Sensed(u32),
-    /// Flash: a die has finished what it did.
+    /// Flash: a die has finished its operation.
     Idle(u32),
-    /// Flash: what the cells of a die are at has come to its end, unless it was stopped since.
+    /// Flash: the operation of a die's cells has ended, unless it was stopped since.
     Array {
-        /// Which.
+        /// The die.
         die: u32,
-        /// Which of what was set for it.
+        /// The number of the event for that die.
         turn: u32,
     },
     /// Flash: what a die read with a cache command has crossed its channel.
     Crossed(u32),
+    /// What a drive folded while idle is on flash.
+    Folded,
     /// The entries of a drive's map that a request needs have been read.
     Looked(u32),
+    /// What a die of a drive has refreshed is on flash.
+    Refreshed(u32),
 }
 
-/// Events that are kept sorted, at most.
+/// The most events kept sorted.
 const NEAR: usize = 64;
 
-/// Dies that have a place of their own; events of others are as those of requests.
+/// Dies that have a slot; events of other dies are treated like those of requests.
 const PLACES: u32 = 32;
 
-/// A moment, and which of its events: a number, so that one comparison orders them.
+/// A time, and a number that orders events of the same time; one comparison orders both.
 type Key = u128;
 const NEVER: Key = Key::MAX;
-/// When the event of a die comes that has none.
+/// The time of a die without an event.
 const IDLE: u64 = u64::MAX;
 
 /// A job, by number.
@@ -61,18 +65,19 @@ struct Parts {
     tag: Tag,
 }
 
-/// The event queue. Events of one moment come in the order in which they were set.
+/// The event queue. Events at the same time fire in the order in which they were set.
 pub struct Timeline {
     now: u64,
     set: u64,
-    /// Of each die, when what it does ends; beside it what orders those of one moment, and whether it is sensing.
+    /// For each die: when its operation ends. `dies_set` has what orders those of the same time, and whether the die
+    /// is sensing.
     dies: Vec<u64>,
     dies_set: Vec<(u64, bool)>,
-    /// The one that is first.
+    /// The die that is first.
     die: usize,
-    /// The soonest, in order.
+    /// The soonest events, sorted.
     near: VecDeque<(Key, Tag)>,
-    /// All others, each later than those; empty when there are none of those.
+    /// All others, each later than all in `near`; empty if `near` is empty.
     far: BinaryHeap<Reverse<(Key, Tag)>>,
     jobs: Vec<Parts>,
     free: Vec<u32>,
@@ -105,17 +110,17 @@ impl Timeline {
         self.now
     }
 
-    /// Whether nothing takes time.
+    /// True if nothing takes time.
     pub fn is_instant(&self) -> bool {
         self.instant
     }
 
-    /// From now on things take time, or do not.
+    /// Sets whether things take time from now on.
     pub fn set_instant(&mut self, instant: bool) {
         self.instant = instant;
     }
 
-    /// Lets `tag` be told at a time, not before now.
+    /// Sets an event for `tag` at a time, or now if that is past.
     pub fn at(&mut self, time: u64, tag: Tag) {
         self.set += 1;
         let time = time.max(self.now);
@@ -149,7 +154,7 @@ impl Timeline {
         debug_assert_eq!(self.dies[die], IDLE, "a die does one thing at a time");
         self.dies[die] = time;
         self.dies_set[die] = (self.set, senses);
-        // Of one moment it is the last.
+        // Of those of the same time it is the last.
         if time < self.dies[self.die] {
             self.die = die;
         }
@@ -167,7 +172,7 @@ impl Timeline {
         let die = self.die as u32;
         let (_, senses) = self.dies_set[self.die];
         self.dies[self.die] = IDLE;
-        // Without a branch but for those of one moment: which die is next cannot be foretold.
+        // Branchless, except for equal times: which die is next cannot be predicted.
         let (mut first, mut at, mut alike) = (IDLE, 0, false);
         for (index, &time) in self.dies.iter().enumerate() {
             let sooner = time < first;
@@ -185,7 +190,7 @@ impl Timeline {
         }
     }
 
-    /// Of the dies whose events are of one moment, the one that was set first.
+    /// Of the dies whose events are at this time, the one set first.
     #[cold]
     fn first_set(&self, moment: u64) -> usize {
         let dies = self.dies.iter().zip(&self.dies_set).enumerate();
@@ -194,7 +199,7 @@ impl Timeline {
         first.map_or(0, |(die, _)| die)
     }
 
-    /// Takes the program unit that has just ended, if that is what is told next.
+    /// Takes the program unit that has just ended, if it is the next event.
     pub fn pop_unit(&mut self) -> Option<u64> {
         match self.done.front() {
             Some(&Tag::Unit(unit)) => {
@@ -205,20 +210,20 @@ impl Timeline {
         }
     }
 
-    /// Lets `tag` be told next.
+    /// Makes `tag` the next event after those already done.
     pub fn done(&mut self, tag: Tag) {
         self.done.push_back(tag);
     }
 
-    /// A job of one part, which whoever is asked for it adds; its end is told as `tag`.
+    /// A job of one part, which the callee adds; its end is an event for `tag`.
     pub fn begin_single(&mut self, tag: Tag) -> Job {
         let job = self.begin(tag);
         self.jobs[job.0 as usize].left = 0;
         job
     }
 
-    /// A job whose end is told as `tag`. It has one part, which [`end`](Self::end) ends when all others
-    /// have been added.
+    /// A job whose end is an event for `tag`. It has one part, which [`end`](Self::end) ends when all others have been
+    /// added.
     pub fn begin(&mut self, tag: Tag) -> Job {
         let parts = Parts { left: 1, tag };
         match self.free.pop() {
@@ -233,12 +238,12 @@ impl Timeline {
         }
     }
 
-    /// One more part.
+    /// Adds a part.
     pub fn add(&mut self, job: Job) {
         self.jobs[job.0 as usize].left += 1;
     }
 
-    /// One part has ended.
+    /// Ends a part.
     pub fn end(&mut self, job: Job) {
         let parts = &mut self.jobs[job.0 as usize];
         parts.left -= 1;
@@ -248,12 +253,12 @@ impl Timeline {
         }
     }
 
-    /// Whether something happens at once.
+    /// True if an event is due now.
     pub fn is_due(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// When the next thing happens, if anything does.
+    /// When the next event is, if there is one.
     pub fn next(&self) -> Option<u64> {
         if !self.done.is_empty() {
             return Some(self.now);
@@ -263,7 +268,7 @@ impl Timeline {
         (first < NEVER).then_some((first >> 64) as u64)
     }
 
-    /// What happens next.
+    /// Takes the next event.
     pub fn pop(&mut self) -> Option<Tag> {
         if let Some(tag) = self.done.pop_front() {
             return Some(tag);
@@ -282,7 +287,7 @@ impl Timeline {
         Some(tag)
     }
 
-    /// Lets time pass up to a moment before which nothing happens.
+    /// Advances to a time before which there is no event.
     pub fn pass(&mut self, to: u64) {
         debug_assert!(self.next().is_none_or(|next| next >= to));
         self.now = self.now.max(to);

@@ -1,8 +1,8 @@
-//! What a comparison comes to, in one sentence.
+//! The result of a comparison, in one sentence.
 
 use crate::outcome::Outcome;
 
-/// The policy that writes least beside the one that was run first; none where there are not two to compare.
+/// Compares the policy that writes least with the one that was run first; none without two to compare.
 #[must_use]
 pub fn sentence(outcomes: &[Outcome]) -> Option<String> {
     let (first, others) = outcomes.split_first()?;

@@ -1,47 +1,60 @@
-//! Requests that nobody recorded: synthetic loads, and labelled so wherever they appear.
+//! Generated requests: synthetic loads, labelled so wherever they appear.
+
+mod filler;
+mod places;
+
+pub use filler::Again;
+pub(crate) use filler::Filler;
+use filler::SKEW;
+pub use places::Pattern;
+pub(crate) use places::Places;
 
 use crate::applications::{Application, FILESERVER, Running, Step, VARMAIL};
 use crate::content::{Content, Contents};
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
 use crate::sizes::Tells;
 use crate::trace::Op;
-use crate::zipf::Zipf;
-use crate::zones::Zones;
 use smallvec::smallvec;
+use std::sync::Arc;
 use vellum_core::addr::Lba;
 
-/// What a host asks.
+/// A request of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, in nanoseconds from the start; 0 where that is the host's own pace.
+    /// When, in nanoseconds from the start; 0 where the host sets the pace.
     pub at: u64,
-    /// What.
+    /// What it does.
     pub op: Op,
     /// The first block.
     pub lba: u64,
-    /// How many.
+    /// How many blocks.
     pub blocks: u32,
-    /// What a write writes, a content a block.
+    /// What a write writes: one content per block.
     pub contents: Contents,
-    /// Of a write into a journal: whose copies its blocks are.
-    pub homes: Homes,
-    /// What a journal's transaction puts home that is complete with this write.
+    /// The bytes of metadata that a file system writes.
+    pub bytes: Bytes,
+    /// For a write that completes a journal's transaction: the blocks that the transaction puts home.
     pub committed: Committed,
-    /// In how many bytes its blocks can be stored, where that was measured.
+    /// The sizes its blocks can be stored in, if measured.
     pub sizes: Tells,
+    /// The tenant that sends it, or [`NOBODY`].
+    pub tenant: u8,
 }
 
-/// Of each block of a write into a journal: where it belongs, or [`NO_HOME`]. None of any other write.
-pub type Homes = Option<Box<[u64]>>;
+/// The sender where there are no tenants, and when a drive is filled and flushed for all of them.
+pub const NOBODY: u8 = u8::MAX;
 
-/// Home blocks, each with its copy in the journal; as the core is told of them.
+/// The bytes of a block.
+pub type Block = Arc<[u8]>;
+
+/// For a write: the blocks that a file system made, by index, with their bytes.
+pub type Bytes = Option<Box<[(u32, Block)]>>;
+
+/// Home blocks, each with its copy in the journal, as the core gets them.
 pub type Committed = Option<Box<[(Lba, Lba)]>>;
 
-/// What a journal writes for itself belongs nowhere else.
-pub const NO_HOME: u64 = u64::MAX;
-
 impl Request {
-    /// Brings what was written before to the medium.
+    /// A flush: makes what was written before durable.
     #[must_use]
     pub fn flush(at: u64) -> Self {
         Self {
@@ -50,13 +63,14 @@ impl Request {
             lba: 0,
             blocks: 0,
             contents: Contents::new(),
-            homes: None,
+            bytes: None,
             committed: None,
             sizes: None,
+            tenant: NOBODY,
         }
     }
 
-    /// A write of one block with a content of its own.
+    /// A write of one block with a unique content.
     #[must_use]
     pub fn write_one(lba: u64, seed: u64, version: u64) -> Self {
         Self {
@@ -65,36 +79,12 @@ impl Request {
             lba,
             blocks: 1,
             contents: smallvec![Content::synthetic(seed, lba, version)],
-            homes: None,
+            bytes: None,
             committed: None,
             sizes: None,
+            tenant: NOBODY,
         }
     }
-}
-
-/// Where requests go.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pattern {
-    /// One after the other, and again from the start.
-    Sequential,
-    /// Anywhere with the same chance.
-    Uniform,
-    /// The `n`th most popular with a chance proportional to `1 / n^skew`, scattered over the volume.
-    Zipf {
-        /// From 0 to [`SKEW_MAX`](crate::zipf::SKEW_MAX).
-        skew: f64,
-    },
-    /// `share` of the requests go to `space` of the volume.
-    HotCold {
-        /// Of the requests, in percent.
-        share: u32,
-        /// Of the volume, in percent.
-        space: u32,
-    },
-    /// Each zone of the volume has its share.
-    Zones(Zones),
-    /// As an application asks, in requests of its own sizes, with its own flushes.
-    Application(Application),
 }
 
 /// A load.
@@ -102,16 +92,13 @@ pub enum Pattern {
 pub struct Workload {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// What it is, in words.
     pub about: &'static str,
     /// Where requests go.
     pub pattern: Pattern,
-    /// Reads among them, in percent.
+    /// Percent of reads.
     pub reads: u32,
 }
-
-/// YCSB's constant, also for contents that come again.
-const SKEW: f64 = 0.99;
 
 const WORKLOADS: [Workload; 10] = [
     Workload {
@@ -179,20 +166,20 @@ const WORKLOADS: [Workload; 10] = [
     },
 ];
 
-/// All of them.
+/// All workloads.
 #[must_use]
 pub fn workloads() -> &'static [Workload] {
     &WORKLOADS
 }
 
-/// The one of that name.
+/// The workload with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|workload| workload.name == name)
 }
 
 impl Workload {
-    /// What it is, with what was made different of it.
+    /// Describes it, including what was changed about it.
     #[must_use]
     pub fn told(&self) -> String {
         let known = find(self.name);
@@ -201,6 +188,9 @@ impl Workload {
             told += &match self.pattern {
                 Pattern::Zipf { skew } => format!(", skew {skew}"),
                 Pattern::Zones(zones) => format!(", zones {zones}"),
+                Pattern::Pareto { share } => format!(", pareto {share}"),
+                Pattern::Sequential => ", in order".into(),
+                Pattern::Shuffled => ", each place once, then again".into(),
                 _ => String::new(),
             };
         }
@@ -211,134 +201,82 @@ impl Workload {
     }
 }
 
-/// Which contents are written again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
-    /// One of a hundredth as many as the volume has blocks, by popularity.
-    Popular,
-    /// Those of a request that came before, mostly not long before: the logarithm of the distance is uniform. A request's
-    /// blocks come again together.
-    Soon,
-}
-
-/// Requests that come at once, and when the next do.
+/// Requests that arrive at once, and the time to the next ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bursts {
     /// How many.
     pub requests: u64,
-    /// Nanoseconds from one to the next.
+    /// Nanoseconds from one burst to the next.
     pub every_ns: u64,
 }
 
-/// How a load is made into requests.
+/// How a workload becomes requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Blocks of the volume.
     pub blocks: u64,
     /// Blocks of a request.
     pub request_blocks: u32,
-    /// Blocks of zeros among those written, in percent.
+    /// Percent of zero blocks among those written.
     pub zeros: u32,
-    /// Blocks among those written whose content others have as well, in percent.
+    /// Percent of blocks among those written whose content other blocks have as well.
     pub duplicates: u32,
-    /// Which those are.
+    /// Which contents those have.
     pub again: Again,
-    /// A flush after so many writes; 0: none.
+    /// A flush after this many writes; 0: none.
     pub flush_every: u64,
-    /// By how much of the volume the pattern moves on, in thousandths, while as many requests come as it has places.
+    /// By how much of the volume the pattern moves, in thousandths, in the time of as many requests as it has places.
     pub drift: u32,
-    /// When requests come; none: at 0, whoever runs them has a pace of his own.
+    /// When requests arrive; none: at 0, and the caller sets the pace.
     pub bursts: Option<Bursts>,
-    /// Chance.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// Makes requests without end.
+/// Generates requests without end.
 pub struct Generator {
     workload: Workload,
     shape: Shape,
-    places: u64,
-    zipf: Option<Zipf>,
-    /// How popular each of the contents that come again is.
-    popular: Option<Zipf>,
+    places: Places,
+    filler: Filler,
     application: Option<Running>,
     rng: Rng,
-    next: u64,
     writes: u64,
     requests: u64,
     unflushed: u64,
 }
 
 impl Generator {
-    /// A generator of that load.
+    /// A generator for this workload.
     #[must_use]
     pub fn new(workload: Workload, shape: Shape) -> Self {
         let places = (shape.blocks / u64::from(shape.request_blocks.max(1))).max(1);
-        let zipf = match workload.pattern {
-            Pattern::Zipf { skew } => Some(Zipf::new(places, skew)),
-            _ => None,
-        };
         Self {
             workload,
             shape,
-            places,
-            zipf,
-            popular: (shape.duplicates > 0 && shape.again == Again::Popular)
-                .then(|| Zipf::new((shape.blocks / 100).max(1), SKEW)),
+            places: Places::new(workload.pattern, places, shape.seed),
+            filler: Filler::new(
+                (shape.zeros, shape.duplicates),
+                shape.again,
+                (shape.blocks, shape.seed),
+            ),
             application: match workload.pattern {
                 Pattern::Application(what) => Some(Running::new(what, shape.blocks)),
                 _ => None,
             },
             rng: Rng::new(shape.seed),
-            next: 0,
             writes: 0,
             requests: 0,
             unflushed: 0,
         }
     }
 
-    /// Where a request goes: a place of the pattern, and the pattern moves.
+    /// The place of a request, by the pattern and how far it has moved.
     fn place(&mut self, read: bool) -> u64 {
         let moved = u128::from(self.requests - 1) * u128::from(self.shape.drift) / 1000;
-        let place = u128::from(self.place_of_pattern(read)) + moved;
-        (place % u128::from(self.places)) as u64
+        let place = u128::from(self.places.draw(&mut self.rng, read)) + moved;
+        (place % u128::from(self.places.count())) as u64
     }
-
-    fn place_of_pattern(&mut self, read: bool) -> u64 {
-        let places = self.places;
-        match (self.workload.pattern, &self.zipf) {
-            (Pattern::Sequential, _) => {
-                self.next = (self.next + 1) % places;
-                (self.next + places - 1) % places
-            }
-            (Pattern::Zipf { .. }, Some(zipf)) => {
-                // Popular ones are not neighbours: the golden ratio's steps visit every place.
-                let rank = zipf.draw(&mut self.rng);
-                let step = (places as f64 * 0.618_033_988_75) as u64 | 1;
-                (u128::from(rank) * u128::from(coprime(step, places)) % u128::from(places)) as u64
-            }
-            (Pattern::HotCold { share, space }, _) => {
-                let hot = (places * u64::from(space) / 100).max(1);
-                match self.rng.below(100) < u64::from(share) || hot == places {
-                    true => self.rng.below(hot),
-                    false => hot + self.rng.below(places - hot),
-                }
-            }
-            (Pattern::Zones(zones), _) => zones.draw(&mut self.rng, places, read),
-            _ => self.rng.below(places),
-        }
-    }
-}
-
-/// The first number from `n` on that shares no factor with `m`.
-fn coprime(n: u64, m: u64) -> u64 {
-    let gcd = |mut a: u64, mut b: u64| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    (n..).find(|&n| gcd(n, m) == 1).unwrap_or(1)
 }
 
 impl Iterator for Generator {
@@ -360,7 +298,8 @@ impl Iterator for Generator {
         if matches!(op, Op::Write { .. }) {
             self.writes += 1;
             self.unflushed += 1;
-            (0..u64::from(blocks)).for_each(|index| contents.push(self.content(lba, index)));
+            let each = self.filler.each(&mut self.rng, (lba, blocks), self.writes);
+            contents.extend(each);
         }
         Some(Request {
             at,
@@ -368,9 +307,10 @@ impl Iterator for Generator {
             lba,
             blocks,
             contents,
-            homes: None,
+            bytes: None,
             committed: None,
             sizes: None,
+            tenant: NOBODY,
         })
     }
 }
@@ -390,39 +330,6 @@ impl Generator {
             lba: self.place(is_read) * u64::from(self.shape.request_blocks),
             blocks: self.shape.request_blocks.min(self.shape.blocks as u32),
         }
-    }
-
-    /// What a write from `lba` on holds in one of its blocks.
-    fn content(&mut self, lba: u64, index: u64) -> Content {
-        let zeros = u64::from(self.shape.zeros);
-        let known = zeros + u64::from(self.shape.duplicates);
-        let drawn = match known {
-            0 => 100,
-            _ => self.rng.below(100),
-        };
-        if drawn < zeros {
-            return Content::ZERO;
-        }
-        match &self.popular {
-            Some(popular) if drawn < known => {
-                Content::of(mix(popular.draw(&mut self.rng) ^ mix(self.shape.seed)))
-            }
-            _ if self.shape.again == Again::Soon => soon(&self.shape, self.writes, index),
-            _ => Content::synthetic(self.shape.seed, lba + index, self.writes),
-        }
-    }
-}
-
-/// What a block of the `number`th write holds, where contents come again soon: its own, or that of an earlier write's.
-fn soon(shape: &Shape, mut number: u64, index: u64) -> Content {
-    loop {
-        let drawn = mix(shape.seed ^ mix(number ^ 0xd0b1e));
-        if number == 0 || drawn % 100 >= u64::from(shape.duplicates) {
-            return Content::synthetic(shape.seed, u64::MAX - index, number);
-        }
-        let unit = (mix(drawn) >> 11) as f64 / (1u64 << 53) as f64;
-        let back = (number as f64).powf(unit) as u64;
-        number -= back.clamp(1, number);
     }
 }
 
@@ -459,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_drifts_has_gone_as_far_as_is_asked() {
-        // A tenth of the volume while a volume's worth of requests comes; then each place was asked for one earlier.
+        // A tenth of the volume in the time of a volume's worth of requests; then each place is requested one earlier.
         let shape = Shape {
             drift: 100,
             ..shape(1000)
@@ -469,7 +376,7 @@ mod tests {
             let number = number as u64;
             assert_eq!(request.lba, (number + number / 10) % 1000);
         }
-        // What is hot stays as large, and lies a fifth further on after two volumes.
+        // The hot part stays as large, and lies a fifth further on after two volumes.
         let hot = Generator::new(*find("hot-cold").unwrap(), shape).skip(2000);
         let hits = hot
             .take(100)
@@ -543,7 +450,7 @@ mod tests {
             *seen.entry(request.contents[0]).or_insert(0u32) += 1;
         }
         let again: u32 = seen.values().filter(|&&count| count > 1).sum();
-        // A hundred contents: nearly all of them come more than once.
+        // A hundred contents: nearly all of them repeat.
         assert!((2700..3200).contains(&again), "{again}");
         assert!(seen.values().max() > Some(&400));
     }

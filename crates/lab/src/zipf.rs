@@ -1,20 +1,20 @@
-//! Ranks by Zipf's law: the `n`th most popular has a chance proportional to `1 / n^skew`.
+//! Ranks by Zipf's law: the `n`th most popular has a probability proportional to `1 / n^skew`.
 
 use crate::rng::Rng;
 
 /// The largest skew.
 pub const SKEW_MAX: f64 = 5.0;
 
-/// Draws ranks, from 0 on.
+/// Draws ranks, from 0.
 pub enum Zipf {
-    /// Below 1, as YCSB does it.
+    /// For skews below 1, as in YCSB.
     Below(Gray),
-    /// By the law itself, whatever the skew.
+    /// By the exact law, for any skew.
     Exact(Exact),
 }
 
 impl Zipf {
-    /// Of so many, with a skew from 0 to [`SKEW_MAX`].
+    /// A source of `count` ranks, with a skew from 0 to [`SKEW_MAX`].
     #[must_use]
     pub fn new(count: u64, skew: f64) -> Self {
         match skew < 1.0 {
@@ -23,7 +23,7 @@ impl Zipf {
         }
     }
 
-    /// The next.
+    /// The next rank.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         match self {
             Self::Below(gray) => gray.draw(rng),
@@ -32,8 +32,8 @@ impl Zipf {
     }
 }
 
-/// By Gray's method ("Quickly generating billion-record synthetic databases"): the first two ranks have what the law gives them, the
-/// others nearly.
+/// Gray's method ("Quickly generating billion-record synthetic databases"): the first two ranks have exactly the
+/// probability of the law, the others nearly.
 pub struct Gray {
     count: f64,
     skew: f64,
@@ -43,7 +43,7 @@ pub struct Gray {
 
 impl Gray {
     fn new(count: u64, skew: f64) -> Self {
-        // The sum over so many terms; beyond a million, its integral.
+        // The sum over this many terms; beyond a million, its integral.
         let sum = |n: u64| -> f64 {
             let exact = n.min(1 << 20);
             let head: f64 = (1..=exact).map(|i| (i as f64).powf(-skew)).sum();
@@ -75,20 +75,20 @@ impl Gray {
     }
 }
 
-/// By rejection and inversion (Hörmann and Derflinger, ACM TOMACS 1996): a rank is drawn from a curve above the law's, which can be inverted, and
-/// kept when it is also below the law's.
+/// Rejection and inversion (Hörmann and Derflinger, ACM TOMACS 1996): a rank is drawn from an invertible curve above
+/// the law's, and kept if it is also below the law's.
 pub struct Exact {
     count: f64,
     skew: f64,
     /// The curve's integral where the ranks begin and end.
     begin: f64,
     end: f64,
-    /// How near to its rank what is drawn is kept without looking.
+    /// A draw this near to its rank is kept without a check.
     near: f64,
 }
 
 impl Exact {
-    /// Of so many, with a skew from 0 on.
+    /// A source of `count` ranks, with a skew of at least 0.
     #[must_use]
     pub fn new(count: u64, skew: f64) -> Self {
         let mut exact = Self {
@@ -108,7 +108,7 @@ impl Exact {
         rank.powf(-self.skew)
     }
 
-    /// Of the law from 1 on; near a skew of 1 as exact as at any other.
+    /// The law's integral from 1 on; as exact near a skew of 1 as elsewhere.
     fn integral(&self, to: f64) -> f64 {
         let log = to.ln();
         let t = (1.0 - self.skew) * log;
@@ -122,7 +122,7 @@ impl Exact {
         (mean * integral).exp()
     }
 
-    /// The next rank, from 0 on.
+    /// The next rank, from 0.
     pub fn draw(&self, rng: &mut Rng) -> u64 {
         loop {
             let at = self.end + rng.unit() * (self.begin - self.end);

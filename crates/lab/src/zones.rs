@@ -4,12 +4,12 @@ use crate::rng::Rng;
 use std::fmt;
 use std::str::FromStr;
 
-/// Zones that a volume may have.
+/// The most zones of a volume.
 pub const ZONES_MAX: usize = 8;
 /// Shares are kept in thousandths.
 const ALL: u16 = 1000;
 
-/// One of them, in thousandths of all.
+/// A zone, in thousandths of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Zone {
     space: u16,
@@ -17,31 +17,31 @@ struct Zone {
     reads: u16,
 }
 
-/// All of them, as they lie.
+/// The zones, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zones {
     zones: [Zone; ZONES_MAX],
     count: u8,
 }
 
-/// What is wrong with a text that says them.
+/// What is wrong with the text of some zones.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ZonesError {
-    /// Not of the form.
+    /// The text does not have the form.
     #[error(
         "zones are SPACE:WRITES or SPACE:WRITES:READS in percent, with at most one decimal, from 1 to \
          {ZONES_MAX} with a comma between, like 10:60:0,40:40:0,50:0:100 (the last one is only read)"
     )]
     Form,
-    /// Shares that are not a whole.
+    /// Shares do not add up to 100%.
     #[error("the zones have {percent}% of the {what}; together they have 100%")]
     Sum {
-        /// Of what.
+        /// The shares of what.
         what: &'static str,
-        /// As much as they have.
+        /// Their sum.
         percent: f64,
     },
-    /// A zone of nothing.
+    /// A zone is empty.
     #[error("a zone has some of the space: at least 0.1%")]
     Empty,
 }
@@ -86,7 +86,7 @@ impl FromStr for Zones {
     }
 }
 
-/// Percent, as thousandths.
+/// Parses a percentage into thousandths.
 fn share(text: &str) -> Result<u16, ZonesError> {
     let (whole, tenth) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -117,7 +117,7 @@ impl Zones {
         &self.zones[..usize::from(self.count)]
     }
 
-    /// The next place out of so many, for a read or a write.
+    /// The next place of `places`, for a read or a write.
     pub fn draw(&self, rng: &mut Rng, places: u64, read: bool) -> u64 {
         let mut drawn = rng.below(ALL.into()) as u16;
         let mut before = 0;
@@ -127,7 +127,7 @@ impl Zones {
             if drawn < share {
                 let at =
                     |share: u16| (u128::from(places) * u128::from(share) / u128::from(ALL)) as u64;
-                // A volume may be too small for a zone: then it is one place.
+                // If the volume is too small for a zone, the zone is one place.
                 let first = at(from).min(places - 1);
                 return first + rng.below((at(to) - first).max(1));
             }

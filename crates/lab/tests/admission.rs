@@ -1,15 +1,19 @@
-//! Admission of one's own: what is admitted to nothing costs what a run without costs, command for command.
+//! User-defined admission: if nothing is admitted, a run costs the same as without deduplication, command for command.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+#[path = "common/run.rs"]
+mod run;
+
+use run::run;
 use std::sync::{Arc, Mutex};
 use vellum_lab::admission::{Admission, Admit, Admitted, Arrived};
 use vellum_lab::content::Content;
 use vellum_lab::drives;
-use vellum_lab::flash::{self, Kind};
+use vellum_lab::flash::Kind;
 use vellum_lab::outcome::Outcome;
 use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
 use vellum_lab::sim::Pace;
@@ -39,29 +43,10 @@ fn nothing() -> Box<dyn Admit> {
 
 fn scenario(admission: Option<Admission<'_>>) -> Scenario<'_> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(256 << 20),
-            over_provisioning: Some(200),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
-        },
-        load: Load::Synthetic(Synthetic {
-            requests: 40_000,
-            request_blocks: 3,
-            zeros: 10,
-            duplicates: 25,
-            flush_every: 100,
-            ..Synthetic::new(*workload::find("mixed").unwrap())
-        }),
         pace: Pace::Closed { depth: 16 },
         precondition: Precondition::Fill,
         seed: 11,
         daily_bytes: Some(10 << 30),
-        verify: true,
-        timed: true,
         sizes: sizes::find("database").copied(),
         hashing: Some(Hashing {
             check_ns: 9000,
@@ -72,16 +57,25 @@ fn scenario(admission: Option<Admission<'_>>) -> Scenario<'_> {
             admission,
             ..Own::default()
         },
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(256 << 20),
+                over_provisioning: Some(200),
+                ..Device::new(drives::own("oftl"))
+            },
+            Load::Synthetic(Synthetic {
+                requests: 40_000,
+                request_blocks: 3,
+                zeros: 10,
+                duplicates: 25,
+                flush_every: 100,
+                ..Synthetic::new(*workload::find("mixed").unwrap())
+            }),
+        )
     }
 }
 
-fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
-    let ran = scenario.run(&policy.parse().unwrap());
-    ran.unwrap_or_else(|e| panic!("{policy}: {e}"))
-}
-
-/// What the flash was asked and when; not what was told or counted of it.
+/// The flash commands and their times, without names and counts.
 fn commands(mut outcome: Outcome) -> String {
     outcome.policy.clear();
     outcome.notes.clear();

@@ -14,57 +14,48 @@ use sized::sized;
 use vellum_lab::compare;
 use vellum_lab::csv;
 use vellum_lab::drives;
-use vellum_lab::flash;
 use vellum_lab::html::{self, Page};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sweep::{self, Axis, Row};
 use vellum_lab::workload;
 
 fn scenario() -> Scenario<'static> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(512 << 20),
-            over_provisioning: Some(300),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
-        },
-        load: Load::Synthetic(Synthetic {
-            requests: sized(8_000, 20_000),
-            duplicates: 20,
-            flush_every: 50,
-            journal: Some(Journal {
-                mode: Mode::Data,
-                blocks: 2048,
-                commit: Commit::TwoFlushes,
-                fsync_flushes: true,
-                file: File::Overwritten,
-            }),
-            ..Synthetic::new(*workload::find("zipf").unwrap())
-        }),
         pace: Pace::Closed { depth: 8 },
         precondition: Precondition::Fill,
         seed: 3,
-        daily_bytes: None,
-        verify: true,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(512 << 20),
+                over_provisioning: Some(300),
+                ..Device::new(drives::own("oftl"))
+            },
+            Load::Synthetic(Synthetic {
+                requests: sized(8_000, 20_000),
+                duplicates: 20,
+                flush_every: 50,
+                journal: Some(Journal {
+                    mode: Mode::Data,
+                    blocks: 2048,
+                    commit: Commit::TwoFlushes,
+                    fsync_flushes: true,
+                    write_back: 0,
+                    file: File::Overwritten,
+                }),
+                ..Synthetic::new(*workload::find("zipf").unwrap())
+            }),
+        )
     }
 }
 
 fn policies() -> Vec<Policy> {
-    compare::policies(&drives::own("oftl"), true, false)
+    compare::policies(&drives::own("oftl"), compare::Known::of(&scenario()))
 }
 
 fn run(threads: usize) -> Vec<Outcome> {
@@ -73,7 +64,7 @@ fn run(threads: usize) -> Vec<Outcome> {
     outcomes
 }
 
-/// The report opens with the policy that wrote least, whatever the order, and a loss is told as plainly as a win.
+/// The report opens with the policy that wrote least, whatever the order, and reports a loss as plainly as a win.
 #[test]
 fn a_comparison_opens_with_one_sentence() {
     let mut outcomes = run(2);
@@ -120,7 +111,7 @@ fn savings_save_alone_and_together() {
     );
     assert!(once * 10 < nothing * 7, "{once} of {nothing}");
     assert!(dedup < nothing, "{dedup} of {nothing}");
-    // The index finds journal copies as well: together they save what the better one does.
+    // The index finds journal copies as well: together they save as much as the better one.
     let both = data("vellum:dedup,write-once");
     assert!(
         both * 100 < once.min(dedup) * 102,
@@ -169,7 +160,7 @@ fn a_run_that_is_ended_says_so() {
     assert!(report::table(&outcomes).contains("PARTIAL"));
 }
 
-/// What every reader of a report needs; the page's own script has run before.
+/// Helpers for every reader of a report; the page's own script has run before.
 const HELP: &str = r##"<script>
 const problems = [];
 const is = (what, right) => { if (!right) problems.push(what); };
@@ -188,7 +179,7 @@ const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("k
 const done = () => { document.documentElement.dataset.problems = problems.join("; ") || "none"; };
 </script>"##;
 
-/// What a reader does with a comparison, and what must come of it.
+/// What a reader does with a comparison, and the expected results.
 const READER: &str = r##"<script>{
 is("plots", figures.length >= 4 && document.documentElement.dataset.drawn === String(figures.length));
 const before = range();
@@ -206,7 +197,7 @@ is("table", document.querySelector("pre").textContent.includes("write amplificat
 done();
 }</script>"##;
 
-/// What a reader does with a sweep.
+/// What a reader does with a sweep, and the expected results.
 const SWEEP: &str = r##"<script>{
 is("plots", figures.length === 2 && document.querySelectorAll("#plots svg[role=img]").length === 2);
 is("points", lines.querySelectorAll("circle").length === 5);
@@ -274,7 +265,7 @@ fn the_report_is_one_file_that_a_browser_shows() {
     shows(&text, READER);
 }
 
-/// It asks for nothing from elsewhere, and what is in it does not end its scripts.
+/// Checks that the report requests nothing from elsewhere, and that its contents do not end its scripts.
 fn one_file(text: &str) {
     assert_eq!(text.matches("</script>").count(), 2, "the two of its own");
     for outside in ["http:", "https:", "src=", "@import", "fetch("] {
@@ -283,7 +274,7 @@ fn one_file(text: &str) {
     }
 }
 
-/// Shows a report to a browser, and has it read there; it must find nothing wrong.
+/// Shows a report to a browser, and runs `reader` in it, which must find nothing wrong.
 fn shows(text: &str, reader: &str) {
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
     let works = |name: &&&str| {
@@ -291,7 +282,7 @@ fn shows(text: &str, reader: &str) {
         asked.is_ok_and(|output| output.status.success())
     };
     let Some(browser) = browsers.iter().find(works) else {
-        // Not by a macro: what those print is only shown of tests that fail.
+        // Not with a macro: the test harness shows its output only if a test fails.
         let names = browsers.join(", ");
         let mut stderr = std::io::stderr();
         writeln!(stderr, "SKIP: no browser: none of {names}").unwrap();

@@ -1,4 +1,4 @@
-//! Which contents come again in a load is what is published of it, within a tolerance that is said (docs/LAB.md has both side by side).
+//! The duplicates in a load match the published figures, within a stated tolerance (docs/LAB.md compares them).
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,7 +32,7 @@ fn counts(requests: &[Request]) -> BTreeMap<Content, u32> {
     counts
 }
 
-/// Of the contents, those written more than twice.
+/// The share of contents that are written more than twice.
 fn often(requests: &[Request]) -> f64 {
     let counts = counts(requests);
     let often = counts.values().filter(|&&count| count > 2).count();
@@ -56,7 +56,7 @@ fn few_contents_come_often() {
         let share = often(&load(Again::Soon, duplicates, 1));
         assert!((0.10..0.20).contains(&share), "{duplicates}%: {share}");
     }
-    // Where few contents come again each comes many times: those of this model are not that paper's.
+    // Where few contents repeat, each repeats many times: there the model does not match that paper.
     assert!(often(&load(Again::Popular, 40, 1)) < 0.02);
 }
 
@@ -72,7 +72,7 @@ fn popular_contents_are_by_ycsbs_law() {
 
 #[test]
 fn what_comes_soon_comes_in_runs_and_mostly_not_long_after() {
-    // Neighbours are duplicates of neighbours (iDedup, FAST 2012): a request's blocks come again together or not at all.
+    // Neighbours of duplicates are duplicates (iDedup, FAST 2012): all of a request's blocks repeat, or none.
     let requests = load(Again::Soon, 40, 8);
     let mut seen = BTreeMap::new();
     let mut again = 0;
@@ -86,8 +86,8 @@ fn what_comes_soon_comes_in_runs_and_mostly_not_long_after() {
         again += usize::from(known[0].is_some());
     }
     assert!(again > requests.len() / 3);
-    // The logarithm of the distance is uniform: so half of all are at most the root of what was written before away, or nearer, for
-    // an earlier copy may have come again in between.
+    // The logarithm of the distance is uniform: so half of all distances are at most the square root of the number written
+    // before, or less, because an earlier copy may have been repeated in between.
     let requests = load(Again::Soon, 40, 1);
     let (mut near, mut all) = (0.0, 0.0);
     let mut seen = BTreeMap::new();

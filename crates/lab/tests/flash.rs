@@ -1,11 +1,15 @@
-//! What flash does beyond plain commands, in whole runs: wearing out, bit errors, suspension, cache commands, wear levelling, a map
-//! on flash. And without any of it nothing is different.
+//! Flash behaviour beyond plain commands, in whole runs: wear-out, bit errors, suspension, cache commands, wear levelling, a map
+//! on flash. With all of it off nothing changes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+#[path = "common/run.rs"]
+mod run;
+
+use run::run;
 use vellum_lab::content::Content;
 use vellum_lab::csv;
 use vellum_lab::drives;
@@ -13,7 +17,7 @@ use vellum_lab::flash::{self, BitErrors, Endurance, Options, Suspend};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
 use vellum_lab::scenario::{
-    CAPACITY_MAX, Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic, TooLarge,
+    CAPACITY_MAX, Device, Load, Precondition, Scenario, ScenarioError, Synthetic, TooLarge,
     UNTIL_WORN_OUT,
 };
 use vellum_lab::sim::Pace;
@@ -28,43 +32,31 @@ const WEARS: Endurance = Endurance {
 
 fn scenario(load: &str, requests: u64, options: Options) -> Scenario<'static> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(256 << 20),
-            over_provisioning: Some(250),
-            erase_limit: Some(40),
-            flush_ns: 0,
-            read_priority: true,
-            options,
-        },
-        load: Load::Synthetic(Synthetic {
-            requests,
-            ..Synthetic::new(*workload::find(load).unwrap())
-        }),
         pace: Pace::Closed { depth: 16 },
         precondition: Precondition::Fill,
         seed: 5,
-        daily_bytes: None,
         verify: false,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(256 << 20),
+                over_provisioning: Some(250),
+                erase_limit: Some(40),
+                options,
+                ..Device::new(drives::own("oftl"))
+            },
+            Load::Synthetic(Synthetic {
+                requests,
+                ..Synthetic::new(*workload::find(load).unwrap())
+            }),
+        )
     }
-}
-
-fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
-    scenario
-        .run(&policy.parse().unwrap())
-        .unwrap_or_else(|e| panic!("{policy}: {e}"))
 }
 
 fn bytes(outcome: &Outcome) -> String {
     serde_json::to_string(outcome).unwrap()
 }
 
-/// Everything is simulated by the die's second model, and never happens.
+/// All options are on, so the dies' second model simulates everything, but the events never happen.
 const IDLE: Options = Options {
     errors: Some(BitErrors {
         fresh: 1e-9,
@@ -136,7 +128,7 @@ fn a_drive_lives_about_as_long_as_is_estimated_and_then_ends() {
         assert!(worn.worn.retired > 0 && worn.worn.spares_left_least == 0);
         let estimate = life.endurance_bytes.unwrap() as f64;
         let share = worn.written_bytes as f64 / estimate;
-        // Even wear, and the weakest blocks of a die use its spares up first.
+        // With even wear, the weakest blocks of a die use up its spares first.
         assert!((0.6..1.05).contains(&share), "{policy}: {share}");
         assert!(worn.years(life.daily_bytes).unwrap() > 0.0);
         let told = |note: &String| note.starts_with("worn out after 0.");
@@ -244,7 +236,7 @@ fn reads_are_faster_when_programs_and_erasures_stop_for_them() {
         let longer = |busy: flash::Busy| {
             busy.erases_ns - busy.erases * 3_000_000 + busy.programs_ns - busy.programs * 600_000
         };
-        // What stopping and going on take, at least; and the reads in between.
+        // At least the time of stopping and resuming, and the reads in between.
         assert!(longer(after) > longer(before) + after.suspensions_ns * 9 / 10);
         assert_eq!(
             plain.host_written, quick.host_written,
@@ -361,7 +353,7 @@ fn tables_have_a_column_for_everyone_whoever_has_what() {
     }
 }
 
-/// One package after the other written to without a cache, moved within, and never quite full.
+/// One package, written without a cache, with moves inside the package, and never quite full.
 fn disksim(load: &str, requests: u64, options: Options) -> Scenario<'static> {
     let mut scenario = scenario(load, requests, options);
     scenario.device.preset = drives::own("disksim");
@@ -378,7 +370,8 @@ fn a_write_without_a_cache_takes_its_program_and_a_flush_nothing() {
         load.flush_every = 10;
     }
     let outcome = run(&scenario, "base");
-    // 8 sectors on the link, 8 of 528 bytes on the channel, the cells; and behind a block's last page a sector and the cells once more.
+    // 8 sectors on the link, 8 of 528 bytes on the channel, the cells; and after a block's last page a sector and the cells once
+    // more.
     let alone = 1907 + 105_600 + 200_000;
     let summary = 13_200 + 200_000;
     let writes = outcome.writes;
@@ -406,7 +399,7 @@ fn pages_that_are_copied_back_keep_a_die_for_reading_and_programming_and_no_long
     }
     let crossed = mean(&scenario);
     assert_eq!((copied.1, copied.2), (crossed.1, crossed.2));
-    // Twice across the channel for each page that was moved, while the one request that there is waits for it.
+    // Each moved page crosses the channel twice, while the only request waits for it.
     let (wanted, saved) = (crossed.1 as f64 * 2.0 * 105_600e-9, crossed.0 - copied.0);
     assert!((saved - wanted).abs() < 1e-6, "{saved} of {wanted}");
 }
@@ -430,7 +423,7 @@ fn a_drive_without_a_cache_serves_every_policy() {
             scenario.device.over_provisioning = Some(300);
             let small = run(&scenario, policy);
             assert!(small.life.unwrap().erases > 0, "{policy}");
-            // As it is when nobody says anything of it.
+            // The default, when nothing is set.
             scenario.device.capacity = None;
             scenario.device.over_provisioning = None;
             let outcome = run(&scenario, policy);
@@ -448,16 +441,14 @@ fn a_read_overtakes_a_write_on_the_link_only_where_commands_do_not_wait() {
         lba: 0,
         blocks,
         contents: (0..u64::from(blocks)).map(Content::of).collect(),
-        homes: None,
-        committed: None,
-        sizes: None,
+        ..Request::flush(0)
     };
     let write = Op::Write { fua: false };
     let requests = [request(0, write, 64), request(10_000, Op::Read, 1)];
     let mut scenario = disksim("uniform", 0, Options::default());
     (scenario.load, scenario.pace) = (Load::Requests(&requests), Pace::Open);
     scenario.device.read_priority = false;
-    // The link has the write for 122 us, and then its die 8 programs of it.
+    // The link carries the write for 122 us, and then its die programs 8 units of it.
     let read = |scenario: &Scenario<'_>| run(scenario, "base").reads.most_ns;
     let behind = 122_070 - 10_000 + 8 * 305_600 + 130_600 + 1907;
     assert!(read(&scenario).abs_diff(behind) < 100);
@@ -473,9 +464,7 @@ fn a_long_request_is_cut_where_the_drive_says() {
         lba: 0,
         blocks: 1024,
         contents: (0..1024).map(Content::of).collect(),
-        homes: None,
-        committed: None,
-        sizes: None,
+        ..Request::flush(0)
     };
     let requests = [write];
     let mut scenario = disksim("uniform", 0, Options::default());
@@ -486,7 +475,7 @@ fn a_long_request_is_cut_where_the_drive_says() {
         assert_eq!(outcome.writes.count, 1);
         outcome.writes.most_ns
     };
-    // What the link has of it while the flash is at work already: all but the first part.
+    // The part that crosses the link while the flash is already at work: all but the first part.
     let (cut, whole) = (took(1024), took(4096));
     let link = 1024 * 4096 * 1000 / 2148;
     assert!(

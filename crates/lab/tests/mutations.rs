@@ -1,4 +1,4 @@
-//! The fuzz targets of the trace readers and of what a scenario is made of, over some thousands of seeded mutations each.
+//! The fuzz targets of the trace readers and of the parts of a scenario, over some thousands of seeded mutations each.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -157,6 +157,29 @@ fn drives_survive_whatever_comes() {
         let seed = drives::find(name).unwrap().written();
         for _ in 0..1000 {
             options::drive(&changed(seed.as_bytes(), &mut rng));
+        }
+    }
+}
+
+#[test]
+fn job_files_of_fio_survive_whatever_comes() {
+    let seeds = [
+        "[global]\nioengine=libaio\niodepth=16\nbs=8k\nfilename=x\n[a]\nrw=randrw\nrwmixread=70\n\
+         size=64m\nnumjobs=2\n",
+        "[a]\nrw=randwrite\nsize=1g\nrandom_distribution=zoned:60/10:40/90\nrate=4m\nruntime=5m\n\
+         time_based\n",
+        "; c\n[a]\nrw=write\noffset=1g\nsize=4k\nloops=3\nfsync=8\ndedupe_percentage=30\n\
+         ramp_time=2s\n",
+        "[global]\nbssplit=4k/60:64k/40\n[a]\nrw=trimwrite\nsize=4m\nnumjobs=3\n[b]\nstonewall\nrw=rw\n\
+         filesize=2m\nthinktime=5ms\n[c]\nwait_for=b\nrw=randrw\nbs=4k,8k\nsize=8m\nsync=1\n",
+        "[a]\nfilename=/dev/sda\nrw=write\nsize=25%\noffset_increment=25%\nnumjobs=4\nexitall=0\n\
+         [b]\nfilename=/dev/sda\nrw=randtrim\nsize=10%\nio_size=5%\nrate_iops=9\n",
+    ];
+    let mut rng = Rng::new(13);
+    for seed in seeds {
+        options::fio(seed.as_bytes());
+        for _ in 0..5000 {
+            options::fio(&changed(seed.as_bytes(), &mut rng));
         }
     }
 }

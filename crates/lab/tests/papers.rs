@@ -1,5 +1,6 @@
-//! The papers' evaluations: what a paper states is met, or the difference is explained; twice gives the same. What was recorded of them is
-//! what they still say, and the page is that record, as the command prints it. The record: `vellum lab paper all --json`.
+//! The papers' evaluations: each statement of a paper is met, or the difference is explained; two runs give the same. The
+//! recorded results are still current, and the page is that record, as the command prints it. The record: `vellum lab paper all
+//! --json`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -40,7 +41,7 @@ fn the_page_is_what_the_command_prints_of_the_record() {
     }
 }
 
-/// The numbers of a text, each with its unit in the last place.
+/// Returns the numbers in a text, each with the unit of its last digit.
 fn numbers(text: &str) -> Vec<(f64, f64)> {
     let cut = |c: char| !(c.is_ascii_digit() || c == '.' || c == '-');
     let words = text.split(cut).map(|word| word.trim_end_matches('.'));
@@ -53,14 +54,14 @@ fn numbers(text: &str) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The figures that the verdict goes by are those that a reader sees, to the last place that is printed.
+/// Checks that the figures behind the verdict are those that a reader sees, to the last digit printed.
 fn compares_what_it_prints(claim: &Claim) {
     let (theirs, ours) = match claim.stated {
         Stated::Figures { theirs, ours, .. } => (theirs, ours),
         Stated::AtMost { theirs, ours } => ((theirs, theirs), (ours, ours)),
         Stated::Words { .. } => return,
     };
-    // "7% slower" and "writes 7% more" are a sign in words.
+    // "7% slower" and "writes 7% more" express a sign in words.
     let printed = |text: &str, figure: f64| {
         let near =
             |(number, place): (f64, f64)| (number.abs() - figure.abs()).abs() <= 0.501 * place;
@@ -74,7 +75,7 @@ fn compares_what_it_prints(claim: &Claim) {
     }
 }
 
-/// The record is of these frames, columns and statements, and not of what they once were.
+/// Checks that the record has the current frames, columns and statements.
 fn is_recorded(evaluation: &Evaluation) {
     let says = |evaluation: &Evaluation| {
         let frames = evaluation.frames.iter().map(|frame| {
@@ -134,7 +135,7 @@ fn holds(evaluation: &Evaluation) {
     }
 }
 
-/// The names of the claims that are not met.
+/// Returns the names of the claims that are not met.
 fn unmet(evaluation: &Evaluation) -> Vec<&str> {
     let claims = evaluation.frames.iter().flat_map(|frame| &frame.claims);
     let unmet = claims.filter(|claim| claim.verdict == Verdict::No);
@@ -165,7 +166,7 @@ fn caftl_is_met_or_explained() {
 fn csafs_is_met_or_explained_on_one_thread_and_on_many() {
     let two = csafs::evaluate(Size::Tiny, 2).unwrap();
     holds(&two);
-    // What many threads do to the others' order, `oftl` shows as well, and sooner.
+    // `oftl` also shows what many threads do to the others' order, and sooner.
     if sized(false, true) {
         assert_eq!(text(&two), text(&csafs::evaluate(Size::Tiny, 1).unwrap()));
     }

@@ -1,18 +1,20 @@
-//! `replay`: a volume that is told what a journal commits needs no sync for home writes.
+//! `replay`: a volume that knows what a journal commits needs no sync for home writes.
 #![allow(clippy::unwrap_used, reason = "a failure is a test's")]
 
+#[path = "common/run.rs"]
+mod run;
+
+use run::run;
+use std::sync::Arc;
 use vellum_lab::drives;
-use vellum_lab::flash::{self};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
-use vellum_lab::outcome::Outcome;
-use vellum_lab::policy::Policy;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
-use vellum_lab::sim::Pace;
+use vellum_lab::scenario::{Device, Load, Scenario, Synthetic};
+use vellum_lab::tenants::{Tenant, Tenants};
 use vellum_lab::workload;
 use vellum_trace::{Block, Committed, Content, Entry, Header, Op, Request, Sizes, Writer};
 
-/// Far apart, and the homes first: all is moved when it is read.
+/// Far apart, and the homes first: everything has been moved when it is read.
 const HOMES: u64 = 10_000;
 const JOURNAL: u64 = 200_000;
 const JOURNAL_BLOCKS: u64 = 4096;
@@ -20,36 +22,21 @@ const COMMITS: u64 = 400;
 
 fn scenario(load: Load<'_>) -> Scenario<'_> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(256 << 20),
-            over_provisioning: Some(200),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
-        },
-        load,
-        pace: Pace::Closed { depth: 1 },
-        precondition: Precondition::None,
         seed: 11,
         daily_bytes: Some(10 << 30),
-        verify: true,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(256 << 20),
+                over_provisioning: Some(200),
+                ..Device::new(drives::own("oftl"))
+            },
+            load,
+        )
     }
 }
 
-fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
-    let policy: Policy = policy.parse().unwrap();
-    scenario.run(&policy).unwrap()
-}
-
-/// What a host asks of a disk whose every fsync is a commit, a flush, the home writes, and another flush. `tells`: whether its
-/// recorder followed the journal.
+/// The requests to a disk whose every fsync is a commit, a flush, the home writes, and another flush. `tells`: the recorder
+/// followed the journal.
 fn trace(tells: bool) -> Vec<u8> {
     let header = Header {
         id: [3; 16],
@@ -137,8 +124,8 @@ fn durable_chunks_halve_where_the_trace_tells_what_commits() {
             assert_eq!([remapped, pledged], [all, 0]);
             let [remapped, pledged, saved] = counted(true, in_place, &with);
             assert_eq!([remapped, pledged], [all, all]);
-            // But where a segment ends.
-            let near = |chunks: u64, all: u64| chunks.abs_diff(all) <= 2;
+            // Except after the end of a segment, where a sync makes chunks durable.
+            let near = |chunks: u64, all: u64| chunks.abs_diff(all) <= all / 100;
             assert!(
                 near(durable, all) && near(saved, all / 2),
                 "{durable} {saved}"
@@ -147,6 +134,28 @@ fn durable_chunks_halve_where_the_trace_tells_what_commits() {
             assert_eq!(counted(false, in_place, &with), [all, 0, durable]);
         }
     }
+}
+
+/// Each tenant has a journal in its own part, and what the journal commits is there as well.
+#[test]
+fn tenants_have_journals_of_their_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    std::fs::write(&path, trace(true)).unwrap();
+    let trace = Arc::new(TraceFile::read(&path, &Reading::default()).unwrap());
+    let tenant = |name: &str| Tenant {
+        name: name.into(),
+        trace: Arc::clone(&trace),
+    };
+    let tenants = Tenants::new(vec![tenant("a"), tenant("b")]).unwrap();
+    let scenario = scenario(Load::Tenants {
+        tenants: &tenants,
+        times: 1,
+        repeated: RepeatedContents::Same,
+    });
+    let outcome = run(&scenario, "vellum:write-once,replay");
+    let counted = ["remapped_blocks", "pledged_blocks"].map(|name| outcome.counted(name));
+    assert_eq!(counted, [2 * 2 * COMMITS; 2]);
 }
 
 #[test]
@@ -160,6 +169,7 @@ fn a_host_that_journals_tells_what_it_commits_as_long_as_that_is_short() {
             blocks: 4096,
             commit: Commit::Async,
             fsync_flushes: true,
+            write_back: 0,
             file: File::Overwritten,
         });
         let outcome = run(&scenario(Load::Synthetic(load)), policy);
@@ -176,7 +186,7 @@ fn a_host_that_journals_tells_what_it_commits_as_long_as_that_is_short() {
         let with = counted(mode, 20, "vellum:zero=off,write-once,replay");
         assert_eq!([with[0], with[3]], [without[0], without[3]]);
         assert!(without[1] == 0 && with[1] > 400, "{with:?}");
-        // Of 2000 blocks of data, but for the last.
+        // Transactions of 2000 data blocks each, except the last one.
         let long = counted(mode, 2000, "vellum:zero=off,write-once,replay");
         match mode {
             Mode::Data => assert!(long[1] * 10 < with[1], "{long:?}"),

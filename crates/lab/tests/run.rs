@@ -1,21 +1,22 @@
-//! Whole runs: every request is answered, every read gives what was written, twice gives the same bytes.
+//! Whole runs: every request is answered, every read returns what was written, and two runs give the same bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+#[path = "common/run.rs"]
+mod run;
 #[path = "common/sized.rs"]
 mod sized;
 
+use run::run;
 use sized::sized;
 use vellum_lab::content::Content;
 use vellum_lab::drives;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
-use vellum_lab::outcome::Outcome;
-use vellum_lab::policy::Policy;
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes::{self, Size};
 use vellum_lab::trace::Op;
@@ -36,24 +37,20 @@ fn device(name: &str, capacity: u64) -> Device {
 
 fn scenario(device: Device, load: &str, requests: u64) -> Scenario<'static> {
     Scenario {
-        device,
-        load: Load::Synthetic(Synthetic {
-            requests,
-            zeros: 10,
-            duplicates: 15,
-            flush_every: 100,
-            ..Synthetic::new(*workload::find(load).unwrap())
-        }),
         pace: Pace::Closed { depth: 16 },
         precondition: Precondition::Fill,
         seed: 11,
         daily_bytes: Some(10 << 30),
-        verify: true,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            device,
+            Load::Synthetic(Synthetic {
+                requests,
+                zeros: 10,
+                duplicates: 15,
+                flush_every: 100,
+                ..Synthetic::new(*workload::find(load).unwrap())
+            }),
+        )
     }
 }
 
@@ -73,13 +70,6 @@ const POLICIES: [&str; 14] = [
     "vellum:dedup,layout=ordered,persistence=strong,on-drive",
     "vellum:dedup,layout=shadow,on-drive",
 ];
-
-fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
-    let policy: Policy = policy.parse().unwrap();
-    scenario
-        .run(&policy)
-        .unwrap_or_else(|e| panic!("{policy}: {e}"))
-}
 
 #[test]
 fn every_policy_serves_reads_and_writes_and_reads_what_was_written() {
@@ -136,7 +126,7 @@ fn what_is_written_adds_up() {
         assert!(life.erases > 0 && life.years.unwrap() > 0.0, "{policy}");
         let erased = life.erases * 128;
         let programmed = outcome.programmed;
-        // In the long run what is erased was programmed.
+        // In the long run as much is erased as was programmed.
         assert!(
             erased.abs_diff(programmed) < programmed / 5,
             "{policy}: {erased} {programmed}"
@@ -190,7 +180,7 @@ fn an_odd_number_of_dies_serves_every_policy() {
 fn every_preset_runs() {
     for drive in drives::known() {
         let mut device = device(&drive.name, 1);
-        // The smallest that makes sense.
+        // The smallest sensible capacity.
         device.capacity = match drive.name.as_str() {
             "tlc-nvme" => Some(6 << 30),
             "qlc-nvme" => Some(12 << 30),
@@ -241,6 +231,7 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
             blocks: 4096,
             commit: Commit::TwoFlushes,
             fsync_flushes: true,
+            write_back: 0,
             file: File::Overwritten,
         });
     }
@@ -253,7 +244,7 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
             .find(|(n, _)| *n == name)
             .map_or(0, |c| c.1)
     };
-    // Each home block was journaled as it is: all that can be remapped is.
+    // Each home block equals its journal copy: every one that can be remapped is.
     let (asked, remapped) = (counted("checkpoint_writes"), counted("remapped_blocks"));
     assert!(
         asked > 35_000 && remapped * 100 >= asked * 99,
@@ -261,7 +252,7 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
     );
     let saved = plain.medium[0].blocks - once.medium[0].blocks;
     assert!(saved * 100 >= asked * 90, "{saved} of {asked}");
-    // Summaries that are written anew are counted once: what was programmed is what was written, but for units that are not full.
+    // Rewritten summaries are counted once: the blocks programmed are those written, except for units that are not full.
     let restamped = counted("medium_restamped");
     let (programmed, written) = (once.programmed, once.medium_blocks());
     assert!(restamped > 100, "{restamped}");
@@ -271,8 +262,8 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
     );
     let base = run(&scenario, "base");
     assert!(base.medium_blocks() > once.medium_blocks());
-    // The journal's descriptors say it without a hash. The pool's fingerprints are of a few bits, and where two are one a home
-    // block is written.
+    // The journal's descriptors identify copies without a hash. The pool's fingerprints have only a few bits, and a home block is
+    // written if two of them are equal.
     let told = run(&scenario, "vellum:write-once=descriptor").counted("remapped_blocks");
     assert!(
         remapped <= told && (told - remapped) * 1000 <= told,
@@ -311,12 +302,13 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
             blocks: 4096,
             commit: Commit::TwoFlushes,
             fsync_flushes: true,
+            write_back: 0,
             file: File::Overwritten,
         });
     }
     let once = run(&journaled, "vellum:compress,write-once");
     assert!(once.counted("packed_blocks") > 1000 && once.counted("remapped_blocks") > 1000);
-    // And as differences to what they replace, of a database's pages.
+    // And as deltas to the versions they replace, for a database's pages.
     journaled.sizes = sizes::find("database").copied();
     if let Load::Synthetic(load) = &mut journaled.load {
         load.workload = *workload::find("hot-cold").unwrap();
@@ -373,10 +365,11 @@ fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
             blocks: 16_384,
             commit: Commit::TwoFlushes,
             fsync_flushes: false,
+            write_back: 0,
             file: File::Overwritten,
         });
     }
-    // Of the inode: until the unmount nothing is written home, so nothing is there that it could be held against.
+    // Deltas of the inode only: nothing is written home before the unmount, so the other blocks have no base.
     let outcome = run(&scenario, "vellum:compress,delta");
     let deltas = outcome.counted("delta_blocks");
     let commits = 6000 / 11;
@@ -488,9 +481,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
             contents: (0..u64::from(n % 10 != 9))
                 .map(|_| Content::synthetic(1, n, n))
                 .collect(),
-            homes: None,
-            committed: None,
-            sizes: None,
+            ..Request::flush(0)
         })
         .collect();
     scenario.load = Load::Requests(&requests);
@@ -507,7 +498,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
         "{}",
         outcome.seconds
     );
-    // One at a time, two milliseconds after the one before: nothing takes as long, a flush neither.
+    // One at a time, two milliseconds after the one before: no request takes that long, nor does a flush.
     scenario.pace = Pace::Elastic {
         depth: 1,
         think: Some(2_000_000),
@@ -571,7 +562,7 @@ fn blocks_take_the_bytes_that_were_measured_and_differences_add_up() {
         let outcome = run(&scenario, "vellum:compress,delta");
         ["packed_blocks", "delta_blocks", "packed_bytes"].map(|name| outcome.counted(name))
     };
-    // A base is what has been replaced once, and what is half of it away is stored by itself: as the next base.
+    // A base has been replaced once. A version half of which differs from it is stored whole, and becomes the next base.
     let by_itself = |n: u64| n < 2 || (n - 1).is_multiple_of(11);
     let bytes = |n: u64| match by_itself(n) {
         true => u64::from(own),
@@ -579,11 +570,11 @@ fn blocks_take_the_bytes_that_were_measured_and_differences_add_up() {
     };
     let deltas = (0..20).filter(|&n| !by_itself(n)).count() as u64;
     assert_eq!(counted(&requests), [20, deltas, (0..20).map(bytes).sum()]);
-    // What was measured before the last one says nothing of the next.
+    // What was measured before the last version does not apply to the next.
     requests[3].sizes = told(Some(own), None);
     requests.truncate(5);
     assert_eq!(counted(&requests), [5, 2, 3 * 2000 + 2 * 100]);
-    // Nobody knows: whole.
+    // Unknown: stored whole.
     requests[4].sizes = None;
     assert_eq!(counted(&requests)[0], 4);
     requests.iter_mut().for_each(|request| request.sizes = None);

@@ -1,4 +1,4 @@
-//! Runs that begin when the drive has settled under their own load, and that say how sure they are.
+//! Runs that begin when the drive has settled under their own load, and that report their confidence.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,37 +11,29 @@ mod sized;
 use sized::sized;
 use std::fmt::Write;
 use vellum_lab::drives;
-use vellum_lab::flash;
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::report;
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::workload;
 
 fn scenario(load: Load<'_>, precondition: Precondition) -> Scenario<'_> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(512 << 20),
-            over_provisioning: Some(150),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
-        },
-        load,
         pace: Pace::Closed { depth: 8 },
         precondition,
         seed: 5,
-        daily_bytes: None,
         verify: false,
         timed: false,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(512 << 20),
+                over_provisioning: Some(150),
+                ..Device::new(drives::own("oftl"))
+            },
+            load,
+        )
     }
 }
 
@@ -57,7 +49,7 @@ fn run(load: Load<'_>, precondition: Precondition, policy: &str) -> Outcome {
     scenario(load, precondition).run(&policy).unwrap()
 }
 
-/// The amplification of the last half of a run over so many volumes.
+/// The amplification of the second half of a run over that many volumes.
 fn after_long(load: &str, policy: &str, volumes: u64) -> f64 {
     let logical = run(made(load, 1), Precondition::None, policy).logical_blocks;
     let outcome = run(made(load, volumes * logical), Precondition::Fill, policy);
@@ -69,7 +61,7 @@ fn after_long(load: &str, policy: &str, volumes: u64) -> f64 {
         / (last.host_written - half.host_written) as f64
 }
 
-/// Whatever the load, the figure is that of a run ten times as long as the one with its warm-up.
+/// Under any load, the figure is that of a run ten times as long as the one with its warm-up.
 #[test]
 fn what_has_settled_stays_within_a_hundredth_of_a_run_ten_times_as_long() {
     let all = [
@@ -131,7 +123,7 @@ fn a_load_that_hardly_writes_ends_its_warm_up_too() {
     assert_eq!(outcome.host_read, 1000);
 }
 
-/// A FIU trace: each content is written twice, to places of their own.
+/// A FIU trace: each content is written twice, to different places.
 fn twice(folder: &std::path::Path) -> TraceFile {
     let mut text = String::new();
     for n in 0..4000u64 {

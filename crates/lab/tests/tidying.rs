@@ -1,51 +1,37 @@
-//! Folds and sweeps in the lab: what they give back, and that all reads as it was written (each read is held against that).
+//! Folds and sweeps in the lab: what they reclaim, and that every read returns what was written (each read is checked).
 #![allow(clippy::unwrap_used, reason = "a failure is a test's")]
 
+#[path = "common/run.rs"]
+mod run;
+
+use run::run;
 use vellum_lab::drives;
-use vellum_lab::flash;
-use vellum_lab::outcome::Outcome;
-use vellum_lab::policy::Policy;
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
 use vellum_lab::workload;
 
 fn scenario(requests: u64) -> Scenario<'static> {
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(256 << 20),
-            over_provisioning: Some(200),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
-        },
-        load: Load::Synthetic(Synthetic {
-            requests,
-            zeros: 10,
-            duplicates: 15,
-            flush_every: 100,
-            ..Synthetic::new(*workload::find("mixed").unwrap())
-        }),
         pace: Pace::Closed { depth: 16 },
         precondition: Precondition::Fill,
         seed: 11,
-        daily_bytes: None,
-        verify: true,
-        timed: true,
         sizes: sizes::find("source").copied(),
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(256 << 20),
+                over_provisioning: Some(200),
+                ..Device::new(drives::own("oftl"))
+            },
+            Load::Synthetic(Synthetic {
+                requests,
+                zeros: 10,
+                duplicates: 15,
+                flush_every: 100,
+                ..Synthetic::new(*workload::find("mixed").unwrap())
+            }),
+        )
     }
-}
-
-fn run(scenario: &Scenario<'_>, policy: &str) -> Outcome {
-    let policy: Policy = policy.parse().unwrap();
-    scenario
-        .run(&policy)
-        .unwrap_or_else(|e| panic!("{policy}: {e}"))
 }
 
 #[test]
@@ -62,7 +48,7 @@ fn a_fold_gives_room_back() {
         );
         assert!(folded.live_blocks < plain.live_blocks, "{policy}");
         assert_eq!(folded.requests, plain.requests, "{policy}");
-        // That is written, and counted.
+        // The folded data are written, and counted.
         let anew = folded.counted("folded_bytes") / 4096;
         assert!(
             folded.medium_blocks() > plain.medium_blocks() + anew / 2,
@@ -87,7 +73,7 @@ fn a_sweep_shares_what_is_stored_twice() {
 
 #[test]
 fn what_was_folded_reads_as_it_was_written() {
-    // Long enough for a fold with reads behind it.
+    // Long enough for a fold followed by reads.
     let scenario = scenario(300_000);
     let folded = run(&scenario, "vellum:compress,fold=now");
     assert!(folded.counted("folds") > 100);

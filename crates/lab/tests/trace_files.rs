@@ -47,7 +47,7 @@ fn packed_or_not_is_seen_by_looking() {
         ("plain", text.as_bytes().to_vec()),
         ("gzip", gzip(text.as_bytes())),
         ("zstd", zstd(text.as_bytes())),
-        // Several of them, one after the other, are one file.
+        // Several archives one after the other are one file.
         ("gzips", twice(gzip)),
         ("zstds", twice(zstd)),
     ] {
@@ -57,7 +57,7 @@ fn packed_or_not_is_seen_by_looking() {
         assert_eq!(trace.format(), Format::DiskSim, "{name}");
         assert_eq!(trace.summary().seen.records, 20_000, "{name}");
         assert_eq!(trace.replay(1, 1).unwrap().count(), 20_000);
-        // All of the file was read, and what is told is how far in the file.
+        // The whole file was read, and the progress is reported in bytes of the file.
         assert_eq!(watch.seen(), (bytes.len() as u64, bytes.len() as u64));
     }
 }
@@ -88,7 +88,7 @@ fn a_packed_trace_that_is_cut_off_or_damaged_is_an_error() {
 
 #[test]
 fn a_bomb_takes_time_and_no_memory() {
-    // A gigabyte of zeros without an end of line: refused at the first line's bound.
+    // A gigabyte of zeros without an end of line is refused at the limit for the first line.
     let zeros = vec![0; 1 << 20];
     let one = zstd(&zeros);
     let bomb: Vec<u8> = one.repeat(1024);
@@ -128,7 +128,7 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "own", &binary::own());
     let together = TraceFile::read(&path, &Reading::default()).unwrap();
-    // The journal first, from the start of its extent on.
+    // The journal first, from the start of its extent.
     assert_eq!(together.journal(), Some((300_000 % 256, 4096)));
     assert_eq!(together.summary().journals, 1);
     let reading = Reading {
@@ -140,7 +140,7 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
     assert_eq!(there.blocks(), 524_288);
     let places: Vec<u64> = there.replay(1, 1).unwrap().map(|r| r.lba).collect();
     assert_eq!(places, [300_001, 300_003, 0, 7, 7, 8, 7, 8]);
-    // Of two disks not both can stay.
+    // Two disks cannot both stay in place.
     let two = file(dir.path(), "two", DISKSIM.as_bytes());
     let error = TraceFile::read(&two, &reading).err().unwrap();
     assert!(matches!(error, ReplayError::Disks { .. }), "{error}");
@@ -153,7 +153,7 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
 fn a_discard_as_long_as_a_disk_is_cut_to_what_is_touched() {
     let dir = tempfile::tempdir().unwrap();
     let far = DISK_BYTES_MAX - 4096;
-    // Each discard is of 2^36 extents. One after the other they would not come to an end.
+    // Each discard covers 2^36 extents. Handled one extent at a time they would never end.
     let text = format!(
         "fio version 3 iolog\n0 /f add\n1 /g add\n2 /f write {far} 4096\n3 /f write 1044480 8192\n\
          4 /f trim 0 {DISK_BYTES_MAX}\n5 /g trim 0 {DISK_BYTES_MAX}\n6 /f trim 4096 {}\n",
@@ -164,7 +164,7 @@ fn a_discard_as_long_as_a_disk_is_cut_to_what_is_touched() {
     assert_eq!(trace.blocks(), 3 * 256);
     let parts: Vec<_> = trace.replay(1, 1).unwrap().skip(2).collect();
     let parts: Vec<_> = parts.iter().map(|part| (part.lba, part.blocks)).collect();
-    // The far extent came first and went first; nothing of the other disk was touched.
+    // The far extent was written first and discarded first; nothing on the other disk was touched.
     assert_eq!(parts, [(256, 512), (0, 256), (257, 511), (0, 255)]);
 }
 
@@ -211,6 +211,38 @@ fn times_at_the_end_of_the_clock_stay_there() {
     let times: Vec<u64> = trace.replay(1, 3).unwrap().map(|r| r.at).collect();
     assert_eq!(times.len(), 6);
     assert!(times.is_sorted(), "{times:?}");
+}
+
+#[test]
+fn a_trace_that_changes_after_it_was_read_is_not_replayed() {
+    let is_changed =
+        |error: Option<ReplayError>| matches!(error, Some(ReplayError::Changed { .. }));
+    let dir = tempfile::tempdir().unwrap();
+    let path = file(dir.path(), "trace", DISKSIM.repeat(10_000).as_bytes());
+    let read = || TraceFile::read(&path, &Reading::default()).unwrap();
+    let trace = read();
+    // Another file in its place, whose first request comes earlier, while it is replayed. Then there is more of it.
+    let mut replay = trace.replay(1, 1).unwrap();
+    replay.next().unwrap();
+    file(
+        dir.path(),
+        "trace",
+        DISKSIM.replace("0.5", "0.1").as_bytes(),
+    );
+    replay.by_ref().for_each(drop);
+    assert!(is_changed(replay.error()));
+    assert!(is_changed(trace.replay(1, 1).err()));
+    assert!(is_changed(trace.records().err()));
+    let trace = read();
+    assert_eq!(trace.replay(1, 1).unwrap().count(), 2);
+    file(dir.path(), "trace", DISKSIM.repeat(2).as_bytes());
+    assert!(is_changed(trace.replay(1, 1).err()));
+    // A processor's file that comes late.
+    let one = event(false, (1, 8, 4096, QUEUED | WRITE), 0);
+    let path = file(dir.path(), "sda.blktrace.0", &one);
+    let trace = TraceFile::read(&path, &Reading::default()).unwrap();
+    file(dir.path(), "sda.blktrace.1", &one);
+    assert!(is_changed(trace.replay(1, 1).err()));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! fio's iologs, blktrace's events, CSV by a map, and traces of ours: what is read, and what is refused.
+//! fio's iologs, blktrace's events, CSV with a column map, and Vellum's traces: what is read, and what is refused.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -166,7 +166,7 @@ fn a_trace_of_ours_tells_contents_journals_and_what_is_missing() {
     assert_eq!(known.packed, (3, 2064));
     assert_eq!(known.delta, (2, 23));
     assert_eq!(known.classes.iter().sum::<u64>(), 4);
-    // Without its end it is read, and said to be cut.
+    // Without its end it is read, and reported as cut.
     let mut reader = Reader::new(&bytes[..bytes.len() - 20], Format::Vellum);
     assert_eq!(reader.by_ref().map(Result::unwrap).count(), 8);
     assert!(reader.seen().cut);

@@ -1,10 +1,11 @@
-//! Trace formats: what is read, what is refused, and with which words. The excerpts were written for this test.
+//! Trace formats: what is read, what is refused, and the messages. The excerpts were written for this test.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     reason = "a failure is a test's"
 )]
 
+use std::io::Write;
 use std::path::Path;
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
@@ -60,7 +61,7 @@ fn each_format_is_found_by_its_content() {
         (MQSIM, Format::Mqsim),
     ] {
         assert_eq!(detect(text.as_bytes()).unwrap(), format);
-        // Cut off anywhere behind the first two lines it is still found.
+        // It is still detected when cut off anywhere after the first two lines.
         assert_eq!(detect(&text.as_bytes()[..text.len() - 3]).unwrap(), format);
     }
     let error = detect(b"\x01\x02\x03 not a trace\n")
@@ -75,11 +76,11 @@ fn blkparse_counts_each_request_once() {
     let records = read(Format::Blkparse, BLKPARSE).unwrap();
     let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
     let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
-    // The first action of the three that is seen is Q, so D and C are passed over.
+    // Of the three actions, Q is seen first, so D and C are skipped.
     assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::Discard]);
     assert_eq!(records[0].at, Nanos(1829));
     assert_eq!(records[0].offset, 223_490 * 512);
-    // Half a block at each end makes two blocks of it.
+    // Half a block at each end makes it two blocks.
     assert_eq!(records[0].blocks(), 2);
     assert_eq!(records[4].bytes, 1 << 20);
 }
@@ -257,7 +258,7 @@ fn a_replay_moves_extents_together_and_repeats() {
     let dir = std::env::temp_dir().join(format!("vellum-lab-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = dir.join("trace");
-    // Two extents of a terabyte's distance, and a request over the border of two.
+    // Two extents a terabyte apart, and a request across the border of two.
     let text = "0.0 0 2147483648 8 0\n1.0 0 0 8 0\n2.0 0 2044 8 0\n3.0 0 2147483648 8 1\n";
     std::fs::write(&path, text).unwrap();
     let trace = TraceFile::read(&path, &Reading::default()).unwrap();
@@ -272,12 +273,12 @@ fn a_replay_moves_extents_together_and_repeats() {
     );
     assert_eq!(places[4..].len(), 4);
     assert_eq!(places[4].0, 3_750_000);
-    // The second time round writes something new.
+    // The second pass writes new contents.
     assert_ne!(requests[0].contents, requests[4].contents);
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// What a trace tells of its contents is told again of other ones, unless the same are asked for.
+/// A repeated trace writes other contents in the same pattern, unless the same ones are requested.
 #[test]
 fn a_trace_that_is_repeated_is_no_duplicate_of_itself() {
     let dir = tempfile::tempdir().unwrap();
@@ -301,7 +302,25 @@ fn a_trace_that_is_repeated_is_no_duplicate_of_itself() {
     }
 }
 
-/// The sample traces that stand beside the repository are read to their end, if they are there.
+/// So does a trace without hashes, whose contents are made up.
+#[test]
+fn a_trace_without_contents_is_repeated_as_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    std::fs::write(&path, "0.0 0 0 8 0\n1.0 0 8 8 0\n2.0 0 0 8 0\n").unwrap();
+    let trace = TraceFile::read(&path, &Reading::default()).unwrap();
+    for repeated in [RepeatedContents::New, RepeatedContents::Same] {
+        let replay = trace.replay(1, 3).unwrap().writing(repeated);
+        let written: Vec<_> = replay.map(|request| request.contents[0]).collect();
+        assert_eq!(written.len(), 9);
+        assert_ne!(written[0], written[2], "written again with other bytes");
+        for pass in [&written[3..6], &written[6..]] {
+            assert_eq!(&written[..3] == pass, repeated == RepeatedContents::Same);
+        }
+    }
+}
+
+/// Reads the sample traces next to the repository to their end, if they exist.
 #[test]
 fn the_sample_traces_are_read_to_their_end() {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
@@ -317,7 +336,8 @@ fn the_sample_traces_are_read_to_their_end() {
     for (name, format, records) in expected {
         let path = beside.join(name);
         if !path.exists() {
-            eprintln!("SKIP: {name} is not there");
+            let mut stderr = std::io::stderr();
+            writeln!(stderr, "SKIP: {name} is not there").unwrap();
             continue;
         }
         let trace = TraceFile::read(&path, &Reading::default()).unwrap_or_else(|e| panic!("{e}"));

@@ -1,20 +1,19 @@
-//! Home writes that were never journaled, but begin as a journaled block does: who believes 64 bytes corrupts them.
+//! Home writes that were never journaled, but begin like a journaled block: an engine that trusts 64 bytes corrupts them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use vellum_core::seam::WriteOnce;
 use vellum_lab::content::{Content, Contents};
 use vellum_lab::drives;
-use vellum_lab::flash;
 use vellum_lab::journal::{Commit, File, Host, Journal, Mode};
 use vellum_lab::policy::{Layer, Policy};
-use vellum_lab::scenario::{Device, Load, Own, Precondition, Scenario};
+use vellum_lab::scenario::{Device, Load, Scenario};
 use vellum_lab::sim::{Ftl, Pace, Sim};
 use vellum_lab::trace::Op;
 use vellum_lab::workload::Request;
 
-/// Pages of a database, each of a kind of its own.
+/// Pages of a database, each of a different kind.
 const PAGES: u32 = 100;
-/// Pages that somebody writes beside the file system (direct I/O, mkfs, e2fsck), of kinds that the journal has too.
+/// Pages written without the file system (direct I/O, mkfs, e2fsck), of kinds that the journal has too.
 const DIRECT: u32 = 30;
 
 const JOURNAL: Journal = Journal {
@@ -22,6 +21,7 @@ const JOURNAL: Journal = Journal {
     blocks: 1024,
     commit: Commit::TwoFlushes,
     fsync_flushes: true,
+    write_back: 0,
     file: File::Overwritten,
 };
 
@@ -39,7 +39,7 @@ fn write(lba: u64, content: Content) -> Request {
     request(Op::Write { fua: false }, lba, Some(content))
 }
 
-/// What the disk is asked: the pages into the journal, the direct writes, the pages home; then everything is read.
+/// The requests to the disk: the pages into the journal, the direct writes, the pages home; then everything is read.
 fn requests(logical: u64) -> Vec<Request> {
     let at = JOURNAL.data_at(logical);
     let direct_at = at + 1000;
@@ -58,35 +58,21 @@ fn requests(logical: u64) -> Vec<Request> {
 
 fn run(policy: &str) -> Sim {
     let policy: Policy = policy.parse().unwrap();
-    let scenario = Scenario {
-        device: Device {
-            preset: drives::own("fast-ssd"),
+    let scenario = Scenario::new(
+        Device {
             capacity: Some(256 << 20),
             over_provisioning: Some(200),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: true,
-            options: flash::Options::default(),
+            ..Device::new(drives::own("fast-ssd"))
         },
-        load: Load::Requests(&[]),
-        pace: Pace::Closed { depth: 1 },
-        precondition: Precondition::None,
-        seed: 1,
-        daily_bytes: None,
-        verify: true,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
-    };
+        Load::Requests(&[]),
+    );
     let (mut sim, logical) = scenario.prepared(&policy).unwrap();
     let rule = match policy.layer {
         Layer::Vellum(engine) => engine.write_once,
         _ => WriteOnce::Off,
     };
-    sim.watch(&[JOURNAL.region(logical, rule)]);
-    // A read of something else than was written is an error here, of the engine.
+    sim.follow(&JOURNAL.disk(logical), rule);
+    // The engine reports an error if a read returns anything but what was written.
     sim.run(
         &mut requests(logical).into_iter(),
         Pace::Closed { depth: 1 },
@@ -115,7 +101,7 @@ fn who_compares_does_not() {
         let stats = vellum.stats();
         assert_eq!(vellum.wrong_reads(), 0, "{policy}");
         assert_eq!(stats.compared_unequal, u64::from(DIRECT), "{policy}");
-        // Every page came home, and the inode.
+        // Every page was written home, and the inode.
         assert_eq!(stats.remapped_blocks, u64::from(PAGES) + 1, "{policy}");
     }
 }

@@ -1,5 +1,5 @@
-//! What is under a loop device. A lock is on an inode, and so a volume's file and a loop device over it would have a server
-//! each: the one of the device has the file's lock as well.
+//! The files under a loop device. A lock is on an inode, so without care a volume's file and a loop device over it could each
+//! have a server. The server of the device therefore locks the file as well.
 
 use crate::lock::{self, LockError};
 use crate::past;
@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// How many loop devices may be on one another.
+/// How many loop devices may be stacked.
 const DEPTH_MAX: usize = 8;
 
 /// From linux/loop.h.
@@ -32,20 +32,21 @@ struct Status {
 pub struct Under {
     file: File,
     name: PathBuf,
-    /// The device is all of it, and nobody else reads it.
+    /// The device covers the whole file, so no other device reads it.
     whole: bool,
-    /// The device reads and writes it past the page cache.
+    /// The device bypasses the page cache to read and write it.
     direct: bool,
 }
 
 impl Under {
-    /// As of a medium: what the device gave to the file's page cache is written, and dropped there.
+    /// Like [`Medium::drop_cache`](crate::Medium::drop_cache): writes out what the device gave to the file's
+    /// page cache, and drops it there.
     pub(crate) fn drop_cache(&self) -> io::Result<()> {
         if self.direct && past::tells_direct(&self.file) == Some(true) {
             return Ok(());
         }
         match past::drop_cache(&self.file) {
-            // Others have the other parts, and their pages.
+            // Other users have the other parts of the file, and their pages.
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy && !self.whole => Ok(()),
             Err(e) => Err(io::Error::new(
                 e.kind(),
@@ -56,11 +57,11 @@ impl Under {
     }
 }
 
-/// Locks the files that `device` is a loop device over, if it is one, while they are open: against everyone, or (`shared`)
-/// against servers only. A part of a file leaves others their parts.
+/// If `device` is a loop device, locks the files under it for as long as they are open: against everyone, or (`shared`) against
+/// servers only. A device over a part of a file leaves the other parts to others.
 ///
 /// # Errors
-/// When one of them is in use.
+/// If one of them is in use.
 pub fn take(device: &File, path: &Path, shared: bool) -> Result<Vec<Under>, LockError> {
     let mut held: Vec<Under> = Vec::new();
     let mut shared = shared;
@@ -79,8 +80,7 @@ pub fn take(device: &File, path: &Path, shared: bool) -> Result<Vec<Under>, Lock
     Ok(held)
 }
 
-/// The file under a loop device. None also when it is out of sight: deleted, or
-/// in a mount namespace that is not ours.
+/// The file under a loop device. Also `None` if the file cannot be reached: deleted, or in a mount namespace that is not ours.
 fn backing(device: &File) -> Option<Under> {
     let meta = device.metadata().ok()?;
     if !meta.file_type().is_block_device() {
@@ -89,14 +89,14 @@ fn backing(device: &File) -> Option<Under> {
     let (major, minor) = (libc::major(meta.rdev()), libc::minor(meta.rdev()));
     let node = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     let part = node.join("partition").exists();
-    // A partition's directory is in its device's.
+    // The directory of a partition is inside its device's.
     let of = if part { "../loop" } else { "loop" };
     let name = fs::read_to_string(node.join(of).join("backing_file")).ok()?;
     let direct =
         fs::read_to_string(node.join(of).join("dio")).is_ok_and(|dio| dio.starts_with('1'));
     let name = PathBuf::from(name.strip_suffix('\n').unwrap_or(&name));
     let status = status(device).ok()?;
-    // Looked at before it is opened: by now there may be a pipe of that name.
+    // Checked before opening, because by now there may be a pipe with that name.
     let is_it = |meta: &fs::Metadata| (meta.dev(), meta.ino()) == (status.device, status.inode);
     if !is_it(&fs::metadata(&name).ok()?) {
         return None;

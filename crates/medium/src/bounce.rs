@@ -1,4 +1,4 @@
-//! Memory that direct I/O accepts, for what is not in such memory, or not as it shall be on the medium.
+//! Memory that direct I/O accepts, for data that is not in such memory, or not in the form it has on the medium.
 
 use crate::io::Piece;
 use parking_lot::Mutex;
@@ -8,7 +8,7 @@ use vellum_core::addr::BLOCK_BYTES;
 #[repr(C, align(4096))]
 struct Aligned([u8; BLOCK_BYTES]);
 
-/// Whole blocks, aligned like one.
+/// Whole blocks, each aligned to a block.
 pub(crate) struct Bounce(Vec<Aligned>);
 
 impl std::fmt::Debug for Bounce {
@@ -41,10 +41,10 @@ impl Bounce {
     }
 }
 
-/// Bytes that are kept for the next ones.
+/// The most bytes kept for reuse.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
-/// Memory that serves again.
+/// Memory that is reused.
 #[derive(Debug, Default)]
 pub(crate) struct Bounces(Mutex<Kept>);
 
@@ -55,10 +55,10 @@ struct Kept {
 }
 
 impl Bounces {
-    /// At least so much; what is in it is not known.
+    /// Returns at least this many bytes. Their contents are undefined.
     pub(crate) fn take(&self, bytes: usize) -> Bounce {
         let mut kept = self.0.lock();
-        // The newest is likeliest to be in the processor's cache.
+        // The newest is the most likely to be in the processor's cache.
         let fits =
             |bounce: &Bounce| bytes <= bounce.len() && bounce.len() <= bytes.saturating_mul(4);
         let Some(found) = kept.free.iter().rposition(fits) else {

@@ -4,7 +4,7 @@ use crate::io::Done;
 use parking_lot::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// What has completed and not been taken yet.
+/// Completed operations that have not been taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     state: Mutex<State>,
@@ -24,14 +24,14 @@ impl Completions {
     }
 
     pub(crate) fn push_all(&self, done: impl Iterator<Item = Done>) {
-        // The iterator may do the I/O: never under the lock.
+        // The iterator may do I/O, so it never runs under the lock.
         for one in done {
             self.push(one);
         }
     }
 
     pub(crate) fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        // A time-out past the end of time is none.
+        // A time-out too long to represent means no time-out.
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let mut state = self.state.lock();
         while state.done.is_empty() && !state.woken {
@@ -53,7 +53,7 @@ impl Completions {
         self.ready.notify_one();
     }
 
-    /// Forgets what nobody took.
+    /// Drops the operations that were never taken.
     pub(crate) fn clear(&self) {
         *self.state.lock() = State::default();
     }

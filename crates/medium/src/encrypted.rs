@@ -1,7 +1,7 @@
 //! A medium whose blocks are encrypted on another one.
 //!
-//! What is written is copied and encrypted there; the memory of who writes is only read. What is read is decrypted in the reader's memory before
-//! it is given back. Syncs and discards go through. A block that nobody has written reads as zeros, like one that was discarded or zeroed.
+//! A write is encrypted into a copy; the writer's memory is only read. A read is decrypted in the reader's memory before it is
+//! returned. Syncs and discards pass through. A block that was never written, was discarded or was zeroed reads as zeros.
 
 use crate::bounce::{Bounce, Bounces};
 use crate::error::MediumError;
@@ -13,20 +13,20 @@ use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_envelope::{Cipher, START, VolumeKey};
 
-/// Bytes that are encrypted at once, by calls that write now.
+/// Bytes that synchronous writes encrypt at once.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A volume's blocks, encrypted on `M` behind its header.
+/// A volume's blocks, encrypted on `M` after its header.
 #[derive(Debug)]
 pub struct EncryptedMedium<M> {
-    // First: it ends with its operations, whose memory is below.
+    // First, so that it is dropped first: its operations use the memory below.
     inner: M,
     cipher: Cipher,
     flights: Mutex<Flights>,
     bounces: Bounces,
 }
 
-/// What operations were before they went to the medium below. An operation's token there is its place here.
+/// The original form of operations passed to the medium below. An operation's token there is its index here.
 #[derive(Debug, Default)]
 struct Flights {
     places: Vec<Option<Flight>>,
@@ -37,12 +37,12 @@ struct Flights {
 struct Flight {
     token: u64,
     at: Pba,
-    /// Of a write: the plain bytes, and what lies in their place meanwhile.
+    /// For a write: the plain bytes, and the encrypted ones that replace them meanwhile.
     write: Option<(Vec<Piece>, Bounce)>,
 }
 
 impl<M: Medium> EncryptedMedium<M> {
-    /// Over a medium that begins with a header.
+    /// Wraps a medium that begins with a header.
     pub fn new(inner: M, key: &VolumeKey) -> Self {
         Self {
             inner,
@@ -57,10 +57,10 @@ impl<M: Medium> EncryptedMedium<M> {
         &self.inner
     }
 
-    /// Makes an operation one of the medium below.
+    /// Converts an operation for the medium below.
     fn below_form(&self, mut io: Box<Io>) -> Box<Io> {
         let (token, at) = (io.token, io.at);
-        // What lies past the end stays there, and is refused below.
+        // An address past the end stays past the end, and is refused below.
         io.at = Pba(at.0.saturating_add(START));
         let write = match io.kind {
             Kind::Write { .. } if !io.is_empty() => {
@@ -90,14 +90,14 @@ impl<M: Medium> EncryptedMedium<M> {
         let to = &mut bounce.bytes()[..io.len()];
         let mut done = 0;
         for piece in io.pieces() {
-            // SAFETY: whoever pushed the piece promised that it is valid and nobody writes it until the Io is back.
+            // SAFETY: the code that pushed the piece promised that it is valid and is not written until the Io is given back.
             to[done..done + piece.len].copy_from_slice(unsafe { piece.bytes() });
             done += piece.len;
         }
         self.cipher.encrypt(at.0, to);
     }
 
-    /// Makes it what it was.
+    /// Undoes the conversion.
     fn restore(&self, io: &mut Io) {
         let flight = {
             let mut flights = self.flights.lock();
@@ -123,13 +123,13 @@ impl<M: Medium> EncryptedMedium<M> {
         }
         let mut at = done.io.at;
         for piece in done.io.pieces() {
-            // SAFETY: as above; and of a read, nobody else reads or writes it.
+            // SAFETY: as above; in a read, nothing else reads or writes it either.
             self.cipher.decrypt(at.0, unsafe { piece.bytes_mut() });
             at = at.plus((piece.len / BLOCK_BYTES) as u64);
         }
     }
 
-    /// Where a block is below, for calls that end now.
+    /// The address of a block on the medium below, for synchronous calls.
     fn below_of(&self, operation: &'static str, at: Pba, bytes: usize) -> Result<Pba, MediumError> {
         match check_bytes(at, bytes, self.blocks()) {
             Ok(()) => Ok(at.plus(START)),
@@ -216,7 +216,7 @@ impl<M: Medium> Medium for EncryptedMedium<M> {
         Ok(())
     }
 
-    /// As zeros, without a key: that there is nothing is no secret (see the decision).
+    /// Writes zeros, without encrypting them: that a block is empty is not secret (see the decision).
     fn write_zeros(&self, at: Pba, blocks: u64) -> Result<(), MediumError> {
         let bytes = usize::try_from(blocks)
             .ok()

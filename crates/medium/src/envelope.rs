@@ -1,4 +1,4 @@
-//! The header of an encrypted medium, in its two places.
+//! The two copies of the header of an encrypted medium.
 
 use crate::error::MediumError;
 use crate::medium::Medium;
@@ -15,20 +15,20 @@ pub type ReadAt<'a> = dyn Fn(Pba, &mut [u8]) -> Result<(), MediumError> + 'a;
 /// Why an encrypted medium cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvelopeError {
-    /// Neither copy of its header is whole.
+    /// Neither copy of its header is intact.
     #[error("{name} is encrypted, and cannot be opened: {source}")]
     Header {
         /// The medium.
         name: String,
-        /// What is wrong with the first copy, or the second where there is no first.
+        /// What is wrong with the first copy, or with the second if there is no first.
         source: HeaderError,
     },
-    /// It fails.
+    /// The medium fails.
     #[error(transparent)]
     Medium(#[from] MediumError),
 }
 
-/// A header, and which of its copies are as it is.
+/// A header, and which of its copies are current.
 #[derive(Clone, Debug)]
 pub struct Envelope {
     header: Header,
@@ -36,7 +36,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// One that is nowhere yet.
+    /// An envelope that is not on any medium yet.
     #[must_use]
     pub fn new(header: Header) -> Self {
         Self {
@@ -45,11 +45,11 @@ impl Envelope {
         }
     }
 
-    /// Finds the newest whole header. Where block 0 is of something else, what looks like the second copy may be anything, like a block that
-    /// a client has written to a plain volume: it counts only when there is no `plain` volume.
+    /// Finds the newest intact header. If block 0 holds something else, what looks like the second copy may be anything, such as
+    /// a block that a client wrote to a plain volume. So the second copy counts only if there is no `plain` volume.
     ///
     /// # Errors
-    /// When the medium fails, or when there is a header that is damaged or of a newer program.
+    /// If the medium fails, or if there is a header that is damaged or of a newer program.
     pub fn find(
         medium: &dyn Medium,
         plain: impl FnOnce() -> bool,
@@ -58,7 +58,7 @@ impl Envelope {
         Self::find_by(medium.name(), medium.blocks(), &read, plain)
     }
 
-    /// The same of what is no medium: it is read by a function.
+    /// Like [`find`](Self::find), but reads through a function instead of a medium.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -95,23 +95,23 @@ impl Envelope {
         Ok(Some(Self { header, current }))
     }
 
-    /// What it says.
+    /// The header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Whether both copies are whole and the same.
+    /// True if both copies are intact and equal.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.current == [true; 2]
     }
 
-    /// Replaces the header, durably. At each instant one copy is whole, the old one or the new one: the place of the one that
-    /// counts is written last.
+    /// Replaces the header, durably. At every instant one copy is intact, with the old header or the new one:
+    /// the copy in use is written last.
     ///
     /// # Errors
-    /// When the medium fails; then it says the old or the new.
+    /// If the medium fails. It then has the old header or the new one.
     pub fn replace(&mut self, medium: &dyn Medium, header: Header) -> Result<(), MediumError> {
         let order = match self.current {
             [false, _] => [0, 1],
@@ -130,10 +130,10 @@ impl Envelope {
         Ok(())
     }
 
-    /// Writes the copy that is damaged or older anew.
+    /// Rewrites a copy that is damaged or older.
     ///
     /// # Errors
-    /// When the medium fails.
+    /// If the medium fails.
     pub fn repair(&mut self, medium: &dyn Medium) -> Result<(), MediumError> {
         match self.is_whole() {
             true => Ok(()),
@@ -142,10 +142,10 @@ impl Envelope {
     }
 }
 
-/// Destroys both copies, durably: what was encrypted with the key in them is lost.
+/// Destroys both copies, durably. Data encrypted with the key in them is lost.
 ///
 /// # Errors
-/// When the medium fails.
+/// If the medium fails.
 pub fn wipe(medium: &dyn Medium) -> Result<(), MediumError> {
     for at in COPIES.into_iter().filter(|&at| at < medium.blocks()) {
         medium.write(Pba(at), &[0; BLOCK_BYTES])?;
@@ -153,7 +153,7 @@ pub fn wipe(medium: &dyn Medium) -> Result<(), MediumError> {
     medium.sync()
 }
 
-/// Why a place has no header.
+/// Why a copy has no usable header.
 enum Refused {
     Medium(MediumError),
     Header(HeaderError),
@@ -165,7 +165,7 @@ fn copy(read: &ReadAt<'_>, at: u64) -> Result<Header, Refused> {
     Header::parse(&block).map_err(Refused::Header)
 }
 
-/// Whole, and not for this program: nothing older is to be used in its place.
+/// True for a header that is intact but of a newer program. Nothing older may be used in its place.
 fn is_newer(error: &HeaderError) -> bool {
     !matches!(error, HeaderError::Magic | HeaderError::Sum)
 }

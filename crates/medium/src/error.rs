@@ -1,23 +1,23 @@
-//! What went wrong, where.
+//! Errors of a medium.
 
 use std::io;
 
-/// Why a medium could not do it.
+/// An operation of a medium failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation} of {what} at byte {offset}: {source}")]
 pub struct MediumError {
-    /// What was tried.
+    /// The operation.
     pub operation: &'static str,
     /// The medium's name.
     pub what: String,
-    /// Where.
+    /// The offset in bytes.
     pub offset: u64,
-    /// What the system said.
+    /// The system's error.
     pub source: io::Error,
 }
 
 impl MediumError {
-    /// Whether room may come back (ENOSPC, EDQUOT), so that trying again makes sense.
+    /// True if there is no room now (ENOSPC, EDQUOT), so that trying again later makes sense.
     #[must_use]
     pub fn is_full(&self) -> bool {
         is_no_room(&self.source)

@@ -14,19 +14,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::Pba;
 
-/// Threads that do I/O where io_uring cannot.
+/// Threads that do I/O if io_uring cannot.
 const THREADS_MAX: usize = 8;
 
-/// Blocks (64 KiB) that are worth a hole.
+/// The fewest blocks (64 KiB) that are worth a hole.
 const HOLE_BLOCKS_MIN: u32 = 16;
 
-/// Set to anything but `0` or nothing, it forbids io_uring.
+/// The environment variable that forbids io_uring if it is set to anything but `0` or the empty string.
 pub const NO_URING: &str = "VELLUM_NO_URING";
 
-/// A regular file or a block device, locked while this lives.
+/// A regular file or a block device, locked until this is dropped.
 #[derive(Debug)]
 pub struct FileMedium {
-    // Before the target: dropped first, when its I/O has ended.
+    // Before the target, so that it is dropped first, after its I/O has ended.
     way: Way,
     target: Arc<Target>,
 }
@@ -41,18 +41,18 @@ enum Way {
 }
 
 impl FileMedium {
-    /// Opens what exists.
+    /// Opens an existing file or device.
     ///
     /// # Errors
-    /// When it is not there, not a file or block device, not ours to open, of an impossible size, or in use.
+    /// If it does not exist, is not a file or block device, may not be opened, has an impossible size, or is in use.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, OpenError> {
         Self::open_tuned(path, options, &Tuning::default())
     }
 
-    /// Opens what exists, in a way of one's choice.
+    /// Opens an existing file or device with these tunings.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and when io_uring is demanded but refused.
+    /// As [`open`](Self::open), and if io_uring is required but refused.
     pub fn open_tuned(
         path: impl AsRef<Path>,
         options: OpenOptions,
@@ -61,11 +61,11 @@ impl FileMedium {
         Self::over(open::existing(path.as_ref(), options, tuning)?, tuning)
     }
 
-    /// Makes a file of `bytes` bytes, durably; or takes that much of an existing block device (0: all).
+    /// Makes a file of `bytes` bytes, durably, or uses that much of an existing block device (0: all).
     ///
     /// # Errors
-    /// As [`open`](Self::open); when a file exists already; when there is no room for it. A file that
-    /// could not be made whole is removed again.
+    /// As [`open`](Self::open), and if a file already exists or there is no room for it. A file that could not
+    /// be completed is removed again.
     pub fn create(
         path: impl AsRef<Path>,
         bytes: u64,
@@ -74,10 +74,10 @@ impl FileMedium {
         Self::create_tuned(path, bytes, prealloc, &Tuning::default())
     }
 
-    /// Makes a file, in a way of one's choice.
+    /// Makes a file with these tunings.
     ///
     /// # Errors
-    /// As [`create`](Self::create), and when io_uring is demanded but refused.
+    /// As [`create`](Self::create), and if io_uring is required but refused.
     pub fn create_tuned(
         path: impl AsRef<Path>,
         bytes: u64,
@@ -132,7 +132,7 @@ impl FileMedium {
         }
     }
 
-    /// Whether I/O goes past the page cache for certain: that it was asked for is not enough.
+    /// True if I/O certainly bypasses the page cache. That direct I/O was requested is not enough.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.target.direct
@@ -156,7 +156,7 @@ impl Medium for FileMedium {
         self.target.writable && self.target.discard != DiscardBy::Nothing
     }
 
-    /// Each hole in a file is an extent of its file system, and costs it an allocation when it is filled.
+    /// Each hole in a file is an extent in its file system, and costs an allocation when it is filled.
     fn discard_blocks_min(&self) -> u32 {
         match self.target.discard {
             DiscardBy::Ioctl => 1,

@@ -9,14 +9,14 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 pub enum Kind {
     /// Fill the memory from the medium.
     Read,
-    /// Put the memory on the medium; `durable`: on stable storage when it completes.
+    /// Put the memory on the medium.
     Write {
         /// On stable storage when it completes (FUA, `RWF_DSYNC`).
         durable: bool,
     },
-    /// Make every write that completed before durable.
+    /// Make every write that completed before it durable.
     Sync,
-    /// The blocks' content is not needed any more.
+    /// The contents of the blocks are no longer needed.
     Discard {
         /// How many.
         blocks: u64,
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What it is called in errors.
+    /// Its name in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -49,14 +49,14 @@ const _: () = assert!(size_of::<Piece>() == size_of::<libc::iovec>());
 const _: () =
     assert!(std::mem::offset_of!(libc::iovec, iov_len) == std::mem::offset_of!(Piece, len));
 
-// SAFETY: a piece is only an address; whoever transfers through it has an `Io`'s promise.
+// SAFETY: a piece is only an address; code that transfers through it relies on the promise made for its `Io`.
 unsafe impl Send for Piece {}
 
-/// One operation: submitted, carried out in any order with others, and given back when done, so
-/// that its allocations serve again.
+/// One operation. It is submitted, carried out in any order relative to others, and given back when done, so
+/// that its allocations are reused.
 #[derive(Debug)]
 pub struct Io {
-    /// The submitter's own number for it.
+    /// The submitter's number for it.
     pub token: u64,
     /// What it does.
     pub kind: Kind,
@@ -77,7 +77,7 @@ impl Io {
         })
     }
 
-    /// Makes a used one new, keeping its allocation.
+    /// Reinitializes a used operation, keeping its allocation.
     pub fn reset(&mut self, token: u64, kind: Kind, at: Pba) {
         (self.token, self.kind, self.at) = (token, kind, at);
         self.pieces.clear();
@@ -86,8 +86,8 @@ impl Io {
     /// Adds memory to transfer; adjacent pieces are joined.
     ///
     /// # Safety
-    /// `ptr..ptr + len` must be valid, and not be touched by anyone else in a way that conflicts with
-    /// the transfer, until the operation is given back. Both must be multiples of a block.
+    /// `ptr..ptr + len` must be valid, and nothing else may access it in a way that conflicts with the transfer, until the
+    /// operation is given back. Both must be multiples of a block.
     pub unsafe fn push(&mut self, ptr: *mut u8, len: usize) {
         debug_assert!(
             (ptr as usize).is_multiple_of(BLOCK_BYTES) && len.is_multiple_of(BLOCK_BYTES)
@@ -98,7 +98,7 @@ impl Io {
         }
     }
 
-    /// Puts other memory in the place of its own, which is given back.
+    /// Replaces its memory, and returns the old pieces.
     pub(crate) fn replace_pieces(&mut self, pieces: Vec<Piece>) -> Vec<Piece> {
         std::mem::replace(&mut self.pieces, pieces)
     }
@@ -109,7 +109,7 @@ impl Io {
         self.pieces.iter().map(|p| p.len).sum()
     }
 
-    /// Whether it transfers nothing.
+    /// True if it transfers nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
@@ -121,7 +121,7 @@ impl Io {
         &self.pieces
     }
 
-    /// Blocks that it touches.
+    /// The number of blocks it touches.
     pub(crate) fn blocks(&self) -> u64 {
         match self.kind {
             Kind::Read | Kind::Write { .. } => (self.len() / BLOCK_BYTES) as u64,
@@ -130,7 +130,7 @@ impl Io {
         }
     }
 
-    /// Whether it lies on a medium of `size` blocks.
+    /// Checks that it is within a medium of `size` blocks.
     pub(crate) fn check(&self, size: u64) -> io::Result<()> {
         if self.kind == Kind::Sync {
             return Ok(());
@@ -138,7 +138,7 @@ impl Io {
         check_range(self.at, self.blocks(), size)
     }
 
-    /// It ended.
+    /// Ends it with this result.
     pub(crate) fn done(self: Box<Self>, what: &str, result: io::Result<()>) -> Done {
         let result = result.map_err(|source| MediumError {
             operation: self.kind.name(),
@@ -159,7 +159,7 @@ pub struct Done {
     pub result: Result<(), MediumError>,
 }
 
-/// Whether `blocks` from `at` on lie on a medium of `size` blocks.
+/// Checks that `blocks` blocks from `at` on are within a medium of `size` blocks.
 pub(crate) fn check_range(at: Pba, blocks: u64, size: u64) -> io::Result<()> {
     if at.0.checked_add(blocks).is_some_and(|end| end <= size) {
         return Ok(());
@@ -168,7 +168,7 @@ pub(crate) fn check_range(at: Pba, blocks: u64, size: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Whether a buffer of the synchronous calls is whole blocks.
+/// Checks that a buffer of the synchronous calls is whole blocks.
 pub(crate) fn check_bytes(at: Pba, bytes: usize, size: u64) -> io::Result<()> {
     if !bytes.is_multiple_of(BLOCK_BYTES) {
         let why = format!("{bytes} bytes are not whole blocks of {BLOCK_BYTES}");

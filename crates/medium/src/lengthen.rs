@@ -1,4 +1,4 @@
-//! A medium becomes longer while it is open.
+//! Lengthens a medium while it is open.
 
 use crate::error::MediumError;
 use crate::target::{DiscardBy, Target};
@@ -17,11 +17,11 @@ impl Target {
         Ok(())
     }
 
-    /// How many blocks it has, once it has been made as long as asked for.
+    /// Lengthens it if necessary, and returns its length in blocks.
     fn longer(&self, blocks: u64) -> io::Result<u64> {
         let meta = self.file.metadata()?;
         if meta.file_type().is_block_device() {
-            // Nothing goes by the place in it that this moves.
+            // Nothing uses the file position that this moves.
             let bytes = (&self.file).seek(SeekFrom::End(0))?;
             return at_least(blocks, bytes);
         }
@@ -32,7 +32,7 @@ impl Target {
             .checked_mul(BLOCK_BYTES as u64)
             .filter(|&bytes| i64::try_from(bytes).is_ok())
             .ok_or(io::ErrorKind::FileTooLarge)?;
-        // What is missing would be zeros from then on.
+        // If the file was cut short, its missing bytes would read as zeros from then on.
         self.still_whole()?;
         if meta.len() < bytes {
             self.give_length(meta.len(), bytes)?;
@@ -45,7 +45,7 @@ impl Target {
         if self.discard != DiscardBy::Nothing {
             return self.file.set_len(bytes);
         }
-        // A file that has all of its space: the rest is taken now as well.
+        // The file has all its space allocated, so the new part is allocated now as well.
         let (from, length) = (before.cast_signed(), (bytes - before).cast_signed());
         // SAFETY: a system call on a descriptor that is open.
         let result = unsafe { libc::fallocate(self.file.as_raw_fd(), 0, from, length) };
@@ -53,7 +53,7 @@ impl Target {
             return Ok(());
         }
         let error = io::Error::last_os_error();
-        // As much of it as was given goes back.
+        // Give back what was allocated of it.
         self.file.set_len(before)?;
         Err(error)
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_lengthened_says_so() {
+    fn a_medium_that_cannot_be_lengthened_is_an_error() {
         let medium = MemoryMedium::new(8);
         medium.lengthen(8).unwrap();
         assert!(medium.lengthen(9).is_err());

@@ -1,15 +1,14 @@
-//! Where blocks live.
+//! Where blocks are stored.
 //!
-//! A medium reads, writes, syncs and discards 4 KiB blocks. It knows physical addresses
-//! and nothing of what is in them.
+//! A medium reads, writes, syncs and discards 4 KiB blocks. It knows physical addresses, and nothing about the contents.
 //!
 //! | medium | for |
 //! | --- | --- |
 //! | [`MemoryMedium`] | tests and benchmarks; completes inside `submit` |
 //! | [`FileMedium`] | a regular file or a block device, by io_uring or by a pool of threads |
-//! | [`EncryptedMedium`] | wraps any other: what is written through it is encrypted there |
+//! | [`EncryptedMedium`] | wraps any other: encrypts what is written through it |
 //! | [`FaultMedium`] | wraps any other: loses power, tears, flips, misdirects, fails |
-//! | [`Recorder`](fault::Recorder) | wraps any other: writes down what is asked, for power cuts at any instant |
+//! | [`Recorder`](fault::Recorder) | wraps any other: records all operations, for power cuts at any instant |
 
 pub mod below;
 mod bounce;

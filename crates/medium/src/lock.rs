@@ -1,8 +1,8 @@
-//! One server a volume: an advisory lock on the medium itself.
+//! Each volume has at most one server: an advisory lock on the medium itself ensures this.
 //!
-//! The lock is on the same open file description that does the I/O, on purpose: when a server is killed, the
-//! kernel lets go of the lock only when the last of its I/O in flight has ended. A new server that
-//! gets the lock cannot be overtaken by a write of the old one.
+//! The lock is on the same open file description that does the I/O. This is deliberate: if a server is killed, the
+//! kernel releases the lock only when the last of its I/O in flight has ended. So no write of the old server can land
+//! after a new server has the lock.
 
 use std::fmt;
 use std::fs::File;
@@ -12,36 +12,36 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long a lock without a living holder is waited for: the kernel is still ending the I/O of a
-/// killed server, or udev looks at a new block device.
+/// How long to wait for a lock without a living holder: the kernel may still be ending the I/O of a killed server, or udev may be
+/// examining a new block device.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a holder must be seen living: one that was killed takes a moment to look it.
+/// How long a holder must be seen alive: a process that was killed looks alive for a moment.
 const LIVING: Duration = Duration::from_millis(150);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Who has the volume.
+/// The process that holds a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// That process's name.
+    /// Its name.
     pub name: String,
 }
 
 /// Why a volume could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Someone else has it.
+    /// Another process holds it.
     #[error("{} {}", path.display(), InUse { holder: holder.as_ref(), path })]
     Held {
         /// The volume.
         path: PathBuf,
-        /// Who has it, when that can be seen from here.
+        /// The holder, if it can be seen from here.
         holder: Option<Holder>,
     },
-    /// A block device is claimed, by the kernel or by another process.
+    /// A block device is claimed by the kernel or by another process.
     #[error(
         "{} is busy: it is mounted, part of another device (see `lsblk`), or served by another `vellum`; \
          release it there first", path.display()
@@ -50,20 +50,20 @@ pub enum LockError {
         /// The device.
         path: PathBuf,
     },
-    /// What a loop device is over cannot be had.
+    /// A file under a loop device cannot be locked.
     #[error("{} is a loop device: {under}", path.display())]
     Below {
         /// The loop device.
         path: PathBuf,
-        /// Of what is under it.
+        /// The error for the file under it.
         under: Box<LockError>,
     },
-    /// The file system cannot lock.
+    /// The file system does not support locks.
     #[error("cannot lock {}: {source}", path.display())]
     Failed {
         /// The volume.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -107,7 +107,7 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
             Some(libc::EINTR) => {}
             Some(libc::EWOULDBLOCK) => {
                 let holder = holder(file);
-                // One that lives and is no passer-by will not let go.
+                // A living process other than udev will not let go soon.
                 let stays = holder.as_ref().is_some_and(|h| !h.name.contains("udev"));
                 if start.elapsed() >= if stays { LIVING } else { PATIENCE } {
                     return Err(LockError::Held {
@@ -127,7 +127,7 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
     }
 }
 
-/// Opens again and again while a block device is claimed by someone who may be about to let go.
+/// Retries opening a block device while it is claimed by a process that may be about to release it.
 pub(crate) fn claim(
     path: &Path,
     open: impl Fn() -> io::Result<File>,
@@ -148,7 +148,7 @@ pub(crate) fn claim(
     }
 }
 
-/// The living process that has a lock on this file, if it can be seen.
+/// The living process that holds a lock on this file, if it can be seen.
 fn holder(file: &File) -> Option<Holder> {
     let inode = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -159,7 +159,7 @@ fn holder(file: &File) -> Option<Holder> {
     Some(Holder { pid, name })
 }
 
-/// The name of a process that is not ending, from its `stat` and `status`.
+/// The name of a process that is not exiting, from its `stat` and `status`.
 fn parse_living(stat: &str, status: &str) -> Option<String> {
     // "pid (name) state ppid pgrp session tty tpgid flags ..."; the name may contain anything.
     let (head, tail) = stat.rsplit_once(") ")?;
@@ -178,10 +178,10 @@ fn parse_living(stat: &str, status: &str) -> Option<String> {
     (!dead && !exiting && !killed).then_some(name)
 }
 
-/// The kernel's flag of a process that is on its way out.
+/// The kernel's flag for a process that is exiting.
 const PF_EXITING: u32 = 4;
 
-/// Finds who has a lock on an inode: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF".
+/// Finds the process that holds a lock on an inode: "1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF".
 fn parse_locks(locks: &str, device: u64, inode: u64) -> Option<u32> {
     let exact = format!(
         "{:02x}:{:02x}:{inode}",

@@ -1,8 +1,8 @@
-//! What became of a file while it is open, and reads and writes do not tell: it was deleted, or cut short.
+//! Detects damage to an open file that reads and writes do not report: that it was deleted or truncated.
 //!
-//! A file that was cut short grows again where it is written, and what was between reads as zeros. A write becomes no longer
-//! than where it ends, so a file stays shorter until its last block is written: looked at before that, and after each sync, it
-//! tells always.
+//! A truncated file grows again as it is written, and the gap reads as zeros. A write makes it no longer than the write's own
+//! end, so the file stays too short until its last block is written. It is therefore checked before that write, and after each
+//! sync, which always detects a truncation.
 
 use crate::error::is_no_room;
 use crate::io::{Io, Kind};
@@ -12,17 +12,17 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// See the module.
+/// Damage to an open file; see the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// It has no name any more, and is gone when its server ends.
+    /// It has no name any more, and disappears when its server ends.
     pub is_deleted: bool,
-    /// So many bytes are missing at its end.
+    /// The number of bytes missing at its end.
     pub missing_bytes: u64,
 }
 
 impl Target {
-    /// As it is now. `waits`: also for a file server that does not answer.
+    /// Returns its present state. `waits`: waits for a file server that does not answer.
     pub(crate) fn lost(&self, waits: bool) -> Option<Lost> {
         let how = match waits {
             true => 0,
@@ -41,8 +41,8 @@ impl Target {
         })
     }
 
-    /// "No room" of a block device that is gone, or became smaller, is nothing to wait for: the kernel says so of what lies past the
-    /// end, and of one that was pulled that is all.
+    /// Makes "no room" on a block device that is gone, or became smaller, an error that is not worth retrying. The kernel returns
+    /// it for everything past the end, and for a device that was pulled everything is past the end.
     pub(crate) fn not_of_the_end(&self, error: io::Error) -> io::Error {
         match is_no_room(&error) && self.is_device_shorter() {
             true => io::Error::new(
@@ -58,13 +58,13 @@ impl Target {
             .file
             .metadata()
             .map(|meta| meta.file_type().is_block_device());
-        // Nothing goes by the place in it that this moves.
+        // Nothing uses the file position that this moves.
         let bytes = (&self.file).seek(SeekFrom::End(0));
         let is_shorter = |bytes: u64| bytes < self.blocks() * BLOCK_BYTES as u64;
         is_device.unwrap_or(false) && bytes.is_ok_and(is_shorter)
     }
 
-    /// Before an operation that could hide that the file was cut short.
+    /// Checks the file before an operation that could hide a truncation.
     pub(crate) fn may_hide(&self, io: &Io) -> io::Result<()> {
         let writes = matches!(io.kind, Kind::Write { .. }) && !io.is_empty();
         match writes && io.at.plus(io.blocks()).0 == self.blocks() {
@@ -73,7 +73,7 @@ impl Target {
         }
     }
 
-    /// After an operation whose end says that something is durable.
+    /// Checks the file after an operation whose completion promises durability.
     pub(crate) fn may_promise(&self, kind: Kind) -> io::Result<()> {
         match kind {
             Kind::Sync | Kind::Write { durable: true } => self.still_whole(),
@@ -81,7 +81,7 @@ impl Target {
         }
     }
 
-    /// Whether the file is as long as it was.
+    /// Fails if the file is shorter than it was.
     pub(crate) fn still_whole(&self) -> io::Result<()> {
         match self.lost(true).unwrap_or_default().missing_bytes {
             0 => Ok(()),
@@ -108,7 +108,7 @@ mod tests {
     fn done(medium: &FileMedium, kind: Kind, at: u64, bytes: &mut [u8]) -> io::Result<()> {
         let mut io = Io::new(0, kind, Pba(at));
         if kind != Kind::Sync {
-            // SAFETY: a block of memory that is aligned, and outlives the wait.
+            // SAFETY: a block of memory that is aligned and outlives the wait.
             unsafe { io.push(bytes.as_mut_ptr(), bytes.len()) };
         }
         let mut done = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(medium.lost(), Lost::default());
             let file = File::new().write(true).open(&path).unwrap();
             file.set_len(8 * BLOCK).unwrap();
-            // It grows again, and not as far as it was.
+            // The file grows again, but not to its old length.
             go(Kind::Write { durable: plain }, 40).unwrap();
             assert_eq!(medium.lost().missing_bytes, 23 * BLOCK);
             for (kind, at) in [
@@ -153,9 +153,12 @@ mod tests {
             assert!(medium.write(Pba(63), &[0; BLOCK_BYTES]).is_err());
             assert!(
                 medium.write_zeros(Pba(60), 4).is_ok(),
-                "it makes nothing longer"
+                "zeroing makes no file longer"
             );
-            assert!(medium.lengthen(80).is_err(), "that would hide it");
+            assert!(
+                medium.lengthen(80).is_err(),
+                "lengthening would hide the truncation"
+            );
             assert_eq!(medium.lost().missing_bytes, 23 * BLOCK);
             std::fs::remove_file(&path).unwrap();
             assert!(medium.lost().is_deleted);

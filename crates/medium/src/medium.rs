@@ -1,4 +1,4 @@
-//! What every medium does.
+//! The interface of every medium.
 
 use crate::error::MediumError;
 use crate::io::{Done, Io};
@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// Blocks of zeros that are written at once.
+/// Blocks of zeros written at once.
 const ZERO_BLOCKS: u64 = 256;
 
-/// Where blocks live. Any thread may submit; one thread waits.
+/// Stores blocks. Any thread may submit; one thread waits.
 pub trait Medium: Send + Sync {
-    /// What to call it in messages: a path, mostly.
+    /// Its name in messages, usually a path.
     fn name(&self) -> &str;
-    /// How many whole blocks it has.
+    /// The number of whole blocks it has.
     fn blocks(&self) -> u64;
-    /// Becomes so many blocks long, if it is not: a file is lengthened, durably, and a block device looked at again. It may be
-    /// longer then.
+    /// Makes it at least this many blocks long: lengthens a file, durably, or reads the size of a block
+    /// device again. It may end up longer.
     ///
     /// # Errors
-    /// When it cannot be that long.
+    /// If it cannot be that long.
     fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
         if self.blocks() >= blocks {
             return Ok(());
@@ -32,51 +32,51 @@ pub trait Medium: Send + Sync {
             source: std::io::ErrorKind::Unsupported.into(),
         })
     }
-    /// Whether discards are worth sending.
+    /// True if discards are worth sending.
     fn wants_discard(&self) -> bool;
-    /// How many blocks are worth a discard of their own.
+    /// The fewest blocks that are worth a discard of their own.
     fn discard_blocks_min(&self) -> u32 {
         1
     }
     /// Queues operations and empties the vector; never blocks for the I/O itself.
     fn submit(&self, ios: &mut Vec<Box<Io>>);
-    /// Does one operation now, on this thread; gives it back when it can only be submitted.
+    /// Does one operation now, on this thread. Gives it back if it can only be submitted.
     fn do_now(&self, io: Box<Io>) -> Result<Done, Box<Io>> {
         Err(io)
     }
-    /// Appends what has completed to `done`, waiting for at least one, for `wake`, or for the time-out
-    /// (`None`: for ever).
+    /// Appends completed operations to `done`. Waits for at least one, for `wake`, or for the time-out (`None`: forever).
     fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>);
     /// Makes a `wait` in progress, or the next one, return at once.
     fn wake(&self);
-    /// Reads now. For start-up and tools: `bytes` need not be aligned in memory; its length is whole blocks.
+    /// Reads synchronously, for start-up and tools. `bytes` need not be aligned in memory; its length is whole blocks.
     fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError>;
-    /// Writes now, like `read`.
+    /// Writes synchronously, like `read`.
     fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError>;
-    /// Zeros now, like `write`; without writing where a medium can. What was there is not read again, whatever happens.
+    /// Zeros synchronously, like `write`, and without writing if the medium can. The old contents are never
+    /// read again, whatever happens.
     fn write_zeros(&self, at: Pba, blocks: u64) -> Result<(), MediumError> {
         zeros_in_pieces(at, blocks, |at, zeros| self.write(at, zeros))
     }
-    /// The first block from `at` on that may not be zeros, as far as that is known without reading: to pass over holes. It may
-    /// lie past the end.
+    /// The first block at or after `at` that may not be zeros, as far as that is known without reading. It is used to skip
+    /// holes, and it may lie past the end.
     fn next_data(&self, at: Pba) -> Pba {
         at
     }
-    /// Makes every completed write durable, now.
+    /// Makes every completed write durable, synchronously.
     fn sync(&self) -> Result<(), MediumError>;
-    /// Makes every read from now on give what the medium has, and not what a cache above it has of it: syncs, and drops the
-    /// cache. For who opens a volume: what a sync has failed to write reads as written until then, and is nowhere else.
+    /// Makes every later read return what the medium has, not what a cache above it has: syncs, and drops the cache. Needed
+    /// before opening a volume, because what a sync failed to write reads as written until then, and exists nowhere else.
     ///
     /// # Errors
-    /// When it cannot be synced now, or when the cache cannot be dropped.
+    /// If it cannot be synced now, or if the cache cannot be dropped.
     fn drop_cache(&self) -> Result<(), MediumError>;
-    /// What has become of it that reads and writes do not tell. Never waits.
+    /// Damage that reads and writes do not report. Never waits.
     fn lost(&self) -> Lost {
         Lost::default()
     }
 }
 
-/// Writes zeros, a piece after another.
+/// Writes zeros piece by piece.
 pub(crate) fn zeros_in_pieces(
     at: Pba,
     blocks: u64,

@@ -1,4 +1,4 @@
-//! A medium in memory: sparse, volatile, complete on submit.
+//! A medium in memory: sparse, volatile, and complete on submit.
 
 use crate::completions::Completions;
 use crate::error::MediumError;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// Blocks that come and go together: memory is taken by the megabyte, when first written.
+/// Blocks that are allocated together: memory is taken by the megabyte, at the first write.
 const STRIPE_BLOCKS: u64 = 256;
 const STRIPE_BYTES: usize = STRIPE_BLOCKS as usize * BLOCK_BYTES;
 
@@ -20,7 +20,7 @@ fn blank() -> Arc<[u8]> {
 
 type Stripe = RwLock<Option<Arc<[u8]>>>;
 
-/// Blocks in this process's memory. What was never written, or was discarded, reads as zeros.
+/// Blocks in this process's memory. Blocks that were never written, or were discarded, read as zeros.
 #[derive(Debug)]
 pub struct MemoryMedium {
     blocks: u64,
@@ -29,7 +29,7 @@ pub struct MemoryMedium {
 }
 
 impl MemoryMedium {
-    /// A medium of `blocks` blocks, all zeros; it takes memory as it is written.
+    /// A medium of `blocks` blocks, all zeros. It takes memory as it is written.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
         let stripes = (0..blocks.div_ceil(STRIPE_BLOCKS))
@@ -42,7 +42,7 @@ impl MemoryMedium {
         }
     }
 
-    /// Another medium with the same content: what is written to one is not in the other. They share memory until then.
+    /// Another medium with the same contents. Writes to one do not appear in the other; they share memory until then.
     #[must_use]
     pub fn fork(&self) -> Self {
         let stripes = self.stripes.iter();
@@ -60,8 +60,8 @@ impl MemoryMedium {
         stripes as u64 * STRIPE_BYTES as u64
     }
 
-    /// Calls `f` with each stripe that `bytes` bytes from `at` on touch, the range in the stripe, and
-    /// where in the transfer it is. The range was checked.
+    /// Calls `f` for each stripe that `bytes` bytes from `at` on touch, with the range in the stripe and the range's position in
+    /// the transfer. The range was checked before.
     fn each(
         &self,
         at: Pba,
@@ -99,7 +99,7 @@ impl MemoryMedium {
         });
     }
 
-    /// Blocks of zeros, as of a discard; past the end there are none.
+    /// Zeros blocks, as a discard does. Blocks past the end are ignored.
     pub(crate) fn zero(&self, at: Pba, blocks: u64) {
         self.discard(at, blocks.min(self.blocks.saturating_sub(at.0)));
     }
@@ -133,7 +133,7 @@ impl MemoryMedium {
             Kind::Read | Kind::Write { .. } => {
                 for piece in io.pieces() {
                     if io.kind == Kind::Read {
-                        // SAFETY: whoever pushed the piece promised that it is valid and ours until the Io is back.
+                        // SAFETY: the code that pushed the piece promised that it is valid and ours until the Io is given back.
                         self.fill(at, unsafe { piece.bytes_mut() });
                     } else {
                         // SAFETY: as above.
@@ -158,20 +158,21 @@ impl MemoryMedium {
 
 impl Piece {
     /// # Safety
-    /// As promised by who pushed it, before its Io is given back; nobody writes it.
+    /// The promise made when the piece was pushed still holds (its Io is not given back yet), and nothing writes the memory.
     pub(crate) unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
     }
 
     /// # Safety
-    /// As promised by who pushed it, before its Io is given back; nobody else reads or writes it.
+    /// The promise made when the piece was pushed still holds (its Io is not given back yet), and nothing
+    /// else reads or writes the memory.
     #[expect(
         clippy::mut_from_ref,
         reason = "a piece is an address; uniqueness is the caller's promise"
     )]
     pub(crate) unsafe fn bytes_mut(&self) -> &mut [u8] {
-        // SAFETY: the caller's.
+        // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts_mut(self.ptr, self.len) }
     }
 }

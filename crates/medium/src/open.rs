@@ -1,4 +1,4 @@
-//! Opening and making files and block devices: everything that can be wrong with one, and what to do.
+//! Opens and makes files and block devices. Everything that can be wrong with one is detected here.
 
 use crate::below;
 use crate::lock::{self, LockError};
@@ -11,20 +11,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// The smallest medium, in blocks: below this not even a volume's fixed parts fit.
+/// The smallest medium, in blocks: a volume's fixed parts do not fit in less.
 pub const MEDIUM_BLOCKS_MIN: u64 = 16;
 
 /// How to open a medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Only to read, beside others that only read; never beside a server.
+    /// Only reads, alongside others that only read, but never alongside a server.
     pub read_only: bool,
 }
 
-/// Which way I/O goes.
+/// How I/O is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring where it works and `VELLUM_NO_URING` is not set, threads elsewhere.
+    /// io_uring if it works and `VELLUM_NO_URING` is not set, threads otherwise.
     #[default]
     Auto,
     /// io_uring or an error.
@@ -33,23 +33,23 @@ pub enum Engine {
     Threads,
 }
 
-/// What is found out by itself unless told.
+/// Choices that are made automatically unless given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tuning {
-    /// Which way I/O goes.
+    /// How I/O is done.
     pub engine: Engine,
-    /// Go through the page cache even where direct I/O works.
+    /// Goes through the page cache even if direct I/O works.
     pub buffered: bool,
-    /// Whether to discard. By default: block devices that can, and files that have holes.
+    /// Whether to discard. By default, block devices that support it and files with holes do.
     pub discard: Option<bool>,
 }
 
 /// How a new file gets its space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prealloc {
-    /// All at once: it cannot run out later, and discards are not sent.
+    /// All at once: space cannot run out later, and discards are not sent.
     Full,
-    /// As it is written; discards give it back.
+    /// As it is written; discards give space back.
     Sparse,
 }
 
@@ -57,19 +57,19 @@ pub enum Prealloc {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "fields are named for what they are")]
 pub enum OpenError {
-    /// Nothing there.
+    /// There is nothing there.
     #[error("{} does not exist: make it with `vellum create`", path.display())]
     NotFound { path: PathBuf },
     /// The folder for a new file is missing.
     #[error("the folder of {} does not exist: make it first", path.display())]
     NoFolder { path: PathBuf },
-    /// A folder.
+    /// It is a folder.
     #[error("{} is a directory: name a file or a block device", path.display())]
     Directory { path: PathBuf },
-    /// A socket, a pipe, a character device.
+    /// It is a socket, a pipe or a character device.
     #[error("{} is neither a regular file nor a block device", path.display())]
     WrongKind { path: PathBuf },
-    /// Not allowed.
+    /// Access is not allowed.
     #[error("no permission to {operation} {}: check its owner and mode, and those of its folders", path.display())]
     Permission {
         operation: &'static str,
@@ -78,29 +78,29 @@ pub enum OpenError {
     /// The file system or device is read-only.
     #[error("{} is on a read-only file system or device: remount it to be written to (`vellum check` and `serve --read-only` only read)", path.display())]
     ReadOnly { path: PathBuf },
-    /// Not whole blocks.
+    /// Its size is not whole blocks.
     #[error("the size of {}, {bytes} bytes, is not a multiple of {BLOCK_BYTES}: is it truncated, or no volume?", path.display())]
     NotMultiple { path: PathBuf, bytes: u64 },
-    /// Too small to be a medium.
+    /// It is too small to be a medium.
     #[error("{} has {bytes} bytes; the least that a volume can have is {}", path.display(), MEDIUM_BLOCKS_MIN * BLOCK_BYTES as u64)]
     TooSmall { path: PathBuf, bytes: u64 },
-    /// More than the system can address, or than the device has.
+    /// It is more than the system can address, or than the device has.
     #[error("{} cannot have {bytes} bytes; at most {bytes_max}", path.display())]
     TooLarge {
         path: PathBuf,
         bytes: u64,
         bytes_max: u64,
     },
-    /// A file is in the way.
+    /// A file with that name exists.
     #[error("{} exists already: --force writes over it, or choose another name", path.display())]
     Exists { path: PathBuf },
-    /// No room for a new file.
+    /// There is no room for a new file.
     #[error("no room for {bytes} bytes in {}: free some, or make it sparse", path.display())]
     NoSpace { path: PathBuf, bytes: u64 },
-    /// The file system cannot give space ahead.
+    /// The file system cannot preallocate space.
     #[error("the file system of {} cannot preallocate: make it sparse", path.display())]
     NoPrealloc { path: PathBuf },
-    /// Someone else has it.
+    /// Another process holds it.
     #[error(transparent)]
     Locked(#[from] LockError),
     /// Anything else.
@@ -131,14 +131,14 @@ impl OpenError {
     }
 }
 
-/// Opens what exists.
+/// Opens an existing file or device.
 pub(crate) fn existing(
     path: &Path,
     options: OpenOptions,
     tuning: &Tuning,
 ) -> Result<Target, OpenError> {
     let failed = |e| OpenError::of("open", path, e);
-    // Looked at before it is opened: opening a pipe would wait for its other end.
+    // Checked before opening, because opening a pipe would wait for its other end.
     let kind = fs::metadata(path).map_err(failed)?;
     let block = is_block(path, &kind)?;
     let writable = !options.read_only;
@@ -150,7 +150,7 @@ pub(crate) fn existing(
     let block = is_block(path, &meta)?;
     lock::take(&file, path, options.read_only)?;
     if block && options.read_only {
-        // Nobody may be writing by another node of it, or through a device above it: whoever does has it claimed.
+        // No process may be writing through another node of it, or through a device above it; one that does has claimed it.
         lock::claim(path, || claimed(path))?.map_err(failed)?;
     }
     let below = below::take(&file, path, options.read_only)?;
@@ -165,7 +165,7 @@ pub(crate) fn existing(
     Ok(target)
 }
 
-/// Claims a block device until it is dropped, and writes nothing.
+/// Claims a block device until the result is dropped. Writes nothing.
 fn claimed(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new()
         .read(true)
@@ -173,7 +173,7 @@ fn claimed(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Makes a file, or takes a block device.
+/// Makes a file, or uses a block device.
 pub(crate) fn new(
     path: &Path,
     bytes: u64,
@@ -229,7 +229,7 @@ pub(crate) fn new(
             )
         });
     if made.is_err() {
-        // Ours: `create_new` made it.
+        // It is ours, because `create_new` made it.
         let _ = fs::remove_file(path);
     }
     made
@@ -274,7 +274,7 @@ fn finish(
     Ok(target)
 }
 
-/// Opens past the page cache, or through it where that is refused.
+/// Opens with direct I/O, or through the page cache if direct I/O is refused.
 fn open_direct(
     path: &Path,
     tuning: &Tuning,
@@ -299,7 +299,7 @@ fn open_direct(
     }
 }
 
-/// Some file systems accept the flag and refuse the I/O, or want larger blocks than ours.
+/// True if direct I/O works. Some file systems accept the flag but refuse the I/O, or need larger blocks than ours.
 fn direct_works(target: &Target) -> bool {
     let mut bytes = vec![0; BLOCK_BYTES];
     match target.read(last(target), &mut bytes) {
@@ -345,7 +345,7 @@ fn is_block(path: &Path, meta: &Metadata) -> Result<bool, OpenError> {
 
 fn size(file: &File, meta: &Metadata, block: bool) -> io::Result<u64> {
     if block {
-        // A device's inode has no size; its end has.
+        // A device's inode has no size, but its end can be found.
         let mut file = file;
         file.seek(SeekFrom::End(0))
     } else {
@@ -373,12 +373,12 @@ fn check_size(path: &Path, bytes: u64, block: bool) -> Result<(), OpenError> {
     }
 }
 
-/// Whether a file lacks some of its space. A sparse volume always does: its free segments are holes.
+/// True if a file lacks some of its space. A sparse volume always does, because its free segments are holes.
 fn has_holes(meta: &Metadata) -> bool {
     meta.blocks().saturating_mul(512) < meta.len()
 }
 
-/// Whether a block device can discard, as sysfs says.
+/// True if a block device can discard, according to sysfs.
 fn device_discards(meta: &Metadata) -> bool {
     let device = meta.rdev();
     let base = format!(
@@ -425,7 +425,7 @@ fn give_space(path: &Path, file: &File, bytes: u64, prealloc: Prealloc) -> Resul
     })
 }
 
-/// A new file is there after a crash only when its folder is synced too.
+/// A new file survives a crash only if its folder is synced too.
 fn sync_entry(path: &Path, file: &File) -> Result<(), OpenError> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -1,7 +1,7 @@
-//! What lies between a file and what is durable: whether reads go past the page cache, and how to empty it.
+//! The page cache between a file and its medium: whether reads bypass it, and how to empty it.
 //!
-//! After a sync that failed, Linux takes the pages for clean: reads give what was written, the next sync succeeds, and none of
-//! it is on the medium. So who relies on what is read at an opening reads past the cache, or drops it first.
+//! After a failed sync, Linux considers the pages clean: reads return what was written, the next sync succeeds, and none of it is on the
+//! medium. So code that relies on its reads when it opens a volume either bypasses the cache or drops it first.
 
 use crate::status::status;
 use std::fs::File;
@@ -13,31 +13,31 @@ use std::thread::sleep;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// File systems whose page cache is all there is.
+/// File systems that have nothing below their page cache.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;
 
-/// File systems that keep a cache of their own besides: ZFS and ecryptfs.
+/// File systems with an additional cache of their own: ZFS and ecryptfs.
 const ZFS_MAGIC: u64 = 0x2fc1_2fc1;
 const ECRYPTFS_MAGIC: u64 = 0xf15f;
 
-/// Its files have their pages in another file.
+/// Overlayfs, whose files have their pages in another file.
 const OVERLAY_MAGIC: u64 = 0x794c_7630;
 
 /// From asm-generic/unistd.h; the same on all architectures.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// How often pages are dropped that are still in use for a moment, and how long that is.
+/// How often to retry dropping pages that are briefly in use, and the pause between tries.
 const DROPS: u32 = 20;
 const DROP_PAUSE: Duration = Duration::from_millis(25);
 
-/// How many bytes of a file are looked at in one go.
+/// Bytes of a file that are examined in one step.
 const MINCORE_BYTES: u64 = 1 << 30;
 
-/// The number that the kernel has for a file's file system; 0 when it does not tell.
+/// The kernel's number for a file's file system; 0 if unknown.
 fn kind_of_file_system(file: &File) -> u64 {
     let mut stat = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: a system call on a descriptor that is open; the structure is plain numbers, and outlives the call.
+    // SAFETY: a system call on an open descriptor; the structure is plain numbers and outlives the call.
     unsafe {
         libc::fstatfs(file.as_raw_fd(), stat.as_mut_ptr());
         #[allow(
@@ -50,9 +50,8 @@ fn kind_of_file_system(file: &File) -> u64 {
     }
 }
 
-/// Whether a file opened with `O_DIRECT` is read and written past the page cache *for certain*. A file system may take the flag
-/// and go through the cache all the same (ext4 under `data=journal`, encrypted files). Reading block `probe` tells
-/// where the kernel does not.
+/// True if a file opened with `O_DIRECT` *certainly* bypasses the page cache. A file system may accept the flag and still use the
+/// cache (ext4 under `data=journal`, encrypted files). If the kernel does not report it, reading block `probe` decides.
 pub(crate) fn is_direct(file: &File, probe: impl FnOnce() -> io::Result<()>) -> bool {
     if file
         .metadata()
@@ -75,21 +74,23 @@ pub(crate) fn is_direct(file: &File, probe: impl FnOnce() -> io::Result<()>) -> 
     }
 }
 
-/// What the kernel says of direct I/O to a file (6.1 and newer, most file systems).
+/// What the kernel reports about direct I/O to a file (6.1 and newer, most file systems).
 pub(crate) fn tells_direct(file: &File) -> Option<bool> {
     let stat = status(file.as_raw_fd(), 0, libc::STATX_DIOALIGN)?;
     let told = stat.stx_mask & libc::STATX_DIOALIGN != 0;
     told.then_some(stat.stx_dio_mem_align != 0 && stat.stx_dio_offset_align as usize <= BLOCK_BYTES)
 }
 
-/// Makes reads of a file through the page cache give what its medium has: syncs it, drops its pages, and sees that they are gone.
+/// Makes reads of a file through the page cache return what its medium has: syncs it, drops its pages, and checks that they are gone.
 ///
 /// # Errors
-/// When it cannot be synced, or pages stay. That what an earlier sync could not write is lost is no error: reads tell.
+/// If it cannot be synced, or if pages stay. Data that an earlier sync could not write is lost, but that is not an
+/// error here: reads will show it.
 pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
-    // The kernel tells of an error of before once, to whoever syncs next; of one that lasts it tells again.
-    sync(file).or_else(|_| sync(file))?;
-    if matches!(kind_of_file_system(file), TMPFS_MAGIC | RAMFS_MAGIC) {
+    sync_now(file)?;
+    // The node of a device is in a file system of that kind, too. Its pages are not.
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    if is_file && matches!(kind_of_file_system(file), TMPFS_MAGIC | RAMFS_MAGIC) {
         return Ok(());
     }
     for attempt in 0..DROPS {
@@ -97,7 +98,7 @@ pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
         match is_cached(file) {
             Some(true) => {}
             Some(false) => return Ok(()),
-            // Who may not write to a file is not told, and relies on nothing that must last.
+            // Without permission to write the file this is unknown, but such a user relies on nothing that must last.
             None => return Ok(()),
         }
         if attempt + 1 < DROPS {
@@ -111,9 +112,18 @@ pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     ))
 }
 
+/// Syncs a file, whatever an earlier sync could not write.
+///
+/// # Errors
+/// If it cannot be synced now.
+pub(crate) fn sync_now(file: &File) -> io::Result<()> {
+    // The kernel reports an earlier error once, to the next caller of sync. It reports a persistent error again.
+    sync(file).or_else(|_| sync(file))
+}
+
 fn sync(file: &File) -> io::Result<()> {
     loop {
-        // SAFETY: a system call on a descriptor that is open.
+        // SAFETY: a system call on an open descriptor.
         if unsafe { libc::fdatasync(file.as_raw_fd()) } == 0 {
             return Ok(());
         }
@@ -125,14 +135,14 @@ fn sync(file: &File) -> io::Result<()> {
 }
 
 fn drop_pages(file: &File) -> io::Result<()> {
-    // SAFETY: a system call on a descriptor that is open.
+    // SAFETY: a system call on an open descriptor.
     match unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) } {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
     }
 }
 
-/// Whether the page cache has pages of a file; `None` when the system does not tell.
+/// True if the page cache has pages of a file; `None` if unknown.
 fn is_cached(file: &File) -> Option<bool> {
     match kind_of_file_system(file) {
         OVERLAY_MAGIC => is_mapped_in(file),
@@ -140,11 +150,11 @@ fn is_cached(file: &File) -> Option<bool> {
     }
 }
 
-/// By cachestat (Linux 6.5).
+/// Uses cachestat (Linux 6.5).
 fn counts_pages(file: &File) -> Option<bool> {
     let range = [0u64; 2];
     let mut counts = [0u64; 5];
-    // SAFETY: a system call on a descriptor that is open; the arrays are as long as the kernel's structures, and outlive it.
+    // SAFETY: a system call on an open descriptor; the arrays are as long as the kernel's structures, and outlive it.
     let result = unsafe {
         libc::syscall(
             SYS_CACHESTAT,
@@ -157,7 +167,7 @@ fn counts_pages(file: &File) -> Option<bool> {
     (result == 0).then_some(counts[0] > 0)
 }
 
-/// By mincore, which says that all is there to who may not write.
+/// Uses mincore. It reports every page as present to a user who may not write the file.
 fn is_mapped_in(file: &File) -> Option<bool> {
     let meta = file.metadata().ok()?;
     // SAFETY: a system call without arguments.
@@ -188,8 +198,8 @@ fn end(mut file: &File) -> Option<u64> {
 
 fn has_pages(file: &File, at: u64, bytes: usize) -> Option<bool> {
     let mut pages = vec![0u8; bytes.div_ceil(BLOCK_BYTES)];
-    // SAFETY: a mapping of our own, that nobody reads through and that ends here; `pages` has a byte for each of its
-    // pages, or more where pages are larger.
+    // SAFETY: a mapping of our own that is never read through and ends here; `pages` has a byte for each of its
+    // pages, or more if pages are larger.
     unsafe {
         let (fd, at) = (file.as_raw_fd(), libc::off_t::try_from(at).ok()?);
         let memory = libc::mmap(
@@ -234,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_another_has_mapped_are_told_of() {
+    fn pages_that_another_process_has_mapped_are_an_error() {
         let file = filled();
         if matches!(kind_of_file_system(&file), TMPFS_MAGIC | RAMFS_MAGIC) {
             return;
         }
-        // SAFETY: a mapping of our own, read once and ended below.
+        // SAFETY: a mapping of our own, read once and unmapped below.
         let (memory, _byte) = unsafe {
             let (bytes, shared) = (BLOCK_BYTES, libc::MAP_SHARED);
             let memory = libc::mmap(
@@ -261,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_memory_has_nothing_below_its_pages() {
+    fn a_file_in_memory_has_nothing_below_its_pages() {
         let Ok(file) = tempfile::tempfile_in("/dev/shm") else {
             return;
         };

@@ -12,33 +12,33 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// How blocks are given back.
+/// How blocks are given back on a discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DiscardBy {
     /// They are not: a discard does nothing.
     Nothing,
-    /// A hole in a sparse file.
+    /// By a hole in a sparse file.
     Hole,
-    /// `BLKDISCARD` of a block device.
+    /// By `BLKDISCARD` of a block device.
     Ioctl,
 }
 
-/// Not in libc; its neighbours are, with the right direction bits for the architecture.
+/// Not in libc. Its neighbours are, with the right direction bits for the architecture.
 const BLKDISCARD: libc::Ioctl = libc::BLKSSZGET + 0xf;
 
-/// Bytes of the buffer that memory of any alignment goes through.
+/// Bytes in the buffer for memory of any alignment.
 const BOUNCE_BYTES: usize = 1 << 20;
 
 /// An open file or block device.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) file: File,
-    /// The files under a loop device, locked as long as it is.
+    /// The files under a loop device, locked for as long as it is.
     pub(crate) below: Vec<Under>,
     pub(crate) name: String,
-    /// It may become longer.
+    /// Atomic because it may become longer.
     pub(crate) blocks: AtomicU64,
-    /// Reads and writes go past the page cache: not what was asked for, but what is so.
+    /// True if reads and writes really bypass the page cache, whatever was requested.
     pub(crate) direct: bool,
     pub(crate) writable: bool,
     pub(crate) discard: DiscardBy,
@@ -53,7 +53,7 @@ impl Target {
         self.blocks.load(Ordering::Acquire)
     }
 
-    /// Whether an operation can be tried at all.
+    /// Checks whether an operation can be tried at all.
     pub(crate) fn check(&self, io: &Io) -> io::Result<()> {
         if !self.writable && matches!(io.kind, Kind::Write { .. } | Kind::Discard { .. }) {
             return Err(io::Error::new(
@@ -65,7 +65,7 @@ impl Target {
         self.may_hide(io)
     }
 
-    /// Carries an operation out, now.
+    /// Carries out an operation now.
     pub(crate) fn perform(&self, io: &Io) -> io::Result<()> {
         self.check(io)?;
         match io.kind {
@@ -115,7 +115,7 @@ impl Target {
         if kind == (Kind::Write { durable: true })
             && matches!(errno, libc::ENOSYS | libc::EOPNOTSUPP | libc::EAGAIN)
         {
-            // A kernel without RWF_DSYNC, or a place that is not allocated yet: write, then sync.
+            // The kernel lacks RWF_DSYNC, or the blocks are not allocated yet: write, then sync.
             let written = self.vectored(
                 Kind::Write { durable: false },
                 offset.cast_unsigned(),
@@ -127,8 +127,8 @@ impl Target {
         -errno
     }
 
-    /// A write that has to allocate keeps reads of the file out until it ends, with its sync if that is a part of it. So it is not:
-    /// `RWF_NOWAIT` refuses such a write.
+    /// A write that allocates blocks excludes reads of the file until it ends, including its sync if that is part of the write.
+    /// So with direct I/O `RWF_NOWAIT` refuses such a write, and its sync is done separately.
     fn durable_flags(&self) -> libc::c_int {
         match self.direct {
             true => libc::RWF_DSYNC | libc::RWF_NOWAIT,
@@ -137,7 +137,7 @@ impl Target {
     }
 
     fn fdatasync(&self) -> i32 {
-        // SAFETY: a system call on a descriptor that is open.
+        // SAFETY: a system call on an open descriptor.
         if unsafe { libc::fdatasync(self.fd()) } == 0 {
             0
         } else {
@@ -147,7 +147,7 @@ impl Target {
 
     fn discard(&self, at: Pba, blocks: u64) -> i32 {
         let (offset, len) = (at.byte_offset(), blocks * BLOCK_BYTES as u64);
-        // SAFETY: system calls on a descriptor that is open; `range` outlives the call.
+        // SAFETY: system calls on an open descriptor; `range` outlives the call.
         let result = unsafe {
             match self.discard {
                 _ if len == 0 => 0,
@@ -214,7 +214,7 @@ impl Target {
         }
         let kind = Kind::Write { durable: false };
         if !self.direct || is_aligned(bytes.as_ptr()) {
-            // Only read from, whatever the type says.
+            // The memory is only read from, whatever the type says.
             let piece = Piece {
                 ptr: bytes.as_ptr().cast_mut(),
                 len: bytes.len(),
@@ -238,25 +238,28 @@ impl Target {
             .map_err(|e| self.error("sync", Pba(0), e))
     }
 
-    /// Makes reads give what is on the medium, past every page cache that is known: its own, and those of files under it.
+    /// Makes reads return what is on the medium, past every known page cache: its own, and those of the files under it.
     pub(crate) fn drop_cache(&self) -> Result<(), MediumError> {
         let own = match self.direct {
-            true => Ok(()),
             false => past::drop_cache(&self.file),
+            // What a killed server wrote may be in the drive's cache alone, or lead to blocks that only the memory of the file
+            // system below knows. What is written next must not be durable before it.
+            true if self.writable => past::sync_now(&self.file),
+            true => Ok(()),
         };
         own.and_then(|()| self.below.iter().try_for_each(Under::drop_cache))
             .map_err(|e| self.error("drop of the page cache", Pba(0), e))
     }
 
-    /// An operation has ended.
+    /// Ends an operation.
     pub(crate) fn ended(&self, io: Box<Io>, result: io::Result<()>) -> Done {
         let kind = io.kind;
         let result = result.and_then(|()| self.may_promise(kind));
         io.done(&self.name, result.map_err(|e| self.not_of_before(kind, e)))
     }
 
-    /// What the page cache could not write it tells the next that syncs, once, and forgets: "no room" is then not of
-    /// this operation for certain, and to try it again would cover up that another's bytes are lost.
+    /// Linux reports what the page cache could not write once, to the next sync, and then forgets it. So "no room" may not belong
+    /// to this operation, and retrying would hide that other data is lost.
     fn not_of_before(&self, kind: Kind, error: io::Error) -> io::Error {
         let error = self.not_of_the_end(error);
         let syncs = matches!(kind, Kind::Sync | Kind::Write { durable: true });
@@ -277,7 +280,7 @@ impl Target {
     }
 }
 
-/// What makes a hole in a file and keeps its size.
+/// The flags that punch a hole in a file and keep its size.
 pub(crate) const HOLE: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 fn is_aligned(ptr: *const u8) -> bool {
@@ -295,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_room_that_a_sync_tells_is_not_waited_for_through_the_page_cache() {
+    fn an_enospc_of_a_sync_through_the_page_cache_is_not_retried() {
         let target = |direct| Target {
             file: File::open("/dev/null").unwrap(),
             below: Vec::new(),

@@ -1,4 +1,4 @@
-//! I/O by a small pool of threads: where io_uring is refused, and for what it cannot do.
+//! I/O by a small pool of threads: used if io_uring is refused, and for operations that io_uring cannot do.
 
 use crate::io::{Done, Io};
 use crate::target::Target;
@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Where finished operations go; called on the pool's threads.
+/// Receives finished operations; called on the pool's threads.
 pub(crate) type Sink = dyn Fn(Done) + Send + Sync;
 
-/// A pool of threads, started as they are needed.
+/// A pool of threads, started on demand.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -79,7 +79,7 @@ impl Pool {
                 .spawn(move || shared.work());
             match spawned {
                 Ok(thread) => threads.push(thread),
-                // Those that run will do; without any, this thread must.
+                // The running threads will do the work; if there are none, this thread must.
                 Err(_) if !threads.is_empty() => return,
                 Err(_) => return self.shared.drain(),
             }

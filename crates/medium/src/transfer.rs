@@ -1,20 +1,19 @@
-//! How far an operation has come: what short transfers, interruptions and errors mean, the same for
-//! every way of doing I/O on a file.
+//! The progress of an operation: how short transfers, interruptions and errors are handled, the same for every way of doing file I/O.
 
 use crate::io::{Kind, Piece};
 use std::io;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// The most pieces that the system takes in one call (`IOV_MAX`).
+/// The most pieces in one system call (`IOV_MAX`).
 pub(crate) const PIECES_MAX: usize = 1024;
 
-/// The most bytes in one call: what Linux transfers at once, rounded down to whole blocks.
+/// The most bytes in one call: Linux's limit, rounded down to whole blocks.
 pub(crate) const BYTES_MAX: usize = 0x7fff_f000;
 
-/// How often an operation may be tried again without any progress.
+/// How often an operation may be retried without any progress.
 const STALLS_MAX: u32 = 1000;
 
-/// What to do with an operation after the system answered.
+/// What to do with an operation after a system call.
 #[derive(Debug)]
 pub(crate) enum Next {
     /// It is done.
@@ -25,21 +24,23 @@ pub(crate) enum Next {
     Failed(io::Error),
 }
 
-/// How far an operation has come.
+/// The progress of an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes transferred: whole blocks.
+    /// Bytes transferred, in whole blocks.
     pub(crate) bytes: usize,
     stalls: u32,
 }
 
 impl Progress {
-    /// The system answered `result`: a count, or an errno negated.
+    /// Handles the `result` of a system call: a count, or an errno negated.
     pub(crate) fn after(&mut self, kind: Kind, total: usize, result: i32) -> Next {
         let Ok(count) = usize::try_from(result) else {
             return match -result {
-                // ECANCELED: the thread that submitted it has ended before it began.
+                // ECANCELED: the thread that submitted it ended before it began.
                 libc::EINTR | libc::EAGAIN | libc::ECANCELED if self.stall() => Next::Again,
+                // EFAULT: it ended before the kernel could resume a read through the page cache. Our memory is always mapped.
+                libc::EFAULT if kind == Kind::Read && self.stall() => Next::Again,
                 libc::EOPNOTSUPP | libc::ENOTTY | libc::ENOSYS
                     if matches!(kind, Kind::Discard { .. }) =>
                 {
@@ -60,7 +61,7 @@ impl Progress {
                 _ => io::ErrorKind::WriteZero.into(),
             });
         }
-        // Go on at a block's border: direct I/O takes no other.
+        // Continue at a block boundary, because direct I/O accepts no other.
         let blocks = (self.bytes + count) / BLOCK_BYTES * BLOCK_BYTES;
         if blocks == self.bytes && !self.stall() {
             return Next::Failed(io::Error::other(

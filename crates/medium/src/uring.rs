@@ -1,9 +1,9 @@
 //! I/O by io_uring.
 //!
-//! Any thread submits: it puts its operations into the queue under a lock and enters the kernel once for
-//! all of them. One thread waits. What does not fit in flight stands in a bounded backlog, which the
-//! waiting thread empties as places come free. Waking goes by an eventfd that the ring polls, so that a
-//! thread which waits sleeps in one place only, and an idle medium takes no CPU.
+//! Any thread submits: it puts its operations into the queue under a lock and enters the kernel once for all of them. One
+//! thread waits. Operations that do not fit in flight wait in a bounded backlog, which the waiting thread empties as slots
+//! become free. A wake-up arrives through an eventfd that the ring polls, so a waiting thread sleeps in one place only,
+//! and an idle medium takes no CPU.
 //!
 //! Invariants:
 //! - An operation is in exactly one place: a slot (the kernel may use its memory), the backlog, or done.
@@ -30,13 +30,12 @@ const SLOTS: usize = 256;
 /// Entries of the submission queue; the completion queue has twice as many.
 const ENTRIES: u32 = 512;
 
-/// Operations that may stand behind those in flight. Far more than any caller's buffers allow; past it
-/// they are refused.
+/// The most operations that may wait for a slot. This is far more than any caller's buffers allow; operations beyond it are refused.
 const BACKLOG_MAX: usize = 1 << 16;
 
 const _: () = assert!(SLOTS * 2 <= ENTRIES as usize);
 
-/// The eventfd's number among completions; the others are slots.
+/// The eventfd's number among the completions; all others are slots.
 const WAKE: u64 = u64::MAX;
 
 /// A ring and what is in flight through it.
@@ -46,7 +45,7 @@ pub(crate) struct Uring {
     state: Mutex<State>,
     waiter: Mutex<Waiter>,
     side: Arc<Side>,
-    /// For what the ring cannot do: discards of block devices.
+    /// For operations that the ring cannot do: discards of block devices.
     pool: Pool,
 }
 
@@ -60,7 +59,7 @@ struct State {
 struct Flight {
     io: Box<Io>,
     progress: Progress,
-    /// What is left of its memory, when that is not all of it.
+    /// What is left of its memory, if not all of it.
     part: Vec<Piece>,
 }
 
@@ -70,11 +69,11 @@ struct Waiter {
     reaped: Vec<(usize, i32)>,
 }
 
-/// What ends beside the ring, and wakes.
+/// Operations that complete outside the ring, and wake-ups.
 struct Side {
     event: OwnedFd,
     done: Mutex<Vec<Done>>,
-    /// Whether the eventfd was written since the waiter last looked.
+    /// True if the eventfd was written since the waiter last looked.
     signalled: AtomicBool,
     woken: AtomicBool,
 }
@@ -88,7 +87,7 @@ impl std::fmt::Debug for Uring {
 }
 
 impl Uring {
-    /// Sets up a ring, or says why this kernel (or its policy) has none that will do.
+    /// Sets up a ring. Fails if this kernel, or its policy, does not provide a suitable one.
     pub(crate) fn new(target: &Arc<Target>) -> io::Result<Self> {
         let ring: IoUring = IoUring::builder().dontfork().build(ENTRIES)?;
         let mut probe = Probe::new();
@@ -158,7 +157,7 @@ impl Uring {
         self.enter(pushed);
     }
 
-    /// Finds a place for an operation; says how many entries it put into the queue.
+    /// Finds a slot for an operation. Returns how many entries it put into the queue.
     fn admit(&self, state: &mut MutexGuard<'_, State>, io: Box<Io>) -> usize {
         let transfers = matches!(io.kind, Kind::Read | Kind::Write { .. });
         let discards = matches!(io.kind, Kind::Discard { .. });
@@ -187,17 +186,17 @@ impl Uring {
         0
     }
 
-    /// Puts what is left of an operation into the submission queue. Called with the state locked.
+    /// Puts the rest of an operation into the submission queue. The caller holds the state's lock.
     fn push(&self, flight: &mut Flight, slot: usize) {
         let entry = flight.entry(&self.target).user_data(slot as u64);
         self.push_entry(&entry);
     }
 
     fn push_entry(&self, entry: &squeue::Entry) {
-        // SAFETY: the state is locked, so nobody else has the queue. The entry's memory is in a slot (the
-        // pieces' vector, the parts' vector, the memory they name), which only its completion frees.
+        // SAFETY: the state is locked, so no other thread uses the queue. The entry's memory is in a slot (the pieces' vector,
+        // the parts' vector, the memory they name), which only its completion frees.
         let pushed = unsafe { self.ring.submission_shared().push(entry) };
-        // By the invariant on slots.
+        // Holds by the invariant on slots.
         debug_assert!(pushed.is_ok());
     }
 
@@ -219,12 +218,12 @@ impl Uring {
                     Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                         std::thread::sleep(Duration::from_micros(200));
                     }
-                    // A ring that does not work any more can neither do I/O nor say which memory it
-                    // still uses. Nothing acknowledged is lost by ending here.
+                    // A broken ring can neither do I/O nor say which memory it still uses. Ending here loses
+                    // nothing that was acknowledged.
                     _ => panic!("io_uring of {} broke: {e}", self.target.name),
                 },
             }
-            // Another thread may have entered for ours, or we for its.
+            // Another thread may have entered the kernel for our entries, or this thread for another's.
             let _state = self.state.lock();
             // SAFETY: the state is locked.
             count = unsafe { self.ring.submission_shared() }.len();
@@ -236,8 +235,10 @@ impl Uring {
         let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
         let before = done.len();
         loop {
-            let woken = self.side.take(done);
+            // The order matters: reaping takes the completion that announces a wake-up. If a wake-up comes between the two steps, the
+            // second step sees it. If it comes after both, it leaves a completion, and the sleep ends at once.
             self.reap(&mut waiter, done);
+            let woken = self.side.take(done);
             if woken || done.len() > before {
                 return;
             }
@@ -261,7 +262,7 @@ impl Uring {
         }
     }
 
-    /// Sleeps until there is a completion, or for that long.
+    /// Sleeps until there is a completion, or for the time left.
     fn sleep(&self, left: Option<Duration>) {
         let timespec = left.map(types::Timespec::from);
         let mut arguments = types::SubmitArgs::new();
@@ -280,9 +281,9 @@ impl Uring {
         }
     }
 
-    /// Takes completions, sends what goes on, and fills free places from the backlog.
+    /// Takes completions, continues unfinished operations, and fills free slots from the backlog.
     fn reap(&self, waiter: &mut Waiter, done: &mut Vec<Done>) {
-        // SAFETY: the waiter is locked, so nobody else has the queue.
+        // SAFETY: the waiter is locked, so no other thread uses the queue.
         for completion in unsafe { self.ring.completion_shared() } {
             if completion.user_data() != WAKE {
                 waiter
@@ -337,7 +338,7 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // The kernel may write into the memory of what is in flight: its end must be seen.
+        // The kernel may still write into the memory of operations in flight, so wait until they end.
         self.state.lock().backlog.clear();
         let mut done = Vec::new();
         while self.state.lock().free.len() < SLOTS {
@@ -408,16 +409,16 @@ impl Side {
     fn signal(&self) {
         if !self.signalled.swap(true, Ordering::SeqCst) {
             let one = 1u64.to_ne_bytes();
-            // SAFETY: a system call on a descriptor that is open, with memory of that length. It fails
-            // only when the counter is full, and then the descriptor is readable anyway.
+            // SAFETY: a system call on an open descriptor, with memory of that length. It fails only if the counter is full, and
+            // then the descriptor is readable anyway.
             unsafe { libc::write(self.event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
         }
     }
 
-    /// Takes what has ended beside the ring; says whether someone called `wake`.
+    /// Takes what completed outside the ring. Returns true if `wake` was called.
     fn take(&self, done: &mut Vec<Done>) -> bool {
-        // In this order: who signals after the swap is seen the next time. The eventfd is never read: the
-        // poll reports each write to it, and a read here could swallow one whose flag is still set.
+        // The order matters: a signal after the swap is seen the next time. The eventfd is never read: the poll reports each write to it,
+        // and a read here could swallow a write whose flag is still set.
         self.signalled.swap(false, Ordering::SeqCst);
         let woken = self.woken.swap(false, Ordering::SeqCst);
         done.append(&mut self.done.lock());

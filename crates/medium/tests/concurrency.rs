@@ -1,4 +1,4 @@
-//! Many threads that submit, one that waits.
+//! Many threads submit, one waits.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -24,10 +24,10 @@ fn media(folder: &std::path::Path, blocks: u64) -> Vec<Arc<dyn Medium>> {
     media
 }
 
-/// More operations than fit in flight, from several threads at once, with syncs among them and wakes
-/// from outside: each comes back exactly once, and what was written is there.
+/// More operations than fit in flight, from several threads at once, with syncs among them and wakes from outside: each returns
+/// exactly once, and what was written is there.
 #[test]
-fn all_come_back_once() {
+fn every_operation_comes_back_once() {
     let folder = tempfile::tempdir().unwrap();
     let blocks = THREADS * PER_THREAD;
     for medium in media(folder.path(), blocks) {
@@ -134,12 +134,12 @@ fn a_wake_ends_a_wait_now_or_the_next() {
     let folder = tempfile::tempdir().unwrap();
     for medium in media(folder.path(), 64) {
         let mut done = Vec::new();
-        // Before.
+        // Wakes before the wait.
         for _ in 0..3 {
             medium.wake();
             medium.wait(&mut done, None);
         }
-        // During; a time-out of minutes must not be what ends it.
+        // Wakes during the wait; it must not end because of the time-out, which is minutes.
         for _ in 0..50 {
             let waiting = Arc::new(AtomicU64::new(0));
             std::thread::scope(|scope| {
@@ -152,11 +152,11 @@ fn a_wake_ends_a_wait_now_or_the_next() {
                     medium.wait(&mut done, None);
                 }
             });
-            // The wake may have come between the store and the wait: take it.
+            // The wake may have arrived between the store and the wait: take it.
             medium.wait(&mut done, Some(Duration::ZERO));
         }
         assert!(done.is_empty());
-        // And without one, the time-out counts.
+        // Without a wake, the time-out applies.
         let start = Instant::now();
         medium.wait(&mut done, Some(Duration::from_millis(30)));
         assert!(
@@ -167,7 +167,7 @@ fn a_wake_ends_a_wait_now_or_the_next() {
     }
 }
 
-/// Wakes must never be lost, however they fall against a waiter that is just taking earlier ones.
+/// Wakes must never be lost, even if they race with a waiter that is just taking earlier ones.
 #[test]
 fn no_wake_is_lost() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn no_wake_is_lost() {
     }
 }
 
-/// Dropped with operations in flight, a medium sees them end before their memory goes.
+/// A medium dropped with operations in flight waits for them before their memory is freed.
 #[test]
 fn dropping_waits_for_what_is_in_flight() {
     let folder = tempfile::tempdir().unwrap();

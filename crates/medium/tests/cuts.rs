@@ -1,5 +1,5 @@
-//! A cut of a tape keeps what a sync had covered, and what was durable itself; of everything else each version that was in flight is
-//! left by some cut.
+//! A cut of a tape keeps what a sync covered and what was durable by itself. For everything else, each version that was in
+//! flight is left by some cut.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -33,7 +33,7 @@ fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
     prop::collection::vec(prop::collection::vec(step(), 1..4), 1..12)
 }
 
-/// Records batches: what is in one is in flight together. A block says which write of all it is of.
+/// Records batches: the steps of a batch are in flight together. A block says which of all writes it is from.
 fn record(batches: &[Vec<Step>]) -> Tape {
     let medium = Recorder::new(MemoryMedium::new(BLOCKS));
     let mut number = 0_u64;
@@ -65,7 +65,7 @@ fn record(batches: &[Vec<Step>]) -> Tape {
     medium.take()
 }
 
-/// What a block may be of at an instant: by the tape alone, told differently than it is played.
+/// Returns the writes a block may be from at an instant. It uses the tape alone, and another algorithm than the playback.
 fn possible(tape: &Tape, instant: usize, block: u64) -> BTreeSet<u64> {
     let events: Vec<_> = tape.events().take(instant).collect();
     let ended = |issued: usize| {
@@ -123,9 +123,9 @@ fn sectors(medium: &MemoryMedium, block: u64) -> BTreeSet<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Batches whose steps touch blocks of their own: no engine writes a block twice at once.
+    /// Batches whose steps touch different blocks: no engine has two writes to a block in flight.
     #[test]
-    fn a_cut_leaves_what_is_possible(batches in batches()) {
+    fn a_cut_leaves_only_possible_states(batches in batches()) {
         let apart: Vec<Vec<Step>> = batches
             .iter()
             .map(|batch| {
@@ -155,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_in_flight_is_left_whole_torn_and_not_at_all() {
+fn a_cut_leaves_writes_in_flight_whole_torn_or_not_at_all() {
     let write = |at| Step::Write {
         at,
         blocks: 2,

@@ -1,4 +1,4 @@
-//! An encrypted medium: what lies below it, and its header's copies when something is cut short.
+//! An encrypted medium: the bytes below it, and the copies of its header after an interrupted write.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -25,7 +25,7 @@ fn find(medium: &dyn Medium) -> Option<Envelope> {
 }
 
 #[test]
-fn what_is_written_is_not_below_and_the_writer_s_memory_stays() {
+fn only_encrypted_bytes_are_below_and_the_writer_s_memory_stays_unchanged() {
     let below = below();
     let medium = EncryptedMedium::new(below.clone(), &VolumeKey::random().unwrap());
     assert_eq!(medium.blocks(), BLOCKS);
@@ -65,7 +65,7 @@ fn what_is_written_is_not_below_and_the_writer_s_memory_stays() {
 }
 
 #[test]
-fn errors_and_what_lies_outside_come_back_as_they_were_submitted() {
+fn failed_operations_come_back_as_they_were_submitted() {
     let medium = EncryptedMedium::new(below(), &VolumeKey::random().unwrap());
     let mut memory = Memory::new(1);
     for at in [BLOCKS, u64::MAX - 1, u64::MAX] {
@@ -107,7 +107,7 @@ fn a_header_is_the_old_or_the_new_after_any_cut() {
             }
             let mut envelope = find(&*below).unwrap();
             assert_eq!(envelope.is_whole(), damaged.is_none());
-            // The write that is cut short leaves half of its block.
+            // The interrupted write leaves half of its block.
             let order = if envelope.is_whole() || damaged == Some(1) {
                 [1, 0]
             } else {
@@ -157,7 +157,7 @@ fn the_newer_copy_counts_and_the_older_is_replaced() {
 }
 
 #[test]
-fn what_a_client_has_written_to_a_plain_volume_is_no_header() {
+fn a_block_that_a_client_wrote_to_a_plain_volume_is_no_header() {
     let below = below();
     below.write(Pba(COPIES[1]), &header(1).bytes()).unwrap();
     assert!(Envelope::find(&*below, || true).unwrap().is_none());
@@ -167,7 +167,7 @@ fn what_a_client_has_written_to_a_plain_volume_is_no_header() {
     );
     wipe(&*below).unwrap();
     assert!(find(&*below).is_none());
-    // Two that are damaged are no plain medium.
+    // With two damaged headers it is not a plain medium.
     below.write(Pba(0), &header(1).bytes()).unwrap();
     let mut block = header(1).bytes();
     block[100] ^= 1;

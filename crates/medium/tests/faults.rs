@@ -1,4 +1,4 @@
-//! The fault injector keeps what its table says that it keeps, and breaks what it says that it breaks.
+//! The fault injector breaks what its table says, and nothing else.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -13,7 +13,7 @@ use vellum_medium::{Fault, FaultMedium, Io, Kind, Medium, Plan};
 
 const BLOCKS: u64 = 48;
 
-/// A block all of whose sectors say which write they are of, at their head and at their end.
+/// Returns a block whose sectors all say which write they are from, at their start and end.
 fn stamped(n: u64) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     for sector in block.chunks_exact_mut(SECTOR_BYTES) {
@@ -23,7 +23,7 @@ fn stamped(n: u64) -> [u8; BLOCK_BYTES] {
     block
 }
 
-/// The stamps of a block's sectors; a sector that is a mixture has none.
+/// Returns the stamps of a block's sectors; a mixed sector has none.
 fn stamps(medium: &FaultMedium, at: u64) -> Vec<u64> {
     let mut block = [0; BLOCK_BYTES];
     medium.read(Pba(at), &mut block).unwrap();
@@ -67,8 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is written and whenever the power goes: what was synced stays, each sector is one that
-    /// was written there since, and nothing else changes.
+    /// Whatever is written and whenever the power fails: what was synced stays, each sector is one that was written there
+    /// since, and nothing else changes.
     #[test]
     fn a_cut_loses_only_what_was_not_synced(
         steps in prop::collection::vec(step(), 1..80),
@@ -76,7 +76,7 @@ proptest! {
         seed: u64,
     ) {
         let medium = FaultMedium::over_memory(BLOCKS, Plan { cache_blocks_max, ..Plan::seeded(seed) });
-        // For each sector, what it may hold after a cut; the last is what it holds now.
+        // What each sector may hold after a cut; the last value is what it holds now.
         let sectors = BLOCK_BYTES / SECTOR_BYTES;
         let mut allowed: Vec<Vec<Vec<u64>>> = vec![vec![vec![0]; sectors]; BLOCKS as usize];
         for (n, step) in steps.into_iter().chain([Step::Cut(seed)]).enumerate() {
@@ -122,7 +122,7 @@ proptest! {
         }
     }
 
-    /// The same seed, the same faults.
+    /// The same seed gives the same faults.
     #[test]
     fn a_seed_is_repeatable(seed: u64) {
         let run = || {
@@ -154,8 +154,8 @@ proptest! {
     }
 }
 
-/// Cuts reach the corners: nothing lost, all lost, only the newest lost, only the oldest, torn inside a
-/// block, an older version over a newer.
+/// Cuts reach the extremes: nothing lost, all lost, only the newest lost, only the oldest, torn inside a block, an older
+/// version over a newer.
 #[test]
 fn cuts_are_various() {
     let mut outcomes = HashSet::new();
@@ -205,7 +205,7 @@ fn a_cut_during_a_write_may_leave_some_of_it() {
         let stamps = stamps(&medium, 0);
         assert!(stamps.iter().all(|s| [1, 2].contains(s)));
         found.insert((stamps.contains(&1), stamps.contains(&2)));
-        // A new life: the cut that was planned is over.
+        // A new life: the planned cut is over.
         write(&medium, 0, 1, 3, true);
         assert_eq!(medium.stats().cuts, 1);
     }
@@ -213,7 +213,7 @@ fn a_cut_during_a_write_may_leave_some_of_it() {
 }
 
 #[test]
-fn restarting_forgets_what_nobody_waited_for() {
+fn restarting_drops_completions_that_nobody_took() {
     let medium = FaultMedium::over_memory(8, Plan::default());
     medium.submit(&mut vec![Io::new(1, Kind::Sync, Pba(0))]);
     medium.power_cut(0);
@@ -294,7 +294,7 @@ fn a_failed_sync_may_lose_what_it_held_and_a_later_one_does_not_bring_it_back() 
         write(&medium, 0, 8, 1, false);
         medium.sync().unwrap_err();
         medium.sync().unwrap();
-        // As a page cache has it: read as written, until that is dropped or the power is.
+        // Like a page cache: it reads as written until the cache is dropped or the power fails.
         let found = |medium: &FaultMedium| -> Vec<u64> {
             (0..8).flat_map(|at| stamps(medium, at)).collect()
         };
@@ -313,7 +313,7 @@ fn a_failed_sync_may_lose_what_it_held_and_a_later_one_does_not_bring_it_back() 
 }
 
 #[test]
-fn what_a_failed_sync_gave_up_is_durable_when_it_is_written_again() {
+fn data_that_a_failed_sync_gave_up_is_durable_when_written_again() {
     for seed in 0..20 {
         let medium = FaultMedium::over_memory(8, Plan::seeded(seed).with_nth(Fault::SyncError, 0));
         write(&medium, 0, 8, 1, false);

@@ -1,5 +1,5 @@
-//! Every medium against a plain vector: what is read is what was last written, whatever the order in
-//! which it was submitted and the shape of its memory.
+//! Every medium compared with a plain vector: a read returns what was last written, whatever the order of submission and the
+//! shape of the memory.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -87,7 +87,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a block holds after the `n`th write of the test.
+/// Returns what a block holds after the `n`th write of the test.
 fn content(n: u64, block: u64) -> [u8; BLOCK_BYTES] {
     let mut bytes = [0; BLOCK_BYTES];
     for (i, word) in bytes.chunks_exact_mut(8).enumerate() {
@@ -97,7 +97,7 @@ fn content(n: u64, block: u64) -> [u8; BLOCK_BYTES] {
     bytes
 }
 
-/// What may be read: after a discard, anything is allowed until the block is written again.
+/// What a read may return: after a discard, anything is allowed until the block is written again.
 struct Model {
     blocks: Vec<Option<Box<[u8; BLOCK_BYTES]>>>,
     writes: u64,
@@ -233,7 +233,7 @@ impl Model {
     }
 }
 
-/// All come back without an error; one by itself is done at once, where it can be.
+/// Checks that all return without an error. A single one is done synchronously, if possible.
 #[expect(
     clippy::vec_box,
     reason = "operations change hands by pointer, as the medium wants them"
@@ -308,7 +308,7 @@ fn more_pieces_than_the_system_takes_at_once() {
 }
 
 #[test]
-fn what_is_wrong_comes_back_as_an_error_with_its_place() {
+fn an_invalid_operation_comes_back_as_an_error_with_its_place() {
     let folder = tempfile::tempdir().unwrap();
     let mut media: Vec<Box<dyn Medium>> = vec![
         Box::new(MemoryMedium::new(BLOCKS)),

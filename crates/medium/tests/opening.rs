@@ -1,5 +1,4 @@
-//! Everything that can be wrong with a path, and that what is right works: each kind of file and file
-//! system that this machine can offer.
+//! Every error that a path can have, and every kind of file and file system that works on this machine.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -29,7 +28,7 @@ fn is_root() -> bool {
 }
 
 #[test]
-fn what_is_no_medium_is_refused_and_named() {
+fn a_path_that_is_no_medium_is_refused_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v");
     let e = open(&path);
@@ -71,7 +70,7 @@ fn what_is_no_medium_is_refused_and_named() {
 }
 
 #[test]
-fn creation_refuses_what_cannot_be() {
+fn creation_refuses_impossible_media() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("v");
     let create = |bytes, prealloc| FileMedium::create(&path, bytes, prealloc).unwrap_err();
@@ -123,7 +122,7 @@ fn a_new_file_has_its_size_its_space_and_a_private_mode() {
             (BYTES, 0o600)
         );
         assert_eq!(meta.blocks() * 512 >= BYTES, prealloc == Prealloc::Full);
-        // Found out again when opened.
+        // Detected again when it is opened.
         let medium = FileMedium::open(&path, WRITE).unwrap();
         assert_eq!(medium.wants_discard(), prealloc == Prealloc::Sparse);
     }
@@ -156,7 +155,7 @@ fn a_discard_gives_a_sparse_file_s_space_back() {
 
 #[test]
 fn the_environment_forbids_io_uring() {
-    // In a process of its own: the environment is everyone's.
+    // In a separate process: the environment is shared by all threads.
     if std::env::var_os("VELLUM_NO_URING").is_some() {
         let folder = tempfile::tempdir().unwrap();
         let medium = FileMedium::create(folder.path().join("v"), BYTES, Prealloc::Full).unwrap();
@@ -197,8 +196,7 @@ fn one_server_or_many_readers() {
     FileMedium::open(&path, WRITE).unwrap();
 }
 
-/// A server that was killed with I/O in flight lets go by itself, and its successor need not be told
-/// to try again.
+/// A server that was killed with I/O in flight releases its lock by itself, and its successor need not be started again.
 #[test]
 fn the_lock_of_a_killed_server_is_waited_for() {
     const PATH: &str = "VELLUM_TEST_KILLED";
@@ -297,7 +295,7 @@ fn permissions_are_asked_for() {
     FileMedium::open(&path, READ).unwrap();
 }
 
-/// A file system in memory of this size, where this process may mount one.
+/// A file system in memory of this size, if this process may mount one.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -348,7 +346,7 @@ fn full_and_read_only_file_systems_are_told_apart() {
         )]);
         let done = common::finish(&medium, 1);
         assert!(done[0].result.as_ref().unwrap_err().is_full());
-        // Room comes back.
+        // Room returns.
         run(
             &medium,
             vec![Io::new(0, Kind::Discard { blocks: 1024 }, Pba(0))],
@@ -377,7 +375,7 @@ fn full_and_read_only_file_systems_are_told_apart() {
     FileMedium::open(&path, READ).unwrap();
 }
 
-/// A loop device over a file, where this process may make one.
+/// A loop device over a file, if this process may create one.
 struct Loop(PathBuf);
 
 impl Loop {
@@ -414,7 +412,7 @@ impl Drop for Loop {
 fn block_devices_work_and_are_claimed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("disk");
-    // Not whole blocks: a partition may be like that.
+    // Not a multiple of the block size: a partition may be like that.
     fs::File::create(&file)
         .unwrap()
         .set_len(BYTES + 512)
@@ -455,7 +453,7 @@ fn block_devices_work_and_are_claimed() {
             Err(OpenError::Locked(LockError::Held { .. }))
         ));
     }
-    // Creating takes a part of it, and no more than there is.
+    // Creation uses a part of it, and fails beyond its size.
     let e = FileMedium::create(&device.0, BYTES * 2, Prealloc::Full).unwrap_err();
     assert!(
         matches!(
@@ -530,7 +528,7 @@ fn parts_of_a_file_have_servers_of_their_own() {
     FileMedium::open(&file, WRITE).unwrap();
 }
 
-/// Who reads takes no part in the claim, and has another lock on another node.
+/// A reader does not take the claim, and holds another lock on another node.
 #[test]
 fn a_reader_finds_a_server_on_another_node_of_its_device() {
     let folder = tempfile::tempdir().unwrap();
@@ -561,7 +559,7 @@ fn a_reader_finds_a_server_on_another_node_of_its_device() {
     }
 }
 
-/// As a drive that was pulled: the kernel says "no room" of what lies past its end.
+/// Like a drive that was pulled: the kernel reports "no room" for writes past its end.
 #[test]
 fn no_room_of_a_device_that_became_smaller_is_nothing_to_wait_for() {
     let folder = tempfile::tempdir().unwrap();

@@ -68,7 +68,7 @@ impl Stack {
         self.folder.path().join(name)
     }
 
-    /// What lies below the file system has no room any more, or has.
+    /// Makes the file system below run out of room, or gives it room again.
     fn set_full(&self, full: bool) {
         let path = self.path("below/fill");
         if !full {
@@ -98,9 +98,9 @@ fn blocks_that_are(medium: &FileMedium, fill: u8) -> usize {
         .count()
 }
 
-/// What Linux does, and what is done about it.
+/// What Linux does, and how it is handled.
 #[test]
-fn what_a_failed_sync_left_in_the_page_cache_is_dropped() {
+fn data_that_a_failed_sync_left_in_the_page_cache_is_dropped() {
     let Some(stack) = Stack::new("data=ordered") else {
         return;
     };
@@ -133,7 +133,41 @@ fn what_a_failed_sync_left_in_the_page_cache_is_dropped() {
     assert_eq!(blocks_that_are(&medium, 8), BLOCKS as usize);
 }
 
-/// ext4 takes `O_DIRECT` under `data=journal`, and goes through the cache.
+/// A killed server's direct writes are on the disk, but what leads to them may be in the memory of the file system below.
+#[test]
+fn what_was_written_before_is_durable_when_a_medium_is_opened() {
+    let Some(stack) = Stack::new("data=ordered,commit=300") else {
+        return;
+    };
+    let path = stack.path("above/v");
+    drop(FileMedium::create(&path, 1 << 20, Prealloc::Sparse).unwrap());
+    let medium = FileMedium::open(&path, OpenOptions::default()).unwrap();
+    assert!(medium.is_direct());
+    medium.write(Pba(7), &[7; BLOCK_BYTES]).unwrap();
+    drop(medium);
+    let medium = FileMedium::open(&path, OpenOptions::default()).unwrap();
+    medium.drop_cache().unwrap();
+    // What a power cut would leave.
+    let [disk, cut, after] = ["below/disk", "below/cut", "after"].map(|name| stack.path(name));
+    fs::create_dir(&after).unwrap();
+    let copied = [
+        "--sparse=always",
+        disk.to_str().unwrap(),
+        cut.to_str().unwrap(),
+    ];
+    run("cp", &copied).unwrap();
+    run(
+        "mount",
+        &["-o", "loop", cut.to_str().unwrap(), after.to_str().unwrap()],
+    )
+    .unwrap();
+    let found = fs::read(after.join("v"));
+    run("umount", &[after.to_str().unwrap()]).unwrap();
+    let block = 7 * BLOCK_BYTES..8 * BLOCK_BYTES;
+    assert!(found.unwrap()[block].iter().all(|&byte| byte == 7));
+}
+
+/// ext4 accepts `O_DIRECT` under `data=journal`, but uses the cache.
 #[test]
 fn direct_io_that_is_ignored_is_not_called_direct() {
     for (options, direct) in [("data=journal", false), ("data=ordered", true)] {

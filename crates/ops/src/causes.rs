@@ -1,16 +1,16 @@
-//! What the medium got, and what it was spared, by cause: which counters tell it, and what people call it.
+//! The bytes written to the medium, and the writes it was spared, by cause: the counters for each, and its name for people.
 
-/// Why the medium got bytes.
+/// A reason for writing bytes to the medium.
 pub struct Cause {
-    /// In a figure.
+    /// Its name in a figure.
     pub name: &'static str,
-    /// In a line with others.
+    /// Its name in a list on one line.
     pub short: &'static str,
-    /// The counters whose sum it is, in bytes.
+    /// The counters that add up to it, in bytes.
     pub counters: &'static [&'static str],
 }
 
-/// All causes: together they are what the medium got.
+/// All causes. Together they account for every byte written to the medium.
 pub const CAUSES: &[Cause] = &[
     Cause {
         name: "data",
@@ -52,8 +52,8 @@ pub const CAUSES: &[Cause] = &[
     },
 ];
 
-/// Why a block was not written at all: what people call it, and the counter, in blocks. Zeros are not among them: their
-/// counter has what a client asked to be zeroed, too, which it did not write.
+/// The reasons for not writing a block at all: a name for people, and the counter, in blocks. Zeros are not listed, because their
+/// counter also includes blocks that a client asked to zero, which it did not write.
 pub const SPARED: &[(&str, &str)] = &[
     ("in a journal already", "core.remapped_blocks"),
     ("stored already", "core.dedup_blocks"),

@@ -1,23 +1,23 @@
-//! What is wrong with a volume that is served, by what its server has counted.
+//! What is wrong with a served volume, judged by its server's counters.
 
 use crate::observed::counter as told;
 use serde_json::Value;
 
-/// How bad something is.
+/// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grade {
     /// Nothing is wrong.
     Well,
-    /// Somebody should look.
+    /// A person should look.
     Warning,
     /// Data is lost or not served, or soon will be.
     Critical,
-    /// Its server cannot be asked.
+    /// Its server does not answer.
     Unknown,
 }
 
 impl Grade {
-    /// As programs that watch machines call it.
+    /// The name that monitoring programs use for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Well => "OK",
@@ -28,16 +28,16 @@ impl Grade {
     }
 }
 
-/// Something that is wrong.
+/// A problem with a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
+    /// How bad it is.
     pub grade: Grade,
-    /// A sentence.
+    /// A sentence that describes it.
     pub words: String,
 }
 
-/// Counters that are nought while all is well.
+/// Counters that are zero while all is well.
 const COUNTED: [(Grade, &str, &str); 8] = [
     (
         Grade::Critical,
@@ -81,7 +81,10 @@ const COUNTED: [(Grade, &str, &str); 8] = [
     ),
 ];
 
-/// What is wrong, by a server's answer for one volume. Nothing is said of what it does not tell.
+/// Per cent of what snapshots can keep, from which on somebody should look.
+const KEPT_PERCENT: u64 = 90;
+
+/// Returns what is wrong, according to a server's answer for one volume. Values missing from the answer produce no finding.
 pub fn findings(volume: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |grade, words: String| found.push(Finding { grade, words });
@@ -115,6 +118,13 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
             format!("the space for data is {level}: free some, before it is full"),
         ),
     }
+    if let Some(percent) = kept_percent(volume).filter(|percent| *percent >= KEPT_PERCENT) {
+        let words = format!(
+            "snapshots keep {percent}% of what they can: delete one, before writes find no room to keep \
+             what was there"
+        );
+        add(Grade::Warning, words);
+    }
     let events = volume.get("events").and_then(Value::as_array);
     for event in events.into_iter().flatten() {
         add(Grade::Warning, trouble(event));
@@ -126,7 +136,15 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     found
 }
 
-/// What went wrong, and how often, by a server's answer for one kind of it.
+/// How much of what snapshots can keep they do keep. `None` if the schedule takes some: it deletes them when there is no room.
+fn kept_percent(volume: &Value) -> Option<u64> {
+    let count = |name| told(volume, name).and_then(Value::as_u64);
+    let (kept, most) = (count("history.kept_blocks")?, count("history.most_blocks")?);
+    let is_scheduled = count("history.every_seconds") != Some(0);
+    (most > 0 && !is_scheduled).then(|| kept.saturating_mul(100) / most)
+}
+
+/// Describes one kind of trouble and how often it happened, from a server's answer.
 pub fn trouble(event: &Value) -> String {
     let message = event.get("message").and_then(Value::as_str).unwrap_or("?");
     match event.get("count").and_then(Value::as_u64) {
@@ -135,7 +153,7 @@ pub fn trouble(event: &Value) -> String {
     }
 }
 
-/// The worst of them.
+/// The worst grade among the findings.
 pub fn worst(findings: &[Finding]) -> Grade {
     let grades = findings.iter().map(|finding| finding.grade);
     grades.max().unwrap_or(Grade::Well)
@@ -166,6 +184,17 @@ mod tests {
         assert_eq!(
             words,
             ["1 snapshots of the schedule were deleted to make room"]
+        );
+        let kept = |kept: u64, every: u64| {
+            let history = json!({"kept_blocks": kept, "most_blocks": 1000, "every_seconds": every});
+            json!({"stats": {"history": history}})
+        };
+        assert_eq!(grade(&kept(899, 0)), Grade::Well);
+        assert_eq!(grade(&kept(900, 0)), Grade::Warning);
+        assert_eq!(
+            grade(&kept(1000, 60)),
+            Grade::Well,
+            "the schedule makes room"
         );
         for strange in [json!({}), json!(null), json!({"stats": 7, "events": {}})] {
             assert_eq!(grade(&strange), Grade::Well, "{strange}");

@@ -1,4 +1,4 @@
-//! HTTP/1 as far as one who is only read needs it: a request is its head, no body is taken, a connection is asked once.
+//! HTTP/1, as much as a read-only server needs: a request is its head, bodies are not accepted, and a connection serves one request.
 
 mod answer;
 mod hosts;

@@ -1,8 +1,8 @@
-//! What somebody who watches a machine is told of its volumes: metrics, health, how many years the drive below has left,
-//! and a page.
+//! What a person or program that monitors a machine sees of its volumes: metrics, health, how many years the
+//! drive below has left, and a page.
 //!
-//! Nothing here reads a clock, a file or a socket. Servers' answers and what drives tell of themselves go in, text
-//! goes out; `vellum-cli` fetches the one and delivers the other.
+//! Nothing here reads a clock, a file or a socket. Server answers and drive reports go in, text comes out; `vellum-cli` fetches
+//! the former and delivers the latter.
 #![forbid(unsafe_code)]
 
 pub mod causes;

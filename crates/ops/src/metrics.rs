@@ -1,4 +1,4 @@
-//! The metrics: names by the conventions of Prometheus, with their units, from what servers count.
+//! The metrics: the counters of servers under names that follow the conventions of Prometheus, with their units.
 
 mod drives;
 mod families;
@@ -18,10 +18,10 @@ use prometheus_client::registry::{Registry, Unit};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// All metrics of these volumes and drives, in the format of OpenMetrics.
+/// Renders all metrics of these volumes and drives in the OpenMetrics format.
 ///
 /// # Errors
-/// When they cannot be written as text.
+/// If they cannot be formatted.
 pub fn text(volumes: &[Observed], drives: &[Drive]) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Volumes(volumes.to_vec())));
@@ -32,8 +32,8 @@ pub fn text(volumes: &[Observed], drives: &[Drive]) -> Result<String, std::fmt::
     Ok(text)
 }
 
-/// The same in the older format of Prometheus, which its text file collector and its checker read: a counter is described by its whole
-/// name, and there are neither units nor an end.
+/// Converts OpenMetrics text to the older Prometheus format, which the text file collector and the checker of Prometheus read: a
+/// counter is described under its full name, and there are no units and no end marker.
 pub fn older(text: &str) -> String {
     let counters: HashSet<&str> = text
         .lines()
@@ -131,7 +131,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// How long flushes waited, as a histogram.
+    /// Encodes how long flushes waited, as a histogram.
     fn encode_waits(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let mut encoder = encoder.encode_descriptor(
             "vellum_flush_wait",
@@ -155,7 +155,7 @@ impl Volumes {
         Ok(())
     }
 
-    /// A family that is worked out.
+    /// Encodes a family whose values are computed.
     fn worked_out(
         &self,
         encoder: &mut DescriptorEncoder<'_>,
@@ -173,16 +173,16 @@ impl Volumes {
     }
 }
 
-/// What tells volumes apart.
+/// The labels that distinguish volumes.
 fn labels(volume: &Observed) -> [(&str, &str); 2] {
     [("uuid", volume.uuid()), ("volume", volume.name())]
 }
 
-/// How long flushes waited, by what a server tells.
+/// How long flushes waited, according to a server.
 struct Waited {
     seconds: f64,
     count: u64,
-    /// Each step's end, in seconds, and how many are in it.
+    /// Each bucket's upper bound, in seconds, and how many flushes are in it.
     steps: Vec<(f64, u64)>,
 }
 

@@ -1,8 +1,8 @@
-//! What a server tells of a volume.
+//! A server's answer for a volume.
 
 use serde_json::Value;
 
-/// A volume that somebody serves.
+/// A volume that a server serves.
 #[derive(Clone, Debug)]
 pub struct Observed {
     uuid: String,
@@ -10,8 +10,8 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// A volume, and its server's answer for it: its path, counters and troubles. None when the server does not answer: it opens
-    /// its volumes, stops or is stuck.
+    /// Makes one from a volume's UUID and its server's answer: its path, counters and troubles. `None` if the server does not
+    /// answer, because it is opening its volumes, is stopping, or is stuck.
     pub fn new(uuid: String, told: Option<Value>) -> Self {
         Self { uuid, told }
     }
@@ -21,29 +21,29 @@ impl Observed {
         &self.uuid
     }
 
-    /// What its server tells.
+    /// The server's answer.
     pub fn told(&self) -> Option<&Value> {
         self.told.as_ref()
     }
 
-    /// Its file; its UUID when that is not known.
+    /// The path of its file, or its UUID if that is not known.
     pub fn name(&self) -> &str {
         let path = self.told.as_ref().and_then(|told| told["path"].as_str());
         path.unwrap_or(&self.uuid)
     }
 
-    /// What is counted under a name like `core.corrupt_blocks`; none when it is not.
+    /// The counter with a name like `core.corrupt_blocks`, or `None` if the server does not have it.
     pub fn counter(&self, name: &str) -> Option<u64> {
         counter(self.told.as_ref()?, name)?.as_u64()
     }
 
-    /// The same, where what is not counted is nothing.
+    /// The same counter, or zero if the server does not have it.
     pub fn count(&self, name: &str) -> u64 {
         self.counter(name).unwrap_or(0)
     }
 }
 
-/// What a server's answer for a volume has under a name like `core.corrupt_blocks`.
+/// The value under a name like `core.corrupt_blocks` in a server's answer for a volume.
 pub fn counter<'a>(told: &'a Value, name: &str) -> Option<&'a Value> {
     let stats = told.get("stats")?;
     name.split('.').try_fold(stats, |value, key| value.get(key))

@@ -1,4 +1,4 @@
-//! The page that a person looks at: its files, and which answer a request gets.
+//! The page for people: its files, and the answer to each request.
 
 use crate::http::{Answer, Hosts, Request};
 use crate::metrics;
@@ -13,33 +13,33 @@ const ICON: &str = include_str!("page/icon.svg");
 const OLDER: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Who answers: what somebody may see, and by which names he may ask.
+/// Answers requests: holds what clients may see, and the host names they may use.
 pub struct Site {
     hosts: Hosts,
     has_page: bool,
 }
 
-/// Whence the answers come.
+/// Where the answers come from.
 pub trait Source {
-    /// All metrics, in the format of OpenMetrics.
+    /// Returns all metrics, in the OpenMetrics format.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence that says why there are none.
     fn metrics(&self) -> Result<String, String>;
-    /// What the page shows.
+    /// Returns what the page shows.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence that says why there is none.
     fn view(&self) -> Result<View, String>;
 }
 
 impl Site {
-    /// With the page, or the metrics alone.
+    /// A site with the page, or with the metrics alone.
     pub fn new(hosts: Hosts, has_page: bool) -> Self {
         Self { hosts, has_page }
     }
 
-    /// What a request gets.
+    /// Answers a request.
     pub fn answer(&self, request: &Request, source: &dyn Source) -> Answer {
         if !self.hosts.has(request.host()) {
             let host = request.host().unwrap_or_default();
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    /// The page needs no network but its own port.
+    /// The page uses no network beyond its own port.
     #[test]
     fn nothing_is_fetched_from_elsewhere() {
         let namespace = "http://www.w3.org/2000/svg";

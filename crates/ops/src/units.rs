@@ -1,6 +1,6 @@
-//! Bytes, times and years as people read them.
+//! Formats bytes, times and years for people.
 
-/// Bytes, with three digits.
+/// Formats bytes, with three digits.
 pub fn bytes(bytes: f64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut scaled = bytes;
@@ -18,7 +18,7 @@ pub fn bytes(bytes: f64) -> String {
     format!("{scaled:.digits$} {}", UNITS[unit])
 }
 
-/// Microseconds, with two digits or more.
+/// Formats microseconds, with two digits or more.
 pub fn micros(micros: u64) -> String {
     let (scaled, unit) = match micros {
         0..1000 => return format!("{micros} \u{b5}s"),
@@ -29,7 +29,7 @@ pub fn micros(micros: u64) -> String {
     format!("{scaled:.digits$} {unit}")
 }
 
-/// How long, from so many seconds, in the largest unit that leaves more than one of it.
+/// Formats a duration in seconds, in the largest unit of which there is more than one.
 pub fn span(seconds: f64) -> String {
     const UNITS: [(f64, &str); 4] = [
         (86_400.0, "days"),
@@ -42,7 +42,7 @@ pub fn span(seconds: f64) -> String {
     format!("{:.0} {name}", seconds / unit)
 }
 
-/// How many years; no finer than anybody can know it.
+/// Formats years, no finer than they can be known.
 pub fn years(years: f64) -> String {
     match years {
         ..0.125 => "less than two months".to_owned(),

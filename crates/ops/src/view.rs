@@ -1,4 +1,4 @@
-//! What the page and `vellum top` show, worked out: figures with their meaning, and the sentences.
+//! What the page and `vellum top` show: figures with their meaning, and sentences.
 
 use crate::causes::{CAUSES, SPARED};
 use crate::drive::Drive;
@@ -9,7 +9,7 @@ use crate::years::{self, Years};
 use serde::Serialize;
 use serde_json::Value;
 
-/// All volumes and the drives that they lie on.
+/// All volumes, and the drives they are on.
 #[derive(Clone, Debug, Serialize)]
 pub struct View {
     /// The drives.
@@ -18,29 +18,29 @@ pub struct View {
     pub volumes: Vec<VolumeView>,
 }
 
-/// A drive, or what is known of it when it is not known which one it is.
+/// A drive; or, if the drive cannot be identified, what is known about it.
 #[derive(Clone, Debug, Serialize)]
 pub struct DriveView {
-    /// As the kernel calls it; empty when it is not known.
+    /// The kernel's name for it; empty if not known.
     pub device: String,
-    /// Its name and its maker's.
+    /// Its name and its maker's name for it.
     pub name: String,
-    /// How many years it has left; or what was spared, when that cannot be told.
+    /// How many years it has left, or what it was spared if the years cannot be computed.
     pub headline: String,
-    /// Whence that comes; or why years cannot be told.
+    /// What the headline is based on, or why the years cannot be computed.
     pub because: String,
-    /// The years, if they can be told.
+    /// The years, if they can be computed.
     pub years: Option<Years>,
     /// UUIDs of the volumes on it.
     pub volumes: Vec<String>,
 }
 
-/// How much of what.
+/// A named number of bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Share {
-    /// What.
+    /// Its name.
     pub name: &'static str,
-    /// How much.
+    /// The bytes.
     pub bytes: u64,
 }
 
@@ -49,34 +49,34 @@ pub struct Share {
 pub struct VolumeView {
     /// Its UUID.
     pub uuid: String,
-    /// Its file.
+    /// The path of its file.
     pub name: String,
-    /// How it does, as programs that watch machines call it.
+    /// Its health, in the words that monitoring programs use.
     pub health: &'static str,
     /// What is wrong, if something is.
     pub findings: Vec<String>,
-    /// What is counted; none when its server does not answer.
+    /// Its counters; `None` if its server does not answer.
     pub counted: Option<Counted>,
 }
 
-/// What a volume has counted since it was opened.
+/// A volume's counters since it was opened.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
-    /// How long ago that was.
+    /// How long ago it was opened.
     pub uptime_seconds: f64,
     /// Bytes that clients wrote.
     pub clients_written: u64,
-    /// Bytes that the drive got.
+    /// Bytes written to the drive.
     pub medium_written: u64,
-    /// These by cause, the largest first.
+    /// Those bytes by cause, the largest first.
     pub causes: Vec<Share>,
-    /// What was not written at all, by why.
+    /// Writes avoided, by reason.
     pub spared: Vec<Share>,
     /// How full it is.
     pub space: Space,
     /// How long flushes waited.
     pub flushes: Flushes,
-    /// What went wrong lately: as the server has it.
+    /// Recent troubles, as the server reports them.
     pub events: Value,
 }
 
@@ -85,33 +85,33 @@ pub struct Counted {
 pub struct Space {
     /// Bytes of data that may be in use at once.
     pub capacity: u64,
-    /// That are in use.
+    /// Bytes in use.
     pub used: u64,
-    /// What clients see of it.
+    /// Bytes that clients see as written.
     pub mapped: u64,
-    /// By how much that is more than it takes.
+    /// How many bytes more that is than the space it takes.
     pub saved: u64,
-    /// Of a thin volume: how soon it is full.
+    /// For a thin volume: how soon it will be full.
     pub level: String,
 }
 
 /// How long flushes waited, in microseconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct Flushes {
-    /// How many there were.
+    /// The number of flushes.
     pub count: u64,
-    /// Half of them no longer.
+    /// The median.
     pub half: u64,
-    /// 99 of 100 no longer.
+    /// The 99th percentile.
     pub most: u64,
-    /// The longest.
+    /// The maximum.
     pub longest: u64,
-    /// How many took how long: as the server has it.
+    /// The histogram, as the server reports it.
     pub histogram: Value,
 }
 
 impl Flushes {
-    /// Where each step of the histogram ends, and how many are in it.
+    /// Each bucket's upper bound in the histogram, and how many flushes are in it.
     pub fn steps(&self) -> Vec<(u64, u64)> {
         let steps = self.histogram.as_array();
         let number = |step: &Value, key: &str| step.get(key)?.as_u64();
@@ -126,7 +126,7 @@ impl Flushes {
 const BLOCK: u64 = 4096;
 
 impl View {
-    /// Of these volumes, and of the drives that are known.
+    /// Builds the view of these volumes, given the drives that are known.
     pub fn of(volumes: &[Observed], drives: &[Drive]) -> Self {
         let mut told: Vec<DriveView> = Vec::new();
         for group in groups(volumes) {
@@ -142,23 +142,23 @@ impl View {
         }
     }
 
-    /// What stands first.
+    /// The line to show first.
     pub fn headline(&self) -> &str {
         let first = self.drives.first();
         first.map_or("No volume is served now.", |drive| &drive.headline)
     }
 }
 
-/// Volumes on the same drive.
+/// Volumes on one drive.
 struct Group<'a> {
     name: Result<String, String>,
     volumes: Vec<&'a Observed>,
 }
 
-/// The drive that a volume's server says it lies on.
+/// Returns the drive that a volume is on, according to its server.
 ///
 /// # Errors
-/// Why it is not known which one it is.
+/// A sentence that says why the drive is not known.
 pub fn drive_of(volume: &Observed) -> Result<String, String> {
     let told = volume.told().ok_or("its server does not answer")?;
     let below = told.get("drive");
@@ -243,7 +243,7 @@ fn rates(years: &Years) -> String {
     )
 }
 
-/// The sentence when years cannot be told.
+/// The sentence to show when the years cannot be computed.
 fn spared(volumes: &[&Observed]) -> String {
     let all = |name| -> u64 { volumes.iter().map(|volume| volume.count(name)).sum() };
     let (clients, medium) = (all("clients.write.bytes"), all("medium.written_bytes"));
@@ -322,13 +322,13 @@ impl Counted {
         }
     }
 
-    /// Bytes that the drive got for each that clients wrote; none before the first.
+    /// Bytes written to the drive for each byte that clients wrote; `None` before the first client write.
     pub fn amplification(&self) -> Option<f64> {
         (self.clients_written > 0).then(|| self.medium_written as f64 / self.clients_written as f64)
     }
 }
 
-/// Those that are not nothing.
+/// The shares that are not zero, the largest first.
 fn largest_first(all: impl Iterator<Item = (&'static str, u64)>) -> Vec<Share> {
     let some = all.filter(|(_, bytes)| *bytes > 0);
     let mut some: Vec<_> = some.map(|(name, bytes)| Share { name, bytes }).collect();
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(View::of(&[], &[]).headline(), "No volume is served now.");
     }
 
-    /// Whatever a server of another version answers.
+    /// Holds whatever a server of another version answers.
     #[test]
     fn what_is_not_counted_is_nothing_to_fail_for() {
         for strange in [

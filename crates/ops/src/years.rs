@@ -1,8 +1,8 @@
-//! How many years a drive has left at the rate at which it is written, and how many it would have without Vellum.
+//! How many years a drive has left at the current write rate, and how many it would have without Vellum.
 //!
-//! What is left of a drive is told in bytes that hosts may still write. The rate is what the kernel has written to it since the
-//! volume on it was opened, for whomever. Without Vellum the drive would have got, in place of what the volume wrote, what its
-//! clients wrote.
+//! What is left of a drive is measured in bytes that hosts may still write. The rate is what the kernel has written to it since
+//! the volume on it was opened, whoever wrote it. Without Vellum the drive would have received what the volume's clients wrote
+//! instead of what the volume wrote.
 
 use crate::drive::Drive;
 use crate::observed::Observed;
@@ -10,42 +10,47 @@ use crate::units;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A rate of a shorter time than this says little of the years to come.
+/// A rate measured over less time than this says little about the years to come.
 const SECONDS_MIN: f64 = 600.0;
-/// With less of its life used, in its own steps, what a drive takes in its life is too roughly known.
+/// If less of its life is used than this many of its own steps, its total endurance is known too roughly.
 const STEPS_MIN: u8 = 3;
 pub(crate) const YEAR_SECONDS: f64 = 365.25 * 86_400.0;
 
 /// How long a drive has left.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Years {
-    /// With Vellum, as it is.
+    /// Years left with Vellum.
     pub with: f64,
-    /// If the drive got what clients write.
+    /// Years left if the drive received what clients write.
     pub without: f64,
-    /// Bytes that the drive gets in a day.
+    /// Bytes that the drive receives a day.
     pub day_bytes_with: f64,
-    /// Bytes that it would get.
+    /// Bytes a day that it would receive without Vellum.
     pub day_bytes_without: f64,
-    /// The time that both rates are of, in seconds.
+    /// The time over which both rates were measured, in seconds.
     pub seconds: f64,
 }
 
-/// How long a drive has left, by what is told of the volumes on it.
+/// Computes how long a drive has left from the servers' answers for the volumes on it.
 ///
 /// # Errors
-/// Why it cannot be told.
+/// A sentence that says why it cannot be computed.
 pub fn left(drive: &Drive, volumes: &[&Observed]) -> Result<Years, String> {
     let left = bytes_left(drive)?;
     let opened = volumes.iter().filter_map(|volume| Opened::of(volume));
     let opened: Vec<_> = opened.collect();
-    let longest = opened.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    let longest = opened
+        .iter()
+        .max_by(|a, b| a.drive_seconds.total_cmp(&b.drive_seconds));
     let longest = longest.ok_or("its server does not say how much was written")?;
-    if longest.seconds < SECONDS_MIN {
+    // The rates of all volumes are added up.
+    let newest = opened.iter().map(|it| it.seconds);
+    let newest = newest.fold(f64::INFINITY, f64::min);
+    if newest < SECONDS_MIN {
         let least = units::span(SECONDS_MIN);
-        let for_now = units::span(longest.seconds);
+        let for_now = units::span(newest);
         return Err(format!(
-            "its volume was opened {for_now} ago, and a rate takes {least}"
+            "its volume was opened, or has grown, {for_now} ago, and a rate takes {least}"
         ));
     }
     let now = drive
@@ -53,7 +58,7 @@ pub fn left(drive: &Drive, volumes: &[&Observed]) -> Result<Years, String> {
         .ok_or("the kernel does not count what is written to it")?;
     let written = now.checked_sub(longest.written_bytes);
     let written = written.ok_or("the kernel has begun anew to count what is written to it")?;
-    let with = written as f64 / longest.seconds;
+    let with = written as f64 / longest.drive_seconds;
     let spared: f64 = opened.iter().map(|it| it.spared_bytes / it.seconds).sum();
     let without = with + spared;
     if with <= 0.0 || without <= 0.0 {
@@ -64,11 +69,11 @@ pub fn left(drive: &Drive, volumes: &[&Observed]) -> Result<Years, String> {
         without: left / without / YEAR_SECONDS,
         day_bytes_with: with * 86_400.0,
         day_bytes_without: without * 86_400.0,
-        seconds: longest.seconds,
+        seconds: longest.drive_seconds,
     })
 }
 
-/// The sentence.
+/// Describes the years in a sentence.
 pub fn sentence(years: &Years) -> String {
     format!(
         "On this drive, at this rate: {} with Vellum, {} without.",
@@ -79,10 +84,13 @@ pub fn sentence(years: &Years) -> String {
 
 /// A volume, since it was opened.
 struct Opened {
+    /// Since then, or since it has grown: its counters began anew with that.
     seconds: f64,
-    /// What the kernel had written to the drive then.
+    /// Bytes that the kernel had written to the drive when its server opened it.
     written_bytes: u64,
-    /// By how much less the drive has got than clients wrote; negative when it got more.
+    /// Since then.
+    drive_seconds: f64,
+    /// Bytes that clients wrote less bytes that the drive received; negative if it received more.
     spared_bytes: f64,
 }
 
@@ -92,9 +100,13 @@ impl Opened {
         let seconds = volume.counter("uptime_ms")? as f64 / 1000.0;
         let clients = volume.counter("clients.write.bytes")? as f64;
         let medium = volume.counter("medium.written_bytes")? as f64;
+        // Older servers do not say it.
+        let since = below.get("since_ms").and_then(Value::as_u64);
+        let drive_seconds = since.map_or(seconds, |since| since as f64 / 1000.0);
         Some(Self {
             seconds: seconds.max(1.0),
             written_bytes: below.get("written_bytes").and_then(Value::as_u64)?,
+            drive_seconds: drive_seconds.max(1.0),
             spared_bytes: clients - medium,
         })
     }
@@ -153,7 +165,11 @@ mod tests {
 
     /// Ten days; the drive was at 2 TB when it began.
     fn volume(seconds: u64, clients: u64, medium: u64) -> Observed {
-        let told = json!({
+        opened(seconds, None, clients, medium)
+    }
+
+    fn opened(seconds: u64, since: Option<u64>, clients: u64, medium: u64) -> Observed {
+        let mut told = json!({
             "drive": {"names": ["nvme0n1"], "written_bytes": 2 * TB},
             "stats": {
                 "uptime_ms": seconds * 1000,
@@ -161,7 +177,30 @@ mod tests {
                 "medium": {"written_bytes": medium},
             },
         });
+        if let Some(since) = since {
+            told["drive"]["since_ms"] = json!(since * 1000);
+        }
         Observed::new("u".to_owned(), Some(told))
+    }
+
+    /// A volume that grows counts anew, and what its server knows of the drive is from before.
+    #[test]
+    fn a_volume_that_has_grown_tells_the_same_years_with_it() {
+        let drive = drive(10, Some(40 * TB));
+        let before = left(&drive, &[&volume(10 * DAY, 5 * TB / 2, TB / 2)]).unwrap();
+        let grown = opened(864, Some(10 * DAY), 5 * TB / 2000, TB / 2000);
+        let now = left(&drive, &[&grown]).unwrap();
+        assert_eq!((now.with, now.seconds), (before.with, before.seconds));
+        assert!((now.without - before.without).abs() < 1e-9, "{now:?}");
+    }
+
+    /// The rate of a moment is no rate, of whichever volume.
+    #[test]
+    fn a_volume_that_has_just_grown_withholds_the_years_of_its_drive() {
+        let old = volume(10 * DAY, 5 * TB / 2, TB / 2);
+        let grown = opened(20, Some(10 * DAY), TB / 100, TB / 500);
+        let told = left(&drive(10, Some(40 * TB)), &[&old, &grown]);
+        assert!(told.unwrap_err().contains("has grown"));
     }
 
     /// 10 % were used by 40 TB, so 360 TB are left. 0.1 TB a day, of which a volume writes 0.05 in place of 0.25.

@@ -1,4 +1,4 @@
-//! The dashboard for Grafana asks for nothing that is not told.
+//! The Grafana dashboard queries nothing that is not exported.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use vellum_ops::metrics;
 
-/// All strings under these keys, wherever they are.
+/// Collects all strings under these keys, at any depth.
 fn strings<'a>(value: &'a Value, keys: &[&str], into: &mut Vec<&'a str>) {
     match value {
         Value::Array(all) => all.iter().for_each(|it| strings(it, keys, into)),

@@ -1,4 +1,4 @@
-//! What goes with every figure: of which drive and which load it is, and what speaks against it.
+//! The notes that accompany every figure: its drive, its load, and the reasons to doubt it.
 
 use crate::setup::{DEPTH, Ready, Setup};
 use vellum_lab::made_up::MadeUp;
@@ -9,7 +9,7 @@ use vellum_lab::sizes;
 use vellum_lab::trace::{Class, Known, Sizes};
 
 impl Setup {
-    /// What a reader has to know of the device and the load, and what speaks against the figures.
+    /// Returns what a reader has to know about the device and the load, and the reasons to doubt the figures.
     pub fn about(&self, ready: &Ready) -> (Vec<String>, Vec<String>) {
         let drive = &ready.device;
         let mut about = vec![
@@ -20,8 +20,15 @@ impl Setup {
         about.extend(self.flash.about());
         let mut warnings = Vec::new();
         if let Some(trace) = &ready.trace {
-            describe(trace, &mut about, &mut warnings);
-            warnings.extend(self.made_up(trace));
+            describe("trace", trace, &mut about, &mut warnings);
+            warnings.extend(self.made_up("trace", trace));
+            warnings.extend(self.bursts("trace", trace));
+        }
+        for tenant in ready.tenants.iter().flat_map(|tenants| tenants.all()) {
+            let name = format!("tenant {}", tenant.name);
+            describe(&name, &tenant.trace, &mut about, &mut warnings);
+            warnings.extend(self.made_up(&name, &tenant.trace));
+            warnings.extend(self.bursts(&name, &tenant.trace));
         }
         let load = self.workload.map(|workload| self.synthetic(workload));
         if let Some(Ok(Load::Synthetic(load))) = load {
@@ -38,6 +45,29 @@ impl Setup {
             }
             about.push(line);
         }
+        if let Some((job, (load, _))) = self.fio.fio.as_ref().and_then(|f| Some((f, f.one()?))) {
+            about.push(format!(
+                "load: {}: the job {}, requests of {}",
+                load.told(),
+                job.name(),
+                report::bytes(u64::from(load.request_blocks) * 4096)
+            ));
+        }
+        if let Some(jobs) = &ready.jobs {
+            about.push("load: fio (synthetic), jobs".into());
+            about.extend(jobs.all().iter().map(|job| format!("      {}", job.told())));
+        }
+        let passed_over = self
+            .fio
+            .fio
+            .as_ref()
+            .map_or(&[][..], |file| file.passed_over());
+        if !passed_over.is_empty() {
+            about.push(format!(
+                "      passed over, for it changes nothing here: {}",
+                passed_over.join(", ")
+            ));
+        }
         if let Some(model) = self.sizes.as_deref().and_then(sizes::find) {
             about.push(format!(
                 "sizes: {} (synthetic): {}",
@@ -47,8 +77,8 @@ impl Setup {
         (about, warnings)
     }
 
-    /// What a reader has to know of times that nobody measured, and what to do.
-    fn made_up(&self, trace: &TraceFile) -> Option<String> {
+    /// Warns that the times in the trace were not measured, and says what to do.
+    fn made_up(&self, name: &str, trace: &TraceFile) -> Option<String> {
         let times = match trace.summary().made_up_times()? {
             MadeUp::Same => "all its requests have one time",
             MadeUp::Falling => "most of its requests are dated before the one before them",
@@ -62,15 +92,26 @@ impl Setup {
             None => "; years need what the host writes a day (--daily)",
         };
         Some(format!(
-            "the trace's times are made up: {times}. {asked}{years}"
+            "the {name}'s times are made up: {times}. {asked}{years}"
         ))
+    }
+
+    /// Warns that requests come at once because the trace's clock is coarse, where its times are those of the run.
+    fn bursts(&self, name: &str, trace: &TraceFile) -> Option<String> {
+        let is_of_bursts = self.depth.is_none() && trace.summary().is_of_bursts();
+        is_of_bursts.then(|| {
+            format!(
+                "the {name}'s times are whole seconds: all requests of a second come at once, and latencies \
+                 are mostly of waiting for each other (--depth leaves the times aside)"
+            )
+        })
     }
 }
 
-fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
+fn describe(name: &str, trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
     let summary = trace.summary();
     about.push(format!(
-        "trace: {}, {} requests in {} lines: {} reads, {} writes, {} discards, \
+        "{name}: {}, {} requests in {} lines: {} reads, {} writes, {} discards, \
          {} flushes; over {:.1} s; {} touched",
         trace.format().name(),
         summary.seen.records,
@@ -106,28 +147,30 @@ fn describe(trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<Strin
     }
     if summary.journals > 1 {
         warnings.push(format!(
-            "the trace has {} journals; the first one is watched (another: --journal-at)",
+            "the {name} has {} journals; the first one is watched (another: --journal-at)",
             summary.journals
         ));
     }
     if summary.seen.lost > 0 {
         warnings.push(format!(
-            "{} requests are missing in the trace: they came faster than they could be recorded",
+            "{} requests are missing in the {name}: they came faster than they could be recorded",
             summary.seen.lost
         ));
     }
     if summary.seen.cut {
-        warnings.push("the trace breaks off: the recording did not end in order".into());
+        warnings.push(format!(
+            "the {name} breaks off: the recording did not end in order"
+        ));
     }
     if summary.seen.backwards > 0 {
         warnings.push(format!(
-            "{} requests are dated before the one before them and are taken to come with it",
+            "{} requests of the {name} are dated before the one before them and are taken to come with it",
             summary.seen.backwards
         ));
     }
 }
 
-/// What a trace of ours says of the blocks, beside their digests.
+/// Describes what one of our traces records about blocks, besides their digests.
 fn described(known: &Known) -> String {
     let mean = |(blocks, bytes): (u64, u64)| {
         (blocks > 0).then(|| 100.0 * bytes as f64 / (blocks * 4096) as f64)

@@ -1,4 +1,4 @@
-//! A drive, by its name or as a file.
+//! A drive, given by name or as a file.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use vellum_lab::drives::{self, DriveFile, FILE_BYTES_MAX};
 
-/// The drive of a name, or of a file: what is not known by name, and has a folder or ends like one.
+/// The drive with this name, or in this file. Text that is not a known name is a path if it has a folder or the file ending.
 pub fn named(text: &str) -> Result<Arc<DriveFile>, String> {
     if let Some(drive) = drives::find(text) {
         return Ok(Arc::new(drive.clone()));

@@ -110,7 +110,7 @@ fn rates(text: &str) -> Result<(f64, f64), String> {
 }
 
 impl FlashArgs {
-    /// What is simulated.
+    /// The options of the simulated flash.
     pub fn options(&self) -> Options {
         Options {
             endurance: self.wear_out.then_some(Endurance {
@@ -135,12 +135,12 @@ impl FlashArgs {
         }
     }
 
-    /// Whether a load goes on until the drive's end.
+    /// True if a load continues until the drive is worn out.
     pub fn until_worn_out(&self) -> bool {
         self.until_worn_out
     }
 
-    /// A device whose inside is not simulated has none of it.
+    /// Refuses these options for a device whose inside is not simulated.
     pub fn check(&self, drive: &DriveFile) -> Result<(), OptionError> {
         if matches!(drive.preset.kind, Kind::Block(_)) && self.options() != Options::default() {
             return Err(OptionError::new(format!(
@@ -152,7 +152,7 @@ impl FlashArgs {
         Ok(())
     }
 
-    /// What a reader has to know.
+    /// What a reader has to know about these options.
     pub fn about(&self) -> Vec<String> {
         let percent = |permille: u32| f64::from(permille) / 10.0;
         let mut about = Vec::new();

@@ -31,7 +31,7 @@ pub struct HashArgs {
 }
 
 impl HashArgs {
-    /// What it is, if there is any.
+    /// The simulated hashing, if any.
     pub fn hashing(&self) -> Option<Hashing> {
         let nanos = |cycles: u64| (cycles * 1000).div_ceil(self.hash_clock);
         let strong = nanos(self.hash_cycles?);

@@ -1,11 +1,12 @@
-//! What a run of the lab is made of, as options: one list, for the command line and for Python.
+//! The options of a lab run: one list, for the command line and for Python.
 //!
-//! [`setup::Setup`] is all of them; it makes a [`vellum_lab::scenario::Scenario`]. Nothing here reads a trace or runs
-//! anything: whoever asks has a terminal or a notebook, and shows in it how far that is.
+//! [`setup::Setup`] holds them all and makes a [`vellum_lab::scenario::Scenario`]. Nothing here reads a trace or runs anything:
+//! the caller does, and shows the progress in its terminal or notebook.
 #![forbid(unsafe_code)]
 
 mod about;
 pub mod drives;
+mod fio;
 mod flash;
 mod hashing;
 pub mod number;
@@ -13,5 +14,6 @@ mod pattern;
 pub mod setup;
 pub use vellum_policies::size;
 mod speeds;
+pub mod tenants;
 pub mod words;
 pub mod wrong;

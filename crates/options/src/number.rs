@@ -1,8 +1,8 @@
-//! Numbers as people write them, and exactly what was written or an error.
+//! Parses numbers as people write them. The result is exactly what was written, or an error.
 
 use std::ops::RangeInclusive;
 
-/// A whole number in a range, which is said when it is not.
+/// Parses a whole number in a range. The error names the range.
 pub fn number<T>(range: RangeInclusive<u64>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: TryFrom<u64>,
@@ -16,7 +16,7 @@ where
     }
 }
 
-/// A percentage of tenths, as thousandths: exactly what was asked for, or an error.
+/// Parses a percentage with at most one decimal, as thousandths. The result is exactly what was written, or an error.
 pub fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     let wrong = || {
         let (least, most) = (f64::from(*range.start()), f64::from(*range.end()));
@@ -25,13 +25,13 @@ pub fn permille(text: &str, range: RangeInclusive<u32>) -> Result<u32, String> {
     };
     let percent: f64 = text.parse().map_err(|_| wrong())?;
     let permille = (percent * 10.0).round();
-    // What is not a number is not in it either.
+    // NaN is not in the range either.
     let fits = (f64::from(*range.start())..=f64::from(*range.end())).contains(&permille)
         && (percent * 10.0 - permille).abs() < 1e-6;
     fits.then_some(permille as u32).ok_or_else(wrong)
 }
 
-/// Thousandths, of percents.
+/// Parses a percentage as thousandths.
 pub fn over_provisioning(text: &str) -> Result<u32, String> {
     permille(text, 20..=10_000)
 }
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(permille("7", 20..=10_000), Ok(70));
         assert_eq!(permille("7.3", 20..=10_000), Ok(73));
         assert_eq!(permille("1000", 20..=10_000), Ok(10_000));
-        // Not rounded without a word.
+        // No value is rounded silently.
         for text in ["", "x", "-1", "30.1", "NaN", "inf", "1e99", "7.05", "7.04"] {
             let error = permille(text, 0..=300).unwrap_err();
             assert_eq!(

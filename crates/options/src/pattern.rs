@@ -1,4 +1,4 @@
-//! What a synthetic load's pattern is like, as arguments.
+//! The pattern of a synthetic load, as arguments.
 
 use crate::number::{number, permille};
 use crate::wrong::OptionError;
@@ -44,7 +44,7 @@ pub struct PatternArgs {
 
 fn skew(text: &str) -> Result<f64, String> {
     let skew = text.parse().ok();
-    // What is not a number is not in a range.
+    // NaN is not in the range.
     skew.filter(|skew| (0.0..=SKEW_MAX).contains(skew))
         .ok_or_else(|| format!("it is a number from 0 to {SKEW_MAX}"))
 }
@@ -59,12 +59,12 @@ fn bursts(text: &str) -> Result<Bursts, String> {
 }
 
 impl PatternArgs {
-    /// Whether the load has times of its own.
+    /// True if the load sets the times of its requests.
     pub fn is_timed(&self) -> bool {
         self.bursts.is_some()
     }
 
-    /// The load with this pattern.
+    /// Applies this pattern to the load.
     pub fn of(&self, mut load: Synthetic) -> Result<Synthetic, OptionError> {
         let name = load.workload.name;
         let pattern = &mut load.workload.pattern;

@@ -1,16 +1,20 @@
-//! What every run has: the device, the load, and how it is prepared.
+//! The options of every run: the device, the load, and the preparation of the drive.
 
 use crate::drives;
+use crate::fio::FioArgs;
 use crate::flash::FlashArgs;
 use crate::hashing::HashArgs;
 use crate::number::{number, over_provisioning};
 use crate::pattern::PatternArgs;
 use crate::size::Size;
 use crate::speeds::SpeedArgs;
+use crate::tenants::TenantArgs;
 use crate::wrong::OptionError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_lab::drives::DriveFile;
+use vellum_lab::fio_job::FioFile;
+use vellum_lab::jobs::Jobs;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::scenario::{
@@ -18,6 +22,7 @@ use vellum_lab::scenario::{
 };
 use vellum_lab::sim::Pace;
 use vellum_lab::sizes;
+use vellum_lab::tenants::Tenants;
 use vellum_lab::trace::{COLUMNS, Columns, Format};
 use vellum_lab::workload::{self, Again, Workload};
 
@@ -29,8 +34,12 @@ const ABOUT_COLUMNS: &str =
 #[derive(clap::Args)]
 pub struct Setup {
     /// The trace, or `-` for standard input; its format is found by looking at it.
-    #[arg(required_unless_present = "workload", conflicts_with = "workload")]
+    #[arg(required_unless_present_any = ["workload", "tenant", "fio"], conflicts_with = "workload")]
     trace: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) tenants: TenantArgs,
+    #[command(flatten)]
+    pub(crate) fio: FioArgs,
     /// A synthetic load instead of a trace (see `vellum lab list`).
     #[arg(long, value_name = "NAME", value_parser = load)]
     pub(crate) workload: Option<Workload>,
@@ -142,6 +151,16 @@ pub struct Setup {
     /// indirect block (ext3).
     #[arg(long, value_name = "WHERE", requires = "journal", value_parser = ["ext4", "ext3"])]
     growing: Option<String>,
+    /// After so many commits, write home what they have, as Linux does some seconds later; by default only when three quarters of the
+    /// journal are taken.
+    #[arg(
+        long,
+        value_name = "COMMITS",
+        requires = "journal",
+        default_value_t = 0
+    )]
+    #[arg(value_parser = number::<u64>(0..=u64::MAX))]
+    write_back: u64,
     /// Where the journal of the trace's file system was on its disk, in bytes (OFFSET:LENGTH; `debugfs -R 'stat <8>'` says it
     /// in blocks): write-once needs to know.
     #[arg(long, value_name = "OFFSET:LENGTH", conflicts_with = "workload", value_parser = extent)]
@@ -183,18 +202,30 @@ pub struct Setup {
     untimed: bool,
 }
 
-/// Requests at a time, where neither the user nor the load says when they come.
+/// Requests at a time, if neither the user nor the load sets when requests arrive.
 pub(crate) const DEPTH: u32 = 32;
 
-/// What is read before anything is run.
+/// What is read before a run starts.
 pub struct Ready {
     /// The drive.
     pub device: Arc<DriveFile>,
-    /// The trace, if it is one.
+    /// The trace, if the load is one.
     pub trace: Option<Arc<TraceFile>>,
+    /// The tenants, if there are any.
+    pub tenants: Option<Arc<Tenants>>,
+    /// The jobs, if the load has several.
+    pub jobs: Option<Arc<Jobs>>,
 }
 
-/// How long a host thinks, in nanoseconds; none: as its own times say.
+impl Ready {
+    /// The traces, if the load is recorded.
+    pub fn traces(&self) -> impl Iterator<Item = &TraceFile> {
+        let tenants = self.tenants.iter().flat_map(|tenants| tenants.traces());
+        self.trace.as_deref().into_iter().chain(tenants)
+    }
+}
+
+/// How long the host thinks, in nanoseconds; `None` if the trace's own times decide.
 #[derive(Clone, Copy)]
 struct Think(Option<u64>);
 
@@ -245,15 +276,21 @@ fn request_size(text: &str) -> Result<Size, String> {
 }
 
 impl Setup {
-    /// What is run, with the trace that was read, if it is one.
-    pub fn ready_with(&self, trace: Option<Arc<TraceFile>>) -> Ready {
+    /// Combines these options with the trace, or the tenants' traces, that the caller has read.
+    pub fn ready_with(
+        &self,
+        trace: Option<Arc<TraceFile>>,
+        tenants: Option<Arc<Tenants>>,
+    ) -> Ready {
         Ready {
             device: Arc::clone(&self.device),
             trace,
+            tenants,
+            jobs: self.fio.fio.as_ref().and_then(FioFile::jobs).cloned(),
         }
     }
 
-    /// The same on a drive that has no name here.
+    /// The same options on a drive that has no name here.
     #[must_use]
     pub fn on(self, device: Arc<DriveFile>) -> Self {
         Self { device, ..self }
@@ -265,23 +302,45 @@ impl Setup {
         &self.device
     }
 
-    /// The trace's file and how it is to be read, if it is one.
+    /// The trace's file and how to read it, if the load is a trace.
     #[must_use]
     pub fn trace(&self) -> Option<(&Path, Reading)> {
+        Some((self.trace.as_deref()?, self.reading()))
+    }
+
+    /// The tenants' names and their traces' files.
+    pub fn tenants(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.tenants.paths()
+    }
+
+    /// The files of all its traces.
+    pub fn trace_files(&self) -> impl Iterator<Item = &Path> {
+        let tenants = self.tenants().map(|(_, path)| path);
+        self.trace.as_deref().into_iter().chain(tenants)
+    }
+
+    /// A checksum of the job file, if the load is one.
+    #[must_use]
+    pub fn job_file(&self) -> Option<u32> {
+        self.fio.fio.as_ref().map(FioFile::digest)
+    }
+
+    /// How to read traces.
+    #[must_use]
+    pub fn reading(&self) -> Reading {
         let named = |name: &str| Format::ALL.into_iter().find(|f| f.name() == name);
-        let reading = Reading {
+        Reading {
             format: self.format.as_deref().and_then(named),
             journal: self.journal_at,
             columns: self.columns.clone(),
             in_place: self.in_place,
-        };
-        Some((self.trace.as_deref()?, reading))
+        }
     }
 
-    /// What is run.
+    /// Makes the scenario to run.
     ///
     /// # Errors
-    /// When options do not go together.
+    /// If options contradict each other.
     pub fn scenario<'a>(&self, ready: &'a Ready) -> Result<Scenario<'a>, OptionError> {
         self.flash.check(&ready.device)?;
         let flush_ns = self.flush_time.map(|micros| micros * 1000);
@@ -294,18 +353,7 @@ impl Setup {
             read_priority: !self.fcfs,
             options: self.flash.options(),
         };
-        let load = match (&ready.trace, self.workload) {
-            (Some(trace), _) => Load::Trace {
-                trace,
-                times: self.repeat,
-                repeated: match self.same_contents {
-                    true => RepeatedContents::Same,
-                    false => RepeatedContents::New,
-                },
-            },
-            (None, Some(workload)) => self.synthetic(workload)?,
-            (None, None) => return Err(OptionError::new("a trace or a --workload is needed")),
-        };
+        let load = self.load(ready)?;
         let think = match self.think {
             Some(Think(None)) if ready.trace.is_none() => {
                 return Err(OptionError::new(
@@ -314,14 +362,18 @@ impl Setup {
             }
             think => think,
         };
-        let timed = |trace: &Arc<TraceFile>| trace.summary().made_up_times().is_none();
-        let own_times = ready.trace.as_ref().map_or(self.pattern.is_timed(), timed);
         let pace = match (self.depth, think) {
             (Some(depth), Some(Think(think))) => Pace::Elastic { depth, think },
             (Some(depth), None) => Pace::Closed { depth },
-            (None, _) if own_times => Pace::Open,
+            (None, _) if self.has_times(ready) => Pace::Open,
             (None, _) => Pace::Closed { depth: DEPTH },
         };
+        let pace = self
+            .fio
+            .fio
+            .as_ref()
+            .and_then(FioFile::one)
+            .map_or(pace, |(_, pace)| pace);
         Ok(Scenario {
             device,
             load,
@@ -341,6 +393,45 @@ impl Setup {
             own: Own::default(),
             watch: None,
         })
+    }
+
+    /// Where the requests come from.
+    fn load<'a>(&self, ready: &'a Ready) -> Result<Load<'a>, OptionError> {
+        let times = self.repeat;
+        let repeated = match self.same_contents {
+            true => RepeatedContents::Same,
+            false => RepeatedContents::New,
+        };
+        match (&ready.trace, &ready.tenants, self.workload) {
+            (Some(trace), _, _) => Ok(Load::Trace {
+                trace,
+                times,
+                repeated,
+            }),
+            (_, Some(tenants), _) => Ok(Load::Tenants {
+                tenants,
+                times,
+                repeated,
+            }),
+            (_, _, Some(workload)) => self.synthetic(workload),
+            _ => match (&ready.jobs, self.fio.fio.as_ref().and_then(FioFile::one)) {
+                (Some(jobs), _) => Ok(Load::Jobs(jobs)),
+                (None, Some((load, _))) => Ok(Load::Synthetic(load)),
+                (None, None) => Err(OptionError::new(
+                    "a trace, a --tenant, a --workload or a --fio is needed",
+                )),
+            },
+        }
+    }
+
+    /// True if the load sets when its requests arrive.
+    fn has_times(&self, ready: &Ready) -> bool {
+        let timed = |trace: &TraceFile| trace.summary().made_up_times().is_none();
+        match (&ready.trace, &ready.tenants) {
+            (Some(trace), _) => timed(trace),
+            (_, Some(tenants)) => tenants.traces().all(timed),
+            (None, None) => self.pattern.is_timed(),
+        }
     }
 
     pub(crate) fn synthetic(&self, workload: Workload) -> Result<Load<'static>, OptionError> {
@@ -378,6 +469,7 @@ impl Setup {
                     _ => Commit::TwoFlushes,
                 },
                 fsync_flushes: true,
+                write_back: self.write_back,
                 file: match self.growing.as_deref() {
                     None => File::Overwritten,
                     Some("ext4") => File::Growing,

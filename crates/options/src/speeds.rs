@@ -1,4 +1,4 @@
-//! How fast a block device is, as arguments: what was measured, in place of a preset's figures.
+//! The speed of a block device, as arguments: measured figures that replace a preset's.
 
 use crate::size::Size;
 use crate::wrong::OptionError;
@@ -51,7 +51,8 @@ fn table(text: &str) -> Result<Table, String> {
 }
 
 impl SpeedArgs {
-    /// The device with these figures. One of flash takes its time from its parts.
+    /// The device with these figures. They are refused for a drive simulated down to its flash, which
+    /// computes its times from its parts.
     pub fn measured(
         &self,
         drive: &DriveFile,
@@ -76,7 +77,7 @@ impl SpeedArgs {
         Ok(preset)
     }
 
-    /// What a reader has to know.
+    /// What a reader has to know about these figures.
     pub fn about(&self) -> Option<String> {
         let reads = self.read_speed.map(|_| "reads");
         let given: Vec<&str> = reads

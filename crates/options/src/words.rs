@@ -1,23 +1,23 @@
-//! Options from words that no shell has split: of a sweep's axes, of Python's keywords.
+//! Parses options from words that no shell has split: a sweep's axes, and Python's keywords.
 
 use crate::wrong::OptionError;
 use clap::{Args, Command, FromArgMatches};
 
-/// An option, as its help has it.
+/// An option, as the help describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Its name, without dashes.
     pub name: String,
-    /// Whether something follows it.
+    /// True if it takes a value.
     pub takes_value: bool,
-    /// What it is for.
+    /// Its help text.
     pub help: String,
 }
 
-/// Reads options; of those that are there twice the last one holds.
+/// Parses options. If an option is repeated, the last one applies.
 ///
 /// # Errors
-/// With what is wrong and what is allowed, in one line.
+/// What is wrong and what is allowed, in one line.
 pub fn parse<T: Args + FromArgMatches>(
     name: &'static str,
     words: impl IntoIterator<Item = String>,
@@ -36,7 +36,7 @@ pub fn parse<T: Args + FromArgMatches>(
     })
 }
 
-/// All options, in the order of their help.
+/// All options, in the order of the help.
 #[must_use]
 pub fn list<T: Args>() -> Vec<Told> {
     let command = T::augment_args(Command::new("vellum"));
@@ -51,9 +51,27 @@ pub fn list<T: Args>() -> Vec<Told> {
     told.collect()
 }
 
+/// Rewrites option names in a text as Python writes them: `flush_every` for `--flush-every`.
+#[must_use]
+pub fn in_python(text: &str) -> String {
+    let mut parts = text.split("--");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part
+            .find(|c: char| !(c.is_ascii_lowercase() || c == '-'))
+            .unwrap_or(part.len());
+        match end {
+            0 => out += "--",
+            _ => out += &part[..end].replace('-', "_"),
+        }
+        out += &part[end..];
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{list, parse};
+    use super::{in_python, list, parse};
     use crate::setup::Setup;
 
     fn wrong(words: &[&str]) -> String {
@@ -72,6 +90,12 @@ mod tests {
             "{unknown}"
         );
         assert!(!unknown.contains('\n') && !unknown.contains("Usage"));
+    }
+
+    #[test]
+    fn in_python_names_have_no_dashes() {
+        let told = "by `--flush-every=8` - or --seed -- not";
+        assert_eq!(in_python(told), "by `flush_every=8` - or seed -- not");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Options that make no sense together.
+//! Options that contradict each other.
 
 /// What is wrong, and what the user can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -6,36 +6,36 @@ use std::str::FromStr;
 use vellum_core::format::properties::{VALUE_BYTES_MAX, Value};
 use vellum_core::snapshots::{Keep, Span};
 
-/// What a property's values are.
+/// The values that a property takes.
 pub enum Kind {
     /// On or off.
     Switch,
-    /// Bytes; 0 where it has a word of its own.
+    /// A number of bytes; 0 may have a name.
     Size {
-        /// From, to.
+        /// The bounds.
         range: RangeInclusive<u64>,
         /// A multiple of this.
         step: u64,
-        /// What 0 is called, if it is one of them.
+        /// The name of 0, if 0 is allowed.
         zero: Option<&'static str>,
     },
-    /// A number; 0 is off.
+    /// A number; 0 means off.
     Count(RangeInclusive<u64>),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// Compression: one of these words, and `on` for what is usual.
+    /// Compression: one of these words, or `on` for the usual one.
     Encoding(&'static [&'static str]),
-    /// Words of the user's own, of so many bytes at most.
+    /// Free text of at most this many bytes.
     Text(usize),
     /// Parts of the volume.
     Journals,
-    /// How often; or off.
+    /// An interval, or off.
     Every,
-    /// Which snapshots stay.
+    /// Which snapshots are kept.
     Keep,
 }
 
-/// Parts of a volume that one property can name.
+/// The most parts of a volume that one property can name.
 const JOURNALS_MAX: usize = VALUE_BYTES_MAX / 16;
 
 impl Kind {
@@ -67,10 +67,10 @@ impl Kind {
         }
     }
 
-    /// What a text stands for.
+    /// Parses a value.
     ///
     /// # Errors
-    /// When it is none of the values; says which they are.
+    /// When it is none of the values; the error says which they are.
     pub fn parse(&self, text: &str) -> Result<Value, String> {
         let parsed = match self {
             Self::Switch => match text {
@@ -105,7 +105,7 @@ impl Kind {
         parsed.ok_or_else(|| format!("it is one of: {}", self.values()))
     }
 
-    /// How a value is written; none when it is not one of this kind, as a later version may have it.
+    /// Formats a value. None when it is not of this kind, as a later version may have stored it.
     pub fn text(&self, value: &Value) -> Option<String> {
         let text = match self {
             Self::Switch => match value.as_switch()? {
@@ -133,12 +133,12 @@ impl Kind {
                 }
             },
         };
-        // What was stored is held to the same bounds as what is typed.
+        // Stored values have the same bounds as typed ones.
         (self.parse(&text).as_ref() == Ok(value)).then_some(text)
     }
 }
 
-/// What can be read is kept as it was typed.
+/// Keeps a text as it was typed, if it can be parsed.
 fn as_written<T: FromStr<Err: std::fmt::Display>>(text: &str) -> Result<Value, String> {
     let read = text.parse::<T>().map_err(|wrong| wrong.to_string());
     read.map(|_| Value::text(text))

@@ -1,7 +1,8 @@
-//! What may be chosen, of a volume and in the lab: one table, from which the command line, the lab and the documents have their words.
+//! The table of all choices, of a volume and in the lab. The command line, the lab and the documents take their words
+//! from it.
 //!
-//! A row says the name, the values, the default, the layouts, what it does, what it costs, and for whom it is. How a value is kept is
-//! not here: a volume's is in `vellum-cli`'s properties, the lab's in its policies.
+//! A row has the name, the values, the default, the layouts, what it does, what it costs, and who it is for. How a
+//! value is stored is not here: `vellum-cli`'s properties do that for a volume, and the lab's policies for the lab.
 #![forbid(unsafe_code)]
 
 pub mod kind;

@@ -39,7 +39,7 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes as [`Size`] reads them, and none is rounded away.
+/// Formats bytes as [`Size`] reads them, without rounding.
 #[must_use]
 pub fn exact(bytes: u64) -> String {
     let unit = UNITS

@@ -5,20 +5,20 @@ use vellum_core::engine::Victim;
 use vellum_core::format::areas::Layout;
 use vellum_core::snapshots::USUAL_KEEP;
 
-/// For whom a row is.
+/// Who a row is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// For everyone.
+    /// Everyone.
     Everyday,
-    /// For who has a reason.
+    /// Users with a reason.
     Seldom,
-    /// For who compares mechanisms: never stored, and set by `--research` alone.
+    /// Users who compare mechanisms: never stored, and set only with `--research`.
     Research,
-    /// For the lab alone: how it arranges what it compares.
+    /// Only the lab: how it sets up what it compares.
     Lab,
 }
 
-/// Which layouts have it.
+/// The layouts that have a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Has {
     /// All.
@@ -29,28 +29,29 @@ pub enum Has {
     Tables,
 }
 
-/// What may be chosen. Several rows may have one name: then each has values of its own.
+/// A choice. Several rows may share a name, each with its own values.
 pub struct Row {
     /// Its name.
     pub name: &'static str,
     /// Its values.
     pub kind: Kind,
-    /// For whom it is.
+    /// Who it is for.
     pub tier: Tier,
-    /// Which layouts have it.
+    /// The layouts that have it.
     pub has: Has,
-    /// What it is on a new volume unless it is chosen; on those with a log, if they differ.
+    /// Its value on a new volume unless one is chosen; on the layouts with a log, if they differ.
     pub default: &'static str,
-    /// What it is in the lab unless it is chosen: nothing, so that each saving can be seen alone. `None`: the lab does not have it.
+    /// Its value in the lab unless one is chosen: nothing, so that the effect of each saving can be seen alone.
+    /// `None`: the lab does not have it.
     pub lab: Option<&'static str>,
     /// What it does.
     pub doc: &'static str,
-    /// What it brings and costs.
+    /// What it gains and costs.
     pub cost: &'static str,
 }
 
 impl Has {
-    /// Whether this layout is one of them.
+    /// True if this layout has it.
     #[must_use]
     pub fn has(self, layout: Layout) -> bool {
         match self {
@@ -71,7 +72,7 @@ impl Has {
     }
 }
 
-/// The rows, each by a name of its own, and the table of all of them.
+/// The rows, each under a name, and the table of all of them.
 macro_rules! rows {
     ($($row:ident = $is:expr;)*) => {
         $(
@@ -79,7 +80,7 @@ macro_rules! rows {
             pub static $row: Row = $is;
         )*
 
-        /// All of them, in the order in which people are shown them.
+        /// All rows, in the order in which they are shown.
         pub static TABLE: &[&Row] = &[$(&$row),*];
     };
 }
@@ -155,10 +156,10 @@ rows! {
         tier: Tier::Everyday,
         has: Has::All,
         default: "off",
-        lab: None,
+        lab: Some("off"),
         doc: "blocks that a mounted ext4 has freed are dropped without its discard",
         cost: "deleted files give their room back within seconds; leave it off where something else \
-            reads free blocks (a snapshot or a mirror of the whole volume)",
+            reads free blocks (a mirror, or a snapshot of the device mapper)",
     };
 
     BUFFER = Row {
@@ -259,7 +260,7 @@ rows! {
         default: "on",
         lab: Some("off"),
         doc: "a block that a journal holds already is not written again when it is written home",
-        cost: "saves half of what data=journal writes; takes 20 bytes of memory for each block of \
+        cost: "saves half of what data=journal writes; takes 24 bytes of memory for each block of \
             the journal",
     };
 
@@ -297,12 +298,13 @@ rows! {
             },
         tier: Tier::Seldom,
         has: Has::Log,
-        default: "all",
+        default: "64M",
         lab: None,
         doc: "memory for what says where blocks are: the map, and where pages are that several \
             blocks share. What does not fit is read from the medium when it is needed",
-        cost: "all takes 4 MiB for each 4 GiB that is written, and as much again where blocks \
-            share pages; with less, an access far from the last ones costs a read or two more",
+        cost: "all takes 1 MiB for each GiB that is stored, and up to as much again where blocks share \
+            pages; with less, an access far from the last ones costs a read or two more, such a write two of \
+            the map's, and opening takes twice as long",
     };
 
     JOURNALS = Row {

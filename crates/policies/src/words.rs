@@ -35,13 +35,13 @@ fn meant<T: Copy>(by: &[(&str, T)], name: &str) -> Option<T> {
     known.find_map(|(known, value)| (*known == name).then_some(*value))
 }
 
-/// The name of a rule of write-once journaling.
+/// The name of a write-once rule.
 #[must_use]
 pub fn rule_name(rule: WriteOnce) -> &'static str {
     word(&RULES, &rule).unwrap_or("off")
 }
 
-/// The rule of a name.
+/// The rule with this name.
 #[must_use]
 pub fn rule_named(name: &str) -> Option<WriteOnce> {
     meant(&RULES, name)
@@ -53,7 +53,7 @@ pub fn store_name(store: Store) -> &'static str {
     word(&STORES, &store).unwrap_or("caftl")
 }
 
-/// The index of contents of a name.
+/// The index of contents with this name.
 #[must_use]
 pub fn store_named(name: &str) -> Option<Store> {
     meant(&STORES, name)

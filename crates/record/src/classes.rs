@@ -1,4 +1,5 @@
-//! What blocks are to the file systems on the device: looked up at the beginning, and again when one of them changes.
+//! What blocks are to the file systems on the device. Reads the file systems at the beginning, and again when one
+//! changes.
 
 use crate::client::Client;
 use crate::limits::{LOOK_LATEST, LOOK_QUIET, RANGES};
@@ -12,18 +13,18 @@ use vellum_trace::{Class, Committed, Journal};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// See the module.
+/// The classes of blocks; see the module.
 #[derive(Default)]
 pub(crate) struct Classes {
     scan: Scan,
-    /// In order, apart from each other: the first block, the one behind the last, and the class.
+    /// Sorted and disjoint: the first block, the one after the last, and the class.
     ranges: Vec<(u64, u64, Class)>,
-    /// File systems: the first block, and the one behind the last.
+    /// File systems: the first block, and the one after the last.
     homes: Vec<(u64, u64)>,
     journals: Vec<Journal>,
-    /// What of them is complete.
+    /// Finds which of the journals' transactions are complete.
     logs: Logs,
-    /// When the first change came that was not looked at, and when the last.
+    /// When the first change arrived that was not looked at, and when the last.
     due: Option<(Instant, Instant)>,
 }
 
@@ -33,7 +34,7 @@ fn blocks(span: Span) -> (u64, u64) {
 }
 
 impl Classes {
-    /// Looks at the device; whether its journals are others than before.
+    /// Reads the file systems of the device. True if the journals are not the same as before.
     pub fn look(&mut self, device: &dyn BlockDevice) -> bool {
         let size = device.blocks();
         let mut client = Client::new(device);
@@ -83,12 +84,12 @@ impl Classes {
         others
     }
 
-    /// Where journals are.
+    /// Where the journals are.
     pub fn journals(&self) -> &[Journal] {
         &self.journals
     }
 
-    /// What a block is.
+    /// The class of a block.
     pub fn of(&self, lba: u64) -> Class {
         let behind = self.ranges.partition_point(|(first, ..)| *first <= lba);
         let before = behind.checked_sub(1).map(|at| self.ranges[at]);
@@ -104,14 +105,14 @@ impl Classes {
         }
     }
 
-    /// A block was written: it may change what was found.
+    /// Notes a written block: it may change what was found.
     pub fn written(&mut self, lba: u64, block: &[u8]) {
         if self.scan.touched(lba * BLOCK, block) {
             self.change();
         }
     }
 
-    /// What a write puts into journals' complete transactions: nothing while a change waits to be looked at.
+    /// The blocks of journals' transactions that a write completes. None while a change waits to be looked at.
     pub fn committed(&mut self, first: u64, blocks: &[[u8; BLOCK_BYTES]]) -> Vec<Committed> {
         let mut committed = Vec::new();
         for (lba, block) in (first..).zip(blocks) {
@@ -123,12 +124,12 @@ impl Classes {
         committed
     }
 
-    /// Something was written that nobody looked at.
+    /// Notes that something was written that was not looked at.
     pub fn missed(&mut self) {
         self.logs.forget();
     }
 
-    /// Blocks were discarded, or written with what was not looked at.
+    /// Notes that blocks were discarded, or written with contents that were not looked at.
     pub fn covered(&mut self, lba: u64, blocks: u64) {
         if self.scan.overlaps(Span::new(lba * BLOCK, blocks * BLOCK)) {
             self.change();
@@ -142,7 +143,7 @@ impl Classes {
         self.due = Some((first, now));
     }
 
-    /// Whether it is time to look again.
+    /// True if it is time to look again.
     pub fn is_due(&self) -> bool {
         self.due.is_some_and(|(first, last)| {
             last.elapsed() >= LOOK_QUIET || first.elapsed() >= LOOK_LATEST
@@ -150,7 +151,7 @@ impl Classes {
     }
 }
 
-/// In order, and what two claim is the first one's.
+/// Sorts ranges and makes them disjoint: where two overlap, the first one keeps the overlap.
 fn apart(mut ranges: Vec<(u64, u64, Class)>) -> Vec<(u64, u64, Class)> {
     ranges.sort_unstable();
     let mut end = 0;

@@ -1,4 +1,4 @@
-//! Reads the device as a client does, for a look at its file systems.
+//! Reads the device as a client does, to find its file systems.
 
 use crate::limits::READ_BLOCKS;
 use parking_lot::{Condvar, Mutex};
@@ -9,13 +9,13 @@ use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::{Frames, Share};
 use vellum_ext4::{Source, Unreadable};
 
-/// How long one waits for frames before it looks again; and how often: clients come first.
+/// How long to wait for frames before trying again, and how often to try: clients have priority.
 const PATIENCE: Duration = Duration::from_millis(10);
 const TRIES: u32 = 500;
 
 type Answer = (Request, Result<(), BlockError>);
 
-/// The one answer that is waited for.
+/// The one answer to wait for.
 #[derive(Default)]
 struct OneAnswer {
     answer: Mutex<Option<Answer>>,

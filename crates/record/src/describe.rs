@@ -1,4 +1,4 @@
-//! What is told of a block in place of its bytes.
+//! Describes a block in place of its bytes.
 
 use crate::limits::VERSIONS;
 use vellum_codec::{Encoder, Level, Method};
@@ -7,14 +7,14 @@ use vellum_trace::{Block, Class, Content, Sizes};
 
 type Bytes = [u8; BLOCK_BYTES];
 static ZEROS: Bytes = [0; BLOCK_BYTES];
-/// What does not fit in fewer bytes than a block does not get smaller.
+/// A block that does not fit in fewer bytes than a block is recorded as not getting smaller.
 const ROOM: usize = BLOCK_BYTES - 1;
 
-/// Looks at blocks.
+/// Describes blocks.
 pub(crate) struct Describer {
     key: [u8; 32],
     encoder: Encoder,
-    /// Whether sizes are told at all.
+    /// True if sizes are recorded at all.
     sized: bool,
     room: Vec<u8>,
     versions: Vec<Option<(u64, Box<Bytes>)>>,
@@ -36,7 +36,7 @@ impl Describer {
         }
     }
 
-    /// What is told of `bytes`, written to `lba`. With `sizes`: also how small it gets.
+    /// Describes `bytes`, written to `lba`. With `sizes`: also how small it gets.
     pub fn describe(&mut self, lba: u64, bytes: &Bytes, class: Class, sizes: bool) -> Block {
         let mut block = Block {
             class,
@@ -71,7 +71,7 @@ impl Describer {
         block
     }
 
-    /// What a block held before is not known any more.
+    /// Forgets the last version of a block.
     pub fn forget(&mut self, lba: u64) {
         let place = lba.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.versions[place as usize % VERSIONS].take_if(|(of, _)| *of == lba);
@@ -111,7 +111,7 @@ mod tests {
         changed[100] ^= 1;
         let told = one.describe(5, &changed, Class::Other, true);
         assert!(told.delta.unwrap() < 20, "{told:?}");
-        // Busy: the digest alone; what it is a difference to is remembered all the same.
+        // Busy: only the digest. The version is still kept, as the base of the next difference.
         let told = one.describe(5, &text, Class::Other, false);
         assert_eq!((told.packed, told.delta), (None, None));
         assert!(one.describe(5, &changed, Class::Other, true).delta.unwrap() < 20);
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn sizes_are_those_of_the_encoder_that_was_asked_for() {
-        // Letters at random, of 16: half of the bits, and nothing that comes again.
+        // Random letters out of 16: half of the bits, and no repetition.
         let mut state = 1_u32;
         let letters: Bytes = core::array::from_fn(|_| {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -1,16 +1,16 @@
-//! Records what clients ask of a volume into a trace (`docs/TRACE.md`), beside the way of the requests.
+//! Records the requests that clients send to a volume into a trace (`docs/TRACE.md`), off the request path.
 //!
-//! A [`Recorder`] is a [`BlockDevice`](vellum_device::block::BlockDevice) before another. What is asked goes on at once; a copy
-//! goes into a queue, and a thread of its own looks at it and writes. So the rules are:
+//! A [`Recorder`] is a [`BlockDevice`](vellum_device::block::BlockDevice) in front of another. It passes each request
+//! on at once and puts a copy into a queue; a thread describes the copies and writes the trace. The rules are:
 //!
-//! 1. No request waits for the trace, and none fails because of it. The queue is bounded ([`limits`]): when it fills, first
-//!    the blocks' sizes are not looked for, then their contents are left out, then requests are, and the trace says
-//!    how many.
+//! 1. No request waits for the trace, and none fails because of it. The queue is bounded ([`limits`]). When it fills up,
+//!    the recorder first leaves out the blocks' sizes, then their contents, then whole requests; the trace says how many
+//!    requests are missing.
 //! 2. When the trace cannot be written any more, recording ends, once and loudly, and the volume goes on.
-//! 3. No user data is in the trace. A block is told by a hash under a key that is drawn anew for each recording and kept
-//!    nowhere: who has the trace can see that two blocks are equal, and cannot try what is in them.
+//! 3. No user data is in the trace. A block is represented by a hash under a key that is drawn anew for each recording and
+//!    stored nowhere. A reader of the trace can see that two blocks are equal, but cannot test guesses of their content.
 //!
-//! A request is recorded when it is asked, not when it is answered: one that fails is in the trace as well.
+//! A request is recorded when it arrives, not when it is answered, so the trace also has requests that fail.
 
 mod classes;
 mod client;

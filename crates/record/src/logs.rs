@@ -1,7 +1,7 @@
 //! Which writes complete a transaction of a journal, by the rules of a volume that replays by itself (`replay=on`).
 //!
-//! What is told here is what such a volume would pledge, or less: the same reader follows the journals, and nothing is
-//! told while what it goes by may be old ([`Classes`](crate::classes::Classes) knows).
+//! It reports what such a volume would pledge, or less: the same reader follows the journals, and nothing is reported
+//! while its input may be stale ([`Classes`](crate::classes::Classes) knows).
 
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
@@ -11,7 +11,7 @@ use vellum_trace::Committed;
 use vellum_trace::limits::COMMITTED_MAX;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-/// What jbd2 begins its own blocks with.
+/// The first bytes of jbd2's own blocks.
 pub(crate) const JBD2_MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 
 /// The journals that are followed.
@@ -19,7 +19,8 @@ pub(crate) const JBD2_MAGIC: [u8; 4] = [0xC0, 0x3B, 0x39, 0x98];
 pub(crate) struct Logs(Vec<Transactions>);
 
 impl Logs {
-    /// Follows the journals that a scan has found; goes on with those that are what they were.
+    /// Follows the journals that a scan has found. Journals that have not changed are followed on from where they
+    /// were.
     pub fn look(&mut self, scan: &Scan) {
         let mut before = std::mem::take(&mut self.0);
         for found in &scan.file_systems {
@@ -39,12 +40,13 @@ impl Logs {
         }
     }
 
-    /// Something was missed, or is changing: each goes on where its superblock says that its log begins.
+    /// A write was missed, or a journal is changing: each is followed again from where its superblock says that its
+    /// log begins.
     pub fn forget(&mut self) {
         self.0.iter_mut().for_each(Transactions::forget);
     }
 
-    /// A block was written; what the transaction puts home that is complete with it is added.
+    /// Notes a written block. Adds the blocks of the transaction that it completes, if any.
     pub fn written(&mut self, lba: u64, block: &[u8], committed: &mut Vec<Committed>) {
         let offset = lba * BLOCK;
         let found = self.0.iter_mut().find_map(|log| {

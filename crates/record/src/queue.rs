@@ -1,4 +1,4 @@
-//! What waits to be recorded: bounded, and never waited for by who adds to it.
+//! The bounded queue of requests to record. Adding to it never waits.
 
 use crate::limits::{QUEUE_BYTES, QUEUE_REQUESTS};
 use crate::state::{Counts, count};
@@ -15,9 +15,9 @@ pub(crate) struct Job {
     pub op: Op,
     pub lba: u64,
     pub blocks: u64,
-    /// The blocks written; empty when there was no room.
+    /// The blocks written; empty when there was no room for them.
     pub bytes: Vec<u8>,
-    /// Requests before it that there was no room for.
+    /// Requests before this one that had no room.
     pub lost: u64,
 }
 
@@ -35,13 +35,13 @@ pub(crate) struct Queue {
     came: Condvar,
 }
 
-/// What the thread finds.
+/// What the thread receives.
 pub(crate) enum Next {
-    /// Something to record, and how many bytes wait behind it.
+    /// A request to record, and how many bytes wait after it.
     Job(Job, usize),
-    /// Nothing came.
+    /// No request arrived.
     Nothing,
-    /// Nothing will come any more; so many were lost at the end.
+    /// No more requests will arrive; this many were lost at the end.
     End(u64),
 }
 
@@ -52,7 +52,7 @@ impl Queue {
             Op::Write { .. } => request.frames.len() * BLOCK_BYTES,
             _ => 0,
         };
-        // Room is taken first: the copy is made without the lock.
+        // Reserves the room first, so that the copy is made without the lock.
         let fits = {
             let mut waiting = self.waiting.lock();
             if waiting.ended {
@@ -93,7 +93,7 @@ impl Queue {
         self.came.notify_one();
     }
 
-    /// Takes the next one, waiting for it as long as this.
+    /// Takes the next request; waits at most this long for it.
     pub fn next(&self, most: Duration) -> Next {
         let mut waiting = self.waiting.lock();
         if waiting.jobs.is_empty() && !waiting.ended {
@@ -110,13 +110,13 @@ impl Queue {
         }
     }
 
-    /// Takes nothing more.
+    /// Accepts no more requests.
     pub fn end(&self) {
         self.waiting.lock().ended = true;
         self.came.notify_one();
     }
 
-    /// Takes nothing more, and forgets what waits.
+    /// Accepts no more requests, and drops those that wait.
     pub fn abandon(&self) {
         let mut waiting = self.waiting.lock();
         waiting.ended = true;
@@ -149,7 +149,7 @@ mod tests {
         let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         assert_eq!(get(&counts.lost), 10);
         assert_eq!(get(&counts.without_contents), QUEUE_REQUESTS as u64 - told);
-        // Room again: what was lost is told before the next one.
+        // Room again: the loss is recorded before the next request.
         let now = Duration::ZERO;
         let Next::Job(first, behind) = queue.next(now) else {
             panic!("nothing");

@@ -1,4 +1,4 @@
-//! The device that clients see while it is recorded.
+//! The device that clients use while it is recorded.
 
 use crate::describe::Describer;
 use crate::queue::Queue;
@@ -21,27 +21,27 @@ use vellum_trace::{Header, Sizes, TraceError, Writer};
 /// Why a recording cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file cannot be made. One that is there is not written over.
+    /// The file cannot be created. An existing file is not overwritten.
     #[error("cannot make the trace {path}")]
     Create {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
     /// Its first bytes cannot be written.
     #[error("cannot write the trace {path}: {source}")]
     Write {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: TraceError,
     },
-    /// No key can be drawn, or no thread made.
+    /// No key can be drawn, or no thread started.
     #[error("cannot begin to record")]
     System(#[source] std::io::Error),
-    /// The disk is larger than a trace can tell.
+    /// The disk is larger than a trace can describe.
     #[error("a disk of {blocks} blocks is too large to be recorded")]
     TooLarge {
         /// Its blocks.
@@ -49,7 +49,7 @@ pub enum RecordError {
     },
 }
 
-/// See the crate.
+/// Records the requests to a device; see the crate.
 pub struct Recorder {
     device: Arc<dyn BlockDevice>,
     began: Instant,
@@ -60,7 +60,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Begins to record what is asked of a device into a new file, with the sizes that blocks have in that encoding. `on_event` is told when recording ends early.
+    /// Begins to record the requests to a device into a new file, with the sizes that blocks have in this encoding.
+    /// Calls `on_event` when recording ends early.
     ///
     /// # Errors
     /// When it cannot begin.
@@ -126,12 +127,12 @@ impl Recorder {
         }))
     }
 
-    /// How it is doing.
+    /// The state of the recording.
     pub fn state(&self) -> State {
         self.counts.state(self.path.clone())
     }
 
-    /// Records what waits and ends the trace. The device goes on, unrecorded.
+    /// Records the requests that wait and ends the trace. The device goes on unrecorded.
     pub fn stop(&self) -> State {
         self.queue.end();
         if let Some(thread) = self.thread.lock().take() {
@@ -140,7 +141,7 @@ impl Recorder {
         self.state()
     }
 
-    /// Whether a request is one that a device takes: others are refused behind us, and not recorded.
+    /// True if a device accepts the request. The others are refused by the device, and not recorded.
     fn is_sound(&self, request: &Request) -> bool {
         let end = request.lba.0.checked_add(request.blocks);
         let within = end.is_some_and(|end| end <= self.device.blocks());

@@ -1,4 +1,4 @@
-//! How a recording is doing, for whoever looks.
+//! The state of a recording.
 
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -6,29 +6,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Told when something goes wrong; called on the recorder's thread.
+/// Called on the recorder's thread when something goes wrong.
 pub type OnEvent = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a recording is doing.
+/// The state of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct State {
-    /// Where it goes.
+    /// Path of the trace.
     pub path: PathBuf,
     /// Requests in the trace.
     pub requests: u64,
-    /// Requests that came faster than they could be recorded, and are missing.
+    /// Requests that are missing because they arrived faster than they could be recorded.
     pub lost: u64,
-    /// Writes whose blocks' contents could not be looked at in time.
+    /// Writes whose blocks' contents could not be described in time.
     pub without_contents: u64,
-    /// Writes whose blocks' sizes could not be looked for in time.
+    /// Writes whose blocks' sizes could not be found in time.
     pub without_sizes: u64,
     /// Bytes of the trace.
     pub bytes: u64,
-    /// Why it ended early, if it did.
+    /// Why recording ended early, if it did.
     pub ended: Option<String>,
 }
 
-/// The same while it changes.
+/// The counters behind [`State`].
 #[derive(Default)]
 pub(crate) struct Counts {
     pub requests: AtomicU64,

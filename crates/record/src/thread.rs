@@ -1,4 +1,4 @@
-//! The thread that looks at what was asked, and writes the trace.
+//! The thread that describes requests and writes the trace.
 
 use crate::classes::Classes;
 use crate::describe::Describer;
@@ -15,7 +15,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockDevice, Op};
 use vellum_trace::{Class, Entry, Op as Told, Request, TraceError, Writer};
 
-/// How far this thread gives way to others.
+/// Niceness of this thread.
 const NICE: i32 = 10;
 
 /// What the thread needs.
@@ -29,7 +29,7 @@ pub(crate) struct Thread {
     pub on_event: OnEvent,
 }
 
-/// Why it ended early.
+/// Why recording ended early.
 enum Trouble {
     Trace(TraceError),
     NoRoom,
@@ -71,7 +71,7 @@ impl Thread {
         *counts.ended.lock() = Some(why);
     }
 
-    /// Until there is nothing more to record.
+    /// Records until the queue ends.
     fn record(&mut self) -> Result<(), Trouble> {
         let mut classes = Classes::default();
         classes.look(&*self.device);
@@ -134,7 +134,7 @@ impl Thread {
         }
         if !matches!(job.op, Op::Read | Op::Flush) && blocks.is_empty() {
             classes.covered(job.lba, job.blocks);
-            // A discard may be as long as the disk; no more than this are remembered.
+            // A discard may be as long as the disk, but no more than this many versions are kept.
             let lbas = job.lba..job.lba + job.blocks.min(crate::limits::VERSIONS as u64);
             lbas.for_each(|lba| self.describer.forget(lba));
         }
@@ -159,13 +159,13 @@ impl Thread {
     }
 }
 
-/// Where processors are short, those who serve come first.
+/// Lets the threads that serve requests run first where processors are short.
 fn give_way() {
-    // SAFETY: no pointers; 0 is the calling thread. Where it is refused we go on as we are.
+    // SAFETY: no pointers; 0 is the calling thread. If it is refused, the thread goes on as it is.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
-/// Bytes that the file's file system still has for us; none if it does not say.
+/// Bytes that the file's file system still has for this user; none if it does not say.
 fn room(file: &File) -> Option<u64> {
     // SAFETY: a zeroed struct is a valid one to be filled, and the descriptor is open.
     let (answer, stats) = unsafe {

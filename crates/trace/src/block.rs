@@ -1,8 +1,8 @@
-//! What is known of one block that was written.
+//! The known facts about one block that was written.
 
 use crate::error::Problem;
 
-/// What it holds, without saying so.
+/// The content of a block, without its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Content {
     /// The recorder did not look.
@@ -10,27 +10,27 @@ pub enum Content {
     Unknown,
     /// Zeros.
     Zero,
-    /// Something with this digest: a hash under a key that is not in the trace.
+    /// Content with this digest: a hash under a key that is not in the trace.
     Digest(u64),
 }
 
 /// What the block is to the file system on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
-    /// Nobody knows.
+    /// Not known.
     #[default]
     Unknown,
-    /// In a file system, and none of what follows.
+    /// In a file system, but none of the kinds below.
     Other,
-    /// In a journal: what it wrote for itself.
+    /// In a journal: a block of the journal's own.
     Journal,
     /// The superblock or a backup of it.
     Superblock,
     /// Group descriptors, or a backup of them.
     GroupDescriptors,
-    /// Which blocks are used.
+    /// A bitmap of used blocks.
     BlockBitmap,
-    /// Which inodes are used.
+    /// A bitmap of used inodes.
     InodeBitmap,
     /// Inodes.
     InodeTable,
@@ -69,7 +69,7 @@ impl Class {
     }
 
     fn from_number(number: u8) -> Self {
-        // A class that a later recorder knows.
+        // A later recorder may know more classes.
         let found = Self::ALL.get(usize::from(number));
         found.copied().unwrap_or(Self::Unknown)
     }
@@ -78,11 +78,11 @@ impl Class {
 /// One block of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Block {
-    /// What it holds.
+    /// Its content.
     pub content: Content,
-    /// Bytes that it can be stored in, at most 4096: then it does not get smaller. None: nobody tried.
+    /// Bytes that it can be stored in. 4096: it does not get smaller. None: not tried.
     pub packed: Option<u16>,
-    /// Bytes that it can be stored in as a difference to what was there before. None: that is not known.
+    /// Bytes that it can be stored in as a difference from its previous content. None: not known.
     pub delta: Option<u16>,
     /// What it is to the file system.
     pub class: Class,
@@ -138,7 +138,7 @@ impl Block {
     }
 }
 
-/// The next bytes.
+/// Takes the next bytes.
 pub(crate) fn take<const N: usize>(from: &mut &[u8]) -> Result<[u8; N], Problem> {
     let (taken, rest) = from.split_first_chunk().ok_or(Problem::EntryCut)?;
     *from = rest;

@@ -1,11 +1,11 @@
-//! Entries: a request, or what a reader has to know beside the requests.
+//! Entries: an entry is a request, or another fact that a reader has to know.
 
 use crate::block::{Block, take};
 use crate::error::Problem;
 use crate::limits::{COMMITTED_MAX, JOURNALS_MAX, REQUEST_BLOCKS_MAX};
 use crate::varint::{get, get_signed, put, put_signed};
 
-/// What is asked.
+/// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read blocks.
@@ -15,34 +15,35 @@ pub enum Op {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// The content is not needed any more.
+    /// The content is no longer needed.
     Discard {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// Reads as zeros from now on.
+    /// The blocks read as zeros from now on.
     WriteZeroes {
         /// Durable before it is answered.
         fua: bool,
     },
-    /// Make all that was answered before durable.
+    /// Make everything that was answered before durable.
     Flush,
 }
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When, in nanoseconds since the trace began.
+    /// Nanoseconds since the trace began.
     pub at: u64,
-    /// What.
+    /// What it does.
     pub op: Op,
     /// The first block.
     pub lba: u64,
-    /// How many; 0 of a flush alone.
+    /// How many blocks; 0 only for a flush.
     pub blocks: u64,
-    /// What a write writes, in order: as many as it has blocks, or none when nothing is known of any.
+    /// What a write writes, in order: one for each block, or none when nothing is known of any.
     pub contents: Vec<Block>,
-    /// Of a write with which a journal's transaction is complete: what replaying that would put home.
+    /// For a write that completes a journal's transaction: the blocks that a replay of the transaction would write
+    /// home.
     pub committed: Vec<Committed>,
 }
 
@@ -51,7 +52,7 @@ pub struct Request {
 pub struct Committed {
     /// Where it belongs.
     pub home: u64,
-    /// Where the journal has it.
+    /// Where its copy is in the journal.
     pub copy: u64,
 }
 
@@ -67,11 +68,11 @@ pub struct Journal {
 /// One entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// The host asked.
+    /// A request of the host.
     Request(Request),
-    /// From here on the journals are these, in place of all that were told before.
+    /// From here on these are the journals; they replace all that were named before.
     Journals(Vec<Journal>),
-    /// Here so many requests are missing: they came faster than they could be recorded.
+    /// This many requests are missing here: they arrived faster than they could be recorded.
     Lost(u64),
 }
 
@@ -86,12 +87,12 @@ const FUA: u8 = 1 << 3;
 const BLOCKS_TOLD: u8 = 1 << 4;
 const COMMITS: u8 = 1 << 5;
 
-/// What an entry is told relative to; a frame begins with one of its own.
+/// The state that an entry is encoded relative to. Each frame begins with a fresh state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Context {
-    /// The time of the request before.
+    /// The time of the previous request.
     pub at: u64,
-    /// The block behind the request before.
+    /// The block after the previous request.
     pub after: u64,
 }
 
@@ -146,7 +147,7 @@ impl Context {
         }
     }
 
-    /// Takes the next entry from a frame's payload, for a disk of so many blocks.
+    /// Takes the next entry from a frame's payload, for a disk of `disk` blocks.
     pub fn decode(&mut self, from: &mut &[u8], disk: u64) -> Result<Entry, Problem> {
         let [tag] = take(from)?;
         let fua = tag & FUA != 0;
@@ -190,7 +191,7 @@ impl Context {
         (request.lba, request.blocks) = (lba, blocks);
         self.after = lba + blocks;
         if tag & BLOCKS_TOLD != 0 {
-            // Each takes a byte at least: what is not there is not made room for.
+            // Each block takes at least a byte: do not allocate for blocks that are not there.
             if blocks > from.len() as u64 {
                 return Err(Problem::EntryCut);
             }
@@ -221,7 +222,7 @@ fn journals(from: &mut &[u8], disk: u64) -> Result<Entry, Problem> {
     Ok(Entry::Journals(all?))
 }
 
-/// Told relative to the one before; the first to block 0, and to the write's first block.
+/// Each is encoded relative to the one before; the first relative to block 0 and to the write's first block.
 fn committed_to(committed: &[Committed], lba: u64, out: &mut Vec<u8>) {
     put(committed.len() as u64, out);
     let (mut home, mut copy) = (0, lba);

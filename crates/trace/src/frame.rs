@@ -1,4 +1,4 @@
-//! Frames: a header of 40 bytes and a payload. Each stands for itself, so that reading can begin at any.
+//! Frames: a header of 40 bytes and a payload. Each can be decoded alone, so reading can begin at any of them.
 
 use crate::error::Problem;
 use crate::header::number;
@@ -12,7 +12,7 @@ const MAGIC: [u8; 4] = *b"VFRM";
 pub(crate) enum Kind {
     /// Entries.
     Entries = 1,
-    /// The index, and that the recording ended in order.
+    /// The index. It also says that the recording ended in order.
     End = 2,
 }
 
@@ -22,11 +22,11 @@ pub(crate) struct Frame {
     pub kind: Kind,
     /// Bytes of the payload.
     pub bytes: u32,
-    /// Entries in it; of the end: places in the index.
+    /// Entries in it; in the end frame: places in the index.
     pub count: u32,
-    /// The number of its first entry; of the end: how many there are in all.
+    /// The number of its first entry; in the end frame: the number of all entries.
     pub first: u64,
-    /// What its first request's time is relative to; of the end: when it was.
+    /// What its first request's time is relative to; in the end frame: the time of the end.
     pub at: u64,
     /// The payload's checksum.
     pub sum: u32,

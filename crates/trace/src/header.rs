@@ -1,4 +1,4 @@
-//! The first 64 bytes: which disk, when, what is told.
+//! The first 64 bytes: which disk, when, and what is recorded.
 
 use crate::error::Problem;
 use crate::limits::{BLOCK_BYTES, DISK_BLOCKS_MAX};
@@ -11,7 +11,7 @@ const VERSION: u16 = 1;
 /// How blocks were encoded to learn their sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
-    /// Not at all: no sizes are told.
+    /// Not at all: the trace has no sizes.
     #[default]
     None,
     /// LZ4.
@@ -24,10 +24,10 @@ impl Sizes {
     const ALL: [Self; 3] = [Self::None, Self::Lz4, Self::Zstd];
 }
 
-/// What is true of the whole trace.
+/// The facts that hold for the whole trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// A number of its own: frames of another trace are not taken for this one's.
+    /// A number that only this trace has, so that frames of another trace are not mistaken for its own.
     pub id: [u8; 16],
     /// Blocks of the disk.
     pub blocks: u64,
@@ -96,13 +96,13 @@ impl Header {
         })
     }
 
-    /// What the checksums of this trace's frames begin with.
+    /// The seed of the checksums of this trace's frames.
     pub(crate) fn seed(&self) -> u32 {
         crc32c::crc32c(&self.id)
     }
 }
 
-/// A number of `N` bytes, low ones first.
+/// Reads a number of `N` bytes, low ones first.
 pub(crate) fn number<const N: usize>(bytes: &[u8], at: usize) -> u64 {
     let mut all = [0; 8];
     all[..N].copy_from_slice(&bytes[at..at + N]);

@@ -1,5 +1,5 @@
 //! The index at the end: where reading can begin, by entry and by time. It names every frame, or every second, fourth
-//! and so on: its size is bounded, and a frame that it does not name is found from the one before.
+//! and so on, so its size is bounded. A frame that it does not name is found from the one before.
 
 use crate::error::{Problem, TraceError};
 use crate::frame::{FRAME_BYTES, Frame, Kind};
@@ -7,7 +7,7 @@ use crate::header::{HEADER_BYTES, Header, number};
 use crate::limits::{PLACE_BYTES, PLACES_MAX};
 use std::io::{Read, Seek, SeekFrom};
 
-/// What the file's last bytes are: this, and where the end frame begins.
+/// The file's last bytes: this, and where the end frame begins.
 const TRAILER_MAGIC: [u8; 8] = *b"VELINDEX";
 pub(crate) const TRAILER_BYTES: usize = 16;
 
@@ -22,7 +22,7 @@ pub struct Place {
     pub at: u64,
 }
 
-/// See the module.
+/// The index; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     places: Vec<Place>,
@@ -30,7 +30,7 @@ pub struct Index {
     pub entries: u64,
 }
 
-/// An index that grows.
+/// An index under construction.
 pub(crate) struct Growing {
     pub places: Vec<Place>,
     stride: u64,
@@ -85,10 +85,10 @@ pub(crate) fn is_trailer(bytes: &[u8], end: u64) -> bool {
 }
 
 impl Index {
-    /// Reads it from the file's end.
+    /// Reads the index from the end of the file.
     ///
     /// # Errors
-    /// When there is none, or it does not hold.
+    /// When there is none, or it is damaged.
     pub fn read(from: &mut (impl Read + Seek)) -> Result<Self, TraceError> {
         let io = |offset| move |source| TraceError::Io { offset, source };
         let length = from.seek(SeekFrom::End(0)).map_err(io(0))?;
@@ -140,13 +140,13 @@ impl Index {
         })
     }
 
-    /// All places that it names, in order.
+    /// The places it names, in order.
     #[must_use]
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Where to begin for what comes at `at` or later; none: at the beginning.
+    /// Returns where to begin reading for requests at `at` or later; none: at the beginning.
     #[must_use]
     pub fn before(&self, at: u64) -> Option<Place> {
         let after = self.places.partition_point(|place| place.at < at);

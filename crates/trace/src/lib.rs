@@ -1,12 +1,13 @@
-//! Traces: what a host asked of a disk, when, and what is known of each block that it wrote; never the block.
+//! Traces record which requests a host sent to a disk, when, and some facts about each block that it wrote. The blocks themselves are not
+//! in a trace.
 //!
-//! The format is described byte by byte in `docs/TRACE.md`. It is a header, frames that each stand for themselves, and
-//! an index at the end. A file without its end (the recorder was killed, its disk was full) can be read up to
-//! where it breaks off.
+//! `docs/TRACE.md` describes the format byte by byte: a header, frames that can each be read alone, and an index at
+//! the end. A file without its end (the recorder was killed, or its disk was full) can be read up to where it breaks
+//! off.
 //!
 //! [`Writer`] takes [`Entry`]s and needs a [`Write`](std::io::Write); [`Reader`] gives them back from a
-//! [`Read`](std::io::Read). Whatever the bytes, memory is bounded by [`limits`] and a mistake is a [`TraceError`]
-//! that says where it is.
+//! [`Read`](std::io::Read). Whatever the bytes, [`limits`] bounds the memory, and an error is a [`TraceError`] that
+//! says where it is.
 #![forbid(unsafe_code)]
 
 mod block;

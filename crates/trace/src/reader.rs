@@ -1,4 +1,4 @@
-//! Reads a trace, entry by entry, holding one frame.
+//! Reads a trace entry by entry. It holds one frame at a time.
 
 use crate::entry::{Context, Entry};
 use crate::error::{Problem, TraceError};
@@ -8,14 +8,14 @@ use crate::index::{Place, TRAILER_BYTES, is_trailer};
 use crate::limits::PLACE_BYTES;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 
-/// See the module. After an error, or the end, it gives nothing more.
+/// Iterates over the entries. After an error or the end it yields nothing more.
 pub struct Reader<R> {
     from: R,
     header: Header,
     seed: u32,
     /// Where the next frame begins.
     offset: u64,
-    /// Where this one does.
+    /// Where this frame begins.
     frame_at: u64,
     payload: Vec<u8>,
     at: usize,
@@ -31,14 +31,14 @@ impl<R: Read> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When it cannot be read, or is not the header of a trace.
     pub fn new(mut from: R) -> Result<Self, TraceError> {
         let wrong = |problem| TraceError::At { offset: 0, problem };
         let mut bytes = [0; HEADER_BYTES];
         let got =
             fill(&mut from, &mut bytes).map_err(|source| TraceError::Io { offset: 0, source })?;
-        let magic = got.min(crate::MAGIC.len());
-        if bytes[..magic] != crate::MAGIC[..magic] || got == 0 {
+        let magic = got.min(crate::header::MAGIC.len());
+        if bytes[..magic] != crate::header::MAGIC[..magic] || got == 0 {
             return Err(wrong(Problem::Magic));
         }
         if got < HEADER_BYTES {
@@ -62,12 +62,12 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// What is true of the whole trace.
+    /// What holds for the whole trace.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Entries given so far.
+    /// Entries yielded so far.
     pub fn entries(&self) -> u64 {
         self.entries - u64::from(self.left)
     }
@@ -77,7 +77,7 @@ impl<R: Read> Reader<R> {
         self.offset
     }
 
-    /// Whether the end was reached, and was the end of a recording that ended in order.
+    /// True once the end is reached, if the recording ended in order.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
@@ -89,7 +89,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes the next frame of entries; false at the end.
+    /// Reads the next frame of entries; returns false at the end.
     fn frame(&mut self) -> Result<bool, TraceError> {
         if self.at < self.payload.len() {
             return Err(self.wrong(Problem::FrameCount { said: self.said }));
@@ -98,7 +98,7 @@ impl<R: Read> Reader<R> {
         let offset = self.offset;
         let io = |source| TraceError::Io { offset, source };
         let mut bytes = [0; FRAME_BYTES];
-        // A frame that is not all there is where the recording was cut off.
+        // An incomplete frame is where the recording was cut off.
         if fill(&mut self.from, &mut bytes).map_err(io)? < FRAME_BYTES {
             return Ok(false);
         }
@@ -164,7 +164,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read + Seek> Reader<R> {
-    /// Goes on from a place of the index.
+    /// Continues from a place of the index.
     ///
     /// # Errors
     /// When the file cannot be read there.
@@ -194,7 +194,7 @@ impl<R: Read> Iterator for Reader<R> {
     }
 }
 
-/// Reads until it is full or there is no more; how much came.
+/// Reads until `out` is full or the input ends; returns how much it read.
 fn fill(from: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
     let mut got = 0;
     while got < out.len() {

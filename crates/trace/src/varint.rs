@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need: seven bits a byte, low ones first, the top bit says that more follow.
+//! Numbers in as few bytes as they need: seven bits a byte, low ones first. The top bit says that more follow.
 
 use crate::block::take;
 use crate::error::Problem;
@@ -27,7 +27,7 @@ pub fn get(from: &mut &[u8]) -> Result<u64, Problem> {
     Err(Problem::Number)
 }
 
-/// Differences go both ways: small ones of either sign are small numbers.
+/// Signed numbers, so that small ones of either sign stay short.
 pub fn put_signed(value: i64, out: &mut Vec<u8>) {
     put((value << 1 ^ value >> 63) as u64, out);
 }

@@ -10,7 +10,7 @@ use std::io::Write;
 
 /// Puts entries into frames and frames into a file. Each frame is one write.
 ///
-/// After an error what was written before is a trace that can be read; nothing more can be added to it.
+/// After an error, what was written before is a readable trace; nothing more can be added to it.
 pub struct Writer<W> {
     to: W,
     seed: u32,
@@ -63,7 +63,7 @@ impl<W: Write> Writer<W> {
         let before = (self.frame.len(), self.context);
         self.context.encode(entry, &mut self.frame);
         if self.frame.len() - FRAME_BYTES > PAYLOAD_BYTES_MAX {
-            // It does not fit any more: it begins the next one.
+            // It no longer fits: it begins the next frame.
             self.frame.truncate(before.0);
             self.context = before.1;
             self.flush()?;
@@ -76,7 +76,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Writes what has been added.
+    /// Writes the entries added so far.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -92,13 +92,13 @@ impl<W: Write> Writer<W> {
         self.write(Kind::Entries, self.count, self.entries, self.began.at)?;
         self.entries += u64::from(self.count);
         self.count = 0;
-        // The next frame knows the time, and no address.
+        // The next frame keeps the time, but no address.
         self.context.after = 0;
         self.began = self.context;
         Ok(())
     }
 
-    /// Ends the trace, with its index.
+    /// Ends the trace with its index.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -1,4 +1,4 @@
-//! What is written is read; what is damaged is refused; what is cut off is read as far as it goes.
+//! What is written can be read; damaged traces are refused; truncated ones are read as far as they go.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -23,7 +23,7 @@ fn header() -> Header {
     }
 }
 
-/// A generator of numbers that are the same each time (`splitmix64`).
+/// A generator with the same numbers each time (`splitmix64`).
 struct Draw(u64);
 
 impl Draw {
@@ -137,7 +137,7 @@ fn read(bytes: &[u8]) -> (Vec<Entry>, Option<TraceError>, bool) {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn every_entry_that_is_written_is_read_back() {
     for count in [0, 1, 2, 500, 20_000] {
         let entries = entries(count);
         let bytes = written(&entries);
@@ -172,7 +172,7 @@ fn a_request_as_long_as_can_be_is_an_entry() {
             COMMITTED_MAX
         ],
     });
-    // Small ones before it, so that it does not fit in the frame that is open.
+    // Small entries before it, so that it does not fit in the open frame.
     let mut all = entries(100);
     all.push(long);
     let (got, wrong, whole) = read(&written(&all));
@@ -200,7 +200,7 @@ fn a_trace_that_is_cut_off_is_read_as_far_as_it_goes_and_is_not_whole() {
 }
 
 #[test]
-fn a_flipped_bit_is_never_taken_for_something_else() {
+fn a_flipped_bit_is_detected_and_changes_no_entry() {
     let entries = entries(400);
     let bytes = written(&entries);
     let mut draw = Draw(4);
@@ -210,14 +210,14 @@ fn a_flipped_bit_is_never_taken_for_something_else() {
         bytes[at] ^= 1 << bit;
         let (all, wrong, whole) = read(&bytes);
         assert_eq!(all, entries[..all.len()], "byte {at}");
-        // Only the last bytes, that say where the index is, are not under a checksum.
+        // Only the last bytes, which say where the index is, have no checksum.
         assert!(wrong.is_some() || !whole, "byte {at}");
     }
 }
 
 #[test]
 fn hostile_payloads_are_refused_or_are_entries_within_bounds() {
-    // Checksums that fit, over bytes that do not: what a fuzzer would need long for.
+    // Valid checksums over invalid bytes, which a fuzzer would take long to find.
     let mut draw = Draw(5);
     let head = 64;
     for round in 0..20_000 {
@@ -266,7 +266,7 @@ fn errors_say_where_and_what() {
     let mut zeros = good.clone();
     zeros[64..].fill(0);
     assert_eq!(problem(&zeros), (64, Problem::NoFrame));
-    // Frames of another trace, behind this one's header.
+    // Frames of another trace, after this one's header.
     let mut other = Writer::new(
         Vec::new(),
         &Header {
@@ -296,7 +296,7 @@ fn reading_can_begin_at_any_place_of_the_index() {
         assert!(rest == entries[place.first as usize..]);
         assert!(reader.is_whole());
     }
-    // By time: nothing of what is looked for is before that place.
+    // Search by time: no matching entry is before that place.
     let time = |entry: &Entry| match entry {
         Entry::Request(request) => request.at,
         _ => 0,
@@ -341,7 +341,7 @@ fn a_full_disk_leaves_a_trace_that_can_be_read() {
 
 /// The example of `docs/TRACE.md`, and its tables' offsets.
 #[test]
-fn the_bytes_are_those_of_the_page() {
+fn the_bytes_are_those_of_the_documented_example() {
     let request = |at, op, contents: Vec<Block>| {
         Entry::Request(Request {
             at,

@@ -24,7 +24,7 @@ from .admit import Admit, Admitted, Arrived, asked_admit
 from .drives import Drive, drive, drives
 from .fleet import Fleet, Group, fleet
 from .hot import Hot, asked_hot
-from .load import Load, loads, said
+from .load import Load, Tenants, loads, said
 from .options import Options
 from .outcome import Comparison, Outcome, comparison
 from .sweep import Ran, Sweep, sweep
@@ -50,6 +50,7 @@ __all__ = [
     "RunError",
     "Sweep",
     "Table",
+    "Tenants",
     "Trace",
     "TraceError",
     "Victim",
@@ -71,7 +72,7 @@ def policies() -> str:
 
 
 def run(
-    load: Load,
+    load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive = "tlc-nvme",
     policy: str = "vellum",
     *,
@@ -83,7 +84,8 @@ def run(
 ) -> Outcome:
     """Runs a load on a drive under a policy.
 
-    `load` is one of `loads()`, the path of a trace, or a `Trace`. `drive` is one of `drives()`, the path of a drive's
+    `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, tenants that share the drive:
+    what each saw is in `details["tenants"]`. `drive` is one of `drives()`, the path of a drive's
     file, or a `Drive`. `policy` is told by `policies()`. `options` are those of `vellum lab run`, with `_` for `-`:
     `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` tells all. `progress` is called every 100 ms
     with the requests that were served, and how many there are.
@@ -106,7 +108,7 @@ def run(
 
 
 def compare(
-    load: Load,
+    load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive = "tlc-nvme",
     policies: Sequence[str] = (),
     *,
@@ -130,7 +132,7 @@ def compare(
 
 
 def _run(
-    load: Load,
+    load: Load | Tenants,
     drive: str | os.PathLike[str] | Drive,
     policies: list[str],
     options: Options,
@@ -152,5 +154,6 @@ def _run(
         None if victim is None else asked(victim),
         None if hot is None else asked_hot(hot),
         None if admit is None else asked_admit(admit),
+        [(name, trace.native) for name, trace in asked_for.tenants],
     )
     return comparison(forms, about, warnings, dict(failed))

@@ -1,4 +1,4 @@
-"""The options of a run. Made from the lab's own by tests/test_options.py: UPDATE=1 writes it anew."""
+"""The options of a run. Made from the lab's own: UPDATE=1 cargo test -p vellum-cli --test reference."""
 
 from typing import TypedDict
 
@@ -52,6 +52,7 @@ class Options(TypedDict, total=False):
     async_commit: Commit with one flush instead of two (`journal_async_commit`)
     drive_orders: Commit without the first flush: the drive keeps the order (base:oftl, base:stream, vellum)
     growing: The file grows: blocks that are written for the first time change their group's bitmap and descriptor (ext4), and an indirect block (ext3)
+    write_back: After so many commits, write home what they have, as Linux does some seconds later; by default only when three quarters of the journal are taken
     journal_at: Where the journal of the trace's file system was on its disk, in bytes (OFFSET:LENGTH; `debugfs -R 'stat <8>'` says it in blocks): write-once needs to know
     repeat: Replay the trace so often
     same_contents: With repeat: each replay writes the same bytes again, so that all of it is a duplicate. Otherwise each writes new ones
@@ -108,6 +109,7 @@ class Options(TypedDict, total=False):
     async_commit: bool | None
     drive_orders: bool | None
     growing: Value | None
+    write_back: Value | None
     journal_at: Value | None
     repeat: Value | None
     same_contents: bool | None

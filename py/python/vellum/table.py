@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+WHOLE_MOST = 2**63
+"""Where NumPy's whole numbers end: from here on a column has numbers that are nearly right."""
+
 
 class Table(dict[str, Array]):
     """Columns by name, each a NumPy array, all of one length.
@@ -78,7 +81,7 @@ def column(values: Sequence[Any]) -> Array:
     kinds = {type(known) for known in values}
     if kinds == {bool}:
         return np.array(values, dtype=np.bool_)
-    if kinds == {int}:
+    if kinds == {int} and all(-WHOLE_MOST <= known < WHOLE_MOST for known in values):
         return np.array(values, dtype=np.int64)
     if kinds <= {int, float, type(None)}:
         return np.array([np.nan if known is None else known for known in values], dtype=np.float64)

@@ -33,7 +33,7 @@ class Task:
     drive: tuple[str, str]
     """Its name and the text of its file."""
     trace: tuple[str, ...] = ()
-    """The digest of the trace's file, what it is called, and the options that it is read with."""
+    """The digest of the trace's files, what it is called, and the options that it is read with."""
     trace_path: str = ""
     """Where the file is. That is no part of the content."""
     engine: str = ""
@@ -77,6 +77,8 @@ def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
     """The task of such a run. It is checked as far as that is possible without a run."""
     own = whole(drive)
     asked = said(load, own, options)
+    if asked.tenants:
+        raise _lab.OptionError("tenants are run by vellum.run and vellum.compare, not as a task of a sweep")
     native = None if asked.trace is None else asked.trace.native
     _lab.check(asked.words, [policy], native, asked.drive)
     words = tuple(sorted(asked.words))
@@ -84,7 +86,9 @@ def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
     if asked.trace is None:
         return Task(words, policy, about, engine=engine())
     trace = asked.trace
-    sha = digest(trace.path)
+    if trace.native.changed:
+        raise _lab.TraceError(f"{trace.path} has changed since it was read: read it again")
+    sha = digest_of_all(trace.path)
     _READ.put((sha, *trace.said), trace.native)
     named = (sha, trace.path.name, *trace.said)
     return Task(words, policy, about, named, str(trace.path.resolve()), engine())
@@ -123,7 +127,13 @@ def digest(path: Path) -> str:
         raise _lab.TraceError(f"{path}: it cannot be read: {error.strerror}") from error
 
 
-@functools.lru_cache(maxsize=64)
+def digest_of_all(path: Path) -> str:
+    """The digest of a trace: blktrace writes a file for each processor, and each of them names all."""
+    each = [digest(file) for file in _lab.files(path)]
+    return each[0] if len(each) == 1 else hashlib.sha256("\n".join(each).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=2048)
 def _digest(path: Path, _size: int, _changed: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -155,11 +165,12 @@ def _trace(task: Task) -> _lab.Trace:
     # One at a time: who comes second finds it read.
     with _READ.lock:
         known = _READ.get((sha, *words))
-        if known is None:
+        # The file of one that was read before may be another one by now.
+        if known is None or known.changed:
             path = Path(task.trace_path)
             if not path.exists():
                 raise _lab.TraceError(f"{path} is not there for this worker: put it in a folder that all machines see")
-            if digest(path) != sha:
+            if digest_of_all(path) != sha:
                 raise _lab.TraceError(f"{path} has changed since the sweep began, or is another file for this worker")
             known = _lab.Trace(task.trace_path, words)
             _READ.put((sha, *words), known)

@@ -1,8 +1,8 @@
-//! Which files of a crate know which others.
+//! Which files of a crate import which others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A crate's source files: each with its module, and what it names.
+/// The source files of a crate, each with its module and the paths that it names.
 #[derive(Debug, Default)]
 pub struct Files {
     names: Vec<String>,
@@ -11,14 +11,14 @@ pub struct Files {
 }
 
 impl Files {
-    /// Adds one.
+    /// Adds a file.
     pub fn add(&mut self, name: String, module: Vec<String>, paths: BTreeSet<Vec<String>>) {
         self.names.push(name);
         self.modules.push(module);
         self.paths.push(paths);
     }
 
-    /// The files that know each other in a circle, directly or through others.
+    /// The files that import each other in a cycle, directly or through others.
     pub fn in_circles(&self) -> BTreeSet<String> {
         let edges: Vec<BTreeSet<usize>> = (0..self.names.len())
             .map(|file| self.known_to(file))
@@ -62,7 +62,7 @@ impl Files {
         named.filter(|other| *other != file).collect()
     }
 
-    /// The file that a path leads into: the deepest module of it that is a file.
+    /// The file that a path leads to: that of the deepest module in it that is a file.
     fn resolve(&self, own: &[String], path: &[String]) -> Option<usize> {
         let mut at = own.to_vec();
         let mut rest = path;
@@ -99,7 +99,7 @@ impl Files {
     }
 }
 
-/// What can be reached from a file by one step or more.
+/// The files reachable from a file in one step or more.
 fn reach(from: usize, edges: &[BTreeSet<usize>]) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<usize> = edges[from].iter().copied().collect();

@@ -1,4 +1,4 @@
-//! The list of what breaks a rule, and how it is held against what is measured.
+//! The list of what breaks a rule, and its comparison with the measurements.
 
 use super::measure::Measured;
 use super::{COLUMNS_MAX, FIELDS_MAX, FUNCTION_LINES_MAX};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What is said above the list.
+/// The text above the list.
 const HEAD: &str = "\
 # What breaks a rule of xtask/src/shape.rs today. The list may only shrink: mend one, then run
 # `cargo run -p xtask -- shape --shrink`. The table `modules` says which module may import which; a new row is a
@@ -20,17 +20,17 @@ type Counts = BTreeMap<String, usize>;
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Ledger {
-    /// Files that import all that their parent has.
+    /// Files that import everything from their parent.
     pub parent_globs: BTreeSet<String>,
-    /// Files that know each other in a circle.
+    /// Files that import each other in a cycle.
     pub circles: BTreeSet<String>,
-    /// Functions that are too long: their lines.
+    /// Functions that are too long, with their lines.
     long_functions: Counts,
-    /// Files with lines of code that are too wide: how many.
+    /// Files with lines of code that are too wide, and how many.
     wide_lines: Counts,
-    /// Structs with too many fields: how many.
+    /// Structs with too many fields, and how many fields.
     large_structs: Counts,
-    /// By crate: which of its modules each of its modules imports.
+    /// For each crate, the modules that each of its modules imports.
     pub modules: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
 }
 
@@ -41,12 +41,12 @@ impl Ledger {
         toml::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// The list as a file.
+    /// The list in the format of its file.
     pub fn render(&self) -> anyhow::Result<String> {
         Ok(format!("{HEAD}\n{}", toml::to_string_pretty(self)?))
     }
 
-    /// Takes in a file's lengths and widths.
+    /// Adds a file's lengths and widths.
     pub fn add_sizes(&mut self, name: &str, measured: &Measured) {
         for (function, lines) in &measured.functions {
             if *lines > FUNCTION_LINES_MAX {
@@ -62,7 +62,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in a file's structs.
+    /// Adds a file's structs.
     pub fn add_fields(&mut self, name: &str, measured: &Measured) {
         for (of, fields) in &measured.fields {
             if *fields > FIELDS_MAX {
@@ -71,7 +71,7 @@ impl Ledger {
         }
     }
 
-    /// Complaints where what is measured is not what is listed.
+    /// Complains where the measurements differ from the list.
     pub fn compare(&self, now: &Self) -> Vec<String> {
         let mut complaints = Vec::new();
         let long = format!("lines in a function; {FUNCTION_LINES_MAX} fit a screen: split it");
@@ -104,7 +104,7 @@ impl Ledger {
         complaints
     }
 
-    /// Takes out what is no longer so.
+    /// Removes what is no longer true.
     pub fn shrink_to(&mut self, now: &Self) {
         shrink(&mut self.long_functions, &now.long_functions);
         shrink(&mut self.wide_lines, &now.wide_lines);

@@ -1,4 +1,4 @@
-//! What one source file measures.
+//! Measures one source file.
 
 use super::COLUMNS_MAX;
 use anyhow::Context;
@@ -6,23 +6,23 @@ use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// A file's figures. Modules of tests are left out of all but `functions`.
+/// The measurements of a file. Modules of tests count only in `functions`.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Each function's name, with its type's before it, and its lines.
+    /// Each function's name, after its type's name, and its lines.
     pub functions: Vec<(String, usize)>,
-    /// Lines of code that are too wide. A comment may be wider.
+    /// Lines of code that are too wide. Comments may be wider.
     pub wide_lines: usize,
-    /// Each struct's name and how many fields it has.
+    /// Each struct's name and its number of fields.
     pub fields: Vec<(String, usize)>,
-    /// Whether it imports all that its parent has, private parts included.
+    /// True if it imports everything from its parent, private items included.
     pub globs_parent: bool,
-    /// The paths that it names, from `crate`, `super` or a module of its own.
+    /// The paths that it names, starting with `crate`, `super` or one of its own modules.
     pub paths: BTreeSet<Vec<String>>,
 }
 
 impl Measured {
-    /// Of a file's text.
+    /// Measures a file's text.
     pub fn new(name: &str, text: &str) -> anyhow::Result<Self> {
         let file = syn::parse_file(text).with_context(|| name.to_owned())?;
         let mut reader = Reader::default();
@@ -39,9 +39,9 @@ fn is_wide(line: &str) -> bool {
 #[derive(Default)]
 struct Reader {
     measured: Measured,
-    /// The type whose functions are read.
+    /// The type whose functions are being read.
     of: String,
-    /// In how many modules of tests, and in how many others within this file.
+    /// How many modules of tests, and how many other modules in this file, enclose the current item.
     tests: usize,
     inner: usize,
 }
@@ -55,7 +55,7 @@ impl Reader {
     }
 
     fn path(&mut self, path: Vec<String>) {
-        // A module within a file is that file, so its `super` is too.
+        // A module within a file belongs to that file, and so does its `super`.
         if self.tests == 0 && (self.inner == 0 || path.first().is_some_and(|p| p != "super")) {
             self.measured.paths.insert(path);
         }
@@ -134,7 +134,7 @@ impl<'ast> Visit<'ast> for Reader {
         self.inner -= inner;
     }
 
-    /// Who may see an item is no import.
+    /// A visibility is not an import.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {

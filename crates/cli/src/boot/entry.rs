@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Characters of a name, and bytes of a path, at most.
+/// The most characters in a name, and the most bytes in a path.
 const NAME_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 4095;
 
-/// The head of each entry that is written.
+/// The head of each entry that we write.
 const HEAD: &str = "\
 # Written by `vellum enable`. systemd attaches this volume at each boot, as the service vellum@NAME,
 # NAME being this file's name without `.toml`. After a change by hand: systemctl daemon-reload.
 ";
 
-/// What an entry, and so its service, is called.
+/// The name of an entry, and so of its service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(String);
 
@@ -27,7 +27,7 @@ impl Name {
         &self.0
     }
 
-    /// One that is made of a label or a file's name, if that has a letter or a digit.
+    /// Makes a name from a label or a file name, if that has a letter or a digit.
     pub fn like(text: &str) -> Option<Self> {
         let fit = |c: char| match is_fit(c) {
             true => c,
@@ -38,7 +38,7 @@ impl Name {
     }
 }
 
-/// What the name of a unit may have without being escaped, but for '@' and ':'.
+/// The characters that a unit's name may have without escaping, except '@' and ':'.
 fn is_fit(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
@@ -77,19 +77,19 @@ pub enum Target {
     MultiUser,
 }
 
-/// One volume that is attached at each boot. What else is chosen of it is in the volume itself.
+/// One volume that is attached at each boot. Its other settings are in the volume itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
     /// The volume's file or block device.
     pub volume: PathBuf,
-    /// The volume that must be there; another one is not attached.
+    /// The UUID that the volume must have; another volume is not attached.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
     /// Where it is mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mount: Option<PathBuf>,
-    /// How it is attached; by the best way, if not given.
+    /// How it is attached; if not given, the best way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<Via>,
     /// The file with its key, if it is encrypted.
@@ -101,7 +101,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Reads one; `file` names it in errors, which say the line.
+    /// Parses an entry. `file` is its name in errors, which give the line.
     pub fn parse(text: &str, file: &Path) -> Result<Self> {
         let shown = file.display();
         let read: Result<Self, toml::de::Error> = toml::from_str(text);
@@ -119,18 +119,18 @@ impl Entry {
         Ok(entry)
     }
 
-    /// As a file's text.
+    /// The text of its file.
     pub fn text(&self) -> Result<String> {
         self.check()?;
         Ok(format!("{HEAD}{}", toml::to_string(self)?))
     }
 
-    /// Whether both are of one volume.
+    /// True if both are for the same volume.
     pub fn is_same_volume(&self, other: &Self) -> bool {
         self.volume == other.volume || self.uuid.is_some() && self.uuid == other.uuid
     }
 
-    /// Refuses what cannot be, and what a unit's line could not hold.
+    /// Refuses invalid values, and what a unit's line could not hold.
     fn check(&self) -> Result<()> {
         let is_uuid = |text: &String| {
             text.len() <= NAME_MAX && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
@@ -157,7 +157,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// What an initramfs can do.
+    /// Checks that an initramfs can do it.
     fn check_of_root(&self) -> Result<()> {
         if self.mount.is_some() {
             bail!(
@@ -171,7 +171,7 @@ impl Entry {
             );
         }
         if !self.volume.starts_with("/dev") {
-            bail!("volume: an initramfs has no file but block devices: it must be one, below /dev");
+            bail!("volume: an initramfs can only use block devices: give one below /dev");
         }
         if !matches!(self.via, None | Some(Via::Ublk)) {
             bail!("via: the root file system comes by ublk alone (Linux 6.5)");

@@ -1,4 +1,4 @@
-//! Volumes that are attached at each boot: the tab that says which, and the units that do it (docs/decisions/0028-boot.md).
+//! Volumes attached at each boot: the tab that lists them, and the units that attach them (docs/decisions/0028-boot.md).
 
 mod entry;
 pub mod systemd;

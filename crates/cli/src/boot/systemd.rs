@@ -1,5 +1,5 @@
-//! What systemd is told: a template of a service, and for each entry of the tab what that service waits for, and who waits for
-//! it. The second is derived at each boot, by a generator, so that an entry that was changed by hand is all that counts.
+//! The systemd units: a template of a service, and for each entry of the tab what its service waits for, and what waits for it.
+//! The latter is derived at each boot, by a generator, so that an entry changed by hand takes effect.
 
 use super::entry::{Entry, Name, Target};
 use super::tab::Tab;
@@ -13,7 +13,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// Where units may be that were installed, the administrator's own first.
+/// Where installed units may be, the administrator's own first.
 const UNITS: [&str; 4] = [
     "/etc/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -23,22 +23,22 @@ const UNITS: [&str; 4] = [
 /// The template, and the program that derives the rest.
 const TEMPLATE: &str = "vellum@.service";
 const GENERATOR: &str = "vellum-generator";
-/// Where the files of running servers are.
+/// The folder with the files of running servers.
 const RUN: &str = "/run/vellum";
-/// A unit's name is no longer.
+/// The longest name of a unit.
 const UNIT_NAME_MAX: usize = 255;
 
-/// The service of an entry.
+/// The service for an entry.
 pub fn service(name: &Name) -> String {
     format!("vellum@{name}.service")
 }
 
-/// Whether systemd runs this machine.
+/// True if systemd runs this machine.
 pub fn runs() -> bool {
     Path::new("/run/systemd/system").is_dir()
 }
 
-/// Lets systemd see what has changed in the tab.
+/// Makes systemd read the changes to the tab.
 pub fn reload() -> Result<()> {
     host::run("systemctl", &["daemon-reload"]).map(drop)
 }
@@ -51,7 +51,7 @@ pub fn order(verb: &str, name: &Name) -> Result<()> {
         .with_context(|| format!("see `systemctl status {service}`"))
 }
 
-/// The service's template, for a program that is installed there.
+/// The service's template, for a program installed at this path.
 fn template(program: &str) -> String {
     include_str!("vellum@.service").replace("@PROGRAM@", program)
 }
@@ -67,7 +67,7 @@ exec {program} boot generate \"$1\"
     )
 }
 
-/// Writes the template and the generator into a systemd's own folder, like /etc/systemd.
+/// Writes the template and the generator into a folder of systemd's, like /etc/systemd.
 pub fn install(folder: &Path, program: &str) -> Result<()> {
     let files = [
         (
@@ -91,7 +91,7 @@ pub fn install(folder: &Path, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// Installs them for this program where no package has; root will run it at each boot, so nobody else may change it.
+/// Installs them for this program if no package has. Root will run it at each boot, so no other user may be able to change it.
 pub fn ensure_installed() -> Result<()> {
     if UNITS
         .iter()
@@ -124,8 +124,8 @@ pub fn ensure_installed() -> Result<()> {
     Ok(())
 }
 
-/// Writes what follows from the tab into a generator's folder. A damaged entry has a service too, which fails and says why; it
-/// holds nothing up.
+/// Writes the units that follow from the tab into a generator's folder. A damaged entry gets a service too, which fails and
+/// says why, but delays nothing.
 pub fn generate(tab: &Tab, folder: &Path) -> Result<()> {
     for (stem, read) in tab.entries()? {
         let (name, entry) = match (read, stem.parse::<Name>()) {
@@ -156,7 +156,7 @@ pub fn generate(tab: &Tab, folder: &Path) -> Result<()> {
         let own = format!("# Derived from {}\n{order}", source.display());
         put(&folder.join(format!("{service}.d/volume.conf")), &own)?;
         if let Some(fuse) = entry.and_then(fuse_mount) {
-            // It is below a loop device until the volume is detached: a shutdown is not to try it before.
+            // It is below a loop device until the volume is detached, so a shutdown must not try to unmount it earlier.
             let apart = "[Unit]\nDefaultDependencies=no\n";
             put(&folder.join(format!("{fuse}.d/volume.conf")), apart)?;
         }
@@ -164,7 +164,7 @@ pub fn generate(tab: &Tab, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The unit of the FUSE directory that a volume may be served in.
+/// The unit of the FUSE directory in which a volume may be served.
 fn fuse_mount(entry: Entry) -> Option<String> {
     let folder = Path::new(RUN).join(entry.uuid? + ".fuse");
     unit(&folder, "mount")
@@ -178,8 +178,7 @@ fn put(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(failed)
 }
 
-/// What a service waits for, and who waits for it: the medium before, the mount between, the target behind. At a shutdown it is
-/// the other way round.
+/// The order of a service: after its medium, with its mount, and before the target. At a shutdown the order is reversed.
 pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
     let mut text = format!("[Unit]\nBefore={target}\n");
     let mut line = |key: &str, value: &str| {
@@ -191,7 +190,7 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
     let Some(entry) = entry else { return text };
     let via = likely(entry.via);
     for module in modules(via) {
-        // The service itself may load none.
+        // The service itself may not load modules.
         let loads = format!("modprobe@{module}.service");
         line("Wants", &loads);
         line("After", &loads);
@@ -199,7 +198,7 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
     line("RequiresMountsFor", &quoted(&entry.volume));
     let device = unit(&entry.volume, "device").filter(|_| entry.volume.starts_with("/dev"));
     if let Some(device) = device {
-        // Not required: it may come by another name, and what is missing is told by the service itself.
+        // Not required: the device may appear by another name, and the service itself reports what is missing.
         line("Wants", &device);
         line("After", &device);
     }
@@ -207,20 +206,20 @@ pub fn ordering(target: &str, entry: Option<&Entry>) -> String {
         if let Some(folder) = mount.parent() {
             line("RequiresMountsFor", &quoted(folder));
         }
-        // systemd finds that mount in the kernel's table: it is to be undone first.
+        // systemd finds that mount in the kernel's table; at a shutdown it must be undone first.
         if let Some(mount) = unit(mount, "mount") {
             line("Before", &mount);
         }
     }
     if via == Via::Nbd {
-        // The kernel takes what it is told of nbd devices from nobody who has a network of his own.
+        // The kernel does not accept nbd configuration from a process with a private network.
         text.push_str("[Service]\nPrivateNetwork=no\n");
     }
     text
 }
 
-/// The way that a volume will be attached, as far as it can be known before: what the entry says, or ublk where this kernel
-/// should have it, or else nbd. What is wrong with a guess is that the service may do less than it could, or more.
+/// The way in which a volume will probably be attached: the entry's, or ublk if this kernel should have it, or else nbd. If the
+/// guess is wrong, the service may be allowed less than it could use, or more.
 fn likely(via: Option<Via>) -> Via {
     static HAS_UBLK: LazyLock<bool> = LazyLock::new(|| {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -232,7 +231,7 @@ fn likely(via: Option<Via>) -> Via {
     })
 }
 
-/// Whether a Linux of this release has all of ublk that we need.
+/// True if a Linux of this release has everything we need of ublk.
 fn is_enough(release: &str) -> bool {
     const ENOUGH: [u32; 2] = [6, 5];
     let mut numbers = release
@@ -241,7 +240,7 @@ fn is_enough(release: &str) -> bool {
     [0; 2].map(|_| numbers.next().unwrap_or(0)) >= ENOUGH
 }
 
-/// Loads nothing.
+/// Checks for a module without loading it.
 fn has_module(module: &str) -> bool {
     Path::new("/sys/module").join(module).exists()
         || host::run("modprobe", &["--dry-run", "--quiet", module]).is_ok()
@@ -255,7 +254,7 @@ fn modules(via: Via) -> &'static [&'static str] {
     }
 }
 
-/// A path as a word of a unit's line.
+/// A path quoted for a unit's line.
 fn quoted(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = text
@@ -265,7 +264,7 @@ fn quoted(path: &Path) -> String {
     format!("\"{text}\"")
 }
 
-/// The unit of a path, as `systemd-escape --path` names it; none if that is too long.
+/// The unit for a path, named as by `systemd-escape --path`; `None` if the name is too long.
 fn unit(path: &Path, suffix: &str) -> Option<String> {
     let mut name = String::new();
     let parts = path.iter().filter(|part| *part != "/").collect::<PathBuf>();
@@ -328,7 +327,7 @@ mod tests {
         assert!(ordering("multi-user.target", None).contains("After=local-fs.target"));
     }
 
-    /// A service has a network where it cannot do without, and its modules are loaded by others.
+    /// A service has a network if it needs one, and its modules are loaded by others.
     #[test]
     fn what_a_service_may_do_follows_from_the_way_of_its_volume() {
         for (via, module, has_network) in [

@@ -1,4 +1,4 @@
-//! The tab: a folder with an entry a file. One that is damaged is one volume's trouble, and no other's.
+//! The tab: a folder with one file for each entry. A damaged file affects only its own volume.
 
 use super::entry::{Entry, Name};
 use crate::outcome::usage;
@@ -9,21 +9,21 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
-/// Where it is.
+/// The folder.
 const FOLDER: &str = "etc/vellum/volumes";
-/// How a file of it ends.
+/// The extension of its files.
 const EXTENSION: &str = "toml";
-/// A file larger than this is no entry.
+/// A larger file is not an entry.
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
-/// A file of the tab, by its name without the extension, and what it says.
+/// A file of the tab: its name without the extension, and its contents.
 pub type Read = (String, Result<(Name, Entry)>);
 
 /// The volumes that are attached at each boot.
 pub struct Tab(PathBuf);
 
 impl Tab {
-    /// Of this machine, or of the system in a folder.
+    /// The tab of this machine, or of the system in a folder.
     pub fn of(root: Option<&Path>) -> Self {
         Self(root.unwrap_or(Path::new("/")).join(FOLDER))
     }
@@ -33,7 +33,7 @@ impl Tab {
         self.0.join(format!("{name}.{EXTENSION}"))
     }
 
-    /// All files of the tab, by their names, each with what it says.
+    /// All files of the tab, in name order, with their contents.
     pub fn entries(&self) -> Result<Vec<Read>> {
         let files = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -54,7 +54,7 @@ impl Tab {
         Ok(all)
     }
 
-    /// One entry.
+    /// Reads one entry.
     pub fn read(&self, name: &Name) -> Result<Entry> {
         let path = self.path(name);
         let shown = path.display();
@@ -72,7 +72,8 @@ impl Tab {
         Entry::parse(&text, &path)
     }
 
-    /// Adds an entry, or replaces the one of this name if it is of the same volume. All of it is durable, or nothing has changed.
+    /// Adds an entry, or replaces the one with this name if it is for the same volume. On return the change is durable; on
+    /// an error nothing has changed.
     pub fn add(&self, name: &Name, entry: &Entry) -> Result<()> {
         let failed = || {
             format!(
@@ -91,7 +92,7 @@ impl Tab {
                         error.context(format!("{name} is taken by an entry that cannot be read"))
                     );
                 }
-                // It is one's own trouble; `boot list` tells.
+                // Affects only itself; `boot list` reports it.
                 Err(_) => continue,
             };
             let is_of_it = other.is_same_volume(entry);
@@ -160,7 +161,7 @@ mod tests {
             let error = tab.add(&name(other), &entry).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }
-        // The same again, elsewhere, is a change.
+        // The same volume at another mount point is a change.
         tab.add(&name("a"), &entry("/a", "1", "/mnt/c")).unwrap();
         assert_eq!(tab.entries().unwrap().len(), 1);
         assert_eq!(tab.read(&name("a")).unwrap(), entry("/a", "1", "/mnt/c"));
@@ -199,7 +200,7 @@ mod tests {
         };
         assert!(read("a").is_ok() && read("b").is_ok());
         assert!(read("broken").is_err() && read("no name").is_err() && read("large").is_err());
-        // Nor is it written over.
+        // Nor is it overwritten.
         let again = tab.add(&"broken".parse().unwrap(), &entry("/c", "3", "/mnt/c"));
         assert!(again.is_err());
         assert_eq!(fs::read(tab.0.join("broken.toml")).unwrap(), damaged);

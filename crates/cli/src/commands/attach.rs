@@ -1,4 +1,4 @@
-//! `vellum attach`: from a volume's file to a block device, and to a mounted file system if asked.
+//! `vellum attach`: turns a volume's file into a block device, and mounts its file system if requested.
 
 use crate::attachment::{self, Attachment, Via};
 use crate::commands::journal;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use vellum_device::info::hex_uuid;
 
-/// How long a server may take to look at a file system's journal.
+/// How long a server may take to examine a file system's journal.
 const LOOK_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Arguments.
@@ -59,7 +59,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Of an entry, at boot.
+    /// The arguments for a boot entry.
     pub fn at_boot(
         name: &str,
         volume: PathBuf,
@@ -98,7 +98,7 @@ pub fn run(args: Args) -> Result<()> {
     }
 }
 
-/// A snapshot or a clone: of a volume that has a server, its server shows it.
+/// Attaches a snapshot or a clone. If the volume has a server, that server shows it.
 fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Result<()> {
     if args.mkfs {
         return Err(usage(
@@ -109,7 +109,10 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let mount = mount_of(args)?;
     let options = args.options.as_deref();
     let options = match (snapshots::is_clone(volume, &args.key, snapshot)?, options) {
-        (true, own) => own.unwrap_or("rw").to_owned(),
+        (true, own) => {
+            let unsafe_because = Some("the journal of a clone is not followed");
+            ext4::options(Some(own.unwrap_or(ext4::OF_ANOTHER)), unsafe_because)?.to_owned()
+        }
         (false, None) => "ro".to_owned(),
         (false, Some(own)) => format!("ro,{own}"),
     };
@@ -117,7 +120,7 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let device = match whose::find_server(volume)? {
         Some(_) => views::attach(&uuid, volume, snapshot)?,
         None => {
-            // Whoever has no key is told before anything is done.
+            // A missing key is reported before anything is done.
             peek::superblock_of(volume, &args.key)?;
             let shown = views::named(&canonical(volume)?, snapshot);
             let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
@@ -156,15 +159,18 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let path = canonical(&args.volume)?;
     let mount = mount_of(&args)?;
     may_attach()?;
+    // Who attaches may lift `nosuid` and `nodev`, and so may a boot entry of root's. The volume may not: a stranger may have made it.
+    let is_trusted = with.sets("mount-options") || args.boot.is_some();
     let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
     attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
     let device = attachment.bind()?;
     if args.mkfs {
-        if ext4::is_on(&device)? && !args.force {
+        if !args.force && ext4::holds_something(&device)? {
             return Err(usage(format!(
-                "--mkfs: {} has an ext file system already: add --force to lose it",
+                "--mkfs: {} has a file system already, or a partition table or the like: \
+                 add --force to lose it",
                 path.display()
             )));
         }
@@ -181,10 +187,26 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
                 "mounting with {options}, without journal_async_commit: {reason}"
             ));
         }
-        attachment.mount(dir, options)?;
+        let options = match is_trusted {
+            true => options.to_owned(),
+            false => guarded(options),
+        };
+        attachment.mount(dir, &options)?;
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
+}
+
+/// The options of a volume, without what they allow its programs and its device files.
+fn guarded(options: &str) -> String {
+    let lifts = |option: &str| matches!(option.trim(), "suid" | "dev");
+    if options.split(',').any(lifts) {
+        tell(format_args!(
+            "mounting with nosuid,nodev, although the volume's property mount-options says otherwise: \
+             name its options with --options if you trust the volume"
+        ));
+    }
+    format!("{options},nosuid,nodev")
 }
 
 fn canonical(volume: &Path) -> Result<PathBuf> {
@@ -224,7 +246,7 @@ fn tell_of(device: &Path, mount: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Why a commit block of the file system on a volume could overtake what it commits, if so. Its server looks first.
+/// Why, if so, a commit block of the file system on a volume could overtake what it commits. Waits for its server to examine it.
 fn unordered_because(volume: &Path) -> Result<Option<String>> {
     let mut told = None;
     let mut failed = None;

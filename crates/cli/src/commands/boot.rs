@@ -1,4 +1,4 @@
-//! `vellum boot`: what is attached at boot; and what the boot itself runs.
+//! `vellum boot`: what is attached at boot, and the commands that the boot itself runs.
 
 use crate::boot::{Entry, Name, Tab, Target, systemd};
 use crate::bound;
@@ -7,7 +7,7 @@ use crate::host;
 use crate::outcome::{out, tell};
 use crate::peek;
 use crate::signals::Stop;
-use crate::state::{self, Process};
+use crate::state::{self, Process, State};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ impl Of {
     }
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     match args.order {
         Order::List { of, json } => list(&of.tab(), json),
@@ -129,13 +129,13 @@ fn list(tab: &Tab, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The file of an initramfs that says what is attached there: words for a shell.
+/// The file of an initramfs that says what to attach there: words for a shell.
 const EARLY: &str = "etc/vellum/initramfs";
 
 fn initramfs(tab: &Tab, folder: &Path) -> Result<()> {
     let mut lines = String::new();
     for (stem, read) in tab.entries()? {
-        // A damaged one may be the root's: better no new initramfs than one that does not boot.
+        // A damaged entry may be the root's: no new initramfs is better than one that does not boot.
         let (name, entry) = read.with_context(|| format!("the entry {stem} is damaged"))?;
         if entry.before != Target::Root {
             continue;
@@ -152,7 +152,8 @@ fn initramfs(tab: &Tab, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each by itself, so that one's trouble is not another's; and in a process of its own, for one attaches one volume.
+/// Attaches each volume separately, so that one failure does not affect the others, and in a process of its own, because
+/// a process attaches one volume.
 fn start_all(of: &Of) -> Result<()> {
     let entries = of.tab().entries()?;
     let mut failed = 0;
@@ -185,7 +186,7 @@ fn started_apart(of: &Of, name: &str) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Attaches the volume of an entry; one that it has attached already is fine.
+/// Attaches the volume of an entry. If it is already attached by that entry, that is fine.
 pub fn start(tab: &Tab, name: &Name) -> Result<()> {
     let entry = tab.read(name)?;
     let file = tab.path(name);
@@ -203,8 +204,9 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
         if id != uuid || !state.server.is_some_and(Process::alive) {
             continue;
         }
-        match state.boot {
+        match state.boot.as_deref() {
             Some(other) if other == name.as_str() => {
+                is_mounted(name, &entry, &id, &state)?;
                 tell(format_args!("{name} is attached already"));
                 return Ok(());
             }
@@ -236,7 +238,19 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
     ))
 }
 
-/// Detaches what was attached by an entry, also when that entry is gone or damaged.
+/// Checks that an attached volume is mounted, if its entry says so: a start may have been killed before that. Otherwise services
+/// would write into the bare folder.
+fn is_mounted(name: &Name, entry: &Entry, id: &str, state: &State) -> Result<()> {
+    match &entry.mount {
+        Some(dir) if bound::mounts(id, state).is_empty() => bail!(
+            "{name} is attached, but not mounted on {}: `vellum boot stop {name}`, then start it again",
+            dir.display()
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Detaches what was attached for an entry, even if that entry is gone or damaged.
 pub fn stop(name: Option<&Name>) -> Result<()> {
     let is_meant = |boot: &str| name.is_none_or(|name| name.as_str() == boot);
     let stop = Stop::on_signals(true)?;

@@ -1,4 +1,4 @@
-//! `vellum check`: every invariant, changing nothing; exit code 3 when one does not hold.
+//! `vellum check`: checks every invariant, and changes nothing; exit code 3 if one does not hold.
 
 use crate::claim::is_served;
 use crate::keys::Key;
@@ -31,7 +31,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Checks it.
+/// Checks the volume.
 pub fn run(args: &Args) -> Result<()> {
     let shown = args.volume.display();
     let medium = opened::open(&args.volume, true, &args.key)?;

@@ -26,7 +26,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Makes it.
+/// Makes the clone.
 pub fn run(args: &Args) -> Result<()> {
     let (volume, Some(snapshot)) = snapshots::split(&args.snapshot) else {
         let shown = args.snapshot.display();

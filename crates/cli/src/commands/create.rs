@@ -46,7 +46,7 @@ pub struct Args {
     /// takes room when it is used, and a little of the map before; 0: no snapshots.
     #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = history())]
     history: u32,
-    /// What shall be otherwise than is usual: `vellum set --help` lists the properties; give it several times.
+    /// Properties that differ from their defaults: `vellum set --help` lists them; may be repeated.
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<Changes>,
     /// Write all of the file now: it cannot run out later, and syncs are faster from the first day.
@@ -88,17 +88,15 @@ impl From<LayoutChoice> for Layout {
     }
 }
 
-/// Makes it.
+/// Makes the volume.
 pub fn run(args: Args) -> Result<()> {
     if args.segment_size.is_some() && args.layout != LayoutChoice::Log {
         return Err(usage(
-            "--segment-size is of the layout log: tables have no segments",
+            "--segment-size needs --layout log: a layout with tables has no segments",
         ));
     }
     if args.key.is_given() && !args.encrypt {
-        return Err(usage(
-            "--key-file is of an encrypted volume: say --encrypt too",
-        ));
+        return Err(usage("--key-file needs --encrypt"));
     }
     let changes: Vec<Change> = args.set.into_iter().flat_map(|changes| changes.0).collect();
     let new = NewVolume {

@@ -1,4 +1,4 @@
-//! `vellum dedup`: what is stored twice is stored once, on a volume that is served.
+//! `vellum dedup`: finds data stored twice on a served volume, and stores it once.
 
 use super::sweep::{self, Kind, core, number, percent};
 use crate::outcome::out;

@@ -32,11 +32,11 @@ pub struct Args {
     key: Key,
 }
 
-/// Deletes it.
+/// Deletes the snapshot.
 pub fn run(args: &Args) -> Result<()> {
     if args.all {
         let uuid = peek::uuid_of(&args.volume)?;
-        // When it is damaged, nothing of it is attached.
+        // If the volume is damaged, no snapshot of it is attached.
         let there = snapshots::ask::<All>(&args.volume, &args.key, &Order::List);
         for one in there.map(|all| all.snapshots).unwrap_or_default() {
             views::is_free(&uuid, &args.volume, &one.name)?;

@@ -18,7 +18,7 @@ pub struct Args {
     user_space: bool,
 }
 
-/// Runs it.
+/// Runs the demonstration.
 pub fn run(args: Args) -> Result<()> {
     demo::run(&Plan {
         parent: args.dir,

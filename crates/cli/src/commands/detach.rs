@@ -1,9 +1,10 @@
-//! `vellum detach`: unmount, unbind, stop the server; whatever of it is still there.
+//! `vellum detach`: unmounts, unbinds, and stops the server, as far as any of these remain.
 
+use crate::lookup;
 use crate::outcome::out;
 use crate::peek;
 use crate::signals::Stop;
-use crate::state::{self, StateFile};
+use crate::state::StateFile;
 use crate::{ago, attachment};
 use crate::{snapshots, views};
 use anyhow::{Result, bail};
@@ -17,9 +18,9 @@ pub struct Args {
     volume: PathBuf,
 }
 
-/// Detaches it.
+/// Detaches the volume.
 pub fn run(args: &Args) -> Result<()> {
-    // Half a detach is worse than a whole one: signals end the wait for the server alone. (It can be repeated all the same.)
+    // A partial detach is worse than a complete one, so signals only end the wait for the server. (It can still be repeated.)
     let stop = Stop::on_signals(true)?;
     let (volume, snapshot) = snapshots::split(&args.volume);
     let mut path = volume.canonicalize().unwrap_or(volume);
@@ -37,19 +38,19 @@ pub fn run(args: &Args) -> Result<()> {
         // It has a server of its own, or none.
         path = views::named(&path, &snapshot);
     }
-    let recorded = state::find(&path, peek::uuid_of(&path).ok().as_deref())?;
+    let recorded = lookup::find(&path, peek::uuid_of(&path).ok().as_deref())?;
     let by_uuid = recorded.is_none();
     let id = match recorded {
         Some(id) => id,
         None => match peek::uuid_of(&path) {
             Ok(uuid) => uuid,
-            // Neither recorded nor a volume: a slip of the pen, or where one was mounted before.
+            // Neither recorded nor a volume: a typing error, or a former mount point.
             Err(_) => bail!("{}", nothing(&path)),
         },
     };
     let file = StateFile::lock(&id)?;
     match file.load()? {
-        // Its original may well be in use.
+        // Its original may be in use.
         Some(state) if by_uuid && !state.is_of(&path) => {
             let original = state.volume.display();
             writeln!(
@@ -70,7 +71,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Detaches what is recorded of a volume, by its UUID.
+/// Detaches what is recorded for a volume, by its UUID.
 pub fn detach(id: &str, stop: &Stop) -> Result<()> {
     let file = StateFile::lock(id)?;
     if let Some(state) = file.load()? {
@@ -79,7 +80,7 @@ pub fn detach(id: &str, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// Of a volume no failure: a `detach` can be repeated.
+/// For a volume this is not a failure, because a `detach` can be repeated.
 fn nothing(path: &Path) -> String {
     format!("nothing is attached as {}", path.display())
 }

@@ -31,7 +31,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Shows it.
+/// Shows the differences.
 pub fn run(args: &Args) -> Result<()> {
     let named = |text: &String| snapshots::found(&args.volume, &args.key, text);
     let (from, to) = (named(&args.from)?, args.to.as_ref().map(named).transpose()?);

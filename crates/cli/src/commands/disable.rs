@@ -1,4 +1,4 @@
-//! `vellum disable`: a volume that is attached at each boot no more.
+//! `vellum disable`: a volume is no longer attached at each boot.
 
 use crate::boot::{Name, Tab, systemd};
 use crate::commands::boot;
@@ -27,12 +27,12 @@ pub fn run(args: &Args) -> Result<()> {
     let tab = Tab::of(args.root.as_deref());
     let name = named(&tab, &args.what)?;
     let runs = args.root.is_none() && systemd::runs();
-    // Before the entry goes: a volume that is in use stays as it is, its entry too.
+    // Before the entry is removed: a volume in use stays as it is, and so does its entry.
     if args.now && runs {
         systemd::order("stop", &name)?;
     }
     if args.now {
-        // systemctl calls it a success also when nothing was stopped.
+        // systemctl also reports success if nothing was stopped.
         boot::stop(Some(&name))?;
     }
     tab.remove(&name)?;
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The entry that is meant. One that is damaged has its name.
+/// The entry that is meant. A damaged one is found by its name.
 fn named(tab: &Tab, what: &Path) -> Result<Name> {
     let text = what.to_string_lossy();
     if let Ok(name) = text.parse::<Name>()

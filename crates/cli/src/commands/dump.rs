@@ -1,4 +1,4 @@
-//! `vellum dump`: a volume's structures, as they are on the medium; or all of it, into an archive.
+//! `vellum dump`: shows a volume's structures as they are on the medium, or writes all of it to an archive.
 
 mod found;
 mod tables;
@@ -64,7 +64,7 @@ enum Part {
     Map,
 }
 
-/// Shows it.
+/// Shows the structures.
 pub fn run(args: &Args) -> Result<()> {
     if let Some(archive) = &args.whole {
         return whole::run(&args.volume, archive, args.json, &args.key);
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// What was asked for of so many.
+/// The requested part of this many.
 fn range(args: &Args, what: &str, end: u64) -> Result<std::ops::Range<u64>> {
     if args.from >= end {
         return Err(usage(format!(
@@ -329,7 +329,7 @@ fn map(
     range: std::ops::Range<u64>,
     out: &mut dyn Write,
 ) -> Result<()> {
-    // Consecutive entries of one kind, or consecutive pages, make one line.
+    // Consecutive entries of one kind, or consecutive pages, are printed as one line.
     let mut run: Option<(u64, u64, Entry)> = None;
     let mut at = Lba(range.start);
     let end = Lba(range.end);

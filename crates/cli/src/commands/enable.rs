@@ -1,4 +1,4 @@
-//! `vellum enable`: a volume that is attached at each boot.
+//! `vellum enable`: a volume is attached at each boot.
 
 use crate::attachment;
 use crate::attachment::Via;
@@ -116,8 +116,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// The path by which a volume is found after a boot, too: of a block device one that does not depend on the order in which devices
-/// were found.
+/// A path by which the volume is found after a boot as well. For a block device, one that does not depend on
+/// the order of device discovery.
 fn lasting_path(volume: &Path) -> Result<PathBuf> {
     let found = || format!("cannot find {}", volume.display());
     let real = volume.canonicalize().with_context(found)?;
@@ -134,13 +134,14 @@ fn lasting_path(volume: &Path) -> Result<PathBuf> {
         }
     }
     tell(format_args!(
-        "note: {} may be called otherwise after a boot; then its service says so, and attaches nothing else",
+        "note: {} may have another name after a boot; if so, its service reports that, and attaches \
+         nothing",
         real.display()
     ));
     Ok(real)
 }
 
-/// What can wait for a volume: not what is there before the network, if it needs that.
+/// The target that can wait for a volume: not one before the network, if the volume needs that.
 fn target_of(volume: &Path) -> Result<Target> {
     /// NFS, SMB2, CIFS, 9P, Ceph, FUSE (which may be anything), AFS.
     const REMOTE: [u32; 7] = [
@@ -153,7 +154,7 @@ fn target_of(volume: &Path) -> Result<Target> {
         0x5346_414F,
     ];
     let path = CString::new(volume.as_os_str().as_bytes())?;
-    // SAFETY: a valid path, and a place for the answer, which is plain numbers.
+    // SAFETY: a valid path, and room for the answer, which is plain numbers.
     let kind = unsafe {
         let mut about = std::mem::zeroed::<libc::statfs>();
         match libc::statfs(path.as_ptr(), &raw mut about) {

@@ -1,10 +1,10 @@
-//! `vellum estimate`: what storing every content once, and in fewer bytes, would save on data that is there already, and what the
-//! journals among it tell of writing once.
+//! `vellum estimate`: what deduplication and compression would save on existing data, and what the journals
+//! in it reveal about write-once.
 //!
-//! All of it is read, for a sample of places does not tell which blocks have copies. But only one content in so many is counted,
-//! chosen by its hash, so that memory is bounded and the choice has nothing to do with where a block lies. The bound of the error
-//! comes from the counts themselves: few contents with many copies make it wide. Of those that are counted one in sixteen is
-//! compressed, chosen the same way; what they come to stands for all that deduplication leaves.
+//! All of the data is read, because a sample of places cannot show which blocks have copies. But only one content in so many is
+//! counted, chosen by its hash. So memory is bounded, and the choice does not depend on where a block is. The bound of the error
+//! is computed from the counts themselves: a few contents with many copies make it wide. One in sixteen of the counted contents
+//! is compressed, chosen the same way; the result stands for everything that deduplication leaves.
 
 mod journals;
 
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::pack::{Compression, part_bytes};
 
-/// Contents that are counted at most; then every second of them is let go, and of those to come.
+/// The most contents that are counted. Beyond that every second one is dropped, and every second later one ignored.
 const CONTENTS_MAX: usize = 4 << 20;
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
@@ -138,14 +138,14 @@ pub fn run(args: &Args) -> Result<()> {
     if journals.is_empty() {
         writeln!(
             out(),
-            "  write-once, delta: not to be told. How often a block is written does not show in what is stored, but in the journal of \
-             an ext3 or ext4: name its device or image, or `vellum record` a workload and `vellum lab compare` it"
+            "  write-once, delta: unknown. Only the journal of an ext3 or ext4 shows how often blocks are written: \
+             name its device or image, or `vellum record` a workload and `vellum lab compare` it"
         )?;
     }
     Ok(())
 }
 
-/// What has been counted.
+/// The counts.
 struct Census {
     blocks: u64,
     zeros: u64,
@@ -154,21 +154,21 @@ struct Census {
     /// One content in 2 to the power of this is counted.
     thinned: u32,
     contents: HashMap<u64, Content>,
-    /// Files of several names that have been counted: device and inode.
+    /// Files with several names that have been counted: device and inode.
     linked: HashSet<(u64, u64)>,
 }
 
-/// A content that is counted.
+/// A counted content.
 struct Content {
     copies: u32,
-    /// What each of [`WAYS`] saves on it, in bytes; [`NOT_TRIED`] of most.
+    /// What each of [`WAYS`] saves on it, in bytes; usually [`NOT_TRIED`].
     saved: [u16; 2],
 }
 
 /// Ways to store a block in fewer bytes.
 const WAYS: [Compression; 2] = [Compression::Lz4, Compression::ZSTD];
 const NOT_TRIED: u16 = u16::MAX;
-/// Of so many contents one is compressed; by other bits of the hash than those that say which are counted.
+/// Selects one content in sixteen for compression, by other bits of the hash than those that select it for counting.
 const TRIED_SHIFT: u32 = 60;
 
 impl Content {
@@ -196,7 +196,7 @@ impl Census {
         }
     }
 
-    /// So many blocks are not stored, and read as zeros.
+    /// Counts blocks that are not stored, and read as zeros.
     fn hole(&mut self, blocks: u64) {
         self.blocks += blocks;
         self.zeros += blocks;
@@ -237,8 +237,7 @@ impl Census {
         (sum * scale, 1.96 * variance.sqrt())
     }
 
-    /// Blocks' worth of space that one of [`WAYS`] saves on what deduplication leaves, and how far that may be off
-    /// with 95% confidence.
+    /// The space, in blocks, that one of [`WAYS`] saves on what deduplication leaves, and how far that may be off with 95% confidence.
     fn compressed(&self, way: usize) -> (f64, f64) {
         let tried = self.contents.values().map(|content| content.saved[way]);
         let tried = tried.filter(|&saved| saved != NOT_TRIED);
@@ -252,7 +251,7 @@ impl Census {
         }
         let mean: f64 = sum / count;
         let variance = (squares / count - mean * mean).max(0.0) / count;
-        // Whatever fits in a sample, a share that none of it showed may still be there: the rule of three.
+        // However well a sample fits, there may still be a share that it did not show: the rule of three.
         let unseen = (3.0 / count).min(1.0);
         (left * mean, left * (1.96 * variance.sqrt()).max(unseen))
     }
@@ -270,7 +269,7 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) {
             continue;
         };
         for entry in entries {
-            // The end of a directory that cannot be read on, and what is gone by now.
+            // The rest of a directory that cannot be read, and files that have disappeared.
             let Ok((entry, kind)) = entry.and_then(|entry| {
                 let kind = entry.file_type()?;
                 Ok((entry, kind))
@@ -288,7 +287,7 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) {
 }
 
 fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
-    // Before it is opened: a FIFO that nobody writes into would not let go of us.
+    // Checked before opening: opening a FIFO without a writer would block.
     let metadata = std::fs::metadata(path)?;
     let kind = metadata.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -310,7 +309,7 @@ fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()>
         }
         let length = (size - at).min(READ_BYTES as u64) as usize;
         file.read_exact_at(&mut buffer[..length], at)?;
-        // The end of a file is zeros up to the block's end, as a file system has it.
+        // The end of a file is zeros up to the end of its block, as in a file system.
         let end = length.next_multiple_of(BLOCK_BYTES);
         buffer[length..end].fill(0);
         for block in buffer[..end].chunks_exact(BLOCK_BYTES) {
@@ -322,7 +321,7 @@ fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()>
     Ok(())
 }
 
-/// Where the block of a file begins that has data at `at` or behind it; `at`, where holes are not told.
+/// The start of the first block of a file with data at or after `at`; `at` itself if holes are not reported.
 fn next_data(file: &File, at: u64, size: u64) -> u64 {
     let Ok(offset) = i64::try_from(at) else {
         return at;
@@ -365,7 +364,7 @@ mod tests {
         assert_eq!(heard.recv_timeout(soon), Ok(true));
     }
 
-    /// A file of several names is one, and what is not stored is not read.
+    /// A file with several names counts once, and holes are not read.
     #[test]
     fn links_and_holes_are_no_duplicates() {
         let folder = tempfile::tempdir().unwrap();
@@ -404,7 +403,7 @@ mod tests {
         let mut random = 1u64;
         for content in 1..=20_000u64 {
             let mut block = block(content);
-            // A quarter of the blocks does not compress; the others are nearly all zeros.
+            // A quarter of the blocks does not compress; the others are almost all zeros.
             if content % 4 == 0 {
                 for word in block.chunks_exact_mut(8) {
                     random = random

@@ -1,4 +1,4 @@
-//! `vellum fold`: pages of parts of which little is left are given up, on a volume that is served.
+//! `vellum fold`: frees sparse pages of parts on a served volume.
 
 use super::sweep::{self, Kind, core, number};
 use crate::outcome::out;
@@ -21,7 +21,7 @@ const KIND: Kind = Kind {
     show,
 };
 
-/// Folds, and waits for its end.
+/// Folds, and waits for the end.
 pub fn run(args: &Args) -> Result<()> {
     KIND.run(&args.sweep)
 }

@@ -1,4 +1,4 @@
-//! `vellum get`: the properties of a volume, served or at rest.
+//! `vellum get`: shows the properties of a volume, served or not.
 
 use crate::keys::Key;
 use crate::outcome::{out, usage};
@@ -28,7 +28,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Shows them.
+/// Shows the properties.
 pub fn run(args: &Args) -> Result<()> {
     let told = told(&args.volume, &args.key)?;
     let Some(name) = &args.name else {
@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn told(path: &Path, key: &Key) -> Result<Value> {
     if let Some((socket, volume)) = whose::find_server(path)? {
-        let request = json!({"command": "properties", "volume": volume});
+        let request = json!({"command": "properties", "volume": volume.to_string_lossy()});
         let mut answer = control::request(&socket, &request)?;
         return Ok(answer["volume"].take());
     }

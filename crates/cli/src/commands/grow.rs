@@ -1,4 +1,4 @@
-//! `vellum grow`: a volume has room for more; also while it is served.
+//! `vellum grow`: makes a volume larger, even while it is served.
 
 use crate::claim::claim;
 use crate::grow::Asked;
@@ -48,7 +48,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Grows it.
+/// Grows the volume.
 pub fn run(args: &Args) -> Result<()> {
     let shown = args.volume.display();
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Whether its file system alone is to grow: what was asked for is there, of an earlier try mostly.
+/// True if only the file system must grow: the volume already has the requested size, usually from an earlier try.
 fn is_large_enough(args: &Args, volume: &Superblock, is_device: bool) -> Result<bool> {
     Ok(match (args.fs && args.medium_size.is_none(), args.size) {
         (false, _) => false,
@@ -88,7 +88,7 @@ fn is_large_enough(args: &Args, volume: &Superblock, is_device: bool) -> Result<
     })
 }
 
-/// What clients see of it then, in bytes.
+/// Grows an unserved volume. Returns what clients then see, in bytes.
 fn at_rest(args: &Args, size: NewSize) -> Result<u64> {
     let claimed = claim(&args.volume, false, &args.key)?;
     let grown = grow_at_rest(&Arc::from(claimed.medium), size);
@@ -99,7 +99,7 @@ fn at_rest(args: &Args, size: NewSize) -> Result<u64> {
 fn on_line(socket: &Path, volume: &Path, size: NewSize) -> Result<u64> {
     let request = json!({
         "command": "grow",
-        "volume": volume,
+        "volume": volume.to_string_lossy(),
         "medium_blocks": size.medium_blocks,
         "logical_blocks": size.logical_blocks,
     });
@@ -108,7 +108,7 @@ fn on_line(socket: &Path, volume: &Path, size: NewSize) -> Result<u64> {
     bytes.context("the server does not say how large it is")
 }
 
-/// Its block device, if it is attached, and the file system on that.
+/// Grows the block device, if it is attached, and the file system on it.
 fn device_of(uuid: &str, bytes: u64, fs: bool) -> Result<()> {
     let records = state::records()?;
     let attached = records.iter().find(|(id, _)| id == uuid);
@@ -144,7 +144,7 @@ fn file_system(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Attaches it for as long as that takes.
+/// Attaches the volume for as long as that takes.
 fn file_system_at_rest(args: &Args) -> Result<()> {
     let program = std::env::current_exe().context("cannot find the vellum program itself")?;
     let program = program.to_string_lossy();

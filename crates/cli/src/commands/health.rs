@@ -1,4 +1,4 @@
-//! `vellum health`: an exit code for programs that watch machines.
+//! `vellum health`: an exit code for programs that monitor machines.
 
 use crate::outcome::{Special, out};
 use crate::{control, observed, state, whose};
@@ -20,7 +20,7 @@ use vellum_ops::health::{self, Finding, Grade};
 pub struct Args {
     /// The volumes; one that is not served is not well. If none is given, those that are served or attached now.
     volumes: Vec<PathBuf>,
-    /// As JSON, one line.
+    /// As JSON, a line for each volume.
     #[arg(long)]
     json: bool,
 }
@@ -31,7 +31,7 @@ struct Verdict {
     findings: Vec<Finding>,
 }
 
-/// Tells it.
+/// Reports the health.
 pub fn run(args: &Args) -> Result<()> {
     let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
         true => {
@@ -97,7 +97,7 @@ impl Verdict {
         }
     }
 
-    /// Of an attached volume whose server is no more.
+    /// The verdict for an attached volume whose server is dead.
     fn of_dead(path: &Path) -> Self {
         Self {
             name: path.display().to_string(),
@@ -116,7 +116,9 @@ impl Verdict {
                 Ok(answer) => {
                     let volumes = answer["volumes"].as_array();
                     let mut volumes = volumes.into_iter().flatten();
-                    let is_it = |told: &&serde_json::Value| told["path"].as_str() == file.to_str();
+                    let is_it = |told: &&serde_json::Value| {
+                        told["path"].as_str() == Some(&*file.to_string_lossy())
+                    };
                     match volumes.find(is_it) {
                         Some(told) => health::findings(told),
                         None => failed(Grade::Critical, "it is not served, but a copy is".into()),

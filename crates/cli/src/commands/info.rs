@@ -1,4 +1,4 @@
-//! `vellum info`: what a volume is; also beside a server.
+//! `vellum info`: describes a volume, even beside its server.
 
 use crate::claim::is_served;
 use crate::commands::key;
@@ -30,7 +30,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Shows it.
+/// Shows the description.
 pub fn run(args: &Args) -> Result<()> {
     let envelope = peek::envelope_of(&args.volume)?;
     if let Some(envelope) = envelope
@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     let served = is_served(&uuid);
     if args.json {
         let info = json!({
-            "path": args.volume, "uuid": uuid, "size": bytes(sb.logical_blocks()),
+            "path": args.volume.to_string_lossy(), "uuid": uuid, "size": bytes(sb.logical_blocks()),
             "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
             "layout": sb.layout().name(), "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
@@ -102,13 +102,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What there is to say of an encrypted volume without its key.
+/// Shows what is known about an encrypted volume without its key.
 fn without_key(args: &Args, envelope: &Envelope) -> Result<()> {
     let uuid = hex_uuid(&envelope.header().uuid());
     let served = is_served(&uuid);
     if args.json {
         let info = json!({
-            "path": args.volume, "uuid": uuid, "served": served, "encrypted": true,
+            "path": args.volume.to_string_lossy(), "uuid": uuid, "served": served, "encrypted": true,
             "key_slots": envelope.header().slots().iter().flatten().count(),
         });
         writeln!(out(), "{info}")?;
@@ -133,7 +133,7 @@ fn begin(args: &Args, uuid: &str) -> Result<()> {
     Ok(writeln!(out(), "  UUID                {uuid}")?)
 }
 
-/// How it is encrypted.
+/// Shows how it is encrypted.
 fn header(envelope: &Envelope) -> Result<()> {
     let slots = envelope.header().slots().iter().flatten();
     let kinds: Vec<_> = slots.map(|slot| key::kind(slot.kind())).collect();

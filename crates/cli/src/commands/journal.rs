@@ -1,4 +1,4 @@
-//! `vellum journal`: where the journals on a volume are that is served.
+//! `vellum journal`: shows and sets where the journals on a served volume are.
 
 use crate::outcome::out;
 use crate::size::Size;
@@ -44,7 +44,7 @@ enum Action {
     },
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let (volume, change, as_json) = match &args.action {
         Action::List { volume, json } => (volume, Value::Null, *json),
@@ -64,15 +64,16 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What the server of a volume says of its journals, after a change if there is one.
+/// A server's answer about a volume's journals, after a change, if any.
 pub fn ask(volume: &Path, change: &Value) -> Result<Value> {
     let (socket, volume) = whose::server_of(volume)?;
-    let request = json!({"command": "journal", "volume": volume, "change": change});
+    let request =
+        json!({"command": "journal", "volume": volume.to_string_lossy(), "change": change});
     let answer = control::request(&socket, &request)?;
     Ok(answer.get("journal").cloned().unwrap_or_default())
 }
 
-/// Journals and file systems, in words.
+/// Describes journals and file systems in words.
 pub fn text(told: &Value) -> String {
     let mut text = String::new();
     let list = |key: &str| {
@@ -86,7 +87,7 @@ pub fn text(told: &Value) -> String {
     }
     for found in list("file_systems") {
         let get = |key: &str| found.get(key).and_then(Value::as_str).unwrap_or_default();
-        // The label is whatever its owner wrote, a terminal's commands included.
+        // The label is whatever its owner wrote, possibly terminal commands.
         let _ = writeln!(
             text,
             "  file system {:?} {} at {}",

@@ -1,4 +1,4 @@
-//! `vellum key`: who can open an encrypted volume. No data is written anew.
+//! `vellum key`: manages who can open an encrypted volume. No data is rewritten.
 
 use crate::keys::{self, Key};
 use crate::opened;
@@ -56,7 +56,7 @@ struct Change {
     new_key_file: Option<PathBuf>,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     match &args.order {
         Order::List { volume } => list(volume),
@@ -68,31 +68,41 @@ pub fn run(args: &Args) -> Result<()> {
                     change.volume.display()
                 );
             };
-            opened.put(free, &change.new_secret()?)
+            let new = change.new_secret(opened.header())?;
+            opened.put(opened.header().clone(), free, &new)
         }
         Order::Change(change) => {
             let mut opened = Opened::with(&change.volume, &change.key)?;
-            opened.put(opened.slot, &change.new_secret()?)
+            let new = change.new_secret(opened.header())?;
+            opened.put(opened.without()?, opened.slot, &new)
         }
         Order::Remove { volume, key } => {
             let mut opened = Opened::with(volume, key)?;
-            if opened.header().slots().iter().flatten().count() == 1 {
+            let without = opened.without()?;
+            if without.slots().iter().flatten().next().is_none() {
                 return Err(usage(format!(
                     "{}: this is the last secret that opens it; add another one first",
                     volume.display()
                 )));
             }
-            let without = opened.header().with_slot(opened.slot, None);
             opened.replace(without)
         }
     }
 }
 
 impl Change {
-    fn new_secret(&self) -> Result<Secret> {
-        match &self.new_key_file {
+    /// The new secret. One that opens the volume already is refused: in a second slot it would only hide that the first is there.
+    fn new_secret(&self, header: &Header) -> Result<Secret> {
+        let new = match &self.new_key_file {
             Some(file) => keys::read(file, true),
             None => keys::asked_twice(),
+        }?;
+        match opens(header, &new, &self.volume)? {
+            None => Ok(new),
+            Some(_) => Err(usage(format!(
+                "{}: the new passphrase or key file opens it already",
+                self.volume.display()
+            ))),
         }
     }
 }
@@ -109,7 +119,7 @@ fn list(volume: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What opens a slot.
+/// Describes what opens a slot.
 pub fn kind(kind: Kind) -> String {
     match kind {
         Kind::KeyFile => "a key file".to_owned(),
@@ -121,10 +131,17 @@ pub fn kind(kind: Kind) -> String {
     }
 }
 
-/// An encrypted medium that nobody else has, and the slot that the given secret opens.
+/// The slot of a volume's header that a secret opens, and the key in it.
+fn opens(header: &Header, secret: &Secret, path: &Path) -> Result<Option<(usize, VolumeKey)>> {
+    let found = header.open(secret);
+    found.with_context(|| format!("cannot compute the key of {}", path.display()))
+}
+
+/// An encrypted medium that no other process has, and the first slot that the given secret opens.
 struct Opened {
     medium: FileMedium,
     envelope: Envelope,
+    secret: Secret,
     slot: usize,
     key: VolumeKey,
 }
@@ -133,20 +150,19 @@ impl Opened {
     fn with(path: &Path, key: &Key) -> Result<Self> {
         let shown = path.display();
         let medium = FileMedium::open(path, OpenOptions { read_only: false })?;
-        // What was written before and is not durable is nothing to go on from.
+        // Earlier writes that are not durable must not be relied on.
         medium.drop_cache()?;
         let Some(envelope) = opened::envelope_of(&medium)? else {
             return Err(usage(format!("{shown} is not encrypted")));
         };
         let secret = key.secret(|| format!("Passphrase of {shown}: "))?;
-        let found = envelope.header().open(&secret);
-        let found = found.with_context(|| format!("cannot compute the key of {shown}"))?;
-        let Some((slot, key)) = found else {
+        let Some((slot, key)) = opens(envelope.header(), &secret, path)? else {
             return Err(keys::wrong(path, &secret));
         };
         Ok(Self {
             medium,
             envelope,
+            secret,
             slot,
             key,
         })
@@ -156,9 +172,19 @@ impl Opened {
         self.envelope.header()
     }
 
-    fn put(&mut self, index: usize, secret: &Secret) -> Result<()> {
+    /// The header without all slots that the given secret opens: an older version may have filled several with it.
+    fn without(&self) -> Result<Header> {
+        let mut header = self.header().with_slot(self.slot, None);
+        let again = |header: &Header| header.open(&self.secret).context("cannot compute the key");
+        while let Some((slot, _)) = again(&header)? {
+            header = header.with_slot(slot, None);
+        }
+        Ok(header)
+    }
+
+    fn put(&mut self, header: Header, index: usize, secret: &Secret) -> Result<()> {
         let slot = Slot::new(&self.key, secret).context("cannot wrap the volume's key")?;
-        self.replace(self.header().with_slot(index, Some(slot)))
+        self.replace(header.with_slot(index, Some(slot)))
     }
 
     fn replace(&mut self, header: Header) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `vellum list`: what is served and attached now.
+//! `vellum list`: shows what is served and attached now.
 
 use crate::keys::Key;
 use crate::outcome::out;
@@ -25,13 +25,13 @@ pub struct Args {
     json: bool,
 }
 
-/// A volume that somebody serves, or that one who is dead has left bound.
+/// A volume that is served, or whose dead server has left it bound.
 #[derive(Default, Serialize)]
 struct Running {
     path: PathBuf,
     uuid: String,
     label: Option<String>,
-    /// `serving`, `busy` (it opens its volumes, or stops) or `dead`.
+    /// `serving`, `busy` (its server is opening volumes or stopping) or `dead`.
     state: &'static str,
     pid: Option<i32>,
     bytes: Option<u64>,
@@ -44,7 +44,7 @@ struct Running {
     places: Vec<String>,
 }
 
-/// Lists them.
+/// Lists the volumes.
 pub fn run(args: &Args) -> Result<()> {
     let all = running()?;
     if args.json {
@@ -95,21 +95,21 @@ fn row(it: &Running) -> [String; 5] {
     ]
 }
 
-/// All of them, by their paths. Who answers is asked; a record counts where its server lives, or the kernel has its device.
+/// All of them, by path. Servers that answer are queried. A record counts if its server lives, or if the kernel has its device.
 fn running() -> Result<Vec<Running>> {
     let mut records: BTreeMap<String, State> = state::records()?.into_iter().collect();
     let mut all = Vec::new();
     for uuid in state::control_sockets()? {
         let record = records.remove(&uuid);
-        let Some(pid) = control::server_pid(&state::control_socket(&uuid)?) else {
-            // Left behind by one that was killed. What it had attached is `detach`'s, and its socket, too.
+        if !control::is_answered(&state::control_socket(&uuid)?) {
+            // Left behind by a killed server. What that had attached, and its socket, is for `detach`.
             match record {
                 Some(record) => all.extend(dead(&uuid, record)),
                 None => control::clear_up(&uuid),
             }
             continue;
-        };
-        let mut it = served(&uuid, pid, record.as_ref())?;
+        }
+        let mut it = served(&uuid, record.as_ref())?;
         if let Some(record) = record.filter(|record| record.server.is_some_and(Process::alive)) {
             attached(&mut it, &record);
         }
@@ -120,14 +120,16 @@ fn running() -> Result<Vec<Running>> {
     Ok(all)
 }
 
-/// What its server says of it.
-fn served(uuid: &str, pid: i32, record: Option<&State>) -> Result<Running> {
-    let answer = control::ask(&state::control_socket(uuid)?, "stats");
+/// A server's report about the volume.
+fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
+    let socket = state::control_socket(uuid)?;
+    let answer = control::ask(&socket, "stats");
     let all = answer.as_ref().ok().and_then(|a| a["volumes"].as_array());
     let is_it = |v: &&Value| v["uuid"] == uuid;
     let mut it = Running {
         uuid: uuid.to_owned(),
-        pid: Some(pid),
+        // Of one that hangs, others may have filled the queue.
+        pid: control::server_pid(&socket),
         state: "busy",
         path: record
             .map(|record| record.volume.clone())
@@ -151,14 +153,14 @@ fn served(uuid: &str, pid: i32, record: Option<&State>) -> Result<Running> {
     Ok(it)
 }
 
-/// What the kernel has bound to it.
+/// Adds what the kernel has bound to it.
 fn attached(it: &mut Running, record: &State) {
     it.via = Some(record.via.clone());
     it.device = bound::devices(&it.uuid, record).into_iter().next();
     it.mounts = bound::mounts(&it.uuid, record);
 }
 
-/// A volume whose server is dead, if its device or its mount is still there.
+/// A volume whose server is dead, if its device or its mount still exists.
 fn dead(uuid: &str, record: State) -> Option<Running> {
     if record.server.is_some_and(Process::alive) {
         return None;
@@ -177,7 +179,7 @@ fn dead(uuid: &str, record: State) -> Option<Running> {
 fn label(path: &Path) -> Option<String> {
     let (superblock, _) = peek::superblock_of(path, &Key::none()).ok()?;
     let stored = superblock.properties().get("label")?;
-    // Nothing that a terminal would obey.
+    // Without anything that a terminal would interpret.
     let label = properties::named("label")?.kind.text(stored)?;
     (!label.is_empty()).then_some(label)
 }

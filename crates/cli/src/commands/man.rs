@@ -1,6 +1,7 @@
 //! `vellum man`.
 
 use anyhow::{Context, Result};
+use clap::Command;
 use std::path::PathBuf;
 
 /// Arguments.
@@ -10,11 +11,11 @@ pub struct Args {
     directory: Option<PathBuf>,
 }
 
-/// Writes the pages.
-pub fn run(args: &Args) -> Result<()> {
+/// Writes the pages of the whole command line.
+pub fn run(args: &Args, whole: Command) -> Result<()> {
     match &args.directory {
-        None => Ok(clap_mangen::Man::new(crate::command_line()).render(&mut std::io::stdout())?),
-        Some(dir) => clap_mangen::generate_to(crate::command_line(), dir)
+        None => Ok(clap_mangen::Man::new(whole).render(&mut std::io::stdout())?),
+        Some(dir) => clap_mangen::generate_to(whole, dir)
             .with_context(|| format!("cannot write manual pages into {}", dir.display())),
     }
 }

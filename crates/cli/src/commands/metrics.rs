@@ -1,7 +1,7 @@
-//! `vellum metrics`: what servers have counted, for Prometheus and its kin, and for a person with a browser.
+//! `vellum metrics`: servers' counters, for Prometheus and similar, and for people with a browser.
 //!
-//! A program of its own asks the servers by their control sockets: one place for all volumes of a machine, and nothing that
-//! listens to a network in a server that has data.
+//! It is a separate program that queries the servers through their control sockets. So there is one place for all volumes of a
+//! machine, and no server with data listens to a network for this.
 
 mod http;
 
@@ -42,10 +42,10 @@ pub struct Args {
     tbw: Vec<Promise>,
 }
 
-/// Where is listened unless told otherwise.
+/// The default address.
 const LOCAL: &str = "127.0.0.1:9822";
 
-/// Tells them.
+/// Serves or prints the metrics.
 pub fn run(args: Args) -> Result<()> {
     let servers = Servers::new(Drives::new(args.tbw.into_iter()));
     let address = match (args.listen, args.page) {

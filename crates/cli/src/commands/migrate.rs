@@ -1,4 +1,4 @@
-//! `vellum migrate`: a volume into a new one, of another layout or geometry; offline, verified, resumable.
+//! `vellum migrate`: copies a volume into a new one with another layout or geometry; offline, verified, resumable.
 
 use crate::claim::{Claimed, claim};
 use crate::commands::create::LayoutChoice;
@@ -11,11 +11,13 @@ use crate::properties::{self, Run};
 use crate::replace;
 use crate::size::Size;
 use crate::smaller;
+use crate::state;
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
@@ -48,7 +50,7 @@ pub struct Args {
     /// How much to take of the medium; as much as the size needs, if not given.
     #[arg(long, value_name = "SIZE")]
     medium_size: Option<Size>,
-    /// Write over a volume that is on the block device.
+    /// Replace a file that is there, or write over what the block device holds.
     #[arg(long)]
     force: bool,
     /// Encrypt the new one, where the source is not: with --key-file, or a passphrase that is asked for twice. What is encrypted is
@@ -61,19 +63,19 @@ pub struct Args {
     run: Run,
 }
 
-/// How far a migration is, in a file beside its target.
+/// The progress of a migration, in a file beside its target.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct State {
     source: String,
-    /// The source as it was: opened for writing since, it may have changed.
+    /// The life of the source: if it was opened for writing since, it may have changed.
     life: u64,
     target: String,
-    /// How the target was asked for: one that goes on is not made anew.
+    /// The options of the target. A resumed migration does not make it anew.
     asked: Asked,
     blocks_done: u64,
 }
 
-/// The options that decide what the target is.
+/// The options that determine the target.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Asked {
     layout: String,
@@ -92,7 +94,7 @@ impl Asked {
         }
     }
 
-    /// The first option that is not what it was.
+    /// The first option that differs from before.
     fn differs(&self, now: &Self) -> Option<&'static str> {
         [
             ("--layout", self.layout != now.layout),
@@ -124,7 +126,7 @@ impl std::fmt::Display for Asked {
     }
 }
 
-/// A note of a migration is shorter.
+/// The most bytes in a state file.
 const BYTES_MAX: u64 = 64 << 10;
 
 impl State {
@@ -135,7 +137,10 @@ impl State {
     fn load(path: &Path) -> Result<Option<Self>> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Ok(found) if !found.is_file() || found.len() > BYTES_MAX => {
+            // Another user's would lead the copy to a place of that user's.
+            Ok(found)
+                if !found.is_file() || found.len() > BYTES_MAX || found.uid() != state::user() =>
+            {
                 bail!("{} is not a migration's: remove it", path.display())
             }
             _ => {}
@@ -161,11 +166,11 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// Makes the target under the name at which it is found, and says who it is; `note` is told before it has its own name. So
-/// whatever has that name is one of whom it was noted that it is ours.
+/// Makes the target under its final name. `note` is called with its UUID before it gets that name, so any file with
+/// that name is known to be ours.
 fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>) -> Result<()> {
     if std::fs::symlink_metadata(target).is_ok() {
-        // A block device, or what `--force` replaces.
+        // A block device, or a file that `--force` replaces.
         return note(volume::create(target, new, &|| false)?.uuid);
     }
     let unfinished = unfinished(target);
@@ -179,19 +184,19 @@ fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>)
     name(target)
 }
 
-/// Where a target is while it is made.
+/// The path of a target while it is being made.
 fn unfinished(target: &Path) -> PathBuf {
     beside(target, ".migrating.target")
 }
 
-/// Gives a target that is made and noted its name.
+/// Gives its name to a target that has been made and recorded.
 fn name(target: &Path) -> Result<()> {
     std::fs::rename(unfinished(target), target)
         .and_then(|()| replace::sync_folder(target))
         .with_context(|| target.display().to_string())
 }
 
-/// Copies, compares, and says what the new one is.
+/// Copies, compares, and describes the new volume.
 pub fn run(args: &Args) -> Result<()> {
     let plain = Key::none();
     let source_key = if args.encrypt { &plain } else { &args.key };
@@ -199,6 +204,8 @@ pub fn run(args: &Args) -> Result<()> {
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
     let source = volume_on(source, true, Policy::default())?;
+    let unmixed = source.check_unmixed();
+    unmixed.with_context(|| args.source.display().to_string())?;
     tell_of_snapshots(&source, args);
     let mut state = match State::load(&path)? {
         Some(state) => going_on(args, &superblock, &path, state)?,
@@ -207,6 +214,12 @@ pub fn run(args: &Args) -> Result<()> {
     let Claimed { medium, socket } = claim(&args.target, false, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
     let target = volume_on(medium, false, policy)?;
+    if hex_uuid(&target.superblock().uuid()) != state.target {
+        bail!(
+            "{} was replaced just now: nothing is copied",
+            args.target.display()
+        );
+    }
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
         bar.set_position(at * BLOCK_BYTES as u64);
@@ -221,7 +234,7 @@ pub fn run(args: &Args) -> Result<()> {
         })
     });
     bar.finish_and_clear();
-    // Else what was noted as copied is durable, and to stop in order could wait for room that there is not.
+    // Otherwise what was recorded as copied is already durable, and an orderly stop could wait for room that does not exist.
     if compared.is_ok() {
         let shown = args.target.display();
         target.stop_telling(|| {
@@ -249,7 +262,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// They stay where they are.
+/// Snapshots are not copied.
 fn tell_of_snapshots(source: &Volume, args: &Args) {
     if source.snapshots().is_ok_and(|all| !all.is_empty()) {
         let source = args.source.display();
@@ -259,7 +272,7 @@ fn tell_of_snapshots(source: &Volume, args: &Args) {
     }
 }
 
-/// A migration that was cut short, if it is this one.
+/// Resumes an interrupted migration, if it matches this one.
 fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Result<State> {
     if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists() {
         name(&args.target)?;
@@ -274,6 +287,15 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
             args.target.display()
         );
     }
+    let wants = args.encrypt || peek::envelope_of(&args.source)?.is_some();
+    if wants != peek::envelope_of(&args.target)?.is_some() {
+        bail!(
+            "{} is {}encrypted, unlike what is asked for: remove it and {}, and begin anew",
+            args.target.display(),
+            if wants { "not " } else { "" },
+            path.display()
+        );
+    }
     if let Some(option) = state.asked.differs(&Asked::of(args)) {
         bail!(
             "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and begin anew",
@@ -285,7 +307,7 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
     Ok(state)
 }
 
-/// One that begins: its target is made.
+/// Starts a migration by making its target.
 fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) -> Result<State> {
     let new = new_volume(args, source)?;
     if args.target == args.source {
@@ -308,7 +330,7 @@ fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) ->
     Ok(state)
 }
 
-/// What the target shall be.
+/// The description of the target.
 fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
     let own = source.over_provisioning();
     Ok(NewVolume {
@@ -331,7 +353,7 @@ fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
     })
 }
 
-/// What to do when the target is full is another thing here than while a volume is served.
+/// If the target is full, the advice differs from that for a served volume.
 fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     let MigrateError::Block { source, lba, .. } = &error else {
         return error.into();
@@ -388,7 +410,7 @@ mod tests {
         }
     }
 
-    /// As a migration that was cut short leaves it.
+    /// The state that an interrupted migration leaves.
     fn cut_short(args: &Args) -> State {
         let source = peek::superblock_of(&args.source, &args.key).unwrap().0;
         let state = State {
@@ -402,7 +424,7 @@ mod tests {
         state
     }
 
-    /// A directory of this test's, and a source in it.
+    /// A directory for this test, with a source in it.
     fn place(test: &str) -> (PathBuf, PathBuf) {
         let directory =
             std::env::temp_dir().join(format!("vellum-migrate-{test}-{}", std::process::id()));
@@ -427,21 +449,21 @@ mod tests {
         }
     }
 
-    /// A kill at any moment of its beginning leaves nothing that the same command does not go on with.
+    /// A kill at any moment in the beginning leaves nothing that the same command cannot continue from.
     #[test]
     fn a_target_that_was_cut_short_does_not_stand_in_the_way() {
         let (directory, source) = place("cut");
         let target = directory.join("b");
         let args = args(&source, &target, LayoutChoice::Ordered);
-        // In the middle of making it.
+        // While it was being made.
         std::fs::write(unfinished(&target), b"half a volume").unwrap();
         run(&args).unwrap();
-        // It was made, and had no name.
+        // It was made, but not named.
         cut_short(&args);
         std::fs::rename(&target, unfinished(&target)).unwrap();
         run(&args).unwrap();
         assert!(!unfinished(&target).exists() && !State::path(&target).exists());
-        // Somebody else's.
+        // Another volume.
         let error = run(&args).unwrap_err().to_string();
         assert!(error.contains("exists already"), "{error}");
         std::fs::remove_dir_all(&directory).unwrap();

@@ -44,8 +44,10 @@ mod stats;
 mod sweep;
 mod top;
 
+use crate::remover;
 use anyhow::Result;
 use clap::Subcommand;
+use std::path::PathBuf;
 
 /// What to do.
 #[derive(Subcommand)]
@@ -53,14 +55,14 @@ pub enum Command {
     /// Make a volume in a file or on a block device.
     Create(create::Args),
     /// Serve volumes over NBD, ublk or FUSE, in the foreground, until SIGTERM.
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     /// Serve a plain file or a block device as it is, and record what is asked of it: a trace for `vellum lab`.
     Record(record::Args),
     /// Make a volume a block device of this machine, by the best way its kernel has.
     Attach(attach::Args),
     /// Undo an attach, also after a crash.
     Detach(detach::Args),
-    /// Let the program that is installed now serve what is attached, under what is mounted.
+    /// Replace the server of an attached volume by the installed program, while its file systems stay mounted.
     Restart(restart::Args),
     /// Attach a volume at each boot from now on, and mount it.
     Enable(enable::Args),
@@ -74,9 +76,9 @@ pub enum Command {
     List(list::Args),
     /// Show what a volume that is being served has written, spared and found.
     Stats(stats::Args),
-    /// Tell by the exit code whether volumes that are served are well, for programs that watch machines.
+    /// Report the health of served volumes in the exit code, for monitoring programs.
     Health(health::Args),
-    /// Tell Prometheus and its kin what the servers of this machine have counted; once, or over HTTP.
+    /// Export the servers' counters to Prometheus and similar; once, or over HTTP.
     Metrics(metrics::Args),
     /// Watch all volumes that are served now, in a terminal: what is written, how long an fsync waits, how long the drive will last.
     Top(top::Args),
@@ -114,17 +116,17 @@ pub enum Command {
     Diff(diff::Args),
     /// Write a snapshot, or what changed between two, as a stream: for a backup, or for another machine.
     Send(send::Args),
-    /// Make a volume what a stream says, and take the snapshot that it is of.
+    /// Apply a stream to a volume, and take the snapshot that it contains.
     Receive(receive::Args),
     /// Copy a volume into a new one, of another layout or geometry; compared, and resumable.
     Migrate(migrate::Args),
-    /// Read all that is whole of a damaged volume, say what is lost, and copy the rest into a new one.
+    /// Copy everything readable from a damaged volume into a new one, and list what is lost.
     Rescue(rescue::Args),
     /// Show a volume's structures, or write all of it to an archive.
     Dump(dump::Args),
     /// Make a volume what it was when an archive was made of it.
     Restore(restore::Args),
-    /// Write what leads to a volume's data to an archive, and no data: for a bug report.
+    /// Write a volume's metadata, without its data, to an archive for a bug report.
     Pack(pack::Args),
     /// Run real applications on ext4 on a volume, compared with a plain file.
     Demo(demo::Args),
@@ -134,11 +136,17 @@ pub enum Command {
     Completions(completions::Args),
     /// Write the manual pages.
     Man(man::Args),
+    /// What a server starts beside itself when it becomes another user: see `remover`.
+    #[command(hide = true, name = remover::COMMAND)]
+    RemoveSockets {
+        /// Files.
+        files: Vec<PathBuf>,
+    },
 }
 
 impl Command {
-    /// Does it.
-    pub fn run(self) -> Result<()> {
+    /// Runs the subcommand. `whole`: the command line that it is of.
+    pub fn run(self, whole: fn() -> clap::Command) -> Result<()> {
         if !matches!(
             self,
             Self::Serve(_)
@@ -155,7 +163,7 @@ impl Command {
         }
         match self {
             Self::Create(args) => create::run(args),
-            Self::Serve(args) => serve::run(args),
+            Self::Serve(args) => serve::run(*args),
             Self::Record(args) => record::run(args),
             Self::Attach(args) => attach::run(args),
             Self::Detach(args) => detach::run(&args),
@@ -194,8 +202,9 @@ impl Command {
             Self::Pack(args) => pack::run(&args),
             Self::Demo(args) => demo::run(args),
             Self::Lab(args) => lab::run(&args),
-            Self::Completions(args) => completions::run(&args),
-            Self::Man(args) => man::run(&args),
+            Self::Completions(args) => completions::run(&args, &whole()),
+            Self::Man(args) => man::run(&args, whole()),
+            Self::RemoveSockets { files } => remover::run(&files),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `vellum pack`: what leads to a volume's data, and no data, for a bug report.
+//! `vellum pack`: packs a volume's metadata, without its data, for a bug report.
 
 use crate::archive::{self, size};
 use crate::keys::Key;
@@ -36,7 +36,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Packs it.
+/// Packs the metadata.
 pub fn run(args: &Args) -> Result<()> {
     let is_stream = archive::is_stream(&args.archive);
     if is_stream && args.json {

@@ -18,7 +18,7 @@ use vellum_device::info::hex_uuid;
 use vellum_device::stream::{Head, Reader, ReceiveError, Received, receive};
 use vellum_device::{OpenOptions, Volume};
 
-/// Bytes that are read at once.
+/// Bytes read at once.
 const BUFFER: usize = 1 << 20;
 
 /// Arguments.
@@ -45,7 +45,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Receives it.
+/// Receives the stream.
 pub fn run(args: &Args) -> Result<()> {
     let shown = args.volume.display();
     if io::stdin().is_terminal() {
@@ -86,7 +86,7 @@ pub fn run(args: &Args) -> Result<()> {
     show(args, &head, &received)
 }
 
-/// With the volume's name, in what is to be done as well.
+/// Adds the volume's name, also to the advice.
 fn told(args: &Args, error: ReceiveError) -> anyhow::Error {
     let shown = args.volume.display().to_string();
     anyhow::anyhow!("{shown}: {}", error.to_string().replace("VOLUME", &shown))

@@ -1,4 +1,4 @@
-//! `vellum record`: a server before any file or block device, to measure before one commits to anything.
+//! `vellum record`: serves any file or block device and records its requests, to measure before committing to anything.
 
 use super::serve::{self, SizesChoice, Where};
 use crate::outcome::usage;

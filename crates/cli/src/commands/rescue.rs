@@ -1,4 +1,4 @@
-//! `vellum rescue`: what can be read of a damaged volume, into a new one.
+//! `vellum rescue`: copies what can be read of a damaged volume into a new one.
 
 use crate::claim::{Claimed, claim};
 use crate::keys::Key;
@@ -21,7 +21,7 @@ use vellum_device::block::BlockDevice;
 use vellum_device::rescue::{self, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
 
-/// Runs of blocks that are listed, at most, without `--json`.
+/// The most runs of blocks listed without `--json`.
 const LISTED: usize = 100;
 
 /// Arguments.
@@ -47,7 +47,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Says what can be rescued, and does it.
+/// Reports what can be rescued, and rescues it.
 pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.source, &args.key)?;
     if args.target.as_ref() == Some(&args.source) {
@@ -64,8 +64,10 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let source = Volume::open(Arc::new(medium), &options)?;
     let blocks = superblock.logical_blocks();
-    let none = LbaSet::new(blocks);
-    let guessed = source.damage().map_or(&none, |damage| damage.guessed());
+    let guessed = source.damage().map_or_else(
+        || LbaSet::new(blocks),
+        |damage| damage.guessed().before(blocks),
+    );
     let target = args.target.as_deref();
     let rescued = match target {
         Some(target) => copy(&source, &superblock, target, &args.key)?,
@@ -77,7 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
     let found = Found {
         findings: &findings,
         lost,
-        guessed,
+        guessed: &guessed,
         losses: &losses,
         read: rescued.blocks,
         is_copied: target.is_some(),
@@ -93,7 +95,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Reads all that can be read, and copies it if there is a copy.
+/// Reads everything that can be read, and copies it if there is a target.
 fn rescue(source: &Volume, to: Option<&dyn BlockDevice>) -> Result<Rescued> {
     let size = |blocks: u64| blocks * BLOCK_BYTES as u64;
     let bar = progress::of_bytes("rescuing", size(source.blocks()));
@@ -134,7 +136,7 @@ fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> R
     Ok(rescued)
 }
 
-/// What there is to say.
+/// The report.
 struct Found<'a> {
     findings: &'a [String],
     lost: &'a LbaSet,
@@ -171,7 +173,7 @@ impl Found<'_> {
     fn as_text(&self) -> Result<()> {
         let mut out = out();
         if self.findings.is_empty() {
-            writeln!(out, "nothing that says where blocks are is damaged")?;
+            writeln!(out, "no metadata is damaged")?;
         }
         for finding in self.findings {
             writeln!(out, "damaged: {finding}")?;

@@ -1,6 +1,7 @@
-//! `vellum restart`: a new program serves what is attached, and what is mounted stays mounted.
+//! `vellum restart`: makes a new program serve what is attached, while what is mounted stays mounted.
 
 use crate::keys::Key;
+use crate::lookup;
 use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::restart::restart;
@@ -29,9 +30,9 @@ pub struct Args {
     key: Key,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
-    // Half a restart is worse than a whole one.
+    // A partial restart is worse than a complete one.
     let _stop = Stop::on_signals(true)?;
     let program = match &args.program {
         Some(program) => program
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let path = volume.canonicalize().unwrap_or_else(|_| volume.clone());
     let uuid = peek::uuid_of(&path).ok();
-    let Some(id) = state::find(&path, uuid.as_deref())? else {
+    let Some(id) = lookup::find(&path, uuid.as_deref())? else {
         bail!(
             "nothing is attached as {}: `vellum list` shows what is",
             path.display()
@@ -57,7 +58,7 @@ fn one(id: &str, shown: &Path, program: &Path, key: &Key) -> Result<()> {
     let done = restart(id, program, key)?;
     writeln!(
         out(),
-        "{}: process {} goes on where {} stopped; nobody answered for {} ms",
+        "{}: process {} took over from {}; requests waited {} ms",
         shown.display(),
         done.new,
         done.old,
@@ -66,7 +67,7 @@ fn one(id: &str, shown: &Path, program: &Path, key: &Key) -> Result<()> {
     Ok(())
 }
 
-/// Each by itself, so that one's trouble is not another's.
+/// Restarts each separately, so that one failure does not affect the others.
 fn all(program: &Path) -> Result<()> {
     let mut failed = 0;
     for (id, state) in state::records()? {

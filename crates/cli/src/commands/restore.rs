@@ -1,4 +1,4 @@
-//! `vellum restore`: an archive, into a new file or onto a block device.
+//! `vellum restore`: writes an archive into a new file or onto a block device.
 
 use crate::archive::{self, size};
 use crate::claim::may_be_lost;
@@ -37,7 +37,7 @@ pub struct Args {
 
 type Archive = Reader<Box<dyn Read>>;
 
-/// Restores it.
+/// Restores the archive.
 pub fn run(args: &Args) -> Result<()> {
     let stop = Stop::on_signals(false)?;
     let shown = args.archive.display();
@@ -67,7 +67,7 @@ fn tell(args: &Args, head: &Head, totals: &Totals) -> Result<()> {
         let what = match head.kind {
             Kind::Whole => "",
             Kind::Pack => {
-                "; it is a pack: what leads to data, for `vellum dump` and `vellum check`, and no data"
+                "; it is a pack: metadata for `vellum dump` and `vellum check`, without data"
             }
         };
         writeln!(
@@ -81,13 +81,13 @@ fn tell(args: &Args, head: &Head, totals: &Totals) -> Result<()> {
     match totals.missing {
         0 => Ok(()),
         missing => Err(damage(format!(
-            "{missing} block(s) of {target} are zeros, for the archive was made without them: `vellum check` \
-             says what that costs"
+            "{missing} block(s) of {target} are zeros, because they are missing from the archive: \
+             `vellum check` shows the consequences"
         ))),
     }
 }
 
-/// Onto a block device, which is no volume until it is done.
+/// Restores onto a block device, which is not a volume until this is done.
 fn onto_device(
     args: &Args,
     archive: &mut Archive,
@@ -106,7 +106,7 @@ fn onto_device(
         .with_context(|| format!("{} is not wholly restored", target.display()))
 }
 
-/// Into a file that is made beside its place, and has its name when it is whole.
+/// Restores into a file made beside its place, which gets its name when it is complete.
 fn into_file(
     args: &Args,
     archive: &mut Archive,
@@ -118,7 +118,7 @@ fn into_file(
         let path = target.clone();
         return Err(OpenError::Exists { path }.into());
     }
-    // Held until it is replaced, so that no server loses its volume.
+    // Locked until it is replaced, so that no server loses its volume.
     let _held = match exists {
         true => replaceable(target)?,
         false => None,
@@ -133,7 +133,7 @@ fn into_file(
     Ok(totals)
 }
 
-/// What is in the way, if it may go: locked, if it can be.
+/// The existing file, locked if possible, if it may be replaced.
 fn replaceable(target: &Path) -> Result<Option<FileMedium>> {
     if !target.is_file() {
         return Err(usage(format!(

@@ -26,11 +26,11 @@ pub struct Args {
     key: Key,
 }
 
-/// Goes back.
+/// Rolls back.
 pub fn run(args: &Args) -> Result<()> {
     let (volume, name) = snapshots::meant(&args.volume, args.name.as_deref())?;
     let shown = volume.display();
-    // A file system that is mounted would find another one below it.
+    // A mounted file system would find different data below it.
     if whose::find_server(&volume)?.is_some() {
         bail!(
             "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"

@@ -1,4 +1,4 @@
-//! `vellum scrub`: all that is stored is read and checked, on a volume that is served or at rest; exit code 3 when some of it is lost.
+//! `vellum scrub`: reads and checks everything that is stored, on a served volume or not; exit code 3 if some of it is lost.
 
 use crate::claim::{claim, is_served};
 use crate::keys::Key;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::{Finding, OpenError, OpenOptions, ScrubReport, Severity, Volume};
 
-/// What is done when nobody says how fast: beside clients.
+/// The default rate, beside clients.
 const GENTLY: u32 = vellum_device::limits::SCRUB_RATE;
 
 /// Arguments.
@@ -49,7 +49,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Blocks a second.
+/// Parses blocks a second.
 fn rate_of(text: &str) -> Result<u32> {
     if text == "full" {
         return Ok(0);
@@ -84,6 +84,7 @@ fn on_line(args: &Args, rate: u32) -> Result<()> {
         args.volume.canonicalize()?,
     );
     let ask = |order: Option<&str>| -> Result<ScrubReport> {
+        let volume = volume.to_string_lossy();
         let request = json!({"command": "scrub", "volume": volume, "scrub": order, "rate": rate});
         let answer = control::request(&socket, &request)?;
         let told = answer.get("scrub").cloned().unwrap_or(Value::Null);
@@ -123,7 +124,7 @@ fn off_line(args: &Args, rate: u32) -> Result<()> {
     tell(args, &report?)
 }
 
-/// Asks until it is over.
+/// Polls until it is over.
 fn wait(ask: impl Fn() -> Result<ScrubReport>) -> Result<ScrubReport> {
     let bar = ProgressBar::new(1000);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg}") {

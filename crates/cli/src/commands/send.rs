@@ -35,7 +35,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Sends it.
+/// Sends the stream.
 pub fn run(args: &Args) -> Result<()> {
     let (volume, Some(snapshot)) = snapshots::split(&args.snapshot) else {
         let shown = args.snapshot.display();

@@ -1,4 +1,4 @@
-//! `vellum serve`: volumes over NBD, ublk and FUSE, in the foreground.
+//! `vellum serve`: serves volumes over NBD, ublk and FUSE, in the foreground.
 
 use crate::bound::mark;
 use crate::claim::{Claimed, claim};
@@ -11,12 +11,14 @@ use crate::outcome::{tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::protected;
+use crate::remover::Remover;
 use crate::served::{OpenOptions, Recording, Served};
 use crate::server_log;
 use crate::serving::Volumes;
 use crate::signals::Stop;
 use crate::snapshots::{self, Compared};
 use crate::tls::TlsArgs;
+use crate::user::ServiceUser;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -58,6 +60,10 @@ pub struct Args {
     /// stop the server.
     #[arg(long, value_name = "GROUP")]
     socket_group: Option<Group>,
+    /// Become this user of the machine when all is open, and be root no more: a name, or the numbers UID:GID. For --socket and --tcp; the
+    /// other ways need root to the end. The volumes may stay root's.
+    #[arg(long, value_name = "USER")]
+    user: Option<ServiceUser>,
     /// Refuse writes, and change nothing on the volumes.
     #[arg(long)]
     read_only: bool,
@@ -92,19 +98,19 @@ pub struct Args {
     raw: bool,
 }
 
-/// Where something is served.
+/// Where to serve.
 #[derive(Clone, Default)]
 pub struct Where {
     /// NBD on this unix socket.
     pub socket: Option<PathBuf>,
-    /// A file in a FUSE directory here.
+    /// As a file in this FUSE directory.
     pub fuse: Option<PathBuf>,
-    /// A block device of this machine.
+    /// As a block device of this machine.
     pub ublk: bool,
 }
 
 impl Args {
-    /// A plain file or a block device, served as it is and recorded.
+    /// Arguments for recording a plain file or a block device.
     pub fn recording(file: String, trace: PathBuf, sizes: SizesChoice, to: Where) -> Self {
         Self {
             volumes: vec![file],
@@ -115,6 +121,7 @@ impl Args {
             ublk: to.ublk,
             control: None,
             socket_group: None,
+            user: None,
             read_only: false,
             key: Key::none(),
             key_on_stdin: false,
@@ -127,7 +134,23 @@ impl Args {
         }
     }
 
-    /// The volumes by their names, when what is asked for makes sense.
+    /// Refuses options for one volume if there are several.
+    fn check_count(&self, volumes: usize) -> Result<()> {
+        let are_several = volumes > 1;
+        if self.run.names_a_journal() && are_several {
+            return Err(usage(
+                "--journal is of one volume: with several, use `vellum set VOLUME journals=START+LENGTH`",
+            ));
+        }
+        if self.record.is_some() && are_several {
+            return Err(usage(
+                "--record is of one volume: serve the others by a server of their own",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The volumes by name, if the options are consistent.
     fn named(&self) -> Result<Vec<Named>> {
         if self.socket_group.is_some() && self.socket.is_none() && self.control.is_none() {
             return Err(usage(
@@ -138,6 +161,15 @@ impl Args {
             return Err(usage(
                 "say where to serve: --socket PATH, --tcp ADDR:PORT, --fuse DIR or --ublk",
             ));
+        }
+        if let Some(user) = &self.user {
+            if self.ublk || self.fuse.is_some() {
+                return Err(usage(
+                    "--user is for --socket and --tcp: at its end a server of --fuse or --ublk undoes what \
+                     only root may undo",
+                ));
+            }
+            user.check()?;
         }
         let named: Vec<_> = self
             .volumes
@@ -164,28 +196,32 @@ impl Args {
         }
         let names = named.iter().map(|one| one.name.as_str());
         self.tls.check(self.tcp.is_some(), names)?;
+        self.check_count(named.len())?;
         Ok(named)
     }
 
-    /// Why no other server can go on where this one stops, if so.
+    /// Why no other server can take over, if so.
     fn stays(&self, named: &[Named]) -> Option<&'static str> {
         let others = self.socket.is_some() || self.tcp.is_some() || self.ublk;
         match self.fuse.is_some() && !others {
             _ if self.raw => Some("a plain file is served by one server until its end"),
-            _ if self.record.is_some() => Some("a recording is of one server: end that first"),
-            // Whoever has the connection answers the kernel as root does, and not only as the volume's user.
+            _ if self.record.is_some() => Some("a recording cannot be handed over: end it first"),
+            // The holder of the connection answers the kernel with root's authority, not just the volume user's.
             _ if self.socket_group.is_some() => {
                 Some("a group may use its control socket, and would be given its connection")
             }
             _ if named.iter().any(|one| one.snapshot.is_some()) => Some(
-                "what was written to a snapshot is in its server's memory alone: detach it first",
+                "writes to the snapshot exist only in the server's memory: detach the snapshot first",
             ),
             true => None,
-            false => Some("it serves by other ways than a FUSE directory, and these end with it"),
+            false => Some(
+                "it does not serve through FUSE alone, and its other connections cannot be \
+                 handed over",
+            ),
         }
     }
 
-    /// Whose members may use the sockets.
+    /// The group whose members may use the sockets.
     fn group(&self) -> Option<u32> {
         self.socket_group.as_ref().map(|group| group.0)
     }
@@ -216,24 +252,13 @@ pub fn run(args: Args) -> Result<()> {
     }
     let mut named = args.named()?;
     let confinement = Confinement::begin()?;
-    // Each thread has it from the one that made it.
+    // Each thread inherits this from the thread that made it.
     protected::flushes_for_others(args.syslog);
     if args.fuse.is_some() {
         protected::keeps_its_mounts();
     }
-    // Before the first thread. A signal during recovery is heard after it; a second one ends us, which
-    // recovery survives.
+    // Before the first thread. A signal during recovery is handled after it; a second one ends the process, which recovery survives.
     let stop = Stop::on_signals(false)?;
-    if args.run.names_a_journal() && named.len() > 1 {
-        return Err(usage(
-            "--journal is of one volume: with several, use `vellum set VOLUME journals=START+LENGTH`",
-        ));
-    }
-    if args.record.is_some() && named.len() > 1 {
-        return Err(usage(
-            "--record is of one volume: serve the others by a server of their own",
-        ));
-    }
     let mut options = OpenOptions {
         read_only: args.read_only,
         snapshot: None,
@@ -263,15 +288,19 @@ pub fn run(args: Args) -> Result<()> {
     protected::stays(args.syslog);
     let volumes = Arc::new(volumes);
     let served = match stop.asked() {
-        true => Ok(()),
+        true => Ok(None),
         false => serve(&args, &volumes, &sockets, &stop, confinement, connection),
     };
-    // Front ends are gone; whatever happened to them, the volumes end in order, and are ours until then.
+    // The front ends have ended. Whatever happened to them, the volumes are closed in order, and are ours until then.
     sockets.iter().for_each(ControlSocket::stopping);
-    let result = served.and(stop_all(&volumes));
-    // Before the medium is let go, so that a new server does not find the old one's.
+    let stopped = stop_all(&volumes);
+    // Before the medium is released, so that a new server does not find the old one's sockets.
     drop(sockets);
-    // Detached FUSE sessions may still have threads; they must not keep us.
+    let result = served.and_then(|remover| {
+        drop(remover);
+        stopped
+    });
+    // Detached FUSE sessions may still have threads. Do not wait for them.
     if result.is_ok() {
         say("stopped");
         std::process::exit(0);
@@ -279,8 +308,7 @@ pub fn run(args: Args) -> Result<()> {
     result
 }
 
-/// If this server is to go on where another one stops: finds out all that can be in its way as long as that one serves, and then waits
-/// for it.
+/// If this server is to take over from another one: checks for every possible obstacle while the other still serves, then waits for it.
 fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
     let Some(number) = args.take_over else {
         return Ok(None);
@@ -297,10 +325,10 @@ fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
     handover::connection(&socket).map(Some)
 }
 
-/// The media of volumes, none of a plain file.
+/// The media of volumes; `None` for a plain file.
 type Media = Vec<Option<Box<dyn Medium>>>;
 
-/// All of them, before anything is written to one.
+/// Claims all of them, before anything is written to one.
 fn claimed(args: &Args, named: &[Named]) -> Result<(Media, Vec<ControlSocket>)> {
     let (mut media, mut sockets) = (Vec::new(), Vec::new());
     for one in named {
@@ -324,7 +352,7 @@ fn serve(
     stop: &Stop,
     confinement: Confinement,
     connection: Option<OwnedFd>,
-) -> Result<()> {
+) -> Result<Option<Remover>> {
     let listen = |path| ControlSocket::listen(path, args.group());
     let control = args.control.as_deref().map(listen);
     let control = control.transpose()?;
@@ -352,7 +380,7 @@ fn serve(
     if args.ublk {
         let report: ublk::Report = Arc::new(|line: &str| tell(format_args!("ublk: {line}")));
         for volume in &volumes.all {
-            // A volume is locked by its one server, so a device with its mark is a dead one's.
+            // A volume is locked by its one server, so a device with its mark belongs to a dead one.
             let mark = volume.uuid().as_deref().map(mark);
             let server = UblkServer::start(volume.device(), mark, &report)
                 .with_context(|| volume.path.display().to_string())?;
@@ -366,7 +394,10 @@ fn serve(
     if let Some(control) = &control {
         control.serve(volumes.clone(), stop.clone());
     }
-    confinement.close(&needs(args, sockets.iter().chain(&control)));
+    let needs = needs(args, sockets.iter().chain(&control));
+    let remover = args.user.as_ref().map(|_| Remover::start(&needs.sockets));
+    let remover = remover.transpose()?;
+    confinement.close(&needs, args.user.as_ref())?;
     let ready: Vec<_> = volumes.all.iter().flat_map(Served::places).collect();
     say(&format!("ready: {}", ready.join(" ")));
     stop.wait(None);
@@ -377,33 +408,34 @@ fn serve(
     for server in ublks {
         server.stop()?;
     }
-    volumes
-        .fuse
-        .get()
-        .map_or(Ok(()), |fuse| Ok(fuse.unmount()?))
+    if let Some(fuse) = volumes.fuse.get() {
+        fuse.unmount()?;
+    }
+    Ok(remover)
 }
 
-/// A directory with a file a volume; one that another server has mounted, if that hands it over.
+/// Makes a directory with one file a volume, or takes over one that another server has mounted and hands over.
 fn files(dir: &Path, volumes: &Volumes, connection: Option<OwnedFd>) -> Result<FuseServer> {
     let export = |v: &Served| FuseExport {
         name: v.name.clone(),
         device: v.device(),
     };
     let exports = volumes.all.iter().map(export).collect();
-    let finder = Some(snapshots::finder(volumes.growable(), true));
+    let finder = Some(snapshots::finder(volumes.growable(), &volumes.clones, true));
     Ok(match connection {
         Some(connection) => FuseServer::take_over(dir, exports, finder, &connection)?,
         None => FuseServer::mount_finding(dir, exports, finder)?,
     })
 }
 
-/// What it takes to serve, and to end in order.
+/// What is needed to serve, and to end in order.
 fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -> Needs {
     let sockets = control
         .map(ControlSocket::path)
         .chain(args.socket.as_deref());
+    let sockets: Vec<_> = sockets.map(Path::to_owned).collect();
     let files = Files {
-        removed: sockets.map(Path::to_owned).collect(),
+        removed: sockets.clone(),
         devices: args
             .ublk
             .then(|| ublk::CONTROL.into())
@@ -411,6 +443,7 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
             .collect(),
     };
     Needs {
+        sockets,
         files: args.fuse.is_none().then_some(files),
         calls: Calls {
             opens: args.ublk,
@@ -419,7 +452,7 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
     }
 }
 
-/// An NBD server of all volumes.
+/// An NBD server for all volumes.
 fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
     let report: nbd::Report = Arc::new(|line: &str| tell(format_args!("nbd: {line}")));
     let server = Server::bind_with(
@@ -430,8 +463,8 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
             ..nbd::Options::default()
         },
     )?;
-    server.find_by(snapshots::finder(volumes.growable(), false));
-    server.compare_by(Arc::new(Compared(volumes.growable())));
+    server.find_by(snapshots::finder(volumes.whole(), &volumes.clones, false));
+    server.compare_by(Arc::new(Compared(volumes.whole())));
     for volume in &volumes.all {
         let export = Export::new(volume.name.clone(), volume.device());
         let clients = match listen {
@@ -446,12 +479,12 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
     Ok(server)
 }
 
-/// Tells whoever started us, if they still listen.
+/// Reports to the process that started us, if it still listens.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// A volume that is to be served, or a snapshot of one.
+/// A volume, or a snapshot of one, that is to be served.
 struct Named {
     name: String,
     path: PathBuf,
@@ -459,7 +492,7 @@ struct Named {
     is_clone: bool,
 }
 
-/// Each of them, whatever became of another; the first failure.
+/// Stops each of them, whatever happened to the others, and returns the first failure.
 fn stop_all(volumes: &Volumes) -> Result<()> {
     let mut result = Ok(());
     for volume in &volumes.all {
@@ -471,7 +504,7 @@ fn stop_all(volumes: &Volumes) -> Result<()> {
     result
 }
 
-/// Finds out which of them are clones. What is wrong with a volume is told when it is opened.
+/// Finds out which of them are clones. Faults of a volume are reported when it is opened.
 fn note_clones(named: &mut [Named], key: &Key) {
     for one in named {
         let name = one.snapshot.as_ref();
@@ -480,7 +513,7 @@ fn note_clones(named: &mut [Named], key: &Key) {
     }
 }
 
-/// `NAME=FILE`, or a file that gives its own name; either with `@SNAPSHOT`.
+/// Parses `NAME=FILE`, or a file that gives its own name; either with `@SNAPSHOT`.
 fn name_of(volume: &str) -> Result<Named> {
     let named = volume.split_once('=');
     let named = named.filter(|(name, _)| !name.contains('/') && !Path::new(volume).exists());

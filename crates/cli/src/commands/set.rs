@@ -1,4 +1,4 @@
-//! `vellum set`: changes properties of a volume, served or at rest, for good.
+//! `vellum set`: changes properties of a volume, served or not, permanently.
 
 use crate::keys::Key;
 use crate::opened;
@@ -38,7 +38,7 @@ pub struct Args {
     key: Key,
 }
 
-/// The table, for a terminal.
+/// The table of properties, for a terminal.
 fn table() -> String {
     let mut text = format!("{EXAMPLES}\n\nProperties:\n");
     for tier in [Tier::Everyday, Tier::Seldom] {
@@ -59,20 +59,21 @@ fn table() -> String {
     text
 }
 
-/// How often, and how soon again, a volume is looked at that another process has just locked: for five seconds.
+/// How often to retry a volume that another process has just locked: for five seconds.
 const LOOKS: u32 = 100;
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
-/// Changes them.
+/// Changes the properties.
 pub fn run(args: &Args) -> Result<()> {
     if !args.research.is_empty() {
         return study(args);
     }
-    // Between a look for a server and the lock on the file one may begin, or end.
+    // A server may start or end between the search for it and the lock on the file.
     for _ in 0..LOOKS {
         if let Some((socket, volume)) = whose::find_server(&args.volume)? {
             let texts: Vec<_> = args.changes.iter().map(Change::text).collect();
-            let request = json!({"command": "properties", "volume": volume, "set": texts});
+            let request =
+                json!({"command": "properties", "volume": volume.to_string_lossy(), "set": texts});
             let answer = control::request(&socket, &request)?;
             tell_what_waits(&answer["volume"], &args.changes);
             return Ok(());
@@ -87,7 +88,7 @@ pub fn run(args: &Args) -> Result<()> {
     at_rest(&args.volume, &args.changes, &args.key)
 }
 
-/// Changes what is in force on a volume that is served, and nothing of what it keeps.
+/// Changes what is in effect on a served volume, but not what is stored in it.
 fn study(args: &Args) -> Result<()> {
     let Some((socket, volume)) = whose::find_server(&args.volume)? else {
         return Err(usage(format!(
@@ -97,11 +98,12 @@ fn study(args: &Args) -> Result<()> {
     };
     let changes = args.research.iter().flat_map(|research| &research.0);
     let texts: Vec<_> = changes.map(Change::text).collect();
-    let request = json!({"command": "properties", "volume": volume, "research": texts});
+    let request =
+        json!({"command": "properties", "volume": volume.to_string_lossy(), "research": texts});
     control::request(&socket, &request).map(drop)
 }
 
-/// Says of what was changed what does not count yet.
+/// Reports which changes do not take effect yet.
 fn tell_what_waits(told: &Value, changes: &[Change]) {
     let all = told.get("properties").and_then(Value::as_array);
     for property in all.into_iter().flatten() {

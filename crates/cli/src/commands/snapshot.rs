@@ -2,11 +2,14 @@
 
 use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
+use crate::signals::{INSISTED, Stop};
 use crate::snapshots::{self, All, Frozen, Order};
 use crate::{bound, peek, state};
 use anyhow::{Result, bail};
+use parking_lot::Mutex;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -30,14 +33,14 @@ pub struct Args {
     key: Key,
 }
 
-/// Takes it.
+/// Takes the snapshot.
 pub fn run(args: &Args) -> Result<()> {
     let order = Order::Take(args.name.clone());
     let mounts = match args.freeze {
         true => mounts(args)?,
         false => Vec::new(),
     };
-    let frozen = Frozen::new(&mounts)?;
+    let frozen = frozen(&mounts)?;
     let taken = snapshots::ask::<All>(&args.volume, &args.key, &order);
     drop(frozen);
     let all = taken?;
@@ -47,6 +50,38 @@ pub fn run(args: &Args) -> Result<()> {
         tell(format_args!("{shown}: {warning}"));
     }
     Ok(())
+}
+
+/// Frozen file systems, which the thread that waits for signals can thaw too. Thawed when dropped.
+#[derive(Default)]
+struct Held(Arc<Mutex<Option<Frozen>>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.0.lock().take());
+    }
+}
+
+/// Freezes these file systems. A signal thaws them before it ends this command: whoever writes to a frozen file system cannot even
+/// be killed.
+fn frozen(mounts: &[PathBuf]) -> Result<Held> {
+    let frozen = Held::default();
+    if mounts.is_empty() {
+        return Ok(frozen);
+    }
+    let stop = Stop::with_terminal()?;
+    let mut held = frozen.0.lock();
+    let seen = Arc::clone(&frozen.0);
+    std::thread::Builder::new()
+        .name("thaw".into())
+        .spawn(move || {
+            stop.wait(None);
+            drop(seen.lock().take());
+            std::process::exit(INSISTED);
+        })?;
+    *held = Some(Frozen::new(mounts)?);
+    drop(held);
+    Ok(frozen)
 }
 
 fn mounts(args: &Args) -> Result<Vec<PathBuf>> {

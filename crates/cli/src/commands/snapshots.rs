@@ -17,7 +17,8 @@ use vellum_device::SnapshotInfo;
   vellum snapshots disk.vellum
   vellum snapshots disk.vellum --json | jq -r '.snapshots[].name'
 
-FREED is what deleting that one alone gives back. BY tells which the volume took by itself (see
+FREED is at most what deleting that one alone gives back: of blocks that are stored in less than a
+page, or shared with others, less is freed. BY tells which the volume took by itself (see
 `vellum set --help`, snapshot-every), and which are clones.")]
 pub struct Args {
     /// The volume.
@@ -29,7 +30,7 @@ pub struct Args {
     key: Key,
 }
 
-/// Shows them.
+/// Shows the snapshots.
 pub fn run(args: &Args) -> Result<()> {
     let all: All = snapshots::ask(&args.volume, &args.key, &Order::default())?;
     if args.json {
@@ -53,10 +54,11 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn row(one: &SnapshotInfo) -> [String; 4] {
-    let taken = SystemTime::UNIX_EPOCH + Duration::from_secs(one.taken);
-    let age = match SystemTime::now().duration_since(taken) {
-        Ok(age) => ago::words(age.as_secs()),
-        Err(_) => "of a later date".to_owned(),
+    // It may have come in a stream, which may say anything.
+    let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(one.taken));
+    let age = match taken.and_then(|taken| SystemTime::now().duration_since(taken).ok()) {
+        Some(age) => ago::words(age.as_secs()),
+        None => "of a later date".to_owned(),
     };
     let freed = match (one.leaves, one.arrives) {
         (true, _) => "being deleted".to_owned(),
@@ -69,4 +71,31 @@ fn row(one: &SnapshotInfo) -> [String; 4] {
         None => "hand".to_owned(),
     };
     [one.name.clone(), age, by, freed]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_time_is_told() {
+        for (taken, told) in [
+            (0, " d"),
+            (1 << 63, "of a later date"),
+            (u64::MAX, "of a later date"),
+        ] {
+            let one = SnapshotInfo {
+                name: "s".to_owned(),
+                number: 1,
+                taken,
+                kept_bytes: 0,
+                leaves: false,
+                scheduled: false,
+                arrives: false,
+                clone_of: None,
+            };
+            let [_, age, ..] = row(&one);
+            assert!(age.ends_with(told), "{age}");
+        }
+    }
 }

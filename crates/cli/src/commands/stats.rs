@@ -1,4 +1,4 @@
-//! `vellum stats`: a live server's counters.
+//! `vellum stats`: shows a running server's counters.
 
 mod screen;
 mod summary;
@@ -41,7 +41,7 @@ pub struct Args {
     watch: Option<u64>,
 }
 
-/// Shows them.
+/// Shows the counters.
 pub fn run(args: &Args) -> Result<()> {
     let (socket, name) = match (&args.control, &args.volume) {
         (Some(socket), _) => (socket.clone(), None),
@@ -69,15 +69,19 @@ pub fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// What a server has counted, of all its volumes or of one.
+/// A server's counters, for all its volumes or for one.
 fn ask(socket: &Path, name: Option<&Path>) -> Result<Vec<Value>> {
     let mut answer = control::ask(socket, "stats")?;
     let all = match answer["volumes"].take() {
         Value::Array(all) => all,
         _ => Vec::new(),
     };
-    let path = |v: &Value| v.get("path").and_then(Value::as_str).map(PathBuf::from);
-    let ours = |v: &Value| name.is_none_or(|name| path(v).as_deref() == Some(name));
+    // As the server tells it: a path need not be UTF-8, and JSON is.
+    let name_told = name.map(Path::to_string_lossy);
+    let ours = |v: &Value| {
+        let name = name_told.as_deref();
+        name.is_none_or(|name| v["path"].as_str() == Some(name))
+    };
     let volumes: Vec<Value> = all.into_iter().filter(ours).collect();
     match name {
         Some(name) if volumes.is_empty() => Err(served_elsewhere(name)),
@@ -99,7 +103,7 @@ fn shown(args: &Args, volumes: &[Value], before: Option<&[Value]>) -> String {
     each.collect()
 }
 
-/// Servers are found by the UUID, which a copy has too.
+/// The error for a copy: servers are found by UUID, which a copy shares.
 fn served_elsewhere(volume: &Path) -> anyhow::Error {
     anyhow::anyhow!(
         "{} is not being served, but a volume with its UUID is: the same by another path, or one of them is a copy",
@@ -107,7 +111,7 @@ fn served_elsewhere(volume: &Path) -> anyhow::Error {
     )
 }
 
-/// All numbers below a value, with the names that lead to them.
+/// All numbers below a value, with their full names.
 fn flat(value: &Value, name: String, into: &mut Vec<(String, Value)>) {
     match value {
         Value::Object(map) => {
@@ -120,7 +124,7 @@ fn flat(value: &Value, name: String, into: &mut Vec<(String, Value)>) {
                 flat(value, name, into);
             }
         }
-        // Told in words, at the end.
+        // Described in words, at the end.
         Value::Array(_) => {}
         other => into.push((name, other.clone())),
     }

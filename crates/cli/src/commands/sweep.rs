@@ -1,4 +1,4 @@
-//! What `vellum dedup` and `vellum fold` have in common: a sweep of a volume that is served is begun, waited for, or ended.
+//! Shared by `vellum dedup` and `vellum fold`: starts a sweep of a served volume, waits for it, or ends it.
 
 use crate::outcome::out;
 use crate::properties::Change;
@@ -36,18 +36,18 @@ pub struct Args {
 
 /// A kind of sweep.
 pub struct Kind {
-    /// As the control socket calls it.
+    /// Its name on the control socket.
     pub command: &'static str,
-    /// The counter of what it gives back, and what that is.
+    /// The counter of what it frees, and the name of that.
     pub freed: (&'static str, &'static str),
-    /// What is said of one that was stopped before its end.
+    /// The message for a sweep that was stopped early.
     pub stopped: &'static str,
-    /// Shows what was told before it and after it.
+    /// Shows the results from the answers before and after it.
     pub show: fn(&Args, &Value, &Value) -> Result<()>,
 }
 
 impl Kind {
-    /// How much it has given back.
+    /// How much it has freed.
     pub fn freed(&self, before: &Value, now: &Value) -> u64 {
         let (counter, _) = self.freed;
         core(now, counter).saturating_sub(core(before, counter))
@@ -59,10 +59,12 @@ impl Kind {
         if let Some(rate) = &args.rate {
             let change = format!("sweep-rate={rate}");
             change.parse::<Change>().map_err(crate::outcome::usage)?;
+            let volume = volume.to_string_lossy();
             let request = json!({"command": "properties", "volume": volume, "set": [change]});
             control::request(&socket, &request)?;
         }
         let ask = |order: Option<&str>| -> Result<Value> {
+            let volume = volume.to_string_lossy();
             let request = json!({"command": self.command, "volume": volume, "sweep": order});
             let answer = control::request(&socket, &request)?;
             Ok(answer.get(self.command).cloned().unwrap_or_default())
@@ -76,7 +78,7 @@ impl Kind {
             let told = wait(&ask, |told| told["permille"].is_null())?;
             return self.tell(args, &before, &told);
         }
-        // One that runs already has passed what was written behind it: wait for one more.
+        // A running sweep may have passed data that was written since, so wait for one more.
         let wanted = number(&before, "sweeps") + 1 + u64::from(!before["permille"].is_null());
         let bar = ProgressBar::new(1000);
         if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent}% {msg}") {
@@ -109,7 +111,7 @@ impl Kind {
     }
 }
 
-/// Asks until it is so.
+/// Polls until a condition holds.
 fn wait(
     ask: &impl Fn(Option<&str>) -> Result<Value>,
     is_so: impl Fn(&Value) -> bool,
@@ -123,17 +125,17 @@ fn wait(
     }
 }
 
-/// A number that the server has told; 0, if it has not.
+/// A number in the server's answer; 0 if it is missing.
 pub fn number(told: &Value, key: &str) -> u64 {
     told.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// The same of the core's counters.
+/// The same for the core's counters.
 pub fn core(told: &Value, key: &str) -> u64 {
     number(&told["core"], key)
 }
 
-/// Of thousandths.
+/// Formats thousandths as a percentage.
 pub fn percent(permille: u64) -> String {
     format!("{}.{}%", permille / 10, permille % 10)
 }

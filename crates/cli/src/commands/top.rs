@@ -1,4 +1,4 @@
-//! `vellum top`: all volumes of this machine, drawn again and again in a terminal.
+//! `vellum top`: shows all volumes of this machine in a terminal, and keeps the display current.
 
 mod pace;
 mod screen;
@@ -33,10 +33,10 @@ pub struct Args {
     tbw: Vec<Promise>,
 }
 
-/// How soon a signal is noticed while keys are waited for.
+/// How soon a signal is noticed while waiting for keys.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Shows them until somebody has seen enough.
+/// Shows the volumes until the user quits.
 pub fn run(args: Args) -> Result<()> {
     if !stdout().is_terminal() {
         return Err(usage(
@@ -44,7 +44,7 @@ pub fn run(args: Args) -> Result<()> {
         ));
     }
     let servers = Servers::new(Drives::new(args.tbw.into_iter()));
-    // Before the terminal is changed: what fails is told on one that is as it was.
+    // Before the terminal is changed, so that a failure is shown on a normal one.
     let mut shown = Shown::of(servers.view().map_err(|why| anyhow!(why))?);
     let stop = Stop::with_terminal()?;
     let mut terminal = ratatui::try_init()?;
@@ -76,7 +76,7 @@ fn watch(
             terminal.draw(|frame| shown.draw(&paces, frame))?;
         }
         let left = every.saturating_sub(asked.elapsed());
-        // A key, or another size of the terminal.
+        // A key, or a change of the terminal's size.
         is_new = event::poll(left.min(LOOK_EVERY))?;
         if stop.asked() || (is_new && is_end(&event::read()?, shown)) {
             return Ok(());
@@ -90,7 +90,7 @@ fn watch(
     }
 }
 
-/// Whether what was pressed ends it; otherwise it does what it says.
+/// Handles a key. Returns true if it quits.
 fn is_end(event: &Event, shown: &mut Shown) -> bool {
     let Event::Key(KeyEvent {
         code, modifiers, ..

@@ -1,8 +1,8 @@
-//! Which system calls a server gives up, kept by a filter in the kernel (seccomp).
+//! The system calls that a server gives up, enforced by a filter in the kernel (seccomp).
 //!
-//! The filter names what serving never does and lets everything else pass. A list of what is allowed would be tighter, and a library that
-//! is updated and makes a call that nobody has thought of would lose a disk. For the same reason a refused call is an error, and not the
-//! end of the process.
+//! The filter names what serving never does, and lets everything else pass. A list of allowed calls would be tighter, but
+//! if an updated library made an unexpected call, a disk would be lost. For the same reason a refused call returns an error
+//! and does not end the process.
 
 use anyhow::{Context, Result};
 use seccompiler::{
@@ -11,12 +11,14 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// No other program is run, and no process is made or looked into.
+/// No other program is run, and no process is made, inspected or signalled.
 const PROCESSES: &[i64] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_kill,
     libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -25,7 +27,7 @@ const PROCESSES: &[i64] = &[
     libc::SYS_pidfd_send_signal,
     libc::SYS_kcmp,
 ];
-/// All sockets are there: clients come by `accept`.
+/// All sockets exist: clients arrive by `accept`.
 const SOCKETS: &[i64] = &[
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -33,11 +35,13 @@ const SOCKETS: &[i64] = &[
     libc::SYS_connect,
     libc::SYS_listen,
 ];
-/// Files of any name get no other owner, rights or names, and none is found without its name.
+/// No file gets another owner, mode, name or, by its name, another length, and none is opened by handle.
 const NAMES: &[i64] = &[
     libc::SYS_mknodat,
     libc::SYS_linkat,
     libc::SYS_symlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_truncate,
     libc::SYS_fchmodat,
     libc::SYS_fchownat,
     libc::SYS_setxattr,
@@ -45,7 +49,7 @@ const NAMES: &[i64] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
 ];
-/// The machine stays as it is, and the process where and who it is.
+/// The machine stays as it is, and the process keeps its place and identity.
 const MACHINE: &[i64] = &[
     libc::SYS_mount,
     libc::SYS_pivot_root,
@@ -93,7 +97,7 @@ const MACHINE: &[i64] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
 ];
-/// The same by older names.
+/// The same, by older names.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[i64] = &[
     libc::SYS_fork,
@@ -101,6 +105,8 @@ const OLDER: &[i64] = &[
     libc::SYS_mknod,
     libc::SYS_link,
     libc::SYS_symlink,
+    libc::SYS_rename,
+    libc::SYS_renameat,
     libc::SYS_chmod,
     libc::SYS_chown,
     libc::SYS_lchown,
@@ -108,7 +114,9 @@ const OLDER: &[i64] = &[
     libc::SYS_ioperm,
     libc::SYS_modify_ldt,
 ];
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+const OLDER: &[i64] = &[libc::SYS_renameat];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const OLDER: &[i64] = &[];
 const OPENS: &[i64] = &[libc::SYS_openat, libc::SYS_openat2];
 #[cfg(target_arch = "x86_64")]
@@ -116,20 +124,20 @@ const OLDER_OPENS: &[i64] = &[libc::SYS_open, libc::SYS_creat];
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER_OPENS: &[i64] = &[];
 
-/// Which of the calls that most servers never make this one makes.
+/// The calls, unusual for a server, that this one makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// It opens files and makes rings: ublk's control device at the end.
+    /// It opens files and makes rings: at the end it opens ublk's control device.
     pub opens: bool,
     /// It unmounts what it has mounted.
     pub unmounts: bool,
 }
 
 impl Calls {
-    /// In all threads that there are and will be. They get no new privileges either.
+    /// Gives up the calls in all present and future threads. They get no new privileges either.
     pub fn give_up(self) -> Result<()> {
-        // What is in memory tells whether this one makes a thread or a process, and a filter sees no memory. To be told that the
-        // kernel does not know it leads the system's library to `clone`, whose flags are seen.
+        // Whether `clone3` makes a thread or a process depends on memory, which a filter cannot see. The error that the kernel
+        // does not know the call makes the C library use `clone`, whose flags are visible.
         let newer = filter([(libc::SYS_clone3, Vec::new())], libc::ENOSYS)?;
         let all = filter(self.refused()?, libc::EPERM)?;
         for program in [newer, all] {
@@ -155,6 +163,10 @@ impl Calls {
             0,
         )?;
         refused.push((libc::SYS_clone, vec![SeccompRule::new(vec![process])?]));
+        // The C library sends signals to threads of its own process by this call: to give up a right in each, and to abort.
+        let own = u64::from(std::process::id());
+        let others = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, own)?;
+        refused.push((libc::SYS_tgkill, vec![SeccompRule::new(vec![others])?]));
         Ok(refused)
     }
 }
@@ -171,7 +183,7 @@ fn filter(
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, error, machine)?.try_into()?)
 }
 
-/// Some kernels know each call by a second number, of programs with short pointers.
+/// Some kernels have a second number for each call, for programs with short pointers.
 fn by_all_numbers((call, rules): (i64, Vec<SeccompRule>)) -> Vec<(i64, Vec<SeccompRule>)> {
     const SHORT: i64 = 0x4000_0000;
     let mut all = vec![(call, rules.clone())];

@@ -1,4 +1,4 @@
-//! Which files a server may still open, change or remove by their names, kept by the kernel's landlock. What is open stays open.
+//! The files that a server may still open, change or remove by name, enforced by the kernel's landlock. What is open stays open.
 
 use anyhow::{Context, Result};
 use landlock::{
@@ -8,27 +8,27 @@ use landlock::{
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// What the rules are written for. A kernel that knows less keeps less.
+/// The version the rules are written for. An older kernel enforces less.
 const KNOWN: ABI = ABI::V6;
 
 /// What may still be done by name.
 #[derive(Default)]
 pub struct Files {
-    /// In their folders, files may be removed.
+    /// Files may be removed from the folders of these.
     pub removed: Vec<PathBuf>,
     /// These may be read and written.
     pub devices: Vec<PathBuf>,
 }
 
 impl Files {
-    /// All of it as rules; none if the kernel has no landlock.
+    /// The rules; `None` if the kernel has no landlock.
     pub fn rules(&self) -> Result<Option<OwnedFd>> {
         let mut rules = Ruleset::default()
             .handle_access(AccessFs::from_all(KNOWN))?
-            // To connect and to bind, which the filter of system calls refuses as well.
+            // Connecting and binding, which the filter of system calls refuses as well.
             .handle_access(AccessNet::from_all(KNOWN))?
             .create()?;
-        // Its own threads, which are looked for while the rules come into force.
+        // Its own threads, which are listed while the rules take effect.
         let mut allowed: Vec<(&Path, BitFlags<AccessFs>)> = vec![(
             Path::new("/proc/self/task"),
             AccessFs::ReadFile | AccessFs::ReadDir,

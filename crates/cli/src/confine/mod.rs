@@ -1,6 +1,6 @@
-//! What a server gives up ([decision 0036](../../../../docs/decisions/0036-a-server-gives-up.md)): first what a dump of its memory would tell,
-//! and, when its volumes are open and its front ends have begun, all rights that serving does not need. Whoever takes it over by what a
-//! client or a medium sends has little more than what is on that volume.
+//! What a server gives up ([decision 0036](../../../../docs/decisions/0036-a-server-gives-up.md)): first, that its memory can be
+//! dumped; then, once its volumes are open and its front ends have started, all rights that serving does not need. An attacker
+//! who takes it over through data from a client or a medium gains little more than what is on that volume.
 
 mod calls;
 mod files;
@@ -10,14 +10,16 @@ pub use calls::Calls;
 pub use files::Files;
 
 use crate::outcome::{tell, usage};
+use crate::user::ServiceUser;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// The variable that lifts some of it, to look for a fault.
+/// The environment variable that lifts some of these restrictions, for debugging.
 const VARIABLE: &str = "VELLUM_ALLOW";
 
-/// What was given up, as this process tells it.
+/// What was given up, for reports.
 static GIVEN_UP: OnceLock<Vec<String>> = OnceLock::new();
 
 /// What is not given up this time.
@@ -51,13 +53,13 @@ impl Allowed {
     }
 }
 
-/// A server on its way from all that its user may to what serving needs.
+/// A server on its way from all of its user's rights to those that serving needs.
 pub struct Confinement {
     allowed: Allowed,
 }
 
 impl Confinement {
-    /// Before there is anything that a dump could tell.
+    /// Before there is anything in memory worth dumping.
     pub fn begin() -> Result<Self> {
         let allowed = Allowed::parse(&std::env::var(VARIABLE).unwrap_or_default())?;
         if !allowed.core_dumps {
@@ -68,15 +70,16 @@ impl Confinement {
             // SAFETY: the limit lives during the call.
             unsafe {
                 libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-                // Also for a handler of dumps that is a program, which no limit holds.
+                // Also stops a dump handler that is a program, to which no limit applies.
                 libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
             }
         }
         Ok(Self { allowed })
     }
 
-    /// All is open, and what listens listens. What cannot be given up is told; the server serves all the same.
-    pub fn close(self, needs: &Needs) {
+    /// Gives up rights, once everything is open and listening. What cannot be given up is reported, and the server serves all the
+    /// same. Only if it cannot become this user does it fail, because that was requested.
+    pub fn close(self, needs: &Needs, user: Option<&ServiceUser>) -> Result<()> {
         let mut given_up = Vec::new();
         let mut note = |done: Result<()>, what: &str| match done {
             Ok(()) => given_up.push(what.to_owned()),
@@ -101,6 +104,11 @@ impl Confinement {
             Some(Ok(None)) => (None, Some(Err(anyhow!("this kernel has no landlock")))),
             Some(Err(error)) => (None, Some(Err(error))),
         };
+        // Before the rules take effect, which are opened as root, and before the filter, which forbids it.
+        if let Some(user) = user {
+            user.becomes()?;
+            note(Ok(()), &user.told());
+        }
         note(
             threads::give_up(rules).map_err(Into::into),
             "no new privileges",
@@ -115,18 +123,21 @@ impl Confinement {
             );
         }
         let _ = GIVEN_UP.set(given_up);
+        Ok(())
     }
 }
 
-/// What serving still takes, once all is open.
+/// What serving still needs once everything is open.
 pub struct Needs {
-    /// Nothing where the kernel would not let it unmount any more: landlock allows that to nobody.
+    /// The files of its sockets, which are removed with it.
+    pub sockets: Vec<PathBuf>,
+    /// `None` if landlock must not be used, because the server has to unmount: landlock allows that to no process.
     pub files: Option<Files>,
     /// Calls that only some servers make.
     pub calls: Calls,
 }
 
-/// What this process has given up, for who asks it.
+/// Describes what this process has given up.
 pub fn told() -> Value {
     json!(GIVEN_UP.get().map(|given_up| given_up.join(", ")))
 }

@@ -1,7 +1,7 @@
-//! What the kernel does for one thread at a time, done in all that there are.
+//! Does in all threads what the kernel does for one thread at a time.
 //!
-//! Rights are a thread's own to Linux. Those of a server's threads are given up by each of them, in the handler of a signal: one after the
-//! other, until a look finds no thread that has not. A thread has the rights of the one that made it, so none is missed.
+//! In Linux, rights belong to a thread. Each of a server's threads gives up its own, in a signal handler, one after another,
+//! until a scan finds no thread that has not. A new thread inherits the rights of its maker, so none is missed.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -9,17 +9,17 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a thread may be in the kernel, in a sync of a slow disk for example, before it hears of it.
+/// How long a thread may stay in the kernel, in a sync of a slow disk for example, before it handles the signal.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// A thread has not answered.
+/// The value while a thread has not answered.
 const PENDING: i32 = -1;
 
-/// The thread that is to do it.
+/// The thread that must act.
 static WHO: AtomicI32 = AtomicI32::new(0);
-/// The rules on files, an open descriptor, or none.
+/// The rules on files: an open descriptor, or none.
 static RULES: AtomicI32 = AtomicI32::new(NO_RULES);
 const NO_RULES: i32 = -1;
-/// Its answer: 0, or why not.
+/// Its answer: 0, or an error number.
 static ANSWER: AtomicI32 = AtomicI32::new(PENDING);
 
 fn own_number() -> i32 {
@@ -27,9 +27,9 @@ fn own_number() -> i32 {
     unsafe { libc::gettid() }
 }
 
-/// Only what may be called in a handler: system calls and atomics.
+/// Uses only what is allowed in a handler: system calls and atomics.
 extern "C" fn heard(_signal: i32) {
-    // SAFETY: system calls without pointers; errno is this thread's, and put back.
+    // SAFETY: system calls without pointers; errno is this thread's, and is restored.
     unsafe {
         let errno = *libc::__errno_location();
         let rules = RULES.load(Ordering::SeqCst);
@@ -47,22 +47,22 @@ extern "C" fn heard(_signal: i32) {
     }
 }
 
-/// Of all threads of this process, and of all that these will make: programs that they start get no more rights than they have, and
-/// what the rules refuse is refused.
+/// Applies to all present and future threads of this process: programs that they start get no more rights than the threads
+/// have, and the rules are enforced.
 pub fn give_up(rules: Option<OwnedFd>) -> io::Result<()> {
     RULES.store(
         rules.as_ref().map_or(NO_RULES, AsRawFd::as_raw_fd),
         Ordering::SeqCst,
     );
     let done = give_up_each();
-    // For a signal that comes late: by then the descriptor is something else's.
+    // For a late signal: by then the descriptor may be something else.
     RULES.store(NO_RULES, Ordering::SeqCst);
     done
 }
 
 fn give_up_each() -> io::Result<()> {
     let signal = libc::SIGRTMIN();
-    // SAFETY: a zeroed action is then filled; the handler does what handlers may. It stays, for a signal that comes late.
+    // SAFETY: a zeroed action is then filled; the handler does only what handlers may. It stays installed, for a late signal.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = heard as *const () as usize;
@@ -88,7 +88,7 @@ fn give_up_each() -> io::Result<()> {
     }
 }
 
-/// The threads that run code of ours; the kernel's workers of a ring do not, and hear no signal.
+/// The threads that run our code. The kernel's workers for a ring do not, and receive no signals.
 fn threads() -> io::Result<Vec<i32>> {
     let mut numbers = Vec::new();
     for thread in std::fs::read_dir("/proc/self/task")? {
@@ -102,7 +102,7 @@ fn threads() -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// By its flags. A worker has its maker's name at first.
+/// Recognizes them by their flags. A worker has its maker's name at first.
 fn is_kernels(stat: &str) -> bool {
     const IO_WORKER: u64 = 0x10;
     let behind_name = stat.rfind(')').and_then(|end| stat.get(end + 2..));
@@ -110,11 +110,11 @@ fn is_kernels(stat: &str) -> bool {
     flags.is_some_and(|flags| flags & IO_WORKER != 0)
 }
 
-/// Has one thread do it. One that has ended has no rights any more.
+/// Makes one thread do it. A thread that has ended has no rights left.
 fn ask(number: i32, signal: i32, start: Instant) -> io::Result<()> {
     ANSWER.store(PENDING, Ordering::SeqCst);
     WHO.store(number, Ordering::SeqCst);
-    // SAFETY: a signal that we handle, to a thread of ours: its number names no other process's.
+    // SAFETY: a signal that we handle, to a thread of ours; its number cannot belong to another process.
     if unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) } != 0 {
         let error = io::Error::last_os_error();
         return match error.raw_os_error() {

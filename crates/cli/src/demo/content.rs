@@ -1,4 +1,4 @@
-//! What the applications write: made from numbers, so that it can be compared later without being kept.
+//! The applications' data: generated from numbers, so that it can be compared later without being stored.
 
 use anyhow::Result;
 use std::path::Path;
@@ -37,14 +37,14 @@ pub fn text(seed: u64, bytes: usize) -> Vec<u8> {
     text
 }
 
-/// A size as files of source code have them: mostly small, a few large.
+/// The size of a typical source file: mostly small, a few large.
 pub fn source_size(seed: u64) -> usize {
     let n = Numbers(seed).next();
     let small = 200 + (n % 6000) as usize;
     if n >> 60 == 0 { small + 40_000 } else { small }
 }
 
-/// Writes a source tree of so many files below `dir`.
+/// Writes a source tree with this many files below `dir`.
 pub fn make_tree(dir: &Path, files: u64) -> Result<()> {
     for n in 0..files {
         let path = dir.join(tree_path(n));
@@ -56,7 +56,7 @@ pub fn make_tree(dir: &Path, files: u64) -> Result<()> {
     Ok(())
 }
 
-/// Where a tree's file is.
+/// The path of a file in a tree.
 pub fn tree_path(n: u64) -> String {
     format!("crate{}/src/module{}/file{n}.rs", n / 100, n / 10 % 10)
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the medium was written for, by the volume's counters.
+/// The causes of writes to the medium, by the volume's counters.
 pub const CAUSES: [(&str, &str); 5] = [
     ("/medium/data_bytes", "data"),
     ("/medium/header_bytes", "chunk headers"),
@@ -14,29 +14,29 @@ pub const CAUSES: [(&str, &str); 5] = [
     ("/medium/map_bytes", "map checkpoints"),
 ];
 
-/// What went through a server.
+/// The traffic of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Bytes that the host wrote.
     pub host: u64,
-    /// Bytes that the medium got, by cause.
+    /// Bytes written to the medium, by cause.
     pub medium: [u64; CAUSES.len()],
     /// Flushes that the host sent.
     pub flushes: u64,
-    /// Syncs that the medium got.
+    /// Syncs of the medium.
     pub syncs: u64,
-    /// Commits of the file system's journal; 0 where nobody counts them.
+    /// Commits of the file system's journal; 0 if they are not counted.
     pub commits: u64,
     /// Blocks written home, and how many of them were mapped to their journal copy instead.
     pub checkpoint_writes: u64,
-    /// See there.
+    /// See `checkpoint_writes`.
     pub remapped: u64,
     /// Blocks stored in a part of a page.
     pub packed: u64,
 }
 
 impl Counters {
-    /// From a server's statistics.
+    /// Reads them from a server's statistics.
     pub fn of(stats: &Value) -> Option<Self> {
         let get = |path: &str| stats.pointer(path).and_then(Value::as_u64);
         let mut medium = [0; CAUSES.len()];
@@ -56,13 +56,13 @@ impl Counters {
         })
     }
 
-    /// Asks a server.
+    /// Queries a server.
     pub fn ask(control: &Path) -> Result<Self> {
         Self::of(&crate::control::stats_of_one(control)?)
             .context("the server's statistics lack a counter")
     }
 
-    /// What came since.
+    /// The difference since then.
     pub fn since(&self, before: &Self) -> Self {
         let mut medium = self.medium;
         medium
@@ -83,7 +83,7 @@ impl Counters {
         }
     }
 
-    /// All that the medium got.
+    /// All bytes written to the medium.
     pub fn medium_bytes(&self) -> u64 {
         self.medium.iter().sum()
     }
@@ -102,7 +102,7 @@ pub struct Lap {
 
 /// A column of the table.
 pub struct Column {
-    /// What it is of.
+    /// Its title.
     pub title: [&'static str; 2],
     /// Its runs.
     pub laps: Vec<Lap>,

@@ -1,4 +1,4 @@
-//! The demonstration: real applications on ext4 on a volume, against a plain file over the same chain.
+//! The demonstration: real applications on ext4 on a volume, compared with a plain file over the same chain.
 
 mod content;
 mod measure;
@@ -12,20 +12,20 @@ use crate::signals::Stop;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
 
-/// The least that the demonstration's directory must have free.
+/// The least free space that the demonstration's directory must have.
 const FREE_BYTES: u64 = 4 << 30;
 
 /// What to do.
 pub struct Plan {
-    /// Where the volume and the plain file are made; gone afterwards.
+    /// Where the volume and the plain file are made; they are removed afterwards.
     pub parent: PathBuf,
     /// Thousandths of the usual amount of work.
     pub scale: u64,
-    /// Without root's means also as root.
+    /// Uses no root privileges, even as root.
     pub user_space: bool,
 }
 
-/// Runs it.
+/// Runs the demonstration.
 pub fn run(plan: &Plan) -> Result<()> {
     let stop = Stop::with_terminal()?;
     let dir = tempfile::Builder::new()
@@ -59,10 +59,15 @@ pub fn run(plan: &Plan) -> Result<()> {
         Some(program) => Some(format!("{program} is not installed")),
         None => crate::attachment::Via::Fuse.missing(),
     };
-    match why {
+    let ran = match why {
         None => on_ext4::run(dir.path(), plan.scale, &stop),
         Some(why) => user_space::run(dir.path(), plan.scale, &why, &stop),
-    }
+    };
+    let path = dir.path().to_owned();
+    ran.and(
+        dir.close()
+            .with_context(|| format!("cannot remove {}", path.display())),
+    )
 }
 
 fn free_bytes(dir: &std::path::Path) -> Option<u64> {

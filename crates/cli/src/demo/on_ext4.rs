@@ -19,16 +19,16 @@ use std::time::{Duration, Instant};
 
 /// Size of the volume and of the plain file.
 const DISK_BYTES: u64 = 1 << 30;
-/// What each contestant is seen to do.
+/// The steps shown for each contestant.
 const STEPS: u64 = 8;
-/// Room for the kernel to finish what an unmount leaves behind.
+/// Time for the kernel to finish what an unmount leaves behind.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// One column of the table. A volume replays what was committed by itself, as one that `vellum attach --mount` mounts.
+/// One column of the table. The volume replays committed transactions itself, like one mounted by `vellum attach --mount`.
 struct Contestant {
     title: [&'static str; 2],
     raw: bool,
-    /// What its server is told.
+    /// The flags of its server.
     flags: &'static [&'static str],
     options: &'static str,
 }
@@ -49,20 +49,20 @@ const CONTESTANTS: [Contestant; 3] = [
     Contestant {
         title: ["vellum, no option", "data=journal"],
         raw: false,
-        // As `vellum attach --mount` has it.
+        // As with `vellum attach --mount`.
         flags: &["--mounted"],
         options: ext4::MOUNT_OPTIONS,
     },
 ];
 
-/// How much of each application.
+/// The amount of work for each application.
 struct Amounts {
     transactions: u64,
     tree_files: u64,
     mails: u64,
 }
 
-/// Runs it.
+/// Runs the demonstration.
 pub fn run(dir: &Path, scale: u64, stop: &Stop) -> Result<()> {
     let scaled = |n: u64| (n * scale / 1000).max(10);
     let amounts = Amounts {
@@ -225,7 +225,7 @@ fn contest(
     }
     step("unmount");
     let start = Instant::now();
-    // What the journal still holds is written home now: part of the price.
+    // The journal's remaining contents are written home now: part of the price.
     host::unmount(&mount, false).with_context(|| format!("cannot unmount {}", mount.display()))?;
     times.push(Lap {
         name: "unmount".into(),
@@ -363,7 +363,7 @@ impl Laps<'_> {
         Ok(fs::remove_dir_all(self.mount.join("deleted"))?)
     }
 
-    /// As a mail server delivers: written and synced under a temporary name, renamed, the directory synced.
+    /// Delivers mail as a mail server does: written and synced under a temporary name, renamed, the directory synced.
     fn mail(&self) -> Result<()> {
         let (tmp, new) = (self.mount.join("mail/tmp"), self.mount.join("mail/new"));
         fs::create_dir_all(&tmp)?;
@@ -391,7 +391,7 @@ impl Laps<'_> {
         })
     }
 
-    /// Compares everything with what it was made from.
+    /// Compares everything with what it was generated from.
     fn compare(&self) -> Result<()> {
         let same = |path: PathBuf, want: Vec<u8>| -> Result<()> {
             ensure!(!self.stop.asked(), "interrupted");
@@ -454,7 +454,7 @@ fn tool(stop: &Stop, program: &str, args: &[&std::ffi::OsStr]) -> Result<String>
 
 fn git(stop: &Stop, args: &[&str], inside: Option<&Path>) -> Result<String> {
     let mut command = host::command("git");
-    // Nobody's configuration: names, hooks, signing, and whose directory it is.
+    // No user's configuration: names, hooks, signing, and the owner of the directory.
     command
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_SYSTEM", "/dev/null");

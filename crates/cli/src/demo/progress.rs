@@ -1,18 +1,18 @@
-//! Progress: a bar on a terminal, a line a step elsewhere.
+//! Progress: a bar on a terminal, a line for each step elsewhere.
 
 use crate::outcome::tell;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::Duration;
 
-/// How far we are.
+/// The progress so far.
 pub struct Progress {
     bar: ProgressBar,
     lines: bool,
 }
 
 impl Progress {
-    /// Of so many steps.
+    /// Starts, for this many steps.
     pub fn new(steps: u64) -> Self {
         let lines = !std::io::stderr().is_terminal();
         let bar = if lines {
@@ -31,7 +31,7 @@ impl Progress {
         Self { bar, lines }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub fn step(&self, what: &str) {
         if self.lines {
             tell(format_args!("{what}"));

@@ -1,4 +1,4 @@
-//! The table at the end.
+//! The final table.
 
 use super::measure::{CAUSES, Column};
 use std::fmt::Write;
@@ -84,7 +84,7 @@ pub fn render(columns: &[Column]) -> String {
     out
 }
 
-/// What a person remembers of it, from what reached the medium.
+/// The sentence to remember, from what reached the medium.
 pub fn to_remember(ordered: u64, volume: u64) -> String {
     let (less, word) = match ordered.checked_sub(volume) {
         Some(less) => (less, "less"),

@@ -1,7 +1,7 @@
-//! The demonstration without root: the same counters from an NBD client in user space.
+//! The demonstration without root: the same counters, from an NBD client in user space.
 //!
-//! The client writes as the applications' file systems do: small overwrites each followed by a flush, one
-//! long stream, scattered files of which half are trimmed, appends each followed by a flush.
+//! The client writes like the applications' file systems: small overwrites, each followed by a flush; one long stream; scattered
+//! files, half of which are trimmed; appends, each followed by a flush.
 
 use super::content::{Numbers, text};
 use super::measure::{Column, Counters, Lap};
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 const BLOCK: u64 = vellum_core::addr::BLOCK_BYTES as u64;
 const DISK_BYTES: u64 = 1 << 30;
-/// Where each pattern has its region.
+/// The size of each pattern's region.
 const REGION: u64 = DISK_BYTES / 4 / 2;
 const READY: Duration = Duration::from_secs(60);
 
-/// Runs it.
+/// Runs the demonstration.
 pub fn run(dir: &Path, scale: u64, why: &str, stop: &Stop) -> Result<()> {
     let progress = Progress::new(2 * 5);
     let mut columns = Vec::new();
@@ -194,7 +194,7 @@ fn contest(
 struct Pattern {
     name: &'static str,
     operations: u64,
-    /// Blocks apart that consecutive places are; 0: random among few.
+    /// The distance between consecutive places, in blocks; 0: random among few.
     stride: u64,
     blocks_max: u64,
     flush_each: bool,

@@ -1,16 +1,16 @@
-//! From a file or a device down to the drives: partitions, mirrors, encryption and loop devices are between.
+//! Finds the drives below a file or a device, through partitions, mirrors, encryption and loop devices.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// More things on each other are taken for a circle.
+/// A deeper stack is assumed to be a cycle.
 const DEPTH_MAX: usize = 16;
 
-/// The names of the drives, in order.
+/// Returns the names of the drives, in order.
 ///
 /// # Errors
-/// Why it cannot be told.
+/// Why they are not known.
 pub fn drives(system: &Path, path: &Path) -> Result<Vec<String>, String> {
     let mut found = BTreeSet::new();
     of_path(system, path, DEPTH_MAX, &mut found)?;
@@ -76,7 +76,7 @@ fn of_device(
     Ok(())
 }
 
-/// What is mounted as this device: for file systems that have a number of their own, as btrfs has.
+/// The source of the mount with this device number, for file systems with numbers of their own, such as btrfs.
 fn mounted_from(device: u64) -> Option<PathBuf> {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let wanted = format!("{}:{}", libc::major(device), libc::minor(device));
@@ -120,7 +120,7 @@ mod tests {
             drives(&system, &file),
             Ok(vec!["sda".to_owned(), "sdb".to_owned()])
         );
-        // A circle ends.
+        // A cycle ends.
         symlink(devices.join("dm-0"), devices.join("md0/slaves/dm-0")).unwrap();
         assert!(drives(&system, &file).unwrap_err().contains("too many"));
         assert!(

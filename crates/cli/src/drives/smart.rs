@@ -1,4 +1,4 @@
-//! SMART: of NVMe by the kernel, of the rest by smartctl, where that is installed.
+//! SMART: for NVMe through the kernel, for other drives through smartctl, if that is installed.
 
 use crate::host;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use vellum_ops::drive::{LOG_BYTES, Wear, of_log, of_report};
 
-/// As the kernel's `nvme_admin_cmd`.
+/// The kernel's `nvme_admin_cmd`.
 #[repr(C)]
 #[derive(Default)]
 struct AdminCommand {
@@ -33,15 +33,15 @@ const SMART: u32 = 0x02;
 const ALL_NAMESPACES: u32 = u32::MAX;
 const TIMEOUT_MS: u32 = 1000;
 
-/// What a drive tells of its wear.
+/// Returns a drive's reported wear.
 ///
 /// # Errors
-/// Why it does not.
+/// Why it is not known.
 pub fn wear(name: &str) -> Result<Wear, String> {
     if name.starts_with("nvme") {
         return of_log(&log(name)?);
     }
-    // There is nothing below these that wears, or nothing that is asked this way.
+    // Other devices have nothing below them that wears, or nothing that can be queried this way.
     let is_asked = name.starts_with("sd") && !name.starts_with("sdio");
     if !is_asked {
         return Err(format!(
@@ -55,7 +55,7 @@ pub fn wear(name: &str) -> Result<Wear, String> {
     }
     let mut command = host::command("smartctl");
     let device = Path::new("/dev").join(name);
-    // One that sleeps is not woken. The exit code tells of the drive's health, among other things.
+    // A sleeping drive is not woken. The exit code reports the drive's health, among other things.
     let asked = command
         .args(["--json", "--nocheck=standby", "--log=devstat", "--info"])
         .arg(device);
@@ -78,9 +78,9 @@ fn log(name: &str) -> Result<[u8; LOG_BYTES], String> {
         timeout_ms: TIMEOUT_MS,
         ..AdminCommand::default()
     };
-    // Words of four bytes, one less than there are.
+    // In words of four bytes, minus one.
     command.words_10[0] = ((LOG_BYTES as u32 / 4 - 1) << 16) | SMART;
-    // SAFETY: the command is as the kernel has it, and `log` is as long as it says and outlives the call.
+    // SAFETY: the command has the kernel's layout, and `log` is as long as it says and outlives the call.
     match unsafe {
         libc::ioctl(
             file.as_raw_fd(),

@@ -1,4 +1,4 @@
-//! Changes as people write them: `compress=zstd`, and the flags that make them for one run.
+//! Changes as users write them: `compress=zstd`, and the flags that make them for one run.
 
 use super::table::{self, Property, TABLE, named};
 use crate::size::{self, Size};
@@ -7,16 +7,16 @@ use vellum_core::format::properties::Value;
 use vellum_policies::kind::Kind;
 use vellum_policies::table::Tier;
 
-/// What brings a property back to what is usual.
+/// The value that restores a property's default.
 const DEFAULT: &str = "default";
 
-/// One property's new value.
+/// A new value for one property.
 #[derive(Clone)]
 pub struct Change {
     text: String,
     name: String,
     property: Option<&'static Property>,
-    /// None: what is usual.
+    /// The value; `None`: the default.
     value: Option<Value>,
 }
 
@@ -26,17 +26,17 @@ impl Change {
         &self.name
     }
 
-    /// What is changed; none when this version does not know it.
+    /// The property; `None` if this version does not know it.
     pub fn property(&self) -> Option<&'static Property> {
         self.property
     }
 
-    /// Its new value; none for what is usual.
+    /// The new value; `None` for the default.
     pub fn value(&self) -> Option<&Value> {
         self.value.as_ref()
     }
 
-    /// As it is written.
+    /// Its text as written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -45,7 +45,7 @@ impl Change {
         let Some((name, value)) = text.split_once('=') else {
             return Err(format!("{text:?} is not NAME=VALUE, like compress=zstd"));
         };
-        // What is studied may have a property's name: `write-once=paper`, and `write-once=off`.
+        // A research mechanism may share a property's name: `write-once=paper`, and `write-once=off`.
         let studied = table::of_research(name).filter(|_| research);
         let is_of_both = studied.is_some_and(|p| p.kind.parse(value).is_err());
         let property = match studied {
@@ -53,7 +53,7 @@ impl Change {
             None => named(name),
             studied => studied,
         };
-        // One of a later version can be let go, and no more.
+        // A property of a later version can only be reset.
         let is_let_go = !research && value == DEFAULT;
         if property.is_none() && !is_let_go {
             return Err(unknown(name));
@@ -98,7 +98,7 @@ impl FromStr for Change {
     }
 }
 
-/// Several in one word: `zero=off,dedup=on`. Words of the user's own reach to its end.
+/// Several changes in one argument: `zero=off,dedup=on`. Free text extends to the end of the argument.
 #[derive(Clone)]
 pub struct Changes(pub Vec<Change>);
 
@@ -113,7 +113,7 @@ impl FromStr for Changes {
     }
 }
 
-/// The same where mechanisms are there to be studied, too.
+/// The same, including research mechanisms.
 #[derive(Clone)]
 pub struct Research(pub Vec<Change>);
 
@@ -128,7 +128,7 @@ impl FromStr for Research {
     }
 }
 
-/// At commas behind which a name follows, but not in a value that may have commas itself.
+/// Splits at commas that are followed by a name, but not in a value that may contain commas itself.
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -175,12 +175,12 @@ fn one_journal(text: &str) -> Result<String, String> {
 }
 
 impl Run {
-    /// Says that the file system is mounted on the volume's own device.
+    /// Notes that the file system is mounted on the volume's own device.
     pub fn mount(&mut self) {
         self.mounted = true;
     }
 
-    /// Whether it is.
+    /// True if the file system is mounted on the volume's own device.
     pub fn is_mounted(&self) -> bool {
         self.mounted
     }
@@ -190,7 +190,7 @@ impl Run {
         self.with.push(Changes(vec![change]));
     }
 
-    /// Takes changes in place of what it has said of these before.
+    /// Adds changes that replace earlier ones of the same properties.
     pub fn study(&mut self, changes: &[Change]) {
         let is_old = |old: &Change| changes.iter().any(|new| new.name == old.name);
         self.with
@@ -202,13 +202,18 @@ impl Run {
         self.research.push(Research(changes.to_vec()));
     }
 
-    /// Whether a journal is set by hand, which is a place of one volume.
+    /// True if a journal is set by hand, which is a place on one particular volume.
     pub fn names_a_journal(&self) -> bool {
         let named = |change: &Change| change.name == "journals" && change.value.is_some();
         self.changes().iter().any(named)
     }
 
-    /// All of it, the later before the earlier.
+    /// True if a flag of this run sets this property.
+    pub fn sets(&self, name: &str) -> bool {
+        self.changes().iter().any(|change| change.name == name)
+    }
+
+    /// All changes, later ones before earlier ones.
     fn changes(&self) -> Vec<Change> {
         let kept = |text: String| Change::new(&text, false).ok();
         let journals = self.journal.join(",");
@@ -220,14 +225,14 @@ impl Run {
         own.chain(with.cloned()).chain(research.cloned()).collect()
     }
 
-    /// The value that this run has for a property, if it has one.
+    /// This run's value for a property, if it has one.
     pub fn value_of(&self, property: &Property) -> Option<Value> {
         let is_it = |change: &Change| change.property.is_some_and(|p| std::ptr::eq(p, property));
         let mut changes = self.changes().into_iter();
         changes.find(is_it).and_then(|change| change.value)
     }
 
-    /// The same as flags, for a server of our own.
+    /// The same as flags, for a server that we start.
     pub fn flags(&self) -> Vec<String> {
         let is_of_research = |change: &Change| {
             change
@@ -244,7 +249,7 @@ impl Run {
     }
 }
 
-/// Changes in a list, each as on the command line.
+/// Parses a list of changes, each as on the command line.
 pub fn parsed<T: FromStr<Err = String>>(list: &serde_json::Value) -> Result<Vec<T>, String> {
     let texts = list.as_array().ok_or("it takes a list of NAME=VALUE")?;
     let parse = |text: &serde_json::Value| text.as_str().unwrap_or_default().parse();
@@ -290,7 +295,7 @@ mod tests {
         assert!(of_research("write-once=maybe").contains("on, off"));
         assert_eq!(of_research("hash=sha1,write-once=paper,fold=on"), "");
         assert_eq!(of_research("write-once=off,delta=on"), "");
-        // One that a later version has set can be let go.
+        // A property set by a later version can be reset.
         assert!("rewind=default".parse::<Change>().is_ok());
         assert!("rewind=7d".parse::<Change>().is_err());
     }

@@ -1,4 +1,4 @@
-//! What is in force: what is usual for the volume, changed by what is stored in it, changed by the flags of this run.
+//! What is in effect: the defaults for the volume, changed by its stored properties, changed by the flags of this run.
 
 use super::change::{Change, Run};
 use super::settings::Settings;
@@ -16,7 +16,7 @@ use vellum_medium::Medium;
 use vellum_policies::table::Tier;
 
 impl Settings {
-    /// What is in force on a volume that has these properties, in this run.
+    /// The settings in effect in this run on a volume with these properties.
     pub fn of(superblock: &Superblock, properties: &Properties, run: &Run) -> Self {
         let mut settings = Self::usual(superblock);
         for property in TABLE.iter().filter(|p| p.tier != Tier::Research) {
@@ -24,7 +24,7 @@ impl Settings {
                 (property.put)(&mut settings, value);
             }
         }
-        // In the table's order, so that one which implies others comes before them.
+        // In the table's order, so that a property that implies others comes before them.
         for property in &TABLE {
             if let Some(value) = run.value_of(property) {
                 (property.put)(&mut settings, &value);
@@ -56,7 +56,7 @@ impl Settings {
 }
 
 impl Property {
-    /// The value that is stored, if it is one that this version knows, and one that the layout has.
+    /// The stored value, if this version knows it, and the layout has it.
     pub(super) fn stored<'a>(
         &self,
         superblock: &Superblock,
@@ -68,14 +68,14 @@ impl Property {
     }
 }
 
-/// What a volume on this medium that nobody has open does, as it was chosen and in this run.
+/// The policy in effect on a medium that no process has open, from its stored properties and this run.
 pub fn policy_of(medium: &dyn Medium, run: &Run) -> Result<Policy> {
     let mut source = MediumSource::new(medium);
     let (found, _) = find_superblock(&mut source, medium.blocks(), crc32c)?;
     Ok(Settings::of(&found, found.properties(), run).policy)
 }
 
-/// The properties of a volume with changes made; all of them, or none.
+/// The properties of a volume after changes; all of them are made, or none.
 pub fn changed(
     superblock: &Superblock,
     properties: &Properties,
@@ -104,7 +104,7 @@ pub fn changed(
     Ok(new)
 }
 
-/// Those of another volume that this one can have; with the names of those that it cannot.
+/// The properties of another volume that this one can have, and the names of those that it cannot.
 fn taken_over(superblock: &Superblock, from: &Properties) -> (Properties, Vec<String>) {
     let (mut taken, mut left) = (Properties::default(), Vec::new());
     for (name, value) in from.iter() {
@@ -122,7 +122,7 @@ fn taken_over(superblock: &Superblock, from: &Properties) -> (Properties, Vec<St
     (taken, left)
 }
 
-/// What the user of another volume has chosen goes along, as far as the new one can have it.
+/// Takes over what the user of another volume has chosen, as far as the new volume can have it.
 pub fn taken_from(source: &Superblock) -> impl Fn(&Superblock) -> Result<Properties> + use<> {
     let from = source.properties().clone();
     move |target: &Superblock| {
@@ -166,7 +166,7 @@ mod tests {
             let usual = Settings::usual(&superblock(layout));
             for property in TABLE.iter().filter(|p| p.has.has(layout)) {
                 let all = TABLE.iter().filter(|p| p.name == property.name);
-                // What several rows share, each has some values of.
+                // For values that several rows share, each row has some of them.
                 let text = all
                     .filter_map(|p| p.kind.text(&(p.get)(&usual)))
                     .next()
@@ -176,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Values that no command of ours has stored.
+    /// Values that none of our commands stores.
     fn odd_values() -> Vec<Value> {
         let mut values = vec![Value::switch(true), Value::switch(false)];
         values.extend([0, 1, 4095, 8 << 20, u64::MAX].map(Value::number));
@@ -208,7 +208,7 @@ mod tests {
                     let is_taken = named(property.name)
                         .is_some_and(|p| p.has.has(layout) && p.kind.text(&value).is_some());
                     assert_eq!(is_kept, !is_taken, "{}: {value:?}", property.name);
-                    // A terminal is shown no more lines than there are properties.
+                    // A terminal shows no more lines than there are properties.
                     assert!(written(&told, true).lines().count() <= TABLE.len() + 2);
                     assert!(taken_over(&superblock, &stored).0.iter().count() <= 1);
                 }

@@ -1,4 +1,4 @@
-//! Properties: what a user chooses, kept in the volume, and what is in force of it (docs/decisions/0026-set-and-get.md).
+//! Properties: what a user chooses, stored in the volume, and what of it is in effect (docs/decisions/0026-set-and-get.md).
 
 mod change;
 mod effect;

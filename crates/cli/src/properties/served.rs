@@ -1,4 +1,4 @@
-//! What is chosen of a volume that is served: what it has stored, the flags of this run, and what is in force.
+//! The choices for a served volume: its stored properties, the flags of this run, and what is in effect.
 
 use super::change::{Change, Run};
 use super::effect::changed;
@@ -7,14 +7,15 @@ use super::show::listed;
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::Value;
+use std::sync::Arc;
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::BlockDevice;
-use vellum_device::{Extent, JournalError, Volume};
+use vellum_device::{Extent, Growable, JournalError, Volume};
 
-/// One volume's.
+/// The choices for one volume.
 pub struct Chosen {
-    /// Held while a change is made: of two at once, one comes after the other.
+    /// Held while a change is made, so that two changes do not overlap.
     now: Mutex<Now>,
 }
 
@@ -24,7 +25,7 @@ struct Now {
 }
 
 impl Chosen {
-    /// Of a volume that is about to be opened.
+    /// For a volume that is about to be opened.
     pub fn new(superblock: &Superblock, run: &Run) -> Self {
         let now = Now {
             run: run.clone(),
@@ -35,72 +36,77 @@ impl Chosen {
         }
     }
 
-    /// The volume is open, and says what it could have of that.
+    /// Notes that the volume is open, and which settings it could apply.
     pub fn opened(&self, volume: &Volume) {
         self.now.lock().in_force.policy = volume.policy();
     }
 
-    /// What is in force.
+    /// Opens a volume again, with the settings in effect. Nobody changes them meanwhile: the change would be lost.
+    pub fn reopened<T>(&self, volume: &Growable, open: impl FnOnce(&Settings) -> T) -> T {
+        let mut now = self.now.lock();
+        let opened = open(&now.in_force);
+        now.in_force.policy = volume.volume().policy();
+        opened
+    }
+
+    /// The settings in effect.
     pub fn in_force(&self) -> Settings {
         self.now.lock().in_force.clone()
     }
 
-    /// All of it, as programs read it.
-    pub fn told(&self, volume: &Volume) -> Value {
+    /// All of them, as JSON.
+    pub fn told(&self, volume: &Growable) -> Value {
         let now = self.now.lock();
+        let volume = volume.volume();
         let (superblock, properties) = (volume.superblock(), volume.properties());
         listed(superblock, &properties, &now.run, Some(&now.in_force))
     }
 
-    /// Makes changes, all or none: in force, where that can be while the volume is served, and stored.
-    pub fn set(&self, volume: &Volume, changes: &[Change]) -> Result<()> {
-        if volume.read_only() {
-            bail!("it is served --read-only: stop that server first");
-        }
+    /// Makes changes, all or none: puts them in effect, where that is possible while the volume is served, and stores them.
+    pub fn set(&self, volume: &Growable, changes: &[Change]) -> Result<()> {
         let mut now = self.now.lock();
-        let properties = changed(volume.superblock(), &volume.properties(), changes)?;
-        let settings = now.settings(volume, &properties, &now.run, changes)?;
-        let before = now.take(volume, settings)?;
-        if let Err(error) = volume.set_properties(&properties) {
-            let _ = now.take(volume, before);
-            return Err(error).context(
-                "it is not known whether the change was stored: see `vellum get` when the volume is \
-                opened again",
-            );
-        }
-        Ok(())
+        let volume = writable(volume)?;
+        now.set(&volume, changes)
     }
 
-    /// Makes changes, all or none, for this run alone.
-    pub fn study(&self, volume: &Volume, changes: &[Change]) -> Result<()> {
+    /// Adds a journal to those that are stored.
+    pub fn add_journal(&self, volume: &Growable, start: u64, bytes: u64) -> Result<()> {
+        // One lock for both: of two journals that are added at once none is lost.
         let mut now = self.now.lock();
-        let mut run = now.run.clone();
-        run.study(changes);
-        let settings = now.settings(volume, &volume.properties(), &run, changes)?;
-        now.take(volume, settings)?;
-        now.run = run;
-        Ok(())
-    }
-
-    /// Whether the journals of this run are those that a flag names.
-    pub fn has_journals_by_flag(&self) -> bool {
-        self.now.lock().run.names_a_journal()
-    }
-
-    /// The journals that are stored, with one more.
-    pub fn with_journal(&self, start: u64, bytes: u64) -> String {
-        let mut journals = self.now.lock().in_force.journals.clone();
+        let volume = writable(volume)?;
+        let mut journals = now.in_force.journals.clone();
         let new = Extent { start, bytes };
         if !journals.contains(&new) {
             journals.push(new);
         }
         let each = journals.iter().map(|e| format!("{}+{}", e.start, e.bytes));
-        each.collect::<Vec<_>>().join(",")
+        let journals = each.collect::<Vec<_>>().join(",");
+        let change: Change = format!("journals={journals}")
+            .parse()
+            .map_err(anyhow::Error::msg)?;
+        now.set(&volume, &[change])
+    }
+
+    /// Makes changes, all or none, for this run only.
+    pub fn study(&self, volume: &Growable, changes: &[Change]) -> Result<()> {
+        let mut now = self.now.lock();
+        let volume = volume.volume();
+        let mut run = now.run.clone();
+        run.study(changes);
+        let settings = now.settings(&volume, &volume.properties(), &run, changes)?;
+        now.take(&volume, settings)?;
+        now.run = run;
+        Ok(())
+    }
+
+    /// True if a flag names the journals of this run.
+    pub fn has_journals_by_flag(&self) -> bool {
+        self.now.lock().run.names_a_journal()
     }
 }
 
 impl Now {
-    /// What will be in force with these properties and flags.
+    /// The settings that these properties and flags would put in effect.
     fn settings(
         &self,
         volume: &Volume,
@@ -112,11 +118,11 @@ impl Now {
         let mut new = Settings::of(superblock, properties, run);
         new.check(superblock)?;
         let before = &self.in_force;
-        // What this machine has no memory for is asked for again when somebody asks again.
+        // An index for which this machine had no memory is requested again only on an explicit change.
         if !changes.iter().any(|c| c.name().starts_with("dedup")) {
             new.policy.index_bytes = before.policy.index_bytes;
         }
-        // These are as the volume was opened with.
+        // These stay as they were when the volume was opened.
         new.buffer_bytes = before.buffer_bytes;
         new.map_bytes = before.map_bytes;
         new.persistence = before.persistence;
@@ -125,7 +131,22 @@ impl Now {
         Ok(new)
     }
 
-    /// Puts it in force, all or nothing; gives what was before.
+    /// Puts changes in effect, and stores them.
+    fn set(&mut self, volume: &Volume, changes: &[Change]) -> Result<()> {
+        let properties = changed(volume.superblock(), &volume.properties(), changes)?;
+        let settings = self.settings(volume, &properties, &self.run, changes)?;
+        let before = self.take(volume, settings)?;
+        if let Err(error) = volume.set_properties(&properties) {
+            let _ = self.take(volume, before);
+            return Err(error).context(
+                "it is not known whether the change was stored: see `vellum get` when the volume is \
+                opened again",
+            );
+        }
+        Ok(())
+    }
+
+    /// Puts settings in effect, all or nothing. Returns the previous ones.
     fn take(&mut self, volume: &Volume, new: Settings) -> Result<Settings> {
         volume.set_policy(new.policy)?;
         if new.journals != self.in_force.journals
@@ -137,6 +158,15 @@ impl Now {
         }
         volume.set_schedule(new.schedule());
         Ok(std::mem::replace(&mut self.in_force, new))
+    }
+}
+
+/// The volume as it is now. To be called under the lock: one that has grown since is another.
+fn writable(volume: &Growable) -> Result<Arc<Volume>> {
+    let volume = volume.volume();
+    match volume.read_only() {
+        true => bail!("it is served --read-only: stop that server first"),
+        false => Ok(volume),
     }
 }
 

@@ -7,15 +7,18 @@ use vellum_core::tables::Persistence;
 use vellum_device::Extent;
 use vellum_device::policy::Policy;
 
-/// Memory for blocks in flight unless it is chosen.
+/// The default memory for blocks in flight.
 const BUFFER_BYTES: u64 = 64 << 20;
 
-/// Whether, after a crash, the volume puts home by itself what a journal had committed.
+/// The default memory for the map: enough for 64 GiB of data, or for some 38 GiB that is compressed.
+const MAP_BYTES: u64 = 64 << 20;
+
+/// Whether, after a crash, the volume itself puts home what a journal had committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// Where `attach --mount` mounts the file system itself, for then no cache lies between both (decision 0014).
+    /// If `attach --mount` mounts the file system itself, because then no cache is between the two (decision 0014).
     Auto,
-    /// Yes: its user knows that no cache is above the volume that writes back in another order.
+    /// Yes: the user knows that no cache above the volume writes back in another order.
     On,
     /// No.
     Off,
@@ -34,11 +37,11 @@ impl Replay {
 /// A value for each property.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is done with what is written.
+    /// What is done with written data.
     pub policy: Policy,
     /// Memory for blocks in flight.
     pub buffer_bytes: u64,
-    /// Memory for what says where blocks are; 0: all that it takes.
+    /// Memory for the map; 0: no limit.
     pub map_bytes: u64,
     /// Options of a mount; empty for those that suit the layout.
     pub mount_options: String,
@@ -50,21 +53,21 @@ pub struct Settings {
     pub journals: Vec<Extent>,
     /// When a write is answered.
     pub persistence: Persistence,
-    /// How the collector chooses.
+    /// How the collector chooses its victims.
     pub victim: Victim,
-    /// How often the volume takes a snapshot by itself.
+    /// How often the volume takes a snapshot on its own.
     pub snapshot_every: String,
-    /// Which of these stay.
+    /// Which of these are kept.
     pub snapshot_keep: String,
 }
 
 impl Settings {
-    /// What is usual for this volume.
+    /// The defaults for this volume.
     pub fn usual(superblock: &Superblock) -> Self {
         Self {
             policy: Policy::usual(superblock),
             buffer_bytes: BUFFER_BYTES,
-            map_bytes: 0,
+            map_bytes: MAP_BYTES,
             mount_options: String::new(),
             label: String::new(),
             replay: Replay::Auto,
@@ -76,7 +79,7 @@ impl Settings {
         }
     }
 
-    /// What the volume does by itself.
+    /// The schedule of automatic snapshots.
     pub fn schedule(&self) -> Schedule {
         Schedule {
             every: self.snapshot_every.parse().ok(),

@@ -1,4 +1,4 @@
-//! Properties as they are shown: to people, and to programs.
+//! Shows properties, to people and to programs.
 
 use super::change::Run;
 use super::settings::Settings;
@@ -8,7 +8,7 @@ use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_policies::table::Tier;
 
-/// All properties of a volume; `in_force`: what a server that has it goes by.
+/// All properties of a volume. `in_force`: what its server applies.
 pub fn listed(
     superblock: &Superblock,
     properties: &Properties,
@@ -72,7 +72,7 @@ pub fn listed(
     json!({"properties": all, "kept": unknown})
 }
 
-/// The same in words: those for everyone, and what is not as it is usual; or all.
+/// The same in words: the properties for everyone, and those that differ from their default; or all.
 pub fn written(told: &Value, all: bool) -> String {
     use std::fmt::Write;
     let field =
@@ -120,7 +120,7 @@ pub fn written(told: &Value, all: bool) -> String {
     text
 }
 
-/// What a volume does, in one line: of what is stored about data, all; of the rest, what was chosen.
+/// A volume's properties in one line: all those about how data is stored; of the rest, those that were chosen.
 pub fn in_a_line(superblock: &Superblock) -> String {
     let properties = superblock.properties();
     let settings = Settings::of(superblock, properties, &Run::default());

@@ -11,20 +11,20 @@ use vellum_device::policy::{Deltas, decide_name, decide_named};
 use vellum_policies::table::{self, Row, Tier};
 use vellum_policies::words::{rule_name, rule_named, store_name, store_named};
 
-/// When a change of it counts.
+/// When a change takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// At once.
     Now,
-    /// When the volume is served or attached the next time.
+    /// When the volume is next served or attached.
     Next,
 }
 
-/// What may be chosen of a volume.
+/// A property of a volume.
 pub struct Property {
-    /// What the table says of it.
+    /// Its row in the table of policies.
     row: &'static Row,
-    /// When a change counts.
+    /// When a change takes effect.
     pub counts: Counts,
     pub(super) get: fn(&Settings) -> Value,
     pub(super) put: fn(&mut Settings, &Value),
@@ -38,13 +38,13 @@ impl Deref for Property {
     }
 }
 
-/// One that is not of research, by its name.
+/// The property with this name, except research mechanisms.
 pub fn named(name: &str) -> Option<&'static Property> {
     let kept = |p: &&Property| p.name == name && p.tier != Tier::Research;
     TABLE.iter().find(kept)
 }
 
-/// One of research.
+/// The research mechanism with this name.
 pub fn of_research(name: &str) -> Option<&'static Property> {
     let found = |p: &&Property| p.name == name && p.tier == Tier::Research;
     TABLE.iter().find(found)
@@ -115,7 +115,7 @@ const fn property(row: &'static Row, counts: Counts, (get, put): Access) -> Prop
     }
 }
 
-/// All of them.
+/// All properties.
 pub static TABLE: [Property; 29] = [
     property(
         &table::COMPRESS,

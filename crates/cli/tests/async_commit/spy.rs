@@ -1,9 +1,10 @@
-//! Stands between front end and volume. It knows what of a journal was sent, answered and flushed, and turns the power off at the
-//! moment that is worst for the kind of cut that a life has. In every other life it hands on parts of transactions late, as a slow thread does.
+//! Stands between front end and volume. It knows what of a journal was sent, completed and flushed, and cuts the power at the
+//! worst moment for the kind of cut that a life has. In every other life it passes on parts of transactions late, like a slow
+//! thread.
 //!
-//! What a flush covers must be there after the life: each block of the journal that had its answer when the flush came, once the flush
-//! has its own. Of commit blocks those alone whose transaction had all its answers too: before that jbd2 does not flush for them, and
-//! the volume may hold them back (docs/decisions/0017-commits-wait.md).
+//! What a flush covers must be there after the life: each journal block that was completed before the flush arrived, once the
+//! flush is completed. This holds for a commit block only if its whole transaction was completed too: before that jbd2 does not
+//! flush for it, and the volume may hold it back (docs/decisions/0017-commits-wait.md).
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -16,24 +17,24 @@ use vellum_device::frames::FramePool;
 use vellum_medium::FaultMedium;
 use vellum_medium::fault::Rng;
 
-/// What a commit block begins with; its sequence follows.
+/// The first bytes of a commit block; its sequence number follows.
 const COMMIT: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];
 
-/// Longer than a commit block is waited with before it is answered, in milliseconds.
+/// Longer than a commit block waits before it is completed, in milliseconds.
 const LATE: u64 = 8;
 
-/// When the power goes.
+/// When the power is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cut {
-    /// A part of a transaction comes behind its commit block, and a chunk was sealed between the two.
+    /// A part of a transaction arrives after its commit block, and a chunk was sealed between the two.
     Late,
-    /// At the flush for a transaction that has all its answers, before the volume knows of it.
+    /// At the flush for a transaction that is completed, before the volume sees the flush.
     BeforeFlush,
-    /// When the volume has taken that flush: it may be answered by then.
+    /// When the volume has accepted that flush; it may be completed by then.
     WithFlush,
-    /// When the volume has answered it, and before anybody has heard.
+    /// When the volume has completed it, before the completion is passed on.
     AfterFlush,
-    /// With the next transaction's first request.
+    /// With the first request of the next transaction.
     NextTransaction,
     Anywhere,
 }
@@ -48,7 +49,7 @@ pub const CUTS: [Cut; 6] = [
 ];
 
 impl Cut {
-    /// That of a life. Late ones and those behind the flush are where losses were found: they are two of three.
+    /// Draws the kind of a life. Losses were found with late requests and after the flush, so those are two of three.
     pub fn drawn(life: u64) -> Self {
         use Cut::{AfterFlush, Late};
         let mut random = Rng::new(life);
@@ -64,28 +65,28 @@ impl Cut {
     }
 }
 
-/// Blocks of the journal, each with the call that it came by.
+/// Blocks of the journal, each with the call that sent it.
 type Sent = Vec<(u64, u64)>;
 
-/// What there is to tell of a life.
+/// What was seen in a life.
 #[derive(Clone, Copy, Default)]
 pub struct Seen {
     pub commits: u64,
-    /// Requests of a journal behind the commit block of their transaction.
+    /// Journal requests that arrived after the commit block of their transaction.
     pub late: u64,
-    /// Commit blocks that a flush has covered with their transaction.
+    /// Commit blocks that a flush covered together with their transaction.
     pub covered: u64,
-    /// Whether the spy has turned the power off.
+    /// True if the spy has cut the power.
     pub has_cut: bool,
 }
 
-/// A block of the journal, as it was sent last.
+/// A journal block, as it was last sent.
 struct Block {
     sum: u32,
-    /// Of which call.
+    /// The call that sent it.
     call: u64,
     state: State,
-    /// The transaction, of a commit block.
+    /// The transaction, if it is a commit block.
     commit: Option<u32>,
 }
 
@@ -96,24 +97,24 @@ enum State {
     Covered,
 }
 
-/// A commit block was sent, and no flush since.
+/// A commit block that was sent, with no flush since.
 struct Commit {
-    /// So many chunks were sealed then.
+    /// Chunks that were sealed at that time.
     sealed: u64,
-    /// Requests came behind it.
+    /// Requests that arrived after it.
     late: u64,
 }
 
 #[derive(Default)]
 struct Known {
-    /// The log: where its pieces are, without the superblock, in the log's order.
+    /// The log: its extents without the superblock, in the log's order.
     log: Vec<(u64, u64)>,
     blocks: BTreeMap<u64, Block>,
-    /// What has its answer, and no flush behind it.
+    /// Completed blocks without a later flush.
     answered: Sent,
     calls: u64,
     commit: Option<Commit>,
-    /// A transaction has been flushed for, and of the next nothing has come.
+    /// A transaction has been flushed, and nothing of the next has arrived.
     is_between: bool,
     /// Flushes for whole transactions since the spy was armed.
     flushes: u64,
@@ -126,7 +127,7 @@ impl Known {
         self.log.iter().any(|(at, end)| (*at..*end).contains(&lba))
     }
 
-    /// The block of the log before this one.
+    /// Returns the block of the log before this one.
     fn before(&self, lba: u64) -> Option<u64> {
         let piece = self
             .log
@@ -138,7 +139,7 @@ impl Known {
         }
     }
 
-    /// Whether all that a commit block commits has its answer.
+    /// True if everything that a commit block commits is completed.
     fn is_whole(&self, commit: u64) -> bool {
         let sequence = self.blocks.get(&commit).and_then(|block| block.commit);
         let Some(sequence) = sequence else {
@@ -158,7 +159,7 @@ impl Known {
         }
     }
 
-    /// Notes a write. Whether it has a commit block, if it has anything of the log.
+    /// Records a write. Returns whether it contains a commit block, if it contains anything of the log.
     fn sent(&mut self, request: &Request) -> Option<bool> {
         let mut has_commit = None;
         for index in 0..request.frames.len() {
@@ -190,7 +191,7 @@ impl Known {
         }
     }
 
-    /// What a flush that comes now is for, and how many commit blocks are in that.
+    /// Returns what a flush that arrives now covers, and how many commit blocks are in that.
     fn asked_for(&mut self) -> (Sent, usize) {
         let answered = std::mem::take(&mut self.answered);
         let is_as_it_was =
@@ -215,7 +216,7 @@ impl Known {
     }
 }
 
-/// The switch: whoever uses it holds what is known, so that nothing is believed that was answered without power.
+/// The switch. Its user holds the lock on what is known, so that nothing completed without power counts.
 #[derive(Clone)]
 struct Power {
     medium: Arc<FaultMedium>,
@@ -231,8 +232,8 @@ impl Power {
             return;
         };
         known.seen.has_cut = true;
-        // A commit block without its transaction is there when nothing is lost but what the volume had not written. What a flush has not
-        // covered is gone when all is lost that can be.
+        // A commit block without its transaction survives if only what the volume had not written is lost. What a flush has not
+        // covered is gone if everything is lost that can be.
         let keeps_all = match kind {
             Cut::Late => !self.seed.is_multiple_of(4),
             _ => self.seed.is_multiple_of(4),
@@ -244,7 +245,7 @@ impl Power {
     }
 }
 
-/// Looks at what goes by. It may be slow, and may turn the power off, and changes nothing else.
+/// Watches the requests. It may delay them, and may cut the power, and changes nothing else.
 pub struct Spy {
     volume: Arc<Volume>,
     power: Power,
@@ -263,19 +264,19 @@ impl Spy {
         }
     }
 
-    /// For who asks it later.
+    /// Returns a handle to read the spy's results later.
     pub fn eye(&self) -> Eye {
         Eye(Arc::clone(&self.known))
     }
 
-    /// Chunks of the log, or commits of tables.
+    /// Returns the chunks of the log, or commits of tables.
     fn sealed(&self) -> u64 {
         let core = self.volume.stats().core;
         core["host_chunks"] + core["commits"]
     }
 
-    /// A flush for a whole transaction came: whether it is the one to cut at. One behind which parts of the transaction had come late, or a
-    /// commit block waits, is worse than others; of those the first few are left out by the seed.
+    /// Handles a flush for a whole transaction: returns whether to cut the power at it. A flush is worse than others if parts
+    /// of the transaction arrived late, or a commit block waits; the seed skips the first few of those.
     fn is_worst(&self, known: &mut Known, late: u64) -> bool {
         known.flushes += 1;
         let is_risky = late > 0 || self.volume.stats().commits.waiting > 0;
@@ -283,8 +284,8 @@ impl Spy {
         known.flushes >= if is_risky { wanted } else { 3 * wanted }
     }
 
-    /// In every other life some parts of transactions come so late that their commit block has been answered by then: the rest
-    /// of such a transaction is answered while the volume still encodes it, and the flush for it comes at once.
+    /// In every other life some parts of transactions are delayed until their commit block has been completed. The rest of such
+    /// a transaction is completed while the volume still encodes it, and its flush arrives at once.
     fn dawdle(&self, requests: &[Request]) {
         let seed = self.power.seed;
         if !seed.is_multiple_of(2) {
@@ -308,7 +309,7 @@ impl Spy {
         }
     }
 
-    /// What the batch is to the kind of cut that is wanted: which it is now, if any.
+    /// Records the batch. Returns the kind of cut if the power is to be cut now.
     fn look(&self, requests: &[Request], watch: &mut Watch) -> Option<Cut> {
         let mut known = self.known.lock();
         known.calls += 1;
@@ -347,7 +348,7 @@ impl Spy {
         cut
     }
 
-    /// The volume has taken the batch.
+    /// Handles a batch that the volume has accepted.
     fn taken(&self, watch: &Watch) {
         if watch.commits + watch.others == 0 {
             return;
@@ -415,15 +416,15 @@ impl BlockDevice for Spy {
     }
 }
 
-/// Where the answers to one call come.
+/// Receives the completions of one call.
 struct Watch {
     to: Arc<dyn Replies>,
     known: Arc<Mutex<Known>>,
     power: Power,
     call: u64,
-    /// By their tags, what they are for.
+    /// The flushes, by tag, and what they cover.
     flushes: Mutex<Vec<(u64, Sent)>>,
-    /// Whether the power goes when a flush of these is answered.
+    /// True if the power is cut when one of these flushes completes.
     cuts: bool,
     commits: u64,
     others: u64,
@@ -437,7 +438,7 @@ impl Watch {
             return;
         };
         let mut known = self.known.lock();
-        // Without power nothing is believed.
+        // Without power nothing counts.
         if self.power.medium.is_off() {
             return;
         }
@@ -470,16 +471,16 @@ impl Replies for Watch {
     }
 }
 
-/// What the spy knows.
+/// The spy's results.
 pub struct Eye(Arc<Mutex<Known>>);
 
 impl Eye {
-    /// Where the log is: from the block behind its superblock on.
+    /// Sets where the log is: from the block after its superblock on.
     pub fn follow(&self, log: Vec<(u64, u64)>) {
         self.0.lock().log = log;
     }
 
-    /// From now on the power may go.
+    /// Allows the cut from now on.
     pub fn arm(&self, cut: Cut) {
         let mut known = self.0.lock();
         known.flushes = 0;
@@ -490,7 +491,7 @@ impl Eye {
         self.0.lock().seen
     }
 
-    /// Of what a flush has covered, what is not there: where, and whose commit block it was, if it was one.
+    /// Returns what a flush covered and is missing: the block, and the transaction if it was a commit block.
     pub fn lost(&self, mut read: impl FnMut(u64, &mut [u8])) -> Vec<(u64, Option<u32>)> {
         let known = self.0.lock();
         let covered = known.blocks.iter();

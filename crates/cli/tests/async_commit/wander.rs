@@ -1,5 +1,5 @@
-//! Sends the journal's thread from processor to processor: so the requests of one commit come by all queues of a device that has a queue
-//! for each processor.
+//! Moves the journal's thread from processor to processor, so that the requests of one commit arrive through all queues of a
+//! device that has a queue for each processor.
 
 use crate::common::chain::Way;
 use std::fs;
@@ -12,7 +12,7 @@ pub struct Wanderer {
 }
 
 impl Wanderer {
-    /// That of a device that is mounted; nobody where there is one queue anyway.
+    /// Finds the thread of a mounted device; none if there is only one queue anyway.
     pub fn of(device: &str) -> Self {
         let name = format!("jbd2/{}-", device.trim_start_matches("/dev/"));
         let is_it = |pid: &i32| {
@@ -35,7 +35,7 @@ impl Wanderer {
         }
     }
 
-    /// To the next one.
+    /// Moves it to the next processor.
     pub fn go_on(&mut self) {
         let Some(thread) = self.thread else {
             return;

@@ -1,4 +1,4 @@
-//! A block device of ours as a kernel's: served from this process by FUSE, with a loop device on top, or by ublk.
+//! A Vellum device as a kernel block device: served from this process over FUSE, with a loop device on top, or over ublk.
 
 use super::{eventually, run, text};
 use std::path::Path;
@@ -8,7 +8,7 @@ use vellum_frontend::fuse::{FuseExport, FuseServer};
 use vellum_frontend::ublk::{Report, UblkServer};
 use vellum_frontend::unaligned::ByteDevice;
 
-/// By which front end.
+/// The front end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Fuse,
@@ -16,7 +16,7 @@ pub enum Way {
 }
 
 impl Way {
-    /// FUSE, unless `WAY=ublk`.
+    /// Returns FUSE, unless `WAY=ublk`.
     pub fn asked_for() -> Self {
         match std::env::var("WAY").as_deref() {
             Ok("ublk") => Self::Ublk,
@@ -26,7 +26,7 @@ impl Way {
     }
 }
 
-/// Up until it is dropped, or taken down.
+/// A running device, until it is dropped or taken down.
 pub struct Chain {
     server: Option<Server>,
     device: String,
@@ -54,7 +54,7 @@ impl Chain {
         }
     }
 
-    /// Serves a device by ublk, with a queue for each processor, four at most.
+    /// Serves a device over ublk, with a queue for each processor, four at most.
     pub fn ublk(device: ByteDevice) -> Self {
         let report: Report = Arc::new(|said| eprintln!("ublk: {said}"));
         let server = UblkServer::start(device, None, &report).unwrap();
@@ -65,7 +65,7 @@ impl Chain {
         }
     }
 
-    /// Serves a device in one of these ways; for FUSE, in this directory.
+    /// Serves a device over the given front end; for FUSE, in this directory.
     pub fn by(way: Way, fuse: &Path, device: ByteDevice) -> Self {
         match way {
             Way::Fuse => Self::up(fuse, device),
@@ -73,7 +73,7 @@ impl Chain {
         }
     }
 
-    /// The kernel's device.
+    /// Returns the path of the kernel's device.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -92,7 +92,7 @@ impl Drop for Chain {
     }
 }
 
-/// Mounts, or says why not.
+/// Mounts, or returns the error.
 pub fn mount(options: &str, device: &str, at: &Path) -> Result<(), String> {
     let out = Command::new("mount")
         .args(["-o", options, device, text(at)])
@@ -104,7 +104,7 @@ pub fn mount(options: &str, device: &str, at: &Path) -> Result<(), String> {
     }
 }
 
-/// Unmounts. A child that another test has just forked has our open files until it runs its program: so once may be too soon.
+/// Unmounts. A process just forked by another test keeps our files open until it runs its program, so the first try may fail.
 pub fn unmount(mount: &Path) {
     eventually("it is unmounted", || {
         let _ = Command::new("umount").arg(mount).output().unwrap();

@@ -1,11 +1,11 @@
-//! `vellum metrics` as a server, and who asks it.
+//! `vellum metrics` as a server, and its client.
 
 use super::Running;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-/// `vellum metrics` with these options, and the address that it says to be at.
+/// Starts `vellum metrics` with these options. Returns it with the address that it prints.
 pub fn exporter(args: &[&str]) -> (Running, String) {
     let exporter = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .arg("metrics")
@@ -21,7 +21,7 @@ pub fn exporter(args: &[&str]) -> (Running, String) {
     (exporter, address)
 }
 
-/// What is answered to these bytes.
+/// Returns the answer to these bytes.
 pub fn get(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(request.as_bytes()).unwrap();

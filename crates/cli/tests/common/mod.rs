@@ -1,4 +1,4 @@
-//! What the command's tests share.
+//! Code shared by the command's tests.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
@@ -7,13 +7,14 @@ pub mod chain;
 pub mod exporter;
 
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// The command.
+/// Runs the command.
 pub fn vellum(args: &[&str]) -> Output {
-    // A server that should have been refused would be waited for without end.
+    // The test would wait for ever for a server that should have been refused.
     Command::new("timeout")
         .args(["--signal=KILL", "300", env!("CARGO_BIN_EXE_vellum")])
         .args(args)
@@ -22,7 +23,7 @@ pub fn vellum(args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The command, which must succeed.
+/// Runs the command, which must succeed.
 pub fn ok(args: &[&str]) -> String {
     let out = vellum(args);
     let (stdout, stderr) = (
@@ -33,7 +34,7 @@ pub fn ok(args: &[&str]) -> String {
     stdout.into_owned()
 }
 
-/// The command, which must fail with this code and say all of these.
+/// Runs the command, which must fail with this code and print all of these texts.
 pub fn fails(code: i32, args: &[&str], says: &[&str]) {
     let out = vellum(args);
     let stderr = String::from_utf8_lossy(&out.stderr);
@@ -46,17 +47,19 @@ pub fn fails(code: i32, args: &[&str], says: &[&str]) {
     }
 }
 
-/// Another program, which must succeed.
-pub fn run(program: &str, args: &[&str]) -> String {
-    let path = format!(
-        "{}:/usr/sbin:/sbin",
-        std::env::var("PATH").unwrap_or_default()
-    );
-    let out = Command::new(program)
+/// Another program, with these arguments.
+pub fn program(name: &str, args: &[&str]) -> Command {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let mut command = Command::new(name);
+    command
         .args(args)
-        .env("PATH", path)
-        .output()
-        .unwrap();
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
+/// Runs another program, which must succeed.
+pub fn run(program: &str, args: &[&str]) -> String {
+    let out = self::program(program, args).output().unwrap();
     let (stdout, stderr) = (
         String::from_utf8_lossy(&out.stdout),
         String::from_utf8_lossy(&out.stderr),
@@ -65,7 +68,7 @@ pub fn run(program: &str, args: &[&str]) -> String {
     stdout.into_owned()
 }
 
-/// A directory on a disk, gone afterwards.
+/// A directory on a disk, removed afterwards.
 pub fn dir() -> tempfile::TempDir {
     tempfile::Builder::new()
         .prefix("vellum-test-")
@@ -107,7 +110,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one and waits until it is ready.
+    /// Starts a server and waits until it is ready.
     pub fn start(dir: &Path, args: &[&str]) -> Self {
         let mut server = Self::spawn(dir, args);
         server.wait_until_ready();
@@ -125,7 +128,7 @@ impl Server {
         });
     }
 
-    /// Starts one that may have so many bytes of address space, and waits until it is ready.
+    /// Starts a server limited to `bytes` of address space, and waits until it is ready.
     pub fn start_limited(dir: &Path, bytes: u64, args: &[&str]) -> Self {
         let mut command = Command::new("prlimit");
         command
@@ -136,7 +139,7 @@ impl Server {
         server
     }
 
-    /// Starts one with a variable of its environment, and waits until it is ready.
+    /// Starts a server with an environment variable, and waits until it is ready.
     pub fn start_with(dir: &Path, variable: (&str, &str), args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
         command.env(variable.0, variable.1);
@@ -145,7 +148,7 @@ impl Server {
         server
     }
 
-    /// Starts one as another user, with a variable of its environment, and waits until it is ready.
+    /// Starts a server as another user, with an environment variable, and waits until it is ready.
     pub fn start_as(dir: &Path, user: u32, variable: (&str, &str), args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
         std::os::unix::process::CommandExt::uid(&mut command, user);
@@ -157,7 +160,7 @@ impl Server {
         server
     }
 
-    /// Starts one.
+    /// Starts a server.
     pub fn spawn(dir: &Path, args: &[&str]) -> Self {
         Self::spawn_by(Command::new(env!("CARGO_BIN_EXE_vellum")), dir, args)
     }
@@ -176,23 +179,23 @@ impl Server {
         Self { child, log }
     }
 
-    /// What it said.
+    /// Returns what it printed.
     pub fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The process.
+    /// Returns its process number.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// As a crash.
+    /// Kills it, as a crash does.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// In order; gives the exit code.
+    /// Stops it in an orderly way. Returns the exit code.
     pub fn term(mut self) -> Option<i32> {
         self.signal(libc::SIGTERM);
         self.child.wait().unwrap().code()
@@ -200,7 +203,7 @@ impl Server {
 
     /// Sends a signal.
     pub fn signal(&self, signal: i32) {
-        // SAFETY: our own child, not yet waited for.
+        // SAFETY: a child of this process, not yet waited for.
         unsafe { libc::kill(self.child.id() as i32, signal) };
     }
 }
@@ -212,7 +215,13 @@ impl Drop for Server {
     }
 }
 
-/// Whether this machine can attach; says so when it cannot.
+/// Says what was left out. Not with a macro: the test harness shows its output only if a test fails.
+pub fn skipped(what: impl std::fmt::Display) {
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "SKIP: {what}").unwrap();
+}
+
+/// True if this machine can attach; prints a message otherwise.
 pub fn can_attach(test: &str) -> bool {
     // SAFETY: no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
@@ -220,12 +229,22 @@ pub fn can_attach(test: &str) -> bool {
         .iter()
         .all(|d| Path::new(d).exists());
     if !(root && devices) {
-        eprintln!("SKIPPED {test}: needs root, /dev/fuse and /dev/loop-control");
+        skipped(format_args!(
+            "{test}: needs root, /dev/fuse and /dev/loop-control"
+        ));
     }
     root && devices
 }
 
-/// The process that serves a volume, by its state file.
+/// Checks an ext4 after a crash. The kernel replays its journal and deletes its orphans, as on a user's machine; then e2fsck
+/// finds nothing. It may not replay the journal itself: it would mend a wrong bitmap or count without a word.
+pub fn replayed_and_faultless(device: &str, mount: &Path, options: &str) {
+    run("mount", &["-o", options, device, text(mount)]);
+    run("umount", &[text(mount)]);
+    run("e2fsck", &["-fn", device]);
+}
+
+/// Returns the process that serves a volume, from its state file.
 pub fn server_pid(path: &Path) -> i32 {
     let info: serde_json::Value =
         serde_json::from_str(&ok(&["info", text(path), "--json"])).unwrap();
@@ -238,7 +257,7 @@ pub fn server_pid(path: &Path) -> i32 {
         .unwrap() as i32
 }
 
-/// Bytes that nothing makes smaller, and that are nowhere else.
+/// Returns bytes that neither compress nor repeat.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut word = seed * 2 + 1;
     let mut bytes = Vec::with_capacity(length + 8);

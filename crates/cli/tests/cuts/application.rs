@@ -1,18 +1,18 @@
-//! Applications that must not lose a transaction that they have acknowledged.
+//! Applications that must not lose a transaction that they acknowledged.
 
-use crate::common::text;
+use crate::common::{skipped, text};
 use crate::world::FileSystem;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// One of them.
+/// An application.
 #[derive(Clone, Copy, Debug)]
 pub struct Application {
     pub name: &'static str,
     program: &'static str,
-    /// How it keeps what it is told; a life has one of these.
+    /// Its durability modes; each life uses one of them.
     pub modes: &'static [&'static str],
 }
 
@@ -54,7 +54,7 @@ pub const APPLICATIONS: [Application; 5] = [
 ];
 
 impl Application {
-    /// Its program with these words. Debian's modules are Debian's Python's.
+    /// Its program with these arguments. Debian's modules belong to Debian's Python.
     fn program(&self, words: &[&str]) -> Command {
         let debian = "/usr/bin/python3";
         let python = match Path::new(debian).exists() {
@@ -66,23 +66,23 @@ impl Application {
         command
     }
 
-    /// Whether it loses nothing on a plain file system of this kind. On a btrfs git has after a cut an index or a branch without
-    /// objects of theirs (`benches/plain_git.py btrfs 16`: after 25 of 224 cuts; ext4 and XFS keep the order of the names).
+    /// True if it loses nothing on a plain file system of this kind. On btrfs, after a cut, git may have an index or a branch
+    /// without its objects (`benches/plain_git.py btrfs 16`: after 25 of 224 cuts; ext4 and XFS keep the order of the names).
     pub fn suits(&self, file_system: &FileSystem) -> bool {
         (self.name, file_system.name) != ("git", "btrfs")
     }
 
-    /// Whether this machine has it; says why not.
+    /// True if it is installed; prints the reason otherwise.
     pub fn is_here(&self) -> bool {
         let out = self.program(&["here"]).output().unwrap();
         if !out.status.success() {
             let why = String::from_utf8_lossy(&out.stderr);
-            println!("SKIPPED {}: {}", self.name, why.trim());
+            skipped(format_args!("{}: {}", self.name, why.trim()));
         }
         out.status.success()
     }
 
-    /// Starts it in a folder, and waits until it has acknowledged that it is ready.
+    /// Starts it in a directory, and waits until it has acknowledged that it is ready.
     pub fn start(self, folder: &Path, mode: &'static str, seed: u64) -> Started {
         let mut child = self
             .program(&["write", text(folder), mode, &seed.to_string()])
@@ -101,7 +101,7 @@ impl Application {
     }
 }
 
-/// It makes transactions until a file `stop` lies beside its folder.
+/// A running application, which makes transactions until a file `stop` appears next to its directory.
 pub struct Started {
     application: Application,
     seed: u64,
@@ -110,7 +110,7 @@ pub struct Started {
 }
 
 impl Started {
-    /// Waits for an acknowledgement; there is none when it has ended.
+    /// Waits for an acknowledgement. Returns false once the application has ended.
     fn acknowledges(&mut self, n: usize) -> bool {
         let mut line = String::new();
         let bytes = self.stdout.read_line(&mut line).unwrap();
@@ -118,7 +118,7 @@ impl Started {
         bytes > 0
     }
 
-    /// Writes down when each transaction is acknowledged, until it ends.
+    /// Records when each transaction is acknowledged, until it ends.
     pub fn watch(mut self, now: &dyn Fn() -> usize) -> Written {
         let mut acknowledged = vec![now()];
         while self.acknowledges(acknowledged.len()) {
@@ -141,7 +141,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// Holds what is there after a cut against what was acknowledged; says how many transactions must be.
+    /// Compares the contents after a cut with what was acknowledged. Returns how many transactions must be there.
     pub fn check(&self, folder: &Path, cut: usize) -> Result<usize, String> {
         let done = self.acknowledged.partition_point(|instant| *instant <= cut);
         // Before it is ready nothing need be there.
@@ -165,12 +165,12 @@ impl Written {
     }
 }
 
-/// Where it is.
+/// Returns its directory.
 pub fn folder(mount: &Path) -> PathBuf {
     mount.join("application")
 }
 
-/// Makes its folder, durably.
+/// Creates its directory, durably.
 pub fn make_folder(mount: &Path) -> PathBuf {
     let folder = folder(mount);
     fs::create_dir(&folder).unwrap();
@@ -187,7 +187,7 @@ mod tests {
     use std::time::Duration;
     use vellum_medium::fault::Rng;
 
-    /// Of each 16 blocks of each file below one is lost: it reads as zeros.
+    /// Overwrites one of every 16 blocks of each file below a directory with zeros.
     fn lose(folder: &Path, rng: &mut Rng) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// In a folder of this machine, without a volume and without a cut.
+    /// In a directory of this machine, without a volume and without a cut.
     #[test]
     fn each_application_complains_of_lost_blocks_and_of_a_lost_transaction() {
         for application in APPLICATIONS.iter().filter(|one| one.is_here()) {

@@ -1,5 +1,5 @@
-//! Snapshots that are taken while a file system is written to. What each shows is what a cut would leave that loses nothing of what the
-//! volume was sent by then: what was synced before it was asked for is there, and nothing that was begun when it had been taken.
+//! Snapshots taken while a file system is written. Each shows what a cut without losses would leave of what the volume had
+//! received by then: what was synced before the snapshot was requested, and nothing that began after it was taken.
 
 use crate::model::When;
 use std::path::Path;
@@ -7,27 +7,27 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use vellum_device::{SnapshotError, Volume};
 use vellum_medium::fault::Rng;
 
-/// As many are there at once.
+/// The most snapshots at once.
 const AT_ONCE: usize = 4;
 
-/// One that was taken.
+/// A snapshot that was taken.
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub name: String,
     /// What it may show.
     pub when: When,
-    /// From when on somebody deletes it.
+    /// The instant from which it may be deleted.
     pub leaves: Option<usize>,
 }
 
 impl Taken {
-    /// Whether it must be there after a cut.
+    /// True if it must be there after a cut.
     pub fn is_there(&self, cut: usize) -> bool {
         self.when.until <= cut && self.leaves.is_none_or(|leaves| leaves > cut)
     }
 }
 
-/// Takes some and deletes some, until a file `stop` is there.
+/// Takes and deletes snapshots, until a file `stop` appears.
 pub fn keep(volume: &Volume, stop: &Path, seed: u64, now: &dyn Fn() -> usize) -> Vec<Taken> {
     let mut rng = Rng::new(seed);
     let mut taken: Vec<Taken> = Vec::new();

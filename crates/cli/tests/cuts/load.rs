@@ -1,4 +1,5 @@
-//! Somebody who works in a folder: random operations, each told to the model before it begins, and each sync when it has ended.
+//! A worker in a directory: random operations. Each is recorded in the model before it begins, and each sync after it has
+//! ended.
 
 use crate::model::{Folder, Number, PAGE};
 use std::fs::{self, File, OpenOptions};
@@ -12,7 +13,7 @@ const PAGES_MAX: usize = 64;
 
 pub struct Load<'a> {
     path: PathBuf,
-    /// The medium's instant.
+    /// Returns the medium's instant.
     now: &'a dyn Fn() -> usize,
     rng: Rng,
     folder: Folder,
@@ -20,7 +21,7 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// In a folder that is there and synced, and empty.
+    /// Starts in an existing directory that is synced and empty.
     pub fn new(path: &Path, seed: u64, now: &'a dyn Fn() -> usize) -> Self {
         Self {
             path: path.to_owned(),
@@ -31,7 +32,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Works; what must be there is told by what is given back.
+    /// Works. Returns what must be there.
     pub fn run(mut self, operations: usize) -> Folder {
         for _ in 0..operations {
             self.one();
@@ -68,7 +69,7 @@ impl<'a> Load<'a> {
 
     fn fresh_name(&mut self) -> String {
         self.names += 1;
-        // Some are long, so that the folder has blocks that split.
+        // Some names are long, so that blocks of the directory split.
         match self.rng.chance(1, 4) {
             true => format!("f{}-{}", self.names, "long".repeat(40)),
             false => format!("f{}", self.names),
@@ -109,8 +110,8 @@ impl<'a> Load<'a> {
         self.open(name).write_all_at(&bytes, at as u64).unwrap();
     }
 
-    /// Of the kinds that a volume treats differently: noise, text, what is elsewhere too, zeros, what was there with a few bytes
-    /// changed, what a journal's commit block looks like.
+    /// Data of the kinds that a volume treats differently: noise, text, duplicates, zeros, old contents with a few bytes
+    /// changed, and blocks that look like a journal's commit block.
     fn bytes(&mut self, number: Number, at: usize, length: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(length + PAGE);
         while bytes.len() < length {
@@ -177,7 +178,7 @@ impl<'a> Load<'a> {
         fs::remove_file(self.path.join(name)).unwrap();
     }
 
-    /// As editors and databases do: a new one in the place of an old one.
+    /// Like editors and databases: a new file replaces an old one.
     fn replace(&mut self, name: &str) {
         let fresh = self.fresh_name();
         let number = self.folder.create((self.now)(), &fresh);
@@ -204,7 +205,7 @@ impl<'a> Load<'a> {
 
     fn sync_all(&mut self) {
         let folder = File::open(&self.path).unwrap();
-        // SAFETY: a system call on a file that is open.
+        // SAFETY: a system call on an open file.
         assert_eq!(unsafe { libc::syncfs(folder.as_raw_fd()) }, 0);
         self.folder.all_synced((self.now)());
     }

@@ -1,17 +1,19 @@
-//! Power cuts under file systems of the kernel. A file system lives once on a volume whose medium is recorded; then the medium of any
-//! cut is built from the tape, as often as wanted: all that a sync had covered, any part of the rest, in any order, torn at sectors.
+//! Power cuts under file systems of the kernel. A file system lives once on a volume whose medium is recorded; then the medium
+//! after any cut is built from the tape, as often as wanted: everything that a sync covered, and any part of the rest, in any
+//! order, torn at sectors.
 //!
-//! After each cut the volume's check finds nothing, it opens, the kernel mounts what is there, every byte that was synced before the cut
-//! is there, an application has every transaction that it acknowledged, and the file system's own check finds nothing. Snapshots were
-//! taken meanwhile: each is there from when it was acknowledged, and what it shows is held to the same. One in four of these
-//! lives is recorded as well, and cut again: in recovery, in the file system's replay, in the clean stop.
+//! After each cut the volume's check finds nothing, the volume opens, the kernel mounts it, every byte synced before the cut is
+//! there, an application has every transaction that it acknowledged, and the file system's own check finds nothing. Snapshots
+//! are taken during the life: each exists from its acknowledgement on, and its contents pass the same checks. One in four of
+//! these lives is recorded as well, and cut again: in recovery, in the file system's replay, in the clean stop.
 //!
-//! `CUTS=n` for so many (a few by default), `SEED=n` for the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all` for some,
-//! `APPS=sqlite,postgresql` for some applications, `CUTS_EACH=n` for so many of a recording, `KEEP=DIR` for the medium of a failure. A
-//! seed tells what is done and where it is cut, not when the kernel writes: a failure comes again from its kept medium, or after a few runs.
+//! `CUTS=n` sets the number of cuts (16 by default, 40 in the long set), `SEED=n` the first recording, `FS=xfs,btrfs` and `PROPERTIES=usual,all`
+//! select some, `APPS=sqlite,postgresql` some applications, `CUTS_EACH=n` sets the cuts of a recording, and `KEEP=DIR` keeps
+//! the medium of a failure. A seed fixes what is done and where it is cut, but not when the kernel writes: a failure repeats
+//! from its kept medium, or after a few runs.
 //!
-//! Two things that the kernel does without a volume, too, are told and counted and do not fail: a journal that was wrong as it was sent
-//! (`sent.rs` shows it each time), and names that a btrfs has again (`Recording::check`).
+//! Two faults that the kernel has without a volume, too, are reported and counted and do not fail the test: a journal that was
+//! wrong when it was sent (`sent.rs` proves it each time), and names that reappear on a btrfs (`Recording::check`).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod application;
@@ -25,16 +27,24 @@ mod sent;
 mod world;
 
 use application::{APPLICATIONS, Application};
-use common::can_attach;
+use common::{can_attach, skipped};
 use recording::{Complaint, Places, Recording, Sure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use vellum_core::addr::Pba;
 use vellum_medium::fault::{CutReport, Cuts, Rng};
 use vellum_medium::{Medium, MemoryMedium};
 use world::{FILE_SYSTEMS, FileSystem, Properties};
+
+/// True after Ctrl-C: the life being cut ends as usual, so that no mount and no loop device stays.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn interrupted(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
 
 fn env(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -44,7 +54,7 @@ fn number(name: &str) -> Option<u64> {
     env(name).map(|value| value.parse().expect(name))
 }
 
-/// Of those with a name, the ones that are asked for.
+/// Returns those whose name is selected.
 fn chosen<T: Copy>(variable: &str, all: &[T], name: impl Fn(&T) -> &'static str) -> Vec<T> {
     let Some(asked) = env(variable) else {
         return all.to_vec();
@@ -63,13 +73,13 @@ fn chosen<T: Copy>(variable: &str, all: &[T], name: impl Fn(&T) -> &'static str)
 #[derive(Default)]
 struct Tally {
     cuts: usize,
-    /// Of these, in a life after a cut.
+    /// Those cuts that were in a life after a cut.
     again: usize,
     recordings: usize,
-    /// Of the writes that a cut could lose, those that it lost and those that it tore.
+    /// The writes that a cut could lose, those lost and those torn.
     writes: [u64; 3],
     sure: Sure,
-    /// Cuts after which the kernel stumbled over what it had written itself.
+    /// Cuts after which the kernel failed because of what it had written itself.
     kernels: usize,
     failures: Vec<String>,
 }
@@ -105,7 +115,7 @@ impl Tally {
 struct Trial<'a> {
     recording: &'a Recording,
     places: &'a Places,
-    /// The cut of the recording, for what must be there.
+    /// The cut of the recording, which determines what must be there.
     cut: usize,
     told: String,
 }
@@ -136,7 +146,7 @@ impl Trial<'_> {
     }
 }
 
-/// A medium as a file that `vellum check` reads.
+/// Writes a medium to a file that `vellum check` reads.
 fn keep(medium: &MemoryMedium, folder: &str, told: &str) {
     fs::create_dir_all(folder).unwrap();
     let name = told.replace([' ', ','], "_");
@@ -151,7 +161,7 @@ fn keep(medium: &MemoryMedium, folder: &str, told: &str) {
     }
 }
 
-/// Cuts a recording so often.
+/// Cuts a recording `count` times.
 fn cut(recording: &Recording, seed: u64, count: usize, places: &Places, tally: &mut Tally) {
     let (file_system, properties) = recording.world;
     let of = format!("{} {}", file_system.name, properties.name());
@@ -197,13 +207,16 @@ fn cut(recording: &Recording, seed: u64, count: usize, places: &Places, tally: &
     }
 }
 
-/// On what cuts are tried: first each file system with the first properties, then with the next.
+/// Returns what is cut: each file system with the first properties, then with the next.
 fn worlds() -> Vec<(FileSystem, Properties)> {
     let mut file_systems = chosen("FS", &FILE_SYSTEMS, |one| one.name);
     file_systems.retain(|one| {
         let is_here = one.is_here();
         if !is_here {
-            println!("SKIPPED {}: this machine has not its programs", one.name);
+            skipped(format_args!(
+                "{}: this machine has not its programs",
+                one.name
+            ));
         }
         is_here
     });
@@ -262,14 +275,18 @@ fn nothing_synced_is_lost_by_a_power_cut_under_any_file_system() {
         !worlds.is_empty(),
         "no application that is asked for is held on one of these file systems"
     );
-    let all = number("CUTS").unwrap_or(40) as usize;
+    let handler = interrupted as extern "C" fn(libc::c_int);
+    // SAFETY: the handler only stores into an atomic.
+    unsafe { libc::signal(libc::SIGINT, handler as libc::sighandler_t) };
+    let is_long = std::env::var_os("VELLUM_LONG").is_some();
+    let all = number("CUTS").unwrap_or(if is_long { 40 } else { 16 }) as usize;
     let first = number("SEED").unwrap_or(0);
     let mut tallies: BTreeMap<_, Tally> = BTreeMap::new();
     let began = Instant::now();
     for seed in first.. {
         let of = seed as usize;
         let world = worlds[of % worlds.len()];
-        // Each application comes under each world, also when there are as many of the one as of the other.
+        // Each application meets each world, even if there are as many of the one as of the other.
         let suited: Vec<_> = applications
             .iter()
             .filter(|one| one.suits(&world.0))
@@ -280,7 +297,8 @@ fn nothing_synced_is_lost_by_a_power_cut_under_any_file_system() {
             .or_default();
         round(world, application, seed, &places, tally);
         let done: usize = tallies.values().map(|tally| tally.cuts).sum();
-        if done >= all || tallies.values().any(|tally| tally.failures.len() > 4) {
+        let is_failing = tallies.values().any(|tally| tally.failures.len() > 4);
+        if done >= all || is_failing || INTERRUPTED.load(Ordering::Relaxed) {
             break;
         }
     }

@@ -1,19 +1,19 @@
-//! What must be in a folder after a power cut, told by what was done in it and when it was synced.
+//! What must be in a directory after a power cut, derived from what was done in it and when it was synced.
 //!
-//! An instant is one of the medium's tape. What was done by then may be there; what was synced by then must be.
+//! Instants are those of the medium's tape. What was done by then may be there; what was synced by then must be.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a file system writes back at once: a page is as it was between two writes, never in the midst of one.
+/// The unit that a file system writes back: a page is always in the state between two writes, never in the middle of one.
 pub const PAGE: usize = 4096;
 
-/// A page of a file; zeros behind the file's end.
+/// A page of a file; zeros after the file's end.
 pub type Page = Arc<[u8; PAGE]>;
 
-/// What must be there: what was synced by one instant, and nothing that was begun after another one.
+/// What must be there: what was synced by one instant, and nothing that began after another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     pub sure: usize,
@@ -30,17 +30,17 @@ impl From<usize> for When {
     }
 }
 
-/// What something was, one state after another.
+/// The successive states of something.
 #[derive(Debug)]
 pub struct History<T> {
     /// Each with the instant at which the change to it began.
     states: Vec<(usize, T)>,
-    /// When it was known that what had been done so far is durable, and the state that it had.
+    /// When everything done so far was known to be durable, and the state at that time.
     sure: Vec<(usize, usize)>,
 }
 
 impl<T> History<T> {
-    /// It begins like this.
+    /// Starts with a first state.
     pub fn new(begun: usize, first: T) -> Self {
         Self {
             states: vec![(begun, first)],
@@ -48,12 +48,12 @@ impl<T> History<T> {
         }
     }
 
-    /// A change begins.
+    /// Records the beginning of a change.
     pub fn change(&mut self, begun: usize, to: T) {
         self.states.push((begun, to));
     }
 
-    /// All that was done is durable.
+    /// Records that everything done is durable.
     pub fn synced(&mut self, instant: usize) {
         let last = self.states.len() - 1;
         if self.sure.last().is_none_or(|(_, state)| *state != last) {
@@ -61,12 +61,12 @@ impl<T> History<T> {
         }
     }
 
-    /// As it is.
+    /// Returns the current state.
     pub fn now(&self) -> &T {
         &self.states[self.states.len() - 1].1
     }
 
-    /// What it may be then: what it was when it was last synced, and all that it became since.
+    /// Returns the possible states at that time: the last synced one, and all later ones.
     fn after(&self, when: When) -> &[(usize, T)] {
         let mut synced = self.sure.iter().rev();
         let synced = synced.find(|(instant, _)| *instant <= when.sure);
@@ -86,7 +86,7 @@ pub struct Content {
 }
 
 impl Content {
-    /// Writes, past the end too: what lies between is zeros.
+    /// Writes, also past the end: the bytes in between are zeros.
     pub fn write(&mut self, at: usize, bytes: &[u8]) {
         self.resize(self.bytes.max(at + bytes.len()));
         for (index, byte) in bytes.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Content {
         }
     }
 
-    /// Cuts off, or adds zeros.
+    /// Truncates, or adds zeros.
     pub fn resize(&mut self, bytes: usize) {
         self.pages
             .resize_with(bytes.div_ceil(PAGE), || Arc::new([0; PAGE]));
@@ -106,7 +106,7 @@ impl Content {
     }
 }
 
-/// Whether a file may read like this.
+/// Checks whether a file may have these bytes.
 fn accepts(states: &[(usize, Content)], found: &[u8]) -> Result<(), String> {
     let sizes = || states.iter().map(|(_, content)| content.bytes);
     let (least, most) = (sizes().min().unwrap_or(0), sizes().max().unwrap_or(0));
@@ -129,21 +129,21 @@ fn accepts(states: &[(usize, Content)], found: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file's number, for as long as it is there.
+/// A file's number, for as long as the file exists.
 pub type Number = usize;
 
-/// A folder and its files.
+/// A directory and its files.
 #[derive(Debug, Default)]
 pub struct Folder {
     contents: Vec<History<Content>>,
-    /// Under which name each file is.
+    /// The name of each file.
     places: Vec<History<Option<String>>>,
-    /// Which file each name is of.
+    /// The file of each name.
     names: BTreeMap<String, History<Option<Number>>>,
 }
 
 impl Folder {
-    /// A file that is new.
+    /// Records a new file.
     pub fn create(&mut self, begun: usize, name: &str) -> Number {
         let number = self.contents.len();
         self.contents.push(History::new(begun, Content::default()));
@@ -152,16 +152,16 @@ impl Folder {
         number
     }
 
-    /// A file's bytes change.
+    /// Records a change of a file's bytes.
     pub fn write(&mut self, begun: usize, number: Number, change: impl FnOnce(&mut Content)) {
         let mut content = self.content(number).clone();
         change(&mut content);
         self.contents[number].change(begun, content);
     }
 
-    /// A file gets another name, and takes the place of what had it.
+    /// Records that a file gets another name, and replaces the file of that name.
     pub fn rename(&mut self, begun: usize, number: Number, to: &str) {
-        // Not as an unlink: at no instant is the file without a name.
+        // Not an unlink: the file has a name at every instant.
         let from = self.places[number].now().as_ref();
         if let Some(history) = from.and_then(|from| self.names.get_mut(from)) {
             history.change(begun, None);
@@ -169,7 +169,7 @@ impl Folder {
         self.put(begun, to, Some(number));
     }
 
-    /// A file is gone.
+    /// Records a deletion.
     pub fn unlink(&mut self, begun: usize, name: &str) {
         self.put(begun, name, None);
     }
@@ -188,12 +188,12 @@ impl Folder {
         }
     }
 
-    /// A file's bytes are durable.
+    /// Records that a file's bytes are durable.
     pub fn synced(&mut self, instant: usize, number: Number) {
         self.contents[number].synced(instant);
     }
 
-    /// The names are.
+    /// Records that the names are durable.
     pub fn names_synced(&mut self, instant: usize) {
         self.names
             .values_mut()
@@ -203,7 +203,7 @@ impl Folder {
             .for_each(|place| place.synced(instant));
     }
 
-    /// All is.
+    /// Records that everything is durable.
     pub fn all_synced(&mut self, instant: usize) {
         self.names_synced(instant);
         self.contents
@@ -211,7 +211,7 @@ impl Folder {
             .for_each(|content| content.synced(instant));
     }
 
-    /// The files that are there.
+    /// Returns the files that exist.
     pub fn files(&self) -> Vec<(String, Number)> {
         let there = |(name, history): (&String, &History<Option<Number>>)| {
             Some((name.clone(), (*history.now())?))
@@ -219,12 +219,12 @@ impl Folder {
         self.names.iter().filter_map(there).collect()
     }
 
-    /// A file's bytes.
+    /// Returns a file's bytes.
     pub fn content(&self, number: Number) -> &Content {
         self.contents[number].now()
     }
 
-    /// All that pages of files ever were.
+    /// Returns every version of every page of the files.
     pub fn pages(&self) -> impl Iterator<Item = Page> + '_ {
         let states = self
             .contents
@@ -237,8 +237,8 @@ impl Folder {
         pages.into_values().cloned()
     }
 
-    /// Holds what is in a folder against what may be there; says how many files must be, and which names are there again
-    /// that were synced away, with the very file that they were of.
+    /// Compares the contents of a directory with what may be there. Returns how many files must be there, and which names
+    /// reappeared although their removal was synced, with the very file that they had.
     pub fn check(&self, path: &Path, when: When) -> Result<(usize, Vec<String>), String> {
         let mut back = Vec::new();
         let mut found = BTreeMap::new();
@@ -293,7 +293,7 @@ impl Folder {
         Ok((self.none_is_lost(&found, when)?, back))
     }
 
-    /// Whether a name was of a file with these bytes, before a sync that knew that it was gone.
+    /// True if a name had a file with these bytes before a sync that made its removal durable.
     fn is_back(&self, name: &str, bytes: &[u8], when: When) -> bool {
         let states = self.names.get(name).map_or(&[][..], |name| &name.states);
         let before = states.iter().take_while(|(begun, _)| *begun <= when.until);
@@ -301,7 +301,7 @@ impl Folder {
         files.any(|number| accepts(&self.contents[number].states, bytes).is_ok())
     }
 
-    /// A file that was renamed since it was synced is under one of its names.
+    /// Checks that a file renamed since the last sync has one of its names.
     fn none_is_lost(&self, found: &BTreeMap<String, Vec<u8>>, when: When) -> Result<usize, String> {
         let mut sure = 0;
         for (number, place) in self.places.iter().enumerate() {
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn what_was_synced_must_be_there_and_what_was_not_may() {
         let (one, two) = ([1; 5000], [[1; 4096], [2; 4096]].concat());
-        // Before anything, after the first write began, when it is synced, when more has begun.
+        // Before anything, after the first write began, when it is synced, after more has begun.
         assert_eq!(check(5, &[]), Ok(0));
         assert!(check(5, &[("a", &[])]).is_err());
         assert_eq!(check(20, &[]), Ok(0));

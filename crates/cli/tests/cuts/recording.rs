@@ -1,4 +1,5 @@
-//! A file system lives on a volume whose medium is recorded: what was asked of the medium, and what must be there when.
+//! The life of a file system on a volume whose medium is recorded: the requests to the medium, and what must be there at each
+//! instant.
 
 use crate::application::{self, Application, Written};
 use crate::common::chain::{Chain, mount, unmount};
@@ -19,16 +20,16 @@ use vellum_device::inspect::check_medium;
 use vellum_medium::fault::{Asked, Event, Recorder, Rng, Tape};
 use vellum_medium::{FileMedium, Medium, MemoryMedium, Prealloc};
 
-/// Folders in which somebody works at the same time.
+/// Directories with a worker each, at the same time.
 const FOLDERS: usize = 3;
 
-/// What was recorded.
+/// A recording.
 pub struct Recording {
     pub world: (FileSystem, Properties),
     pub tape: Tape,
-    /// From here on there is a file system with empty folders.
+    /// From this instant on there is a file system with empty directories.
     pub made: usize,
-    /// Blocks before this one are of the volume itself, and not of a client.
+    /// Blocks before this one belong to the volume itself, not to a client.
     own: u64,
     folders: Vec<Folder>,
     application: Written,
@@ -38,10 +39,10 @@ pub struct Recording {
     taken: Vec<Taken>,
 }
 
-/// Why a trial is a failure, or none of ours.
+/// Why a trial failed, and whose fault it is.
 pub enum Complaint {
     Ours(String),
-    /// Of the kernel, and it is shown.
+    /// Proven to be the kernel's.
     Kernels(String),
 }
 
@@ -56,9 +57,9 @@ impl From<String> for Complaint {
 pub struct Sure {
     pub files: usize,
     pub transactions: usize,
-    /// Names that a btrfs has again.
+    /// Names that reappeared on a btrfs.
     pub back: usize,
-    /// Snapshots that were looked at.
+    /// Snapshots that were checked.
     pub snapshots: usize,
 }
 
@@ -71,7 +72,7 @@ impl std::ops::AddAssign for Sure {
     }
 }
 
-/// A volume that a file system is on, until it is dropped.
+/// A volume with a file system, until it is dropped.
 struct Attached {
     chain: Option<Chain>,
     volume: Arc<Volume>,
@@ -101,7 +102,7 @@ impl Attached {
         self.chain.as_ref().map_or("", Chain::device)
     }
 
-    /// Stops in order, when nobody uses it any more.
+    /// Stops in an orderly way, once it is not in use.
     fn stop(&mut self) -> Result<(), String> {
         self.volume
             .stop()
@@ -115,7 +116,7 @@ impl Drop for Attached {
         if std::thread::panicking() {
             return;
         }
-        // A loop device is gone when its last user is: until then the volume goes on.
+        // A loop device disappears when its last user does; until then the volume runs.
         eventually("nobody has the volume", || {
             Arc::strong_count(&self.volume) == 1
         });
@@ -130,7 +131,7 @@ pub struct Places {
 impl Places {
     pub fn new() -> Self {
         let places = Self { dir: dir() };
-        // An application may be another user's.
+        // An application may run as another user.
         fs::set_permissions(places.dir.path(), Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(places.fuse()).unwrap();
         fs::create_dir(places.mount()).unwrap();
@@ -156,7 +157,8 @@ impl Places {
 }
 
 impl Recording {
-    /// Lives once, from a blank medium to a clean stop: so many operations in each folder, an application in this mode.
+    /// Records one life, from a blank medium to a clean stop: `operations` operations in each directory, and an application in
+    /// this mode.
     pub fn make(
         world: (FileSystem, Properties),
         (application, mode): (Application, &'static str),
@@ -173,14 +175,14 @@ impl Recording {
         let sent: Arc<Mutex<Sent>> = Arc::default();
         let mut attached = Attached::up(recorder.clone(), &options, &places.fuse(), &sent).unwrap();
         file_system.make(attached.device());
-        // Read before the lock is taken: whoever answers the read takes it.
+        // Read before the lock is taken, because the completion of the read takes it.
         let journal = layout(attached.device());
         sent.lock().follow(journal);
         mount(file_system.options, attached.device(), &places.mount()).unwrap();
         let now = || recorder.now();
         let folders = make_folders(&places.mount());
         let base = application::make_folder(&places.mount());
-        // An application takes longer to start than some lives.
+        // An application takes longer to start than some lives last.
         let started = application.start(&base, mode, seed);
         let made = now();
         let stop = places.mount().join("stop");
@@ -224,7 +226,7 @@ impl Recording {
         }
     }
 
-    /// Whether the file system's journal was right as it was sent.
+    /// Reports whether the file system's journal was right when it was sent.
     pub fn journal(&self) -> String {
         let (tags, wrong) = (self.sent.tags, self.sent.wrong.len());
         match wrong {
@@ -237,12 +239,12 @@ impl Recording {
         }
     }
 
-    /// All that pages of files ever were.
+    /// Returns every version of every page of the files.
     fn pages(&self) -> Vec<Page> {
         self.folders.iter().flat_map(Folder::pages).collect()
     }
 
-    /// Instants at which a cut is made: some at random, some where a sync or a durable write begins or ends, some where something
+    /// Returns the instants of cuts: some at random, some where a sync or a durable write begins or ends, some where something
     /// dangerous is in flight, some where a snapshot is taken or deleted.
     pub fn instants(&self, count: usize, rng: &mut Rng) -> Vec<usize> {
         let (mut syncs, mut dangers) = (syncs(&self.tape), dangers(&self.tape, self.own));
@@ -269,8 +271,8 @@ impl Recording {
         chosen
     }
 
-    /// Lives on after a cut at an instant: a volume on `medium` must be whole and have all that was durable then. What this life asks
-    /// of the medium is told, for cuts in it.
+    /// Continues after a cut at an instant: a volume on `medium` must be whole and have everything that was durable then. The
+    /// requests of this life to the medium are returned, for cuts in it.
     pub fn live_on(
         &self,
         medium: &MemoryMedium,
@@ -296,8 +298,8 @@ impl Recording {
         Ok((recorder.take(), sure))
     }
 
-    /// After a cut each snapshot is there that must be, and one of them shows what was there when it was taken; says how many were
-    /// looked at.
+    /// Checks that after a cut every required snapshot exists, and that one of them shows what was there when it was taken.
+    /// Returns how many were checked.
     fn snapshots_hold(
         &self,
         volume: &Arc<Volume>,
@@ -348,8 +350,9 @@ impl Recording {
                 .check(&path, when)
                 .map_err(|e| format!("{}: {e}", path.display()))?;
             sure.files += files;
-            // Replay of btrfs's own log brings names back that were taken away before their folder was synced; it did on a plain
-            // loop device in 6 of 60 lives (`benches/plain_cuts.py btrfs 60`, Linux 6.18.44). That alone is let pass, there alone.
+            // Replay of btrfs's own log restores names that were removed before their directory was synced; it did so on a
+            // plain loop device in 6 of 60 lives (`benches/plain_cuts.py btrfs 60`, Linux 6.18.44). Only that is accepted, and
+            // only there.
             match (back.len(), self.world.0.name) {
                 (0, _) => {}
                 (count, "btrfs") => {
@@ -366,7 +369,7 @@ impl Recording {
     }
 }
 
-/// Makes those in which somebody works.
+/// Creates the workers' directories.
 fn make_folders(mount: &Path) -> Vec<PathBuf> {
     let folders = (0..FOLDERS).map(|n| mount.join(format!("d{n}")));
     let folders: Vec<_> = folders.collect();
@@ -376,7 +379,7 @@ fn make_folders(mount: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// The volume's own check finds nothing.
+/// Checks that the volume's own check finds nothing.
 fn sound(medium: &MemoryMedium, when: &str) -> Result<(), String> {
     let all = vellum_core::check::Options {
         data: true,
@@ -389,13 +392,13 @@ fn sound(medium: &MemoryMedium, when: &str) -> Result<(), String> {
     }
 }
 
-/// Where syncs and durable writes begin and end.
+/// Returns where syncs and durable writes begin and end.
 fn syncs(tape: &Tape) -> Vec<usize> {
     let is_one = |asked: &Asked| matches!(asked, Asked::Sync | Asked::Write { durable: true, .. });
     instants(tape, is_one)
 }
 
-/// Where something is in flight that others lean on: what the volume knows of itself (superblock, roots, map), and chunks with a
+/// Returns where writes are in flight that others depend on: the volume's metadata (superblock, roots, map), and chunks with a
 /// journal's commit block.
 fn dangers(tape: &Tape, segments: u64) -> Vec<usize> {
     const COMMIT: [u8; 8] = [0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2];

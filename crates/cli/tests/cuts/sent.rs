@@ -1,11 +1,11 @@
-//! What a client itself wrote into its journal: whether each copy was what its tag names when it was sent.
+//! What a client itself wrote to its journal: whether each copy matched its tag when it was sent.
 //!
 //! The kernel changes a page of a file while the journal writes it (seen with Linux 6.18.44, also on a plain loop device:
-//! `benches/journal_truncate.py`). In `data=journal` jbd2 takes the checksum of a page, and then writes the page itself. A `truncate`
-//! to a length within that page fills its end with zeros at once, and does not wait for the journal. What reaches the device
-//! then is not what its tag names, and after a power cut the kernel does not mount the file system: "Invalid checksum recovering data block".
-//! No device can help that. So it is no complaint of ours, if all of this is shown: the copy lay in the journal as it was sent,
-//! its end is zeros, and with a page in its place that the file had before, the sum is the tag's.
+//! `benches/journal_truncate.py`). In `data=journal` jbd2 computes the checksum of a page, and then writes the page itself. A
+//! `truncate` to a length within that page zeros its end at once, without waiting for the journal. Then what reaches the device
+//! does not match its tag, and after a power cut the kernel does not mount the file system: "Invalid checksum recovering data
+//! block". No device can prevent that. So it is not counted as a fault of Vellum if all of this is proven: the copy was in the
+//! journal as it was sent, its end is zeros, and with a page that the file had before in its place, the sum is the tag's.
 
 use crc32c::crc32c_append;
 use parking_lot::Mutex;
@@ -32,12 +32,12 @@ const SUMS: u32 = 0x10;
 
 type Block = Arc<[u8; BLOCK]>;
 
-/// The number at a place of a block.
+/// Returns the number at an offset of a block.
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(*bytes[at..].first_chunk().unwrap())
 }
 
-/// What a journal's superblock says of how to read it.
+/// The format that a journal's superblock describes.
 #[derive(Clone, Copy)]
 struct Format {
     first: u32,
@@ -55,7 +55,7 @@ struct Tag {
     sum: u32,
 }
 
-/// A copy that is not what its tag names.
+/// A copy that does not match its tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     tag: Tag,
@@ -63,7 +63,7 @@ pub struct Wrong {
 }
 
 impl Format {
-    /// None before the kernel has mounted it: it chooses the checksums then.
+    /// Returns `None` before the kernel has mounted the journal, because it chooses the checksums then.
     fn read(superblock: &[u8]) -> Option<Self> {
         let is_one = word(superblock, 0) == MAGIC && word(superblock, 0x28) & SUMS != 0;
         is_one.then(|| Self {
@@ -80,7 +80,7 @@ impl Format {
         }
     }
 
-    /// As `jbd2_block_tag_csum_set`; the kernel's sums are not inverted at their ends.
+    /// Computes what `jbd2_block_tag_csum_set` does; the kernel's sums are not inverted at their ends.
     fn sum(&self, sequence: u32, block: &[u8]) -> u32 {
         let seed = crc32c_append(0, &self.uuid);
         !crc32c_append(crc32c_append(seed, &sequence.to_be_bytes()), block)
@@ -120,17 +120,17 @@ impl Format {
 pub struct Sent {
     layout: Option<Layout>,
     format: Option<Format>,
-    /// The last that was sent for each block.
+    /// The last version sent of each block.
     blocks: HashMap<u32, Block>,
-    /// Of the transaction that is being written.
+    /// The tags of the transaction being written.
     open: Vec<Tag>,
-    /// Tags that were held against their copies.
+    /// Tags that were compared with their copies.
     pub tags: u64,
     pub wrong: Vec<Wrong>,
 }
 
 impl Sent {
-    /// To a journal that lies there; before its file system is mounted.
+    /// Sets where the journal is; called before its file system is mounted.
     pub fn follow(&mut self, journal: Option<Layout>) {
         self.layout = journal;
     }
@@ -152,7 +152,7 @@ impl Sent {
         if word(bytes, 0) != MAGIC {
             return;
         }
-        // A commit block may come before what it commits, and nothing of the next transaction does.
+        // A commit block may arrive before what it commits, but nothing of the next transaction does.
         let sequence = word(bytes, 8);
         if self.open.first().is_some_and(|tag| tag.sequence < sequence) {
             self.end();
@@ -162,7 +162,7 @@ impl Sent {
         }
     }
 
-    /// All of the transaction has been sent.
+    /// Handles the end of a transaction: all of it has been sent.
     pub fn end(&mut self) {
         let Some(format) = &self.format else { return };
         for tag in self.open.drain(..) {
@@ -173,7 +173,8 @@ impl Sent {
         }
     }
 
-    /// Why the kernel does not mount what a cut left on this device, if that is its own doing; `pages` are all that files ever had.
+    /// Explains why the kernel does not mount what a cut left on this device, if the kernel caused it; `pages` are all versions
+    /// of all files' pages.
     pub fn explains(&self, device: &str, pages: &[Arc<[u8; BLOCK]>]) -> Option<String> {
         let (layout, format) = (self.layout.as_ref()?, self.format.as_ref()?);
         let found = replayed(device, layout)?;
@@ -188,7 +189,7 @@ impl Sent {
         })
     }
 
-    /// Of those that were wrong, how many a truncated page explains.
+    /// Returns how many of the wrong copies a truncated page explains.
     pub fn explained(&self, pages: &[Arc<[u8; BLOCK]>]) -> usize {
         let Some(format) = &self.format else { return 0 };
         let wrong = self.wrong.iter();
@@ -197,11 +198,11 @@ impl Sent {
 }
 
 impl Wrong {
-    /// Whether it is a page of a file whose end was filled with zeros after its checksum was taken.
+    /// True if it is a page of a file whose end was zeroed after its checksum was computed.
     fn was_cut(&self, format: &Format, pages: &[Arc<[u8; BLOCK]>]) -> bool {
         let length = self.block.iter().rposition(|byte| *byte != 0);
         let length = length.map_or(0, |last| last + 1);
-        // Of an escaped copy the first four bytes are zeros in the journal.
+        // The first four bytes of an escaped copy are zeros in the journal.
         let from = if self.tag.is_escaped { 4 } else { 0 };
         let kept = from..length.max(from);
         pages.iter().any(|page| {
@@ -215,7 +216,7 @@ impl Wrong {
     }
 }
 
-/// Where the journal lies; none where there is none.
+/// Returns where the journal is, if there is one.
 pub fn layout(device: &str) -> Option<Layout> {
     struct Bytes(File);
     impl Source for Bytes {
@@ -232,7 +233,7 @@ pub fn layout(device: &str) -> Option<Layout> {
     Some(Layout::new(&journal.extents, BLOCK as u32))
 }
 
-/// The copies that replay finds wrong: those of transactions that are complete.
+/// Returns the copies that replay finds wrong: those of complete transactions.
 fn replayed(device: &str, layout: &Layout) -> Option<Vec<Wrong>> {
     let file = File::open(device).ok()?;
     let read = |at: u32| {
@@ -245,7 +246,7 @@ fn replayed(device: &str, layout: &Layout) -> Option<Vec<Wrong>> {
     let format = Format::read(&*superblock)?;
     let (mut sequence, mut at) = (word(&*superblock, 0x18), word(&*superblock, 0x1C));
     let (mut all, mut open) = (Vec::new(), Vec::new());
-    // An empty log begins nowhere; more blocks than there are, and it is none.
+    // An empty log begins nowhere; a log with more blocks than there are is invalid.
     for _ in 0..format.end {
         let block = read(at)?;
         if at == 0 || word(&*block, 0) != MAGIC || word(&*block, 8) != sequence {
@@ -327,7 +328,7 @@ mod tests {
         block
     }
 
-    /// A journal whose transaction 5 has one copy, the tag of which names `named`, and `copy` in its place.
+    /// Returns a journal whose transaction 5 has one copy, with a tag for `named`, and `copy` in its place.
     fn journal(named: &[u8; BLOCK], copy: &[u8; BLOCK]) -> Vec<[u8; BLOCK]> {
         let mut superblock = own(
             4,
@@ -366,11 +367,11 @@ mod tests {
         assert_eq!(told(&right, &wrong, page), None);
         assert_eq!(told(&right, &right, page), None);
         assert_eq!(told(&wrong, &journal(&page, &other), page), None);
-        // No file had the page; it is no end that was filled with zeros.
+        // No file had the page; its end was not zeroed.
         assert_eq!(told(&wrong, &wrong, [8; BLOCK]), None);
         let odd = journal(&page, &other);
         assert_eq!(told(&odd, &odd, page), None);
-        // A transaction that is not complete is not replayed.
+        // An incomplete transaction is not replayed.
         assert_eq!(told(&wrong, &wrong[..3], page), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a cut is tried on: a file system of the kernel, a volume with some properties.
+//! The environment of a cut: a file system of the kernel, and a volume with some properties.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ pub struct FileSystem {
     pub name: &'static str,
     make: &'static [&'static str],
     pub options: &'static str,
-    /// What says that it is whole; the device is its last argument.
+    /// The command that checks it; the device is its last argument.
     check: &'static [&'static str],
     /// Blocks of the medium.
     pub blocks: u64,
@@ -65,10 +65,19 @@ pub const FILE_SYSTEMS: [FileSystem; 5] = [
     },
 ];
 
+/// Runs a program in a private mount namespace, without the mounts of loop devices: btrfs's tools read each of these, and give
+/// up at the first whose server is gone. Without namespaces it runs in the shared one.
+const AMONG_ITS_OWN: &str = r#"
+    unshare -m true 2>/dev/null || exec "$@"
+    exec unshare -m sh -c '
+        sed -n "s/^\/dev\/loop[0-9]* \([^ ]*\) .*/\1/p" /proc/self/mounts | xargs -r umount -l
+        exec "$@"' sh "$@""#;
+
 fn program(words: &[&str], device: &str) -> Result<(), String> {
     let path = std::env::var("PATH").unwrap_or_default();
-    let out = Command::new(words[0])
-        .args(&words[1..])
+    let out = Command::new("sh")
+        .args(["-c", AMONG_ITS_OWN, "sh"])
+        .args(words)
         .arg(device)
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .output()
@@ -89,14 +98,14 @@ impl FileSystem {
         program(self.make, device).unwrap();
     }
 
-    /// Has the kernel forget what it has seen of it: of two devices with one file system a btrfs takes the newer one.
+    /// Makes the kernel forget the device: of two devices with one file system a btrfs uses the newer one.
     pub fn forget(&self) {
         if self.name == "btrfs" {
             program(&["btrfs", "device", "scan"], "--forget").unwrap();
         }
     }
 
-    /// Whether its own check finds nothing. A child that another test has just forked may have the device for a moment.
+    /// Checks that its own check finds nothing. A process just forked by another test may hold the device for a moment.
     pub fn check(&self, device: &str) -> Result<(), String> {
         let mut found = program(self.check, device);
         for _ in 0..20 {
@@ -112,7 +121,7 @@ impl FileSystem {
         found
     }
 
-    /// Whether this machine has its programs.
+    /// True if this machine has its programs.
     pub fn is_here(&self) -> bool {
         let paths = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
         let has = |program: &str| {
@@ -127,7 +136,7 @@ impl FileSystem {
 /// Properties of a volume, and its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Properties {
-    /// As `create` and `attach --mount` leave them.
+    /// As `create` and `attach --mount` set them.
     Usual,
     /// Everything on.
     All,
@@ -164,12 +173,12 @@ impl Properties {
         }
     }
 
-    /// Whether it has snapshots.
+    /// True if it has snapshots.
     pub fn has_snapshots(self) -> bool {
         self.layout() == Layout::Log
     }
 
-    /// Whether it promises what this file system wants: without order, no asynchronous commits.
+    /// True if it guarantees what this file system requires: without order there are no asynchronous commits.
     pub fn suits(self, file_system: &FileSystem) -> bool {
         self.layout().keeps_order() || file_system.name != "ext4-async"
     }
@@ -185,12 +194,12 @@ impl Properties {
         }
     }
 
-    /// For the volume on a medium.
+    /// Returns the options to open the volume on a medium.
     pub fn open(self, medium: &dyn Medium) -> Result<OpenOptions, String> {
         let usual = match self.layout() {
             Layout::Log => {
                 let recovered = recover_medium(medium).map_err(|e| format!("recovery: {e}"))?;
-                // As `attach --mount` has it.
+                // As `attach --mount` sets it.
                 Policy {
                     replay: true,
                     ..Policy::usual(&recovered.superblock)

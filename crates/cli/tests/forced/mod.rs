@@ -1,24 +1,26 @@
-//! Makes a running server do a system call that it would not do, as somebody would who has taken it over.
+//! Makes a running server do a system call that it would not do, as an attacker who has taken it over would.
 
 use std::io::Error;
 use std::os::unix::fs::FileExt;
 
-/// What it is, the call, what its path is if it takes one, and its arguments; where a path is taken is [`PATH`].
+/// The description, the call, its path if it takes one, and its arguments, in which [`PATH`] marks the place of the path.
 pub type WayOut = (&'static str, i64, &'static str, [u64; 6]);
 
-/// In arguments, the place of the path.
+/// The place of the path in arguments.
 const PATH: u64 = u64::MAX - 1;
 
 const HERE: u64 = libc::AT_FDCWD as u64;
 
-/// A folder that all may use, by its path.
+/// Creates a directory that all may use.
 pub const MKDIR: [u64; 6] = [HERE, PATH, 0o777, 0, 0, 0];
-/// A file less, by its path.
+/// Opens a file for reading.
+pub const OPEN: [u64; 6] = [HERE, PATH, 0, 0, 0, 0];
+/// Deletes a file.
 pub const UNLINK: [u64; 6] = [HERE, PATH, 0, 0, 0, 0];
-/// A socket to the local machine's programs.
+/// A socket to programs on the same machine.
 pub const SOCKET: [u64; 6] = [libc::AF_UNIX as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0];
 
-/// The threads of a process that run code of its own and sleep; the kernel's workers run none.
+/// Returns the sleeping threads of a process that run its own code; the kernel's workers run none.
 pub fn threads(pid: i32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let numbers = threads.flatten().filter_map(|thread| {
@@ -29,79 +31,55 @@ pub fn threads(pid: i32) -> Vec<i32> {
     numbers.collect()
 }
 
-/// Ways to other files, programs and machines.
+/// The arguments of a call; those that are not given are zeros.
+fn with(given: &[u64]) -> [u64; 6] {
+    let mut all = [0; 6];
+    all[..given.len()].copy_from_slice(given);
+    all
+}
+
+/// Returns calls that would reach other files, programs and machines.
 pub fn ways_out() -> Vec<WayOut> {
-    let here = libc::AT_FDCWD as u64;
-    let write = (libc::O_WRONLY | libc::O_CREAT) as u64;
-    let (open, socket) = (libc::SYS_openat, libc::SYS_socket);
+    use libc::{AF_INET, AF_NETLINK, AF_PACKET, O_CREAT, O_WRONLY, PTRACE_ATTACH, SIGCHLD};
+    use libc::{SOCK_RAW, SOCK_STREAM, SYS_clone, SYS_clone3, SYS_execve, SYS_io_uring_setup};
+    use libc::{SYS_mount, SYS_openat, SYS_ptrace, SYS_rename, SYS_renameat, SYS_renameat2};
+    use libc::{SYS_socket, SYS_tgkill, SYS_truncate};
+    let write = with(&[HERE, PATH, (O_WRONLY | O_CREAT) as u64, 0o600]);
+    let socket = |family, kind| with(&[family as u64, kind as u64]);
+    let (inet, packet) = (socket(AF_INET, SOCK_STREAM), socket(AF_PACKET, SOCK_RAW));
+    let netlink = socket(AF_NETLINK, SOCK_RAW);
+    let (child, look) = (SIGCHLD as u64, PTRACE_ATTACH as u64);
+    let (passwd, none) = ("/etc/passwd", "/etc/vellum-is-not-here");
+    let rename = with(&[HERE, PATH, HERE, PATH]);
     vec![
-        (
-            "read the passwords",
-            open,
-            "/etc/shadow",
-            [here, PATH, 0, 0, 0, 0],
-        ),
-        ("list root's home", open, "/root", [here, PATH, 0, 0, 0, 0]),
-        (
-            "make a file",
-            open,
-            "/etc/vellum-was-here",
-            [here, PATH, write, 0o600, 0, 0],
-        ),
-        (
-            "run a shell",
-            libc::SYS_execve,
-            "/bin/sh",
-            [PATH, 0, 0, 0, 0, 0],
-        ),
-        (
-            "make a process",
-            libc::SYS_clone,
-            "",
-            [libc::SIGCHLD as u64, 0, 0, 0, 0, 0],
-        ),
-        ("make a process", libc::SYS_clone3, "", [0, 0, 0, 0, 0, 0]),
-        (
-            "call the network",
-            socket,
-            "",
-            [libc::AF_INET as u64, libc::SOCK_STREAM as u64, 0, 0, 0, 0],
-        ),
-        (
-            "ask the kernel",
-            socket,
-            "",
-            [libc::AF_NETLINK as u64, libc::SOCK_RAW as u64, 0, 0, 0, 0],
-        ),
-        (
-            "read packets",
-            socket,
-            "",
-            [libc::AF_PACKET as u64, libc::SOCK_RAW as u64, 0, 0, 0, 0],
-        ),
-        ("mount", libc::SYS_mount, "/mnt", [0, PATH, 0, 0, 0, 0]),
-        (
-            "look into a process",
-            libc::SYS_ptrace,
-            "",
-            [libc::PTRACE_ATTACH as u64, 1, 0, 0, 0, 0],
-        ),
-        (
-            "make a ring",
-            libc::SYS_io_uring_setup,
-            "",
-            [1, 0, 0, 0, 0, 0],
-        ),
+        ("read the passwords", SYS_openat, "/etc/shadow", OPEN),
+        ("list root's home", SYS_openat, "/root", OPEN),
+        ("make a file", SYS_openat, "/etc/vellum-was-here", write),
+        ("run a shell", SYS_execve, "/bin/sh", with(&[PATH])),
+        ("make a process", SYS_clone, "", with(&[child])),
+        ("make a process", SYS_clone3, "", with(&[])),
+        ("call the network", SYS_socket, "", inet),
+        ("ask the kernel", SYS_socket, "", netlink),
+        ("read packets", SYS_socket, "", packet),
+        ("mount", SYS_mount, "/mnt", with(&[0, PATH])),
+        ("look into a process", SYS_ptrace, "", with(&[look, 1])),
+        ("rename a file", SYS_rename, passwd, with(&[PATH, PATH])),
+        ("rename a file", SYS_renameat, passwd, rename),
+        ("rename a file", SYS_renameat2, passwd, rename),
+        ("cut a file short", SYS_truncate, none, with(&[PATH])),
+        // Signal 0 only looks whether it could be sent.
+        ("send init a signal", SYS_tgkill, "", with(&[1, 1])),
+        ("make a ring", SYS_io_uring_setup, "", with(&[1])),
     ]
 }
 
-/// Whether this machine lets a test do that; says so if not.
+/// True if this machine lets a test do that; prints a message otherwise.
 pub fn can(test: &str) -> bool {
     // SAFETY: no preconditions.
     let is_root = unsafe { libc::geteuid() } == 0;
     let can = cfg!(target_arch = "x86_64") && is_root;
     if !can {
-        eprintln!("SKIPPED {test}: needs root and an x86-64");
+        crate::common::skipped(format_args!("{test}: needs root and an x86-64"));
     }
     can
 }
@@ -118,13 +96,13 @@ fn wait(pid: i32) {
     assert!(libc::WIFSTOPPED(status), "it has ended: {status:#x}");
 }
 
-/// The main thread waits in a system call; it does this one in its place, and then waits again. Gives what the kernel answers.
+/// Makes the main thread, which waits in a system call, do this one instead, and then wait again. Returns the kernel's result.
 pub fn system_call(pid: i32, call: i64, path: &str, arguments: [u64; 6]) -> i64 {
     let answer = by_thread(pid, call, path, arguments);
     answer.unwrap_or_else(|| panic!("the main thread is not in a system call"))
 }
 
-/// The same of any thread; nothing of one that has ended, or is never found waiting.
+/// Does the same with any thread. Returns `None` if it has ended, or is never found waiting.
 pub fn by_thread(tid: i32, call: i64, path: &str, arguments: [u64; 6]) -> Option<i64> {
     const LOOKS: u32 = 30;
     (0..LOOKS).find_map(|look| {
@@ -141,7 +119,8 @@ fn by_waiting(pid: i32, call: i64, path: &str, arguments: [u64; 6]) -> Option<i6
     let mut how = std::fs::OpenOptions::new();
     let memory = how.read(true).write(true).open(format!("/proc/{pid}/mem"));
     let memory = memory.ok()?;
-    // SAFETY: registers are plain numbers; ptrace is given places that live during the call, and changes a process that the test began.
+    // SAFETY: registers are plain numbers; ptrace receives places that live during the call, and changes a process that the
+    // test started.
     unsafe {
         let mut before: libc::user_regs_struct = std::mem::zeroed();
         if libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0) != 0 {
@@ -189,7 +168,7 @@ fn by_waiting(pid: i32, call: i64, path: &str, arguments: [u64; 6]) -> Option<i6
     }
 }
 
-/// Elsewhere [`can`] says no.
+/// On other processors [`can`] returns false.
 #[cfg(not(target_arch = "x86_64"))]
 fn by_waiting(_pid: i32, _call: i64, _path: &str, _arguments: [u64; 6]) -> Option<i64> {
     Some(0)

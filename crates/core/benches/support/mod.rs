@@ -2,38 +2,41 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{HashMap, VecDeque};
-use std::sync::LazyLock;
+use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId, Segment};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format;
 use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
-use vellum_core::recovery::{Source, Unreadable, recover};
+use vellum_core::recovery::{Source, Unreadable, recover_within};
 use vellum_core::seam::{
-    Ack, Against, Dedup, Digest, Effect, Hint, Input, Outcome, Payload, Region, Setting,
+    Ack, Against, Block, Dedup, Digest, Effect, Hint, Input, Outcome, Packed, Payload, Region,
+    Setting,
 };
+use vellum_core::state::{Nodes, Paging};
 
-/// Counts calls.
+/// An allocator that counts its calls.
 pub struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static HELD_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// How many allocations there were so far.
+/// The number of allocations so far.
 pub fn allocations() -> u64 {
     ALLOCATIONS.load(Ordering::Relaxed)
 }
 
-/// How many bytes are allocated now.
+/// The number of bytes allocated now.
 #[allow(dead_code, reason = "a test's, and not the benchmark's")]
 pub fn held_bytes() -> u64 {
     HELD_BYTES.load(Ordering::Relaxed)
 }
 
-/// Seconds that this process has had a core: other work on the machine does not count. Where the kernel
-/// does not say, seconds since some moment.
+/// The seconds that this process has had a core: other work on the machine does not count. Where the kernel does not report that,
+/// the seconds since some moment.
 pub fn cpu_seconds() -> f64 {
     let spent = std::fs::read_to_string("/proc/self/schedstat").ok();
     let nanos = spent.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
@@ -68,15 +71,24 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Client buffers: as many as the device has by default (64 MiB).
 const BUFS: u32 = 16_384;
-/// The collector's.
+/// The collector's buffers.
 const COLLECTOR_BUFS: u32 = 256;
+
+/// A place to read leaves from that is never used, because none is ever evicted.
+struct Nothing;
+
+impl Nodes for Nothing {
+    fn read(&self, at: Pba, _block: &mut [u8; 4096]) -> bool {
+        panic!("all leaves stay in memory, and the one at {at} is read")
+    }
+}
 
 /// An engine over a medium that answers everything at once.
 pub struct Idle {
     pub engine: Engine,
     pub logical_blocks: u64,
     pub usable_blocks: u32,
-    /// The CRC of what is in each block of the medium, and in each buffer.
+    /// The CRC of the contents of each block of the medium, and of each buffer.
     medium: Vec<u32>,
     bufs: Vec<u32>,
     free: Vec<u32>,
@@ -85,6 +97,8 @@ pub struct Idle {
     /// Metadata, by address.
     written: HashMap<u64, Vec<u8>>,
     answered: bool,
+    /// True if there are pages of parts, which are never read back.
+    packs: bool,
     now: u64,
 }
 
@@ -94,8 +108,20 @@ impl Idle {
         Self::with_cached_sums(logical_blocks, over_permille, usize::MAX)
     }
 
-    /// The same, with checksums of so many segments in memory at most.
+    /// Like [`Idle::new`], with the checksums of at most so many segments in memory.
     pub fn with_cached_sums(logical_blocks: u64, over_permille: u64, most: usize) -> Self {
+        Self::with(logical_blocks, over_permille, most, None)
+    }
+
+    /// Like [`Idle::new`], with bounds for the map that it never reaches.
+    #[allow(dead_code, reason = "the benchmark's, and not a test's")]
+    pub fn within_bounds(logical_blocks: u64, over_permille: u64) -> Self {
+        let leaves = logical_blocks.div_ceil(1024) as usize;
+        let paging = Paging::new(Arc::new(Nothing), leaves);
+        Self::with(logical_blocks, over_permille, usize::MAX, Some(paging))
+    }
+
+    fn with(logical_blocks: u64, over_permille: u64, most: usize, paging: Option<Paging>) -> Self {
         let plan = |medium_blocks| {
             let params = Params {
                 medium_blocks,
@@ -108,7 +134,7 @@ impl Idle {
             };
             geometry::plan(&params).unwrap_or_else(|e| panic!("{e}"))
         };
-        // The smallest medium whose capacity is as asked.
+        // The smallest medium with the requested capacity.
         let wanted = logical_blocks * (1000 + over_permille) / 1000;
         let mut medium_blocks = wanted;
         while plan(medium_blocks).capacity_blocks() < wanted {
@@ -124,7 +150,8 @@ impl Idle {
                     .map(|(i, b)| (at.0 + i as u64, b.to_vec())),
             );
         });
-        let mut recovered = recover(&mut Fresh(written), medium_blocks, crc32c::crc32c)
+        let source = &mut Fresh(written);
+        let mut recovered = recover_within(source, medium_blocks, crc32c::crc32c, paging)
             .unwrap_or_else(|e| panic!("{e}"));
         recovered.superblock.begin_life(recovered.log_end());
         let buffers = Buffers {
@@ -146,11 +173,12 @@ impl Idle {
             header: vec![0; 4096],
             written: HashMap::new(),
             answered: false,
+            packs: false,
             now: 1,
         }
     }
 
-    /// Writes one block that no other is like.
+    /// Writes one block, unlike any other.
     pub fn write(&mut self, lba: u64) {
         let content = (lba as u32).wrapping_mul(0x9e37_79b9) ^ self.now as u32;
         self.write_content(lba, content);
@@ -174,14 +202,14 @@ impl Idle {
             .handle(Nanos(self.now), Input::Set(Setting::Dedup { policy }));
     }
 
-    /// Where journals are from now on.
+    /// Announces where journals are from now on.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn journals(&mut self, regions: &[Region]) {
         self.engine
             .handle(Nanos(self.now), Input::Hint(Hint::Journals { regions }));
     }
 
-    /// What the medium's metadata takes, which is memory here.
+    /// The memory that the medium's metadata takes here.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn metadata_bytes(&self) -> u64 {
         let entry = size_of::<(u64, Vec<u8>)>() + 1;
@@ -189,7 +217,7 @@ impl Idle {
         (blocks + entry * self.written.capacity() * 8 / 7) as u64
     }
 
-    /// Tells the engine what the segments' tags say, as after a restart.
+    /// Gives the engine the segments' tags, as after a restart.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn learn(&mut self) {
         let superblock = self.engine.superblock().clone();
@@ -208,8 +236,25 @@ impl Idle {
         }
     }
 
-    /// Writes one block, of which `content` is the checksum; another content, another checksum.
+    /// Writes one block with the checksum `sum`; other contents have other checksums.
     pub fn write_content(&mut self, lba: u64, sum: u32) {
+        self.write_as(lba, sum, None);
+    }
+
+    /// The same for a block that can be stored in so many bytes.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn write_in(&mut self, lba: u64, sum: u32, bytes: NonZeroU16) {
+        let packed = Packed {
+            len: bytes,
+            encoding: 1,
+            base: None,
+            bucket: None,
+        };
+        self.packs = true;
+        self.write_as(lba, sum, Some(packed));
+    }
+
+    fn write_as(&mut self, lba: u64, sum: u32, packed: Option<Packed>) {
         let Some(buf) = self.free.pop() else {
             panic!("the core keeps every buffer")
         };
@@ -219,7 +264,7 @@ impl Idle {
             sum,
             weak: u64::from(sum).wrapping_mul(0x9e37_79b9_7f4a_7c15),
             zero: false,
-            packed: None,
+            packed,
             ..Digest::default()
         };
         self.answered = false;
@@ -263,11 +308,17 @@ impl Idle {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::WriteChunk { id, at, .. } => {
+            Effect::WriteChunk { id, at, blocks, .. } => {
+                // Parts are never read.
+                let mut no_bytes = |_, _, _: &mut [u8]| {};
+                for index in (0..blocks as usize - 1).filter(|_| self.packs) {
+                    if self.engine.chunk_block(id, index) == Block::Page {
+                        self.engine
+                            .encode_page(id, index, &mut self.header, &mut no_bytes);
+                    }
+                }
                 self.engine
-                    .encode_header(id, &mut self.header, &mut |_, _, _| {
-                        unreachable!("nothing is packed")
-                    });
+                    .encode_header(id, &mut self.header, &mut no_bytes);
                 for (to, buf) in self.medium[at.0 as usize + 1..]
                     .iter_mut()
                     .zip(self.engine.chunk_bufs(id))
@@ -332,7 +383,7 @@ impl Idle {
     }
 }
 
-/// A new volume's few blocks.
+/// The few blocks of a new volume.
 struct Fresh(HashMap<u64, Vec<u8>>);
 
 impl Source for Fresh {

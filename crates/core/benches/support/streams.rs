@@ -1,4 +1,4 @@
-//! Streams of contents, as they are written: from a seed, or from files.
+//! Streams of contents in the order of writing: from a seed, or from files.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 pub struct Chance(pub u64);
 
 impl Chance {
-    /// The next one.
+    /// The next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -16,14 +16,14 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// From 0 up to 1.
+    /// A number from 0 up to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The checksum of a content of this number: another one for each, and spread as checksums are (MurmurHash3's last step). Numbers
-/// themselves are not: by a multiplication consecutive ones come to lie evenly, and no line of an index overflows.
+/// The checksum of the content with this number: each has a different one, and they are spread as checksums are (MurmurHash3's
+/// last step). The numbers themselves are not: multiplication spreads consecutive ones evenly, and no line of an index overflows.
 pub fn checksum(number: u32) -> u32 {
     let mut x = number;
     x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -31,7 +31,7 @@ pub fn checksum(number: u32) -> u32 {
     x ^ (x >> 16)
 }
 
-/// When a content comes again.
+/// When a content recurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// At any time.
@@ -40,7 +40,7 @@ pub enum Again {
     MostlySoon,
 }
 
-/// `contents` of them, by their checksums; of each there are k copies with a probability of k to the power of minus `tail` (zeta).
+/// The checksums of `contents` contents, each with k copies with a probability of k to the power of minus `tail` (zeta).
 pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
     let mut chance = Chance(7);
     let mut shares: Vec<f64> = Vec::new();
@@ -67,14 +67,14 @@ pub fn zeta(contents: u32, tail: f64, again: Again) -> Vec<u32> {
     written.into_iter().map(|(_, content)| content).collect()
 }
 
-/// So many contents, each once, and all of them once more.
+/// So many contents, each once, and then all of them again.
 pub fn twice(contents: u32) -> Vec<u32> {
     let set = (0..contents).map(checksum);
     set.clone().chain(set).collect()
 }
 
-/// `length` blocks, `percent` of them with a content that came before: 1% of those make up two thirds, 10%
-/// four fifths, and the hottest are the oldest.
+/// `length` blocks, `percent` of them with a content from before: 1% of those contents make up two thirds, 10% four fifths, and
+/// the hottest are the oldest.
 pub fn few_hot(length: u32, percent: u64) -> Vec<u32> {
     let mut chance = Chance(7);
     let (mut contents, mut stream) = (0u32, Vec::new());
@@ -90,8 +90,7 @@ pub fn few_hot(length: u32, percent: u64) -> Vec<u32> {
     stream
 }
 
-/// The blocks of all files below a directory, in the order of their names; the contents' checksums, without
-/// zeros. Stops at `most`.
+/// The checksums of the blocks of all files below a directory, in the order of their names, without zeros. Stops at `most`.
 pub fn files(below: &Path, most: usize, stream: &mut Vec<u32>) {
     let Ok(entries) = std::fs::read_dir(below) else {
         return;
@@ -118,21 +117,21 @@ pub fn files(below: &Path, most: usize, stream: &mut Vec<u32>) {
     }
 }
 
-/// What a stream is.
+/// The shape of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Contents.
+    /// The number of contents.
     pub unique: usize,
-    /// Blocks that a perfect pass would not store.
+    /// The number of blocks that a perfect pass would not store.
     pub duplicates: usize,
-    /// Contents with more than two copies.
+    /// The number of contents with more than two copies.
     pub hot: usize,
-    /// Duplicates of the tenth of the contents that has most.
+    /// The duplicates of the tenth of the contents that has the most.
     pub of_best_tenth: usize,
 }
 
 impl Shape {
-    /// Counts.
+    /// Counts a stream's duplicates.
     pub fn of(stream: &[u32]) -> Self {
         let mut copies: HashMap<u32, usize> = HashMap::new();
         for &content in stream {
@@ -150,7 +149,7 @@ impl Shape {
     }
 }
 
-/// How many of a stream's duplicates an index knows when they come.
+/// The number of a stream's duplicates that an index knows when they are written.
 pub fn found(stream: &[u32], index: &mut vellum_core::index::Index) -> usize {
     use vellum_core::addr::Vba;
     use vellum_core::index::Holder;
@@ -160,10 +159,10 @@ pub fn found(stream: &[u32], index: &mut vellum_core::index::Index) -> usize {
     let mut found = 0;
     for &content in stream {
         let hash = content_hash(content);
-        // A print is shorter than a hash: of millions of look-ups one may be told of another content.
+        // A print is shorter than a hash: of millions of look-ups one may find another content.
         let known = index.find(hash).is_some() && seen.contains(&content);
         seen.insert(content);
-        // What is not found is stored once more, and that copy has one owner.
+        // A content that is not found is stored once more, and that copy has one owner.
         let owners = copies.entry(content).or_default();
         *owners = if known { *owners + 1 } else { 1 };
         found += usize::from(known);

@@ -1,4 +1,4 @@
-//! Of a log: roots, the leaves and parities that they name, chunk headers and summaries.
+//! The structures of a log: roots, the leaves and parities that they name, chunk headers and summaries.
 
 use super::parts::{Part, Put, give, is_blank};
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment};
@@ -14,7 +14,7 @@ pub(super) fn bare(
     crc: Crc,
     put: Put<'_>,
 ) {
-    // In the order of their places: of a volume that has grown, segments come first.
+    // In the order of their places: on a volume that has grown, segments come first.
     let roots = superblock.root_place(Generation(0));
     if superblock.segments().first() < roots {
         give_segments(source, superblock, signature, crc, put);
@@ -25,7 +25,7 @@ pub(super) fn bare(
     }
 }
 
-/// Roots, leaves, and what is behind a root's second copy.
+/// Roots, leaves, and the open summaries that follow a root's second copy.
 fn give_map(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -82,7 +82,7 @@ fn give_segments(
     }
 }
 
-/// The leaves that a root names, and nothing of other slots.
+/// The leaves that a root names, and nothing from other slots.
 fn give_leaves(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -104,7 +104,7 @@ fn give_leaves(
     }
 }
 
-/// What is behind a root's second copy, of each head in turn.
+/// The open summaries, which follow a root's second copy, for each head in turn.
 fn give_open_summaries(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -145,7 +145,7 @@ struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    /// Every chunk header, wherever it is; also one that is of no use any more.
+    /// Every chunk header, wherever it is, even if nothing needs it any more.
     fn headers(&mut self, segment: Segment) {
         let start = self.superblock.segment_start(segment);
         let usable = self.superblock.usable_blocks();
@@ -188,7 +188,7 @@ impl Segments<'_> {
                 summary::sign(&mut bytes, &self.signature, usable as usize, self.crc);
                 (self.put)(at, Part::Whole(&bytes));
             }
-            // Of a segment that was never left, this is whatever was there before.
+            // If no head ever left this segment, its summary's blocks hold older bytes, of whatever kind.
             Err(_) if is_blank(&bytes) || !summary::looks_like_one(&bytes) => {}
             Err(_) => (self.put)(at, Part::Damaged(blocks.into())),
         }

@@ -1,9 +1,11 @@
-//! A volume without its data: all that leads to data, for who looks for what went wrong, and nothing of what clients wrote.
+//! A volume without its data, for a reader who investigates what went wrong: everything that leads to data, and nothing that clients
+//! wrote.
 //!
-//! A block is taken only when it proves to be a structure of the volume: by its checksum, its place, and its signature or UUID. One that
-//! does not may be anybody's bytes. Of what is taken, parts of clients' blocks that ride in chunk headers are zeroed. The secret stays
-//! behind: sums say which blocks are equal, and not what they are. So does the signature of a log: whoever knows it can write, as a
-//! client, blocks that look like chunk headers. Everything is signed anew. Sectors of tables are not: they count at their own places alone.
+//! A block is taken only if it proves to be a structure of the volume, by its checksum, its place, and its signature or UUID. Any other
+//! block may hold a client's bytes. Parts of clients' blocks that are stored in chunk headers are zeroed. The secret is left out: sums
+//! show which blocks are equal, but not what they hold. The signature of a log is left out too: a client that knows it can write blocks
+//! that look like chunk headers. So everything is signed anew, except for sectors of tables, because these are valid only in their own
+//! places.
 
 mod log;
 mod parts;
@@ -21,13 +23,13 @@ use crate::recovery::Source;
 pub struct Choice {
     /// The newest chunk whose data is whole.
     pub through: Seq,
-    /// What a log is signed with anew.
+    /// The new signature of a log.
     pub signature: [u8; 16],
-    /// What may be told of its properties.
+    /// The properties that may be disclosed.
     pub properties: Properties,
 }
 
-/// Gives all that leads to data.
+/// Passes everything that leads to data to `put`.
 pub fn bare(
     source: &mut dyn Source,
     superblock: &Superblock,

@@ -1,26 +1,27 @@
-//! What a pack has of some blocks, and what proves that.
+//! The parts of a pack, and the check that lets a block into one.
 
 use crate::addr::{BLOCK_BYTES, Pba};
 use crate::recovery::Source;
 
-/// What a pack has of some blocks.
+/// What a pack holds of some blocks.
 pub enum Part<'a> {
-    /// All of them, or what may be told of them.
+    /// All of them, or what may be disclosed of them.
     Whole(&'a [u8]),
-    /// Nothing: they cannot be read. So many.
+    /// Nothing: this many blocks cannot be read.
     Unread(u64),
-    /// Nothing: they are damaged. So many.
+    /// Nothing: this many blocks are damaged.
     Damaged(u64),
 }
 
-/// Is given each part, by rising addresses.
+/// Called with each part, by rising addresses.
 pub type Put<'a> = &'a mut dyn FnMut(Pba, Part<'_>);
 
 pub(super) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(|byte| *byte == 0)
 }
 
-/// Gives blocks that `is_whole` says are of the volume; nothing where nothing is. Whether they are in `bytes`, whole.
+/// Passes on blocks that `is_whole` accepts as the volume's, and nothing where the medium is blank. Returns true if the blocks are in
+/// `bytes` and whole.
 pub(super) fn give(
     source: &mut dyn Source,
     at: Pba,

@@ -1,4 +1,4 @@
-//! Of tables in place: the roots and the directory of `shadow`, and all sectors of tables that are whole.
+//! The structures of tables in place: the roots and the directory of `shadow`, and all whole sectors of tables.
 
 use super::parts::{Part, Put, give, is_blank};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
@@ -38,7 +38,7 @@ pub(super) fn bare(source: &mut dyn Source, superblock: &Superblock, crc: Crc, p
     });
 }
 
-/// The sectors of a table block that are whole.
+/// The whole sectors of a table block.
 fn give_table(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -62,12 +62,12 @@ fn give_table(
     if held > 0 {
         put(at, Part::Whole(&block));
     } else if superblock.layout() == Layout::Ordered {
-        // Written when the volume was made. Of `shadow`, this may be what was there before.
+        // This block was written when the volume was made, except in `shadow`: there it may hold older bytes.
         put(at, Part::Damaged(1));
     }
 }
 
-/// The roots, and what those say that are whole.
+/// Passes on the roots. Returns the slots of those that are whole.
 fn give_roots(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -91,7 +91,7 @@ fn give_roots(
     roots
 }
 
-/// The blocks of the directory, in one of their copies, that a root names.
+/// The blocks of the directory that a root names, from one of their copies.
 fn give_directory(
     source: &mut dyn Source,
     roots: &[Vec<LeafSlot>],

@@ -15,11 +15,11 @@ pub struct Chunk {
     pub offset: u32,
     /// Its header.
     pub header: ChunkHeader,
-    /// What it says.
+    /// Its records.
     pub records: Vec<Record>,
     /// The tag of its header's block, if that is a page of parts.
     pub own: Option<Tag>,
-    /// The LBAs that it names of the chunk before.
+    /// The LBAs that it names of the previous chunk.
     pub of_before: Names,
 }
 
@@ -30,10 +30,10 @@ impl Chunk {
     }
 }
 
-/// Walks a segment's chunks from its first block: to the last one that belongs to its present use.
+/// Walks a segment's chunks from its first block to the last chunk of its present use.
 ///
-/// What an earlier use has left behind a segment's end is told apart by its order: along a segment the
-/// sequence numbers rise and the lives do not fall.
+/// Chunks that an earlier use has left after the end are recognised by their order: along a segment, sequence numbers rise and
+/// lives do not fall.
 #[derive(Debug)]
 pub struct Chunks<'a> {
     superblock: &'a Superblock,
@@ -58,7 +58,7 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    /// The next chunk. It takes the source at each call, so that the caller can read between.
+    /// Returns the next chunk. It takes the source at each call, so that the caller can read in between.
     pub fn next(&mut self, source: &mut dyn Source) -> Option<Result<Chunk, Unreadable>> {
         let usable = self.superblock.usable_blocks();
         if self.ended || self.offset + 2 > usable {
@@ -67,7 +67,7 @@ impl<'a> Chunks<'a> {
         let start = self.superblock.segment_start(self.segment);
         let at = start.plus(self.offset.into());
         let mut block = [0; BLOCK_BYTES];
-        // Whatever the outcome, there is nothing after a header that is not there.
+        // If the next header is missing, the walk ends there.
         self.ended = true;
         if let Err(error) = source.read(at, &mut block) {
             return Some(Err(error));

@@ -1,4 +1,4 @@
-//! Roots and leaves as the medium has them, and their copies: recovery reads a copy only where it has to.
+//! Checks roots and leaves on the medium, and their copies: recovery reads a copy only where it has to.
 
 use super::report::{Problem, Report};
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Pba};
@@ -22,10 +22,11 @@ pub(super) fn check(source: &mut dyn Source, recovered: &Recovered, crc: Crc, re
     }
 }
 
-/// A root, if there is one; `None`: nothing was ever written there.
+/// A root; `None` if nothing was ever written there.
 type Found = Result<Option<RootHeader>, Result<FormatError, Unreadable>>;
 
-/// The copies of the root that recovery took; and those of the other place: of the root before, or one that was being written.
+/// Checks the copies of the root that recovery used, and those in the other place: of the previous root, or of one that was being
+/// written.
 fn check_roots(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
     let superblock = &recovered.superblock;
     let generation = recovered.root.generation;
@@ -55,7 +56,8 @@ fn check_roots(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
     }
 }
 
-/// What the root repeats of the headers in segments that the heads were in. One that had its summary already has none.
+/// Checks the open summaries, in which the root repeats the headers of the heads' segments. A segment that already had its own summary
+/// has no such copy.
 fn check_open_summaries(
     source: &mut dyn Source,
     recovered: &Recovered,
@@ -78,7 +80,7 @@ fn check_open_summaries(
     }
 }
 
-/// That each leaf of a stripe is whole, and its parity is that of them.
+/// Checks that each leaf of a stripe is whole, and that its parity matches them.
 fn check_stripe(source: &mut dyn Source, leaves: Leaves<'_>, stripe: u32, report: &mut Report) {
     let parity = leaves.superblock.parity(stripe);
     let mut read = |at, block: &mut [u8; BLOCK_BYTES]| source.read(at, block).is_ok();

@@ -1,20 +1,23 @@
-//! The check: every invariant of a volume at rest, held against the medium; nothing is changed.
+//! The check: compares every invariant of a volume at rest with the medium; nothing is changed.
 //!
 //! The invariants:
 //! 1. Both superblocks are whole and equal; the newest root is whole and so are the leaves it names, their copies and parities too.
 //! 2. The log replays to its end without a hole.
 //! 3. Every mapped block lies in a segment, on a block that a chunk header says is data.
 //! 4. That block's owner is the LBA that maps to it, or was, where pages have been shared or blocks had other LBAs.
-//! 5. No page has two owners, but a shared one; that is one number's, and is counted right.
-//! 6. A segment that was left has a whole summary, and its chunk headers say the same (with `data`).
+//! 5. No page has two owners, except a shared one; that has one number, and its count is right.
+//! 6. A segment that a head has left has a whole summary, and its chunk headers say the same (with `data`).
 //! 7. Every live block has the checksum that was written down for it (with `data`).
 
 mod chunks;
 mod copies;
+pub(crate) mod mirrors;
 mod names;
-mod report;
+pub(crate) mod options;
+pub(crate) mod report;
 
 pub use chunks::{Chunk, Chunks};
+pub use options::Options;
 pub use report::{Problem, Report, Severity};
 
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Segment, Vba};
@@ -24,30 +27,13 @@ use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, FormatError, superblock::Superblock};
 use crate::recovery::{Recovered, Source, Unreadable, find_superblock, recover};
 use alloc::{vec, vec::Vec};
+use mirrors::check_mirrors;
 
 /// Blocks of one read of data.
 const READ_BLOCKS: u32 = 64;
 
-/// In the table of owners: nobody's. No LBA has this number.
+/// In the table of owners: no owner. No LBA has this number.
 const NOBODY: u32 = u32::MAX;
-
-/// What to check, and how much to say.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Read every live block and every chunk header as well.
-    pub data: bool,
-    /// Findings listed at most; the others are counted.
-    pub findings_max: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            data: false,
-            findings_max: 1000,
-        }
-    }
-}
 
 /// Checks a volume.
 pub fn check(source: &mut dyn Source, medium_blocks: u64, options: Options, crc: Crc) -> Report {
@@ -101,30 +87,7 @@ fn check_recovered(
     }
 }
 
-pub(crate) fn check_mirrors(
-    source: &mut dyn Source,
-    superblock: &Superblock,
-    crc: Crc,
-    report: &mut Report,
-) {
-    let mut block = [0; BLOCK_BYTES];
-    if let Some(error) = superblock.torn() {
-        report.add(Problem::BothMirrors(error));
-    }
-    for at in superblock.mirrors() {
-        if let Err(error) = source.read(at, &mut block) {
-            report.add(Problem::MirrorUnreadable(error));
-            continue;
-        }
-        match Superblock::decode(&block, superblock.medium_blocks(), crc) {
-            Ok(found) if found.mirrors_same_life(superblock) => {}
-            Ok(_) => report.add(Problem::MirrorDiffers { at }),
-            Err(error) => report.add(Problem::Mirror { at, error }),
-        }
-    }
-}
-
-/// Every shared page's count against the map.
+/// Checks every shared page's count against the map.
 fn check_shared(recovered: &Recovered, report: &mut Report) {
     if recovered.state.shared().is_empty() && recovered.state.shared().packed() == 0 {
         return;
@@ -160,7 +123,7 @@ fn check_shared(recovered: &Recovered, report: &mut Report) {
     }
 }
 
-/// Which LBA each block of the segments is mapped from: 4 bytes a block, of those segments that have any.
+/// Which LBA each block of the segments is mapped from: 4 bytes a block, for segments that have any.
 struct Owners {
     first: u64,
     segment_blocks: usize,
@@ -203,10 +166,10 @@ impl Owners {
             if *slot != NOBODY {
                 let first = recovered.state.map().get(Lba((*slot).into()));
                 let is_shared = match (entry, first) {
-                    (Entry::Shared(vba), Entry::Shared(other))
-                    | (Entry::Packed(vba, _), Entry::Packed(other, _)) => {
+                    (Entry::Shared(vba), Entry::Shared(other)) => {
                         vba == other && recovered.state.shared().find(pba) == Some(vba)
                     }
+                    (Entry::Packed(vba, _), Entry::Packed(other, _)) => vba == other,
                     _ => false,
                 };
                 if !is_shared {
@@ -224,7 +187,7 @@ impl Owners {
         owners
     }
 
-    /// Pages that nobody owns but that deltas need are read by whoever has one of those.
+    /// Adds the pages that no LBA owns but deltas need; they are read for the LBAs of those deltas.
     fn add_bases(&mut self, recovered: &Recovered, report: &mut Report) {
         let shared = &recovered.state.shared();
         let first_block = self.first;
@@ -235,7 +198,7 @@ impl Owners {
             .map(|(part, base)| (index(part.page), base.page))
             .collect();
         deltas.sort_unstable();
-        // A page that is needed may have deltas itself.
+        // A page that is needed may hold deltas itself.
         let mut next: Vec<usize> = deltas.iter().map(|(of, _)| *of).collect();
         next.dedup();
         next.retain(|&of| self.get(of) != NOBODY);
@@ -257,7 +220,7 @@ impl Owners {
         }
     }
 
-    /// The owner of a block by its place behind the first of all.
+    /// The owner of a block, by its distance from the first block.
     fn get(&self, index: usize) -> u32 {
         match self.segments.get(index / self.segment_blocks) {
             Some(Some(lbas)) => lbas[index % self.segment_blocks],
@@ -265,7 +228,7 @@ impl Owners {
         }
     }
 
-    /// The same, to be changed.
+    /// The same, for changing it.
     fn slot(&mut self, index: usize) -> &mut u32 {
         let blocks = self.segment_blocks;
         let segment = &mut self.segments[index / blocks];
@@ -273,7 +236,7 @@ impl Owners {
         &mut lbas[index % blocks]
     }
 
-    /// Whether a segment has a block that somebody owns.
+    /// True if a segment has a block with an owner.
     fn has(&self, segment: Segment) -> bool {
         self.segments[segment.0 as usize].is_some()
     }
@@ -288,7 +251,7 @@ struct Segments<'a> {
     source: &'a mut dyn Source,
     superblock: &'a Superblock,
     recovered: &'a Recovered,
-    /// Whether tags may name who owned a block before: pages have been shared, or blocks have had other LBAs.
+    /// Whether tags may name a former owner: pages have been shared, or blocks have had other LBAs.
     tags_are_old: bool,
     owners: Owners,
     options: Options,
@@ -313,7 +276,7 @@ impl Segments<'_> {
             .find(|(of, _)| *of == segment)
             .map(|(_, tags)| tags.as_slice());
         if live.is_empty() && in_log.is_none() {
-            // Free, or soon to be: what it holds means nothing.
+            // The segment is free, or soon will be: its contents mean nothing.
             return;
         }
         self.report.segments += 1;
@@ -322,8 +285,8 @@ impl Segments<'_> {
             None => self.read_summary(segment),
         };
         let headers = match (in_log, &summary) {
-            // A summary that was being rewritten when the power went: its chunks say what it said.
-            (None, None) => self.read_headers(segment),
+            // The summary was being rewritten when the power failed. The chunk headers have the same information.
+            (None, None) => Some(self.read_headers(segment).0),
             _ => None,
         };
         let known = in_log.or(summary.as_deref()).or(headers.as_deref());
@@ -366,17 +329,17 @@ impl Segments<'_> {
         match tag.owner {
             Owner::None => self.report.add(Problem::NotData { lba, at }),
             Owner::Lba(owner) if owner == lba => {}
-            // Of a page that is shared, or was, it names the owner that wrote it, or the number; of one that snapshots have, the LBA
-            // from before the volume grew.
+            // For a page that is or was shared, the tag names the owner that wrote it, or the number; for a page that snapshots
+            // hold, the LBA from before the volume grew.
             _ if self.tags_are_old => self.report.foreign_tags += 1,
             owner => self.report.add(Problem::Owner { lba, at, owner }),
         }
     }
 
-    /// That the chunk headers say what the summary repeats. Owners may have changed since, where pages have
-    /// been shared. Of a segment `in_log` what lies behind its chunks is not of now.
+    /// Checks that the chunk headers say what the summary repeats. Owners may have changed since, where pages have been shared. In a
+    /// segment `in_log`, headers behind its last chunk are stale.
     fn check_headers(&mut self, segment: Segment, tags: &[Tag], in_log: bool) {
-        let Some(said) = self.read_headers(segment) else {
+        let (said, true) = self.read_headers(segment) else {
             return;
         };
         let differ = |(said, tag): (&Tag, &Tag)| {
@@ -389,8 +352,8 @@ impl Segments<'_> {
         }
     }
 
-    /// What the chunk headers say of each block; `None` when one cannot be read.
-    fn read_headers(&mut self, segment: Segment) -> Option<Vec<Tag>> {
+    /// What the chunk headers say about each block, and whether all of them could be read.
+    fn read_headers(&mut self, segment: Segment) -> (Vec<Tag>, bool) {
         let nothing = Tag {
             owner: Owner::None,
             sum: 0,
@@ -402,7 +365,7 @@ impl Segments<'_> {
                 Ok(chunk) => chunk,
                 Err(error) => {
                     self.report.add(Problem::HeaderUnreadable(error));
-                    return None;
+                    return (said, false);
                 }
             };
             if let (Some(own), Some(said)) = (chunk.own, said.get_mut(chunk.offset as usize)) {
@@ -413,7 +376,7 @@ impl Segments<'_> {
                 *said = tag;
             }
         }
-        Some(said)
+        (said, true)
     }
 
     fn check_data(&mut self, start: Pba, tags: &[Tag], live: &[(u32, Lba)]) {

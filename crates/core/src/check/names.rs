@@ -1,4 +1,4 @@
-//! What headers behind the map checkpoint name of the chunks before them: all that those said something of (0021).
+//! Checks the names in headers after the map checkpoint: each header must repeat everything that the previous chunk named (0021).
 
 use super::chunks::Chunks;
 use super::report::{Problem, Report};
@@ -9,7 +9,7 @@ use crate::format::names::Names;
 use crate::recovery::{Recovered, Source};
 use alloc::collections::BTreeMap;
 
-/// A chunk: what it said something of, where it is, and what it names of the one before.
+/// A chunk: what it named, where it is, and what it repeats of the previous one.
 struct Told {
     said: Names,
     at: Pba,

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// What a crash may leave behind; the next checkpoint or opening overwrites it.
+    /// A crash may leave this behind; the next checkpoint or opening overwrites it.
     Note,
-    /// A second copy is damaged; what it said is still known from the first, or is a hint.
+    /// A second copy is damaged; the first still has its contents, or it was only a hint.
     Redundancy,
     /// Something that a client may read is lost, or an invariant does not hold.
     Damage,
@@ -24,10 +24,10 @@ pub enum Problem {
     /// Recovery refuses the volume; nothing else was checked.
     #[error("cannot be opened: {0}")]
     Unopenable(RecoveryError),
-    /// A pack.
+    /// The volume is a pack.
     #[error("it is a pack of a volume, and holds no data: only what leads to data is checked")]
     WithoutData,
-    /// Both superblocks: where everything is is known from what is left of one.
+    /// Both superblocks are damaged: what is left of one says where everything is.
     #[error("{0}")]
     BothMirrors(FormatError),
     /// One of the two superblocks.
@@ -45,12 +45,12 @@ pub enum Problem {
     /// The same.
     #[error("a copy of the map checkpoint, at physical block {at}, is an older one")]
     RootCopyOld { at: Pba },
-    /// A leaf of the map that the others of its stripe tell, or a parity.
+    /// A leaf of the map that can be restored from the others of its stripe, or a parity.
     #[error(
         "leaf {leaf} of the map, at physical block {at}, is damaged; the others of its stripe tell it"
     )]
     Leaf { leaf: Leaf, at: Pba },
-    /// A parity that is whole, and not that of its leaves.
+    /// A parity that is whole, but does not match its leaves.
     #[error("the parity of leaves at physical block {at} does not tell what they are")]
     Parity { at: Pba },
     /// What a root repeats of chunk headers.
@@ -58,12 +58,12 @@ pub enum Problem {
         "the open summary of a segment, at physical block {at}, is damaged; chunk headers tell it: {error}"
     )]
     OpenSummary { at: Pba, error: FormatError },
-    /// A header behind the map checkpoint.
+    /// A header after the map checkpoint.
     #[error(
         "the chunk header at physical block {at} does not name all that the chunk before says something of"
     )]
     Names { at: Pba },
-    /// The root that is not needed: the one before, or one whose writing was cut short.
+    /// The root that is not needed: the previous one, or one whose writing was cut short.
     #[error("the spare map checkpoint at physical block {at} is not whole: {error}")]
     OtherRoot { at: Pba, error: FormatError },
     /// The root that is not needed.
@@ -87,10 +87,10 @@ pub enum Problem {
         "segment {segment}: its chunk headers and its summary differ from physical block {at} on"
     )]
     HeadersDiffer { segment: Segment, at: Pba },
-    /// A mapping into nothing.
+    /// A mapping that leads nowhere.
     #[error("LBA {lba} is mapped to physical block {at}, which holds no data")]
     NotData { lba: Lba, at: Pba },
-    /// A mapping to another's page.
+    /// A mapping to a page of another owner.
     #[error("LBA {lba} is mapped to physical block {at}, which was written for {owner:?}")]
     Owner { lba: Lba, at: Pba, owner: Owner },
     /// A page that two LBAs claim without sharing it.
@@ -98,7 +98,7 @@ pub enum Problem {
         "LBAs {first} and {second} are both mapped to physical block {at}, which is not shared"
     )]
     TwoOwners { at: Pba, first: Lba, second: Lba },
-    /// A shared page that is nowhere.
+    /// A shared page that has no place.
     #[error("LBA {lba} is mapped to shared page {vba}, which is nowhere")]
     SharedNowhere { lba: Lba, vba: Vba },
     /// A shared page whose count is wrong.
@@ -107,21 +107,21 @@ pub enum Problem {
     /// A page with two numbers.
     #[error("physical block {at} is shared page {vba} and {other}")]
     SharedTwice { at: Pba, vba: Vba, other: Vba },
-    /// Tables: a count that leads to data being given away.
+    /// Tables: a count so low that data could be given away.
     #[error("physical block {at} is counted {count} times, and {links} links lead to it")]
     CountTooLow { at: Pba, count: u16, links: u16 },
-    /// Tables: what a crash may leave behind; the next opening finds it as well.
+    /// Tables: a crash may leave this behind; the next opening finds it as well.
     #[error(
         "{blocks} blocks are counted too high, as a crash may leave them: space that the next opening frees"
     )]
     CountsTooHigh { blocks: u64 },
-    /// Tables: of what leads to data one copy is bad, and the other one is not.
+    /// Tables: one of two copies of metadata is bad, the other is good.
     #[error(
         "one of two copies of what leads to data, at physical blocks {first} and {twin}, is damaged or old; \
          the other one tells it"
     )]
     Twins { first: Pba, twin: Pba },
-    /// Tables: what a crash may leave behind.
+    /// Tables: a crash may leave this behind.
     #[error(
         "one of two copies of a block of the map, at physical blocks {first} and {twin}, is older, \
          as a crash may leave it"
@@ -130,13 +130,13 @@ pub enum Problem {
     /// Tables: a block of hints.
     #[error("fingerprints, which the next opening does without: {0}")]
     Fingerprints(RecoveryError),
-    /// Tables: what the map and the fingerprints add up to.
+    /// Tables: counts, which follow from the map and the fingerprints.
     #[error("counts, which the next opening counts anew: {0}")]
     Counts(RecoveryError),
-    /// Tables: what the map says itself.
+    /// Tables: editions, which the map itself shows.
     #[error("editions, which the next opening makes anew: {0}")]
     Editions(RecoveryError),
-    /// A block whose bytes are not those that were written.
+    /// A block whose bytes differ from those that were written.
     #[error("LBA {lba} at physical block {at}: {error}")]
     Data {
         lba: Lba,
@@ -195,13 +195,13 @@ pub struct Report {
     pub shared_pages: u64,
     /// Pages that hold parts.
     pub packed_pages: u64,
-    /// Pages that are, or were, shared and whose tag names the owner that they were written for.
+    /// Pages that are, or were, shared, and whose tag names the owner that they were written for.
     pub foreign_tags: u64,
     /// Segments with live blocks or open.
     pub segments: u64,
     /// Summaries read.
     pub summaries: u64,
-    /// Live blocks whose data was read and held against its checksum.
+    /// Live blocks whose data was read and compared with its checksum.
     pub verified_blocks: u64,
     /// What is wrong, in the order in which it was found.
     pub findings: Vec<Problem>,
@@ -228,13 +228,13 @@ impl Report {
         }
     }
 
-    /// The worst that was found; `None`: nothing.
+    /// The severity of the worst finding; `None` if there is none.
     #[must_use]
     pub fn worst(&self) -> Option<Severity> {
         self.worst
     }
 
-    /// Whether nothing is lost and every invariant holds.
+    /// True if nothing is lost and every invariant holds.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.worst < Some(Severity::Damage)

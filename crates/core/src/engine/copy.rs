@@ -1,7 +1,7 @@
-//! Copies without data: a block becomes one more owner of the page that another has.
+//! Copies without data: a block becomes another owner of the page that another block has.
 //!
-//! It is what a remap of write-once is (WOJ §3), asked for and not found out: nothing is compared, for nothing is proposed. A
-//! copy stands in the one order of writes, so what comes behind it cannot change what it copies.
+//! A copy is the remap of write-once journaling (WOJ §3), but a client requests it. No policy proposes it, so no bytes are compared. A
+//! copy has its place in the order of writes, so a later write cannot change what it copies.
 
 use super::twin::Shared as Sharing;
 use super::verdict::{Proposer, Twin};
@@ -29,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// Links blocks from `placed` on; `true` when the request has been answered.
+    /// Links the blocks from number `placed` on; true if the request has been answered.
     pub(super) fn place_copy(
         &mut self,
         id: RequestId,
@@ -56,7 +56,12 @@ impl Engine {
             self.outlive_content(to);
         }
         let entry = self.state.map().get(from);
-        let Some(place) = self.state.place_of(entry) else {
+        let place = self.state.place_of(entry);
+        if self.state.lost_leaf().is_some() {
+            // The leaf cannot be read, so it is not known what is mapped here.
+            return Sharing::No;
+        }
+        let Some(place) = place else {
             return self.copy_nothing(to);
         };
         let done = self.share(
@@ -76,10 +81,10 @@ impl Engine {
         done
     }
 
-    /// A block that reads as zeros takes no page.
+    /// Copies a block that reads as zeros, which takes no page.
     fn copy_nothing(&mut self, to: Lba) -> Sharing {
         let is_nothing = self.state.place_of(self.state.map().get(to)).is_none();
-        // What is pledged ends with a record alone.
+        // Only a record ends a pledge.
         if is_nothing && self.next_pledged(to, to.plus(1)).is_none() {
             return Sharing::Done;
         }

@@ -1,4 +1,4 @@
-//! In-line deduplication over the log: who has a content, and what becomes of it. The policy is
+//! In-line deduplication over the log: which block holds a content, and when the index forgets it. The policy is
 //! [`policy::dedup`](crate::policy::dedup).
 
 use super::Engine;
@@ -6,7 +6,7 @@ use super::segments::locate;
 use super::verdict::Proposer;
 use crate::addr::{Lba, Pba, Segment, Vba};
 use crate::entry::Entry;
-use crate::format::pack::PartTag;
+use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
 use crate::policy::dedup::{Dedup, content_hash};
@@ -14,7 +14,7 @@ use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
 use alloc::vec::Vec;
 
 impl Engine {
-    /// As [`Engine::look_ahead`], of the index: contents that are to be written soon, by their checksums.
+    /// As [`Engine::look_ahead`], for the index: contents that will be written soon, by their checksums.
     pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
         self.proposers.dedup().look_ahead(sums);
     }
@@ -27,7 +27,7 @@ impl Engine {
         self.proposers.dedup_mut()
     }
 
-    /// Another policy from now on. Another index starts empty.
+    /// Sets another policy. A different index starts empty.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
         if policy.decide != self.proposers.dedup().decide() {
             self.state.forget_prints();
@@ -35,7 +35,7 @@ impl Engine {
         self.proposers.dedup_mut().set(policy);
     }
 
-    /// Who may have the content of the block at `index` of a request.
+    /// Returns the holder that may have the content of the block at `index` of a request.
     pub(super) fn propose_duplicate(
         &mut self,
         lba: Lba,
@@ -56,7 +56,7 @@ impl Engine {
             self.proposers.dedup_mut().forget(hash);
             return None;
         }
-        // What is on the medium, as far as that is in memory: a content that has changed needs no read.
+        // Checks the block on the medium, if its checksum is in memory: a content that has changed needs no read.
         if let Some(pba) = self.state.physical(self.entry_of(of))
             && !self.log.holds(pba)
         {
@@ -74,13 +74,13 @@ impl Engine {
         Some((Proposer::Index(hash), of))
     }
 
-    /// Whether a block is told by its fingerprint, of what the index proposed.
+    /// True if a fingerprint identifies a block that this proposer proposed.
     pub(super) fn goes_by_fingerprint(&self, by: Proposer) -> bool {
         matches!(self.proposers.dedup().decide(), Decide::Fingerprint(_))
             && matches!(by, Proposer::Index(_))
     }
 
-    /// The fingerprint that decides in place of a comparison.
+    /// Returns the fingerprint that decides in place of a comparison.
     pub(super) fn decisive_print(&self, by: Proposer, of: Holder) -> Option<Fingerprint> {
         match of {
             Holder::Page(vba) if self.goes_by_fingerprint(by) => self.state.shared().print(vba),
@@ -88,7 +88,7 @@ impl Engine {
         }
     }
 
-    /// What is at `pba` is not what was written there: nothing is to share it, whatever it was.
+    /// Notes that the block at `pba` is not the one that was written there. Nothing may share it.
     pub(super) fn distrust(&mut self, pba: Pba) {
         if let Some(vba) = self.state.shared().find(pba) {
             self.state.forget_print(vba);
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// A content of this checksum has been stored at `lba`, or has come to share what is there.
+    /// Notes that `lba` now holds a content with this checksum: it was written, or it shares a page.
     pub(super) fn note_content(&mut self, lba: Lba, sum: u32, class: Class) {
         if !self.proposers.dedup().takes_note_of(lba, class) {
             return;
@@ -113,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// A block is about to be overwritten: if its content was its own, no entry need lead to it any more.
+    /// Prepares for an overwrite: if no other block has the old content, its index entry is dropped.
     pub(super) fn outlive_content(&mut self, lba: Lba) {
         let Entry::Plain(pba) = self.state.map().get(lba) else {
             return;
@@ -126,7 +126,7 @@ impl Engine {
         self.stats.dedup_outlived += u64::from(self.proposers.dedup_mut().outlive(hash, lba));
     }
 
-    /// What is stored, as a summary tells it: hints for the index, which knows nothing after a restart.
+    /// Learns contents from a summary: hints for the index, which is empty after a restart.
     pub(super) fn learn_contents(&mut self, at: Pba, tags: &[Tag]) {
         for (pba, tag) in (at.0..).map(Pba).zip(tags) {
             let Some(holder) = self.holder_of(pba, *tag) else {
@@ -147,8 +147,8 @@ impl Engine {
         }
     }
 
-    /// What is stored in a page of parts, as its directory tells it. Whoever shares a part without being named there is
-    /// not looked for.
+    /// Learns the contents of a page of parts from its directory. A block that shares a part, but that the directory does not name, is
+    /// not searched for.
     pub(super) fn learn_parts(&mut self, at: Pba, parts: &[PartTag]) {
         for &PartTag { lba, slot, sum } in parts {
             if self.has_part(lba, at, slot) && !self.proposers.dedup().is_critical(lba) {
@@ -160,43 +160,46 @@ impl Engine {
     }
 
     fn has_part(&self, lba: Lba, at: Pba, slot: u8) -> bool {
-        let there = self
-            .state
-            .shared()
-            .find(at)
-            .map(|vba| Entry::Packed(vba, slot));
-        lba.0 < self.state.map().blocks() && there == Some(self.state.map().get(lba))
+        if lba.0 >= self.state.map().blocks() {
+            return false;
+        }
+        match self.state.map().get(lba) {
+            Entry::Packed(vba, of) => of == slot && self.state.shared().is_at(vba, at),
+            _ => false,
+        }
     }
 
-    /// Of the parts of the page at `at` those that their LBA still has, and their checksums.
+    /// Returns the parts of the page at `at` that their LBA still owns, and their checksums.
     pub fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>) {
         let ours = |part: &&PartTag| self.has_part(part.lba, at, part.slot);
         let held = parts.iter().filter(ours);
         out.extend(held.map(|part| (Holder::Lba(part.lba), part.sum)));
     }
 
-    /// Of the blocks from `at` on those that are pages of parts of which somebody has one, and no more than so many have, and their
-    /// checksums, by their segment's tags.
+    /// Returns the pages of parts among the blocks from `at` on that have owners, but at most `most_owners`, and their checksums,
+    /// by their segment's tags.
     pub fn pages_of_parts(
         &self,
         at: Pba,
         tags: &[Tag],
         most_owners: u32,
-        out: &mut Vec<(Pba, u32)>,
+        out: &mut Vec<PageOfParts>,
     ) {
+        let shared = self.state.shared();
         let tagged = (at.0..).map(Pba).zip(tags);
-        let has_parts = |pba| {
-            let found = self.state.shared().find(pba);
-            found.is_some_and(|vba| {
-                self.state.shared().has_parts(vba) && self.state.shared().owners(vba) <= most_owners
-            })
-        };
-        let pages = tagged.filter(|(pba, _)| has_parts(*pba));
-        out.extend(pages.map(|(pba, tag)| (pba, tag.sum)));
+        out.extend(tagged.filter_map(|(at, tag)| {
+            let Owner::Vba(number) = tag.owner else {
+                return None;
+            };
+            let is_one = shared.is_owned_or_needed(number)
+                && shared.owners(number) <= most_owners
+                && shared.is_at(number, at);
+            let sum = tag.sum;
+            is_one.then_some(PageOfParts { at, number, sum })
+        }));
     }
 
-    /// Who has the block at `pba` now, by what its tag says and what has become of that; nobody, if it is dead or
-    /// holds parts.
+    /// Returns the holder of the block at `pba` now, by its tag and the current map; `None` if it is dead or holds parts.
     fn holder_of(&self, pba: Pba, tag: Tag) -> Option<Holder> {
         if let Some(vba) = self.state.shared().find(pba) {
             return (!self.state.shared().has_parts(vba)).then_some(Holder::Page(vba));
@@ -211,7 +214,7 @@ impl Engine {
         is_there.then_some(Holder::Lba(lba))
     }
 
-    /// Of the blocks from `at` on those that somebody has, and their checksums, by their segment's tags.
+    /// Returns the blocks from `at` on that have an owner, and their checksums, by their segment's tags.
     pub fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>) {
         let tagged = (at.0..).map(Pba).zip(tags);
         out.extend(
@@ -220,13 +223,13 @@ impl Engine {
         );
     }
 
-    /// The tags of a segment whose summary is not on the medium yet.
+    /// Returns the tags of a segment whose summary is not on the medium yet.
     #[must_use]
     pub fn unsummarised(&self, segment: Segment) -> Option<&[Tag]> {
         self.sums.tags(segment)
     }
 
-    /// Which of the LBAs in `range` own one of the shared pages that `wanted` names.
+    /// Returns the LBAs in `range` that own one of the shared pages that `wanted` names.
     pub fn owners_in(
         &self,
         range: core::ops::Range<u64>,
@@ -240,7 +243,7 @@ impl Engine {
         }));
     }
 
-    /// Who has what is at `lba`; a shared page learns its hash, so that the index can be told who is left.
+    /// Returns the holder of the content at `lba`. A shared page learns its hash, so that the index can learn its last owner.
     fn holder_at(&mut self, lba: Lba, hash: u64) -> Option<Holder> {
         match self.state.map().get(lba) {
             Entry::Unmapped | Entry::Zero => None,

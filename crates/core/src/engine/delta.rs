@@ -1,14 +1,14 @@
-//! Blocks as their difference to another: which parts may be a base, and where a delta's base is.
+//! Blocks stored as their difference to another: which parts may be a base, and where a delta's base is.
 //!
-//! The runtime has the bytes of bases, and makes the deltas; the core says what may be one, and what becomes of
-//! it. Three rules, so that what is kept for deltas is bounded and can always be given up:
+//! The runtime has the bytes of bases, and makes the deltas; the core decides what may be a base, and what becomes of it. Three
+//! rules keep what is stored for deltas bounded, and let it always be given up:
 //! 1. A base is no delta, so a block is never more than one read away from its base.
-//! 2. It is in a chunk that is sealed. So its bytes do not change any more, and a page needs older pages alone: there are no
-//!    circles.
-//! 3. So many pages are needed at most, and none more when the volume is nearly full: a page that is kept for deltas alone
-//!    takes room that no client knows of.
+//! 2. A base is in a sealed chunk. So its bytes no longer change, and a page needs only older pages: there are no cycles.
+//! 3. The number of pages needed as bases is limited, and no more are added when the volume is nearly full: a page that is kept
+//!    only for deltas takes room that no client knows of.
 
 use super::Engine;
+use super::earlier::Earlier;
 use super::segments::locate;
 use crate::addr::{Buf, Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
@@ -16,19 +16,8 @@ use crate::limits;
 use crate::log::Held;
 use crate::seam::{Base, Effect, Page, Payload};
 
-/// What is stored where a block is to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
-    /// Nothing, or zeros.
-    Nothing,
-    /// Something that no delta may be made against.
-    Unfit,
-    /// This, or a delta against it.
-    Base(PartId),
-}
-
 impl Engine {
-    /// From now on, or no longer, new deltas are made. Those that there are stay.
+    /// Turns the making of new deltas on or off. Existing ones stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
         if self.makes_deltas && !on {
             self.queue.drop_deltas(|_| true);
@@ -36,11 +25,14 @@ impl Engine {
         self.makes_deltas = on;
     }
 
-    /// What a delta for a block at `lba` may be made against: what is there now, or what that is a delta against.
+    /// Returns the base for a delta of a block at `lba`: the part that is there now, or that part's base.
     #[must_use]
     pub fn earlier(&self, lba: Lba) -> Earlier {
         if lba.0 >= self.state.map().blocks() {
             return Earlier::Nothing;
+        }
+        if self.state.is_entry_away(lba) {
+            return Earlier::Away;
         }
         match self.state.map().get(lba) {
             Entry::Unmapped | Entry::Zero => Earlier::Nothing,
@@ -65,12 +57,12 @@ impl Engine {
             && !self.is_in_open_chunk(base.page)
     }
 
-    /// Rule 3. Clients of a volume that is not thin are promised all blocks that they see: what is kept beside those comes
-    /// out of the over-provisioning.
+    /// Implements rule 3. A volume that is not thin promises its clients all blocks they see. So bases that are kept beyond those blocks
+    /// use the over-provisioning.
     fn has_room_for_base(&self) -> bool {
         let (bases, _) = self.state.shared().bases();
         let (capacity, promised) = (self.capacity(), self.superblock.logical_blocks());
-        // One that has lost blocks to damage is not thin for that: it has the less to spare.
+        // Losing blocks to damage does not make a volume thin: it only has less to spare.
         if self.superblock.capacity_blocks() >= promised {
             bases < capacity.saturating_sub(promised) / limits::BASES_OF_SPARE
         } else {
@@ -79,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Where what a part needs to be decoded is, if it is a delta; and the block of the medium that has to be read for it.
+    /// Returns where a part's base is, if the part is a delta, and the block of the medium that has to be read for it.
     pub(super) fn base_of(&self, part: PartId) -> (Option<Base>, Option<Pba>) {
         let Some(base) = self.state.shared().deltas().base_of(part) else {
             return (None, None);
@@ -93,13 +85,13 @@ impl Engine {
         }
     }
 
-    /// What a delta is against is about to be read.
+    /// Notes that a base is about to be read.
     pub(super) fn begin_base(&mut self, at: Pba) {
         self.stats.base_reads += 1;
         self.segments.begin_reader(locate(&self.superblock, at).0);
     }
 
-    /// It has been, if it had to be.
+    /// Notes that the read of a base has ended, if there was one.
     pub(super) fn end_base(&mut self, at: Option<Pba>) {
         if let Some(at) = at {
             self.segments.end_reader(locate(&self.superblock, at).0);
@@ -115,14 +107,14 @@ impl Engine {
     pub(super) fn tell_given_up(&mut self, page: Vba) {
         if self.makes_deltas {
             self.outbox.tell(Effect::GivenUp { page });
-            // The number may stand for another page before they are placed.
+            // The number may name another page before these waiting deltas are placed.
             self.queue.drop_deltas(|base| base.page == page);
         }
     }
 
-    /// As [`Queue::drop_deltas`], of a write that goes into the queue: while it was being placed it was not there, and what its
-    /// own first blocks have given up its later ones may need. No number can stand for another page yet. While no deltas are
-    /// made none waits: nobody would be told what is given up.
+    /// As [`Queue::drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
+    /// and its later blocks may need bases that its first blocks gave up. No number can name another page yet. While no deltas are made,
+    /// none may wait, because pages given up are not reported then.
     pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
         for payload in blocks {
             let base = payload.digest.packed.and_then(|packed| packed.base);

@@ -1,35 +1,37 @@
-//! Reads wait here for leaves that are not in memory: they are read from the medium beside each other, and nobody else waits for them
+//! Requests that need leaves not in memory wait here. The leaves are read from the medium concurrently
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 //!
-//! A leaf that comes may have gone again when the read is tried anew, and one may be damaged. So a read is tried a few times, and then
-//! pulls what it still needs.
+//! A read waits by itself. A write waits in the queue, and so do the requests after it, which take effect later; each requests
+//! its leaves when it arrives, so that they are read together. The collector waits with a part of its victim.
+//!
+//! A fetched leaf may have been evicted again before the waiter runs, and it may be damaged. So a waiter retries a few times, and
+//! then reads what is still missing synchronously.
 
-use super::fetches::{AT_ONCE, TRIES, Waits};
+use super::fetches::{AT_ONCE, Needs, Patience, TRIES, Waits};
+use super::waiting::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, RequestId};
+use crate::format::summary::Tag;
 use crate::seam::{Effect, Outcome};
+use alloc::vec::Vec;
 
 impl Engine {
-    /// Whether a read has to wait for leaves; then they are asked for.
-    pub(super) fn waits_for_leaves(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: u32,
-        tries: u8,
-    ) -> bool {
+    /// Returns what a read needs that has waited `tries` times. While its leaves are being read, the read waits here.
+    pub(super) fn read_needs(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) -> Needs {
         if tries >= TRIES || self.course.is_poisoned() {
-            return false;
+            return Needs::Pull;
         }
         let mut missing = core::mem::take(&mut self.queue.fetches.missing);
         missing.clear();
         self.state.missing(lba, blocks, &mut missing);
-        missing.iter().for_each(|leaf| self.ask_for_leaf(*leaf));
-        let under_way = &self.queue.fetches.under_way;
-        let is_under_way = |leaf: &Leaf| under_way.iter().any(|(of, _)| of == leaf);
-        let awaited = missing.iter().copied().find(is_under_way);
-        self.queue.fetches.missing = missing;
-        if let Some(leaf) = awaited {
+        let fetches = &self.queue.fetches;
+        let missed = missing.last().copied();
+        let missed = missed.filter(|leaf| !fetches.is_under_way(*leaf));
+        let needs = self.ask_for(missing);
+        if let Some(leaf) = missed {
+            self.read_ahead(leaf);
+        }
+        if let Needs::Coming(leaf) = needs {
             self.queue.fetches.waiting.push(Waits {
                 leaf,
                 id,
@@ -38,18 +40,104 @@ impl Engine {
                 tries: tries + 1,
             });
         }
-        awaited.is_some()
+        needs
+    }
+
+    /// If reads are sequential, also requests the leaves after the one that a read misses.
+    fn read_ahead(&mut self, missed: Leaf) {
+        let ahead = self.queue.fetches.rows.ask(missed);
+        let end = (missed.0 + 1 + ahead).min(self.superblock.first_parity());
+        for leaf in (missed.0 + 1..end).map(Leaf) {
+            if self.state.is_away(leaf) {
+                self.ask_for_leaf(leaf);
+            }
+        }
+    }
+
+    /// Requests the leaves that a write of some blocks needs.
+    pub(super) fn ask_for_leaves(&mut self, lba: Lba, blocks: u32) -> Needs {
+        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
+        missing.clear();
+        self.state.missing_to_change(lba, blocks, &mut missing);
+        self.ask_for(missing)
+    }
+
+    /// Requests the leaves that say which of some of a victim's blocks are live.
+    fn ask_for_owners(&mut self, tags: &[Tag]) -> Needs {
+        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
+        missing.clear();
+        let owners = tags.iter().map(|tag| tag.owner);
+        self.state.missing_of_owners(owners, &mut missing);
+        self.ask_for(missing)
+    }
+
+    fn ask_for(&mut self, missing: Vec<Leaf>) -> Needs {
+        missing.iter().for_each(|leaf| self.ask_for_leaf(*leaf));
+        let fetches = &mut self.queue.fetches;
+        let mut leaves = missing.iter().copied();
+        let own = leaves.find(|leaf| fetches.is_under_way(*leaf));
+        let needs = match own.or_else(|| fetches.first_of_too_many()) {
+            _ if missing.is_empty() => Needs::Nothing,
+            Some(leaf) => Needs::Coming(leaf),
+            None => Needs::Pull,
+        };
+        fetches.missing = missing;
+        needs
+    }
+
+    /// True if the first request of the queue has to wait for leaves, which are then requested.
+    pub(super) fn first_waits_for_leaves(&mut self, first: &Waiting) -> bool {
+        let Waiting::Write {
+            lba,
+            blocks,
+            placed,
+            ..
+        } = first
+        else {
+            return false;
+        };
+        let (lba, blocks) = (lba.plus(*placed as u64), blocks.len() - placed);
+        let mut patience = core::mem::take(&mut self.queue.fetches.of_first);
+        let waits = self.is_patient(&mut patience, |engine| {
+            engine.ask_for_leaves(lba, blocks as u32)
+        });
+        self.queue.fetches.of_first = patience;
+        waits
+    }
+
+    /// True if a victim has to wait for leaves that say which of some of its blocks are live; they are then requested.
+    pub(super) fn victim_waits_for_leaves(
+        &mut self,
+        patience: &mut Patience,
+        tags: &[Tag],
+    ) -> bool {
+        self.is_patient(patience, |engine| engine.ask_for_owners(tags))
+    }
+
+    fn is_patient(
+        &mut self,
+        patience: &mut Patience,
+        ask: impl FnOnce(&mut Self) -> Needs,
+    ) -> bool {
+        if patience.lasts(&self.queue.fetches) {
+            return true;
+        }
+        if patience.is_over() || self.course.is_poisoned() {
+            return false;
+        }
+        let needs = ask(self);
+        patience.begin(needs)
     }
 
     fn ask_for_leaf(&mut self, leaf: Leaf) {
-        let under_way = &mut self.queue.fetches.under_way;
-        if under_way.len() >= AT_ONCE || under_way.iter().any(|(of, _)| *of == leaf) {
+        let fetches = &mut self.queue.fetches;
+        if fetches.under_way.len() >= AT_ONCE || fetches.is_under_way(leaf) {
             return;
         }
         let Some(at) = self.state.place_of_leaf(leaf) else {
             return;
         };
-        under_way.push((leaf, self.checkpoint.generation));
+        fetches.under_way.push((leaf, self.checkpoint.generation));
         self.outbox
             .ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
                 id,
@@ -58,7 +146,7 @@ impl Engine {
             });
     }
 
-    /// A leaf has come; one that is not what the newest root leads to is not taken.
+    /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.
     pub(super) fn leaf_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
         let fetches = &mut self.queue.fetches;
         fetches.under_way.retain(|(of, _)| *of != leaf);

@@ -1,4 +1,4 @@
-//! FLUSH, and all that waits for chunks to be durable.
+//! FLUSH, and all requests that wait for chunks to be durable.
 
 use super::waiting::Waiting;
 use super::{Engine, Pending};
@@ -15,7 +15,7 @@ impl Engine {
         if self.outbox.holds_writes() {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
-        // What waits for room is not acknowledged, so a flush need not wait for it, as a rule.
+        // A write that waits for room is usually not acknowledged, so a flush need not wait for it.
         match self.queue.has_answered() {
             true => self.queue.push(Waiting::Flush { id }),
             false => self.wait_for_durability(id, true),
@@ -36,12 +36,12 @@ impl Engine {
         }
     }
 
-    /// Whether the open chunk has what a FLUSH waits for.
+    /// True if the open chunk has records that a FLUSH waits for.
     pub(super) fn tells_something(&self) -> bool {
         self.log.open(Head::Host).is_some_and(|chunk| chunk.tells)
     }
 
-    /// A FLUSH of all that was placed so far is about to come: what it waits for begins now.
+    /// Starts to write the chunks that a FLUSH, about to arrive, will wait for.
     pub(super) fn begin_before_flush(&mut self) {
         if self.tells_something() && self.seal(Head::Host, true) {
             self.log.want_all_durable();
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Advances what is durable, answers who waited for it, and starts the next sync if one is needed.
+    /// Advances what is durable, answers the requests that waited for it, and starts the next sync if one is needed.
     pub(super) fn advance_durability(&mut self) {
         if self.log.durability().waits_for_open() && self.seal(Head::Host, true) {
             self.log.on_open_sealed();
@@ -71,7 +71,7 @@ impl Engine {
         }
     }
 
-    /// Asks for a sync that has begun.
+    /// Issues a sync.
     pub(super) fn sync(&mut self, through: Seq) {
         self.stats.syncs += 1;
         self.outbox
@@ -87,7 +87,7 @@ impl Engine {
         self.checkpoint.synced();
     }
 
-    /// Nobody is told any more that something is durable, or not soon.
+    /// Refuses all requests that wait for durability: it will not come, or not soon.
     pub(super) fn refuse_waiters(&mut self, refusal: Refusal) {
         while let Some(waiter) = self.log.durability_mut().give_up_waiter() {
             self.outbox.reply(waiter.request, Err(refusal));

@@ -1,16 +1,17 @@
-//! Folding: what is left in sparse pages of parts is stored anew, and so these are given up (CSA-FS §3.3 merges its log back
-//! when less than a fifth is free).
+//! Folding: the blocks left in sparse pages of parts are rewritten, so that these pages are given up (CSA-FS §3.3 merges its log
+//! back when less than a fifth is free).
 //!
-//! A fold is a write of the bytes that are there already. Whoever finds such pages, reads their blocks and encodes them again is
-//! the runtime; in the log it is a write like any other, so recovery, order and the old part's end are those of a write, and a
-//! crash finds the same bytes either way. Three things make it one that nobody asked for:
-//! 1. It is of what is there now. From before a block is read until it is stored anew its entry has not been written: then nothing
-//!    else has come to be there, and its page has not been given up, so that its number is no other page's. A write or a discard
-//!    that came between has won, and one that waits comes behind it.
-//! 2. It takes no room from anybody: what would have to wait is put off, and so is all while the collector is at work, or what a
-//!    page's parts may need until it is given up is not free.
-//! 3. Blocks that something else keeps where they are stay there: what deltas need, what is in a journal that is watched, what is
-//!    pledged. A delta is stored anew as the runtime offers it: against what it was against, or by itself, which is merging it back.
+//! A fold writes bytes that are already there. The runtime finds such pages, reads their blocks and encodes them again. In the log a fold
+//! is a write like any other, so the rules of recovery, of order and of the old part's end hold as for any write. A crash finds the same
+//! bytes either way. But no client requested a fold, so three rules apply:
+//! 1. It rewrites a block only if the block is still what was read. Its map entry is watched from before the read until the rewrite. If
+//!    the entry was not written, nothing else was stored there, and the page was not given up, so its number does not stand for another
+//!    page. If a write or a discard comes in between, the fold leaves the block alone. A write that still waits takes effect after the
+//!    fold.
+//! 2. It takes no room from clients. A fold that would have to wait is put off. All folds are put off while the collector is at work, and
+//!    while there is too little free room: until a page is given up, its parts are stored twice.
+//! 3. Blocks that something else keeps in place stay there: bases of deltas, blocks in a watched journal, pledged blocks. A delta
+//!    is rewritten as the runtime offers it: against the same base, or by itself, which merges it back.
 
 use super::Engine;
 use super::pack::Packing;
@@ -20,9 +21,9 @@ use crate::limits;
 use crate::seam::{Payload, Refusal};
 use alloc::vec::Vec;
 
-// So many are watched at once.
+// A watch has one bit for each block.
 const _: () = assert!(limits::FOLD_BLOCKS <= u32::BITS);
-// A sparse page has no more owners: each may need a page of its own before the last one leaves.
+// A sparse page has at most this many owners, and each may need a separate page before the last one leaves.
 const _: () = assert!(crate::entry::MAX_PARTS as u32 / 2 <= limits::FOLD_BLOCKS);
 
 impl Engine {
@@ -38,7 +39,7 @@ impl Engine {
         self.read_behind_writes(id, lba, blocks);
     }
 
-    /// The page that a block would leave.
+    /// Returns the page of parts that a block would leave, if it may be folded.
     fn may_fold(&self, lba: Lba) -> Option<Vba> {
         let Entry::Packed(page, _) = self.state.map().get(lba) else {
             return None;
@@ -50,7 +51,7 @@ impl Engine {
         (!stays).then_some(page)
     }
 
-    /// What the block at `lba` is a delta against, if it is one.
+    /// Returns the base of the block at `lba`, if it is a delta.
     #[must_use]
     pub fn base_at(&self, lba: Lba) -> Option<PartId> {
         match self.state.map().get(lba) {
@@ -61,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Whether nobody waits, and there is room that nobody needs.
+    /// True if no request waits, and there is room to spare.
     #[must_use]
     pub fn has_room_to_fold(&self) -> bool {
         self.course.is_running()
@@ -75,7 +76,7 @@ impl Engine {
                 < self.room().for_anybody()
     }
 
-    /// Blocks have been read, by [`Engine::read_to_fold`], and encoded.
+    /// Rewrites blocks that [`Engine::read_to_fold`] read and the runtime encoded.
     pub(super) fn fold(&mut self, lba: Lba, blocks: &[Payload]) {
         self.outbox.took(blocks.len());
         for (index, payload) in (0..).zip(blocks) {
@@ -86,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Whether it is stored anew.
+    /// Rewrites one block; true if it did.
     fn fold_one(&mut self, lba: Lba, payload: &Payload) -> bool {
         let Some(packed) = payload.digest.packed else {
             return false;
@@ -106,19 +107,20 @@ impl Engine {
         true
     }
 
-    /// The page of parts at `at`, if it was made with so many and has so few owners left that it is worth folding; and how many
-    /// these are.
+    /// Returns how many owners the page of parts `vba` at `at` has, if it is worth folding: few are left of the `made_with` parts it was
+    /// made with.
     #[must_use]
-    pub fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        let vba = self.state.shared().find(at)?;
-        let owners = self.state.shared().owners(vba);
-        let is_sparse = self.state.shared().has_parts(vba)
-            && !self.state.shared().is_base(vba)
-            && owners as usize * 2 <= made_with;
-        is_sparse.then_some((vba, owners))
+    pub fn sparse_page(&self, vba: Vba, at: Pba, made_with: usize) -> Option<u32> {
+        let shared = self.state.shared();
+        let owners = shared.owners(vba);
+        let is_sparse = shared.is_owned_or_needed(vba)
+            && !shared.is_base(vba)
+            && owners as usize * 2 <= made_with
+            && shared.is_at(vba, at);
+        is_sparse.then_some(owners)
     }
 
-    /// Which of the LBAs in `range` have parts of pages that `wanted` names, and can be folded.
+    /// Returns the LBAs in `range` that can be folded, and whose parts are in pages that `wanted` accepts.
     pub fn foldable_in(
         &self,
         range: core::ops::Range<u64>,

@@ -1,6 +1,6 @@
-//! Leaves of the map that are on their way to the medium, as they are written.
+//! Encoded copies of the map's leaves that are being written.
 //!
-//! A leaf may change while it is written; what is here does not. Memory that is not needed any more is used again.
+//! A leaf may change while it is being written; its copy here does not. The memory of copies is reused.
 
 use crate::addr::{BLOCK_BYTES, Leaf};
 use alloc::boxed::Box;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// A leaf, encoded.
 pub(super) type Block = Box<[u8; BLOCK_BYTES]>;
 
-/// See the module.
+/// Copies of the leaves being written.
 #[derive(Default)]
 pub(super) struct LeafBlocks {
     kept: Vec<(Leaf, Block)>,
@@ -17,7 +17,7 @@ pub(super) struct LeafBlocks {
 }
 
 impl LeafBlocks {
-    /// What is written of a leaf that is on its way.
+    /// Returns the bytes of a leaf that is being written.
     pub fn get(&self, leaf: Leaf) -> &[u8] {
         let mut kept = self.kept.iter();
         match kept.find(|(of, _)| *of == leaf) {
@@ -26,7 +26,7 @@ impl LeafBlocks {
         }
     }
 
-    /// It is on the medium.
+    /// Frees the copy of a leaf that is on the medium.
     pub fn written(&mut self, leaf: Leaf) {
         if let Some(index) = self.kept.iter().position(|(of, _)| *of == leaf) {
             let (_, block) = self.kept.swap_remove(index);
@@ -34,18 +34,18 @@ impl LeafBlocks {
         }
     }
 
-    /// Memory to encode a leaf in: [`keep`](Self::keep) it, or [`give_back`](Self::give_back).
+    /// Returns memory to encode a leaf in: [`keep`](Self::keep) it, or [`give_back`](Self::give_back).
     pub fn take(&mut self) -> Block {
         let spare = self.spare.pop();
         spare.unwrap_or_else(|| Box::new([0; BLOCK_BYTES]))
     }
 
-    /// It is not written after all.
+    /// Takes back memory that is not written after all.
     pub fn give_back(&mut self, block: Block) {
         self.spare.push(block);
     }
 
-    /// A leaf is about to be written.
+    /// Keeps a leaf that is about to be written.
     pub fn keep(&mut self, leaf: Leaf, block: Block) {
         debug_assert!(self.kept.iter().all(|(of, _)| *of != leaf), "twice at once");
         self.kept.push((leaf, block));
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_stays_until_it_is() {
+    fn a_copy_of_a_leaf_stays_until_the_leaf_is_written() {
         let mut blocks = LeafBlocks::default();
         for leaf in [3, 5] {
             let mut block = blocks.take();
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!((blocks.get(Leaf(3))[0], blocks.get(Leaf(5))[0]), (3, 5));
         blocks.written(Leaf(3));
         assert_eq!(blocks.get(Leaf(5))[7], 5);
-        // The memory of the leaf that is written, and of what was given back.
+        // The memory of the written leaf, and the memory that was given back.
         assert_eq!((blocks.take()[0], blocks.take()[0]), (3, 9));
     }
 }

@@ -11,8 +11,8 @@ use crate::seam::{Block, Effect, Refusal};
 use crate::state::Origin;
 
 impl Engine {
-    /// The head's open chunk with room for a record of `len` bytes and, with `data`, a data block; opens
-    /// one, sealing a full one before. `None`: it must wait for the medium or for a free segment.
+    /// Returns the head's open chunk if it has room for a record of `len` bytes and, with `data`, a data block. Otherwise opens a
+    /// new one, after sealing a full one. `None`: the caller must wait for the medium or for a free segment.
     pub(super) fn chunk_with_room(
         &mut self,
         head: Head,
@@ -36,7 +36,7 @@ impl Engine {
         Some(self.log.begin(head, start, max_data, self.course.now()))
     }
 
-    /// Puts a data block into a chunk with room, and does what its record says.
+    /// Puts a data block into a chunk with room, and applies its record.
     pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
         let chunk = self.log.get_mut(id);
         let segment = chunk.segment;
@@ -46,8 +46,8 @@ impl Engine {
         self.apply(Origin::of_block(pba), &record);
     }
 
-    /// Seals the head's open chunk and starts its write. `false`: not now (too many in flight, or
-    /// the medium is full). With `urgent` it is written durably where that saves a sync.
+    /// Seals the head's open chunk and starts its write. `false`: not now (too many writes in flight, or the medium is full). With
+    /// `urgent` the write is a durable one, where that saves a sync.
     pub(super) fn seal(&mut self, head: Head, urgent: bool) -> bool {
         if self.log.open(head).is_none() {
             return true;
@@ -116,7 +116,7 @@ impl Engine {
         let info = self.segments.get_mut(segment);
         info.state = SegmentState::Closed;
         self.checkpoint.summaries.push(segment);
-        // Written behind its last chunk, for the checksum of a page of parts is known when that is encoded.
+        // The summary is written after the last chunk, because the checksum of a page of parts is known only when the page is encoded.
         debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
         info.summary_due = true;
         if self.state.live().valid(segment) == 0 {
@@ -150,6 +150,7 @@ impl Engine {
         if failed {
             return self.poison();
         }
+        self.log.on_summary_written();
         let on_their_way = &mut self.checkpoint.summaries;
         let index = on_their_way.iter().position(|&one| one == segment);
         debug_assert!(index.is_some(), "segment {segment}: no summary was begun");
@@ -157,11 +158,12 @@ impl Engine {
             on_their_way.swap_remove(index);
         }
         self.stamped(segment);
-        self.sums.summarised(segment);
+        let last_seq = self.segments.get(segment).last_seq;
+        self.sums.summarised(segment, last_seq);
         self.segments.look_again();
     }
 
-    /// The bytes of a metadata write, for an effect that is being carried out.
+    /// Encodes the bytes of a metadata write that is being carried out.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
         match self.outbox.get(id).copied() {
             Some(Pending::Summary(segment)) => {
@@ -197,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// A write that found the medium full is kept, and tried again later; a sync or an erase is not.
+    /// Keeps a write that found the medium full, to retry it later. Does not keep a sync or an erase.
     pub(super) fn hold_until_room(&mut self, id: EffectId, pending: Pending) -> bool {
         if self.course.is_poisoned()
             || !matches!(
@@ -212,7 +214,7 @@ impl Engine {
             return false;
         }
         self.outbox.hold(id, self.course.now());
-        // Nothing is lost, but nothing new can be promised either.
+        // Nothing is lost, but nothing new can be promised.
         self.refuse_waiters(Refusal::NoRoom);
         for waiting in self.queue.take_all() {
             match waiting.outlasts_no_room() {
@@ -272,7 +274,7 @@ impl Engine {
 
     /// Frees emptied segments that nothing needs any more.
     pub(super) fn reclaim_segments(&mut self) {
-        // What was redeemed is not durable: until it is, what it takes the place of stays.
+        // Redeemed pledges are not durable yet. Until they are, the blocks that they replace stay.
         if self.state.is_redeeming() || !self.segments.take_news() {
             return;
         }
@@ -310,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// Erases the next run of those that were found empty, if none is under way.
+    /// Erases the next run of segments that were found empty, if no such run is being erased.
     fn erase_stale(&mut self) {
         let blocks = self.superblock.segment_blocks();
         let most = (self.options.erase_blocks_max / blocks).max(1);

@@ -1,4 +1,4 @@
-//! What a scrub asks of the log, and has it write anew: nothing of it changes what a client reads.
+//! What a scrub reads from the log's state, and what it makes the log rewrite. Neither changes what a client reads.
 
 use super::Engine;
 use super::segments::{SegmentState, locate};
@@ -9,7 +9,7 @@ use crate::seam::Mend;
 use alloc::vec::Vec;
 
 impl Engine {
-    /// Whether `lba` leads to what is at `pba` now, and no request that would change that is waiting.
+    /// True if the map leads from `lba` to `pba` now, and no waiting request would change that.
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
         lba.0 < self.state.map().blocks()
@@ -17,7 +17,8 @@ impl Engine {
             && self.state.physical(self.state.map().get(lba)) == Some(pba)
     }
 
-    /// Where the whole block at `lba` is, and its sum; none of what is in a part of a page, or not known now.
+    /// Returns where the whole block at `lba` is, and its checksum. `None` if the block is a part of a page, or its checksum is not known
+    /// now.
     pub fn whole_at(&mut self, lba: Lba) -> Option<(Pba, u32)> {
         let entry = (lba.0 < self.state.map().blocks()).then(|| self.state.map().get(lba))?;
         if matches!(entry, Entry::Packed(..)) {
@@ -28,7 +29,7 @@ impl Engine {
         Some((pba, self.sums.sum(segment, offset)?))
     }
 
-    /// How often a segment has been taken in this life, if its summary must be whole on the medium now.
+    /// Returns how often a segment was opened for writing in this life, if its summary must be whole on the medium now.
     #[must_use]
     pub fn is_summarised(&self, segment: Segment) -> Option<u32> {
         let info = self.segments.get(segment);
@@ -40,7 +41,7 @@ impl Engine {
         is_there.then_some(info.uses)
     }
 
-    /// Of a segment whose tags are in memory: those of what has been written.
+    /// Returns the tags of the blocks already on the medium, for a segment whose tags are in memory.
     #[must_use]
     pub fn written_tags(&self, segment: Segment) -> Option<Vec<Tag>> {
         let start = self.superblock.segment_start(segment);
@@ -55,19 +56,19 @@ impl Engine {
         Some(tags.map(written).collect())
     }
 
-    /// The map checkpoint that is durable.
+    /// The generation of the durable map checkpoint.
     #[must_use]
     pub fn root_generation(&self) -> Generation {
         self.checkpoint.generation
     }
 
-    /// Whether none is being written.
+    /// True if no map checkpoint is being written.
     #[must_use]
     pub fn is_resting(&self) -> bool {
         self.checkpoint.is_idle() && self.superblock.is_written()
     }
 
-    /// How far a scrub is that has not ended.
+    /// How far an unfinished scrub has come.
     #[must_use]
     pub fn scrubbed(&self) -> u32 {
         self.checkpoint.scrubbed.now
@@ -99,7 +100,7 @@ impl Engine {
                     info.last_seq = info.last_seq.max(last_seq);
                     self.sums.restore(segment, tags.to_vec());
                     self.write_summary(segment);
-                    // It is durable when that is.
+                    // The mended summary is durable when the next map checkpoint is.
                     self.checkpoint.due = true;
                 }
             }

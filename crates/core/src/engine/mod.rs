@@ -1,9 +1,9 @@
 //! The engine: the state machine that every request passes through.
 //!
-//! Split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, on `twin`; `pack`, `delta` and
-//! `fold`; `pledge`) and by noun (`log`, `collect`, `checkpoint`, `restamp`, `owners`); `pump` moves them on. What is a type of its
-//! own is tried without an engine: the volume's [`State`], the `Log`'s end, the `Segments`, their `Sums` and who waits for
-//! them (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
+//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`). `pump` drives them. These parts are
+//! separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the requests
+//! that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -12,14 +12,16 @@
 //! 3. Chunks are sealed in one order (`Seq`), and the effect of each on the map is replayed in that order
 //!    after a crash; a collector's move applies only where the map still names what it moved.
 //! 4. A segment is erased only when nothing in it is live, the chunks that took its last blocks away are
-//!    durable, the durable map checkpoint is newer than all its chunks, and nobody reads it.
+//!    durable, the durable map checkpoint is newer than all its chunks, and no read of it is in flight.
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
+mod ahead;
 mod checkpoint;
 mod collect;
 mod copy;
 mod dedup;
 mod delta;
+mod earlier;
 mod fetch;
 mod fetches;
 mod flush;
@@ -32,6 +34,7 @@ mod open_summaries;
 mod options;
 mod owners;
 mod pack;
+mod parity;
 mod parked;
 mod pledge;
 mod proposers;
@@ -62,24 +65,36 @@ use crate::stats::Stats;
 use alloc::vec::Vec;
 use checkpoint::Checkpoint;
 use collect::Collector;
-pub use delta::Earlier;
+pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
-pub use pack::Store;
 use proposers::Proposers;
-use pump::Then;
 use queue::Queue;
 use segments::{SegmentState, Segments};
 use sums::Sums;
 use waiting::Waiting;
 
-/// What an effect in flight was for.
+/// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
+pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
+
+/// What to do after an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Something may make progress: run the pump.
+    Move,
+    /// Most inputs of this kind allow no progress: [`Engine::is_as_at`] decides.
+    Look,
+    /// Nothing yet: another answer is expected.
+    Wait,
+}
+
+/// What an effect in flight is for.
 #[derive(Clone, Copy, Debug)]
 enum Pending {
     Chunk(ChunkId),
     Summary(Segment),
     Leaf(crate::addr::Leaf),
-    /// A copy of the root, and where.
+    /// A copy of the root, at this place.
     Root(Pba),
     /// The superblock, in one of its places.
     Mirror(Pba),
@@ -96,9 +111,9 @@ enum Pending {
     ReadParts {
         request: RequestId,
         at: Pba,
-        /// Whether the page is read for it; else it is in memory.
+        /// True if the page is read from the medium; if not, it is in memory.
         reads: bool,
-        /// The page that is read for what it is a delta against.
+        /// The page read for the base of a delta.
         base: Option<Pba>,
     },
     Sums(Segment, u32),
@@ -108,9 +123,9 @@ enum Pending {
     Compare {
         request: RequestId,
         index: u32,
-        /// The page that is read for it.
+        /// The page read for the comparison.
         reads: Option<Pba>,
-        /// As of [`Pending::ReadParts`].
+        /// As in [`Pending::ReadParts`].
         base: Option<Pba>,
     },
     Fingerprint {
@@ -120,6 +135,8 @@ enum Pending {
     Tags(u32),
     /// A leaf that a read needs.
     Fetch(crate::addr::Leaf),
+    /// A leaf, or a parity, whose contents on the medium a map checkpoint needs.
+    Kept(crate::addr::Leaf),
     Gather {
         at: Pba,
         blocks: u32,
@@ -127,15 +144,15 @@ enum Pending {
     },
 }
 
-/// See the module.
+/// The state machine of a volume with a log.
 pub struct Engine {
     superblock: Mirrored,
     options: Options,
     course: Course,
 
-    /// What the volume holds: records of the log change it.
+    /// The volume's contents: log records change it.
     state: State,
-    /// Whether new deltas are made. Those that there are stay.
+    /// True if new deltas are made. Existing ones stay.
     makes_deltas: bool,
     segments: Segments,
     sums: Sums,
@@ -153,8 +170,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that goes on where recovery ended. `recovered.superblock.life` must already be the new
-    /// life, durable on the medium.
+    /// Creates an engine that continues where recovery ended. `recovered.superblock.life` must already be the new life, durable
+    /// on the medium.
     #[must_use]
     pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
         let mut sums = Sums::new(recovered.superblock_to_read(), options.cached_sums);
@@ -221,12 +238,14 @@ impl Engine {
         engine
     }
 
-    /// Takes one input. Afterwards take effects and replies until there are none.
+    /// Takes one input. Afterwards the caller takes effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         self.course.on_time(now);
         let before = self.marks();
-        let is_data = matches!(input, Input::Write { .. } | Input::Read { .. });
-        let mut moves = true;
+        let mut then = match input {
+            Input::Write { .. } | Input::Read { .. } => Then::Look,
+            _ => Then::Move,
+        };
         match input {
             Input::Write {
                 id,
@@ -248,13 +267,16 @@ impl Engine {
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
-            Input::Done { id, outcome } => {
-                moves = self.done(id, outcome) == Then::Move;
-            }
+            Input::Done { id, outcome } => then = self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => self.course.stop(),
         }
-        if moves && !(is_data && self.is_as_at(before)) {
+        let moves = match then {
+            Then::Move => true,
+            Then::Look => !self.is_as_at(before),
+            Then::Wait => false,
+        };
+        if moves {
             self.pump();
         }
         if self.state.is_paged() {
@@ -266,8 +288,8 @@ impl Engine {
         );
     }
 
-    /// Leaves of the map go that there is no room for. If one could not be had, what came of this input may be wrong: nothing of it
-    /// gets to the medium, and nothing more does.
+    /// Evicts leaves of the map that exceed the memory bound. If a leaf could not be read, the results of this input may be wrong: none
+    /// of them goes to the medium, and the volume is poisoned.
     fn keep_within_bounds(&mut self) {
         self.state.trim();
         if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
@@ -296,7 +318,7 @@ impl Engine {
         match setting {
             Setting::Deltas { on } => self.set_deltas(on),
             Setting::Dedup { policy } => self.set_dedup(policy),
-            // A chunk is what is committed.
+            // A log commits by chunks, so this setting means nothing to it.
             Setting::Commits { .. } => {}
         }
     }
@@ -311,20 +333,20 @@ impl Engine {
         }
     }
 
-    /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
+    /// Returns the next effect to carry out. Call until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.outbox.next_effect()
     }
 
-    /// The next answer; ask again until `None`, after every `handle`.
+    /// Returns the next reply. Call until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
         self.outbox.next_reply()
     }
 
-    /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
+    /// Returns when to send [`Input::Tick`] if nothing else happens first. Call after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        // While a chunk cannot be sealed its time is not waited for: it would have come already.
+        // While a chunk cannot be sealed, its deadline is ignored. The deadline has passed, and a tick could do nothing.
         if self.outbox.holds_writes() || !self.log.may_write() {
             return self.outbox.held_due();
         }
@@ -385,14 +407,17 @@ impl Engine {
             Pending::Root(_) => self.root_written(failed),
             Pending::Mirror(_) => self.mirror_written(failed),
             Pending::Sync { through } => self.synced(through, failed),
-            // A discard that failed costs nothing but wear: the segment is free all the same.
+            // A failed discard costs only wear: the segment is free all the same.
             Pending::Erase(segment) => self.segments.erased(segment),
             Pending::EraseStale(first, count) => self.segments.erased_stale(first, count),
             Pending::Read {
                 request,
                 at,
                 blocks,
-            } => self.data_read(request, at, blocks, outcome),
+            } => {
+                self.data_read(request, at, blocks, outcome);
+                return Then::Look;
+            }
             Pending::ReadParts {
                 request,
                 at,
@@ -400,7 +425,8 @@ impl Engine {
                 base,
             } => {
                 self.end_base(base);
-                self.parts_read(request, at, reads, base, outcome)
+                self.parts_read(request, at, reads, base, outcome);
+                return Then::Look;
             }
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::MergeRead(merge) => self.merge_read(merge, outcome),
@@ -418,6 +444,7 @@ impl Engine {
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags(offset) => self.tags_read(offset, outcome),
             Pending::Fetch(leaf) => self.leaf_read(leaf, outcome),
+            Pending::Kept(leaf) => self.kept_read(leaf, outcome),
             Pending::Gather { at, blocks, to } => {
                 self.gathered(at, blocks, to, outcome);
                 if !self.collector.has_gathered() {
@@ -428,13 +455,13 @@ impl Engine {
         Then::Move
     }
 
-    /// A buffer has served: back to the collector, or to the runtime.
+    /// Returns a buffer that is no longer needed to the collector or to the runtime.
     fn release(&mut self, buf: Buf) {
         give_back(&mut self.collector, &mut self.outbox, buf);
     }
 
-    /// A write or a sync of the medium has failed: what is durable is unknown from here on, so nothing
-    /// more is accepted (a sync tried again could succeed without the lost pages).
+    /// Stops accepting requests after a failed write or sync of the medium. From here on nobody knows what is durable: a repeated sync
+    /// could succeed without the lost pages.
     fn poison(&mut self) {
         self.course.poison();
     }
@@ -488,7 +515,7 @@ impl Engine {
     }
 }
 
-/// Gives a buffer back to whom it belongs; whether that is the runtime, for a client.
+/// Gives a buffer back to its owner. True if the owner is the runtime, which holds it for a client.
 fn give_back(collector: &mut Collector, outbox: &mut Outbox<Pending>, buf: Buf) -> bool {
     let is_clients = !collector.take_back(buf);
     if is_clients {

@@ -1,7 +1,7 @@
-//! The summaries so far of the segments that the heads are in, behind a root's second copy.
+//! Summaries of the segments that the heads still write to, stored after a root's second copy.
 //!
-//! A segment has its summary when it is left. Until then chunk headers alone say what its blocks are, and replay reads those since
-//! the map checkpoint. So a map checkpoint repeats what the headers before it say.
+//! A segment gets its summary when its head leaves it. Until then only chunk headers describe its blocks, and replay reads only the
+//! headers since the map checkpoint. So a map checkpoint repeats what the earlier headers say.
 
 use super::sums::Sums;
 use crate::addr::{BLOCK_BYTES, Seq};
@@ -9,15 +9,15 @@ use crate::format::root::Cursor;
 use crate::format::{Crc, summary, superblock::Superblock};
 use alloc::vec::Vec;
 
-/// As they are written: a root may be written again, when the segments have grown.
+/// The summaries, encoded once: a copy of the root may be rewritten after the segments have grown.
 #[derive(Default)]
 pub(super) struct OpenSummaries {
     bytes: Vec<u8>,
 }
 
 impl OpenSummaries {
-    /// Keeps them as they are now: every chunk through `seq` has been written, so all sums are known. Of a segment that was left and
-    /// has its summary already nothing is said: the sync that is about to begin makes that durable.
+    /// Encodes them as they are now: every chunk through `seq` has been written, so all checksums are known. A segment that was
+    /// left and already has its summary is empty here: the sync that is about to begin makes that summary durable.
     pub fn keep(
         &mut self,
         superblock: &Superblock,

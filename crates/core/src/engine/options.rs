@@ -3,7 +3,7 @@
 use crate::addr::Buf;
 use crate::limits;
 
-/// The collector's own buffers: `count` of them from `first` on, never used by the runtime.
+/// The collector's buffers: `count` of them from `first` on, never used by the runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
     /// The first.
@@ -18,21 +18,21 @@ pub enum Victim {
     /// The segment with the fewest live blocks.
     #[default]
     Greedy,
-    /// The best of benefit times age over cost (LFS): leaves hot segments alone until they have emptied.
+    /// The segment with the highest benefit times age, divided by cost (LFS). It leaves hot segments alone until they have emptied.
     CostBenefit,
 }
 
 impl Victim {
-    /// All of them, as users write them.
+    /// The names of all, as users write them.
     pub const NAMES: &'static [&'static str] = &["greedy", "cost-benefit"];
 
-    /// As users write it.
+    /// Returns its name, as users write it.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// The one of that name.
+    /// Returns the one of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Greedy, Self::CostBenefit];
@@ -45,22 +45,21 @@ impl Victim {
 pub struct Options {
     /// How the collector chooses.
     pub victim: Victim,
-    /// Whether what is freed is discarded on the medium: segments of a log, runs of blocks of tables.
+    /// True if freed space is discarded on the medium: segments of a log, runs of blocks of tables.
     pub discard: bool,
-    /// Of a log: how many blocks are erased at once, at most, of segments that lie side by side and were found empty
-    /// when the volume was opened. 0: each segment by itself, as flash has it.
+    /// For a log: the most blocks erased at once, in adjacent segments that were found empty when the volume was opened. 0: each
+    /// segment by itself, as flash does.
     pub erase_blocks_max: u32,
-    /// Of tables: how many blocks such a run has at least.
+    /// For tables: the fewest blocks of a run that is discarded.
     pub discard_blocks_min: u32,
-    /// Whether blocks of zeros are stored as a map entry alone.
+    /// True if blocks of zeros are stored as a map entry alone.
     pub zero: bool,
-    /// Segments whose checksums are kept in memory.
+    /// The number of segments whose checksums are kept in memory.
     pub cached_sums: usize,
-    /// Pages whose summary does not name their owner that are remembered, at least; a quarter of a
-    /// journal's if that is more.
+    /// The most strays that are remembered, or a quarter of a journal's pages if that is more. A stray is a page whose summary does not
+    /// name its owner.
     pub strays: usize,
-    /// Buffers that clients' writes share: when few are free, in-line deduplication leaves off. 0: unknown,
-    /// and it never does.
+    /// Buffers that clients' writes share: in-line deduplication pauses when few are free. 0: unknown, and it never pauses.
     pub write_buffers: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Each change of what the volume holds goes through here: a record, and what the policies learn of what came of it.
+//! Every change of the volume's contents goes through here: apply a record, then report its results to the policies.
 
 use super::Engine;
 use super::segments::SegmentState;
@@ -7,17 +7,16 @@ use crate::format::chunk::Record;
 use crate::state::{Event, Origin};
 
 impl Engine {
-    /// Looks at the map's entries of blocks that are to be asked for soon: that is faster for many together than for each
-    /// in its turn. Changes nothing.
+    /// Prefetches the map's entries of blocks that will be needed soon: their cache misses then overlap. Changes nothing.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = Lba>) {
         self.state.map().look_ahead(lbas);
     }
 
-    /// Does what a record says that has just been added to a chunk.
+    /// Applies a record that was just added to a chunk.
     #[inline]
     pub(super) fn apply(&mut self, origin: Origin, record: &Record) {
         let is_known = self.state.apply(origin, record);
-        // Else the log would say what is not so here, and a crash would find it.
+        // If a record could not be applied, the log would not match the state, and the next crash would show it.
         assert!(
             is_known.is_some(),
             "{record:?} names what the volume does not hold"
@@ -27,7 +26,7 @@ impl Engine {
         }
     }
 
-    /// Tells the policies and the log what came of it.
+    /// Reports the results to the policies and the log.
     pub(super) fn hear_of_events(&mut self) {
         while let Some(event) = self.state.poll_event() {
             match event {
@@ -40,7 +39,7 @@ impl Engine {
                     self.shut(vba);
                     self.tell_given_up(vba);
                 }
-                // Data has gone on, and only its copy in the journal is left.
+                // The home address has new data, and only the copy in the journal is left.
                 Event::Unshared { hash, owner }
                     if self.proposers.dedup().forgets() && self.proposers.once().has(owner) =>
                 {
@@ -51,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// A closed segment has no live block left.
+    /// Handles a closed segment that has no live block left.
     pub(super) fn emptied(&mut self, segment: Segment) {
         debug_assert_eq!(self.state.live().valid(segment), 0);
         self.segments.empty(segment, self.log.marks());

@@ -1,18 +1,16 @@
-//! Blocks in parts of pages: what a block can be stored in fewer bytes as shares a page with others (CSA-FS
-//! §4.2, and compression).
+//! Blocks in parts of pages: a block that can be stored in fewer bytes shares a page with others (CSA-FS §4.2, and compression).
 //!
-//! The first page of a chunk is its own header: what its records leave free is filled first, so that the few
-//! small blocks of a small fsync often cost no block beyond it. A page of parts has a number, as a shared page
-//! has; the map names the number and which part. So a page moves as one, whoever owns its parts, and a second
-//! owner of a part is another entry that says the same. How many entries there are is counted by page: it is
-//! given up with the last.
+//! The first page of a chunk is its header. The room that its records leave is filled first, so the few small blocks of a small fsync
+//! often cost no further block. A page of parts has a number, as a shared page has, and the map names the number and the part. So a page
+//! moves as one, and its owners' entries stay the same. A second owner of a part is another map entry that names the same part. Each page
+//! counts the entries that name it, and is given up with the last of them.
 //!
-//! The core decides where a part goes, and writes the directory; the bytes are stored by the runtime.
+//! The core decides where a part goes, and writes the directory; the runtime stores the bytes.
 
 use super::segments::locate;
 use super::twin::Shared as Sharing;
 use super::verdict::Twin;
-use super::{Engine, Pending};
+use super::{Engine, Pending, Store};
 use crate::addr::{Buf, EffectId, Lba, Pba, Vba};
 use crate::entry::{MAX_PARTS, PartId};
 use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
@@ -24,17 +22,14 @@ use crate::log::{ChunkId, Head, PartSlot, Parts};
 use crate::seam::{Block, Bucket, Packed, Payload};
 use crate::state::Origin;
 
-/// What became of a block that can be stored in fewer bytes.
+/// What happened to a block that can be stored in fewer bytes.
 pub(super) enum Packing {
     Done,
     /// Not now.
     Wait,
-    /// There is no page for it: it is stored whole.
+    /// No page takes it: it is stored whole.
     No,
 }
-
-/// Stores a buffer's block, encoded as this, in exactly so many bytes.
-pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
 
 impl Engine {
     /// Puts a block into a page of the host's open chunk.
@@ -99,7 +94,7 @@ impl Engine {
         Packing::Done
     }
 
-    /// The bucket that a part of the chunk goes into: its own, unless so many others have a page there already.
+    /// The bucket that a part goes into: the requested one, unless too many other buckets have a page in the chunk.
     fn bucket_of(&self, chunk: ChunkId, packed: Packed) -> Option<Bucket> {
         let pages = &self.log.get(chunk).pages;
         let has_page = pages.iter().any(|page| page.bucket == packed.bucket);
@@ -109,8 +104,8 @@ impl Engine {
             .filter(|_| has_page || others < limits::PAGES_OF_BUCKETS)
     }
 
-    /// The first page of the chunk that takes a part of this size; begins one if there is none. A page with one
-    /// part costs no more than a whole block.
+    /// Finds the first page of the chunk that takes a part of this size; begins one if there is none. A page with one part costs
+    /// no more than a whole block.
     fn page_with_room(&mut self, id: ChunkId, packed: Packed, overhead: usize) -> Option<usize> {
         let len = usize::from(packed.len.get());
         let bucket = self.bucket_of(id, packed);
@@ -164,7 +159,7 @@ impl Engine {
         });
         let page = chunk.pages.len() - 1;
         let pba = at.plus(u64::from(block));
-        // Its checksum is told when its bytes are there.
+        // Its checksum is set when its bytes are known.
         let owner = Owner::Vba(vba);
         let (segment, offset) = locate(&self.superblock, pba);
         self.sums.tag(segment, offset, Tag { owner, sum: 0 });
@@ -177,14 +172,14 @@ impl Engine {
         open.is_some_and(|chunk| chunk.pages.iter().any(|page| page.vba == vba))
     }
 
-    /// The page of this number in the host's open chunk, if it is there.
+    /// Returns the page of this number in the host's open chunk, if it is there.
     fn open_page(&mut self, vba: Vba) -> Option<&mut Parts> {
         let mut pages = self.log.open_mut(Head::Host)?.pages.iter_mut();
         pages.find(|page| page.vba == vba)
     }
 
-    /// An overwrite of a part that is still in the unsealed chunk, nobody else's, and as small as its place
-    /// there: it takes its place. The order is kept as in `absorb`.
+    /// Replaces a part that is still in the unsealed chunk by its overwrite, if the part has no other owner and the new bytes fit in its
+    /// place. The order of writes is kept as in `absorb`.
     pub(super) fn absorb_part(&mut self, vba: Vba, slot: u8, payload: Payload) -> bool {
         let Some(packed) = payload.digest.packed else {
             return false;
@@ -210,7 +205,7 @@ impl Engine {
         if linked || packed.len.get() > part.len {
             return false;
         }
-        // What it leaves free is not given out again: the page is soon on its way.
+        // The space this frees is not reused: the page will be written soon.
         (part.sum, part.encoding, part.len) =
             (payload.digest.sum, packed.encoding, packed.len.get());
         let old = core::mem::replace(&mut chunk.parts[index].buf, payload.buf);
@@ -222,9 +217,9 @@ impl Engine {
         true
     }
 
-    /// Maps a block to the part that has its content.
+    /// Maps a block to the part that holds its content.
     pub(super) fn share_part(&mut self, lba: Lba, twin: Twin, vba: Vba, slot: u8) -> Sharing {
-        // The number leads to the page wherever it is moved to, so this may stand in any order to a move.
+        // The number leads to the page wherever it moves, so this record may precede or follow a move.
         let record = Record::SharePart { lba, vba, slot };
         let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
             return Sharing::Wait;
@@ -238,25 +233,25 @@ impl Engine {
         Sharing::Done
     }
 
-    /// A page takes no more parts: nobody owns it any longer, so its number is not its own.
+    /// Makes a page take no more parts: nothing owns it any longer, so its number may be reused.
     pub(super) fn shut(&mut self, vba: Vba) {
         if let Some(page) = self.open_page(vba) {
             page.shut = true;
         }
     }
 
-    /// What data block `index` of a chunk that is being written is made from.
+    /// Returns what data block `index` of a chunk being written is made from.
     #[must_use]
     pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
         self.log.get(self.chunk_of(id)).slots[index].block
     }
 
-    /// The buffers that a chunk which is being written holds: whole blocks in order, then those of its parts.
+    /// Returns the buffers of a chunk being written: whole blocks in order, then those of its parts.
     pub fn chunk_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
         self.log.get(self.chunk_of(id)).bufs()
     }
 
-    /// Those buffers with the block's place on the medium: a physical address, and the part of the page there.
+    /// Returns those buffers with the block's place on the medium: a physical address, and the part of the page there.
     pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
         let chunk = self.log.get(self.chunk_of(id));
         let whole = chunk
@@ -281,7 +276,7 @@ impl Engine {
         }
     }
 
-    /// The bytes of data block `index`, a page of parts: `store` is called for each of them.
+    /// Encodes data block `index`, a page of parts, calling `store` for each part.
     pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
         let chunk = self.chunk_of(id);
         let block = index as u16 + 1;
@@ -303,7 +298,7 @@ impl Engine {
         self.sums.retag(pba, sum);
     }
 
-    /// The header of a chunk that is being written, when all its pages of parts have been encoded.
+    /// Encodes the header of a chunk being written, after all its pages of parts.
     pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
         let id = self.chunk_of(id);
         out.fill(0);
@@ -338,7 +333,7 @@ impl Engine {
         }
     }
 
-    /// Gives each part of a page its place, and has it stored there.
+    /// Gives each part of a page its place, and stores it there.
     fn store_parts(
         &mut self,
         id: ChunkId,

@@ -1,13 +1,13 @@
-//! Who waits until the checksums of a segment are known, or cannot be had.
+//! Requests that wait until the checksums of a segment are known, or turn out to be unreadable.
 //!
-//! Each kind has a list of its own, for they are served one kind after another.
+//! Each kind has a separate list, because they are served one kind after another.
 
 use crate::addr::{Lba, Pba, RequestId, Segment};
 use crate::index::Holder;
 use crate::state::Place;
 use alloc::vec::Vec;
 
-/// See the module.
+/// The requests that wait for checksums, by kind.
 #[derive(Default)]
 pub(super) struct Parked {
     pub reads: List<Unchecked>,
@@ -15,7 +15,7 @@ pub(super) struct Parked {
     pub pairs: List<Pair>,
 }
 
-/// Blocks that have been read before the checksums they are held against.
+/// Blocks that were read before the checksums to verify them were known.
 pub(super) struct Unchecked {
     pub request: RequestId,
     pub at: Pba,
@@ -23,17 +23,17 @@ pub(super) struct Unchecked {
     pub fault: Fault,
 }
 
-/// What is at fault for blocks in fewer bytes that were not decoded to what was written, when their own page is as it was; none,
-/// when all were. It is what a delta was decoded with, if that was read: it may be another block, whole in itself.
+/// The page to blame when a part fails to decode although its own page passes its checksum; `None` if all parts decoded. If a delta's
+/// base was read from the medium, that is the base's page: the read may have returned another, intact block.
 pub(super) type Fault = Option<Pba>;
 
-/// A block that is equal to what was read of a page, of which it is not known yet whether that is what was written there.
+/// A block that equals the bytes read from a page, while it is not yet known whether these are the bytes that were written there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     pub request: RequestId,
     pub index: u32,
     pub page: Pba,
-    /// The checksum of what was read.
+    /// The checksum of the bytes that were read.
     pub sum: u32,
 }
 
@@ -43,11 +43,11 @@ pub(super) struct Pair {
     pub request: RequestId,
     pub lba: Lba,
     pub of: Holder,
-    /// Where the block was, and the checksum of the page there, if that has come.
+    /// The block's place, and the checksum of the page there, if known.
     pub known: Option<(Place, u32)>,
 }
 
-/// Those of one kind, by the segments that they wait for.
+/// Waiters of one kind, by the segments they wait for.
 pub(super) struct List<T>(Vec<(Segment, T)>);
 
 impl<T> Default for List<T> {
@@ -73,7 +73,7 @@ impl<T> List<T> {
         its.map(|(_, who)| who).collect()
     }
 
-    /// Takes all, for whoever parks those again, in their turn, that wait for another segment.
+    /// Takes all. The caller parks those that wait for another segment again, in order.
     pub fn take_all(&mut self) -> Vec<(Segment, T)> {
         core::mem::take(&mut self.0)
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_is_taken_with_its_segment_in_order() {
+    fn waiters_are_taken_by_segment_in_order() {
         let mut list = List::default();
         for (segment, who) in [(1, 'a'), (2, 'b'), (1, 'c'), (2, 'd')] {
             list.park(Segment(segment), who);

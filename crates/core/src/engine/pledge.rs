@@ -1,16 +1,16 @@
 //! Pledges: the flush that follows home writes costs nothing.
 //!
-//! Under `data=journal` each fsync commits, and then writes home what it committed and flushes again. Those home writes
-//! are remaps (WOJ §3), and all that the second flush waits for is that the log says so. If the log said at the commit
-//! already what would be put home, it need not say it again: the records of the remaps stay in the open chunk and go
-//! with what comes next. See [`state::pledges`](crate::state::Pledges) for what a pledge is and how long it lasts.
+//! Under `data=journal` each fsync commits a transaction, writes its blocks home, and flushes again. Those home writes are remaps (WOJ
+//! §3), and the second flush waits only for their records. If the log already says at the commit what will be written home, the flush
+//! need not wait: the records of the remaps stay in the open chunk and are written later with it. See
+//! [`state::pledges`](crate::state::Pledges) for what a pledge is and how long it lasts.
 //!
 //! What must hold:
-//! 1. The state's pledges are what replay would have at this point of the log, or less.
-//! 2. A record that ends a pledge stands behind it: what a pledge concerns is not absorbed.
-//! 3. A map checkpoint ends them all, for replay begins behind them: no FLUSH is free by one from its beginning on, and until
-//!    it is durable they are still what a crash finds (`ending`).
-//! 4. What recovery redeems has no record. So nothing else is added to the log before it is in a map checkpoint.
+//! 1. The state's pledges are what replay would have at this point of the log, or fewer.
+//! 2. The record that ends a pledge comes after the pledge in the log. So a block that a pledge concerns is not absorbed.
+//! 3. A map checkpoint ends all pledges, because replay begins after them. Once it has begun, they make no FLUSH free. Until it is
+//!    durable, a crash still finds them (`ending`).
+//! 4. A pledge that recovery redeems has no record. So nothing is added to the log before a map checkpoint includes the redeemed pledges.
 
 use super::Engine;
 use super::waiting::Waiting;
@@ -25,8 +25,8 @@ use crate::state::{Origin, Pledges};
 use alloc::vec::Vec;
 
 impl Engine {
-    /// A transaction is complete. What waits is not in the log yet, and the commit block may be of it: this keeps its place in
-    /// the queue, so that a block which waits for a comparison does not cost its transaction the pledge.
+    /// Handles a complete transaction. Waiting writes are not in the log yet, and the commit block may be one of them. So the transaction
+    /// gets its own place in the queue: a block that waits for a comparison does not cost its transaction the pledge.
     pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
         match self.queue.is_empty() && !self.state.is_redeeming() {
             true => self.pledge(pairs),
@@ -37,13 +37,13 @@ impl Engine {
         }
     }
 
-    /// All of a transaction is in the log: its blocks are pledged to their homes.
+    /// Pledges a transaction's blocks to their homes, once all of it is in the log.
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
         let open = self.course.is_sound() && !self.outbox.holds_writes();
         if !open {
             return;
         }
-        // A commit block that was written with FUA is on its way already.
+        // A commit block that was written with FUA is already being written.
         let is_to_be_flushed = self.tells_something();
         for &(home, journal) in pairs {
             if !self.may_be_pledged(home, journal) {
@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// It was looked anew where journals are: one may have been emptied, or thrown away, and what it held is not to come
-    /// home any more. A map checkpoint ends that.
+    /// Ends all pledges by a map checkpoint, after the journals were looked up again. A journal may have been emptied or discarded; then
+    /// its blocks must not come home after a crash.
     pub(super) fn end_pledges(&mut self) {
         self.checkpoint.due |= !self.state.pledges().is_empty();
     }
@@ -83,21 +83,22 @@ impl Engine {
         self.in_range(home, 1) && self.proposers.once().may_pledge(home, journal) && is_there()
     }
 
-    /// Programs from before zeros were pledged pass over such a pledge; they cannot open a volume with these sums.
+    /// True if zeros may be pledged. Programs from before zeros were pledged would skip such a pledge, but they cannot open a volume with
+    /// these sums.
     fn pledges_zeros(&self) -> bool {
         self.superblock.sums() == SumKind::Xxh3
     }
 
-    /// Whether zeros are pledged to a home block.
+    /// True if zeros are pledged to a home block.
     pub(super) fn are_zeros_pledged(&self, home: Lba) -> bool {
         let journal = self.state.pledges().journal_of(home);
         journal.is_some_and(|journal| self.state.map().get(journal) == Entry::Zero)
     }
 
-    /// What is pledged to a block that is written home: the journal block's number in the pool, and where it is.
+    /// Returns the journal block that is pledged to a home address: its number in the pool, and its address.
     pub(super) fn propose_pledged(&mut self, home: Lba) -> Option<(u32, Lba)> {
         let journal = self.state.pledges().journal_of(home)?;
-        // Zeros are not compared with anything: another block of the journal may have what is written.
+        // Zeros are not compared: another block of the journal may hold what is written.
         if self.state.map().get(journal) == Entry::Zero {
             return None;
         }
@@ -106,12 +107,12 @@ impl Engine {
         Some((index, journal))
     }
 
-    /// How many are in force, or a crash may find in force.
+    /// The number of pledges in force, or that a crash may find in force.
     pub(super) fn pledged(&self) -> usize {
         self.state.pledges().len() + self.state.ending_pledges().len()
     }
 
-    /// The home addresses that a crash may find changed, though nobody has written there.
+    /// Returns the home addresses that may be changed after a crash, although no client has written there.
     #[must_use]
     pub fn pledged_homes(&self) -> Vec<Lba> {
         let pledges = [self.state.pledges(), self.state.ending_pledges()];
@@ -119,13 +120,13 @@ impl Engine {
         homes.map(|(home, _)| home).collect()
     }
 
-    /// Adds a record that owns no block to a chunk with room, and does what it says.
+    /// Adds a record that owns no block to a chunk with room, and applies it.
     pub(super) fn log(&mut self, chunk: ChunkId, record: Record) {
         self.log.get_mut(chunk).push(record);
         self.apply(Origin::NONE, &record);
     }
 
-    /// The same, of a link: no FLUSH waits for it if it says what is pledged.
+    /// The same for a link. No FLUSH waits for the link if it says what is pledged anyway.
     pub(super) fn log_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
         self.push_link(chunk, record, pledged);
         self.apply(Origin::NONE, &record);
@@ -141,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Whether a block's link to what `of` has says what is pledged.
+    /// True if a block's link to what `of` holds says what is pledged.
     pub(super) fn is_pledged(&self, lba: Lba, of: Holder) -> bool {
         self.state
             .pledges()
@@ -149,7 +150,7 @@ impl Engine {
             .is_some_and(|journal| of == Holder::Lba(journal))
     }
 
-    /// Whether a crash may find something else there.
+    /// True if a crash may give this block another content than `of` holds.
     pub(super) fn is_pledged_else(&self, lba: Lba, of: Holder) -> bool {
         let else_than = |pledges: &Pledges| {
             let journal = pledges.journal_of(lba);
@@ -158,12 +159,12 @@ impl Engine {
         else_than(self.state.pledges()) || else_than(self.state.ending_pledges())
     }
 
-    /// Whether a crash may find something else there, or something that is here elsewhere.
+    /// True if a crash may change this block's content, or bring it to another address.
     pub(super) fn has_pledge(&self, lba: Lba) -> bool {
         self.state.pledges().concern(lba) || self.state.ending_pledges().concern(lba)
     }
 
-    /// The first address from `from` to before `end` where a crash may find something else.
+    /// Returns the first address in `from..end` whose content a crash may change.
     pub(super) fn next_pledged(&self, from: Lba, end: Lba) -> Option<Lba> {
         let next = |pledges: &Pledges| pledges.next_home(from, end);
         next(self.state.pledges())
@@ -172,7 +173,7 @@ impl Engine {
             .min()
     }
 
-    /// After a crash: each home address is mapped to what its journal's block is.
+    /// Maps each home address to its journal block, after a crash.
     pub(super) fn redeem(&mut self) {
         let redeemed = self.state.redeem();
         self.hear_of_events();

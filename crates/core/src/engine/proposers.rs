@@ -1,13 +1,13 @@
-//! Who proposes that a block is stored already: the journal's pool ([`Once`]) and the index of contents ([`Dedup`]).
+//! The two policies that propose that a block is stored already: the journal's pool ([`Once`]) and the index of contents ([`Dedup`]).
 //!
-//! Neither is believed. What came of a proposal teaches the one that made it, and is counted, here and nowhere else. Who has what
-//! they propose, and what becomes of it, is the engine's.
+//! Neither is trusted. This module reports the result of each proposal to its proposer, and counts it. The engine finds the holder of a
+//! proposed content, and compares and shares it.
 
 use super::verdict::{Answer, Proposer};
 use crate::policy::{dedup::Dedup, once::Once};
 use crate::stats::Stats;
 
-/// See the module.
+/// The journal's pool and the index of contents.
 #[derive(Default)]
 pub(super) struct Proposers {
     once: Once,
@@ -15,7 +15,7 @@ pub(super) struct Proposers {
 }
 
 impl Proposers {
-    /// Whether either may propose something.
+    /// True if either may propose something.
     #[inline]
     pub fn are_on(&self) -> bool {
         self.once.is_on() || self.dedup.is_on()
@@ -41,14 +41,14 @@ impl Proposers {
         &mut self.dedup
     }
 
-    /// What a comparison says of who proposed it.
+    /// Reports the result of a comparison to its proposer.
     pub fn learn(&mut self, by: Option<Proposer>, answer: Answer, stats: &mut Stats) {
         let same = matches!(answer, Answer::Same(_));
         match (by, answer) {
             (None, _) => {}
             (Some(by), Answer::Damaged) => {
                 stats.compared_damaged += 1;
-                // Whoever proposed it was not wrong; but to propose it again would be of no use.
+                // The proposal was right, but the twin cannot be read: to repeat it would be useless.
                 if let Proposer::Index(hash) = by {
                     self.dedup.forget(hash);
                 }
@@ -65,7 +65,7 @@ impl Proposers {
         }
     }
 
-    /// A proposal was wrong.
+    /// Reports a wrong proposal.
     pub fn refuted(&mut self, by: Proposer, stats: &mut Stats) {
         match by {
             Proposer::Pair => {}
@@ -77,7 +77,7 @@ impl Proposers {
         }
     }
 
-    /// A block has come to share what was proposed.
+    /// Notes that a block now shares what was proposed.
     pub fn shared_by(&mut self, by: Proposer, stats: &mut Stats) {
         match by {
             Proposer::Journal(index) => {
@@ -99,7 +99,7 @@ mod tests {
 
     const HASH: u64 = 77;
 
-    /// With an index that knows one content.
+    /// Proposers whose index knows one content.
     fn with_a_content() -> (Proposers, Stats) {
         let mut proposers = Proposers::default();
         assert!(!proposers.are_on());
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_equal_or_cannot_be_read_is_not_proposed_again() {
+    fn an_unequal_or_unreadable_block_is_not_proposed_again() {
         let index = Some(Proposer::Index(HASH));
         for (answer, false_hints, damaged) in [(Answer::Other, 1, 0), (Answer::Damaged, 0, 1)] {
             let (mut proposers, mut stats) = with_a_content();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_of_a_proposal_is_counted_by_who_made_it() {
+    fn the_result_of_a_proposal_is_counted_by_its_proposer() {
         let (mut proposers, mut stats) = with_a_content();
         let journal = Proposer::Journal(0);
         proposers.learn(Some(journal), Answer::Same(None), &mut stats);

@@ -1,27 +1,18 @@
-//! What moves on when: each step of the engine looks for itself whether it can do something.
+//! Drives the engine: each step checks for itself whether it can make progress.
 
 use super::Engine;
 use crate::addr::Seq;
 use crate::seam::{Effect, Refusal};
 
-/// What is to be done when an effect has been answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
-    /// Something may move on.
-    Move,
-    /// Nothing yet: another answer is on its way.
-    Wait,
-}
-
 impl Engine {
-    /// What a write or a read changes of all that [`Engine::advance`] goes by, if it does more than add to an open chunk.
+    /// The state on which [`Engine::advance`] depends, and which a write or a read changes, unless it only adds to an open chunk.
     pub(super) fn marks(&self) -> (Seq, usize) {
         (self.log.last_seq(), self.segments.free())
     }
 
-    /// Whether a write has only added to an open chunk, or a read only asked: then nothing can move on that could not
-    /// before, and most are like that. What may be put off a little (a victim that has become worth it, strays over their
-    /// bound) is seen to when the chunk is sealed.
+    /// True if a write has only added to an open chunk, or a read was only issued or completed. Then nothing can progress that could not
+    /// progress before; most inputs are like that. (The end of a read that an emptied segment waited for is news.) Work that may be
+    /// delayed a little (a victim that has become worth collecting, strays over their bound) is done when the chunk is sealed.
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
             && self.queue.is_empty()
@@ -30,11 +21,11 @@ impl Engine {
             && self.course.is_sound()
     }
 
-    /// Moves everything on that can move.
+    /// Advances everything that can make progress.
     pub(super) fn pump(&mut self) {
         self.advance();
-        // Nothing is under way that could make room for what waits: an error is better than a wait for
-        // ever. Space that quarantine holds can bring this about.
+        // Nothing is in flight that could make room for the waiting requests, so they get an error instead of an endless wait.
+        // Quarantined space can cause this.
         while !self.course.is_poisoned() && self.is_quiet() && !self.queue.is_empty() {
             self.advance();
             if self.is_quiet()
@@ -66,7 +57,7 @@ impl Engine {
         self.place_waiting();
     }
 
-    /// Whether no effect is in flight.
+    /// True if no effect is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         self.outbox.is_quiet()
     }

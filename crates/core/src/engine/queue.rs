@@ -1,9 +1,10 @@
-//! Requests that wait their turn, and those that have been refused while their buffers are still compared.
+//! Requests that wait for their turn, and refused requests whose buffers are still being compared.
 //!
 //! What must hold:
-//! 1. What changes the volume takes effect in the order in which it came: nothing overtakes the first that waits. A read waits
-//!    behind what will change one of its blocks, and behind nothing else.
-//! 2. A write whose blocks are being compared keeps its buffers until each comparison has been answered: here, or *doomed*.
+//! 1. Changes of the volume take effect in the order in which they arrived: nothing overtakes the first waiting request. A read waits for
+//!    earlier requests that will change one of its blocks, and for nothing else.
+//! 2. A write whose blocks are being compared keeps its buffers until each comparison has been answered. If it is refused before that, it
+//!    is *doomed*: it leaves the queue, but keeps its buffers.
 
 use super::fetches::Fetches;
 use super::verdict::{Answer, Proposer, Twin};
@@ -13,97 +14,97 @@ use crate::entry::PartId;
 use crate::seam::{Payload, Refusal};
 use alloc::{collections::VecDeque, vec::Vec};
 
-/// See the module.
+/// The queue of waiting requests.
 #[derive(Default)]
 pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Refused, and their refusals.
+    /// Refused requests, and their refusals.
     doomed: Vec<(Waiting, Refusal)>,
-    /// Reads whose turn it is, and that wait for leaves.
+    /// Reads whose turn has come, but that wait for leaves.
     pub fetches: Fetches,
 }
 
-/// What an answer to a comparison has brought about.
+/// The effect of a comparison's result.
 pub(super) enum Noted {
-    /// The block's proposer, if one still waits to hear.
+    /// The block's proposer, if one still waits for the result.
     Waits(Option<Proposer>),
-    /// It was refused before; all its comparisons have been answered now.
+    /// The write was refused before; all its comparisons are now answered.
     Refused(Waiting, Refusal),
-    /// Others of it have not.
+    /// The write was refused before; other comparisons are still open.
     Doomed,
 }
 
 impl Queue {
-    /// Whether nothing waits.
+    /// True if nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Whether nothing has been refused that still has its buffers.
+    /// True if no refused request still holds its buffers.
     pub fn is_none_doomed(&self) -> bool {
         self.doomed.is_empty()
     }
 
-    /// Requests whose clients wait.
+    /// The number of requests whose clients wait.
     pub fn requests(&self) -> usize {
         self.waiting.iter().filter(|one| one.is_request()).count()
     }
 
-    /// Whether something waits that its client takes for done.
+    /// True if a request waits whose client already has the answer.
     pub fn has_answered(&self) -> bool {
         self.waiting.iter().any(Waiting::is_answered)
     }
 
-    /// Whether something waits that will change one of these blocks.
+    /// True if a waiting request will change one of these blocks.
     pub fn will_change(&self, lba: Lba, blocks: u64) -> bool {
         self.waiting.iter().any(|one| one.changes(lba, blocks))
     }
 
-    /// Whether one of these blocks was written, and that answered, and is about to be refused all the same.
+    /// True if a write of one of these blocks was acknowledged, and is refused all the same.
     pub fn is_lost(&self, lba: Lba, blocks: u64) -> bool {
         let mut doomed = self.doomed.iter();
         doomed.any(|(one, _)| one.is_answered() && one.changes(lba, blocks))
     }
 
-    /// Comes behind all others.
+    /// Adds a request after all others.
     pub fn push(&mut self, one: Waiting) {
         self.waiting.push_back(one);
     }
 
-    /// The first, if something can be done for it now.
+    /// Takes the first request, if it can make progress now.
     pub fn pop_ready(&mut self) -> Option<Waiting> {
         self.waiting.pop_front_if(|one| !one.is_held_up())
     }
 
-    /// It has to wait on.
+    /// Puts a request that has to wait on back at the front.
     pub fn put_back(&mut self, one: Waiting) {
         self.waiting.push_front(one);
     }
 
-    /// The first, whatever it waits for.
+    /// Takes the first request, whatever it waits for.
     pub fn pop(&mut self) -> Option<Waiting> {
         self.waiting.pop_front()
     }
 
-    /// All that wait, in order.
+    /// Takes all waiting requests, in order.
     pub fn take_all(&mut self) -> VecDeque<Waiting> {
         core::mem::take(&mut self.waiting)
     }
 
-    /// Is refused, and keeps its buffers until they have been compared.
+    /// Refuses a request that keeps its buffers until they have been compared.
     pub fn doom(&mut self, one: Waiting, refusal: Refusal) {
         debug_assert!(one.is_asking());
         self.doomed.push((one, refusal));
     }
 
-    /// What a block of a write that waits is compared with, and the block.
+    /// Returns a block of a waiting write and what it is compared with.
     pub fn asked(&self, request: RequestId, index: u32) -> Option<(Twin, Payload)> {
         let write = self.waiting.iter().find(|one| one.is_write(request))?;
         write.asked(index)
     }
 
-    /// A block of a write has been compared.
+    /// Records that a block of a write has been compared.
     pub fn on_answer(&mut self, request: RequestId, index: u32, answer: Answer) -> Noted {
         let mut waiting = self.waiting.iter_mut();
         if let Some(write) = waiting.find(|one| one.is_write(request)) {
@@ -121,7 +122,7 @@ impl Queue {
         Noted::Refused(one, refusal)
     }
 
-    /// Deltas against what is not there any more are nothing: their blocks are stored whole.
+    /// Drops deltas whose base is gone: their blocks are stored whole.
     pub fn drop_deltas(&mut self, is_gone: impl Fn(PartId) -> bool) {
         for one in &mut self.waiting {
             one.drop_deltas(&is_gone);
@@ -152,7 +153,7 @@ mod tests {
         })
     }
 
-    /// A write of two blocks, of which so many are being compared.
+    /// A write of two blocks, `asked` of which are being compared.
     fn write(id: u32, lba: u64, asked: usize, ack: Ack) -> Waiting {
         let payload = |index| Payload {
             buf: Buf(10 * id + index),
@@ -183,14 +184,16 @@ mod tests {
         queue.push(write(1, 0, 1, Ack::Placed));
         queue.push(write(2, 8, 0, Ack::Placed));
         assert_eq!(id(queue.pop_ready()), None);
-        let (_, payload) = queue.asked(RequestId(1), 0).expect("it is compared");
+        let (_, payload) = queue
+            .asked(RequestId(1), 0)
+            .expect("the block is being compared");
         assert_eq!(
             (payload.buf, queue.asked(RequestId(1), 1).is_some()),
             (Buf(10), false)
         );
         let noted = queue.on_answer(RequestId(1), 0, Answer::Same(None));
         assert!(matches!(noted, Noted::Waits(Some(Proposer::Journal(3)))));
-        let first = queue.pop_ready().expect("it goes on");
+        let first = queue.pop_ready().expect("the first request may go on");
         queue.put_back(first);
         assert_eq!(
             (id(queue.pop_ready()), id(queue.pop_ready())),
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_keeps_its_buffers_until_all_have_been_compared() {
+    fn a_refused_write_keeps_its_buffers_until_all_have_been_compared() {
         let mut queue = Queue::default();
         queue.doom(write(1, 4, 2, Ack::Given), Refusal::Poisoned);
         assert!(queue.is_empty() && !queue.is_none_doomed());
@@ -217,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_waits_for_what_will_change_its_blocks_alone() {
+    fn a_read_waits_only_for_requests_that_will_change_its_blocks() {
         let mut queue = Queue::default();
         queue.push(write(1, 4, 0, Ack::Placed));
         assert!(!queue.has_answered());

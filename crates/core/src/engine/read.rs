@@ -1,5 +1,7 @@
-//! The way of a read: from the write buffer, from nothing, or from the medium with its checksum.
+//! The path of a read. A block comes from the write buffer, is zeros without any data, or comes from the medium and is checked against
+//! its checksum.
 
+use super::fetches::Needs;
 use super::parked::{Fault, Unchecked};
 use super::segments::locate;
 use super::waiting::Waiting;
@@ -12,7 +14,7 @@ use crate::seam::{Effect, Outcome, Page, Refusal};
 use crate::state::Place;
 use alloc::vec::Vec;
 
-/// What a read asks for.
+/// What a read requests.
 #[derive(Clone, Copy)]
 struct Wanted {
     id: RequestId,
@@ -21,9 +23,9 @@ struct Wanted {
 }
 
 impl Engine {
-    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
-    /// extent, at most `max`, over at most `blocks` blocks, or over the first of them: looking at all
-    /// could take long, and whoever wants the rest asks again.
+    /// Returns what is mapped from `lba` on: runs of blocks with data on the medium, or without. Returns at least one extent, at most
+    /// `max`. They cover `blocks` blocks, or only the first of them, because to look at all could take long. A caller that wants the rest
+    /// calls again.
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
         let end = Lba(lba.0.saturating_add(blocks).min(self.state.map().blocks()));
@@ -42,7 +44,7 @@ impl Engine {
             }
             at = at.plus(run);
         }
-        // Whoever copies what has data must not leave out what cannot be known.
+        // If a leaf is lost, its blocks count as data: a program that copies the data must not leave them out.
         match self.state.lost_leaf() {
             Some(_) => alloc::vec![(end.0 - lba.0, true)],
             None => extents,
@@ -58,7 +60,7 @@ impl Engine {
     }
 
     pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        // Behind a write of the same blocks that waits for room, so that read-modify-write above us is safe.
+        // A read follows a waiting write of the same blocks, so that read-modify-write above us is safe.
         if !self.course.is_poisoned() && self.queue.will_change(lba, u64::from(blocks)) {
             self.queue.push(Waiting::Read { id, lba, blocks });
         } else {
@@ -70,17 +72,17 @@ impl Engine {
         self.begin_read(id, lba, blocks, 0);
     }
 
-    /// As [`Engine::start_read`], of one that has waited for leaves so often.
+    /// As [`Engine::start_read`], for a read that has waited for leaves `tries` times.
     pub(super) fn begin_read(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) {
         if self.queue.is_lost(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::Poisoned));
         }
-        if self.state.is_paged() {
-            if self.waits_for_leaves(id, lba, blocks, tries) {
-                return;
-            }
-            if !self.state.bring(lba, blocks) {
-                return self.outbox.reply(id, Err(Refusal::Poisoned));
+        if self.state.has_away() {
+            match self.read_needs(id, lba, blocks, tries) {
+                Needs::Nothing => {}
+                Needs::Coming(_) => return,
+                Needs::Pull if self.state.bring(lba, blocks) => {}
+                Needs::Pull => return self.outbox.reply(id, Err(Refusal::Poisoned)),
             }
         }
         let wanted = Wanted { id, lba, blocks };
@@ -94,7 +96,8 @@ impl Engine {
         self.outbox.reply_in_parts(id, parts);
     }
 
-    /// Begins to read what is in one place, from block `index` of a request on: how many blocks, and whether they come later.
+    /// Starts to read blocks that are adjacent on the medium, from block `index` of a request on. Returns how many, and whether they
+    /// arrive later.
     fn read_run(&mut self, wanted: Wanted, index: u32) -> (u32, bool) {
         let request = wanted.id;
         let entry = self.entry_at(wanted, index);
@@ -137,7 +140,7 @@ impl Engine {
         self.state.map().get(lba)
     }
 
-    /// Begins to read parts of one page, which is in `buf` or on the medium; how many.
+    /// Starts to read parts of one page, which is in `buf` or on the medium. Returns how many.
     fn read_parts(
         &mut self,
         wanted: Wanted,
@@ -179,8 +182,8 @@ impl Engine {
         count.into()
     }
 
-    /// How many blocks from `first` on are the parts of one page as they lie there, which they mostly are. A delta is read by
-    /// itself.
+    /// Counts the blocks from `first` on that are parts of one page in the order in which they lie there; most are. A delta is
+    /// read by itself.
     fn parts_in_a_row(&self, wanted: Wanted, first: u32, part: PartId) -> u8 {
         let deltas = self.state.shared().deltas();
         let is_delta = |slot| deltas.base_of(PartId { slot, ..part }).is_some();
@@ -197,7 +200,7 @@ impl Engine {
         (1..u8::MAX).find(|more| !follows(*more)).unwrap_or(u8::MAX)
     }
 
-    /// Begins to read whole blocks that lie in a row on the medium; how many.
+    /// Starts to read whole blocks that lie in a row on the medium. Returns how many.
     fn read_whole(&mut self, wanted: Wanted, first: u32, pba: Pba) -> u32 {
         let (segment, offset) = locate(&self.superblock, pba);
         let left = self.superblock.usable_blocks() - offset;
@@ -236,7 +239,7 @@ impl Engine {
         base_at: Option<Pba>,
         outcome: Outcome<'_>,
     ) {
-        // The page may be as it was written; what it needs is not.
+        // The page may be as it was written, but its base is not.
         if let (Outcome::Parts { base: false, .. }, Some(damaged)) = (outcome, base_at) {
             self.stats.corrupt_blocks += 1;
             self.distrust(damaged);
@@ -252,7 +255,7 @@ impl Engine {
             Outcome::Parts { sum, whole, .. } if reads => {
                 self.check_sums(request, at, &[sum], fault(whole));
             }
-            // The collector has held the page against its checksum; what is in it is told by decoding alone.
+            // The page is in memory, and the collector has verified its checksum. Only decoding can verify the parts in it.
             Outcome::Parts { whole, .. } => {
                 let refusal = self.refuse_fault(fault(whole));
                 self.outbox.end_part(request, refusal);
@@ -287,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// As `finish_part`, when the checksums are there.
+    /// Calls `finish_part` as soon as the checksums are known.
     fn check_sums(&mut self, request: RequestId, at: Pba, sums: &[u32], fault: Fault) {
         let (segment, _) = locate(&self.superblock, at);
         if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
@@ -305,7 +308,7 @@ impl Engine {
         self.sums.parked.reads.park(segment, unchecked);
     }
 
-    /// Holds what was read against what was written (promise 6), and what it was decoded to.
+    /// Verifies the checksums of the blocks that were read (promise 6), and the result of decoding.
     pub(super) fn finish_part(&mut self, request: RequestId, at: Pba, sums: &[u32], fault: Fault) {
         let (segment, offset) = locate(&self.superblock, at);
         let mut refusal = None;
@@ -329,7 +332,7 @@ impl Engine {
                 {
                     continue;
                 }
-                // Its checksum cannot be read, so nothing can be said of it.
+                // Its checksum cannot be read, so it cannot be verified.
                 None => {
                     self.stats.unreadable_blocks += 1;
                     refusal = Some(Refusal::Unreadable(pba));
@@ -353,7 +356,7 @@ impl Engine {
         self.outbox.end_part(request, refusal);
     }
 
-    /// Reads a segment's summary, or (`offset`) one chunk header after another where that is damaged, or not believed.
+    /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
     pub(super) fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
         self.sums.begin_load(segment);
         self.stats.summary_reads += 1;
@@ -361,7 +364,7 @@ impl Engine {
         let usable = self.superblock.usable_blocks();
         let (at, blocks) = match offset {
             None => {
-                // A reader of its own: the read that asked for it may fail and be gone before.
+                // Loading the sums counts as a reader itself: the read that caused it may fail and end first.
                 self.segments.begin_reader(segment);
                 (
                     start.plus(u64::from(usable)),

@@ -1,18 +1,18 @@
 //! Strays: pages whose owner is not the one that their segment's summary names, WOJ's reverse map (§3.4).
 //!
-//! A journal copy that was remapped stays with its home address alone when the journal uses its space
-//! again. Its chunk header and the summary go on naming the journal. The collector must know better, and so
-//! do strays: in memory, bounded by a quarter of the journal. Beyond that a summary is written anew with the owners
-//! of today. One that a crash tears is as good as none: the headers say what it said, and the collector
-//! searches the map for owners that nothing names.
+//! When the journal reuses its space, a remapped journal copy belongs to its home address alone. Its chunk header and the summary still
+//! name the journal. The collector must know the real owner, and strays record it: in memory, bounded by a quarter of the journal. If
+//! there are more, a summary is rewritten with the current owners. If a crash tears the rewritten summary, nothing is lost: the headers
+//! hold the same information, and the collector searches the map for owners that nothing names.
 
 use super::segments::{SegmentState, locate};
 use super::{Engine, Pending};
-use crate::addr::{Pba, Segment};
-use crate::format::summary::{self, Owner};
+use crate::addr::{Pba, Segment, Seq};
+use crate::format::summary::{self, Owner, Tag};
 use crate::seam::{Effect, Outcome};
+use alloc::vec::Vec;
 
-/// Segments that are looked at for one to restamp, at most: the others are looked at next time.
+/// The most segments that one call examines for a summary to rewrite; the next call examines others.
 const TRIES: usize = 8;
 
 impl Engine {
@@ -21,7 +21,7 @@ impl Engine {
         start..start.plus(self.superblock.usable_blocks().into())
     }
 
-    /// Starts the rewriting of a summary when there are more strays than may be.
+    /// Starts to rewrite a summary when there are too many strays.
     pub(super) fn restamp(&mut self) {
         let most = self
             .options
@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    /// Whether nobody else reads or writes the segment's summary, or will while it is rewritten.
+    /// True if nothing else reads or writes the segment's summary, now or while it is being rewritten.
     fn may_rewrite(&self, segment: Segment) -> bool {
         !self.sums.awaits_summary(segment)
             && !self.sums.is_loading(segment)
@@ -66,7 +66,7 @@ impl Engine {
     pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {
         self.segments.end_reader(segment);
         self.sums.end_rewrite(segment);
-        // Emptied meanwhile, or being moved: it will not be needed.
+        // The segment was emptied meanwhile, or is being moved: its summary will not be needed.
         if self.segments.get(segment).state != SegmentState::Closed || !self.may_rewrite(segment) {
             return;
         }
@@ -82,8 +82,14 @@ impl Engine {
                     summary::last_seq(&signature, segment, usable, bytes, self.superblock.crc())?;
                 Ok((tags, last))
             });
-        let Ok((tags, last_seq)) = read else {
-            // A damaged one is left as it is, and will not be tried again: the collector searches the map.
+        // A summary that is whole may be from an older use of the segment, if the drive lost a later write of it. Then it covers fewer
+        // chunks than are known, or contradicts known sums.
+        let (known, newest) = (self.segments.get(segment).last_seq, self.log.last_seq());
+        let is_current = |(tags, last): &(Vec<Tag>, Seq)| {
+            (known..=newest).contains(last) && self.sums.agree(segment, tags)
+        };
+        let Some((tags, last_seq)) = read.ok().filter(is_current) else {
+            // A damaged summary is left as it is, and not tried again: the collector searches the map instead.
             let pages = self.pages_of(segment);
             for pba in (pages.start.0..pages.end.0).map(Pba) {
                 self.state.is_no_stray(pba);
@@ -99,14 +105,14 @@ impl Engine {
         self.write_summary(segment);
     }
 
-    /// The summary that is about to be written names the owners of today.
+    /// Makes the summary that is about to be written name the current owners.
     pub(super) fn stamp(&mut self, segment: Segment) {
         for (pba, lba) in self.state.strays().of(self.pages_of(segment)) {
             self.sums.set_owner(pba, Owner::Lba(lba));
         }
     }
 
-    /// The summary is written: what it says need not be remembered.
+    /// Forgets strays that the written summary names correctly.
     pub(super) fn stamped(&mut self, segment: Segment) {
         let pages = self.pages_of(segment);
         if let Some(tags) = self.sums.tags(segment) {

@@ -24,17 +24,17 @@ pub(super) enum SegmentState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Info {
     pub state: SegmentState,
-    /// Chunks of it on their way to the medium: until they are there, their blocks are in memory alone.
+    /// How many of its chunks are being written: until they are on the medium, their blocks are only in memory.
     pub writing: u32,
-    /// Closed, and its summary waits for those.
+    /// True if it is closed, and its summary waits for those writes.
     pub summary_due: bool,
-    /// How often it has been taken to be written, in this life.
+    /// How often it was opened for writing, in this life.
     pub uses: u32,
     /// Reads of the medium in flight; the segment must not be erased under them.
     pub readers: u32,
     /// The newest chunk in it: while the durable map checkpoint is older, replay needs its headers.
     pub last_seq: Seq,
-    /// What must be durable before it may be erased, when it has emptied: the chunks that hold the newer copies.
+    /// Once it has emptied: the chunks that hold the newer copies, which must be durable before it may be erased.
     pub marks: Marks,
 }
 
@@ -42,18 +42,18 @@ pub(super) struct Segments {
     info: Vec<Info>,
     free: VecDeque<Segment>,
     emptied: Vec<Segment>,
-    /// Found empty when the volume was opened, with nothing to wait for: hundreds of thousands of a large volume, so
-    /// they are kept and erased in runs of neighbours. The first, and how many.
+    /// Segments that were empty when the volume was opened, and that nothing needs. A large volume can have hundreds of thousands, so
+    /// they are kept and erased in runs of neighbours: the first, and how many.
     stale: VecDeque<(Segment, u32)>,
-    /// How many that are, with those of the run that is being erased: free soon, so nothing is collected for want of them.
+    /// The number of those, including the run being erased. They will be free soon, so the collector need not run to replace them.
     stale_count: usize,
-    /// Whether a run of them is being erased: one at a time, for what clients write waits behind it.
+    /// True if a run of them is being erased. Only one run at a time is erased, because clients' writes wait for it.
     erasing_stale: bool,
-    /// Erasures in flight.
+    /// Erases in flight.
     erasing: u32,
-    /// Whether something has happened since it was looked for segments to erase that may allow another.
+    /// True if something has happened that may allow an erase, since the caller last looked for segments to erase.
     has_news: bool,
-    /// Those whose live blocks cannot be read.
+    /// Segments whose live blocks cannot be read.
     quarantined: Vec<Segment>,
 }
 
@@ -81,10 +81,10 @@ impl Segments {
         }
     }
 
-    /// What becomes of those that recovery found without live blocks. A volume that is stopped has discarded
-    /// them, so they need not be discarded again. (A crash right after a map checkpoint looks the same, and
-    /// loses the discards that this allowed: until their segments have served once more.) Of the others those that
-    /// `is_needed` by nothing are erased `in_runs`, if so asked. `unsummarised` in ascending order.
+    /// Decides what happens to segments that recovery found without live blocks. A volume that was stopped has discarded them, so they
+    /// need not be discarded again. (A crash right after a map checkpoint looks the same. Then the discards that this checkpoint allowed
+    /// are lost, until their segments have been used once more.) Of the others, those that nothing needs (`is_needed`) are erased in
+    /// runs, if `in_runs` is set. `unsummarised` is in ascending order.
     pub fn found(
         &mut self,
         was_stopped: bool,
@@ -118,7 +118,7 @@ impl Segments {
         }
     }
 
-    /// Up to `most` neighbours of those, to be erased now, if none are being erased.
+    /// Takes up to `most` neighbouring segments that were found empty, to erase them now, unless a run is being erased.
     pub fn take_stale(&mut self, most: u32) -> Option<(Segment, u32)> {
         if self.erasing_stale {
             return None;
@@ -136,7 +136,7 @@ impl Segments {
         Some(run)
     }
 
-    /// Those neighbours are free.
+    /// Marks this run free.
     pub fn erased_stale(&mut self, first: Segment, count: u32) {
         for index in first.0..first.0 + count {
             self.set_free(Segment(index));
@@ -146,17 +146,17 @@ impl Segments {
         self.has_news = true;
     }
 
-    /// How many are free.
+    /// The number of free segments.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// How many are free soon, whatever happens.
+    /// The number of segments that will be free soon, whatever happens.
     pub fn free_soon(&self) -> usize {
         self.emptied.len() + self.stale_count
     }
 
-    /// A free one, to be written.
+    /// Takes a free segment to write to.
     pub fn open(&mut self) -> Option<Segment> {
         let segment = self.free.pop_front()?;
         let info = self.get_mut(segment);
@@ -170,7 +170,7 @@ impl Segments {
         self.free.push_back(segment);
     }
 
-    /// Something of a segment is about to be read: it is not erased until [`Segments::end_reader`].
+    /// Notes that a segment is about to be read: it is not erased until [`Segments::end_reader`].
     pub fn begin_reader(&mut self, segment: Segment) {
         self.get_mut(segment).readers += 1;
     }
@@ -183,39 +183,39 @@ impl Segments {
         }
     }
 
-    /// Something that emptied segments wait for may have come.
+    /// Notes that something emptied segments wait for may have happened.
     pub fn look_again(&mut self) {
         self.has_news = true;
     }
 
-    /// Whether it is to be looked for segments to erase.
+    /// True if the caller should look for segments to erase.
     pub fn has_news(&self) -> bool {
         self.has_news
     }
 
-    /// The same; it is looked for them now.
+    /// As [`Segments::has_news`], and resets it: the caller looks now.
     pub fn take_news(&mut self) -> bool {
         core::mem::take(&mut self.has_news)
     }
 
-    /// Those without a live block that something needs.
+    /// Segments without a live block that cannot be erased yet, because something still needs them.
     pub fn emptied(&self) -> &[Segment] {
         &self.emptied
     }
 
-    /// Whether one more may be erased now.
+    /// True if one more may be erased now.
     pub fn may_erase(&self) -> bool {
         self.erasing < limits::ERASURES_IN_FLIGHT
     }
 
-    /// One of [`Segments::emptied`], that nothing needs any more, is to be erased.
+    /// Starts to erase one of [`Segments::emptied`] that nothing needs any more.
     pub fn begin_erase(&mut self, index: usize) {
         let segment = self.emptied.swap_remove(index);
         self.get_mut(segment).state = SegmentState::Erasing;
         self.erasing += 1;
     }
 
-    /// It is free; the next one may have waited for its turn.
+    /// Marks it free; the next one may have waited for its turn.
     pub fn erased(&mut self, segment: Segment) {
         self.set_free(segment);
         self.erasing -= 1;
@@ -234,7 +234,7 @@ impl Segments {
         &mut self.info[segment.0 as usize]
     }
 
-    /// Nothing in it is live: it waits for `marks` to be durable.
+    /// Marks a segment that has no live block: it waits for `marks` to be durable.
     pub fn empty(&mut self, segment: Segment, marks: Marks) {
         let info = self.get_mut(segment);
         (info.state, info.marks) = (SegmentState::Emptied, marks);
@@ -243,18 +243,17 @@ impl Segments {
         self.has_news = true;
     }
 
-    /// Its live blocks cannot be read: it stays as it is.
+    /// Quarantines a segment whose live blocks cannot be read.
     pub fn quarantine(&mut self, segment: Segment) {
         self.quarantined.push(segment);
     }
 
-    /// Those that are.
+    /// The quarantined segments.
     pub fn quarantined(&self) -> &[Segment] {
         &self.quarantined
     }
 
-    /// The closed segment that `score` likes best (the smallest), among those with at most `limit` live
-    /// blocks; `None` when there is none.
+    /// Returns the closed segment with the lowest `score` among those with at most `limit` live blocks; `None` if there is none.
     pub fn best<S: PartialOrd>(
         &self,
         live: &Live,
@@ -279,10 +278,12 @@ impl Segments {
     }
 }
 
-/// The segment and the place in it of a data block's address that the map holds.
+/// Returns the segment of a data block's address in the map, and its place there.
 pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
     match superblock.segment_of(pba) {
         Some(place) => place,
+        // An entry without a place: any segment will do, because it has no effect.
+        None if pba == Pba::NOWHERE => (Segment(0), 0),
         None => {
             unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
         }
@@ -293,7 +294,7 @@ pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
 mod tests {
     use super::*;
 
-    /// Three segments that have been free, of which the first is written.
+    /// Three segments that were free, of which the first is now open.
     fn with_one_open() -> (Segments, Segment) {
         let mut segments = Segments::new(3);
         for index in 0..3 {
@@ -319,7 +320,11 @@ mod tests {
         assert!(!segments.has_news() && segments.free_soon() == 0);
         segments.erased(open);
         assert!(segments.has_news() && segments.free() == 3);
-        assert_eq!(segments.open(), Some(Segment(1)), "each in its turn");
+        assert_eq!(
+            segments.open(),
+            Some(Segment(1)),
+            "segments are opened in turn"
+        );
     }
 
     #[test]
@@ -334,13 +339,13 @@ mod tests {
         segments.empty(open, [0; 2]);
         segments.take_news();
         segments.end_reader(open);
-        assert!(!segments.has_news(), "one is left");
+        assert!(!segments.has_news(), "one reader is left");
         segments.end_reader(open);
         assert!(segments.has_news());
     }
 
     #[test]
-    fn so_many_are_erased_at_once() {
+    fn a_limited_number_of_segments_is_erased_at_once() {
         let mut segments = Segments::new(limits::ERASURES_IN_FLIGHT + 1);
         for index in 0..limits::ERASURES_IN_FLIGHT {
             assert!(segments.may_erase());

@@ -1,8 +1,9 @@
-//! A stripe of leaves and its parity, written in one map checkpoint: whichever block of them is lost, the others tell what it was.
+//! A stripe of leaves and its parity, written in one map checkpoint: if one block of them is lost, the others reconstruct it.
 //!
-//! A parity has to match its leaves as they are on the medium, not as they are by now. So a stripe is encoded in one go, and its
-//! blocks are kept like that until they are written. A leaf that is not dirty is on the medium as it is in memory, or it is
-//! written too: its checksum tells. One that is not in memory is on the medium as it was when it went.
+//! A parity has to match its leaves on the medium, not in memory. So a stripe is encoded in one step, and its blocks are kept unchanged
+//! until they are written. A leaf that is not dirty should be the same on the medium as in memory. Its checksum decides: if the two
+//! differ, the leaf is written too. If some leaves are not in memory, they stay unchanged, and the parity changes by the difference of
+//! the written leaves.
 
 use super::leaf_blocks::Block;
 use super::{Engine, Pending};
@@ -12,34 +13,38 @@ use crate::format::root::LeafSlot;
 use crate::seam::Effect;
 
 impl Engine {
-    /// Begins to write what is dirty of a stripe, and its parity.
+    /// Starts to write the dirty leaves of a stripe, and its parity.
     pub(super) fn write_stripe(&mut self, stripe: u32) {
         let leaves = self.superblock.stripe(stripe);
-        let mut dirty = 0u32;
-        for (index, leaf) in leaves.clone().enumerate() {
-            dirty |= u32::from(self.state.take_dirty(leaf)) << index;
-        }
+        let dirty = self.dirty_of(stripe);
         if dirty == 0 {
             return;
         }
-        let parity_leaf = self.superblock.parity(stripe);
-        let mut parity = self.checkpoint.blocks.take();
-        let mut holds_any = false;
-        let mut leaves_out = 0;
-        match parity_leaf {
-            Some(leaf) => leaves_out = self.parity_of_those_away(stripe, leaf, dirty, &mut parity),
-            None => parity.fill(0),
+        let read = self.parity_without(stripe, dirty);
+        for leaf in leaves.clone() {
+            self.state.take_dirty(leaf);
         }
+        let Some(parity_leaf) = self.superblock.parity(stripe) else {
+            let leaves = leaves.enumerate();
+            leaves
+                .filter(|(index, _)| dirty >> index & 1 == 1)
+                .for_each(|(_, leaf)| self.write_leaf_as_is(leaf));
+            return;
+        };
+        let is_changed = read.is_some();
+        let mut parity = read.unwrap_or_else(|| {
+            let mut parity = self.checkpoint.blocks.take();
+            parity.fill(0);
+            parity
+        });
+        let mut holds_any = is_changed;
         for (index, leaf) in leaves.enumerate() {
             let is_dirty = dirty >> index & 1 == 1;
             let known = match self.checkpoint.slots[leaf.0 as usize] {
                 _ if is_dirty => None,
+                // The parity already contains this leaf as it is on the medium.
+                _ if is_changed => continue,
                 LeafSlot::Absent => continue,
-                _ if parity_leaf.is_none() => continue,
-                _ if leaves_out >> index & 1 == 1 => {
-                    holds_any = true;
-                    continue;
-                }
                 LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
             };
             let mut block = self.checkpoint.blocks.take();
@@ -51,46 +56,17 @@ impl Engine {
                 false => self.write_leaf(leaf, block, holds),
             }
         }
-        match parity_leaf {
-            Some(leaf) => {
-                self.stats.medium_copies += u64::from(holds_any);
-                self.write_leaf(leaf, parity, holds_any);
-            }
-            None => self.checkpoint.blocks.give_back(parity),
-        }
+        self.stats.medium_copies += u64::from(holds_any);
+        self.write_leaf(parity_leaf, parity, holds_any);
     }
 
-    /// What leaves of a stripe add to its parity that are not in memory, and which these are, if the parity that there is tells it with
-    /// fewer reads than they would take: it is of them, and of those that are here, as the medium has these. Else none is left out.
-    fn parity_of_those_away(&self, stripe: u32, parity: Leaf, dirty: u32, out: &mut Block) -> u32 {
-        out.fill(0);
-        let is_kept = |leaf: Leaf| self.checkpoint.slots[leaf.0 as usize] != LeafSlot::Absent;
-        let (mut away, mut others) = (0u32, 0u32);
-        for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
-            match is_kept(leaf) {
-                true if dirty >> index & 1 == 0 && self.state.is_away(leaf) => away |= 1 << index,
-                true => others |= 1 << index,
-                false => {}
-            }
-        }
-        if away.count_ones() <= others.count_ones() + 1 {
-            return 0;
-        }
-        let leaves = self.superblock.stripe(stripe).enumerate();
-        let others = leaves.filter(|(index, _)| others >> index & 1 == 1);
-        for leaf in others.map(|(_, leaf)| leaf).chain([parity]) {
-            match self.state.kept_leaf(leaf) {
-                Some(block) => leaf::add(out, &block),
-                None => {
-                    out.fill(0);
-                    return 0;
-                }
-            }
-        }
-        away
+    fn write_leaf_as_is(&mut self, leaf: Leaf) {
+        let mut block = self.checkpoint.blocks.take();
+        let holds = self.state.encode_leaf(leaf, &mut block[..]);
+        self.write_leaf(leaf, block, holds);
     }
 
-    /// Writes a leaf; not one that holds nothing.
+    /// Writes a leaf, unless it holds nothing.
     fn write_leaf(&mut self, leaf: Leaf, block: Block, holds: bool) {
         if !holds {
             self.checkpoint.staged.push((leaf, LeafSlot::Absent));
@@ -115,7 +91,7 @@ impl Engine {
             });
     }
 
-    /// The slot that the durable root does not name.
+    /// Returns the slot that the durable root does not name.
     pub(super) fn leaf_target(&self, leaf: Leaf) -> Pba {
         let slot = u32::from(matches!(
             self.checkpoint.slots[leaf.0 as usize],
@@ -124,7 +100,7 @@ impl Engine {
         self.superblock.leaf_slot(leaf, slot)
     }
 
-    /// The next map checkpoint writes a leaf anew; of a parity one that it is made of.
+    /// Makes the next map checkpoint rewrite a leaf; for a parity, a leaf of its stripe.
     pub(super) fn write_anew(&mut self, leaf: Leaf) {
         let leaf = match leaf.0 < self.superblock.first_parity() {
             true => leaf,

@@ -1,8 +1,8 @@
 //! What the medium should hold: the owner and the checksum of each block of a segment.
 //!
-//! Of segments that are being written, all of it (their summary is made from it); of others the
-//! checksums alone, as many segments as the cache may hold, read from the summary when needed. So memory
-//! does not grow with the volume, and a read never goes unchecked.
+//! For segments being written, `Sums` keeps owners and checksums, from which it makes their summary. For other segments it keeps only
+//! checksums: it reads them from the summary when needed, and caches them for a limited number of segments. So memory does not grow with
+//! the volume, and every read is checked.
 
 use super::parked::Parked;
 use super::segments::locate;
@@ -12,26 +12,27 @@ use crate::format::{Crc, chunk, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
-/// Of segments that are written to: one a head, and one whose summary is on its way.
+/// Memory for segments being written: for each head, the open segment and one whose summary is being written.
 const SPARE_TAGS: usize = 4;
 
 enum Sum {
-    /// Open, or closed and its summary still on the way.
+    /// Open, or closed with its summary not yet on the medium.
     Tags(Vec<Tag>),
-    /// A summary, or the chunk headers in its stead, being read; the checksums found so far, and
-    /// whether something could not be read. Then it is not kept: the next read tries again.
+    /// The summary is being read, or the chunk headers instead of it. This holds the checksums found so far, and whether something could
+    /// not be read. If so, the result is not kept, and the next read tries again.
     Loading {
         sums: Vec<Option<u32>>,
         partial: bool,
-        /// Of a summary that is not whole: what it says where no header says anything, and its newest chunk.
+        /// From a damaged summary: its newest chunk, and its checksums for blocks that no header covers.
         torn: Option<(Seq, Vec<u32>)>,
-        /// Headers count only of chunks behind this one: of those before the summary tells, and a header may be of before as well.
+        /// Only headers of chunks newer than this one count: the summary covers the older ones, and a header may itself be stale.
         newer_than: Option<Seq>,
     },
     Known {
         sums: Vec<u32>,
         used: bool,
-        /// A summary alone says so, with this as its newest chunk: a write of it may have been lost, so that it is of before.
+        /// The newest chunk of the summary, if these checksums come from a summary alone. The drive may have lost a write of the summary,
+        /// so it may be stale.
         by_summary: Option<Seq>,
     },
 }
@@ -41,21 +42,20 @@ pub(super) struct Sums {
     limit: usize,
     superblock: Superblock,
     of: HashMap<u32, Sum>,
-    /// The cached ones in the order of a clock's hand.
+    /// The cached segments in clock order.
     clock: Vec<u32>,
     hand: usize,
-    /// Who waits for what is being read.
+    /// Requests that wait for checksums that are being read.
     pub parked: Parked,
     /// The segment whose summary is being rewritten.
     rewriting: Option<Segment>,
-    /// For the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
+    /// Reused for the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
     spare_tags: Vec<Vec<Tag>>,
-    /// The same; with those that are cached never more than the cache may hold.
+    /// Also reused; together with the cached ones never more than the cache may hold.
     spare_sums: Vec<Vec<u32>>,
 }
 
-/// Of a block that nothing is known of; its checksum matches nothing but by chance, and the map names
-/// no such block.
+/// The tag of a block about which nothing is known. A checksum matches it only by chance, and the map names no such block.
 const NOTHING: Tag = Tag {
     owner: Owner::None,
     sum: 0,
@@ -77,12 +77,21 @@ impl Sums {
         }
     }
 
-    /// A segment whose tags have been read: by recovery from its chunks, or from a summary that is to be
-    /// written anew.
+    /// Restores a segment whose tags have been read: by recovery from its chunks, or from a summary that is to be rewritten.
     pub fn restore(&mut self, segment: Segment, mut tags: Vec<Tag>) {
         tags.resize(self.blocks, NOTHING);
         self.forget(segment);
         self.of.insert(segment.0, Sum::Tags(tags));
+    }
+
+    /// False if sums that are known contradict these tags.
+    pub fn agree(&self, segment: Segment, tags: &[Tag]) -> bool {
+        match self.of.get(&segment.0) {
+            Some(Sum::Known { sums, .. }) => {
+                sums.iter().zip(tags).all(|(sum, tag)| *sum == tag.sum)
+            }
+            _ => true,
+        }
     }
 
     pub fn open(&mut self, segment: Segment) {
@@ -113,7 +122,7 @@ impl Sums {
         self.tag_mut(segment, offset).sum = sum;
     }
 
-    /// All tags of a segment whose summary is not on the medium yet.
+    /// Returns all tags of a segment whose summary is not on the medium yet.
     pub fn tags(&self, segment: Segment) -> Option<&[Tag]> {
         match self.of.get(&segment.0) {
             Some(Sum::Tags(tags)) => Some(tags),
@@ -139,14 +148,16 @@ impl Sums {
         summary::encode(&superblock.signature(), segment, last_seq, tags, crc, out);
     }
 
-    /// The summary is written: from here on the checksums are enough.
-    pub fn summarised(&mut self, segment: Segment) {
+    /// Notes that the summary is written: from now on the checksums are enough. A rewritten summary was made from the one on the medium.
+    /// That one may be from an older use of the segment, if the drive lost a later write, so it [can be doubted](Self::doubt).
+    pub fn summarised(&mut self, segment: Segment, last_seq: Seq) {
+        let by_summary = self.rewrites(segment).then_some(last_seq);
         self.end_rewrite(segment);
         let Some(Sum::Tags(tags)) = self.of.remove(&segment.0) else {
             return;
         };
-        self.cache(segment, tags.iter().map(|tag| tag.sum), None);
-        // What was read to be written anew comes on top of what was opened.
+        self.cache(segment, tags.iter().map(|tag| tag.sum), by_summary);
+        // Tags read for a rewrite come on top of the tags of opened segments, so there may be more than the pool keeps.
         if self.spare_tags.len() < SPARE_TAGS {
             self.spare_tags.push(tags);
         }
@@ -189,7 +200,7 @@ impl Sums {
         self.clock.push(segment.0);
     }
 
-    /// The segment is erased.
+    /// Forgets an erased segment.
     pub fn forget(&mut self, segment: Segment) {
         if let Some(Sum::Known { sums, .. }) = self.of.remove(&segment.0) {
             self.spare_sums.push(sums);
@@ -214,7 +225,7 @@ impl Sums {
         });
     }
 
-    /// What a read of the summary (`offset` past the end) or of a chunk's header gave. The next header's
+    /// Takes the result of reading a summary (then `offset` is past the data blocks) or a chunk's header. Returns the next header's
     /// offset, if another read is needed.
     pub fn loaded(&mut self, segment: Segment, offset: u32, bytes: &[u8], crc: Crc) -> Option<u32> {
         let Some(Sum::Loading {
@@ -243,7 +254,7 @@ impl Sums {
             let next = chunk::try_tags(bytes, superblock, at, crc, offset, &mut tags);
             let seq = chunk::decode(bytes, crc).ok().map(|(header, _)| header.seq);
             let counts = newer_than.is_none_or(|known| seq > Some(known));
-            // Such a summary is of the segment's use before.
+            // A damaged summary that is older than a chunk of the segment is from the segment's previous use.
             torn.take_if(|(newest, _)| next.is_ok() && seq > Some(*newest));
             for (found, tag) in sums.iter_mut().zip(&tags) {
                 if counts && tag.owner != Owner::None {
@@ -251,7 +262,7 @@ impl Sums {
                 }
             }
             *partial |= next.is_err();
-            // Behind a header that cannot be read, the next one is looked for block by block.
+            // After a header that cannot be read, the next one is searched for block by block.
             let next = next.unwrap_or(Some(offset + 1));
             if next.is_some_and(|next| (next as usize) < self.blocks - 1) {
                 return next;
@@ -266,7 +277,8 @@ impl Sums {
         None
     }
 
-    /// A block is not as a summary says; whether the headers are to be asked, whose word counts of chunks that it does not know.
+    /// Handles a block that does not match the summary. True if the chunk headers are to be read: they decide for chunks that the summary
+    /// does not cover.
     pub fn doubt(&mut self, segment: Segment) -> bool {
         let Some(Sum::Known {
             sums,
@@ -288,7 +300,7 @@ impl Sums {
         true
     }
 
-    /// Whether all that waits for the sums of a segment is as they say.
+    /// True if all blocks of parked reads of a segment match its checksums.
     pub fn fit_what_waits(&self, segment: Segment) -> bool {
         let Some(Sum::Known { sums, .. }) = self.of.get(&segment.0) else {
             return true;
@@ -301,14 +313,14 @@ impl Sums {
         })
     }
 
-    /// Lets go of what was only read in part.
+    /// Drops checksums that were only partly read.
     pub fn settle(&mut self, segment: Segment) {
         if self.is_loading(segment) {
             self.of.remove(&segment.0);
         }
     }
 
-    /// Whether a summary that is not whole says this of a block of which no header that can be read says anything.
+    /// True if no readable header covers a block, and a damaged summary gives it this checksum.
     pub fn is_told_by_torn(&self, segment: Segment, offset: u32, found: u32) -> bool {
         match self.of.get(&segment.0) {
             Some(Sum::Loading {
@@ -330,23 +342,23 @@ impl Sums {
         }
     }
 
-    /// Whether a summary is being read or written to name the owners of today: one at a time.
+    /// True if a summary is being read or written to name the current owners: one at a time.
     pub fn is_rewriting(&self) -> bool {
         self.rewriting.is_some()
     }
 
-    /// Whether this segment's is.
+    /// True if this segment's summary is being rewritten.
     pub fn rewrites(&self, segment: Segment) -> bool {
         self.rewriting == Some(segment)
     }
 
-    /// Its summary is about to be.
+    /// Notes that this segment's summary is about to be rewritten.
     pub fn begin_rewrite(&mut self, segment: Segment) {
         debug_assert!(!self.is_rewriting());
         self.rewriting = Some(segment);
     }
 
-    /// If it was, it is no longer.
+    /// Ends this segment's rewrite, if there was one.
     pub fn end_rewrite(&mut self, segment: Segment) {
         self.rewriting.take_if(|one| *one == segment);
     }
@@ -379,9 +391,9 @@ mod tests {
         assert!(sums.spare_tags.len() <= SPARE_TAGS);
     }
 
-    /// A summary whose write was cut short may have its first sector from the segment's use before: a newer chunk tells.
+    /// A summary whose write was cut short may have its first sector from the segment's previous use: a newer chunk shows it.
     #[test]
-    fn a_torn_summary_tells_nothing_where_a_chunk_is_newer_than_it() {
+    fn a_torn_summary_is_ignored_where_a_chunk_is_newer_than_it() {
         let superblock = some();
         let signature = superblock.signature();
         let (segment, blocks) = (Segment(3), superblock.usable_blocks());
@@ -426,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_back_takes_no_more_than_the_cache_may() {
+    fn summaries_read_back_take_no_more_memory_than_the_cache_may() {
         let superblock = some();
         let blocks = superblock.usable_blocks();
         let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
@@ -439,14 +451,14 @@ mod tests {
                     owner: Owner::Lba(Lba(offset.into())),
                     sum: of(offset),
                 };
-                // As a summary that is written anew with the owners of today is.
+                // The tags of a summary that is rewritten with the current owners.
                 sums.restore(segment, (0..blocks).map(tag).collect());
                 let mut summary = vec![0; bytes];
                 sums.encode_summary(&superblock, segment, Seq(1), crc, &mut summary);
-                sums.summarised(segment);
+                sums.summarised(segment, Seq(1));
                 are_bounded(&sums);
                 sums.forget(segment);
-                // As one is that a read asks for.
+                // The checksums of a summary that a read requests.
                 sums.begin_load(segment);
                 let next = sums.loaded(segment, u32::MAX, &summary, crc);
                 assert_eq!(next, None);
@@ -464,9 +476,11 @@ mod tests {
         assert!(sums.rewrites(Segment(1)) && !sums.rewrites(Segment(2)));
         sums.restore(Segment(1), Vec::new());
         sums.open(Segment(2));
-        sums.summarised(Segment(2));
+        sums.summarised(Segment(2), Seq(5));
         assert!(sums.rewrites(Segment(1)));
-        sums.summarised(Segment(1));
+        sums.summarised(Segment(1), Seq(6));
         assert!(!sums.is_rewriting());
+        // The first was written from what a client wrote, and the other from what was read.
+        assert!(!sums.doubt(Segment(2)) && sums.doubt(Segment(1)));
     }
 }

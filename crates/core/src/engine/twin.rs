@@ -1,8 +1,8 @@
 //! A block that is stored already: proposed, compared, and mapped as a second owner of its page.
 //!
-//! Two policies propose: the journal's pool ([`once`](crate::policy::once)) and the index of contents
-//! ([`dedup`](super::dedup)). Neither is believed: the runtime compares all bytes (promise 4). A block whose
-//! comparison is under way keeps its place in the queue of writes: nothing overtakes it.
+//! Two policies propose: the journal's pool ([`once`](crate::policy::once)) and the index of contents ([`dedup`](super::dedup)).
+//! Neither is trusted: the runtime compares all bytes (promise 4). A block whose comparison is in flight keeps its place in the
+//! queue of writes: nothing overtakes it.
 
 use super::parked::Unsure;
 use super::queue::Noted;
@@ -18,25 +18,25 @@ use crate::seam::{Against, Effect, Outcome, Page, Payload};
 use crate::state::Place;
 use alloc::vec::Vec;
 
-/// What became of a block with a twin.
+/// What happened to a block with a twin.
 pub(super) enum Shared {
-    /// It is the twin's second owner, or was before.
+    /// It is, or already was, an owner of the twin's page.
     Done,
     /// Not now.
     Wait,
-    /// The twin is not what was compared any more: the block has to be written.
+    /// The twin is no longer what was compared: the block has to be written.
     No,
 }
 
 impl Engine {
-    /// Whether a write home is presumably of what a journal holds, and will be mapped there: it need not be encoded. The bytes decide
-    /// all the same, when it comes; what then turns out to be news is stored whole.
+    /// True if a home write probably repeats a block of the journal, and will be remapped: then it need not be encoded. When the write
+    /// arrives the bytes still decide; if they differ, the block is stored whole.
     #[must_use]
     pub fn expects_remap(&self, lba: Lba, payload: &Payload) -> bool {
         self.proposers.once().expects(lba, payload)
     }
 
-    /// Asks about each block of a write that may be stored already. Empty: about none.
+    /// Starts a comparison for each block of a write that may be stored already. Returns an empty list if no block may be.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
@@ -56,7 +56,7 @@ impl Engine {
                 self.proposers.refuted(by, &mut self.stats);
                 continue;
             };
-            // One allocation for a request that asks, in place of a read or a write of a block.
+            // A request with a comparison costs one allocation, which is little: it saves the write of a block.
             if verdicts.is_empty() {
                 verdicts.resize(blocks.len(), Verdict::Write);
             }
@@ -78,7 +78,7 @@ impl Engine {
         verdicts
     }
 
-    /// Who may have what is to be written at `lba`, and who says so.
+    /// Returns a proposed holder of the content to be written at `lba`, and its proposer.
     fn propose(&mut self, lba: Lba, index: usize, payload: &Payload) -> Option<(Proposer, Holder)> {
         self.propose_pledged(lba)
             .or_else(|| {
@@ -90,7 +90,7 @@ impl Engine {
             .or_else(|| self.propose_duplicate(lba, index, payload))
     }
 
-    /// Compares a block that is to be written with its twin, in memory or on the medium.
+    /// Compares a block to be written with its twin, in memory or on the medium.
     fn compare(&mut self, request: RequestId, index: u32, buf: Buf, twin: Twin) {
         let Place { pba, slot } = twin.place;
         let held = self.log.held(pba, slot);
@@ -150,16 +150,16 @@ impl Engine {
                         sum: payload.digest.sum,
                     });
                 }
-                // A part was compared with what is kept of it in memory: nothing was read.
+                // A part was compared with its copy in memory: nothing was read.
                 _ => true,
             },
             (Outcome::Same(same), _) => same,
-            // What it is a delta against is damaged.
+            // The delta's base is damaged.
             (Outcome::Parts { base: false, .. }, Some(_)) => {
                 self.stats.corrupt_blocks += 1;
                 return self.answered(request, index, Answer::Damaged);
             }
-            // Of a damaged page, or another block: which, only its checksum tells.
+            // The page is damaged, or holds another block: only its checksum shows which.
             (
                 Outcome::Parts {
                     whole: false, sum, ..
@@ -179,7 +179,7 @@ impl Engine {
                 });
             }
             _ => {
-                // The block at hand is whole, and is written; nothing is lost.
+                // The block to be written is intact, and is written; nothing is lost.
                 self.stats.unreadable_blocks += 1;
                 return self.answered(request, index, Answer::Damaged);
             }
@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// A block and its twin are equal; where fingerprints decide, the page learns its own.
+    /// Handles a block that equals its twin; where fingerprints decide, the page learns its fingerprint.
     fn equal(&mut self, request: RequestId, index: u32) {
         match self.queue.asked(request, index) {
             Some((twin, payload))
@@ -202,15 +202,15 @@ impl Engine {
         }
     }
 
-    /// Whether a page, of which this is the checksum that it was read with, is known not to be what was written.
+    /// True if a page that was read with this checksum is known not to be what was written.
     fn is_damaged(&mut self, page: Pba, sum: u32) -> bool {
         let (segment, offset) = locate(&self.superblock, page);
         let expected = self.sums.sum(segment, offset);
         expected.is_some_and(|expected| expected != sum)
     }
 
-    /// What was read of a page is equal: the page, or a part of it. It is shared only if what was read passes the page's checksum. A
-    /// misdirected read gives another block's bytes, and they may be just those that are to be written.
+    /// Verifies a page after all of its bytes, or those of a part, compared equal. The page is shared only if the bytes that were read
+    /// pass its checksum. A misdirected read returns another block's bytes, and these may be exactly the bytes to be written.
     fn check_page(&mut self, unsure: Unsure) {
         let (segment, offset) = locate(&self.superblock, unsure.page);
         let expected = self.sums.sum(segment, offset);
@@ -235,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// The checksums of a segment have come, or cannot be had.
+    /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(super) fn sure_again(&mut self, segment: Segment) {
         for one in self.sums.parked.unsure.take(segment) {
             let (_, offset) = locate(&self.superblock, one.page);
@@ -251,7 +251,8 @@ impl Engine {
             .ask(pending, |id| Effect::Fingerprint { id, buf });
     }
 
-    /// Decides, if the page's is known; else bytes have been compared already, and it is learned.
+    /// Decides by the page's fingerprint, if that is known. Otherwise the bytes were compared already, and the page learns its
+    /// fingerprint.
     pub(super) fn fingerprinted(&mut self, request: RequestId, index: u32, outcome: Outcome<'_>) {
         let print = match outcome {
             Outcome::Fingerprint(print) => Some(print),
@@ -285,7 +286,7 @@ impl Engine {
             .is_some_and(|then| !self.log.is_as_at(then));
         let moved = self.state.place_of(entry) != Some(twin.place)
             || self.uses_at(twin.place.pba) != twin.uses;
-        if moved || replaced {
+        if moved || replaced || self.state.lost_leaf().is_some() {
             return Shared::No;
         }
         if Holder::Lba(lba) == twin.of
@@ -293,15 +294,15 @@ impl Engine {
                 && matches!(entry, Entry::Shared(_) | Entry::Packed(..)))
         {
             if self.is_pledged_else(lba, twin.of) {
-                // The pledge has to end, and only a record ends it.
+                // Only a record ends the pledge, so the block is written.
                 return Shared::No;
             }
-            // Written again as it was: it is there.
+            // The client rewrites the block unchanged: nothing need be done.
             self.proposers.shared_by(twin.by, &mut self.stats);
             return Shared::Done;
         }
-        // One page for several copies that are there on purpose would be one point of failure, whoever proposes it. Of a part nobody
-        // knows how many have it.
+        // One page for several deliberate copies would be a single point of failure, whichever policy proposes it. A part is never shared
+        // with a critical block, because the number of the part's owners is not known.
         if self.proposers.dedup().is_critical(lba)
             && matches!(entry, Entry::Shared(_) | Entry::Packed(..))
         {
@@ -314,8 +315,8 @@ impl Engine {
             Entry::Shared(_) => 1,
             _ => 2,
         };
-        // A link must come after what it leads to: a page that the collector has just moved may be in a chunk
-        // that has no place in the order yet.
+        // A link must follow what it leads to: a page that the collector has just moved may be in a chunk that has no place in
+        // the order yet.
         let cold = self.log.open(Head::Cold);
         if cold.is_some_and(|chunk| chunk.slot_at(pba).is_some()) && !self.seal(Head::Cold, false) {
             return Shared::Wait;
@@ -345,17 +346,17 @@ impl Engine {
         Shared::Done
     }
 
-    /// How often the segment of a page has been taken to be written.
+    /// How often the segment of a page was opened for writing.
     pub(super) fn uses_at(&self, pba: Pba) -> u32 {
         let (segment, _) = locate(&self.superblock, pba);
         self.segments.get(segment).uses
     }
 
-    /// Where a holder's content is mapped to.
+    /// Returns the map entry of a holder's content.
     pub(super) fn entry_of(&self, holder: Holder) -> Entry {
         match holder {
             Holder::Lba(lba) => self.state.map().get(lba),
-            // A number may have been given to a page of parts since.
+            // The number may have been reused for a page of parts since.
             Holder::Page(vba)
                 if self.state.shared().owners(vba) > 1 && !self.state.shared().has_parts(vba) =>
             {

@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// `true` when it is in the log and answered, or waits for durability alone.
+    /// Places a discard; true if it is in the log and answered, or waits only for durability.
     pub(super) fn place_unmap(
         &mut self,
         id: RequestId,
@@ -43,15 +43,20 @@ impl Engine {
         fua: bool,
     ) -> bool {
         let end = lba.plus(blocks);
-        // Nothing mapped: it reads as zeros already, and the log need not say so again.
+        // Unmapped blocks read as zeros already: they need no record.
         let mapped = self
             .state
             .map()
             .next_mapped(lba, end)
             .map(|(first, _)| first);
         let pledged = self.next_pledged(lba, end);
+        if self.state.lost_leaf().is_some() {
+            // A leaf cannot be read, so it is not known what is mapped here.
+            self.outbox.reply(id, Err(Refusal::Poisoned));
+            return true;
+        }
         if let Some(first) = mapped.into_iter().chain(pledged).min() {
-            // Unmapped either way: both read as zeros, and an unmapped leaf takes no memory.
+            // Zeroed blocks are unmapped too: they read as zeros, and an unmapped leaf takes no memory.
             let rest = Record::Discard {
                 lba: first,
                 blocks: end.0 - first.0,
@@ -74,8 +79,8 @@ impl Engine {
         true
     }
 
-    /// Adds to the log that an extent is zero or unmapped, joined to the record before where it adjoins; no FLUSH waits for it
-    /// if that is what is pledged. `false`: no room for it now.
+    /// Records in the log that an extent is zero or unmapped, joined to the previous record if adjacent. If zeros are pledged there
+    /// (`pledged`), no FLUSH waits for the record. `false`: there is no room for the record now.
     pub(super) fn add_extent(&mut self, record: Record, pledged: bool) -> bool {
         if self.joins(&record, pledged) {
             return true;
@@ -87,14 +92,14 @@ impl Engine {
         true
     }
 
-    /// What is in the journal of these blocks does not come home any more.
+    /// Forgets the journal's copies of these blocks: they must not be written home.
     pub(super) fn forget_homes(&mut self, lba: Lba, blocks: u64) {
         if self.proposers.once().is_on() {
             self.proposers.once_mut().forget(lba, blocks);
         }
     }
 
-    /// Whether zeros have become part of the record before.
+    /// Joins zeros to the previous record; true if that was possible.
     fn joins(&mut self, record: &Record, pledged: bool) -> bool {
         let (Some(chunk), Record::Zero { lba, blocks }) = (self.log.open_mut(Head::Host), *record)
         else {
@@ -113,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Each block is let go before the next is looked at: that may have become the only owner of its content.
+    /// Releases each block before it examines the next: the next may by then be the only owner of its content.
     fn outlive_one_by_one(&mut self, from: Lba, end: Lba) {
         let mut at = from;
         while let Some((lba, _)) = self.state.map().next_mapped(at, end) {

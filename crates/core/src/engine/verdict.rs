@@ -1,42 +1,42 @@
-//! The twin of a block in the queue: who proposed it, and how they compare.
+//! The twin of a block in the queue: its proposer, and the result of comparing the two.
 
 use crate::front;
 use crate::index::Holder;
 use crate::seam::Fingerprint;
 use crate::state::Place;
 
-/// What is known of it.
+/// The state of the comparison of a block with its twin.
 pub(super) type Verdict = front::Verdict<Twin>;
 
-/// Who proposed a twin.
+/// The proposer of a twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proposer {
-    /// The pool: this block of the journals.
+    /// The pool, by this block of the journals.
     Journal(u32),
     /// The index, by this hash.
     Index(u64),
-    /// A pair that was told.
+    /// A pair given from outside.
     Pair,
 }
 
-/// A block that may be equal, and what it was when it was proposed.
+/// A block that may be equal, and its state when it was proposed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Twin {
     pub by: Proposer,
     pub of: Holder,
     pub place: Place,
-    /// Which use of its segment the page was written in: another's pages are others, wherever they lie.
+    /// How often the page's segment had been opened for writing. If that has changed, the address holds another page.
     pub uses: u32,
-    /// It was in a chunk that still took blocks: how many had been replaced in such chunks by then.
+    /// If it was in an open chunk: the number of blocks replaced in open chunks by then.
     pub absorptions: Option<u64>,
-    /// The fingerprint that the page had then, or that the block turned out to have when it was equal.
+    /// The page's fingerprint then, or that of the block once it was found equal.
     pub print: Option<Fingerprint>,
 }
 
 /// How a block compares with its twin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Answer {
-    /// They are equal; the fingerprint of both, if that was computed.
+    /// They are equal; the fingerprint of both, if it was computed.
     Same(Option<Fingerprint>),
     Other,
     /// The twin cannot be read, or is not what was written.
@@ -44,7 +44,7 @@ pub(super) enum Answer {
 }
 
 impl Verdict {
-    /// The comparison that was under way has been answered; who had proposed it.
+    /// Ends the comparison in flight, and returns its proposer.
     pub fn on_answer(&mut self, answer: Answer) -> Option<Proposer> {
         let Self::Asked(twin) = *self else {
             return None;

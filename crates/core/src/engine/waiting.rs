@@ -1,4 +1,4 @@
-//! A request that waits its turn.
+//! A request that waits for its turn.
 
 use super::verdict::{Answer, Proposer, Twin, Verdict};
 use crate::addr::{Lba, RequestId};
@@ -6,18 +6,18 @@ use crate::entry::PartId;
 use crate::seam::{Ack, Copy, Payload};
 use alloc::vec::Vec;
 
-/// What waits for room, or for a comparison.
+/// A request that waits for room or for a comparison.
 pub(super) enum Waiting {
     Write {
         id: RequestId,
         lba: Lba,
         blocks: Vec<Payload>,
         placed: usize,
-        /// Of each block, what is known of its journal copy; empty when none has been asked about.
+        /// The verdict on each block's twin; empty if no block was compared.
         verdicts: Vec<Verdict>,
         ack: Ack,
     },
-    /// Behind a write whose client has its answer.
+    /// A FLUSH behind a write that is already acknowledged to its client.
     Flush { id: RequestId },
     Read {
         id: RequestId,
@@ -37,12 +37,12 @@ pub(super) enum Waiting {
         copy: Copy,
         placed: u64,
     },
-    /// A transaction that is complete, behind those of its blocks that wait.
+    /// A complete transaction, queued after those of its blocks that wait.
     Committed { pairs: Vec<(Lba, Lba)> },
 }
 
 impl Waiting {
-    /// Whether its buffers are being compared: they cannot be given back yet.
+    /// True if its buffers are being compared, so they cannot be given back yet.
     pub fn is_asking(&self) -> bool {
         match self {
             Self::Write { verdicts, .. } => verdicts.iter().any(|v| matches!(v, Verdict::Asked(_))),
@@ -50,22 +50,22 @@ impl Waiting {
         }
     }
 
-    /// Whether its client has its answer.
+    /// True if its client already has the answer.
     pub fn is_answered(&self) -> bool {
         matches!(self, Self::Write { ack, .. } if *ack == Ack::Given)
     }
 
-    /// Whether it waits on when the medium has no room: a write whose client has its answer, and reads, which see that.
+    /// True if it keeps waiting when the medium has no room: an acknowledged write, or a read, because the read must see such writes.
     pub fn outlasts_no_room(&self) -> bool {
         self.is_answered() || matches!(self, Self::Read { .. })
     }
 
-    /// Whether somebody waits for its answer.
+    /// True if a client waits for its answer.
     pub fn is_request(&self) -> bool {
         !matches!(self, Self::Committed { .. })
     }
 
-    /// Whether its next block is: nothing can be done for it now.
+    /// True if it cannot make progress now, because its next block is being compared.
     pub fn is_held_up(&self) -> bool {
         match self {
             Self::Write {
@@ -75,7 +75,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it will change one of these blocks.
+    /// True if it will change one of these blocks.
     pub fn changes(&self, lba: Lba, blocks: u64) -> bool {
         let (first, length) = match self {
             Self::Write { lba, blocks, .. } => (*lba, blocks.len() as u64),
@@ -86,12 +86,12 @@ impl Waiting {
         first < lba.plus(blocks) && lba < first.plus(length)
     }
 
-    /// Whether it is this write.
+    /// True if it is this write.
     pub fn is_write(&self, request: RequestId) -> bool {
         matches!(self, Self::Write { id, .. } if *id == request)
     }
 
-    /// What a block of it is compared with, and the block.
+    /// Returns a block of it and what the block is being compared with.
     pub fn asked(&self, index: u32) -> Option<(Twin, Payload)> {
         match self {
             Self::Write {
@@ -104,7 +104,7 @@ impl Waiting {
         }
     }
 
-    /// A block of it has been compared; who had proposed that.
+    /// Records the result of a block's comparison, and returns the proposer.
     pub fn on_answer(&mut self, index: u32, answer: Answer) -> Option<Proposer> {
         match self {
             Self::Write { verdicts, .. } => verdicts[index as usize].on_answer(answer),
@@ -112,7 +112,7 @@ impl Waiting {
         }
     }
 
-    /// Its deltas against what is gone are dropped: those blocks are stored whole.
+    /// Drops deltas whose base is gone; those blocks are stored whole.
     pub fn drop_deltas(&mut self, is_gone: impl Fn(PartId) -> bool) {
         if let Self::Write { blocks, .. } = self {
             for payload in blocks {

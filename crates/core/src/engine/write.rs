@@ -1,6 +1,7 @@
-//! The way of a write.
+//! The path of a write.
 
 use super::Engine;
+use super::fetches::{Needs, Patience};
 use super::pack::Packing;
 use super::twin::Shared as Sharing;
 use super::verdict::Verdict;
@@ -18,7 +19,7 @@ use crate::seam::{Ack, Block, Class, Payload, Refusal};
 use crate::state::Origin;
 use alloc::vec::Vec;
 
-/// What became of one block.
+/// The result of placing one block.
 enum Placed {
     Done,
     Wait,
@@ -47,7 +48,12 @@ impl Engine {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.queue.is_empty() && self.may_change_map() {
+        let awaits_leaves = self.state.has_away()
+            && matches!(
+                self.ask_for_leaves(lba, blocks.len() as u32),
+                Needs::Coming(_)
+            );
+        if self.queue.is_empty() && self.may_change_map() && !awaits_leaves {
             match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
@@ -71,7 +77,7 @@ impl Engine {
             .is_some_and(|end| end <= self.state.map().blocks())
     }
 
-    /// Places blocks from `placed` on; `true` when the request has been answered or waits for durability.
+    /// Places blocks from `placed` on; true if the request has been answered or waits for durability.
     pub(super) fn place_all(
         &mut self,
         id: RequestId,
@@ -104,7 +110,7 @@ impl Engine {
         true
     }
 
-    /// Answers a request whose effect is in the log: now, or when that is durable.
+    /// Answers a request whose effect is in the log: now, or with `fua` when the effect is durable.
     pub(super) fn acknowledge(&mut self, id: RequestId, fua: bool) {
         if fua {
             self.wait_for_durability(id, false)
@@ -113,7 +119,7 @@ impl Engine {
         }
     }
 
-    /// One block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
+    /// Takes one block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
     fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
         if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
             self.outlive_content(lba);
@@ -136,7 +142,7 @@ impl Engine {
         }
         let old = self.state.map().get(lba);
         let absorbed = match old {
-            // A pledge is ended by a record behind it alone.
+            // Only a later record ends a pledge.
             _ if self.has_pledge(lba) => false,
             Entry::Plain(pba) => self.absorb(pba, payload),
             Entry::Packed(vba, slot) => self.absorb_part(vba, slot, payload),
@@ -147,7 +153,7 @@ impl Engine {
             self.note(lba, &payload);
             return Placed::Done;
         }
-        // Only of a block that has a page to itself is it certain that an overwrite gives one back.
+        // Only an overwrite of a block that has a page to itself is certain to free one.
         if !matches!(old, Entry::Plain(_)) {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
             if !self.reserve.admits(self.course.now(), need, room) {
@@ -182,7 +188,7 @@ impl Engine {
         Placed::Done
     }
 
-    /// Zeros take no room but their record's.
+    /// Stores zeros, which take no room except for their record.
     fn place_zeros(&mut self, lba: Lba, buf: Buf) -> Placed {
         let pledged = self.are_zeros_pledged(lba);
         let record = Record::Zero { lba, blocks: 1 };
@@ -196,7 +202,7 @@ impl Engine {
         Placed::Done
     }
 
-    /// What a block is to whoever writes it, as far as room is concerned.
+    /// Classifies a block for the space reserve.
     fn need(&self, lba: Lba, old: Entry, class: Class) -> Need {
         if self.superblock.history().is_of_books(lba) {
             return Need::Books;
@@ -208,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Tells the policies of a block that is in the log.
+    /// Reports a block that is in the log to the policies.
     pub(super) fn note(&mut self, lba: Lba, payload: &Payload) {
         if self.proposers.once().is_on() {
             self.stats.journal_blocks += u64::from(self.proposers.once_mut().note(lba, payload));
@@ -218,8 +224,8 @@ impl Engine {
         }
     }
 
-    /// An overwrite of a block that is still in the unsealed chunk takes its place. The order is kept,
-    /// because a chunk is atomic: no crash can show the new block without all that came before it.
+    /// Replaces a block that is still in the unsealed chunk by its overwrite. The order of writes is kept, because a chunk is atomic: no
+    /// crash can show the new block without all the writes before it.
     fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
         let Some(chunk) = self.log.open_mut(Head::Host) else {
             return false;
@@ -243,25 +249,30 @@ impl Engine {
         true
     }
 
-    /// Whether all writes and discards that came have taken effect, or were refused. They do so in the order in which they came.
+    /// True if all writes and discards received have taken effect, or were refused. They do so in the order in which they
+    /// arrived.
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Places what waits, in order, until something must wait on.
-    /// Whether requests may change the map now: not before what recovery redeemed is in a durable map checkpoint, and not while one is
-    /// under way that has to make room for leaves first. Where nothing is in flight none of that would end a wait.
+    /// True if requests may change the map now. They wait until the pledges that recovery redeemed are in a durable map checkpoint. They
+    /// also wait for a map checkpoint that has to make room for leaves, but only while something is in flight: otherwise nothing would
+    /// end the wait.
     pub(super) fn may_change_map(&self) -> bool {
         let has_room = !self.state.is_overfull() || self.checkpoint.is_idle() || self.is_quiet();
         !self.state.is_redeeming() && has_room
     }
 
+    /// Places waiting requests, in order, until one must wait on.
     pub(super) fn place_waiting(&mut self) {
         if !self.may_change_map() {
             return;
         }
         while let Some(mut waiting) = self.queue.pop_ready() {
+            if self.state.has_away() && self.first_waits_for_leaves(&waiting) {
+                return self.queue.put_back(waiting);
+            }
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
                 Waiting::Write {
@@ -300,11 +311,12 @@ impl Engine {
                 self.queue.put_back(waiting);
                 return;
             }
+            self.queue.fetches.of_first = Patience::default();
         }
     }
 
-    /// Contents that were compared are met again one by one, by their answers, and long after they were looked up: the caches
-    /// have lost what the index says of them.
+    /// Prefetches index entries of contents that were compared. The answers arrive long after the first look-up, when the entries have
+    /// left the CPU caches.
     fn look_ahead_answered(&self, waiting: &Waiting) {
         if let Waiting::Write {
             blocks,
@@ -322,7 +334,7 @@ impl Engine {
         self.proposers.once_mut()
     }
 
-    /// Data blocks that may be live at once, now.
+    /// The number of data blocks that may be live at once, as of now.
     pub(super) fn capacity(&self) -> u64 {
         let usable = self.superblock.usable_blocks();
         let live = self.state.live();
@@ -333,7 +345,8 @@ impl Engine {
         self.superblock.capacity_blocks().saturating_sub(lost)
     }
 
-    /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
+    /// Returns the refusal that every write gets now, if writes are refused. That lasts until the medium's state changes, or an effect in
+    /// flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.course.is_poisoned() {
@@ -342,8 +355,8 @@ impl Engine {
         }
     }
 
-    /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments have to be there already: where some were set
-    /// aside, the collector may win none (`pump`). A block may have a chunk to itself, and so a header.
+    /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments must already exist: if some are quarantined, the
+    /// collector may gain none (`pump`). A block may have a chunk to itself, and so need a header too.
     #[must_use]
     pub fn may_answer(&self, buffers: u64) -> bool {
         let (room, usable) = (self.room(), u64::from(self.superblock.usable_blocks()));

@@ -1,8 +1,9 @@
-//! An archive: the blocks of a medium as one stream, in a file or a pipe. A head, and [frames](super::frames): runs of blocks by
-//! rising addresses, and an end that says how many there were. What is in none of them is zeros.
+//! An archive: the blocks of a medium as one stream, in a file or a pipe. It has a head and [frames](super::frames): runs of
+//! blocks by rising addresses, and an end that counts them. Blocks in no frame are zeros.
 
+use super::error::FormatError;
+use super::field::{Field, on_disk};
 use super::frames::{same, value};
-use super::{Field, FormatError, on_disk};
 use crate::addr::BLOCK_BYTES;
 use crate::entry::MAX_PBA;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -11,7 +12,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const HEAD: &str = "archive";
 const MAGIC: [u8; 8] = *b"VELLUMAR";
-/// Its own: archives change apart from volumes.
+/// Separate from the volume's version: archives change independently of volumes.
 const VERSION: u32 = 1;
 
 /// Bytes of a head.
@@ -44,21 +45,21 @@ on_disk! {
 /// The fields of a head.
 pub const HEAD_FIELDS: &[Field] = RawHead::FIELDS;
 
-/// What an archive is of.
+/// What an archive contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// All of a volume.
     Whole,
-    /// What leads to data, and no data.
+    /// The metadata that leads to data, without the data.
     Pack,
 }
 
-/// What is true of a whole archive.
+/// What applies to a whole archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// What it is of.
+    /// What the archive contains.
     pub kind: Kind,
-    /// The volume's UUID, if a superblock told it.
+    /// The volume's UUID, if a superblock could be read.
     pub uuid: [u8; 16],
     /// How often the volume had been opened for writing.
     pub life: u64,
@@ -67,7 +68,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// The head, and the sum that the first frame's begins with.
+    /// Encodes the head. Also returns the sum that the first frame's sum begins with.
     #[must_use]
     pub fn encode(&self) -> ([u8; HEAD_BYTES], u64) {
         let mut raw = RawHead {
@@ -91,10 +92,10 @@ impl Head {
         (out, sum)
     }
 
-    /// From bytes that may be anything, and the sum that the first frame's begins with.
+    /// Decodes bytes that may be anything. Also returns the sum that the first frame's sum begins with.
     ///
     /// # Errors
-    /// When they are no head of an archive, damaged, or from the future.
+    /// When they are not the head of an archive, are damaged, or are from a newer version.
     pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Result<(Self, u64), FormatError> {
         let Ok(raw) = RawHead::read_from_bytes(bytes) else {
             return Err(FormatError::Magic { what: HEAD });
@@ -150,7 +151,7 @@ mod tests {
     };
 
     #[test]
-    fn a_head_is_what_it_was_and_no_bit_of_it_flips() {
+    fn a_decoded_head_is_the_encoded_one_and_a_flipped_bit_is_detected() {
         let (bytes, sum) = HEAD.encode();
         assert_eq!(Head::decode(&bytes), Ok((HEAD, sum)));
         for bit in 0..HEAD_BYTES * 8 {

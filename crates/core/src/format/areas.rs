@@ -1,20 +1,18 @@
-//! Where tables in place lie: linear tables, one behind the other, and the data behind them.
+//! Where tables in place lie: linear tables, one after the other, and then the data.
 //!
-//! `ordered` has each table block once. `shadow` has each twice, and a directory that says which of the two
-//! counts; the directory's blocks are there twice as well, and the root says which of those counts. A root is written
-//! twice in one go: when one copy is damaged the other tells that its commit was.
+//! `ordered` has each table block once. `shadow` has each twice, and a directory that says which of the two counts; the
+//! directory's blocks exist twice as well, and the root says which of those counts. A root is written twice in one go: if one
+//! copy is damaged, the other proves that its commit took place.
 //!
-//! Behind the tables are *twins*: whatever is written of the map, or of the directory, is written there once more in the same
-//! stage. So a block of either that is damaged, or whose write was lost, costs nothing. Twins lie in the order of what they
-//! are of, the map's first; volumes from before 2026-11-25 have none.
+//! After the data are *twins*: second copies of the blocks of the map and of the directory, written in the same stage as the
+//! originals. So a damaged block of either, or one whose write was lost, costs nothing. Twins lie in the order of their
+//! originals, the map's first; volumes from before 2026-11-25 have none.
 
-use super::FormatError;
-use super::geometry::MAX_LOGICAL_BLOCKS;
-use super::superblock::{Features, Superblock};
-use super::table::Kind;
-use crate::addr::{Generation, Pba};
+use super::kind::Kind;
+use super::superblock::features::Features;
+use crate::addr::Pba;
 
-/// How blocks, and what is known of them, lie on the medium.
+/// How blocks and their metadata lie on the medium.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// A log: nothing is written in place.
@@ -43,7 +41,7 @@ impl Layout {
             .find(|layout| layout.number() == number)
     }
 
-    /// As people write it.
+    /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,7 +51,7 @@ impl Layout {
         }
     }
 
-    /// Whether what a crash leaves is the effect of a prefix of the writes (promise 3).
+    /// True if what a crash leaves is the effect of a prefix of the writes (promise 3).
     #[must_use]
     pub fn keeps_order(self) -> bool {
         self != Self::Ordered
@@ -78,16 +76,16 @@ pub struct Areas {
     pub(super) data_blocks: u64,
 }
 
-/// How often a table block is there, besides its twin.
-fn slots(layout: Layout) -> u64 {
+/// The number of slots of a table block, not counting its twin.
+pub(super) fn slots(layout: Layout) -> u64 {
     match layout {
         Layout::Shadow => 2,
         _ => 1,
     }
 }
 
-/// Table blocks of each kind, in the order of the kinds.
-fn table_blocks(logical: u64, data_blocks: u64, editions: bool) -> [u64; 4] {
+/// The number of table blocks of each kind, in the order of the kinds.
+pub(super) fn table_blocks(logical: u64, data_blocks: u64, editions: bool) -> [u64; 4] {
     let map = logical.div_ceil(Kind::Map.entries() as u64);
     Kind::ALL.map(|kind| match kind {
         Kind::Map => map,
@@ -98,15 +96,15 @@ fn table_blocks(logical: u64, data_blocks: u64, editions: bool) -> [u64; 4] {
 }
 
 impl Areas {
-    /// Lays tables and data out, with as much data as fits.
+    /// Lays out tables and data, with as much data as fits.
     pub(super) fn plan(
         layout: Layout,
         features: Features,
         medium_blocks: u64,
         logical: u64,
     ) -> Option<Self> {
-        // The tables' length depends on the data's. What is left beside tables for the whole medium always fits; the
-        // few blocks that this gives away are not worth a search.
+        // The tables' length depends on the data's. The space beside tables sized for the whole medium always fits; the few
+        // blocks that this wastes are not worth a search.
         let most = Self::lay_out(layout, features, logical, medium_blocks);
         let data_blocks = medium_blocks.checked_sub(most.data + 1)?;
         let areas = Self::lay_out(layout, features, logical, data_blocks);
@@ -114,7 +112,13 @@ impl Areas {
             .then_some(areas)
     }
 
-    fn lay_out(layout: Layout, features: Features, logical: u64, data_blocks: u64) -> Self {
+    /// Lays out tables and data for so many data blocks.
+    pub(super) fn lay_out(
+        layout: Layout,
+        features: Features,
+        logical: u64,
+        data_blocks: u64,
+    ) -> Self {
         let of_kinds = table_blocks(logical, data_blocks, features.editions);
         let blocks: u64 = of_kinds.iter().sum();
         let (directory, tables, of_directory) = match layout {
@@ -137,70 +141,14 @@ impl Areas {
         }
     }
 
-    /// That every area follows the one before and ends before the last block.
-    pub(super) fn validate(&self, superblock: &Superblock) -> Result<(), FormatError> {
-        let logical = superblock.logical_blocks;
-        let checks = [
-            (
-                (1..=MAX_LOGICAL_BLOCKS).contains(&logical),
-                "logical blocks",
-                logical,
-            ),
-            (
-                superblock.segment_count() == 0 && superblock.leaves.map == 0,
-                "segments",
-                superblock.segment_count().into(),
-            ),
-            (
-                superblock.leaves.shared == 0,
-                "shared leaves",
-                superblock.leaves.shared.into(),
-            ),
-            (superblock.roots == ROOTS, "root place", superblock.roots),
-            (
-                superblock.layout == Layout::Ordered || !superblock.features.editions,
-                "layout with editions",
-                superblock.layout.number().into(),
-            ),
-            (
-                !superblock.features.open_summaries,
-                "layout with open summaries",
-                superblock.layout.number().into(),
-            ),
-            (
-                (LEAST_DATA_BLOCKS..superblock.medium_blocks).contains(&self.data_blocks),
-                "data blocks",
-                self.data_blocks,
-            ),
-        ];
-        for (ok, field, value) in checks {
-            check(ok, field, value)?;
-        }
-        let right = Self::lay_out(
-            superblock.layout,
-            superblock.features,
-            logical,
-            self.data_blocks,
-        );
-        check(self.tables == right.tables, "tables", self.tables)?;
-        check(
-            self.directory == right.directory,
-            "directory",
-            self.directory,
-        )?;
-        check(self.data == right.data, "data", self.data)?;
-        let end = self.data.saturating_add(self.data_blocks);
-        check(end < superblock.medium_blocks, "data", self.data)
-    }
-
-    /// Data blocks.
+    /// The number of data blocks.
     #[must_use]
     pub fn data_blocks(&self) -> u64 {
         self.data_blocks
     }
 
-    /// Data blocks that may be live at once: the others are what is written while their predecessors wait for
-    /// the commit that frees them.
+    /// How many data blocks may be live at once. The others hold new versions while the old ones wait for the commit that frees
+    /// them.
     #[must_use]
     pub fn capacity_blocks(&self) -> u64 {
         self.data_blocks - (self.data_blocks / 32).max(128)
@@ -213,7 +161,7 @@ impl Areas {
         Pba(self.data + u64::from(index))
     }
 
-    /// Which data block is there.
+    /// The index of the data block at an address.
     #[must_use]
     pub fn data_index(&self, at: Pba) -> Option<u32> {
         let index = at.0.checked_sub(self.data)?;
@@ -221,111 +169,12 @@ impl Areas {
     }
 }
 
-impl Superblock {
-    /// Blocks of each table, in the order of the kinds.
-    #[must_use]
-    pub fn table_blocks(&self) -> [u64; 4] {
-        table_blocks(
-            self.logical_blocks,
-            self.areas.data_blocks,
-            self.features.editions,
-        )
-    }
-
-    /// A table block's number, counted over all tables.
-    #[must_use]
-    pub fn table_number(&self, kind: Kind, block: u32) -> u64 {
-        let before: u64 = self.table_blocks()[..kind as usize].iter().sum();
-        before + u64::from(block)
-    }
-
-    /// Which table block has that number.
-    #[must_use]
-    pub fn table_of(&self, number: u64) -> Option<(Kind, u32)> {
-        let mut first = 0;
-        for (kind, blocks) in Kind::ALL.into_iter().zip(self.table_blocks()) {
-            if (first..first + blocks).contains(&number) {
-                return Some((kind, (number - first) as u32));
-            }
-            first += blocks;
-        }
-        None
-    }
-
-    /// Where a table block of that number is; of shadowed ones in slot 0 or 1.
-    #[must_use]
-    pub fn table_at(&self, number: u64, slot: u64) -> Pba {
-        let slots = slots(self.layout);
-        Pba(self.areas.tables + slots * number + slot % slots)
-    }
-
-    /// Where the twin of a block of the map is, by its number and slot, if there are twins.
-    #[must_use]
-    pub fn map_twin(&self, number: u64, slot: u64) -> Option<Pba> {
-        let is_there = self.features.twins && number < self.table_blocks()[Kind::Map as usize];
-        let slots = slots(self.layout);
-        is_there.then(|| self.first_twin().plus(slots * number + slot % slots))
-    }
-
-    /// Where the twin of a block of the directory is, if there are twins.
-    #[must_use]
-    pub fn directory_twin(&self, block: u64, slot: u64) -> Option<Pba> {
-        let of_map = slots(self.layout) * self.table_blocks()[Kind::Map as usize];
-        let is_there = self.features.twins && self.layout == Layout::Shadow;
-        is_there.then(|| self.first_twin().plus(of_map + 2 * block + slot))
-    }
-
-    fn first_twin(&self) -> Pba {
-        let tables: u64 = self.table_blocks().iter().sum();
-        Pba(self.areas.tables + slots(self.layout) * tables)
-    }
-
-    /// Whether what leads to data is there twice, of tables in place.
-    #[must_use]
-    pub fn has_twins(&self) -> bool {
-        self.features.twins
-    }
-
-    /// Blocks of the directory of shadowed tables.
-    #[must_use]
-    pub fn directory_blocks(&self) -> u64 {
-        directory_blocks(self.table_blocks().iter().sum())
-    }
-
-    /// Where a block of the directory is.
-    #[must_use]
-    pub fn directory_at(&self, block: u64, slot: u64) -> Pba {
-        Pba(self.areas.directory + 2 * block + slot)
-    }
-
-    /// Blocks of the root of shadowed tables.
-    #[must_use]
-    pub fn shadow_root_blocks(&self) -> u64 {
-        root_blocks(self.table_blocks().iter().sum())
-    }
-
-    /// Where the root of a commit is: two copies, one behind the other.
-    #[must_use]
-    pub fn shadow_root_at(&self, generation: Generation) -> Pba {
-        Pba(ROOTS + (generation.0 & 1) * 2 * self.shadow_root_blocks())
-    }
-}
-
-fn directory_blocks(table_blocks: u64) -> u64 {
+/// The number of directory blocks for so many table blocks.
+pub(super) fn directory_blocks(table_blocks: u64) -> u64 {
     table_blocks.div_ceil(DIRECTORY_ENTRIES)
 }
 
-fn root_blocks(table_blocks: u64) -> u64 {
+/// The number of blocks of a root for so many table blocks.
+pub(super) fn root_blocks(table_blocks: u64) -> u64 {
     u64::from(super::root::blocks(directory_blocks(table_blocks) as u32))
-}
-
-fn check(ok: bool, field: &'static str, value: u64) -> Result<(), FormatError> {
-    match ok {
-        true => Ok(()),
-        false => Err(FormatError::Value {
-            what: "superblock",
-            field,
-            value,
-        }),
-    }
 }

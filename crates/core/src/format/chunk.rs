@@ -1,10 +1,12 @@
 //! A chunk's header: what each of its data blocks is, and what else happened at that point of the log.
 
+use super::error::{FormatError, within_numbers};
+use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use super::names::Names;
 pub use super::record::{Part, Record};
+use super::sum::BlockSum;
 use super::summary::{Owner, Tag};
 use super::superblock::Superblock;
-use super::{BlockSum, Crc, Field, FormatError, VERSION, checksum_around, on_disk, within_numbers};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -80,12 +82,12 @@ pub struct ChunkHeader {
     pub head: u8,
     /// Data blocks.
     pub data_blocks: u32,
-    /// Where the head goes on, if this is its last chunk in the segment.
+    /// Where the head continues, if this is its last chunk in the segment.
     pub next: Option<Segment>,
 }
 
-/// Writes a header's block: behind its records are `names`, those of the chunk before. What is behind them stays as it is: parts
-/// are there already, if it has any, and zeros if not.
+/// Writes a header's block: its records, then `names`, those of the previous chunk. The bytes after these stay unchanged: they
+/// hold parts if there are any, and are zeros otherwise.
 pub fn encode(header: &ChunkHeader, records: &[Record], names: &[u8], crc: Crc, out: &mut [u8]) {
     debug_assert_eq!(out.len(), BLOCK_BYTES);
     let mut at = size_of::<RawChunk>();
@@ -122,7 +124,7 @@ pub fn encode(header: &ChunkHeader, records: &[Record], names: &[u8], crc: Crc, 
 /// Reads a header's block.
 ///
 /// # Errors
-/// When it is not one, is damaged, from the future, or contradicts itself.
+/// When it is not a header, is damaged, is from a newer version, or contradicts itself.
 pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), FormatError> {
     let truncated = FormatError::Truncated {
         what: WHAT,
@@ -190,7 +192,7 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
     Ok((header, records))
 }
 
-/// The records of a header, which are as many as it says, and own as many blocks.
+/// Decodes a header's records, and checks their number, and the number of blocks that they own, against the header.
 fn records_of(raw: &RawChunk, bytes: &[u8]) -> Result<Vec<Record>, FormatError> {
     let value = |field, value: u32| FormatError::Value {
         what: WHAT,
@@ -216,10 +218,10 @@ fn records_of(raw: &RawChunk, bytes: &[u8]) -> Result<Vec<Record>, FormatError> 
     Ok(records)
 }
 
-/// What a header that [`decode`] has read names of the chunk before it.
+/// The names of the previous chunk in a header that [`decode`] has read.
 ///
 /// # Errors
-/// When its names are none.
+/// When the names are not valid.
 pub fn names_of_before(bytes: &[u8]) -> Result<Names, FormatError> {
     let truncated = FormatError::Truncated {
         what: WHAT,
@@ -237,13 +239,13 @@ pub fn names_of_before(bytes: &[u8]) -> Result<Names, FormatError> {
     })
 }
 
-/// Whether it begins as a header does.
+/// True if the bytes begin with a header's magic.
 #[must_use]
 pub fn looks_like_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Signs a header anew, and zeros what is behind its records and names: parts of clients' blocks.
+/// Gives a header another signature and a new checksum, and zeros what follows its records and names: parts of clients' blocks.
 pub fn sign_without_parts(block: &mut [u8], signature: &[u8; 16], crc: Crc) {
     let Ok((mut raw, _)) = RawChunk::read_from_prefix(block) else {
         return;
@@ -270,11 +272,11 @@ pub fn own_tag(records: &[Record], bytes: &[u8], sum: BlockSum) -> Option<Tag> {
     })
 }
 
-/// Fills in what a header at block `offset` of a segment says of the blocks after it; the offset of the
-/// next header, or `None` when this is the segment's last.
+/// Fills in the tags that a header at block `offset` of a segment has for the blocks after it. Returns the offset of the next
+/// header, or `None` when this is the segment's last.
 ///
 /// # Errors
-/// When this is not a header of ours.
+/// When this is not a header of this volume.
 pub fn try_tags(
     bytes: &[u8],
     superblock: &Superblock,
@@ -284,7 +286,7 @@ pub fn try_tags(
     tags: &mut [Tag],
 ) -> Result<Option<u32>, FormatError> {
     let (header, records) = decode(bytes, crc)?;
-    // One that a life wrote behind the place where a newer one went on is of before.
+    // A newer life continued the log before this header, so the header is stale.
     let is_of_log = superblock.is_of_log(header.seq, header.life);
     if header.signature != superblock.signature() || header.at != at || !is_of_log {
         return Err(FormatError::Foreign { what: WHAT });

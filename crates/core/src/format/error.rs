@@ -1,9 +1,9 @@
-//! Why bytes are not the structure that they should be.
+//! Errors in decoding a structure.
 
-/// Why bytes are not what they should be.
+/// Why bytes are not a valid structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// Shorter than the structure.
+    /// The bytes are shorter than the structure.
     #[error("{what}: {have} bytes where {need} are needed")]
     Truncated {
         /// The structure.
@@ -13,39 +13,39 @@ pub enum FormatError {
         /// Bytes needed.
         need: usize,
     },
-    /// Not this structure at all.
+    /// The bytes are not this structure at all.
     #[error("{what}: no magic number")]
     Magic {
         /// The structure.
         what: &'static str,
     },
-    /// Written by a version that this one does not know.
+    /// The structure was written by a newer version.
     #[error("{what}: version {version} is newer than this program's {known}; use a newer vellum")]
     Version {
         /// The structure.
         what: &'static str,
-        /// Found.
+        /// The version found.
         version: u32,
-        /// Known.
+        /// The newest version that this program knows.
         known: u32,
     },
-    /// Damaged.
+    /// The structure is damaged.
     #[error("{what}: checksum {found:#010x} where {expected:#010x} was expected")]
     Checksum {
         /// The structure.
         what: &'static str,
-        /// Computed.
+        /// The checksum computed.
         found: u32,
-        /// Stored.
+        /// The checksum stored.
         expected: u32,
     },
-    /// Of another volume.
+    /// The structure belongs to another volume.
     #[error("{what}: belongs to another volume")]
     Foreign {
         /// The structure.
         what: &'static str,
     },
-    /// Whole, of its place, and of before a write of it that was durable.
+    /// The structure is whole and in its place, but older than a version that was durable.
     #[error(
         "{what}: edition {edition} of a block of which edition {known} was durable: the medium has lost a \
          write that it confirmed"
@@ -53,22 +53,22 @@ pub enum FormatError {
     Stale {
         /// The structure.
         what: &'static str,
-        /// Found.
+        /// The edition found.
         edition: u32,
-        /// Known to have been durable.
+        /// The edition known to have been durable.
         known: u32,
     },
-    /// A field whose value cannot be.
+    /// A field has an impossible value.
     #[error("{what}: {field} is {value}, which cannot be")]
     Value {
         /// The structure.
         what: &'static str,
         /// The field.
         field: &'static str,
-        /// Its value.
+        /// The value.
         value: u64,
     },
-    /// On a medium that had more blocks.
+    /// The structure was made for a medium with more blocks.
     #[error(
         "{what}: of a medium of {recorded} blocks, and this one has {have}: it was cut short, or is not \
          all there"
@@ -76,18 +76,18 @@ pub enum FormatError {
     CutShort {
         /// The structure.
         what: &'static str,
-        /// Blocks that the structure tells of.
+        /// Blocks of the medium according to the structure.
         recorded: u64,
-        /// Blocks that there are.
+        /// Blocks of the medium now.
         have: u64,
     },
-    /// What is left of a superblock says where everything is, and not what the user chose.
+    /// Only the first sector of a superblock is left: it says where everything is, but not what the user chose.
     #[error(
         "both superblocks are damaged, and properties are lost: the volume can be read \
          (`vellum serve --read-only`), and `vellum rescue` copies it into a new one"
     )]
     PropertiesTorn,
-    /// Features that this version must know and does not.
+    /// The structure uses features that a program must know, and this one does not.
     #[error("{what}: uses features {bits:#x} that this program does not know; use a newer vellum")]
     Features {
         /// The structure.
@@ -98,18 +98,17 @@ pub enum FormatError {
 }
 
 impl FormatError {
-    /// Whether nothing is wrong with it, and a newer program can go by it.
+    /// True if the structure is intact, but needs a newer program.
     #[must_use]
     pub fn is_newer(&self) -> bool {
         matches!(self, Self::Version { .. } | Self::Features { .. })
     }
 }
 
-/// Sequence numbers, lives and generations reach this far, at most: half of what 64 bits hold, so that
-/// the next one always exists.
+/// The largest sequence number, life and generation: half of what 64 bits hold, so that the next one always exists.
 pub const NUMBER_MAX: u64 = u64::MAX >> 1;
 
-/// That a field says what can be.
+/// Checks a field's value: fails unless `ok`.
 pub(super) fn can_be(
     what: &'static str,
     ok: bool,
@@ -122,7 +121,7 @@ pub(super) fn can_be(
     }
 }
 
-/// That these fields are within [`NUMBER_MAX`].
+/// Checks that these fields are within [`NUMBER_MAX`].
 pub(super) fn within_numbers(
     what: &'static str,
     fields: &[(&'static str, u64)],

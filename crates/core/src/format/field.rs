@@ -1,6 +1,6 @@
-//! What all structures are made of: fields, their checksums, and the version.
+//! The parts that all structures share: fields, checksums, and the version.
 
-/// CRC32C (Castagnoli) of some bytes: a pure function that the runtime lends, for it has the instruction.
+/// CRC32C (Castagnoli) of some bytes: a pure function that the runtime provides, because it can use the CPU's instruction.
 pub type Crc = fn(&[u8]) -> u32;
 
 /// The version that this program writes, and the newest that it reads.
@@ -11,11 +11,11 @@ pub const VERSION: u32 = 2;
 pub struct Field {
     /// Its name.
     pub name: &'static str,
-    /// Where it starts in the structure.
+    /// Its offset in the structure.
     pub offset: usize,
     /// Its size in bytes.
     pub size: usize,
-    /// What it says.
+    /// What it means.
     pub doc: &'static str,
 }
 
@@ -43,9 +43,9 @@ macro_rules! on_disk {
 }
 pub(crate) use on_disk;
 
-/// Checksum of `bytes` around the four bytes at `hole`, where the checksum itself is kept.
+/// Computes the checksum of `bytes` except the four bytes at `hole`, where the checksum itself is stored.
 pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
-    // A checksum of the two parts' checksums: the function lent to us does not continue.
+    // A checksum of the two parts' checksums, because a `Crc` cannot continue from a previous result.
     let mut parts = [0; 8];
     parts[..4].copy_from_slice(&crc(&bytes[..hole]).to_le_bytes());
     parts[4..].copy_from_slice(&crc(&bytes[hole + 4..]).to_le_bytes());

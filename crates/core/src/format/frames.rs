@@ -1,10 +1,11 @@
-//! Frames: runs of blocks as one stream of bytes, and an end that says how many there were. An [archive](super::archive) is made
-//! of them, and a [stream](super::stream) of a snapshot.
+//! Frames: runs of blocks as one stream of bytes, and an end that counts them. An [archive](super::archive) consists of frames,
+//! and so does a [stream](super::stream) of a snapshot.
 //!
-//! Each sum begins with the one before it, and the first is the head's. So a frame that is missing, comes twice, or is
-//! another's is found out where it is, and the last sum is one of the whole.
+//! Each sum begins with the previous one, and the first with the head's. So a frame that is missing, repeated or foreign is
+//! detected where it is, and the last sum covers the whole.
 
-use super::{Field, FormatError, on_disk};
+use super::error::FormatError;
+use super::field::{Field, on_disk};
 use crate::addr::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
@@ -13,10 +14,10 @@ use zerocopy::{FromBytes, IntoBytes};
 const FRAME: &str = "frame";
 const FRAME_MAGIC: [u8; 4] = *b"VLAF";
 
-/// Blocks of one run, at most.
+/// The most blocks in one run.
 pub const RUN_BLOCKS: u64 = 256;
 
-/// Bytes of a frame before what it holds.
+/// Bytes of a frame's header.
 pub const FRAME_BYTES: usize = size_of::<RawFrame>();
 
 on_disk! {
@@ -43,33 +44,33 @@ on_disk! {
 /// The fields of a frame.
 pub const FIELDS: &[Field] = RawFrame::FIELDS;
 
-/// What a frame tells of its blocks.
+/// What a frame says about its blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
-    /// They follow.
+    /// Their contents follow.
     Blocks,
     /// They could not be read.
     Unread,
-    /// They are damaged: whose bytes they are is not known, so a pack is without them.
+    /// They are damaged. Their owner is not known, so a pack leaves them out.
     LeftOut,
-    /// There are no more.
+    /// The end: no frames follow.
     End,
     /// They are zeros.
     Zeros,
 }
 
-/// A frame, without what it holds.
+/// A frame, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it tells.
+    /// What it says about its blocks.
     pub kind: FrameKind,
-    /// Its first block: of a medium, or of a snapshot. Of the end: how many blocks there were.
+    /// Its first block, of a medium or of a snapshot. In the end frame: the number of [`Blocks`](FrameKind::Blocks) there were.
     pub at: u64,
-    /// How many. Of the end: how many there were of the other kinds.
+    /// The number of blocks. In the end frame: the number there were of the other kinds.
     pub blocks: u64,
-    /// Bytes that follow it.
+    /// Bytes of its contents.
     pub bytes: u32,
-    /// Whether they are encoded.
+    /// True if the contents are encoded.
     pub is_encoded: bool,
 }
 
@@ -79,7 +80,7 @@ pub(super) fn value(what: &'static str, field: &'static str, value: u64) -> Form
 
 /// Fails unless two sums are the same.
 pub(super) fn same(what: &'static str, found: u64, expected: u64) -> Result<(), FormatError> {
-    // Half of each is enough to be told.
+    // The message shows half of each.
     let [found_half, expected_half] = [found, expected].map(|sum| sum as u32);
     match found == expected {
         true => Ok(()),
@@ -92,7 +93,8 @@ pub(super) fn same(what: &'static str, found: u64, expected: u64) -> Result<(), 
 }
 
 impl Frame {
-    /// The frame before what it holds, and the sum that the next one's begins with; this one's begins with `before`.
+    /// Encodes the frame without its contents. Its sum begins with `before`. Also returns the sum that the next frame's begins
+    /// with.
     #[must_use]
     pub fn encode(&self, before: u64, held: &[u8]) -> ([u8; FRAME_BYTES], u64) {
         debug_assert_eq!(self.bytes as usize, held.len());
@@ -118,11 +120,11 @@ impl Frame {
         (out, sum)
     }
 
-    /// From bytes that may be anything: what they say, so that what follows can be read. It is not known to be so before
+    /// Decodes bytes that may be anything, so that the contents after them can be read. The result is not verified before
     /// [`check`](Self::check).
     ///
     /// # Errors
-    /// When they are no frame, or say what cannot be.
+    /// When they are not a frame, or have impossible values.
     pub fn decode(bytes: &[u8; FRAME_BYTES]) -> Result<Self, FormatError> {
         let Ok(raw) = RawFrame::read_from_bytes(bytes) else {
             return Err(FormatError::Magic { what: FRAME });
@@ -166,10 +168,10 @@ impl Frame {
         })
     }
 
-    /// Holds a frame's bytes and what follows them against its sum, and gives the one that the next begins with.
+    /// Checks a frame and its contents against its sum. Returns the sum that the next frame's begins with.
     ///
     /// # Errors
-    /// When one of them is damaged, or the frame is not the one that follows what had the sum `before`.
+    /// When either is damaged, or the frame does not follow the one with the sum `before`.
     pub fn check(bytes: &[u8; FRAME_BYTES], before: u64, held: &[u8]) -> Result<u64, FormatError> {
         let Ok(raw) = RawFrame::read_from_bytes(bytes) else {
             return Err(FormatError::Magic { what: FRAME });
@@ -191,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_what_it_was_and_no_bit_of_it_flips() {
+    fn a_decoded_frame_is_the_encoded_one_and_a_flipped_bit_is_detected() {
         let frame = Frame {
             kind: FrameKind::Blocks,
             at: 9,
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_frame_cannot_say_is_refused() {
+    fn a_frame_with_impossible_values_is_refused() {
         let frame = |kind, blocks, bytes, is_encoded| {
             let frame = Frame {
                 kind,

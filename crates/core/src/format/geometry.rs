@@ -1,25 +1,22 @@
-//! Geometry: how a new volume is laid out on a medium.
+//! Geometry: the layout of a new volume on a medium.
 
 use super::areas::{self, Areas, Layout};
 use super::history::{self, History};
 use super::properties::Properties;
+use super::sum::SumKind;
 use super::superblock::{Features, LeafCounts, Secret, Superblock, segment_area};
-use super::{SumKind, root, summary};
+use super::{root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Life};
 use crate::entry::{LEAF_DELTAS, LEAF_ENTRIES, MAX_PBA};
-use crate::limits::{self, COLLECTOR_SEGMENTS};
+use crate::limits::{self, COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS};
 
-/// A thin volume may promise this many times what it has.
+/// A thin volume may promise this many times what its medium holds.
 pub const THIN_LIMIT: u64 = 16;
 
-/// Blocks that clients may see, at most: the XOR of a shared page's owners is of 32 bits, and one number
-/// is kept for nobody.
-pub const MAX_LOGICAL_BLOCKS: u64 = u32::MAX as u64;
-
-/// Over-provisioning that a volume may have, in thousandths.
+/// The over-provisioning that a volume may have, in thousandths.
 pub const OVER_PROVISIONING: core::ops::RangeInclusive<u32> = 20..=900;
 
-/// What is asked of a new volume.
+/// The parameters of a new volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
     /// Blocks of the medium.
@@ -34,14 +31,14 @@ pub struct Params {
     pub uuid: [u8; 16],
     /// The key of its hashes, random.
     pub secret: [u8; 32],
-    /// What its blocks' sums are.
+    /// The kind of its blocks' sums.
     pub sums: SumKind,
 }
 
-/// Why a volume cannot be laid out as asked.
+/// Why a volume cannot be laid out as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
-    /// Too small.
+    /// The medium is too small.
     #[error(
         "{blocks} blocks are too few: a volume needs at least {least} segments of {segment_blocks} blocks"
     )]
@@ -50,10 +47,10 @@ pub enum GeometryError {
         blocks: u64,
         /// Segments needed.
         least: usize,
-        /// Blocks in one.
+        /// Blocks in a segment.
         segment_blocks: u32,
     },
-    /// Too small for tables.
+    /// The medium is too small for tables.
     #[error("{blocks} blocks are too few: tables need room for at least {least} data blocks")]
     TooFew {
         /// Blocks of the medium.
@@ -61,57 +58,57 @@ pub enum GeometryError {
         /// Data blocks needed.
         least: u64,
     },
-    /// Too large for the entry width.
+    /// The medium is too large for the width of a map entry.
     #[error("{blocks} blocks are too many: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)")]
     TooLarge {
         /// Blocks of the medium.
         blocks: u64,
     },
-    /// Not a power of two, or out of range.
+    /// The length of a segment is out of range, or not a power of two.
     #[error("segments of {} KiB: it must be a power of two from 256 KiB to 256 MiB", kib((*.0).into()))]
     SegmentBlocks(u32),
-    /// Out of range.
+    /// The over-provisioning is out of range.
     #[error("over-provisioning of {0} thousandths: it must be from 20 to 900")]
     OverProvisioning(u32),
-    /// Thinner than allowed.
+    /// The volume is thinner than allowed.
     #[error(
         "a logical size of {} KiB: at most {} KiB ({THIN_LIMIT} times what the medium holds, and 16 TiB)",
         kib(*.logical),
         kib(*.limit)
     )]
     TooThin {
-        /// Asked for.
+        /// Blocks requested.
         logical: u64,
-        /// Allowed.
+        /// Blocks allowed.
         limit: u64,
     },
-    /// Nothing.
+    /// The logical size is 0.
     #[error("a logical size of 0 blocks")]
     Nothing,
-    /// Tables are not laid out anew.
+    /// A volume of tables cannot grow.
     #[error(
         "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into a larger one"
     )]
     Fixed(&'static str),
-    /// A log of before there were copies.
+    /// The volume is a log without copies of its metadata, and cannot grow.
     #[error(
         "a volume of before 2026-11-24 has one copy of what leads to its data, and keeps its size: \
          `vellum migrate` copies it into a larger one"
     )]
     WithoutCopies,
-    /// Growth that is none.
+    /// The requested size is not larger.
     #[error(
         "a size of {} KiB: the volume has {} KiB, and it only grows",
         kib(*.logical),
         kib(*.before)
     )]
     Shrinks {
-        /// What clients would see.
+        /// Blocks that clients would see.
         logical: u64,
-        /// What they see now.
+        /// Blocks that they see now.
         before: u64,
     },
-    /// Growth without room for what leads to data.
+    /// The medium has no room for the grown volume's metadata.
     #[error(
         "a medium of {} KiB: to grow, the volume needs one of at least {} KiB",
         kib(*.blocks),
@@ -129,7 +126,7 @@ fn kib(blocks: u64) -> u64 {
     blocks.saturating_mul(BLOCK_BYTES as u64 / 1024)
 }
 
-/// Lays a volume out.
+/// Lays out a volume.
 ///
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
@@ -137,8 +134,8 @@ pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
     plan_with_history(params, 0)
 }
 
-/// The same with room for snapshots, which can keep so many thousandths of the blocks that clients see. Only what they keep takes
-/// room for data; the map has room for all of it.
+/// Lays out a volume with room for snapshots. They can keep `kept` thousandths of the blocks that clients see. The map has room
+/// for all of these; data takes room only as snapshots keep it.
 ///
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
@@ -160,8 +157,8 @@ pub fn plan_with_history(params: &Params, kept: u32) -> Result<Superblock, Geome
     if params.logical_blocks == Some(0) {
         return Err(GeometryError::Nothing);
     }
-    // The areas before the segments depend on the logical size, that on the segments: settle in two steps,
-    // the first with a logical size that is too large.
+    // The areas before the segments depend on the logical size, which depends on the segments. Two steps settle this; the first
+    // assumes a logical size that is too large.
     let mut logical = params.logical_blocks.unwrap_or(blocks);
     let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_LOGICAL_BLOCKS);
     if logical > limit {
@@ -169,7 +166,7 @@ pub fn plan_with_history(params: &Params, kept: u32) -> Result<Superblock, Geome
     }
     let mut superblock = lay_out(params, segment_blocks, logical, kept)?;
     if params.logical_blocks.is_none() {
-        // Over-provisioning is a share of what clients see (T / U - 1), the reserve apart.
+        // Over-provisioning is a share of what clients see (T / U - 1), without the reserve.
         let capacity = superblock.capacity_blocks();
         logical = (capacity * 1000 / u64::from(1000 + params.over_provisioning)).max(1);
         superblock = lay_out(params, segment_blocks, logical, kept)?;
@@ -177,7 +174,7 @@ pub fn plan_with_history(params: &Params, kept: u32) -> Result<Superblock, Geome
     Ok(superblock)
 }
 
-/// The leaves of a volume that maps so many blocks, on a medium of so many.
+/// The leaves of a volume that maps so many blocks, on a medium of so many blocks.
 pub(super) fn leaf_counts(medium_blocks: u64, mapped: u64, has_parities: bool) -> LeafCounts {
     let of = |blocks: u64| blocks.div_ceil(LEAF_ENTRIES as u64) as u32;
     let most = limits::DELTAS.div_ceil(LEAF_DELTAS) as u32;
@@ -200,7 +197,7 @@ fn lay_out(
     kept: u32,
 ) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
-    // A volume as of before new sums is one of before copies as well.
+    // A volume from before XXH3 sums is from before copies as well.
     let has_parities = params.sums == SumKind::Xxh3;
     let kept_blocks = history::kept_blocks(logical, kept);
     let mapped = History::new(Lba(logical), kept_blocks).end().0;
@@ -254,16 +251,16 @@ fn lay_out(
     })
 }
 
-/// Lays a volume of tables out; its segments' length is not asked for.
+/// Lays out a volume of tables, which does not use the length of segments.
 ///
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
 pub fn plan_tables(params: &Params, layout: Layout) -> Result<Superblock, GeometryError> {
-    // A volume as of before new sums is one of before twins as well.
+    // A volume from before XXH3 sums is from before twins as well.
     lay_out_tables(params, layout, params.sums == SumKind::Xxh3)
 }
 
-/// The same without twins, as volumes were before there were any and as papers have tables: a damaged block costs what it said.
+/// Lays out a volume of tables without twins, as in older volumes and in the papers: a damaged block loses its contents.
 ///
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
@@ -291,7 +288,7 @@ fn lay_out_tables(
     if logical > limit {
         return Err(GeometryError::TooThin { logical, limit });
     }
-    // A volume as of before new sums is one of before editions as well. Shadowed tables have their directory.
+    // A volume from before XXH3 sums is from before editions as well. Shadowed tables have their directory instead.
     let features = Features {
         editions: layout == Layout::Ordered && params.sums == SumKind::Xxh3,
         twins,
@@ -307,7 +304,7 @@ fn lay_out_tables(
         logical = (room / u64::from(1000 + params.over_provisioning)).max(1);
         areas = Areas::plan(layout, features, blocks, logical).ok_or(too_small)?;
     }
-    // What only a log has is empty, and its segments of the shortest length that there is.
+    // The areas that only a log has are empty; its segments have the shortest possible length.
     let segment_blocks = 64;
     Ok(Superblock {
         read_only_compatible: 0,

@@ -1,22 +1,22 @@
-//! How a volume lies on its medium when that has grown.
+//! The layout of a volume after it has grown.
 //!
-//! Segments stay where they are, and go on into the new space. Roots, leaves and their copies need more room than they had: they
-//! move behind the segments, to the new end. Where they were before is not used again, so a volume pays for its first growth with
-//! that space.
+//! Segments stay where they are, and continue into the new space. Roots, leaves and their copies need more room than before: they
+//! move past the segments, to the new end. Their old place is not reused, so the first growth of a volume costs that space.
 
 use super::areas::Layout;
-use super::geometry::{GeometryError, MAX_LOGICAL_BLOCKS, THIN_LIMIT, leaf_counts};
+use super::geometry::{GeometryError, THIN_LIMIT, leaf_counts};
 use super::history;
 use super::superblock::{Superblock, segment_area};
 use crate::entry::MAX_PBA;
+use crate::limits::MAX_LOGICAL_BLOCKS;
 
-/// The volume on a medium of `medium_blocks`; clients see `logical_blocks` of it, or what its over-provisioning leaves, and no
-/// less than now.
+/// Lays out the volume on a medium of `medium_blocks`. Clients see `logical_blocks` of it, or what its over-provisioning leaves,
+/// but no less than now.
 ///
-/// Nothing that it has on the medium now lies where the grown one has roots and leaves: these can be written beside it.
+/// The grown volume's roots and leaves overlap nothing that the volume has on the medium now, so writing them does it no harm.
 ///
 /// # Errors
-/// When clients would see less, when the medium cannot hold it, and when it is one of tables.
+/// When clients would see less, when the medium cannot hold it, or when it is a volume of tables.
 pub fn grown(
     volume: &Superblock,
     medium_blocks: u64,
@@ -25,7 +25,7 @@ pub fn grown(
     if volume.layout != Layout::Log {
         return Err(GeometryError::Fixed(volume.layout.name()));
     }
-    // Its one root would be the only one for as long as no other map checkpoint is made.
+    // Its only root would have no second copy until the next map checkpoint.
     if volume.leaves.parities == 0 {
         return Err(GeometryError::WithoutCopies);
     }
@@ -73,7 +73,7 @@ fn lay_out(
     grown.leaves = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
     let roots = 2 * u64::from(grown.root_blocks());
     let behind = roots + 2 * u64::from(grown.leaves()) + 2 * grown.twin_blocks();
-    // The last block of the volume as it is has a superblock.
+    // The last block of the old volume holds a superblock.
     let least = volume.medium_blocks + behind + 1;
     if medium_blocks < least {
         return Err(GeometryError::TooLittle {
@@ -120,7 +120,7 @@ mod tests {
             .fold(7, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
     }
 
-    /// Everything of the grown volume that is written before its superblocks.
+    /// The blocks of the grown volume that are written before its superblocks.
     fn places(volume: &Superblock) -> impl Iterator<Item = u64> {
         let root = volume.root_place(Generation(0)).0;
         root..volume.mirrors()[1].0
@@ -147,7 +147,7 @@ mod tests {
                 (share - before).abs() < 0.001,
                 "{kept}: {share} after {before}"
             );
-            // However large it is, it is a volume, or an error.
+            // However large it is, the result is a valid volume, or an error.
             for blocks in [1 << 24, 1 << 28, MAX_PBA] {
                 let next = grown(&now, blocks, None);
                 assert!(
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_lies_beside_what_there_is() {
+    fn grown_structures_overlap_nothing_of_the_old_volume() {
         let mut now = volume(20_000, SumKind::Xxh3);
         for medium_blocks in [20_600, 40_000, 41_000, 1_000_000] {
             let next = grown(&now, medium_blocks, None).unwrap();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_decoded_to_what_it_was() {
+    fn a_grown_superblock_is_decoded_as_it_was_encoded() {
         let next = grown(&volume(20_000, SumKind::Xxh3), 50_000, Some(40_000)).unwrap();
         let mut block = [0; BLOCK_BYTES];
         next.encode(crc, &mut block);
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_grow_is_refused() {
+    fn a_volume_that_would_not_grow_is_refused() {
         let volume = volume(20_000, SumKind::Xxh3);
         let logical = volume.logical_blocks();
         let refused = |blocks, logical| grown(&volume, blocks, logical).unwrap_err();
@@ -198,7 +198,7 @@ mod tests {
                 before: logical
             }
         );
-        // A thin volume wants more of its medium, and promises no more.
+        // A thin volume takes more of its medium, and promises no more.
         assert!(grown(&volume, 40_000, Some(logical)).is_ok());
         assert!(matches!(
             refused(40_000, Some(u64::MAX)),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_one_root_stays_as_it_is() {
+    fn a_volume_with_one_root_does_not_grow() {
         let volume = volume(20_000, SumKind::Crc32c);
         let error = grown(&volume, 40_000, None).unwrap_err();
         assert_eq!(error, GeometryError::WithoutCopies);

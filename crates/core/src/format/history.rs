@@ -1,26 +1,26 @@
-//! What belongs to snapshots: blocks of the volume behind those that clients see.
+//! The blocks that belong to snapshots: they follow those that clients see.
 //!
-//! They are blocks like all others, in the same map and the same log, and three kinds of them follow each other:
-//! the list of snapshots, the rows that say which block of which snapshot each kept block is, and the kept blocks.
+//! They are ordinary blocks, in the same map and the same log. There are three kinds, one after the other: the list of snapshots,
+//! the rows, and the kept blocks. A row says which block of which snapshot a kept block is.
 
 use super::error::FormatError;
 use super::field::Field;
 use crate::addr::{BLOCK_BYTES, Lba};
 use core::ops::Range;
 
-/// Blocks of the list.
+/// The number of blocks of the list.
 pub const LIST_BLOCKS: u64 = 16;
 
-/// Bytes of a snapshot in the list.
+/// Bytes of a snapshot's entry in the list.
 pub const ENTRY_BYTES: usize = 64;
 
 /// Snapshots in a block of the list.
 pub const BLOCK_ENTRIES: usize = BLOCK_BYTES / ENTRY_BYTES;
 
-/// Snapshots that a volume can have.
+/// The most snapshots that a volume can have.
 pub const SNAPSHOTS_MAX: usize = LIST_BLOCKS as usize * BLOCK_ENTRIES;
 
-/// Bytes of a snapshot's name, at most.
+/// The most bytes in a snapshot's name.
 pub const NAME_BYTES: usize = 44;
 
 /// Bytes of a mark.
@@ -29,27 +29,29 @@ pub const MARK_BYTES: usize = 6;
 /// Rows in a block.
 pub const BLOCK_ROWS: usize = BLOCK_BYTES / 8;
 
-/// The parts of that space, in blocks of the volume.
+/// Where the list, the rows and the kept blocks are, in blocks of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
     first: Lba,
     kept: u64,
 }
 
-/// The most blocks that snapshots can keep of a volume of this size: LBAs have 32 bits, and what says which they are takes some too.
+/// The most blocks that snapshots can keep on a volume of this size: LBAs have 32 bits, and the rows take some of them.
 #[must_use]
 pub(super) fn most(logical: u64) -> u64 {
-    u64::from(u32::MAX).saturating_sub(logical) / 2
+    let room = u64::from(u32::MAX).saturating_sub(logical);
+    // In less room than this the list and the rows alone would have larger numbers.
+    if room < 64 { 0 } else { room / 2 }
 }
 
-/// How many blocks snapshots can keep of a volume of this size, if it is to be so many thousandths.
+/// The number of blocks that snapshots can keep on a volume of this size: so many thousandths of it.
 #[must_use]
 pub(super) fn kept_blocks(logical: u64, thousandths: u32) -> u64 {
     let kept = logical.saturating_mul(thousandths.into()).div_ceil(1000);
     kept.min(most(logical))
 }
 
-/// The same of a volume that has grown, in the proportion that it had.
+/// The number of blocks that snapshots can keep after the volume has grown, in the old proportion.
 #[must_use]
 pub(super) fn grown(kept: u64, before: u64, now: u64) -> u64 {
     let grown = u128::from(kept) * u128::from(now) / u128::from(before.max(1));
@@ -58,39 +60,39 @@ pub(super) fn grown(kept: u64, before: u64, now: u64) -> u64 {
 }
 
 impl History {
-    /// That begins at `first`, with room for so many kept blocks; none, if that is 0.
+    /// The space that begins at `first`, with room for `kept` blocks; empty if that is 0.
     #[must_use]
     pub fn new(first: Lba, kept: u64) -> Self {
         Self { first, kept }
     }
 
-    /// Blocks that snapshots can keep.
+    /// How many blocks snapshots can keep.
     #[must_use]
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Blocks of rows.
+    /// The number of blocks of rows.
     #[must_use]
     pub fn row_blocks(&self) -> u64 {
         self.kept.div_ceil(BLOCK_ROWS as u64)
     }
 
-    /// A block of the list.
+    /// The address of a block of the list.
     #[must_use]
     pub fn list(&self, block: u64) -> Lba {
         debug_assert!(block < LIST_BLOCKS);
         self.first.plus(block)
     }
 
-    /// A block of rows.
+    /// The address of a block of rows.
     #[must_use]
     pub fn rows(&self, block: u64) -> Lba {
         debug_assert!(block < self.row_blocks());
         self.first.plus(LIST_BLOCKS + block)
     }
 
-    /// A kept block.
+    /// The address of a kept block.
     #[must_use]
     pub fn block(&self, slot: u32) -> Lba {
         debug_assert!(u64::from(slot) < self.kept);
@@ -98,14 +100,14 @@ impl History {
         self.first.plus(before + u64::from(slot))
     }
 
-    /// Whether this block is of the list or of rows.
+    /// True if this block belongs to the list or to the rows.
     #[must_use]
     pub fn is_of_books(&self, lba: Lba) -> bool {
         let end = self.first.0.saturating_add(LIST_BLOCKS + self.row_blocks());
         self.kept > 0 && lba >= self.first && lba.0 < end
     }
 
-    /// Its parts in their order: the list, the rows, the kept blocks.
+    /// Its parts in order: the list, the rows, the kept blocks.
     #[must_use]
     pub fn parts(&self) -> [Range<Lba>; 3] {
         let mut end = self.first;
@@ -137,58 +139,58 @@ impl History {
     }
 }
 
-/// A snapshot's number: those that are taken later have higher ones, and none is given twice.
+/// A snapshot's number. Later snapshots have higher ones, and no number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u32);
 
-/// What is becoming of a snapshot.
+/// The state of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// It is there.
+    /// It exists.
     Kept = 1,
-    /// It is being deleted: nobody reads it any more.
+    /// It is being deleted, and is not read any more.
     Leaving = 2,
-    /// The volume is being taken back to it.
+    /// The volume is being rolled back to it.
     Returning = 3,
-    /// All of it is being received: it is not there yet.
+    /// It is being received as a whole, and does not exist yet.
     ArrivingWhole = 4,
-    /// What changed since the newest that is there is being received.
+    /// It is being received as changes since the newest complete one, and does not exist yet.
     ArrivingChanges = 5,
-    /// It is no snapshot, but a clone of one.
+    /// It is a clone of a snapshot.
     Clone = 6,
-    /// It is a clone, and is being deleted.
+    /// It is a clone that is being deleted.
     LeavingClone = 7,
 }
 
 impl Stage {
-    /// Whether it is not there yet.
+    /// True if it is not complete yet.
     #[must_use]
     pub fn arrives(self) -> bool {
         matches!(self, Self::ArrivingWhole | Self::ArrivingChanges)
     }
 
-    /// Whether it is no snapshot, but a clone of one.
+    /// True if it is a clone of a snapshot.
     #[must_use]
     pub fn is_clone(self) -> bool {
         matches!(self, Self::Clone | Self::LeavingClone)
     }
 
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     #[must_use]
     pub fn leaves(self) -> bool {
         matches!(self, Self::Leaving | Self::LeavingClone)
     }
 }
 
-/// A snapshot's name: what a path may have, and no `@` or `/`.
+/// A snapshot's name: characters that are allowed in a path, but no `@` or `/`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Name {
     bytes: [u8; NAME_BYTES],
     len: u8,
 }
 
-/// Why something is no snapshot's name.
+/// Why a text is not a snapshot's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a snapshot's name is 1 to {NAME_BYTES} bytes long: letters, digits, `.`, `_`, `:`, `+` and `-`; \
@@ -197,10 +199,10 @@ pub struct Name {
 pub struct BadName;
 
 impl Name {
-    /// From text.
+    /// Makes a name from text.
     ///
     /// # Errors
-    /// When it is too long, or has what a name must not have.
+    /// When it is too long, or has characters that a name must not have.
     pub fn new(text: &str) -> Result<Self, BadName> {
         let may_be = |c: char| c.is_ascii_alphanumeric() || "._:+-".contains(c);
         let first = text.chars().next().ok_or(BadName)?;
@@ -213,21 +215,21 @@ impl Name {
         Ok(Self { bytes, len })
     }
 
-    /// From so many of these bytes, which may be anything.
+    /// Makes a name from the first `len` of these bytes, which may be anything.
     pub(super) fn of_bytes(bytes: &[u8], len: u8) -> Option<Self> {
         let text = core::str::from_utf8(bytes.get(..usize::from(len))?).ok()?;
         Self::new(text).ok()
     }
 
-    /// Its bytes, then zeros; and how many they are.
+    /// Its bytes, padded with zeros, and its length.
     pub(super) fn padded(&self) -> ([u8; NAME_BYTES], u8) {
         (self.bytes, self.len)
     }
 
-    /// As text.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Made of ASCII alone.
+        // A name consists of ASCII only.
         core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
     }
 }
@@ -244,30 +246,30 @@ impl core::fmt::Display for Name {
     }
 }
 
-/// Drawn at random when a snapshot is taken: with its name and the time, it tells the snapshot from all others, whatever volumes
-/// they are of. One that was received has that of the one that was sent. Zeros: taken by a version that drew none.
+/// A random number drawn when a snapshot is taken. With its name and time it distinguishes the snapshot from all others, on
+/// whatever volume. A received snapshot has the mark of the one that was sent. All zeros: taken by a version that drew none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(pub [u8; MARK_BYTES]);
 
-/// What tells a snapshot from all others, on whatever volumes.
+/// What distinguishes a snapshot from all others, on whatever volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Its name.
     pub name: Name,
-    /// When it was taken, in seconds since 1970; whoever took it says so.
+    /// When it was taken, in seconds since 1970, by the clock of the machine that took it.
     pub taken: u64,
     /// Its mark.
     pub mark: Mark,
 }
 
-/// A snapshot, as the list has it.
+/// A snapshot as recorded in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Its number.
     pub number: Number,
-    /// What tells it from all others.
+    /// What distinguishes it from all others.
     pub identity: Identity,
-    /// What is becoming of it.
+    /// Its state.
     pub stage: Stage,
 }
 
@@ -309,7 +311,7 @@ pub const FIELDS: &[Field] = &[
 ];
 
 impl Mark {
-    /// What a clone has in place of one: the number of its snapshot.
+    /// The mark of a clone: the number of its snapshot.
     #[must_use]
     pub fn of_clone(of: Number) -> Self {
         let mut mark = [0; MARK_BYTES];
@@ -319,7 +321,7 @@ impl Mark {
 }
 
 impl Snapshot {
-    /// Of which snapshot it is a clone, if it is one.
+    /// The snapshot that this is a clone of, if it is a clone.
     #[must_use]
     pub fn clone_of(&self) -> Option<Number> {
         let [a, b, c, d, ..] = self.identity.mark.0;
@@ -327,7 +329,7 @@ impl Snapshot {
         self.stage.is_clone().then_some(of)
     }
 
-    /// Its entry.
+    /// Encodes its entry in the list.
     #[must_use]
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut out = [0; ENTRY_BYTES];
@@ -340,10 +342,10 @@ impl Snapshot {
         out
     }
 
-    /// From an entry, which may be anything; `None`: there is nothing.
+    /// Decodes an entry, which may be anything; `None` if it is empty.
     ///
     /// # Errors
-    /// When it is no snapshot's.
+    /// When it is not a snapshot's.
     pub fn decode(entry: &[u8; ENTRY_BYTES]) -> Result<Option<Self>, FormatError> {
         const WHAT: &str = "list of snapshots";
         let number = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
@@ -383,24 +385,24 @@ impl Snapshot {
     }
 }
 
-/// Which block of which snapshot a kept block is. Rows are sorted by the block first.
+/// Which block of which snapshot a kept block is. Rows are sorted by block, then by snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Row {
     /// The block, as clients see it.
     pub lba: Lba,
-    /// The newest snapshot that has it so; or the clone.
+    /// The newest snapshot that has these contents for the block; or the clone.
     pub number: Number,
 }
 
 impl Row {
-    /// As 8 bytes: the LBA in the upper half; 0 is none.
+    /// Encodes the row in 8 bytes: the LBA in the upper half; 0 is no row.
     #[must_use]
     pub fn raw(self) -> u64 {
         debug_assert!(self.lba.0 <= u64::from(u32::MAX));
         self.lba.0 << 32 | u64::from(self.number.0)
     }
 
-    /// From these; `None`: there is nothing.
+    /// The inverse of [`raw`](Self::raw); `None` if there is no row.
     #[must_use]
     pub fn of_raw(raw: u64) -> Option<Self> {
         let number = raw as u32;
@@ -415,6 +417,16 @@ impl Row {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// The map's entries, the strays and the marks of use have numbers of 32 bits.
+    #[test]
+    fn every_block_of_a_history_has_a_number_of_32_bits() {
+        for room in 0..200 {
+            let logical = u64::from(u32::MAX) - room;
+            let history = History::new(Lba(logical), most(logical));
+            assert!(history.end().0 <= u64::from(u32::MAX), "room for {room}");
+        }
+    }
 
     const STAGES: [Stage; 7] = [
         Stage::Kept,
@@ -463,7 +475,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_entry_is_what_it_was(
+        fn a_decoded_entry_is_the_encoded_one(
             number in 1..=u32::MAX,
             name in "[a-z0-9][a-z0-9._:+-]{0,43}",
             taken: u64,
@@ -477,7 +489,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_in_an_entry_is_judged(bytes: [u8; 32], more: [u8; 32]) {
+        fn any_bytes_are_an_entry_or_an_error(bytes: [u8; 32], more: [u8; 32]) {
             let mut entry = [0; ENTRY_BYTES];
             entry[..32].copy_from_slice(&bytes);
             entry[32..].copy_from_slice(&more);
@@ -487,7 +499,7 @@ mod tests {
         }
 
         #[test]
-        fn a_row_is_what_it_was(lba in 0..u64::from(u32::MAX), number in 1..=u32::MAX) {
+        fn a_decoded_row_is_the_encoded_one(lba in 0..u64::from(u32::MAX), number in 1..=u32::MAX) {
             let row = Row { lba: Lba(lba), number: Number(number) };
             prop_assert_eq!(Row::of_raw(row.raw()), Some(row));
         }

@@ -1,15 +1,16 @@
-//! A leaf of the map, or of the table of shared pages: 1024 entries of 4 bytes, a block; and parities of leaves.
+//! A leaf of the map, or of the table of shared pages: one block with 1024 entries of 4 bytes; and parities of leaves.
 //!
-//! Its checksum is kept in the root, and covers the leaf's number, so that a leaf which was written to
-//! another's place is not taken for it.
+//! A leaf's checksum is stored in the root, and covers the leaf's number, so that a leaf that was written to the wrong place is
+//! not taken for another one.
 
+use super::field::Crc;
 use super::root::LeafSlot;
-use super::{Crc, superblock::Superblock};
+use super::superblock::Superblock;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 
 type Block = [u8; BLOCK_BYTES];
 
-/// Reads a block of the medium; `false`: it cannot be read.
+/// Reads a block of the medium; returns `false` if it cannot be read.
 pub type Read<'a> = &'a mut dyn FnMut(Pba, &mut Block) -> bool;
 
 /// The checksum of leaf `leaf` with these bytes.
@@ -21,7 +22,7 @@ pub fn checksum(leaf: Leaf, bytes: &[u8], crc: Crc) -> u32 {
     crc(&parts)
 }
 
-/// Adds a leaf to a parity, or takes it out: all but one of a stripe and its parity leave that one.
+/// Adds a leaf to a parity, or removes it: the parity of a stripe and all leaves but one yield that one.
 pub fn add(parity: &mut Block, leaf: &Block) {
     for (sum, byte) in parity.iter_mut().zip(leaf) {
         *sum ^= byte;
@@ -33,17 +34,17 @@ pub fn add(parity: &mut Block, leaf: &Block) {
 pub struct Leaves<'a> {
     /// The volume.
     pub superblock: &'a Superblock,
-    /// What the root says of each.
+    /// What the root says about each.
     pub slots: &'a [LeafSlot],
     /// Their checksum.
     pub crc: Crc,
 }
 
 impl Leaves<'_> {
-    /// A leaf, or a parity, and where it is; `None`: it holds nothing.
+    /// Reads a leaf, or a parity. Also returns where it is; `None` if it holds nothing.
     ///
     /// # Errors
-    /// Where it is, when it is damaged.
+    /// Its place, if it is damaged.
     pub fn read(&self, leaf: Leaf, read: Read<'_>) -> Result<Option<(Pba, Block)>, Pba> {
         let (slot, expected) = match self.slots[leaf.0 as usize] {
             LeafSlot::Absent => return Ok(None),
@@ -56,8 +57,8 @@ impl Leaves<'_> {
         is_whole.then_some(Some((at, block))).ok_or(at)
     }
 
-    /// What a leaf is, or a parity, as all others of its stripe have it; `None` if they do not tell: one of them is
-    /// damaged too, or there is no parity.
+    /// Rebuilds a leaf, or a parity, from all others of its stripe; `None` if there is no parity, or another one of them is
+    /// damaged.
     pub fn rebuild(&self, lost: Leaf, read: Read<'_>) -> Option<Block> {
         let stripe = self.superblock.stripe_of(lost);
         let parity = self.superblock.parity(stripe)?;

@@ -1,8 +1,8 @@
-//! The on-disk format: one file a structure, each with its encoder and its decoder. `docs/FORMAT.md` is
-//! rendered from the `FIELDS` of these structs.
+//! The on-disk format: one file per structure, each with its encoder and its decoder. `docs/FORMAT.md` is rendered from the
+//! `FIELDS` of these structs.
 //!
-//! Everything is little endian. Every structure carries its own checksum and the volume's UUID or its signature, so that
-//! bytes from elsewhere are refused; whatever comes from the medium is hostile until decoded here.
+//! Everything is little endian. Every structure carries its own checksum and the volume's UUID or signature, so bytes from elsewhere are
+//! refused. All bytes read from the medium count as hostile until they are decoded here.
 
 pub mod archive;
 pub mod areas;
@@ -13,6 +13,7 @@ pub mod frames;
 pub mod geometry;
 pub mod grown;
 pub mod history;
+mod kind;
 pub mod leaf;
 pub mod names;
 pub mod open_summary;
@@ -30,12 +31,10 @@ use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use alloc::{vec, vec::Vec};
 
 pub use error::{FormatError, NUMBER_MAX};
-use error::{can_be, within_numbers};
 pub use field::{Crc, Field, VERSION};
-pub(crate) use field::{checksum_around, on_disk};
 pub use sum::{BlockSum, SumKind};
 
-/// A structure's fields, for the docs.
+/// The fields of all structures, for the documents.
 #[must_use]
 pub fn tables() -> Vec<(&'static str, &'static [Field])> {
     vec![
@@ -53,14 +52,14 @@ pub fn tables() -> Vec<(&'static str, &'static [Field])> {
     ]
 }
 
-/// Writes an empty volume: the first root, then both superblocks (they come last, so that a creation that
-/// was cut short is not a volume).
+/// Writes an empty volume: the first root, then both superblocks. The superblocks are last, so that an interrupted creation
+/// leaves no volume.
 pub fn blank(superblock: &superblock::Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
     if superblock.layout() != areas::Layout::Log {
         return table::blank(superblock, crc, write);
     }
     let mut root = vec![0; superblock.root_blocks() as usize * BLOCK_BYTES];
-    // The other place is cleared: no root of a volume that was here before may be taken for ours.
+    // Clears the other place, so that no root of a volume that was here before passes for this volume's.
     for at in superblock.root_copies(Generation(0)) {
         write(at, &root);
     }

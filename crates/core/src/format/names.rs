@@ -1,39 +1,44 @@
-//! Which LBAs a chunk says something of, as the header of the chunk after it repeats them (0021).
+//! Names: the LBAs that a chunk changes. The next chunk's header repeats them (0021).
 //!
-//! A header that is lost takes with it what its chunk said, and of which LBAs that was. The next header bounds that: what is not named
-//! here is what it was. What a chunk moves is not named, for its content is the same in both places.
+//! If a header is lost, its chunk's records are lost, and so is the list of LBAs that they change. The names in the next header bound the
+//! damage: an LBA that is not named there is unchanged. Blocks that a chunk moves are not named, because their contents are the same in
+//! both places.
 //!
-//! On the medium: runs, rising. Of each a number: blocks between the end of the one before and its begin, times two, and one more if it is
-//! longer than a block; then its length less two follows. Numbers are seven bits a byte, the low ones first; the top bit says that
-//! more follow. Where there is no room for all runs, near ones are joined: more may be named than was said, never less.
+//! On the medium: runs, by rising LBAs. Each begins with a number: twice the blocks between the end of the previous run and the start of
+//! this one, plus one if the run is longer than a block; in that case its length less two follows. Numbers have seven bits a byte, the
+//! low ones first; the top bit says that more follow. If there is no room for all runs, runs that lie close together are joined. Then the
+//! names may cover LBAs that the chunk does not change, but they never leave one out.
 
 use crate::addr::Lba;
 use alloc::vec::Vec;
 
-/// The most bytes that they take of a header. It is a fifth of the LBAs of a full chunk that are far from each other which are joined then.
+/// The most bytes that names take of a header. If the LBAs of a full chunk are all far apart, a fifth of them are joined to fit.
 pub const NAMES_ROOM: usize = 640;
 
-/// There is always room for this: one run, wherever it is.
+/// Bytes that names always have room for: one run, wherever it is.
 pub const NAMES_LEAST: usize = 20;
 
-/// LBAs, in runs: rising, and apart from each other.
+/// LBAs in runs, which rise and do not touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
     runs: Vec<(Lba, u64)>,
 }
 
 impl Names {
-    /// These, in any order; in the allocation of what was there before.
+    /// Takes these runs, in any order, reusing the allocation.
     pub fn take(&mut self, runs: impl Iterator<Item = (Lba, u64)>) {
         self.runs.clear();
         for (lba, blocks) in runs {
             match self.runs.last_mut() {
-                // In order, as most loads are: nothing to sort.
-                Some((first, length)) if first.0 + *length == lba.0 => *length += blocks,
+                // Most loads are in order, and leave nothing to sort.
+                Some((first, length)) if first.0.saturating_add(*length) == lba.0 => {
+                    *length = length.saturating_add(blocks);
+                }
                 _ => self.runs.push((lba, blocks)),
             }
         }
-        self.runs.sort_unstable();
+        // Where several runs begin together, `join` keeps the longest, whatever their order.
+        self.runs.sort_unstable_by_key(|(lba, _)| lba.0);
         self.join(0);
     }
 
@@ -42,17 +47,19 @@ impl Names {
         self.runs.iter().copied()
     }
 
-    /// Whether all of `others` is among them.
+    /// True if these include all of `others`.
     #[must_use]
     pub fn cover(&self, others: &Self) -> bool {
         others.runs().all(|(lba, blocks)| {
             let after = self.runs.partition_point(|(first, _)| *first <= lba);
             let run = after.checked_sub(1).map(|index| self.runs[index]);
-            run.is_some_and(|(first, length)| lba.0 + blocks <= first.0 + length)
+            run.is_some_and(|(first, length)| {
+                lba.0.saturating_add(blocks) <= first.0.saturating_add(length)
+            })
         })
     }
 
-    /// Joins runs that are not further from each other than `gap` blocks.
+    /// Joins runs that are at most `gap` blocks apart.
     fn join(&mut self, gap: u64) {
         self.runs.dedup_by(|next, before| {
             let end = before.0.0.saturating_add(before.1);
@@ -65,13 +72,13 @@ impl Names {
         });
     }
 
-    /// Bytes that they take.
+    /// The bytes that they take.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
         self.numbers().map(number_len).sum()
     }
 
-    /// Joins runs until they take at most `room` bytes, which is [`NAMES_LEAST`] or more; how many they take.
+    /// Joins runs until they take at most `room` bytes, which is [`NAMES_LEAST`] or more. Returns how many bytes they take.
     pub fn fit(&mut self, room: usize) -> usize {
         debug_assert!(room >= NAMES_LEAST);
         let mut gap = 1;
@@ -85,7 +92,7 @@ impl Names {
         }
     }
 
-    /// Writes them to the begin of `out`.
+    /// Writes them to the beginning of `out`.
     pub fn encode(&self, out: &mut [u8]) {
         let mut at = 0;
         for number in self.numbers() {
@@ -103,7 +110,7 @@ impl Names {
         })
     }
 
-    /// Reads them from exactly these bytes; `None`: they end within a number, or a number or an LBA is larger than any may be.
+    /// Decodes exactly these bytes; `None` if they end within a number, or a number or an LBA is too large.
     #[must_use]
     pub fn decode(mut bytes: &[u8]) -> Option<Self> {
         let mut names = Self::default();
@@ -181,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_too_large_is_told() {
+    fn names_that_are_cut_short_or_too_large_are_refused() {
         assert!(Names::decode(&[0x80]).is_none());
         assert!(Names::decode(&[1]).is_none(), "a length is missing");
         assert!(Names::decode(&[0xff; 12]).is_none());
@@ -193,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_was_said_is_named(
+        fn joined_names_still_cover_every_lba(
             runs in prop::collection::vec((0u64..1 << 30, 1u64..40), 0..300),
             room in NAMES_LEAST..NAMES_ROOM,
         ) {

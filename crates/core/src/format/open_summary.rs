@@ -1,17 +1,20 @@
-//! The summary so far of a segment that a head is in: a root's second copy has it behind it.
+//! An open summary: the summary so far of a segment that a head is in. It follows a root's second copy.
 //!
-//! It is a summary whose newest chunk is the root's. Of a segment that has its own already it has no entries.
+//! It is a summary whose newest chunk is the root's. For a segment that already has its own summary, it has no entries.
 
+use super::error::FormatError;
+use super::field::Crc;
 use super::root::RootHeader;
 use super::summary::{self, Tag};
-use super::{Crc, FormatError, superblock::Superblock};
+use super::superblock::Superblock;
 use crate::addr::{Segment, Seq};
 use alloc::vec::Vec;
 
-/// What a root's second copy repeats of the headers before a head's cursor; `None` of a segment that has its summary, or none yet.
+/// Decodes an open summary: a copy of what the headers before a head's cursor say. Returns `None` for a segment that has its own
+/// summary.
 ///
 /// # Errors
-/// When it is damaged, or of another root.
+/// When it is damaged, or belongs to another root.
 pub fn decode(
     superblock: &Superblock,
     root: &RootHeader,
@@ -41,7 +44,7 @@ pub fn decode(
     }
 }
 
-/// A whole summary, and the newest chunk that it knows of.
+/// Decodes a whole summary, and the newest chunk that it covers.
 pub(crate) fn whole(
     superblock: &Superblock,
     segment: Segment,
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_that_of_this_root_and_segment_is_believed() {
+    fn only_an_open_summary_of_this_root_and_segment_is_accepted() {
         let params = Params {
             medium_blocks: 1 << 14,
             logical_blocks: None,
@@ -123,14 +126,14 @@ mod tests {
             read(9, 17, &write(4, 9, &tags)).is_err(),
             "of another segment"
         );
-        assert_eq!(read(9, 17, &write(3, 9, &[])), Ok(None), "it has its own");
+        assert_eq!(
+            read(9, 17, &write(3, 9, &[])),
+            Ok(None),
+            "the segment has its own summary"
+        );
         assert!(read(10, 17, &write(3, 9, &[])).is_err());
         assert!(read(9, 17, &vec![0; whole.len()]).is_err());
-        assert_eq!(
-            read(9, 0, &vec![0; whole.len()]),
-            Ok(None),
-            "nothing is there"
-        );
+        assert_eq!(read(9, 0, &vec![0; whole.len()]), Ok(None), "a blank block");
         whole[700] ^= 1;
         assert!(read(9, 17, &whole).is_err());
     }

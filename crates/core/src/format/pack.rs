@@ -1,13 +1,14 @@
-//! A page of parts: several blocks, each stored in fewer bytes than it has (CSA-FS §4.2; compression).
+//! A page of parts: several blocks, each stored in fewer bytes than its size (CSA-FS §4.2; compression).
 //!
-//! A data block of its own begins with a directory: the records of its parts, as its chunk's header has them.
-//! A chunk's header is one too when parts ride behind its records; then those are its directory. Either is
-//! copied as it is when the collector moves it.
+//! A page that is a data block begins with a directory: the records of its parts, as in its chunk's header. A chunk's header is
+//! such a page too when parts follow its records; then those records are its directory. The collector copies either unchanged
+//! when it moves it.
 
 use super::chunk;
+use super::error::FormatError;
+use super::field::{Crc, Field, on_disk};
 use super::record::{PART_LEN, Part, Record};
-use super::{Crc, Field, FormatError, on_disk};
-use crate::addr::{BLOCK_BYTES, Lba};
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::MAX_PARTS;
 use alloc::vec::Vec;
 use zerocopy::little_endian::U32;
@@ -29,37 +30,48 @@ on_disk! {
 /// The fields of a page's head.
 pub const FIELDS: &[Field] = RawPack::FIELDS;
 
-/// One part of a page, as its directory tells of it.
+/// A page of parts, as described by its segment's summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartTag {
-    /// Whose it was when written.
-    pub lba: Lba,
-    /// Which part.
-    pub slot: u8,
-    /// Sum of the block that it stands for.
+pub struct PageOfParts {
+    /// Where it is.
+    pub at: Pba,
+    /// Its number.
+    pub number: Vba,
+    /// The sum of its block.
     pub sum: u32,
 }
 
-/// Bytes of a page that are for parts and their directory.
+/// One part of a page, as described by the page's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartTag {
+    /// The owner when it was written.
+    pub lba: Lba,
+    /// Which part.
+    pub slot: u8,
+    /// Sum of the block that the part encodes.
+    pub sum: u32,
+}
+
+/// Bytes of a page for parts and their directory.
 pub const ROOM: usize = BLOCK_BYTES - size_of::<RawPack>();
 
-/// Bytes that a part takes beyond its own.
+/// Bytes that a part takes beyond its contents.
 pub const OVERHEAD: usize = PART_LEN;
 
-/// Where the first part of a page of `parts` is.
+/// The offset of the first part in a page of `parts`.
 #[must_use]
 pub fn first_offset(parts: usize) -> usize {
     size_of::<RawPack>() + parts * PART_LEN
 }
 
-/// Writes the directory, before parts that are there already.
+/// Writes the directory in front of parts that are already in the page.
 pub fn encode<'a>(parts: impl Iterator<Item = &'a Record>, out: &mut [u8]) {
     debug_assert_eq!(out.len(), BLOCK_BYTES);
     let (head, rest) = out.split_at_mut(size_of::<RawPack>());
     let mut count = 0;
     for (entry, part) in rest.chunks_exact_mut(PART_LEN).zip(parts) {
         if let Some((lba, part)) = part.part() {
-            // Its base is not told here: whoever asks for a delta knows it.
+            // The base is not recorded here, because the reader of a delta knows it.
             Record::Part { lba, part }.encode(entry);
         }
         count += 1;
@@ -72,11 +84,10 @@ pub fn encode<'a>(parts: impl Iterator<Item = &'a Record>, out: &mut [u8]) {
     head.copy_from_slice(raw.as_bytes());
 }
 
-/// One part of a page whose checksum has been, or will be, looked at: whose it was when written, what is known
-/// of it, and its bytes.
+/// Finds one part of a page whose checksum is verified elsewhere: its owner when it was written, its description, and its bytes.
 ///
 /// # Errors
-/// When the page is none, is damaged, or has no such part.
+/// When it is not a page of parts, is damaged, or has no such part.
 pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), FormatError> {
     let truncated = FormatError::Truncated {
         what: WHAT,
@@ -106,7 +117,7 @@ pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), Forma
         Record::Part { lba, part }
     };
     match record {
-        // Its end is inside of the page, or the record would not have been decoded.
+        // The part ends inside the page, otherwise the record would not have been decoded.
         Record::Part { lba, part } if part.slot == slot => {
             let from = usize::from(part.offset);
             Ok((lba, part, &page[from..from + usize::from(part.len)]))
@@ -115,10 +126,10 @@ pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), Forma
     }
 }
 
-/// All parts of a page whose checksum has been looked at, in place of what `out` holds.
+/// Replaces `out` with all parts of a page whose checksum has been verified.
 ///
 /// # Errors
-/// When the page is none, or is damaged.
+/// When it is not a page of parts, or is damaged.
 pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), FormatError> {
     out.clear();
     let truncated = FormatError::Truncated {
@@ -199,7 +210,7 @@ mod tests {
         assert_eq!(all, [tag(0), tag(1)]);
         assert!(directory(&page[..100], crc, &mut all).is_err());
         assert!(find(&page[..100], 0, crc).is_err());
-        // Its length leads out of the page.
+        // Its length exceeds the page.
         page[size_of::<RawPack>() + 18..][..2].copy_from_slice(&[0xff, 0xff]);
         assert!(find(&page, 0, crc).is_err());
         assert!(find(&[0; BLOCK_BYTES], 0, crc).is_err());

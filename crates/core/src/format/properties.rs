@@ -1,11 +1,11 @@
-//! Properties: what the volume's user has chosen, kept in the superblock's block behind its fields.
+//! Properties: what the volume's user has chosen, kept in the superblock's block after its fields.
 //!
-//! A property is a name, a kind and a value. What the names mean is not known here, so one that a later version has set is kept as
-//! it is. Both mirrors hold all of them. The mirrors are written one after the other, so after a crash they may differ: the one
-//! with the higher generation has the newer properties.
+//! A property is a name, a kind and a value. This module does not know what the names mean, so a property that a later version
+//! has set is kept unchanged. Both mirrors hold all of them. The mirrors are written one after the other, so after a crash they
+//! may differ: the one with the higher generation has the newer properties.
 
-use super::superblock::Superblock;
-use super::{Field, FormatError, on_disk};
+use super::error::FormatError;
+use super::field::{Field, on_disk};
 use crate::addr::BLOCK_BYTES;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use zerocopy::little_endian::U16;
 use zerocopy::{FromBytes, IntoBytes};
 
 const WHAT: &str = "property";
-/// A feature that a program must know to write the volume: it has properties, which would be lost.
+/// The feature of a volume that has properties: a program that does not know them must not write it, or they would be lost.
 pub(super) const FEATURE: u64 = 1;
 /// Where they are in the superblock's block.
 pub const AREA: Range<usize> = 512..BLOCK_BYTES;
@@ -35,7 +35,7 @@ on_disk! {
     }
 }
 
-/// The fields of what each property begins with.
+/// The fields that each property begins with.
 pub const FIELDS: &[Field] = RawProperty::FIELDS;
 
 const SWITCH: u8 = 1;
@@ -43,7 +43,7 @@ const NUMBER: u8 = 2;
 const TEXT: u8 = 3;
 const RANGES: u8 = 4;
 
-/// A value, as it is stored. One of a kind that this version does not know answers none of its questions.
+/// A value, as it is stored. If this version does not know its kind, every `as_` function returns `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
     kind: u8,
@@ -51,25 +51,25 @@ pub struct Value {
 }
 
 impl Value {
-    /// On or off.
+    /// A switch, on or off.
     #[must_use]
     pub fn switch(on: bool) -> Self {
         Self::new(SWITCH, &[u8::from(on)])
     }
 
-    /// A number; of bytes, mostly.
+    /// A number, usually of bytes.
     #[must_use]
     pub fn number(number: u64) -> Self {
         Self::new(NUMBER, &number.to_le_bytes())
     }
 
-    /// Words.
+    /// A text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::new(TEXT, text.as_bytes())
     }
 
-    /// Ranges of the volume, each its start and its length in bytes.
+    /// Ranges of the volume, each with its start and its length in bytes.
     #[must_use]
     pub fn ranges(ranges: &[(u64, u64)]) -> Self {
         let numbers = ranges.iter().flat_map(|&(start, bytes)| [start, bytes]);
@@ -96,7 +96,7 @@ impl Value {
         &self.bytes
     }
 
-    /// What a switch says.
+    /// The value of a switch.
     #[must_use]
     pub fn as_switch(&self) -> Option<bool> {
         match (self.kind, self.bytes.as_slice()) {
@@ -106,21 +106,21 @@ impl Value {
         }
     }
 
-    /// What a number is.
+    /// The value of a number.
     #[must_use]
     pub fn as_number(&self) -> Option<u64> {
         let bytes = (self.kind == NUMBER).then_some(self.bytes.as_slice())?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// What a text says.
+    /// The value of a text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         let bytes = (self.kind == TEXT).then_some(self.bytes.as_slice())?;
         core::str::from_utf8(bytes).ok()
     }
 
-    /// Which ranges there are.
+    /// The value of ranges.
     #[must_use]
     pub fn as_ranges(&self) -> Option<Vec<(u64, u64)>> {
         if self.kind != RANGES || !self.bytes.len().is_multiple_of(16) {
@@ -135,59 +135,75 @@ impl Value {
 /// Why a property cannot be stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PropertyError {
-    /// Its name.
+    /// The name is not valid.
     #[error("{0:?} cannot be a property's name: 1 to {NAME_BYTES_MAX} of a-z, 0-9 and -")]
     Name(String),
-    /// Its value.
+    /// The value is too long.
     #[error(
         "the value of {name} takes {bytes} bytes, and {VALUE_BYTES_MAX} is the most that is kept"
     )]
     TooLong {
         /// The property.
         name: String,
-        /// Its value's length.
+        /// The length of its value.
         bytes: usize,
     },
-    /// All of them.
+    /// There is no room for all of them.
     #[error("no room for {name}: all properties together may take {} bytes, and would take {bytes}", AREA.len())]
     NoRoom {
-        /// The one that is too much.
+        /// The property that does not fit.
         name: String,
-        /// What they would take.
+        /// The bytes that all would take.
         bytes: usize,
     },
 }
 
-/// All that were set on a volume, in the order of their names.
+/// All properties that are set on a volume, in the order of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Properties {
     /// How often they have been changed.
     generation: u64,
     entries: Vec<(String, Value)>,
-    /// Nobody sets it: the volume has clones, or had some. It is a feature of the superblock, and comes and goes between the mirrors
-    /// as properties do.
+    /// True if the volume has clones, or had some. No user sets it. It is a feature of the superblock, and is copied between the
+    /// mirrors as properties are.
     has_clones: bool,
 }
 
 impl Properties {
-    /// Whether none is set.
+    /// Returns these as the successors of `before`.
+    #[must_use]
+    pub(super) fn replacing(self, before: &Self) -> Self {
+        Self {
+            generation: before.generation + 1,
+            // The caller may have read the properties that it changed before there were clones.
+            has_clones: self.has_clones || before.has_clones,
+            ..self
+        }
+    }
+
+    /// True if these have been changed more often than the others.
+    pub(super) fn is_newer_than(&self, other: &Self) -> bool {
+        self.generation > other.generation
+    }
+
+    /// True if none is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What a program must know to write a volume that has them.
+    /// The feature that a program must know to write a volume with these properties.
     pub(super) fn feature(&self) -> u64 {
         if self.is_empty() { 0 } else { FEATURE }
     }
 
-    /// Whether the volume has clones, or had some: a program that knows of none must not touch it.
+    /// True if the volume has clones, or had some: a program that does not know clones must not touch it.
     #[must_use]
     pub fn has_clones(&self) -> bool {
         self.has_clones
     }
 
-    /// The same of a volume that has clones, or has none.
+    /// The same properties, with or without the feature of clones.
     #[must_use]
     pub fn with_clones(self, has_clones: bool) -> Self {
         Self { has_clones, ..self }
@@ -199,21 +215,21 @@ impl Properties {
         self.generation
     }
 
-    /// Those that are set.
+    /// The properties that are set.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.entries
             .iter()
             .map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The value of one, if it is set.
+    /// The value of a property, if it is set.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Value> {
         let at = self.find(name).ok()?;
         Some(&self.entries[at].1)
     }
 
-    /// Sets one, or with `None` lets it go.
+    /// Sets a property; `None` removes it.
     ///
     /// # Errors
     /// When it cannot be stored; then nothing is changed.
@@ -255,7 +271,7 @@ impl Properties {
             .binary_search_by(|(known, _)| known.as_str().cmp(name))
     }
 
-    /// Writes them into an area, and says how much of it they take.
+    /// Writes them into an area. Returns how many bytes they take.
     pub fn encode(&self, area: &mut [u8]) -> usize {
         let mut end = 0;
         for (name, value) in self.iter() {
@@ -272,7 +288,7 @@ impl Properties {
         end
     }
 
-    /// Those in a superblock's block, of which they take so many bytes.
+    /// Decodes the properties in a superblock's block, where they take `used` bytes.
     pub(super) fn of_block(generation: u64, used: u32, block: &[u8]) -> Result<Self, FormatError> {
         let area = block[AREA].get(..used as usize);
         let area = area.ok_or(FormatError::Value {
@@ -283,10 +299,10 @@ impl Properties {
         Self::decode(generation, area)
     }
 
-    /// From bytes that may be anything.
+    /// Decodes bytes that may be anything.
     ///
     /// # Errors
-    /// When they are not properties one after the other.
+    /// When they are not a sequence of properties.
     pub fn decode(generation: u64, bytes: &[u8]) -> Result<Self, FormatError> {
         let wrong = |field, value: usize| FormatError::Value {
             what: WHAT,
@@ -341,31 +357,6 @@ fn stored_bytes(name: &str, value: &Value) -> usize {
     size_of::<RawProperty>() + name.len() + value.bytes.len()
 }
 
-impl Superblock {
-    /// What its user has chosen.
-    #[must_use]
-    pub fn properties(&self) -> &Properties {
-        &self.properties
-    }
-
-    /// Puts others in their place; the caller writes both mirrors, one after the other.
-    pub fn set_properties(&mut self, properties: Properties) {
-        self.properties = Properties {
-            generation: self.properties.generation + 1,
-            // Whoever has changed some may not have heard of it.
-            has_clones: properties.has_clones || self.properties.has_clones,
-            ..properties
-        };
-    }
-
-    /// Takes the other mirror's, if a change was cut short between the two.
-    pub fn take_newer_properties(&mut self, other: &Self) {
-        if other.properties.generation > self.properties.generation {
-            self.properties = other.properties.clone();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_found_again() {
+    fn stored_properties_are_found_again() {
         let properties = some();
         let names: Vec<_> = properties.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["buffer", "compress", "fold", "journals", "label"]);
@@ -410,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_a_kind_that_is_not_known_is_kept() {
+    fn a_property_of_an_unknown_kind_is_kept() {
         let mut later = some();
         later.set("rewind", Some(Value::new(99, b"7d"))).unwrap();
         let mut found = Properties::decode(1, &encoded(&later)).unwrap();
@@ -423,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_changes_nothing() {
+    fn a_property_that_does_not_fit_changes_nothing() {
         let mut properties = some();
         let before = properties.clone();
         for (name, bytes) in [

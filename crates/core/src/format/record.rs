@@ -1,4 +1,4 @@
-//! What a chunk's header says of its blocks, and of what else happened at that point of the log.
+//! Records: what a chunk's header says about the chunk's blocks, and other changes at that point of the log.
 
 use super::error::FormatError;
 use super::summary::{Owner, Tag};
@@ -11,13 +11,13 @@ const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
 /// Where in a page a part is, and how it is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Sum of the block that it stands for.
+    /// Sum of the block that the part encodes.
     pub sum: u32,
-    /// Which block of its chunk it was written in; 0 is the header.
+    /// The block of its chunk that it was written in; 0 is the header.
     pub block: u16,
-    /// Which part of that page.
+    /// Its number in that page.
     pub slot: u8,
-    /// How it is encoded; the runtime's business.
+    /// How it is encoded; only the runtime knows the encodings.
     pub encoding: u8,
     /// Its first byte in the page.
     pub offset: u16,
@@ -35,26 +35,26 @@ impl Part {
     }
 }
 
-/// One fact of the log. Kinds 16 to 31 are for blocks that are stored in parts of pages; 21 and on are free.
+/// One fact in the log. Kinds 16 to 31 are for blocks that are stored in parts of pages; 21 and up are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The next data block is this LBA's.
+    /// The next data block belongs to this LBA.
     Data {
-        /// Whose.
+        /// The LBA.
         lba: Lba,
         /// Sum of the block.
         sum: u32,
     },
-    /// The next data block is this LBA's, moved from where it was; holds only if the map still says so.
+    /// The next data block belongs to this LBA, and moved here; it counts only if the map still has the old place.
     Move {
-        /// Whose.
+        /// The LBA.
         lba: Lba,
         /// Sum of the block.
         sum: u32,
         /// Where it was.
         from: Pba,
     },
-    /// These LBAs are zero.
+    /// These LBAs read as zeros.
     Zero {
         /// The first.
         lba: Lba,
@@ -70,7 +70,7 @@ pub enum Record {
     },
     /// This LBA maps to a shared page.
     Share {
-        /// Which LBA.
+        /// The LBA.
         lba: Lba,
         /// The page's number.
         vba: Vba,
@@ -86,48 +86,48 @@ pub enum Record {
         /// Where it was.
         from: Pba,
     },
-    /// After a crash this LBA reads what the journal's holds, if nothing else has been said of either since.
+    /// After a crash this LBA reads as the journal's block, unless a later record concerns either of them.
     Pledge {
-        /// Where the journal's block belongs.
+        /// The LBA that the journal's block belongs to.
         home: Lba,
         /// The journal's block.
         journal: Lba,
     },
-    /// The next data block is a page of parts; they follow.
+    /// The next data block is a page of parts; their records follow.
     Pack {
         /// Its number.
         vba: Vba,
         /// Sum of the page.
         sum: u32,
     },
-    /// This header's block is a page of parts as well; they follow.
+    /// This header's block is also a page of parts; their records follow.
     PackHere {
         /// Its number.
         vba: Vba,
     },
-    /// This LBA is stored in a part of a page of this chunk.
+    /// This LBA is stored in a part of a page in this chunk.
     Part {
-        /// Which LBA.
+        /// The LBA.
         lba: Lba,
-        /// Which part, and where.
+        /// The part, and where it is.
         part: Part,
     },
-    /// As [`Record::Part`], of a part that is a delta.
+    /// Like [`Record::Part`], for a part that is a delta.
     Delta {
-        /// Which LBA.
+        /// The LBA.
         lba: Lba,
-        /// Which part, and where.
+        /// The part, and where it is.
         part: Part,
-        /// What it needs to be decoded: a part of a page of an earlier chunk.
+        /// The base that it is decoded from: a part of a page in an earlier chunk.
         base: PartId,
     },
-    /// This LBA maps to a part that is stored already.
+    /// This LBA maps to a part that is already stored.
     SharePart {
-        /// Which LBA.
+        /// The LBA.
         lba: Lba,
         /// The page's number.
         vba: Vba,
-        /// Which part of it.
+        /// The part's number in the page.
         slot: u8,
     },
 }
@@ -135,7 +135,7 @@ pub enum Record {
 /// Bytes of a part's record.
 pub(super) const PART_LEN: usize = 20;
 
-/// Bytes of a delta's record: as a part's, and its base.
+/// Bytes of a delta's record: a part's, and the base.
 const DELTA_LEN: usize = PART_LEN + 4;
 
 impl Record {
@@ -195,7 +195,7 @@ impl Record {
         ),
     ];
 
-    /// The LBAs that it says something new of: not those whose content it moves.
+    /// The LBAs that it says something new about. Moves say nothing new.
     #[must_use]
     pub fn names(&self) -> Option<(Lba, u64)> {
         match *self {
@@ -230,7 +230,7 @@ impl Record {
         }
     }
 
-    /// Bytes that it takes in a header.
+    /// The bytes that it takes in a header.
     #[must_use]
     pub const fn encoded_len(&self) -> usize {
         match self {
@@ -246,7 +246,7 @@ impl Record {
         }
     }
 
-    /// Whether it owns a data block, and then whose that is and its checksum.
+    /// The tag of the data block that it owns, if it owns one.
     #[must_use]
     pub fn tag(&self) -> Option<Tag> {
         match *self {
@@ -269,7 +269,7 @@ impl Record {
         }
     }
 
-    /// The part that it tells of, and whose that is, whether it is a delta or not.
+    /// The part that it describes, with its LBA, whether it is a delta or not.
     #[must_use]
     pub fn part(&self) -> Option<(Lba, Part)> {
         match *self {
@@ -278,7 +278,7 @@ impl Record {
         }
     }
 
-    /// As [`Record::part`], to be changed.
+    /// Like [`Record::part`], for changing it.
     pub fn part_mut(&mut self) -> Option<&mut Part> {
         match self {
             Self::Part { part, .. } | Self::Delta { part, .. } => Some(part),

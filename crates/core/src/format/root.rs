@@ -45,7 +45,7 @@ on_disk! {
         table_crc: U32,
         /// a sweep for duplicates goes on at this checksum of a block; 0: none is under way
         swept: U32,
-        /// a scrub goes on at this block that clients see, and one more; 0: none is under way
+        /// a scrub goes on at this block of the map, and one more; 0: none is under way
         scrubbed: U32,
     }
 }
@@ -53,12 +53,12 @@ on_disk! {
 /// The fields of a root's header.
 pub const FIELDS: &[Field] = RawRoot::FIELDS;
 
-/// Where a head goes on.
+/// Where a head continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// In this segment.
+    /// The segment.
     pub segment: Segment,
-    /// At this block of it.
+    /// The block in the segment.
     pub offset: u32,
 }
 
@@ -74,7 +74,7 @@ pub enum LeafSlot {
 }
 
 impl LeafSlot {
-    /// The checksum of the leaf, if it is in this slot (0 or 1).
+    /// The checksum of the leaf if it is in slot `slot` (0 or 1).
     #[must_use]
     pub fn sum_in(self, slot: u32) -> Option<u32> {
         match (self, slot) {
@@ -93,25 +93,25 @@ pub struct RootHeader {
     pub generation: Generation,
     /// Newest chunk that every leaf includes.
     pub seq: Seq,
-    /// Its life.
+    /// The life of that chunk.
     pub life: Life,
     /// Newest chunk known durable.
     pub durable: Seq,
-    /// Where the hot and the cold head go on.
+    /// Where the hot and the cold head continue.
     pub cursors: [Cursor; 2],
-    /// Contents whose checksums are less have been looked through by a sweep for duplicates that has not ended; 0: there is none.
+    /// An unfinished sweep for duplicates has examined the contents whose checksums are below this; 0: there is none.
     pub swept: u32,
-    /// Blocks before this one, less one, have been read by a scrub that has not ended; 0: there is none.
+    /// One more than the block at which an unfinished scrub continues; 0: there is none.
     pub scrubbed: u32,
 }
 
-/// Blocks that a root of `leaves` leaves takes.
+/// The number of blocks of a root with `leaves` leaves.
 #[must_use]
 pub fn blocks(leaves: u32) -> u32 {
     1 + (leaves as usize * ENTRY).div_ceil(BLOCK_BYTES) as u32
 }
 
-/// Writes a root; `out` is `blocks(slots.len())` blocks.
+/// Writes a root; `out` has `blocks(slots.len())` blocks.
 pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8]) {
     debug_assert_eq!(out.len(), blocks(slots.len() as u32) as usize * BLOCK_BYTES);
     out.fill(0);
@@ -153,7 +153,7 @@ pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8])
 /// Reads a root of the volume `uuid` with `leaves` leaves.
 ///
 /// # Errors
-/// When it is damaged, of another volume, or from the future.
+/// When it is damaged, from another volume, or from a newer version.
 pub fn decode(
     bytes: &[u8],
     uuid: &[u8; 16],

@@ -1,10 +1,11 @@
-//! A stream: a snapshot, or what changed between two, as bytes that go through a pipe. A head, and [frames](super::frames): runs of
-//! blocks by rising addresses, runs of zeros, and an end that says how many there were. Of a whole snapshot, what is in none of
-//! them is zeros; of what changed, it is as it was.
+//! A stream: a snapshot, or what changed between two, as bytes for a pipe. It has a head and [frames](super::frames): runs of
+//! blocks by rising addresses, runs of zeros, and an end that counts them. In a whole snapshot, blocks in no frame are zeros; in
+//! a stream of changes, they are unchanged.
 
+use super::error::FormatError;
+use super::field::{Field, on_disk};
 use super::frames::{same, value};
 use super::history::{Identity, MARK_BYTES, Mark, NAME_BYTES, Name};
-use super::{Field, FormatError, on_disk};
 use crate::addr::BLOCK_BYTES;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
@@ -12,10 +13,10 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const HEAD: &str = "stream of a snapshot";
 const MAGIC: [u8; 8] = *b"VELLUMST";
-/// Its own: streams change apart from volumes.
+/// Separate from the volume's version: streams change independently of volumes.
 const VERSION: u32 = 1;
 
-/// Blocks of a volume, at most: LBAs have 32 bits.
+/// The most blocks of a volume: LBAs have 32 bits.
 const BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// Bytes of a head.
@@ -66,7 +67,7 @@ on_disk! {
 /// The fields of a head.
 pub const FIELDS: &[Field] = RawHead::FIELDS;
 
-/// What a stream is of.
+/// What a stream contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// UUID of the volume that was read.
@@ -75,7 +76,7 @@ pub struct Head {
     pub blocks: u64,
     /// The snapshot.
     pub snapshot: Identity,
-    /// The one before it, if there is only what changed since.
+    /// The earlier snapshot, if the stream has only what changed since.
     pub from: Option<Identity>,
 }
 
@@ -96,7 +97,7 @@ fn identity(
 }
 
 impl Head {
-    /// The head, and the sum that the first frame's begins with.
+    /// Encodes the head. Also returns the sum that the first frame's sum begins with.
     #[must_use]
     pub fn encode(&self) -> ([u8; HEAD_BYTES], u64) {
         let (name, name_bytes) = self.snapshot.name.padded();
@@ -132,10 +133,10 @@ impl Head {
         (out, sum)
     }
 
-    /// From bytes that may be anything, and the sum that the first frame's begins with.
+    /// Decodes bytes that may be anything. Also returns the sum that the first frame's sum begins with.
     ///
     /// # Errors
-    /// When they are no head of a stream, damaged, or from the future.
+    /// When they are not the head of a stream, are damaged, or are from a newer version.
     pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Result<(Self, u64), FormatError> {
         let read = RawHead::read_from_bytes(bytes).ok();
         let raw = read
@@ -215,7 +216,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_head_is_what_it_was_and_no_bit_of_it_flips(head in heads()) {
+        fn a_decoded_head_is_the_encoded_one_and_a_flipped_bit_is_detected(head in heads()) {
             let (bytes, sum) = head.encode();
             prop_assert_eq!(Head::decode(&bytes), Ok((head, sum)));
             for bit in 0..HEAD_BYTES * 8 {
@@ -225,9 +226,9 @@ mod tests {
             }
         }
 
-        /// Whatever it says, with a sum that is right: refused, or read as what it says.
+        /// A head with any byte changed and a correct sum is refused, or read as what it then says.
         #[test]
-        fn what_a_head_cannot_say_is_refused(head in heads(), place in 12..HEAD_BYTES - 8, byte: u8) {
+        fn a_head_with_impossible_values_is_refused(head in heads(), place in 12..HEAD_BYTES - 8, byte: u8) {
             let (mut bytes, _) = head.encode();
             bytes[place] = byte;
             let sum = xxh3_64_with_seed(&bytes[..HEAD_BYTES - 8], 0);

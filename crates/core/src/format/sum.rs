@@ -1,16 +1,16 @@
-//! A block's sum: the 32 bits by which a block is known again when it is read, and by which contents are proposed.
+//! A block's sum: 32 bits that verify a block when it is read, and that propose blocks with equal contents.
 //!
-//! A structure that ends with its own CRC32C has the same CRC32C in all its versions, for CRC is linear. So where blocks'
-//! sums are those, an older version of the same block passes for it. XXH3 is not linear, and nobody who writes to a volume
-//! knows the key ([decision 0016](../../../../docs/decisions/0016-block-sums.md)).
+//! A structure that ends with its own CRC32C has the same CRC32C in all its versions, because CRC is linear. So if a volume's sums are
+//! CRC32C, an older version of such a block passes the check. XXH3 is not linear, and no client that writes to a volume knows the key
+//! ([decision 0016](../../../../docs/decisions/0016-block-sums.md)).
 
 use super::field::Crc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// What the sums of a volume's blocks are.
+/// The kind of a volume's block sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum SumKind {
-    /// CRC32C: of volumes that were made before there was another.
+    /// CRC32C: volumes from before XXH3 sums have these.
     Crc32c,
     /// The lower half of XXH3-64, keyed with the volume's secret.
     #[default]
@@ -28,7 +28,7 @@ impl SumKind {
     }
 }
 
-/// Makes the sums of a volume's blocks ([`Superblock::sum`](super::superblock::Superblock::sum) gives one).
+/// Computes the sums of a volume's blocks ([`Superblock::sum`](super::superblock::Superblock::sum) returns one).
 #[derive(Clone, Copy, Debug)]
 pub enum BlockSum {
     /// See [`SumKind::Crc32c`].
@@ -50,7 +50,7 @@ impl BlockSum {
         }
     }
 
-    /// The sum of a block that has this XXH3-64, where sums are of that kind.
+    /// The sum of a block with this XXH3-64; only for sums of that kind.
     #[must_use]
     pub fn of_hash(hash: u64) -> u32 {
         hash as u32
@@ -63,19 +63,19 @@ mod tests {
     use crate::addr::BLOCK_BYTES;
     use alloc::vec;
 
-    /// A block of zeros but for a structure that starts at `start` and ends with its CRC32C, with that at `end`.
+    /// A block of zeros, except for a structure that starts at `start` and whose CRC32C is at `end`.
     fn version(start: usize, end: usize, number: u8) -> vec::Vec<u8> {
         let mut block = vec![0; BLOCK_BYTES];
         block[start..end].fill(0x5a);
         block[start + 8] = number;
-        // As ext4 has it: from its own seed, and not inverted.
+        // As in ext4: with a seed, and not inverted.
         let crc = !crc32c::crc32c_append(0x1234_5678, &block[start..end]);
         block[end..end + 4].copy_from_slice(&crc.to_le_bytes());
         block
     }
 
     #[test]
-    fn versions_of_what_ends_with_its_own_crc_are_told_apart() {
+    fn versions_of_a_block_that_ends_with_its_own_crc_have_different_sums() {
         let families = [
             (1024, 2044, "ext4's superblock"),
             (0, 4092, "an extent block"),
@@ -98,10 +98,10 @@ mod tests {
         }
     }
 
-    /// They are on the medium: what makes them never changes.
+    /// Sums are on the medium, so the functions that compute them must never change.
     #[test]
-    fn sums_are_what_they_were() {
-        // As xxHash publishes it.
+    fn sums_never_change() {
+        // The value published by xxHash.
         assert_eq!(xxh3_64_with_seed(b"", 0), 0x2d06_8005_38d3_94c2);
         let sum = |seed| BlockSum::Xxh3 { seed }.of(&version(0, 288, 1));
         assert_eq!(

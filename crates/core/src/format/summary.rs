@@ -1,7 +1,7 @@
-//! A segment's summary: who owns each of its blocks, and each block's checksum.
+//! A segment's summary: the owner and the checksum of each of its blocks.
 //!
-//! It repeats what the segment's chunk headers say, in one place whose address is known, so that a read
-//! finds the checksum of any block with one read and the collector all owners.
+//! It repeats what the segment's chunk headers say, in one place with a known address, so that a read finds the checksum of any
+//! block with one read, and the collector finds all owners.
 
 use super::error::FormatError;
 use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 const WHAT: &str = "segment summary";
 const MAGIC: [u8; 8] = *b"VELLUMSU";
-/// Of before: its sums are as they are.
+/// The magic of older summaries, whose sums have no salt.
 const MAGIC_BEFORE: [u8; 8] = *b"VELLUMSS";
 const ENTRY: usize = 12;
 const KIND_SHIFT: u32 = 56;
@@ -42,12 +42,12 @@ on_disk! {
 /// The fields of a summary's header.
 pub const FIELDS: &[Field] = RawSummary::FIELDS;
 
-/// Whose a block was when it was written.
+/// The owner of a block when it was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Nobody's: a chunk's header, or never written.
+    /// No owner: a chunk's header, or a block that was never written.
     None,
-    /// An LBA's own.
+    /// An LBA, which shares the block with no other.
     Lba(Lba),
     /// A shared page.
     Vba(Vba),
@@ -56,13 +56,13 @@ pub enum Owner {
 /// A block's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Whose it was when written.
+    /// Its owner when it was written.
     pub owner: Owner,
     /// Sum of its bytes.
     pub sum: u32,
 }
 
-/// Blocks that the summary of a segment takes.
+/// The number of blocks of a segment's summary.
 #[must_use]
 pub const fn blocks(segment_blocks: u32) -> u32 {
     let mut blocks = 1;
@@ -74,17 +74,17 @@ pub const fn blocks(segment_blocks: u32) -> u32 {
     blocks
 }
 
-/// What the sums of a summary are combined with. It is another one for each use of a segment, so that a sector which a power cut left of
-/// the use before proves nothing (see [`unchecked_sums`]).
+/// The value that a summary's sums are combined with. It differs for each use of a segment, so that a sector that a power cut has
+/// left from the previous use proves nothing (see [`unchecked_sums`]).
 fn salt(raw: &RawSummary) -> u32 {
     match raw.magic {
-        // Odd, so that no two chunks of four billion have the same.
+        // Odd, so that no two of four billion chunks have the same salt.
         MAGIC => (raw.last_seq.get() as u32).wrapping_mul(0x9E37_79B1),
         _ => 0,
     }
 }
 
-/// Writes a summary; `out` is whole blocks, enough for the tags.
+/// Writes a summary; `out` consists of whole blocks, enough for the tags.
 pub fn encode(
     signature: &[u8; 16],
     segment: Segment,
@@ -120,13 +120,13 @@ pub fn encode(
     out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether it begins as a summary does.
+/// True if the bytes begin with a summary's magic.
 #[must_use]
 pub fn looks_like_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC) || bytes.starts_with(&MAGIC_BEFORE)
 }
 
-/// Signs a summary of so many entries anew, and zeros what is behind them.
+/// Gives a summary of `count` entries another signature and a new checksum, and zeros what follows the entries.
 pub fn sign(bytes: &mut [u8], signature: &[u8; 16], count: usize, crc: Crc) {
     let end = size_of::<RawSummary>() + count * ENTRY;
     bytes[end..].fill(0);
@@ -137,10 +137,10 @@ pub fn sign(bytes: &mut [u8], signature: &[u8; 16], count: usize, crc: Crc) {
     bytes[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads the summary of `segment`, `count` entries.
+/// Decodes the summary of `segment`, with `count` entries.
 ///
 /// # Errors
-/// When it is damaged, of another volume or segment, or from the future.
+/// When it is damaged, from another volume or segment, or from a newer version.
 pub fn decode(
     signature: &[u8; 16],
     segment: Segment,
@@ -153,10 +153,10 @@ pub fn decode(
     Ok(tags)
 }
 
-/// As [`decode`], in place of what `tags` holds: the collector reads one summary after the other.
+/// Like [`decode`], but replaces the contents of `tags`: the collector reads one summary after another.
 ///
 /// # Errors
-/// As [`decode`].
+/// As for [`decode`].
 pub fn decode_into(
     signature: &[u8; 16],
     segment: Segment,
@@ -196,13 +196,13 @@ fn stored_sum(entry: &[u8]) -> u32 {
     u32::from_le_bytes([entry[8], entry[9], entry[10], entry[11]])
 }
 
-/// The sums in what looks like the summary of `segment`, whether it is whole or not, and the newest chunk that it says it knows of. A
-/// summary is written anew in place, with other owners and the same sums; if a power cut tears that, its checksum fails, and any mixture of
-/// old and new sectors still has them. What is not of this segment at all gives none.
+/// Returns the sums in what looks like the summary of `segment`, whether it is whole or not, and the newest chunk that it claims
+/// to cover. A summary is rewritten in place, with other owners and the same sums. If a power cut tears that write, its checksum
+/// fails, but any mixture of old and new sectors still has the sums. Bytes that are not from this segment at all yield none.
 ///
-/// Each may be anything: it says nothing but that a block that has it is what was written, and only where nothing else does. Of a sector
-/// that is of the segment's use before, no sum is one of its blocks: another salt was in them. What holds only if the first sector is of
-/// now, so if no chunk in the segment is newer than the one it names.
+/// Each sum may be anything: it proves only that a block with that sum is what was written, and only where no other sum is known.
+/// In a sector from the segment's previous use, no sum matches one of its blocks, because it had another salt. That holds only if
+/// the first sector belongs to the present use, that is, if no chunk in the segment is newer than the one that it names.
 #[must_use]
 pub fn unchecked_sums(
     signature: &[u8; 16],
@@ -221,10 +221,10 @@ pub fn unchecked_sums(
     })
 }
 
-/// The newest chunk that the summary of `segment` knows of.
+/// The newest chunk that the summary of `segment` covers.
 ///
 /// # Errors
-/// As [`decode`].
+/// As for [`decode`].
 pub fn last_seq(
     signature: &[u8; 16],
     segment: Segment,
@@ -235,7 +235,7 @@ pub fn last_seq(
     open(signature, segment, count, bytes, crc).map(|(raw, _)| Seq(raw.last_seq.get()))
 }
 
-/// The header, checked, and the bytes after it.
+/// Checks the header, and returns it with the bytes after it.
 fn open<'a>(
     signature: &[u8; 16],
     segment: Segment,
@@ -312,13 +312,13 @@ mod tests {
         out
     }
 
-    /// The sectors of one write up to here, and of another one behind it.
+    /// The first `sectors` sectors of one write, and the rest of another.
     fn torn(new: &[u8], old: &[u8], sectors: usize) -> Vec<u8> {
         [&new[..sectors * SECTOR], &old[sectors * SECTOR..]].concat()
     }
 
     #[test]
-    fn one_that_is_torn_with_other_owners_has_its_sums() {
+    fn a_summary_torn_while_its_owners_were_rewritten_keeps_its_sums() {
         let (first, again) = (encoded(9, 0, 100), encoded(9, 5000, 100));
         for sectors in 1..7 {
             let torn = torn(&again, &first, sectors);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sector_of_the_use_before_proves_no_block_of_then() {
+    fn a_sector_from_the_previous_use_proves_no_block_of_that_use() {
         let (old, new) = (encoded(8, 0, 100), encoded(9, 0, 70_000));
         for sectors in 1..7 {
             let torn = torn(&new, &old, sectors);
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_before_is_read_and_proves_nothing_unless_it_is_whole() {
+    fn an_older_summary_is_read_but_proves_nothing_unless_it_is_whole() {
         let mut bytes = encoded(9, 0, 100);
         let tags = decode(&SIGNATURE, SEGMENT, COUNT, &bytes, crc32c).unwrap();
         bytes[..8].copy_from_slice(&MAGIC_BEFORE);

@@ -1,7 +1,8 @@
-//! The superblock: what the volume is. Mirrored in the first and the last block of the medium.
+//! The superblock: the description of the volume. It is mirrored in the first and the last block of the medium.
 
 mod bare;
-mod features;
+mod chosen;
+pub(super) mod features;
 mod fields;
 mod head;
 mod leaves;
@@ -11,18 +12,18 @@ mod resettled;
 mod secret;
 mod segments;
 mod settled;
+mod tables;
 
 use super::areas::{Areas, Layout};
-use super::geometry::MAX_LOGICAL_BLOCKS;
+use super::error::{FormatError, can_be};
+use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use super::history::{self, History};
 use super::properties::{self, Properties};
-use super::{
-    BlockSum, Crc, Field, FormatError, SumKind, VERSION, can_be, checksum_around, on_disk, root,
-    summary,
-};
+use super::sum::{BlockSum, SumKind};
+use super::{root, summary};
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Life, Pba, Seq};
 use crate::entry::LEAF_ENTRIES;
-use crate::limits::{COLLECTOR_SEGMENTS, STRIPE};
+use crate::limits::{COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
 use features::{CLONES, COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
@@ -122,18 +123,18 @@ const _: () = assert!(size_of::<RawSuperblock>() <= properties::AREA.start);
 /// The fields of a superblock.
 pub const FIELDS: &[Field] = RawSuperblock::FIELDS;
 
-/// How many leaves there are of each kind, in their order.
+/// The number of leaves of each kind, in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LeafCounts {
     pub map: u32,
     pub shared: u32,
     pub deltas: u32,
-    /// None: no leaf has a parity, and no root a second copy.
+    /// 0: no leaf has a parity, and no root a second copy.
     pub parities: u32,
 }
 
 impl LeafCounts {
-    /// Those of tables.
+    /// The leaves of tables.
     pub(super) fn of_tables(&self) -> u64 {
         let tables = [self.map, self.shared, self.deltas];
         tables.into_iter().map(u64::from).sum()
@@ -144,7 +145,7 @@ impl LeafCounts {
             map: raw.map_leaves.get(),
             shared: raw.shared_leaves.get(),
             deltas: raw.delta_leaves.get(),
-            // Without the feature the field was not there, and says nothing.
+            // Without the feature the field did not exist, and has no meaning.
             parities: match raw.incompatible.get() & COPIES {
                 0 => 0,
                 _ => raw.parity_leaves.get().max(1),
@@ -153,13 +154,13 @@ impl LeafCounts {
     }
 }
 
-/// So many segments of so many blocks, from block `first` on.
+/// The area of so many segments of so many blocks, from block `first` on.
 pub(super) fn segment_area(first: u64, blocks: u32, count: u32) -> SegmentArea {
     SegmentArea::new(first, blocks, summary::blocks(blocks), count)
 }
 
-/// What a volume is. Made by [`geometry::plan`](super::geometry::plan) or decoded, so that what its
-/// methods compute always lies on the medium.
+/// The description of a volume. [`geometry::plan`](super::geometry::plan) makes one, or it is decoded, so what its methods
+/// compute always lies on the medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub(super) uuid: [u8; 16],
@@ -180,15 +181,15 @@ pub struct Superblock {
     pub(super) features: Features,
     pub(super) areas: Areas,
     pub(super) sums: SumKind,
-    /// Features that only who writes must know, and that this program does not.
+    /// Features that this program does not know, and that only a program that writes must know.
     pub(super) read_only_compatible: u64,
     pub(super) properties: Properties,
-    /// Why its properties are not known, if so.
+    /// Why the properties are not known, if they are not.
     pub(super) torn: Option<FormatError>,
 }
 
 impl Superblock {
-    /// Why this program may read the volume and not write it, if so.
+    /// Why this program may read the volume but not write it, or `None`.
     #[must_use]
     pub fn unknown_to_write(&self) -> Option<FormatError> {
         let bits = self.read_only_compatible;
@@ -196,13 +197,13 @@ impl Superblock {
         self.torn.or(unknown)
     }
 
-    /// How blocks and what is known of them lie on the medium.
+    /// How blocks and their metadata lie on the medium.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Where tables and their data are; of a log, nothing.
+    /// Where tables and their data are; empty for a log.
     #[must_use]
     pub fn areas(&self) -> &Areas {
         &self.areas
@@ -214,13 +215,13 @@ impl Superblock {
         self.uuid
     }
 
-    /// Key of the volume's hashes.
+    /// The key of the volume's hashes.
     #[must_use]
     pub fn secret(&self) -> [u8; 32] {
         self.secret.bytes()
     }
 
-    /// What the volume's weak hashes are keyed with: eight bytes of the secret.
+    /// The seed of the volume's weak hashes: eight bytes of the secret.
     #[must_use]
     pub fn hash_seed(&self) -> u64 {
         let mut seed = [0; 8];
@@ -228,19 +229,19 @@ impl Superblock {
         u64::from_le_bytes(seed)
     }
 
-    /// What the sums of its blocks are.
+    /// The kind of sums that its blocks have.
     #[must_use]
     pub fn sums(&self) -> SumKind {
         self.sums
     }
 
-    /// Whether a write of the map table that the medium confirmed and lost is noticed by the table of editions.
+    /// True if the table of editions detects writes of the map table that the medium confirmed and lost.
     #[must_use]
     pub fn has_editions(&self) -> bool {
         self.features.editions
     }
 
-    /// What makes them.
+    /// The function that computes the sums.
     #[must_use]
     pub fn sum(&self, crc: Crc) -> BlockSum {
         match self.sums {
@@ -251,8 +252,8 @@ impl Superblock {
         }
     }
 
-    /// What chunk headers and summaries are signed with: half of the secret, which no client can read or guess.
-    /// So no block that a client writes can pass for one, wherever it comes to lie.
+    /// The signature of chunk headers and summaries: half of the secret, which no client can read or guess. So no block that a
+    /// client writes can pass for one, wherever it lies.
     #[must_use]
     pub fn signature(&self) -> [u8; 16] {
         let mut signature = [0; 16];
@@ -266,52 +267,53 @@ impl Superblock {
         self.life
     }
 
-    /// Begins a new life, behind the chunk at which recovery found the log to end; the caller writes both
-    /// mirrors, a sync after each, before anything else. Both may be of before, if somebody has put them back: it is newer than that
-    /// chunk all the same, for nothing of an older life is taken for what comes next in the log.
+    /// Begins a new life, after the chunk at which recovery found the end of the log; the caller writes both mirrors, with a sync after
+    /// each, before anything else. Both mirrors may be stale, if they were restored from an older copy. Even so the new life is newer
+    /// than that chunk, because a chunk of an older life is never accepted as the continuation of the log.
     pub fn begin_life(&mut self, log_end: LogEnd) {
         self.life = Life(self.life.max(log_end.life).0.saturating_add(1));
         self.log_end = Some(log_end);
     }
 
-    /// Whether a chunk can be of the log: not if it is of an older life and lies behind that one's end. It was
-    /// torn when this life began, or lay behind one that was; what was written since may have made it whole.
+    /// True if a chunk can be part of the log. It cannot if it is of an older life and lies past the end that the log had when this life
+    /// began. Then it was torn, or followed a torn chunk, although later writes may have made it whole.
     #[must_use]
     pub fn is_of_log(&self, seq: Seq, life: Life) -> bool {
         life >= self.life || self.log_end.is_none_or(|end| end.can_have(seq, life))
     }
 
-    /// A map checkpoint that is known to have been durable; what an older one needs may be gone.
+    /// A map checkpoint that is known to have been durable; what an older checkpoint needs may be gone.
     #[must_use]
     pub fn root_generation(&self) -> Generation {
         self.root_generation
     }
 
-    /// The newest chunk that there was when this life began, if that is known.
+    /// The newest chunk when this life began, if known.
     #[must_use]
     pub fn log_end(&self) -> Option<LogEnd> {
         self.log_end
     }
 
-    /// Notes a map checkpoint that is durable: known to be, for what recovery reads may lie in a cache alone.
+    /// Notes a durable map checkpoint. The caller must know that it is durable, because what recovery reads may exist only in a
+    /// cache.
     pub fn mark_root(&mut self, generation: Generation) {
         self.root_generation = self.root_generation.max(generation);
     }
 
-    /// Notes that tables in place are as this life leaves them: nothing is to be written any more, and what was is durable. They
-    /// have no root whose number could be noted, so it is the life's.
+    /// Notes that tables in place are complete: nothing is left to write, and everything written is durable. They have no root whose
+    /// number could be noted, so the life's number is used.
     pub fn mark_stop(&mut self) {
         self.root_generation = Generation(self.life.0);
     }
 
-    /// Whether tables in place were left like that, and nobody has begun a life since.
+    /// True if tables in place were left complete, and no life has begun since.
     #[must_use]
     pub fn was_stopped(&self) -> bool {
         self.layout == Layout::Ordered && self.root_generation.0 == self.life.0
     }
 
-    /// Whether both are of the same life of the same volume: they may know of different roots, for a map
-    /// checkpoint marks one mirror alone, and have other properties, if a change of these was cut short.
+    /// True if both are of the same life of the same volume. They may name different roots, because a map checkpoint marks only
+    /// one mirror, and may have different properties, if a change of these was interrupted.
     #[must_use]
     pub fn mirrors_same_life(&self, other: &Self) -> bool {
         let mut other = other.clone();
@@ -332,31 +334,31 @@ impl Superblock {
         self.logical_blocks
     }
 
-    /// Where what belongs to snapshots is: behind the blocks that clients see.
+    /// Where the blocks of snapshots are: after those that clients see.
     #[must_use]
     pub fn history(&self) -> History {
         History::new(Lba(self.logical_blocks), self.kept_blocks)
     }
 
-    /// Blocks that the map has: those that clients see, and those of snapshots.
+    /// The number of blocks in the map: those that clients see, and those of snapshots.
     #[must_use]
     pub fn mapped_blocks(&self) -> u64 {
         self.history().end().0
     }
 
-    /// Over-provisioning asked for at creation, in thousandths.
+    /// The over-provisioning requested at creation, in thousandths.
     #[must_use]
     pub fn over_provisioning(&self) -> u32 {
         self.over_provisioning
     }
 
-    /// Blocks of a root.
+    /// The number of blocks of a root.
     #[must_use]
     pub fn root_blocks(&self) -> u32 {
         root::blocks(self.leaves())
     }
 
-    /// The block.
+    /// Encodes the block.
     pub fn encode(&self, crc: Crc, out: &mut [u8]) {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
         out.fill(0);
@@ -421,7 +423,7 @@ impl Superblock {
             | of(self.properties.has_clones(), CLONES)
     }
 
-    /// Where a superblock that may be damaged has the volume's last mirror.
+    /// The place of the volume's last mirror, according to a superblock that may be damaged.
     #[must_use]
     pub fn last_mirror_in(bytes: &[u8]) -> Option<Pba> {
         let (raw, _) = RawSuperblock::read_from_prefix(bytes).ok()?;
@@ -429,10 +431,10 @@ impl Superblock {
         (raw.magic == MAGIC && blocks > 1).then(|| Pba(blocks - 1))
     }
 
-    /// From a block that may be anything, on a medium of `medium_blocks`.
+    /// Decodes a block that may be anything, on a medium of `medium_blocks`.
     ///
     /// # Errors
-    /// When it is not a superblock, damaged, from the future, or its geometry does not fit the medium.
+    /// When it is not a superblock, is damaged, is from a newer version, or its geometry does not fit the medium.
     pub fn decode(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
         let raw = RawSuperblock::of(bytes)?;
         let found = checksum_around(bytes, offset_of!(RawSuperblock, crc), crc);
@@ -464,7 +466,7 @@ impl Superblock {
             life: Life(raw.life.get()),
             medium_blocks: raw.medium_blocks.get(),
             logical_blocks: raw.logical_blocks.get(),
-            // Without the feature the field was not there, and says nothing.
+            // Without the feature the field did not exist, and has no meaning.
             kept_blocks: match raw.incompatible.get() & SNAPSHOTS {
                 0 => 0,
                 _ => raw.kept_blocks.get().max(1),
@@ -502,7 +504,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// That every area follows the one before and ends before the last block.
+    /// Checks that every area follows the previous one and ends before the last block.
     pub(super) fn validate(&self) -> Result<(), FormatError> {
         let check = |ok, field, value| can_be(WHAT, ok, field, value);
         let kept = self.kept_blocks;
@@ -514,7 +516,7 @@ impl Superblock {
         }
         if self.layout != Layout::Log {
             check(kept == 0, "kept blocks of tables", kept)?;
-            return self.areas.validate(self);
+            return self.validate_areas();
         }
         check(!self.features.editions, "editions of a log", 1)?;
         check(!self.features.twins, "second tables of a log", 1)?;

@@ -1,33 +1,26 @@
-//! Tables in place, each of sectors that are whole or not there.
+//! Tables in place. Each sector of a table is either whole or not there.
 //!
 //! | table | entry | by | says |
 //! | --- | --- | --- | --- |
-//! | map | 8 bytes | LBA | data block and one more (0: none), sum of the block |
-//! | counts | 2 bytes | data block | LBAs that lead to it, and one for its fingerprint if it has one |
-//! | fingerprints | 4 bytes | data block | its sum and one more (wrapping); 0: none |
+//! | map | 8 bytes | LBA | data block number plus 1 (0: none), sum of the block |
+//! | counts | 2 bytes | data block | number of LBAs that map to it, plus 1 if it has a fingerprint |
+//! | fingerprints | 4 bytes | data block | its sum plus 1 (wrapping); 0: none |
 //! | editions | 4 bytes | block of the map | an edition of it that was durable (not in volumes from before 2026-11-24, nor of shadowed tables) |
 //!
-//! A table block is written over in place, so a power cut may leave some of its sectors new and some old. Each
-//! sector has its own checksum, and what may meet in one block is ordered such that any mixture of sectors is
-//! right. The checksum of a block lies in the map beside the link: a link that is out of date does not pass for
-//! a good one when its block has been given away.
+//! A table block is overwritten in place, so a power cut may leave some of its sectors new and some old. Each sector has its own
+//! checksum, and the order of writes ensures that any mixture of sectors that can occur is right. The checksum of a block lies in
+//! the map beside the link, so that an outdated link does not pass for a good one when its block has been reused.
 
 use super::areas::{DIRECTORY_ENTRIES, Layout};
+use super::error::FormatError;
+use super::field::{Crc, Field, on_disk};
+pub use super::kind::{Kind, SECTOR_BYTES};
+use super::kind::{ROOM, SECTORS};
 use super::root::{self, Cursor, LeafSlot, RootHeader};
 use super::superblock::Superblock;
-use super::{Crc, Field, FormatError, on_disk};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use alloc::{vec, vec::Vec};
 use zerocopy::little_endian::U32;
-
-/// Bytes that a medium writes as a whole.
-pub const SECTOR_BYTES: usize = 512;
-
-/// Bytes of a sector that entries take.
-const ROOM: usize = 504;
-
-/// Sectors of a block.
-const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
 
 on_disk! {
     /// One sector of a table.
@@ -44,71 +37,20 @@ on_disk! {
 /// The fields of a sector.
 pub const FIELDS: &[Field] = RawSector::FIELDS;
 
-/// A table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// LBA to data block.
-    Map,
-    /// References of data blocks.
-    Counts,
-    /// Fingerprints of data blocks.
-    Prints,
-    /// What is known to be durable of the map's blocks.
-    Editions,
-}
-
-impl Kind {
-    /// In the order in which they lie.
-    pub const ALL: [Self; 4] = [Self::Map, Self::Counts, Self::Prints, Self::Editions];
-
-    /// Bytes of an entry.
-    #[must_use]
-    pub const fn entry_bytes(self) -> usize {
-        match self {
-            Self::Map => 8,
-            Self::Counts => 2,
-            Self::Prints | Self::Editions => 4,
-        }
-    }
-
-    /// Entries of a block.
-    #[must_use]
-    pub const fn entries(self) -> usize {
-        self.sector_entries() * SECTORS
-    }
-
-    /// Entries of a sector.
-    #[must_use]
-    pub const fn sector_entries(self) -> usize {
-        ROOM / self.entry_bytes()
-    }
-
-    /// For people.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Map => "map table",
-            Self::Counts => "table of counts",
-            Self::Prints => "table of fingerprints",
-            Self::Editions => "table of editions",
-        }
-    }
-}
-
 /// A link of the map table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// The data block's number and one more; 0: none, and the LBA reads as zeros.
+    /// The data block's number plus 1; 0: none, and the LBA reads as zeros.
     pub unit: u32,
-    /// Sum of the block; of none, 0.
+    /// Sum of the block; 0 if there is none.
     pub sum: u32,
 }
 
 impl Link {
-    /// To nothing.
+    /// No data block.
     pub const NONE: Self = Self { unit: 0, sum: 0 };
 
-    /// To a data block.
+    /// The link to a data block.
     #[must_use]
     pub fn to(index: u32, sum: u32) -> Self {
         Self {
@@ -117,7 +59,7 @@ impl Link {
         }
     }
 
-    /// The data block.
+    /// The index of the data block.
     #[must_use]
     pub fn index(self) -> Option<u32> {
         self.unit.checked_sub(1)
@@ -129,25 +71,25 @@ impl Link {
 pub struct Edition(pub u32);
 
 impl Edition {
-    /// That of the next write.
+    /// The edition of the next write.
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 
-    /// Whether it is the older one. Of two that are compared there are never half of all between.
+    /// True if it is older than `other`. Two editions that are compared are never more than half of the range apart.
     #[must_use]
     pub fn is_before(self, other: Self) -> bool {
         self.0.wrapping_sub(other.0).cast_signed() < 0
     }
 }
 
-/// Which edition each sector of a block is of: a power cut may leave two. A sector that is not whole is of none.
+/// The edition of each sector of a block: a power cut may leave two. A sector that is not whole has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectorEditions([Option<Edition>; SECTORS]);
 
 impl SectorEditions {
-    /// The oldest, and the newest.
+    /// The oldest and the newest edition.
     #[must_use]
     pub fn ends(&self) -> (Edition, Edition) {
         let mut whole = self.0.iter().flatten().copied();
@@ -166,7 +108,7 @@ impl SectorEditions {
         self.sectors(|edition| edition.is_none())
     }
 
-    /// The sectors of which another copy of the block has what this one has not, or has an older version of.
+    /// The sectors of which another copy of the block has a newer version, or the only one.
     pub fn better_in(self, other: Self) -> impl Iterator<Item = u32> {
         let is_better = |pair: &(Option<Edition>, Option<Edition>)| match *pair {
             (_, None) => false,
@@ -177,12 +119,12 @@ impl SectorEditions {
         pairs.filter_map(move |(sector, pair)| is_better(&pair).then_some(sector))
     }
 
-    /// A sector is taken from another copy.
+    /// Notes that a sector is taken from another copy.
     pub fn take(&mut self, sector: u32, other: Self) {
         self.0[sector as usize] = other.0[sector as usize];
     }
 
-    /// The sectors that are of before an edition.
+    /// The sectors that are older than an edition.
     pub fn older(self, known: Edition) -> impl Iterator<Item = u32> {
         self.sectors(move |edition| edition.is_some_and(|edition| edition.is_before(known)))
     }
@@ -195,11 +137,11 @@ impl SectorEditions {
 
 /// An entry of a table.
 pub trait Entry: Copy + Default + PartialEq {
-    /// Which table.
+    /// The table that it belongs to.
     const KIND: Kind;
-    /// Writes it into its bytes.
+    /// Encodes it.
     fn put(self, out: &mut [u8]);
-    /// From its bytes.
+    /// Decodes it.
     fn get(bytes: &[u8]) -> Self;
 }
 
@@ -259,7 +201,7 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// Of this volume.
+    /// Makes the signer of this volume.
     #[must_use]
     pub fn new(superblock: &Superblock, crc: Crc) -> Self {
         Self {
@@ -276,7 +218,8 @@ impl Signer {
         (self.crc)(&bytes)
     }
 
-    /// A sector's last field but one, and what its checksum is changed by: each is the place, or nothing of it.
+    /// Returns a sector's last field but one, and the value that its checksum is combined with. One of them holds the sector's
+    /// place.
     fn signed(&self, place: u32, edition: Edition) -> (u32, u32) {
         match self.has_editions {
             true => (edition.0, place),
@@ -284,7 +227,7 @@ impl Signer {
         }
     }
 
-    /// Writes table block `number`, in this edition; `entries` may be empty: all are nothing then.
+    /// Writes table block `number` in this edition; empty `entries` make an empty block.
     pub fn encode<E: Entry>(&self, number: u64, edition: Edition, entries: &[E], out: &mut [u8]) {
         debug_assert!(entries.is_empty() || entries.len() == E::KIND.entries());
         let per_sector = E::KIND.entries() / SECTORS;
@@ -304,13 +247,13 @@ impl Signer {
         }
     }
 
-    /// Whether a sector of table block `number` is whole, and of its place.
+    /// True if a sector of table block `number` is whole, and in its place.
     #[must_use]
     pub fn is_whole(&self, number: u64, index: u64, sector: &[u8]) -> bool {
         self.edition("table", number, index, sector).is_ok()
     }
 
-    /// The edition of a sector that is whole, and of its place.
+    /// The edition of a sector, if the sector is whole and in its place.
     fn edition(
         &self,
         what: &'static str,
@@ -334,8 +277,8 @@ impl Signer {
         }
     }
 
-    /// Reads table block `number` into `out`, which has nothing where a sector is damaged or of elsewhere; of which editions its
-    /// sectors are, and what is wrong with the first that is not whole.
+    /// Reads table block `number` into `out`, which stays empty where a sector is damaged or from elsewhere. Returns the editions
+    /// of its sectors, and the error of the first one that is not whole.
     pub fn decode<E: Entry>(
         &self,
         number: u64,
@@ -369,10 +312,10 @@ impl Signer {
     }
 }
 
-/// What a shadow's directory says of a table block: the checksum of its sectors' checksums.
+/// The sum of a table block in a shadow's directory: the checksum of its sectors' checksums.
 ///
-/// Not of its bytes: CRC is linear, and each sector ends with its own, so the CRC32C of all table blocks that are whole is
-/// one and the same, and would not tell a block from the one that it is written instead of.
+/// It is not a checksum of the bytes: CRC is linear, and each sector ends with its own, so all whole table blocks have the same
+/// CRC32C, which would not distinguish a block from its previous version.
 #[must_use]
 pub fn sum_of_sectors(block: &[u8], crc: Crc) -> u32 {
     let mut sums = [0; 4 * SECTORS];
@@ -383,7 +326,7 @@ pub fn sum_of_sectors(block: &[u8], crc: Crc) -> u32 {
     crc(&sums)
 }
 
-/// A directory block of shadowed tables: which slot of each table block counts, and its [sum](sum_of_sectors).
+/// Writes a directory block of shadowed tables: which slot of each table block counts, and its [sum](sum_of_sectors).
 pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
     out.fill(0);
     for (bytes, slot) in out.chunks_exact_mut(8).zip(slots) {
@@ -397,10 +340,10 @@ pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
     }
 }
 
-/// Reads what [`encode_directory`] wrote; its checksum is held against the root before.
+/// Reads what [`encode_directory`] wrote; the caller has compared its checksum with the root's.
 ///
 /// # Errors
-/// When an entry names a slot that there is not.
+/// When an entry names a slot that does not exist.
 pub fn decode_directory(bytes: &[u8], slots: &mut Vec<LeafSlot>) -> Result<(), FormatError> {
     for entry in bytes.chunks_exact(8).take(DIRECTORY_ENTRIES as usize) {
         let sum = u32::get(entry);
@@ -420,7 +363,7 @@ pub fn decode_directory(bytes: &[u8], slots: &mut Vec<LeafSlot>) -> Result<(), F
     Ok(())
 }
 
-/// The root of a commit of shadowed tables, whose table says where the directory's blocks are.
+/// The root of a commit of shadowed tables; its table says where the directory's blocks are.
 #[must_use]
 pub fn shadow_root(superblock: &Superblock, generation: Generation) -> RootHeader {
     RootHeader {
@@ -451,7 +394,7 @@ pub(super) fn blank(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba
     }
 }
 
-/// Every sector of a table in place is written: a blank one is a lost one.
+/// Writes every sector of a table in place, because a blank sector counts as lost.
 fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
     const AT_ONCE: u64 = 64;
     let signer = Signer::new(superblock, crc);
@@ -461,7 +404,7 @@ fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[
     while number < all {
         let blocks = AT_ONCE.min(all - number);
         for (block, out) in (number..number + blocks).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-            // Without entries the kinds look alike.
+            // All kinds look alike without entries.
             signer.encode::<Link>(block, Edition::default(), &[], out);
         }
         write(
@@ -477,11 +420,11 @@ fn blank_tables(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[
     }
 }
 
-/// What no directory names is empty: two roots are enough.
+/// Writes the roots. Blocks that no directory names are empty, so two roots are enough.
 fn blank_roots(superblock: &Superblock, crc: Crc, write: &mut dyn FnMut(Pba, &[u8])) {
     let bytes = superblock.shadow_root_blocks() as usize * BLOCK_BYTES;
     let mut root = vec![0; 2 * bytes];
-    // Of a volume that was here before nothing may be taken for ours.
+    // Clears the other place, so that no root of a volume that was here before passes for this volume's.
     write(superblock.shadow_root_at(Generation(0)), &root);
     let slots = vec![LeafSlot::Absent; superblock.directory_blocks() as usize];
     let header = shadow_root(superblock, Generation(1));

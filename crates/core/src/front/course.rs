@@ -1,20 +1,20 @@
-//! Where a volume is in its course: what time it is, whether it runs, and whether it may promise anything.
+//! The course of a volume: its time, whether it runs, and whether it may promise anything.
 //!
-//! Time does not go back. What is stopping does not run again. Whatever fails for good, fails for good: a sync that is tried again
-//! could succeed without the pages that were lost.
+//! Time does not go back. A volume that is stopping does not run again. A permanent failure stays: a repeated sync could succeed
+//! without the lost pages.
 
 use crate::addr::Nanos;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Running,
-    /// What is left of a damaged volume is read; nothing moves.
+    /// Only reads are served, of the rest of a damaged volume; nothing is written.
     Reading,
     Stopping,
     Stopped,
 }
 
-/// See the module.
+/// The course of a volume.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Course {
     now: Nanos,
@@ -23,7 +23,7 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// The beginning, with a volume, or with what is left of one.
+    /// Starts the course of a volume, or of the rest of a damaged one.
     pub fn begin(is_rest: bool) -> Self {
         Self {
             now: Nanos(0),
@@ -45,12 +45,12 @@ impl Course {
         self.now
     }
 
-    /// Whether nothing is to be stopped.
+    /// True if the volume runs and is not stopping.
     pub fn is_running(&self) -> bool {
         self.mode == Mode::Running
     }
 
-    /// Whether only reads are served.
+    /// True if only reads are served.
     pub fn is_reading(&self) -> bool {
         self.mode == Mode::Reading
     }
@@ -63,20 +63,20 @@ impl Course {
         self.mode == Mode::Stopping
     }
 
-    /// What is under way is to be ended. Where nothing but reads is served, nothing is.
+    /// Starts to stop. A volume that serves only reads has nothing to stop.
     pub fn stop(&mut self) {
         if self.is_running() {
             self.mode = Mode::Stopping;
         }
     }
 
-    /// It has been.
+    /// Notes that it has stopped.
     pub fn on_stopped(&mut self) {
         debug_assert!(self.is_stopping());
         self.mode = Mode::Stopped;
     }
 
-    /// What is durable is unknown from here on, so nothing more is accepted.
+    /// Stops accepting requests: from here on nobody knows what is durable.
     pub fn poison(&mut self) {
         self.poisoned = true;
     }
@@ -85,7 +85,7 @@ impl Course {
         self.poisoned
     }
 
-    /// Whether it runs, and may promise something.
+    /// True if the volume runs and may promise something.
     pub fn is_sound(&self) -> bool {
         self.is_running() && !self.poisoned
     }
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stops_does_not_run_again() {
+    fn a_volume_that_stops_does_not_run_again() {
         let mut course = Course::begin(false);
         assert!(course.is_running() && course.is_sound());
         course.stop();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_poisoned_is_so_whatever_it_does() {
+    fn a_poisoned_volume_stays_poisoned() {
         let mut course = Course::begin(false);
         course.poison();
         assert!(course.is_running() && !course.is_sound());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_a_volume_is_read_and_never_stops() {
+    fn the_rest_of_a_damaged_volume_is_read_and_never_stops() {
         let mut course = Course::begin(true);
         course.stop();
         assert!(course.is_reading() && !course.is_stopping() && !course.is_running());

@@ -1,4 +1,4 @@
-//! What the effects are for that have been asked for and not answered, by their numbers. A number serves again.
+//! The purposes of effects that were issued and not answered, by effect number. Numbers are reused.
 
 use crate::addr::EffectId;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ impl<P> InFlight<P> {
         self.slots.get(id.0 as usize)?.as_ref()
     }
 
-    /// It was answered; `None`: it has been before, or was never asked.
+    /// Ends an effect that was answered; `None`: it was answered before, or never issued.
     pub fn take(&mut self, id: EffectId) -> Option<P> {
         let pending = self.slots.get_mut(id.0 as usize)?.take()?;
         self.free.push(id.0);
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_one_effect_at_a_time() {
+    fn an_effects_number_is_reused_only_after_its_answer() {
         let mut pending = InFlight::new();
         let (first, second) = (pending.add('a'), pending.add('b'));
         assert_eq!(pending.take(first), Some('a'));

@@ -1,4 +1,4 @@
-//! Requests that are answered when all their parts have been.
+//! Requests that are answered when all their parts are.
 
 use crate::addr::RequestId;
 use crate::seam::Refusal;
@@ -10,12 +10,12 @@ struct InProgress {
     refusal: Option<Refusal>,
 }
 
-/// By their numbers, which are small.
+/// By request number; these are small.
 #[derive(Debug, Default)]
 pub(super) struct InParts(Vec<InProgress>);
 
 impl InParts {
-    /// A request has so many parts on their way, at least one.
+    /// Starts a request with `parts` parts in flight, at least one.
     pub fn begin(&mut self, id: RequestId, parts: u32) {
         let index = id.0 as usize;
         if self.0.len() <= index {
@@ -27,7 +27,7 @@ impl InParts {
         };
     }
 
-    /// One of them has come: the answer, if it was the last. The first refusal decides.
+    /// Ends one part. Returns the answer, if it was the last. The first refusal decides.
     pub fn end_part(
         &mut self,
         id: RequestId,

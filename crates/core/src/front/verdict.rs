@@ -1,12 +1,12 @@
-//! What is known of a block in the queue that may be stored already.
+//! The verdict on a queued block that may be stored already.
 
-/// Of its twin, the block that may be equal.
+/// Whether the block equals its twin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Verdict<Twin> {
-    /// None was proposed, or it is not equal: the block is written.
+    /// No twin was proposed, or it is not equal: the block is written.
     #[default]
     Write,
-    /// It is being found out: the comparison, or a fingerprint, is under way.
+    /// Unknown yet: the comparison, or a fingerprint, is in flight.
     Asked(Twin),
     /// They are equal.
     Same(Twin),

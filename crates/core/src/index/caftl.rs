@@ -1,17 +1,15 @@
-//! The fingerprint store as CAFTL has it (§3.2.3), to compare ours with.
+//! The fingerprint store of CAFTL (§3.2.3), for comparison with our own.
 //!
-//! Hashes are spread over segments (hash mod N); a segment is a list of buckets of 4 KiB, each sorted by hash.
-//! Buckets are given out until there are no more; from then on a newcomer takes the place of the entry with the
-//! fewest owners in one bucket, unless it has fewer itself. The paper's three ways to search faster: a *range
-//! check* skips a bucket whose smallest and largest hash say that it is not there; entries of a segment are
-//! reorganised over its buckets *by hotness*, or *by value*, which allows a binary search over the buckets.
-//! The last two exclude each other: they are two orders of the same entries.
+//! Hashes are spread over segments (hash mod N); a segment is a list of buckets of 4 KiB, each sorted by hash. Buckets are handed out
+//! until none are left. From then on a new entry replaces the entry with the fewest owners in one bucket, unless the new entry has fewer
+//! itself. The paper has three ways to search faster. A *range check* skips a bucket whose smallest and largest hash show that the hash
+//! is not in it. Entries of a segment are reorganised over its buckets *by hotness*, or *by value*, which allows a binary search over the
+//! buckets. The last two exclude each other: they are two orders of the same entries.
 //!
-//! The paper does not say how an order is kept while entries come. Here, by value, new ones gather in a last
-//! bucket until it is full, and are merged then; by hotness a segment is reorganised after as many changes as it
-//! has entries.
+//! The paper does not say how an order is kept while entries arrive. Here, by value, new entries gather in a last bucket until it
+//! is full, and are then merged; by hotness, a segment is reorganised after as many changes as it has entries.
 
-use super::Holder;
+use super::holder::Holder;
 use crate::addr::{Lba, Vba};
 use crate::seam::{Order, Search};
 use alloc::{vec, vec::Vec};
@@ -20,7 +18,7 @@ use core::cmp::{Ordering, Reverse};
 const BUCKET_BYTES: usize = 4096;
 /// As in the paper's measurements (§4.3.3), where memory is enough for a few buckets each.
 const SEGMENTS: usize = 256;
-/// Buckets of a segment, at least.
+/// The fewest buckets of a segment.
 const BUCKETS: usize = 4;
 
 #[derive(Clone, Copy)]
@@ -61,22 +59,22 @@ type Bucket = Vec<Entry>;
 #[derive(Clone, Default)]
 struct Segment {
     buckets: Vec<Bucket>,
-    /// By value: so many of the first buckets are in order.
+    /// By value: how many of the first buckets are in order.
     sorted: usize,
     /// By hotness: changes since it was reorganised.
     changes: usize,
-    /// The bucket whose turn it is to take a newcomer.
+    /// The bucket that is next to take a newcomer.
     turn: usize,
     /// Where in a bucket the search for the coldest begins.
     victim: usize,
 }
 
-/// See the module.
+/// CAFTL's fingerprint store.
 #[derive(Default)]
 pub struct Caftl {
     search: Search,
     segments: Vec<Segment>,
-    /// Buckets that no segment has yet; the first of each is kept for it.
+    /// Buckets that no segment has yet; each segment's first bucket is reserved for it.
     spare: usize,
     capacity: usize,
     entries: usize,
@@ -128,7 +126,7 @@ impl Segment {
         None
     }
 
-    /// Where a print that is not there belongs: a bucket with room if there is one, now or for the asking.
+    /// Finds the bucket for a print that is not there: one with room if there is one, or if one can be added.
     fn bucket_for(&mut self, print: u32, order: Order, spare: &mut usize) -> usize {
         let has_room = |bucket: &Bucket| bucket.len() < BUCKET_ENTRIES;
         let mut covering = None;
@@ -146,7 +144,7 @@ impl Segment {
         }
         if self.buckets.is_empty() || *spare > 0 {
             *spare -= usize::from(!self.buckets.is_empty());
-            // Alone it is in order.
+            // A single bucket is in order.
             self.sorted += usize::from(order == Order::Value && self.buckets.is_empty());
             self.buckets.push(Vec::with_capacity(BUCKET_ENTRIES));
             return self.buckets.len() - 1;
@@ -157,13 +155,13 @@ impl Segment {
         })
     }
 
-    /// Whether there is one more than before.
+    /// Adds an entry. Returns true if there is one more than before.
     fn add(&mut self, entry: Entry, order: Order, spare: &mut usize) -> bool {
         let index = self.bucket_for(entry.print, order, spare);
         let bucket = &mut self.buckets[index];
         let replaces = bucket.len() == BUCKET_ENTRIES;
         if replaces {
-            // Which of several the paper does not say: each in its turn.
+            // The paper does not say which of several to replace: each in turn.
             self.victim = (self.victim + 1) % BUCKET_ENTRIES;
             let coldest = (self.victim..BUCKET_ENTRIES)
                 .chain(0..self.victim)
@@ -249,7 +247,7 @@ impl Caftl {
         self.comparisons
     }
 
-    /// The segment, and what of the hash is told apart in it: the 32 bits that a content has of its own.
+    /// The segment, and the part of the hash that identifies a content in it: the 32 bits that are the content's own.
     fn place(&self, hash: u64) -> Option<(usize, u32)> {
         let print = hash as u32;
         let segment = (print as usize).checked_rem(self.segments.len())?;
@@ -273,7 +271,7 @@ impl Caftl {
         };
         let entry = Entry::new(print, holder, owners);
         let search = self.search;
-        // Whoever inserts has just looked: what this compares is not a look-up's.
+        // The caller has just looked it up: these comparisons are not counted as a look-up's.
         let found = self.segments[segment].find(print, search, &mut 0);
         let segment = &mut self.segments[segment];
         if let Some((bucket, at)) = found {
@@ -320,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_many_owners_stays() {
+    fn a_content_with_many_owners_stays() {
         for search in searches() {
             let mut store = filled(search, 300);
             assert!(store.len() * 100 > store.capacity() * 95, "{search:?}");

@@ -1,16 +1,16 @@
-//! Eight bytes a content, eight of them in a cache line, and two lines for each content: a look-up is two misses,
-//! and both are under way together.
+//! The compact index: eight bytes for each content, eight contents in a cache line, and two lines that a content may be in. A look-up
+//! takes two cache misses, and both are in flight together.
 //!
-//! A newcomer goes into the emptier of its lines. Hashes are random, so that with one line for each some would be full
-//! when the table is half empty: of a set that takes 90% of it only 90% stayed. The lines are of two halves of the table,
-//! and of two that are as empty the left one is taken, which evens out more than chance (Vöcking, "How asymmetry helps
-//! load balancing", 1999).
+//! A newcomer goes into the emptier of its two lines. Hashes are random, so with a single line for each content some lines would
+//! be full when the table is half empty: of a set that takes 90% of it, only 90% stayed. The two lines come from two halves of
+//! the table, and of two that are equally empty the left one is taken, which evens out more than chance does (Vöcking, "How
+//! asymmetry helps load balancing", 1999).
 //!
-//! A line is in the order in which its contents were met, the last one first. When both are full, the content that
-//! was met least leaves, of several the one that was met longest ago (CAFTL §3.2.1, "hotness"). In a line where
-//! all were met again a newcomer makes each count for one time less, so that none stays for what it was once.
+//! A line is kept in the order in which its contents were met, the latest first. When both lines are full, the content that was met least
+//! is evicted; of several, the one that was met longest ago (CAFTL §3.2.1, "hotness"). In a line where all contents were met again, a
+//! newcomer decrements every count, so that no content stays only because it was met often long ago.
 
-use super::Holder;
+use super::holder::Holder;
 use crate::addr::{Lba, Vba};
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -24,17 +24,17 @@ const LINE: usize = size_of::<Line>();
 #[repr(align(64))]
 struct Line([u64; WAYS]);
 
-// An entry: 27 bits of the hash, 1 that tells a page from an LBA, 4 of how often it was met, 32 of number; 0
-// for none (what is there was met once).
+// An entry: 27 bits of the hash, 1 bit that distinguishes a page from an LBA, 4 bits for how often it was met, 32 bits of number;
+// 0 for none (an entry in use was met at least once).
 const PRINT_SHIFT: u32 = 37;
 const PAGE: u64 = 1 << 36;
 const MET_SHIFT: u32 = 32;
 const MET_MAX: u64 = 15;
 
-/// What makes a second hash of the first: any odd number whose bits are mixed.
+/// Makes a second hash from the first: any odd number whose bits are mixed.
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// See the module.
+/// The compact index.
 #[derive(Default)]
 pub struct Compact {
     lines: Vec<Line>,
@@ -46,10 +46,10 @@ fn met(entry: u64) -> u64 {
     entry >> MET_SHIFT & MET_MAX
 }
 
-/// The ways of a line, a bit for each, where a content is.
+/// The ways of a line that hold a content, as one bit each.
 fn ways_of(line: &[u64; WAYS], hash: u64) -> u32 {
     let print = hash << PRINT_SHIFT;
-    // What is left of an entry without its print tells that it was met, and is not 0 therefore.
+    // An entry without its print is not 0, because it was met at least once.
     let is_of = |entry: u64| (entry ^ print).wrapping_sub(1) < (1 << PRINT_SHIFT) - 1;
     let back_to_front = line.iter().rev();
     back_to_front.fold(0, |ways, &entry| ways << 1 | u32::from(is_of(entry)))
@@ -64,7 +64,7 @@ fn entry(hash: u64, met: u64, holder: Holder) -> u64 {
 }
 
 impl Compact {
-    /// `advise` is told where its memory is, and how many bytes, before that is touched.
+    /// Calls `advise` with the address and the size of its memory before the memory is touched.
     pub(super) fn new(
         bytes: usize,
         advise: &mut dyn FnMut(*const u8, usize),
@@ -75,7 +75,7 @@ impl Compact {
         if count > 0 {
             advise(lines.as_ptr().cast(), count * LINE);
         }
-        // All of it is touched now: a page that is met for the first time costs a look-up more than many misses.
+        // Touch all of it now: the first touch of a page costs a look-up more than many misses.
         lines.resize(count, Line([0; WAYS]));
         Ok(Self {
             lines,
@@ -103,27 +103,27 @@ impl Compact {
         self.comparisons
     }
 
-    /// The lines that a content may be in, of each half of the table one; none when there is no table.
+    /// The lines that a content may be in, one in each half of the table; `None` when there is no table.
     fn lines_of(&self, hash: u64) -> Option<[usize; 2]> {
-        // Halves of an odd number share a line.
+        // If the number of lines is odd, the halves share a line.
         let half = self.lines.len().div_ceil(2);
         let of_half = |hash: u64| (((hash >> 32) * half as u64) >> 32) as usize;
-        // Nothing that the first line or the print tells of a content tells where its second line is.
+        // Neither the first line nor the print reveals where a content's second line is.
         let other = (hash ^ hash >> 32).wrapping_mul(SECOND);
         (half > 0).then(|| [of_half(hash), self.lines.len() - half + of_half(other)])
     }
 
-    /// In which of its lines a content is, and where there.
+    /// The line and the way of a content.
     fn place_of(&self, hash: u64) -> Option<(usize, usize)> {
         let lines = self.lines_of(hash)?;
         let ways = |line: usize| ways_of(&self.lines[line].0, hash);
-        // One branch: which of the two it is would be guessed wrong half of the time.
+        // This takes one branch. A branch for each of the two lines would be mispredicted half of the time.
         let ways = ways(lines[0]) | ways(lines[1]) << WAYS;
         let way = ways.trailing_zeros() as usize;
         (ways != 0).then(|| (lines[way / WAYS], way % WAYS))
     }
 
-    /// Looks at the lines of contents that are looked up soon: their cache misses are under way together then.
+    /// Touches the lines of contents that will soon be looked up, so that their cache misses are in flight together.
     pub(super) fn look_ahead(&self, hashes: impl Iterator<Item = u64>) {
         let lines = hashes.filter_map(|hash| self.lines_of(hash));
         let seen = lines.fold(0, |all, [one, other]| {
@@ -160,7 +160,7 @@ impl Compact {
         line[0] = entry(hash, times, holder);
     }
 
-    /// Which entry of these lines a newcomer takes.
+    /// Picks the entry of these lines that a newcomer takes.
     fn make_room(&mut self, lines: [usize; 2], hash: u64) -> (usize, usize) {
         let (Line(left), Line(right)) = (&self.lines[lines[0]], &self.lines[lines[1]]);
         if !is_full(left) || !is_full(right) {
@@ -174,7 +174,7 @@ impl Compact {
         let (way, way_right) = (coldest(left), coldest(right));
         let rank = |line: &[u64; WAYS], way| (met(line[way]), Reverse(way));
         let is_right = match rank(right, way_right).cmp(&rank(left, way)) {
-            // If it were the left one each time, the right half would grow old.
+            // If it were always the left one, the right half would grow old.
             Ordering::Equal => hash.is_multiple_of(2),
             order => order.is_lt(),
         };
@@ -212,12 +212,12 @@ fn is_full(line: &[u64; WAYS]) -> bool {
     line[WAYS - 1] != 0
 }
 
-/// Contents in a line.
+/// How many contents a line holds.
 fn held(line: &[u64; WAYS]) -> usize {
     line.iter().filter(|&&entry| entry != 0).count()
 }
 
-/// Which of a full line has to leave.
+/// The way of a full line that is evicted.
 fn coldest(line: &[u64; WAYS]) -> usize {
     let back_to_front = (0..WAYS).rev();
     back_to_front
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The same without bits: each line a list of hashes, how often they were met, and holders, the last one met first.
+    /// The same without bits: each line is a list of hashes, how often they were met, and holders, the latest first.
     struct Model(Vec<Vec<(u64, u64, Holder)>>);
 
     impl Model {
@@ -254,7 +254,8 @@ mod tests {
             let emptiest = lines.into_iter().min_by_key(|&line| self.0[line].len());
             let mut line = emptiest.unwrap();
             if self.0[line].len() == WAYS {
-                // Those met least are the candidates; of the two lines' the one that is further back.
+                // The contents met least are the candidates; of two candidates, one in each line, the one further back in its line is
+                // evicted.
                 let coldest = |line: usize| {
                     let least = self.0[line]
                         .iter()
@@ -287,7 +288,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_two_lists_for_each_content(
+        fn behaves_like_two_lists_for_each_content(
             lines in 1usize..8,
             steps in prop::collection::vec((0u64..150, 0u32..1000, 0..10), 1..1500)
         ) {
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_any_more_leaves_both_halves() {
+    fn contents_that_are_not_written_any_more_leave_both_halves() {
         let mut index = Compact::new(1000 * LINE, &mut |_, _| {}).unwrap();
         let all = index.capacity() as u64;
         for content in 0..5 * all {
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_met_often_stays() {
+    fn a_content_that_is_met_often_stays() {
         let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for round in 0..100 {
             let holder = Holder::Page(Vba(round));
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_was_met_once_the_oldest_leaves() {
+    fn of_contents_met_once_the_oldest_leaves() {
         let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for content in 0..8 {
             index.insert(hash(content), Holder::Lba(Lba(content)));
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_met_often_long_ago_goes() {
+    fn a_content_that_was_met_often_long_ago_leaves() {
         let mut index = Compact::new(LINE, &mut |_, _| {}).unwrap();
         for _ in 0..20 {
             for old in 0..8 {
@@ -374,7 +375,7 @@ mod tests {
             }
         }
         for round in 0..4000u64 {
-            // Newcomers that are met again: else the old ones are worth more than each of them.
+            // Newcomers that are met again: otherwise each old entry is worth more than any of them.
             index.insert(hash(8 + round / 2), Holder::Lba(Lba(round)));
         }
         let old = (0..8)

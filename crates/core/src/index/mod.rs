@@ -1,29 +1,21 @@
 //! The index of contents: where to look when a block is written that may be a duplicate (CAFTL §3.2).
 //!
-//! A hint in bounded memory, never a proof. It names an LBA or a shared page's number and no physical address,
-//! for the map knows where that is: the collector need not tell it what it moves. An entry whose LBA has been
-//! overwritten is found out by its checksum or by the comparison, and leaves.
+//! The index is a hint in bounded memory, never a proof. An entry names an LBA or a shared page's number, not a physical address. The map
+//! knows the address, so the collector need not report its moves. If an entry's LBA has been overwritten, the checksum or the comparison
+//! shows that, and the entry is removed.
 //!
-//! There are two: `compact`, the default, and `caftl`, the paper's, to compare it with; `docs/decisions/0009`
-//! has the figures. Both know a content by a hash in which 32 bits are the content's own, wherever they lie.
+//! There are two indexes: `compact`, the default, and `caftl`, the paper's, for comparison; `docs/decisions/0009` has the
+//! figures. Both identify a content by a hash in which 32 bits are the content's own, wherever they are.
 
 mod caftl;
 mod compact;
+pub(crate) mod holder;
 
-use crate::addr::{Lba, Vba};
 use crate::seam::Store;
 use alloc::collections::TryReserveError;
 use caftl::Caftl;
 use compact::Compact;
-
-/// Who has a content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// The last LBA that it was written to.
-    Lba(Lba),
-    /// A shared page.
-    Page(Vba),
-}
+pub use holder::Holder;
 
 /// An index.
 pub enum Index {
@@ -49,15 +41,15 @@ macro_rules! either {
 }
 
 impl Index {
-    /// An index in at most `bytes`; none, when that is too little for one, or when there is no memory for it.
+    /// Makes an index in at most `bytes`; an empty one when that is too little, or when there is no memory for it.
     #[must_use]
     pub fn new(store: Store, bytes: usize) -> Self {
         let none = Self::Compact(Compact::default());
         Self::with_advice(store, bytes, &mut |_, _| {}).unwrap_or(none)
     }
 
-    /// The same. `advise` is told where memory is, and how many bytes, before it is touched: whoever runs this may
-    /// want large pages there, of which a look-up misses fewer.
+    /// The same. Calls `advise` with the address and the size of its memory before the memory is touched: the caller may want
+    /// large pages there, which make a look-up miss fewer address translations.
     ///
     /// # Errors
     /// When there is no memory for it.
@@ -72,49 +64,49 @@ impl Index {
         })
     }
 
-    /// Whether it is as [`Index::new`] would make it, as far as it takes long to make one.
+    /// True if [`Index::new`] would make the same index, as far as making it takes long.
     pub(crate) fn is_of(&self, store: Store, bytes: usize) -> bool {
         matches!((self, store), (Self::Compact(index), Store::Compact) if index.is_of(bytes))
     }
 
-    /// Contents that it can hold.
+    /// How many contents it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         either!(self, index => index.capacity())
     }
 
-    /// Contents in it.
+    /// How many contents it holds.
     #[must_use]
     pub fn len(&self) -> usize {
         either!(self, index => index.len())
     }
 
-    /// Whether it holds none.
+    /// True if it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Entries that hashes were compared with, so far.
+    /// How many entries hashes have been compared with so far.
     #[must_use]
     pub fn comparisons(&self) -> u64 {
         either!(self, index => index.comparisons())
     }
 
-    /// Looks at what tells of contents that are looked up soon: that is faster for many together. Changes nothing.
+    /// Touches the entries of contents that will soon be looked up: that is faster for many together. Changes nothing.
     pub fn look_ahead(&self, hashes: impl Iterator<Item = u64>) {
         if let Self::Compact(index) = self {
             index.look_ahead(hashes);
         }
     }
 
-    /// Who had this content last.
+    /// The last holder of this content.
     #[must_use]
     pub fn find(&mut self, hash: u64) -> Option<Holder> {
         either!(self, index => index.find(hash))
     }
 
-    /// This content was met, and has this holder now: one of so many owners.
+    /// Notes that this content was met, and that it now has this holder, one of so many owners.
     pub fn insert(&mut self, hash: u64, holder: Holder, owners: u32) {
         match self {
             Self::Compact(index) => index.insert(hash, holder),
@@ -122,12 +114,12 @@ impl Index {
         }
     }
 
-    /// The content has another holder now, its only one, if it is known here at all.
+    /// Notes that the content has a new, single holder, if the content is in the index at all.
     pub fn moved(&mut self, hash: u64, holder: Holder) {
         either!(self, index => index.moved(hash, holder));
     }
 
-    /// The hint for this content was wrong.
+    /// Removes a content whose hint was wrong.
     pub fn remove(&mut self, hash: u64) {
         either!(self, index => index.remove(hash));
     }
@@ -136,12 +128,13 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::{Lba, Vba};
     use crate::policy::dedup::content_hash;
     use crate::seam::{Order, Search};
     use alloc::{collections::BTreeMap, vec::Vec};
     use proptest::prelude::*;
 
-    /// All ways to keep one.
+    /// All kinds of index.
     pub(super) fn stores() -> Vec<Store> {
         let mut stores = alloc::vec![Store::Compact];
         for order in [Order::Arrival, Order::Hotness, Order::Value] {
@@ -152,7 +145,7 @@ mod tests {
         stores
     }
 
-    /// Of a content that stands for one, as random as checksums are: consecutive numbers would fill all lines alike.
+    /// The hash of a numbered content, as random as checksums are: consecutive numbers would fill all lines alike.
     pub(super) fn hash(content: u64) -> u64 {
         let mut x = content as u32;
         x = (x ^ (x >> 16)).wrapping_mul(0x85eb_ca6b);
@@ -161,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn no_memory_no_hints() {
+    fn an_index_without_memory_gives_no_hints() {
         for store in stores() {
             let mut index = Index::new(store, 63);
             index.insert(5, Holder::Lba(Lba(1)), 1);
@@ -172,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_told_of_before_it_is_touched_and_lines_are_cache_lines() {
+    fn advice_is_asked_before_memory_is_touched_and_lines_are_cache_lines() {
         let mut told = Vec::new();
         let index = Index::with_advice(Store::Compact, 10_000, &mut |at, bytes| {
             told.push((at.align_offset(64), bytes));
@@ -184,9 +177,9 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_found() {
+    fn contents_that_fit_are_found() {
         for store in stores() {
-            // The other's segments are not all alike, and one that is full takes no room from the next.
+            // The segments of CAFTL's store are not equally full, and a full one takes no room from the next.
             let percent = if store == Store::Compact { 90 } else { 50 };
             let mut index = Index::new(store, 64 << 10);
             let contents = index.capacity() as u64 * percent / 100;

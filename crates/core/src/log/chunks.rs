@@ -1,9 +1,10 @@
-//! Chunks in memory: open (still taking blocks), or sealed and on their way to the medium.
+//! Chunks in memory: open (still taking blocks), or sealed and being written.
 
 use super::head::Head;
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq, Vba};
 use crate::format::chunk::{RECORD_ROOM, Record};
 use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
+use crate::limits;
 use crate::seam::{Block, Bucket};
 use alloc::vec::Vec;
 
@@ -22,16 +23,16 @@ pub(crate) struct Slot {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parts {
     pub vba: Vba,
-    /// Which block of the chunk it is; 0: the header.
+    /// Its block in the chunk; 0: the header.
     pub block: u16,
-    /// Whose parts it takes.
+    /// The bucket whose parts it takes.
     pub bucket: Option<Bucket>,
-    /// How many parts it has, and bytes of them.
+    /// The number of its parts, and their bytes.
     pub count: u8,
     pub bytes: u16,
-    /// Whether it takes no more: nobody owns it any longer, so its number is not its own.
+    /// True if the page takes no more parts: it has no owner any longer, so its number may be reused.
     pub shut: bool,
-    /// Whether parts of it have got a second owner: none is replaced any more.
+    /// True if some of its parts have a second owner: then no part of it is replaced any more.
     pub linked: bool,
 }
 
@@ -57,31 +58,31 @@ pub(crate) struct Chunk {
     pub pages: Vec<Parts>,
     pub parts: Vec<PartSlot>,
     pub max_data: usize,
-    /// Whether a FLUSH has to wait for it: not if all that it says is pledged.
+    /// True if a FLUSH has to wait for the chunk. If all its records only repeat pledges, it need not.
     pub tells: bool,
-    /// Whether it has records that lead to pages of other chunks, or pledges: replay must not see them if a map
-    /// checkpoint begins before it is sealed.
+    /// True if it has pledges, or records that lead to pages of other chunks. Replay must not see them if a map checkpoint begins while
+    /// the chunk is open.
     pub links: bool,
     pub sealed: Option<Seal>,
     pub opened_at: Nanos,
 }
 
-/// What a chunk names of the one before it (0021).
+/// The names that a chunk repeats: what the previous chunk changed (0021).
 #[derive(Default)]
 pub(crate) struct Before {
-    /// Bytes that are kept for the names while it is open, and that they take once it is sealed; 0: the volume has none.
+    /// Bytes reserved for the names while it is open, and the bytes they take once it is sealed; 0: the volume has none.
     bytes: usize,
-    /// They, once it is sealed.
+    /// The names, once it is sealed.
     names: Names,
 }
 
 impl Before {
-    /// Bytes that they take.
+    /// The bytes that the names take.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Writes them.
+    /// Encodes the names.
     pub fn encode<'a>(&self, out: &'a mut [u8; NAMES_ROOM]) -> &'a [u8] {
         if self.bytes > 0 {
             self.names.encode(out);
@@ -90,7 +91,7 @@ impl Before {
     }
 }
 
-/// What sealing decides.
+/// The values that a chunk gets when it is sealed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seal {
     pub seq: Seq,
@@ -100,7 +101,7 @@ pub(crate) struct Seal {
 }
 
 impl Chunk {
-    /// Whether a record of `len` bytes, and a data block with it, still fit.
+    /// True if a record of `len` bytes, and with `data` a data block, still fits.
     pub fn has_room(&self, len: usize, data: bool) -> bool {
         self.room >= len && (!data || self.slots.len() < self.max_data)
     }
@@ -112,14 +113,14 @@ impl Chunk {
         self.records.push(record);
     }
 
-    /// What its records take so far.
+    /// The bytes its records take so far.
     pub fn record_bytes(&self) -> usize {
         let header = self.pages.iter().find(|page| page.block == 0);
         let parts = header.map_or(0, |page| usize::from(page.bytes));
         RECORD_ROOM - self.before.bytes - self.room - parts
     }
 
-    /// Adds a data block, returns where it will be.
+    /// Adds a data block, and returns where it will be.
     pub fn push_data(&mut self, record: Record, block: Block) -> Pba {
         self.slots.push(Slot {
             block,
@@ -143,7 +144,7 @@ impl Chunk {
         self.parts.iter().filter(move |part| part.block == block)
     }
 
-    /// The part `slot` of the page at `pba`, by its place in [`Chunk::parts`].
+    /// Returns the index in [`Chunk::parts`] of part `slot` of the page at `pba`.
     pub fn part_at(&self, pba: Pba, slot: u8) -> Option<usize> {
         let block = pba.0.checked_sub(self.at.0)?;
         if block > self.slots.len() as u64 {
@@ -159,7 +160,7 @@ impl Chunk {
         (index < self.slots.len()).then_some(index)
     }
 
-    /// In which buffer what is at `pba` is.
+    /// Returns the buffer of what is at `pba`.
     fn held(&self, pba: Pba, slot: Option<u8>) -> Option<Held> {
         if let Some(slot) = slot
             && let Some(part) = self.part_at(pba, slot)
@@ -179,18 +180,18 @@ impl Chunk {
     }
 }
 
-/// The chunks in memory, in a slab whose allocations serve again.
+/// The chunks in memory, in a slab whose allocations are reused.
 #[derive(Default)]
 pub(crate) struct Chunks {
     slab: Vec<Chunk>,
     live: Vec<usize>,
     spare: Vec<usize>,
-    /// What the chunk that was sealed last says something of; of volumes whose headers name it.
+    /// The names of what the last sealed chunk changed, if the volume's headers have names.
     last: Option<Names>,
 }
 
 impl Chunks {
-    /// Of a volume whose newest chunk said something of these, if its headers tell.
+    /// For a volume whose newest chunk changed these, if its headers have names.
     pub fn new(last: Option<Names>) -> Self {
         Self {
             last,
@@ -198,8 +199,8 @@ impl Chunks {
         }
     }
 
-    /// Seals a chunk: it names the one that was sealed before it. While it was open another may have been, so there may be less
-    /// room than its names take.
+    /// Seals a chunk: it gets the names of the chunk sealed before it. If another chunk was sealed while it was open, the names may need
+    /// more room than was reserved.
     pub fn seal(&mut self, id: ChunkId, seal: Seal) {
         let chunk = &mut self.slab[id.0];
         chunk.sealed = Some(seal);
@@ -211,7 +212,7 @@ impl Chunks {
         }
     }
 
-    /// Bytes to keep in a chunk that is opened for the names of the one before.
+    /// The bytes to reserve in a newly opened chunk for the names of the previous one.
     fn room_for_names(&self) -> usize {
         let last = self.last.as_ref();
         last.map_or(0, |last| last.encoded_len().clamp(NAMES_LEAST, NAMES_ROOM))
@@ -274,15 +275,15 @@ impl Chunks {
         &mut self.slab[id.0]
     }
 
-    /// Whether a chunk in memory holds the block at `pba`. A handful of chunks are in memory at once
+    /// True if a chunk in memory holds the block at `pba`. A handful of chunks are in memory at once
     /// (limits::CHUNKS_IN_FLIGHT), so a walk beats an index.
     pub fn holds(&self, pba: Pba) -> bool {
         let mut live = self.live.iter();
         live.any(|&index| self.slab[index].slot_at(pba).is_some())
     }
 
-    /// In which buffer what is at `pba` is, if a chunk in memory holds it; `slot`: that part of it. And whether that chunk still
-    /// takes blocks.
+    /// Returns the buffer of what is at `pba`, if a chunk in memory holds it, and whether that chunk is open; `slot`: of that
+    /// part.
     pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<(Held, bool)> {
         self.live.iter().find_map(|&index| {
             let chunk = &self.slab[index];
@@ -291,11 +292,20 @@ impl Chunks {
     }
 }
 
-/// Where the content of a block that is in memory is.
+/// Where the content of a block in memory is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Held {
-    /// In a buffer of its own.
+    /// In a buffer by itself.
     Block(Buf),
     /// In a page of parts that the collector moves.
     Page(Buf),
 }
+
+/// The longest record of one block (a delta).
+const LONGEST_RECORD: usize = 24;
+
+const _: () = assert!(
+    (RECORD_ROOM - NAMES_ROOM) / 12 >= limits::CHUNK_DATA_BLOCKS,
+    "a full chunk of new data fits its header"
+);
+const _: () = assert!(RECORD_ROOM - NAMES_ROOM >= LONGEST_RECORD * limits::GATHER_BLOCKS as usize);

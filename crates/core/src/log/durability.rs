@@ -1,13 +1,13 @@
-//! Which chunks are on stable storage, and who waits for that.
+//! Which chunks are on stable storage, and which requests wait for that.
 //!
-//! Chunks are sealed in one order, and a chunk counts as durable only when all before it do: so a crash leaves a prefix. One
-//! sync serves all that wait (OFTL's single barrier): those who come while it is under way share the next.
+//! Chunks are sealed in one order, and a chunk counts as durable only when all before it do: so a crash leaves a prefix. One sync
+//! serves all waiters (OFTL's single barrier): those that arrive while it is in flight share the next.
 
 use super::head::Head;
 use crate::addr::{RequestId, Seq};
 use alloc::collections::VecDeque;
 
-/// Of a waiter whose chunk could not be sealed when it came: later than every chunk.
+/// The chunk of a waiter that waits for an open chunk, which has no number yet: later than every chunk.
 const NOT_SEALED: Seq = Seq(u64::MAX);
 
 /// A sealed chunk that is not known to be durable.
@@ -18,11 +18,11 @@ pub(crate) struct Sealed {
     /// Counts its head's chunks.
     pub ordinal: u64,
     pub written: bool,
-    /// Whether its write, or a sync since, makes it durable.
+    /// True if its write, or a sync since, makes it durable.
     pub durable: bool,
 }
 
-/// Who is told when everything up to a chunk is durable.
+/// A request that is answered when everything up to a chunk is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiter {
     seq: Seq,
@@ -30,21 +30,25 @@ pub(crate) struct Waiter {
     pub flush: bool,
 }
 
-/// See the module.
+/// The sealed chunks that are not durable yet, and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Durability {
     order: VecDeque<Sealed>,
     durable: Seq,
-    /// The newest chunk that a FLUSH has to wait for: those behind it say what is pledged, and no more.
+    /// The newest chunk that a FLUSH has to wait for: later chunks only repeat pledges.
     told: Seq,
-    /// How far the sync under way reaches.
+    /// How far the sync in flight reaches.
     sync: Option<Seq>,
     wanted: Seq,
     waiters: VecDeque<Waiter>,
+    /// True from the time when a segment is left until a sync begins after its summary is written. Only the summary and the segment's
+    /// last header name the next segment. So a chunk in the next segment, even if written durably, would be lost together with that one
+    /// header.
+    owes: bool,
 }
 
 impl Durability {
-    /// Recovery ended at chunk `last`; what is newer than the map checkpoint's `root` may lie in no sync's reach yet.
+    /// For a recovery that ended at chunk `last`; chunks newer than the map checkpoint's `root` may not be synced yet.
     pub fn recovered(last: Seq, root: Seq) -> Self {
         let replayed = Sealed {
             seq: last,
@@ -60,6 +64,7 @@ impl Durability {
             sync: None,
             wanted: Seq(0),
             waiters: VecDeque::new(),
+            owes: false,
         }
     }
 
@@ -68,17 +73,23 @@ impl Durability {
         self.durable
     }
 
-    /// Whether all chunks are.
+    /// True if all chunks are durable.
     pub fn is_all_durable(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// Whether a chunk that is written durably now needs no sync: none is under way, and all before it are durable.
+    /// True if a chunk that is written durably now needs no sync: no sync is in flight, all chunks before it are durable, and it can be
+    /// found even if a header is lost.
     pub(super) fn may_write_durably(&self) -> bool {
-        self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable)
+        !self.owes && self.sync.is_none() && self.order.iter().all(|sealed| sealed.durable)
     }
 
-    /// A chunk has been sealed; `tells`: a FLUSH has to wait for it.
+    /// Notes that a segment was left, or that the summary of one is written.
+    pub(super) fn on_left(&mut self) {
+        self.owes = true;
+    }
+
+    /// Notes that a chunk was sealed; `tells`: a FLUSH has to wait for it.
     pub(super) fn on_sealed(&mut self, sealed: Sealed, tells: bool) {
         debug_assert!(self.order.back().is_none_or(|last| last.seq < sealed.seq));
         if tells {
@@ -87,14 +98,14 @@ impl Durability {
         self.order.push_back(sealed);
     }
 
-    /// It is on the medium.
+    /// Notes that a chunk is on the medium.
     pub(super) fn on_written(&mut self, seq: Seq) {
         if let Some(sealed) = self.find(seq) {
             sealed.written = true;
         }
     }
 
-    /// It is written once more, and not durably.
+    /// Notes that a chunk is rewritten, and not durably.
     pub(super) fn on_written_again(&mut self, seq: Seq) {
         if let Some(sealed) = self.find(seq) {
             sealed.durable = false;
@@ -105,18 +116,18 @@ impl Durability {
         self.order.iter_mut().find(|sealed| sealed.seq == seq)
     }
 
-    /// Whether a FLUSH of all that is sealed has something to wait for.
+    /// True if a FLUSH of all sealed chunks has something to wait for.
     pub fn has_to_wait(&self) -> bool {
         self.told > self.durable
     }
 
-    /// A request waits: for all that a FLUSH has to wait for by now.
+    /// Makes a request wait for all that a FLUSH has to wait for by now.
     pub fn wait(&mut self, request: RequestId, flush: bool) {
         self.wait_for(self.told, request, flush);
     }
 
-    /// The same, and for the open chunk too, which cannot be sealed now: its number is not known yet, but nothing else of the
-    /// host's head can come before it; the collector's may.
+    /// The same, and the request also waits for the open chunk, which cannot be sealed now. Its number is not known yet. No other chunk
+    /// of the host's head can come before it, but the collector's chunks may.
     pub fn wait_for_open(&mut self, request: RequestId, flush: bool) {
         self.wait_for(NOT_SEALED, request, flush);
     }
@@ -129,17 +140,17 @@ impl Durability {
         });
     }
 
-    /// Whether anybody waits.
+    /// True if any request waits.
     pub fn has_waiters(&self) -> bool {
         !self.waiters.is_empty()
     }
 
-    /// Whether anybody waits for the open chunk.
+    /// True if any request waits for the open chunk.
     pub fn waits_for_open(&self) -> bool {
         self.waiters.iter().any(|waiter| waiter.seq == NOT_SEALED)
     }
 
-    /// The open chunk has been sealed, as this one.
+    /// Notes that the open chunk was sealed, with this number.
     pub(super) fn on_open_sealed(&mut self, seq: Seq) {
         for waiter in &mut self.waiters {
             if waiter.seq == NOT_SEALED {
@@ -148,12 +159,12 @@ impl Durability {
         }
     }
 
-    /// All up to this chunk is to become durable, whoever waits.
+    /// Makes all up to this chunk become durable, even if nothing waits for it.
     pub(super) fn want(&mut self, seq: Seq) {
         self.wanted = seq;
     }
 
-    /// The next chunk that has become durable, in their order.
+    /// Returns the next chunk that has become durable, in order.
     pub(super) fn poll_durable(&mut self) -> Option<Sealed> {
         let next = *self.order.front()?;
         if !(next.written && next.durable) {
@@ -163,19 +174,19 @@ impl Durability {
         self.order.pop_front()
     }
 
-    /// The next waiter whose chunk is.
+    /// Takes the next waiter whose chunk is durable.
     pub fn poll_waiter(&mut self) -> Option<Waiter> {
         let next = self.waiters.front()?;
         (next.seq <= self.durable).then(|| self.waiters.pop_front())?
     }
 
-    /// Takes a waiter in vain: nothing will be durable any more, or not soon.
+    /// Takes a waiter to refuse it: nothing will become durable any more, or not soon.
     pub fn give_up_waiter(&mut self) -> Option<Waiter> {
         self.waiters.pop_front()
     }
 
-    /// Begins the next sync, if one is needed and none is under way; `last`: the newest chunk. How far it reaches: one for all
-    /// that is written without a gap.
+    /// Begins the next sync, if one is needed and none is in flight, and returns how far it reaches: up to the first chunk that is not
+    /// written. `last`: the newest chunk.
     pub(super) fn poll_sync(&mut self, last: Seq) -> Option<Seq> {
         let awaited = self.waiters.front().map_or(Seq(0), |waiter| waiter.seq);
         let target = awaited.max(self.wanted);
@@ -189,10 +200,11 @@ impl Durability {
             is_needed |= !sealed.durable;
         }
         self.sync = (is_needed && through >= target.min(last)).then_some(through);
+        self.owes &= self.sync.is_none();
         self.sync
     }
 
-    /// Begins a sync for a map checkpoint, if all chunks up to `seq` are written and none is under way. One of its own even when
+    /// Begins a sync for a map checkpoint, if all chunks up to `seq` are written and none is in flight. It is needed even if
     /// every chunk is durable: leaves and summaries are not.
     pub fn poll_sync_of_checkpoint(&mut self, seq: Seq) -> Option<Seq> {
         let mut needed = self.order.iter().take_while(|sealed| sealed.seq <= seq);
@@ -201,10 +213,11 @@ impl Durability {
         }
         let written = self.order.iter().take_while(|sealed| sealed.written);
         self.sync = Some(written.last().map_or(self.durable, |sealed| sealed.seq));
+        self.owes = false;
         self.sync
     }
 
-    /// The sync has ended that reached `through`.
+    /// Notes that the sync up to `through` has ended.
     pub fn on_synced(&mut self, through: Seq) {
         self.sync = None;
         for sealed in &mut self.order {
@@ -212,7 +225,7 @@ impl Durability {
         }
     }
 
-    /// It has failed: nothing is durable by it.
+    /// Notes that the sync has failed: it made nothing durable.
     pub fn on_sync_failed(&mut self) {
         self.sync = None;
     }
@@ -232,7 +245,7 @@ mod tests {
         }
     }
 
-    /// One with chunks 1 to `last` on their way.
+    /// With chunks 1 to `last` being written.
     fn with_chunks(last: u64) -> Durability {
         let mut durability = Durability::recovered(Seq(0), Seq(0));
         for seq in 1..=last {
@@ -258,7 +271,7 @@ mod tests {
         assert_eq!(durability.poll_sync(Seq(2)), None, "chunk 1 is not written");
         durability.on_written(Seq(1));
         assert_eq!(durability.poll_sync(Seq(2)), Some(Seq(2)));
-        assert_eq!(durability.poll_sync(Seq(2)), None, "one at a time");
+        assert_eq!(durability.poll_sync(Seq(2)), None, "one sync at a time");
         assert_eq!(answered(&mut durability), []);
         durability.on_synced(Seq(2));
         assert_eq!(answered(&mut durability), [7]);
@@ -270,7 +283,9 @@ mod tests {
         let mut durability = with_chunks(1);
         durability.on_written(Seq(1));
         durability.wait(RequestId(1), true);
-        let through = durability.poll_sync(Seq(1)).expect("somebody waits");
+        let through = durability
+            .poll_sync(Seq(1))
+            .expect("a request waits for a sync");
         durability.on_sealed(sealed(2), true);
         durability.on_written(Seq(2));
         durability.wait(RequestId(2), true);
@@ -311,7 +326,27 @@ mod tests {
     }
 
     #[test]
-    fn a_flush_does_not_wait_for_what_says_what_is_pledged() {
+    fn a_sync_follows_when_a_segment_is_left() {
+        let mut durability = with_chunks(0);
+        assert!(durability.may_write_durably());
+        durability.on_left();
+        assert!(!durability.may_write_durably());
+        durability.on_sealed(sealed(1), true);
+        durability.wait(RequestId(1), true);
+        durability.on_written(Seq(1));
+        let through = durability.poll_sync(Seq(1)).expect("a sync is needed");
+        // The summary is written after the sync has begun.
+        durability.on_left();
+        durability.on_synced(through);
+        assert_eq!(answered(&mut durability), [1]);
+        assert!(!durability.may_write_durably());
+        assert!(durability.poll_sync_of_checkpoint(Seq(1)).is_some());
+        durability.on_synced(Seq(1));
+        assert!(durability.may_write_durably());
+    }
+
+    #[test]
+    fn a_flush_does_not_wait_for_a_chunk_that_only_repeats_pledges() {
         let mut durability = with_chunks(0);
         durability.on_sealed(sealed(1), false);
         assert!(!durability.has_to_wait());
@@ -320,25 +355,27 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_the_open_chunk_waits_until_it_has_a_number() {
+    fn a_waiter_for_the_open_chunk_waits_until_it_has_a_number() {
         let mut durability = with_chunks(1);
         durability.wait_for_open(RequestId(9), true);
         durability.on_written(Seq(1));
         let first = durability
             .poll_sync(Seq(1))
-            .expect("it waits for what there is");
+            .expect("the request waits for the sealed chunks");
         durability.on_synced(first);
         assert!(answered(&mut durability).is_empty() && durability.waits_for_open());
         durability.on_sealed(sealed(2), true);
         durability.on_open_sealed(Seq(2));
         durability.on_written(Seq(2));
-        let second = durability.poll_sync(Seq(2)).expect("it still waits");
+        let second = durability
+            .poll_sync(Seq(2))
+            .expect("the request still waits");
         durability.on_synced(second);
         assert_eq!(answered(&mut durability), [9]);
     }
 
     #[test]
-    fn what_recovery_replayed_may_not_be_durable() {
+    fn chunks_that_recovery_replayed_may_not_be_durable() {
         let mut durability = Durability::recovered(Seq(9), Seq(5));
         assert_eq!(
             (durability.durable(), durability.has_to_wait()),
@@ -357,7 +394,7 @@ mod tests {
         assert_eq!(
             durability.poll_sync_of_checkpoint(Seq(1)),
             None,
-            "it is under way"
+            "one sync is in flight"
         );
         durability.on_synced(Seq(1));
         while durability.poll_durable().is_some() {}

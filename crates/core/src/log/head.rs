@@ -1,6 +1,6 @@
-//! Where the log grows.
+//! The log's append points.
 
-/// Which of the two append points: clients' data, or what the collector moves (cold by experience).
+/// The two append points: clients' data, and what the collector moves (cold by experience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Host = 0,

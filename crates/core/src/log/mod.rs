@@ -1,14 +1,14 @@
-//! The log: where the next chunk goes, the numbers of chunks, and which are open, on their way, and durable.
+//! The log: where the next chunk goes, the numbers of chunks, and which are open, being written, and durable.
 //!
 //! What must hold:
-//! 1. A head has at most one open chunk, and it starts at the head's place. A sealed one moves that place behind itself.
+//! 1. A head has at most one open chunk, which starts at the head's place. Sealing moves that place past the chunk.
 //! 2. Numbers (`Seq`) are given when chunks are sealed, one after another, over both heads. Each chunk names the life that the
-//!    one before it was sealed in.
-//! 3. The last chunk of a segment names the one that its head goes on in. So a head knows that one before it opens a chunk that
-//!    may be the last, and no seal has to wait for a segment.
+//!    previous one was sealed in.
+//! 3. The last chunk of a segment names the segment that its head continues in. So a head knows that segment before it opens a
+//!    chunk that may be the last, and no seal has to wait for a segment.
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
-//! It takes no segments and asks for no effects: the engine does, and says here what came of it.
+//! The log takes no segments and issues no effects: the engine does, and reports the results here.
 
 mod chunks;
 mod durability;
@@ -26,10 +26,10 @@ use expected::Expected;
 pub(crate) use head::{HEADS, Head};
 use position::Position;
 
-/// How far each head has opened chunks, by its own count: those that hold what took the place of something.
+/// For each head, how many chunks it had opened when a block was replaced: the replacement is in one of these chunks.
 pub(crate) type Marks = [u64; 2];
 
-/// See the module.
+/// The heads of the log, and its chunks in memory.
 pub(crate) struct Log {
     /// Blocks of a segment that chunks may take.
     usable: u32,
@@ -37,17 +37,16 @@ pub(crate) struct Log {
     chunks: Chunks,
     expected: Expected,
     writing: usize,
-    /// Buffers of clients that the chunks on their way are of.
+    /// The number of clients' buffers in chunks being written.
     on_their_way: u32,
-    /// Blocks that were replaced in a chunk that still took blocks: their places have not changed, but
-    /// their bytes have.
+    /// The number of blocks replaced in open chunks: their places have not changed, but their bytes have.
     absorptions: u64,
     last_seq: Seq,
     last_life: Life,
     durability: Durability,
 }
 
-/// A chunk that has been sealed, and is to be written.
+/// A sealed chunk to be written.
 pub(crate) struct ToWrite {
     pub id: ChunkId,
     pub seq: Seq,
@@ -55,12 +54,13 @@ pub(crate) struct ToWrite {
     pub at: Pba,
     pub blocks: u32,
     pub durable: bool,
-    /// Whether it is the last one of its segment.
+    /// True if it is the last of its segment.
     pub ends_segment: bool,
 }
 
 impl Log {
-    /// Goes on where recovery ended: at chunk `last` of a life, and what its records are about if headers tell.
+    /// Continues where recovery ended: at chunk `last` of a life, with the names of what its records concern if headers have
+    /// them.
     pub fn recovered(
         usable: u32,
         cursors: [Cursor; 2],
@@ -82,17 +82,17 @@ impl Log {
         }
     }
 
-    /// The number of the chunk that was sealed last.
+    /// The number of the last sealed chunk.
     pub fn last_seq(&self) -> Seq {
         self.last_seq
     }
 
-    /// The life in which it was.
+    /// The life in which that chunk was sealed.
     pub fn last_life(&self) -> Life {
         self.last_life
     }
 
-    /// Where the next chunk of each head will start, once what is open is sealed.
+    /// Where the next chunk of each head will start, once the open ones are sealed.
     pub fn cursors(&self) -> [Cursor; 2] {
         HEADS.map(|head| Cursor {
             segment: self.heads[head as usize].segment,
@@ -115,7 +115,7 @@ impl Log {
         self.chunks.get_mut(id)
     }
 
-    /// The chunk of a head that still takes blocks.
+    /// Returns a head's open chunk.
     #[inline]
     pub fn open(&self, head: Head) -> Option<&Chunk> {
         self.heads[head as usize].open.map(|id| self.chunks.get(id))
@@ -127,14 +127,14 @@ impl Log {
         Some(self.chunks.get_mut(id))
     }
 
-    /// That chunk, if it has room for a record of `len` bytes and, with `data`, a data block.
+    /// Returns that chunk, if it has room for a record of `len` bytes and, with `data`, a data block.
     #[inline]
     pub fn open_with_room(&self, head: Head, len: usize, data: bool) -> Option<ChunkId> {
         let id = self.heads[head as usize].open?;
         self.chunks.get(id).has_room(len, data).then_some(id)
     }
 
-    /// Whether nothing is open.
+    /// True if nothing is open.
     pub fn is_all_sealed(&self) -> bool {
         self.heads.iter().all(|head| head.open.is_none())
     }
@@ -145,39 +145,44 @@ impl Log {
         Some(Nanos(open.opened_at.0 + limits::SEAL_AFTER_NANOS))
     }
 
-    /// Whether a chunk in memory holds the block at `pba`.
+    /// True if a chunk in memory holds the block at `pba`.
     pub fn holds(&self, pba: Pba) -> bool {
         self.chunks.holds(pba)
     }
 
-    /// In which buffer what is at `pba` is, if a chunk in memory holds it; `slot`: that part of it.
+    /// Returns the buffer of what is at `pba`, if a chunk in memory holds it; `slot`: of that part.
     pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<Held> {
         self.chunks.held(pba, slot).map(|(held, _)| held)
     }
 
-    /// Bytes of the header to leave to the records that are still to come into an open chunk.
+    /// The bytes of the header to reserve for records still to come into an open chunk.
     pub fn expected(&self, id: ChunkId) -> usize {
         self.expected.left(self.chunks.get(id).record_bytes())
     }
 
-    /// A block was replaced in a chunk that still takes blocks.
+    /// Notes that the summary of a segment that was left is written.
+    pub fn on_summary_written(&mut self) {
+        self.durability.on_left();
+    }
+
+    /// Notes that a block was replaced in an open chunk.
     pub fn on_absorbed(&mut self) {
         self.absorptions += 1;
     }
 
-    /// Of a block in a chunk that still takes blocks: how many have been replaced in such chunks by now. As long as there are no
-    /// more, what is there is the same.
+    /// For a block in an open chunk, returns how many blocks were replaced in open chunks by now. While that number does not
+    /// change, the block is the same.
     pub fn absorptions_at(&self, pba: Pba, slot: Option<u8>) -> Option<u64> {
         let (_, is_open) = self.chunks.held(pba, slot)?;
         is_open.then_some(self.absorptions)
     }
 
-    /// Whether none have been replaced since then.
+    /// True if no block in an open chunk was replaced since then.
     pub fn is_as_at(&self, absorptions: u64) -> bool {
         self.absorptions == absorptions
     }
 
-    /// Data blocks that the next chunk of a head may have.
+    /// The most data blocks that a head's next chunk may have.
     fn longest(&self, head: Head) -> usize {
         limits::CHUNK_DATA_BLOCKS.min(self.left(head) - 1)
     }
@@ -191,21 +196,21 @@ impl Log {
         left
     }
 
-    /// Whether a head must know where it goes on before it opens a chunk: that may be its segment's last, and a map checkpoint,
-    /// which frees segments, has to seal it.
+    /// True if a head must know where it continues before it opens a chunk: that chunk may be its segment's last, and a map
+    /// checkpoint, which frees segments, has to seal it.
     pub fn wants_next(&self, head: Head) -> bool {
         let is_known = self.heads[head as usize].next.is_some();
         !is_known && self.left(head) - (self.longest(head) + 1) < 2
     }
 
-    /// Where a head goes on, behind the segment that it is in.
+    /// Sets the segment in which a head continues after its current one.
     pub fn go_on_in(&mut self, head: Head, next: Segment) {
         self.heads[head as usize].next = Some(next);
     }
 
-    /// Data blocks that the next chunk of a head may have, now that it knows where it goes on if it wants to. If it does not, for no
-    /// segment is free: a shorter chunk that is surely not the last, or `None`. With this the collector can use what its own segment
-    /// still has, and so win the first segment back. `data`: it is to have a block.
+    /// Returns the most data blocks that a head's next chunk may have, after the caller tried to give the head the segment it wants. If
+    /// no segment was free, this is a shorter chunk that is surely not the segment's last, or `None`. So the collector can use the rest
+    /// of its own segment, and that may free the first segment. `data`: the chunk must take a block.
     pub fn longest_now(&self, head: Head, data: bool) -> Option<usize> {
         if !self.wants_next(head) {
             return Some(self.longest(head));
@@ -214,7 +219,7 @@ impl Log {
         (left > 3 || (left == 3 && !data)).then(|| left - 3)
     }
 
-    /// Opens a head's next chunk, of at most so many data blocks; `start`: that of its segment.
+    /// Opens a head's next chunk, of at most `max_data` data blocks; `start`: its segment's first block.
     pub fn begin(&mut self, head: Head, start: Pba, max_data: usize, now: Nanos) -> ChunkId {
         let position = &mut self.heads[head as usize];
         debug_assert!(position.open.is_none());
@@ -226,13 +231,12 @@ impl Log {
         id
     }
 
-    /// Whether one more chunk may be on its way.
+    /// True if one more chunk may be written now.
     pub fn may_write(&self) -> bool {
         self.writing < limits::CHUNKS_IN_FLIGHT
     }
 
-    /// Seals a head's open chunk, in this life. With `urgent`, because of a FLUSH, it is to be written durably where that saves a
-    /// sync.
+    /// Seals a head's open chunk, in this life. With `urgent`, because of a FLUSH, it is written durably where that saves a sync.
     pub fn seal(
         &mut self,
         head: Head,
@@ -270,6 +274,9 @@ impl Log {
             durable,
         };
         self.durability.on_sealed(sealed, chunk.tells);
+        if is_last {
+            self.durability.on_left();
+        }
         self.writing += 1;
         self.on_their_way += chunk.bufs().filter(|&buf| is_clients(buf)).count() as u32;
         self.chunks.seal(id, seal);
@@ -284,12 +291,13 @@ impl Log {
         })
     }
 
-    /// A chunk could not be written. Its blocks stay in memory, so that they can still be read.
+    /// Notes that a chunk could not be written. Its blocks stay in memory, so that they can still be read.
     pub fn on_lost(&mut self) {
         self.writing -= 1;
     }
 
-    /// A chunk is on the medium, in this segment. `release` gives each of its buffers back, and tells whether it was a client's.
+    /// Notes that a chunk is on the medium, and returns its segment. `release` returns each of its buffers, and says whether it
+    /// was a client's.
     pub fn on_written(&mut self, id: ChunkId, release: impl FnMut(Buf) -> bool) -> Segment {
         self.writing -= 1;
         let chunk = self.chunks.get(id);
@@ -304,39 +312,39 @@ impl Log {
         segment
     }
 
-    /// It is to be written once more, and not durably.
+    /// Notes that a chunk is rewritten, and not durably.
     pub fn on_written_again(&mut self, id: ChunkId) {
         if let Some(seal) = self.chunks.get(id).sealed {
             self.durability.on_written_again(seal.seq);
         }
     }
 
-    /// Buffers of clients that the chunks on their way are of.
+    /// The number of clients' buffers in chunks being written.
     pub fn clients_on_their_way(&self) -> u32 {
         self.on_their_way
     }
 
-    /// Who waits for what to be durable, and how far it is.
+    /// The durability of chunks, and the requests that wait for it.
     pub fn durability(&self) -> &Durability {
         &self.durability
     }
 
-    /// The same.
+    /// The same, mutable.
     pub fn durability_mut(&mut self) -> &mut Durability {
         &mut self.durability
     }
 
-    /// All that is sealed is to become durable, whoever waits.
+    /// Makes all sealed chunks become durable, even if nothing waits for it.
     pub fn want_all_durable(&mut self) {
         self.durability.want(self.last_seq);
     }
 
-    /// The open chunk that somebody waits for has been sealed, as the newest one.
+    /// Notes that the open chunk that a request waits for was sealed, as the newest one.
     pub fn on_open_sealed(&mut self) {
         self.durability.on_open_sealed(self.last_seq);
     }
 
-    /// Whether one more chunk has become durable, in their order.
+    /// True if one more chunk has become durable, in order.
     pub fn poll_durable(&mut self) -> bool {
         let Some(sealed) = self.durability.poll_durable() else {
             return false;
@@ -346,23 +354,23 @@ impl Log {
         true
     }
 
-    /// Begins the next sync, if one is needed and none is under way. How far it reaches.
+    /// Begins the next sync, if one is needed and none is in flight. Returns how far it reaches.
     pub fn poll_sync(&mut self) -> Option<Seq> {
         self.durability.poll_sync(self.last_seq)
     }
 
-    /// What has to be durable before what has just lost its place is let go.
+    /// The chunks that have to be durable before a block that was just replaced is freed.
     pub fn marks(&self) -> Marks {
         HEADS.map(|head| self.heads[head as usize].opened)
     }
 
-    /// Whether all of it is.
+    /// True if all chunks up to these marks are durable.
     pub fn are_durable(&self, marks: Marks) -> bool {
         let mut heads = self.heads.iter().zip(marks);
         heads.all(|(head, mark)| head.durable >= mark)
     }
 
-    /// Whether something of it is in a head's open chunk.
+    /// True if one of these chunks is a head's open chunk.
     pub fn is_in_open(&self, head: Head, marks: Marks) -> bool {
         let position = &self.heads[head as usize];
         position.open.is_some() && marks[head as usize] >= position.opened

@@ -1,4 +1,4 @@
-//! Where a head is.
+//! The place of a head.
 
 use super::chunks::ChunkId;
 use crate::addr::Segment;
@@ -10,7 +10,7 @@ pub(super) struct Position {
     /// The block of the segment at which the next chunk to be sealed starts.
     pub offset: u32,
     pub open: Option<ChunkId>,
-    /// The segment to go on in, taken before the last chunk of this one is opened.
+    /// The segment to continue in, taken before the last chunk of this one is opened.
     pub next: Option<Segment>,
     /// Chunks opened so far by this head, and the newest of them that is durable.
     pub opened: u64,

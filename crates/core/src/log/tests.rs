@@ -17,10 +17,12 @@ fn log() -> Log {
     Log::recovered(USABLE, cursors, (Seq(5), Life(2)), None, Seq(5))
 }
 
-/// Opens the host's next chunk, with so many blocks in buffers of this number and the next ones.
+/// Opens the host's next chunk, with `blocks` blocks in buffers from `buf` on.
 fn open(log: &mut Log, blocks: u32, buf: u32) -> ChunkId {
     let start = Pba(u64::from(log.segment(Head::Host).0) * 100);
-    let max = log.longest_now(Head::Host, true).expect("it has room");
+    let max = log
+        .longest_now(Head::Host, true)
+        .expect("the head has room");
     let id = log.begin(Head::Host, start, max, Nanos(7));
     for index in 0..blocks {
         let record = Record::Data {
@@ -46,7 +48,7 @@ fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
     assert_eq!(
         log.seal_due(),
         Some(Nanos(7 + limits::SEAL_AFTER_NANOS)),
-        "it does not wait for ever"
+        "an open chunk is sealed after a while"
     );
     let sealed = seal(&mut log, false);
     assert_eq!((sealed.id, sealed.seq, sealed.blocks), (first, Seq(6), 3));
@@ -63,7 +65,7 @@ fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
 fn the_last_chunk_of_a_segment_names_the_one_that_its_head_goes_on_in() {
     let mut log = log();
     open(&mut log, 2, 0);
-    // No segment is free: it takes what is surely not the last chunk.
+    // No segment is free: the head opens a chunk that is surely not the last.
     seal(&mut log, false);
     assert!(log.wants_next(Head::Host));
     assert_eq!(log.longest_now(Head::Host, true), Some(4));
@@ -97,7 +99,7 @@ fn a_head_that_cannot_go_on_keeps_room_for_a_header_behind_a_short_chunk() {
 fn a_block_is_in_memory_until_its_chunk_is_on_the_medium() {
     let mut log = log();
     let id = open(&mut log, 2, 99);
-    let then = log.absorptions_at(Pba(2), None).expect("it takes blocks");
+    let then = log.absorptions_at(Pba(2), None).expect("the chunk is open");
     assert!(log.is_as_at(then));
     log.on_absorbed();
     assert!(!log.is_as_at(then));
@@ -121,7 +123,7 @@ fn a_block_is_in_memory_until_its_chunk_is_on_the_medium() {
 }
 
 #[test]
-fn so_many_are_on_their_way_and_no_more() {
+fn a_limited_number_of_chunks_is_written_at_once() {
     let mut log = log();
     let mut first = None;
     for _ in 0..limits::CHUNKS_IN_FLIGHT {
@@ -141,7 +143,7 @@ fn so_many_are_on_their_way_and_no_more() {
 }
 
 #[test]
-fn what_took_a_place_is_durable_with_its_chunk_and_all_before_it() {
+fn a_replacement_is_durable_with_its_chunk_and_all_before_it() {
     let mut log = log();
     let nothing = log.marks();
     assert!(log.are_durable(nothing));
@@ -154,7 +156,7 @@ fn what_took_a_place_is_durable_with_its_chunk_and_all_before_it() {
     log.on_written(id, |_| true);
     log.want_all_durable();
     assert!(!log.poll_durable());
-    let through = log.poll_sync().expect("it is wanted");
+    let through = log.poll_sync().expect("a sync is wanted");
     log.durability_mut().on_synced(through);
     assert!(log.poll_durable() && !log.poll_durable());
     assert!(log.are_durable(marks));

@@ -1,6 +1,6 @@
-//! What writes the superblock while the volume runs: marks of map checkpoints, and changes of properties.
+//! Writes the superblock while the volume runs: marks of map checkpoints, and changes of properties.
 //!
-//! One mirror is written at a time, so that the other one is whole whatever becomes of that write.
+//! One mirror is written at a time, so that the other one is whole whatever happens to that write.
 
 use crate::addr::{Pba, RequestId};
 use crate::format::properties::Properties;
@@ -10,62 +10,62 @@ use alloc::vec::Vec;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Job {
-    /// The first mirror learns of a root.
+    /// The first mirror gets a new root.
     Mark,
-    /// The last mirror learns of other properties.
+    /// The last mirror gets other properties.
     Last,
-    /// Then the first one.
+    /// Then the first mirror gets them.
     First,
 }
 
-/// What has ended with a write.
+/// What a completed write has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The mark is durable.
     Mark,
-    /// The properties that somebody asked for are durable; whoever has been refused meanwhile is not told.
+    /// Requested properties are durable; `None` if the request was refused meanwhile.
     Properties(Option<RequestId>),
     /// One mirror has them; the other one is next.
     Half,
 }
 
-/// What is to be written, and what is under way.
+/// Jobs for the mirrors: waiting and in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
     mark: bool,
-    /// Which of them is to be written as it is.
+    /// Which mirrors have to be rewritten without a change.
     anew: [bool; 2],
     changes: VecDeque<(RequestId, Properties)>,
-    /// Who waits for the change under way.
+    /// The request that waits for the current change.
     waits: Option<RequestId>,
     job: Option<Job>,
-    /// The job that comes behind it before all others.
+    /// The job that follows the current one, before all others.
     next: Option<Job>,
 }
 
 impl Mirrors {
-    /// Asks for a mark.
+    /// Requests a mark.
     pub fn mark(&mut self) {
         self.mark = true;
     }
 
-    /// Asks for other properties.
+    /// Requests other properties.
     pub fn change(&mut self, id: RequestId, properties: Properties) {
         self.changes.push_back((id, properties));
     }
 
-    /// Asks for one of them to be written as it is. Never both at once: the other one may be the only one that is whole.
+    /// Requests that one mirror is written as it is. Never both at once: the other one may be the only whole one.
     pub fn write_anew(&mut self, index: usize) {
         self.anew[index] = true;
     }
 
-    /// Whether nothing is to be written, and nothing under way.
+    /// True if nothing is to be written, and nothing is in flight.
     pub fn are_idle(&self) -> bool {
         let is_asked = self.mark || self.anew != [false; 2] || !self.changes.is_empty();
         self.job.is_none() && self.next.is_none() && !is_asked
     }
 
-    /// Begins the next write if none is under way: says where to write the superblock, which is as it is to be written.
+    /// Begins the next write if none is in flight. Changes the superblock as the write needs it, and returns where to write it.
     pub fn begin(&mut self, superblock: &mut Superblock) -> Option<Pba> {
         if self.job.is_some() {
             return None;
@@ -89,7 +89,7 @@ impl Mirrors {
         Some(if job == Job::Last { last } else { first })
     }
 
-    /// The write that was begun last is durable.
+    /// Notes that the write begun last is durable.
     pub fn written(&mut self) -> Ended {
         match self.job.take() {
             Some(Job::Last) => {
@@ -102,7 +102,7 @@ impl Mirrors {
         }
     }
 
-    /// Everyone who waits, to be told that what they asked for is not known to be durable. A change under way goes on.
+    /// Returns all waiting requests, to be refused: their change is not known to be durable. A change in flight goes on.
     pub fn refuse(&mut self) -> Vec<RequestId> {
         let changes = self.changes.drain(..).map(|(id, _)| id);
         self.waits.take().into_iter().chain(changes).collect()

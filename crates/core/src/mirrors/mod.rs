@@ -1,7 +1,7 @@
-//! The superblock of a volume that runs, and its mirrors on the medium.
+//! The superblock of a running volume, and its mirrors on the medium.
 //!
-//! Whoever wants to know where something is reads it as a [`Superblock`]. What changes in it is written to both mirrors, or to
-//! one if that is enough, before anybody is told: nothing else changes it.
+//! Readers that need the place of something use it as a [`Superblock`]. A change in it is written to both mirrors, or to one if
+//! that is enough, before it is reported; nothing else changes it.
 
 mod jobs;
 
@@ -13,7 +13,7 @@ use core::ops::Deref;
 pub(crate) use jobs::Ended;
 use jobs::Mirrors;
 
-/// See the module.
+/// The superblock of a running volume.
 pub(crate) struct Mirrored {
     superblock: Superblock,
     crc: Crc,
@@ -30,7 +30,7 @@ impl Deref for Mirrored {
 }
 
 impl Mirrored {
-    /// One whose mirrors are as it is.
+    /// A superblock whose mirrors are up to date.
     pub fn new(superblock: Superblock, crc: Crc) -> Self {
         Self {
             superblock,
@@ -39,65 +39,65 @@ impl Mirrored {
         }
     }
 
-    /// What sums of the volume's own blocks are made with.
+    /// Computes the sums of the volume's own blocks.
     #[inline]
     pub fn crc(&self) -> Crc {
         self.crc
     }
 
-    /// There is this root: a mirror is to say so.
+    /// Notes that this root exists, and makes a mirror record it.
     pub fn mark_root(&mut self, generation: Generation) {
         self.set_root(generation);
         self.mark();
     }
 
-    /// There is this root; [`mark`](Self::mark) has been asked for, and this is what it says.
+    /// Notes that this root exists; [`mark`](Self::mark) has been called already, and will record it.
     pub fn set_root(&mut self, generation: Generation) {
         self.superblock.mark_root(generation);
     }
 
-    /// The volume is as this life leaves it: a mirror is to say so.
+    /// Notes that this life ends here, and has a mirror record it.
     pub fn mark_stop(&mut self) {
         self.superblock.mark_stop();
         self.mark();
     }
 
-    /// A mirror is to be written with what has changed.
+    /// Has a mirror written with what has changed.
     pub fn mark(&mut self) {
         self.mirrors.mark();
     }
 
-    /// Asks for other properties.
+    /// Requests other properties.
     pub fn change(&mut self, id: RequestId, properties: Properties) {
         self.mirrors.change(id, properties);
     }
 
-    /// Asks for one of the mirrors to be written as it is.
+    /// Requests that one of the mirrors is written as it is.
     pub fn write_anew(&mut self, index: usize) {
         self.mirrors.write_anew(index);
     }
 
-    /// Begins the next write if none is under way: where.
+    /// Begins the next write if none is in flight. Returns where to write.
     pub fn begin_write(&mut self) -> Option<Pba> {
         self.mirrors.begin(&mut self.superblock)
     }
 
-    /// What is to be written there.
+    /// Encodes what has to be written there.
     pub fn encode(&self, out: &mut [u8]) {
         self.superblock.encode(self.crc, out);
     }
 
-    /// The write that was begun last is durable.
+    /// Notes that the write begun last is durable.
     pub fn on_written(&mut self) -> Ended {
         self.mirrors.written()
     }
 
-    /// Whether nothing is to be written, and nothing under way.
+    /// True if nothing is to be written, and nothing is in flight.
     pub fn is_written(&self) -> bool {
         self.mirrors.are_idle()
     }
 
-    /// Everyone who waits for other properties, to be told that these are not known to be durable.
+    /// Returns all requests that wait for other properties; they have to be told that these are not known to be durable.
     pub fn refuse(&mut self) -> Vec<RequestId> {
         self.mirrors.refuse()
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_in_what_is_written_to_the_first_mirror() {
+    fn the_first_mirror_is_written_with_the_mark() {
         let mut superblock = some();
         assert!(superblock.is_written() && superblock.begin_write().is_none());
         let mut before = [0; BLOCK_BYTES];
@@ -134,7 +134,7 @@ mod tests {
         assert!(!superblock.is_written());
         let [first, _] = superblock.mirrors();
         assert_eq!(superblock.begin_write(), Some(first));
-        assert_eq!(superblock.begin_write(), None, "one at a time");
+        assert_eq!(superblock.begin_write(), None, "one mirror at a time");
         let mut marked = [0; BLOCK_BYTES];
         superblock.encode(&mut marked);
         assert_ne!(before, marked);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn properties_are_changed_in_both_before_anybody_is_told() {
+    fn both_mirrors_have_new_properties_before_the_reply() {
         let mut superblock = some();
         let properties = superblock.properties().clone();
         superblock.change(RequestId(4), properties);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_not_told_later() {
+    fn a_refused_request_gets_no_later_reply() {
         let mut superblock = some();
         let properties = superblock.properties().clone();
         superblock.change(RequestId(4), properties.clone());

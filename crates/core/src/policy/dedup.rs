@@ -1,16 +1,16 @@
 //! In-line deduplication: contents that are stored already are not stored again (CAFTL §3).
 //!
-//! By comparison: the block's sum, as CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes decide. No other
-//! hash is needed, and the checksums of all that is stored lie in the segments' summaries: the index is built
-//! again from them after a restart. As the paper has it, by fingerprint, is the other way: a page that has come to
-//! be shared is known by a strong hash, and a third owner needs no comparison. Fingerprints are the shared table's:
-//! what an entry of the index is about may have changed, and what a shared page holds cannot. Content-based
-//! sampling (§3.4.1) looks at one block of each unit first, the one whose first bytes are the largest number,
-//! and at the others only if that one was found. When the write buffer fills up it leaves off, until it has
-//! emptied (§3.4.3); but not with what is on its way to the medium: if that is slow, fewer writes are what helps.
+//! There are two ways to decide. One is by comparison: the block's checksum, as CAFTL's pre-hash (§3.4.2), proposes a page, and the bytes
+//! decide. This needs no other hash. The segments' summaries have the checksums of all stored blocks, so the index is rebuilt from them
+//! after a restart. The other way is by fingerprint, as in the paper: a shared page is known by a strong hash, so a third owner needs no
+//! comparison. Fingerprints are kept with the table of shared pages, because a shared page's content cannot change, while the content
+//! behind an index entry may have changed. Content-based sampling (§3.4.1) looks up one block of each unit first, the one whose first
+//! bytes are the largest number, and the others only if that one was found. When the write buffer fills up, deduplication pauses until
+//! the buffer has drained (§3.4.3). But blocks being written to the medium do not count: if the medium is slow, deduplication helps,
+//! because it saves writes.
 //!
-//! This is the policy alone: it knows contents by hash and what the index says of them. Who has a content, and what
-//! becomes of it, is each layout's own.
+//! This is the policy alone: it knows hashes of contents, and the index. Each layout finds the holder of a content, and compares and
+//! shares it.
 
 use crate::addr::Lba;
 use crate::index::{Holder, Index};
@@ -19,24 +19,23 @@ use crate::seam::{Class, Decide, Dedup as Policy, Payload};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
-/// What is known of contents.
+/// The state of in-line deduplication.
 #[derive(Default)]
 pub struct Dedup {
     policy: Policy,
     index: Index,
-    /// One that was made beforehand.
+    /// An index made in advance.
     spare: Index,
-    /// Blocks that are not to be shared: copies of what must survive when one is damaged
-    /// (OrderMergeDedup §3.5).
+    /// Blocks that must not be shared: copies that must survive damage to one of them (OrderMergeDedup §3.5).
     critical: Vec<(Lba, u64)>,
-    /// Off because the write buffer was full.
+    /// Paused because the write buffer was full.
     switched_off: bool,
-    /// Of each sampling unit of the request at hand, whether its sample was found.
+    /// For each sampling unit of the current request, whether its sample was found.
     sampled: Vec<bool>,
 }
 
 impl Dedup {
-    /// Whether there is an index.
+    /// True if there is an index.
     pub fn is_on(&self) -> bool {
         self.index.capacity() > 0
     }
@@ -46,19 +45,19 @@ impl Dedup {
         &self.index
     }
 
-    /// Looks at what the index says of contents that are to be written soon, by their checksums.
+    /// Prefetches the index entries of contents that will be written soon, given by their checksums.
     pub fn look_ahead(&self, sums: impl Iterator<Item = u32>) {
         if self.is_on() && !self.switched_off {
             self.index.look_ahead(sums.map(content_hash));
         }
     }
 
-    /// The hint was wrong.
+    /// Drops a hint that was wrong.
     pub fn forget(&mut self, hash: u64) {
         self.index.remove(hash);
     }
 
-    /// A block is about to have another content; whether an entry led to it, and is gone now.
+    /// Handles a block that is about to get another content; true if an entry led to it, and was removed.
     pub fn outlive(&mut self, hash: u64, lba: Lba) -> bool {
         let leads_there = self.index.find(hash) == Some(Holder::Lba(lba));
         if leads_there {
@@ -67,24 +66,24 @@ impl Dedup {
         leads_there
     }
 
-    /// A content is stored, and this is who has it.
+    /// Records a stored content and its holder.
     pub fn met(&mut self, hash: u64, holder: Holder, owners: u32) {
         self.index.insert(hash, holder, owners);
     }
 
-    /// The same of a content that may be known already.
+    /// The same for a content that may be known already.
     pub fn met_before(&mut self, hash: u64, holder: Holder, owners: u32) {
         if self.index.find(hash).is_none() {
             self.met(hash, holder, owners);
         }
     }
 
-    /// A shared page has this owner alone now.
+    /// Records that a shared page has only this owner left.
     pub fn unshared(&mut self, hash: u64, owner: Lba) {
         self.index.moved(hash, Holder::Lba(owner));
     }
 
-    /// Whether a block is not to be shared.
+    /// True if a block must not be shared.
     pub fn is_critical(&self, lba: Lba) -> bool {
         let after = self.critical.partition_point(|(start, _)| *start <= lba);
         after > 0 && {
@@ -93,34 +92,34 @@ impl Dedup {
         }
     }
 
-    /// Whether the index is to learn what is written there.
+    /// True if the index should learn what is written there.
     pub fn takes_note_of(&self, lba: Lba, class: Class) -> bool {
         let is_worth_it = !self.policy.semantics || class == Class::Data;
         self.is_on() && !self.switched_off && is_worth_it && !self.is_critical(lba)
     }
 
-    /// Whether the index is to forget contents that nobody has any more.
+    /// True if the index should forget contents that no longer exist.
     pub fn forgets(&self) -> bool {
         self.policy.semantics && self.is_on()
     }
 
-    /// What tells that blocks are equal.
+    /// How equality is decided.
     pub fn decide(&self) -> Decide {
         self.policy.decide
     }
 
-    /// Whether a policy wants another index than there is.
+    /// True if a policy needs another index than the current one.
     pub fn needs_index(&self, policy: Policy) -> bool {
         (policy.index_bytes, policy.store) != (self.policy.index_bytes, self.policy.store)
     }
 
-    /// Lays by an index for the next policy that wants one like it, and gives back what was laid by; after that policy,
-    /// this is the index that was in force before.
+    /// Stores an index for the next policy that needs one like it, and returns the stored one; after that policy is set, that is
+    /// the previous index.
     pub fn lay_by(&mut self, index: Index) -> Index {
         core::mem::replace(&mut self.spare, index)
     }
 
-    /// Another policy from now on; whether it has another index, which starts empty.
+    /// Sets another policy; true if it has another index, which starts empty.
     pub fn set(&mut self, policy: Policy) -> bool {
         let other = self.needs_index(policy);
         if other {
@@ -136,14 +135,14 @@ impl Dedup {
         other
     }
 
-    /// Blocks that are never shared by their content, from now on, in order of their address.
+    /// Sets the blocks that must never be shared by their content, in order of their address.
     pub fn set_critical(&mut self, ranges: &[(Lba, u64)]) {
         self.critical = ranges.to_vec();
         self.critical.sort_unstable();
     }
 
-    /// Looks at the write buffer and at the samples of a request. Of the buffer's `full` blocks `held` wait for something
-    /// else than the medium's writes: while those are what is waited for, fewer of them is the only thing that helps.
+    /// Checks the write buffer, and the samples of a request. Of the buffer's `full` blocks, `held` are not being written to the medium.
+    /// Only these count: while the medium is the bottleneck, deduplication must go on, because it saves writes.
     pub fn begin(&mut self, blocks: &[Payload], held: u64, full: u64, stats: &mut Stats) {
         if !self.is_on() {
             return;
@@ -169,7 +168,7 @@ impl Dedup {
         }
     }
 
-    /// Who may have the content of the block at `index` of a request, and the hash that says so.
+    /// Returns the holder that may have the content of the block at `index` of a request, and the content's hash.
     pub fn propose(
         &mut self,
         lba: Lba,
@@ -198,9 +197,9 @@ impl Dedup {
     }
 }
 
-/// The hash of a content: its checksum, spread over what the index takes for a line and for a print. 32 bits
-/// are enough for a hint (of n contents one in 2^32 / n is wrong), and those of everything that is stored can
-/// be had again without reading it.
+/// The hash of a content: its checksum, spread over the bits that the index uses for a line and for a print. 32 bits are enough
+/// for a hint (of n contents one in 2^32 / n is wrong), and the checksums of everything stored can be read again without reading
+/// the data.
 pub fn content_hash(sum: u32) -> u64 {
     u64::from(sum)
         .wrapping_add(1)
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_that_was_laid_by_is_taken_if_it_fits_and_the_old_one_given_back() {
+    fn an_index_made_in_advance_is_used_if_it_fits_and_the_old_one_returned() {
         let mut dedup = Dedup::default();
         dedup.set(policy(4096));
         dedup.met(1, Holder::Lba(Lba(1)), 1);

@@ -1,4 +1,4 @@
-//! What is done with what clients write, whatever the layout: the policies, without the state machines that ask them.
+//! The policies for clients' writes, the same for every layout, without the state machines that use them.
 
 pub mod dedup;
 pub mod once;

@@ -1,13 +1,12 @@
 //! Write-once journaling: a block that the journal holds already is not written home again (WOJ §3).
 //!
-//! A block written into a journal puts its place into the pool. A block written home asks the pool for a
-//! journal block with its hash (or, by the journal's own descriptors, with its address); the bytes of both
-//! are compared, and only when all are equal the home address is mapped to the journal copy, as a second
-//! owner. The paper believes the hash, because every home write was journaled first; not so when something
-//! else than the journal writes to the device (direct I/O, mkfs, e2fsck), so we do not.
+//! When a block is written into a journal, its place enters the pool. When a block is written home, the pool is searched for a journal
+//! block with its hash (or, by the journal's descriptors, with its address). All bytes of both are compared. Only if they are equal is
+//! the home address mapped to the journal copy, as a second owner. The paper trusts the hash, because every home write was journaled
+//! first. But other programs write to the device too (direct I/O, mkfs, e2fsck), so Vellum does not trust it.
 //!
-//! This is the policy alone: it knows addresses and hashes, and not how blocks are stored. How a block is compared
-//! and mapped is each layout's own.
+//! This is the policy alone: it knows addresses and hashes, not how blocks are stored. Each layout compares and maps blocks in its own
+//! way.
 
 use crate::addr::Lba;
 use crate::limits;
@@ -16,30 +15,30 @@ use crate::seam::{Payload, Region, WriteOnce};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
-/// A run of comparisons, to see whether they pay.
+/// A run of comparisons, to see whether they pay off.
 #[derive(Clone, Copy, Debug, Default)]
 struct Trial {
     equal: u32,
     unequal: u32,
 }
 
-/// What is known of journals, and of what is in them.
+/// The state of write-once journaling: the journals, and their contents as far as they are known.
 #[derive(Default)]
 pub struct Once {
     regions: Vec<Region>,
     pool: Pool,
     trial: Trial,
-    /// Home blocks that are still to be written without asking, and how many that will be next time.
+    /// Home blocks still to be written without a look-up, and how many there will be next time.
     paused: u32,
     pause: u32,
-    /// Blocks written into journals, and at all, when something waited for what was written, the last time.
+    /// The numbers of blocks written into journals, and in total, when a request last waited for them.
     awaited: (u64, u64),
-    /// A write was refused: nothing is pledged any more, for a commit may be of blocks that are not there.
+    /// True if a write was refused. Nothing is pledged any more, because a transaction may contain blocks that were never stored.
     gaps: bool,
 }
 
 impl Once {
-    /// Whether there are journals.
+    /// True if there are journals.
     pub fn is_on(&self) -> bool {
         !self.regions.is_empty()
     }
@@ -49,12 +48,12 @@ impl Once {
         &self.pool
     }
 
-    /// Whether a block is in a journal that is watched.
+    /// True if a block is in a watched journal.
     pub fn has(&self, lba: Lba) -> bool {
         self.in_journal(lba).is_some()
     }
 
-    /// The journal that a block is in, and its place there counted over all of them.
+    /// Returns a block's index over all journals' blocks, and its journal's rule, if it is in one.
     fn in_journal(&self, lba: Lba) -> Option<(u32, WriteOnce)> {
         let mut first = 0;
         for region in &self.regions {
@@ -78,7 +77,7 @@ impl Once {
         unreachable!("the pool holds journal blocks alone")
     }
 
-    /// The rule for a block outside of every journal.
+    /// Returns the rule for a block outside every journal.
     fn rule_of_home(&self, lba: Lba) -> WriteOnce {
         self.regions
             .iter()
@@ -86,7 +85,7 @@ impl Once {
             .map_or(WriteOnce::Off, |region| region.rule)
     }
 
-    /// A FLUSH, or a write with FUA, waits for what has been written.
+    /// Notes that a FLUSH, or a write with FUA, waits for what has been written.
     pub fn awaits(&mut self, flush: bool, stats: &mut Stats) {
         let now = (stats.journal_blocks, stats.host_blocks_written);
         let before = core::mem::replace(&mut self.awaited, now);
@@ -94,14 +93,14 @@ impl Once {
         stats.flushes_of_homes += u64::from(flush && self.is_on() && of_homes);
     }
 
-    /// A block is home: its entry leaves, unless that is collided and may have a second one to serve.
+    /// Notes that a block is home: its entry leaves the pool. A collided entry stays, because a second block may need it.
     pub fn checkpointed(&mut self, index: u32) {
         if self.pool.is_collided(index) == Some(false) {
             self.pool.remove(index);
         }
     }
 
-    /// Takes note of how a comparison ended; whether it is the one after which asking is left off.
+    /// Notes the result of a comparison; true if comparisons pause from now on.
     pub fn judge(&mut self, equal: bool) -> bool {
         let trial = &mut self.trial;
         match equal {
@@ -126,13 +125,13 @@ fn is_home(region: &Region, lba: Lba) -> bool {
     lba.0.wrapping_sub(region.homes.0) < region.homes_blocks
 }
 
-/// A home address as a key of the pool: every bit of it in the upper half.
+/// The pool's key for a home address: every bit of it in the upper half.
 fn home_key(lba: Lba) -> u64 {
     (lba.0 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl Once {
-    /// Where journals are from now on. Regions are cut to what the volume and the pool can hold.
+    /// Sets where journals are. Regions are cut to what the volume and the pool can hold.
     pub fn watch(&mut self, regions: &[Region], volume: u64) {
         let mut room = limits::POOL_BLOCKS;
         let mut kept: Vec<Region> = Vec::new();
@@ -157,7 +156,7 @@ impl Once {
         (self.paused, self.pause) = (0, 0);
     }
 
-    /// Whether what the journal has at `journal` may belong to `home`.
+    /// True if the journal's block at `journal` may belong to `home`.
     pub fn may_pledge(&self, home: Lba, journal: Lba) -> bool {
         let Some((index, _)) = self.in_journal(journal) else {
             return false;
@@ -165,12 +164,12 @@ impl Once {
         !self.gaps && self.in_journal(home).is_none() && is_home(self.journal_block(index).1, home)
     }
 
-    /// The number in the pool of a block that is pledged to a home block.
+    /// Returns the pool's number of a block that is pledged to a home block.
     pub fn pledged(&self, journal: Lba) -> Option<u32> {
         self.in_journal(journal).map(|(index, _)| index)
     }
 
-    /// Home addresses of journal blocks, as a descriptor block has them.
+    /// Learns home addresses of journal blocks, from a descriptor block.
     pub fn learn_homes(&mut self, pairs: &[(Lba, Lba)]) {
         for &(home, journal) in pairs {
             if let Some((index, WriteOnce::Descriptor)) = self.in_journal(journal)
@@ -181,7 +180,7 @@ impl Once {
         }
     }
 
-    /// A block has been stored; whether it is a journal's.
+    /// Notes that a block was stored; true if it is a journal's.
     pub fn note(&mut self, lba: Lba, payload: &Payload) -> bool {
         let Some((index, rule)) = self.in_journal(lba) else {
             return false;
@@ -195,8 +194,8 @@ impl Once {
         true
     }
 
-    /// A journal's block has been read, as a replay does before it writes home: after an opening nothing is known of it. What is
-    /// known stays.
+    /// Notes that a journal's block was read, as a replay does before it writes home: after an opening the pool is empty. Known
+    /// entries stay.
     pub fn recall(&mut self, lba: Lba, weak: u64) {
         if let Some((index, WriteOnce::Hash | WriteOnce::HashUnlessCollided)) = self.in_journal(lba)
             && self.pool.is_collided(index).is_none()
@@ -205,12 +204,12 @@ impl Once {
         }
     }
 
-    /// A write was not taken.
+    /// Notes that a write was refused.
     pub fn note_refused(&mut self) {
         self.gaps = true;
     }
 
-    /// Journal space that reads as zeros proposes nothing.
+    /// Makes journal space that reads as zeros propose nothing.
     pub fn forget(&mut self, lba: Lba, blocks: u64) {
         let end = lba.0 + blocks;
         let mut first = 0;
@@ -224,7 +223,8 @@ impl Once {
         }
     }
 
-    /// Whether the journal presumably holds what is about to be written home, by its content: a look alone, that counts nothing.
+    /// True if the journal probably holds the block that is about to be written home, judged by its content. This is only a look-up, and
+    /// counts nothing.
     #[must_use]
     pub fn expects(&self, lba: Lba, payload: &Payload) -> bool {
         let rule = self.rule_of_home(lba);
@@ -245,7 +245,7 @@ impl Once {
         is_home(region, lba).then_some((proposal, journal))
     }
 
-    /// The journal block that may have the content of a block written home: its number in the pool, and where it is.
+    /// Returns the journal block that may have the content of a block written home: its number in the pool, and its address.
     pub fn propose(
         &mut self,
         lba: Lba,
@@ -294,9 +294,9 @@ mod tests {
         }
     }
 
-    /// What is expected is what is proposed then, and to look changes nothing.
+    /// A block that is expected is then proposed, and a question about expected blocks changes nothing.
     #[test]
-    fn what_the_journal_holds_is_expected_home() {
+    fn a_block_that_the_journal_holds_is_expected_home() {
         let mut once = Once::default();
         let region = Region {
             start: Lba(100),
@@ -320,6 +320,9 @@ mod tests {
             assert_eq!(proposed.is_some(), is_expected, "LBA {lba}");
         }
         once.paused = 1;
-        assert!(!once.expects(Lba(7), &held), "nothing is asked for a while");
+        assert!(
+            !once.expects(Lba(7), &held),
+            "comparisons pause, so nothing is expected"
+        );
     }
 }

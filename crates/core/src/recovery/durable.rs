@@ -1,8 +1,8 @@
-//! What was durable, learnt from the headers alone, before any data is read.
+//! Learns what was durable from the headers alone, before any data is read.
 //!
-//! Each chunk's header says how much was durable when it was sealed, so the last headers of the log vouch for
-//! nearly all of it. Without this walk replay would know of each chunk only what the one before could say,
-//! and would verify the data of the whole log: its length is bounded, but not by the time an opening may take.
+//! Each chunk's header says how much of the log was durable when the chunk was sealed, so the last headers vouch for nearly all of the
+//! log. Without this walk, replay would know about each chunk only what earlier headers say, and would verify the data of the whole log.
+//! The log's length is bounded, but that would still take too long at each opening.
 
 use super::replay::Replay;
 use crate::addr::Seq;
@@ -10,8 +10,8 @@ use crate::format::chunk::ChunkHeader;
 use crate::format::root::Cursor;
 
 impl Replay<'_> {
-    /// Follows the headers as replay will, and changes nothing but what is known to be durable. Where they
-    /// end for whatever reason, replay finds out by itself.
+    /// Follows the headers as replay will, and changes only what is known to be durable. It does not matter here why the headers end:
+    /// replay finds that out itself.
     pub(super) fn learn_what_was_durable(&mut self) {
         let start = (self.heads, self.last_seq, self.last_life);
         let mut next = [0, 1].map(|head| self.peek(head));
@@ -32,7 +32,7 @@ impl Replay<'_> {
         Some(header)
     }
 
-    /// The one that comes next in order: of the newer life, if both seem to.
+    /// Returns the chunk that is next in order. If both heads seem to have it, this is the one of the newer life.
     fn follower(&self, next: &[Option<ChunkHeader>; 2]) -> Option<(ChunkHeader, usize)> {
         let follows = |header: &ChunkHeader| {
             header.seq == self.last_seq.next()
@@ -45,7 +45,7 @@ impl Replay<'_> {
             .max_by_key(|(header, _)| header.life)
     }
 
-    /// Where a head goes on after a chunk.
+    /// Where a head continues after a chunk.
     fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
         let offset = cursor.offset + 1 + header.data_blocks;
         match header.next {

@@ -1,16 +1,17 @@
-//! Where recovery begins: the superblock and the newest map checkpoint.
+//! Finds where recovery begins: the superblock and the newest map checkpoint.
 
-use super::{RecoveryError, Source, Unreadable};
+use super::error::RecoveryError;
+use super::source::{Source, Unreadable};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root::{self, LeafSlot, RootHeader};
 use crate::format::{Crc, FormatError, open_summary, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 
-/// Finds the newest whole superblock; `true` with it when the other mirror is damaged or older. All else that is read of a
-/// volume is read after this, and so past any cache.
+/// Finds the newest whole superblock. Returns `true` with it if the other mirror is damaged or older. Everything else of a volume is read
+/// after this, so no read comes from a cache.
 ///
 /// # Errors
-/// When neither mirror is one, or one is whole and this program cannot go by it.
+/// When neither mirror is whole, or one is whole and this program cannot use it.
 pub fn find_superblock(
     source: &mut dyn Source,
     medium_blocks: u64,
@@ -27,7 +28,7 @@ pub fn find_superblock(
         Ok(first) => places.last_beside(first),
         Err(_) => places.last_alone(),
     };
-    // Not damage: whoever wrote it knows more of the volume than the other mirror tells.
+    // A superblock of a newer version is not damage. The program that wrote it knows more about the volume than the other mirror says.
     for mirror in [&first, &last] {
         if let Err(error @ RecoveryError::Superblock { error: of, .. }) = mirror
             && of.is_newer()
@@ -63,7 +64,7 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// What is left of the newer of two that were torn.
+    /// The readable rest of the newer of two torn superblocks.
     fn newest_head(&mut self) -> Option<Superblock> {
         let end = Pba(self.medium_blocks.saturating_sub(1));
         let places = [Some(Pba(0)), Some(end), self.told_by_the_first()];
@@ -72,15 +73,15 @@ impl Places<'_> {
         heads.max_by_key(Superblock::life)
     }
 
-    /// What is left of one that was torn.
+    /// The readable rest of a torn superblock.
     fn head(&mut self, at: Pba) -> Option<Superblock> {
         let mut block = [0; BLOCK_BYTES];
         self.source.read(at, &mut block).ok()?;
         Superblock::decode_head(&block, self.medium_blocks, self.crc).ok()
     }
 
-    /// What is left of one that was torn, if it is so many lives newer than the first mirror at least. Each life writes the first
-    /// mirror before the last, so then that one is of before, and the volume may not be taken for what it was.
+    /// The readable rest of a torn superblock, if it is at least `lives` lives newer than the first mirror. Each life writes the first
+    /// mirror before the last. So in that case the first mirror is stale, and must not describe the volume.
     fn newer_head(&mut self, at: Pba, first: &Superblock, lives: u64) -> Option<Superblock> {
         let least = first.life().0 + lives;
         let head = self.head(at)?;
@@ -94,8 +95,8 @@ impl Places<'_> {
             .map_err(|error| RecoveryError::Superblock { at, error })
     }
 
-    /// The last mirror. The medium may be longer than the volume; or the volume has grown, and the first mirror is of before, for its
-    /// write was lost.
+    /// The last mirror, given the first. The medium may be longer than the volume. Or the volume has grown, and the first mirror
+    /// is stale because its write was lost.
     fn last_beside(&mut self, first: &Superblock) -> Result<Superblock, RecoveryError> {
         let (there, end) = (first.mirrors()[1], Pba(self.medium_blocks - 1));
         if there != end
@@ -105,7 +106,7 @@ impl Places<'_> {
         {
             return Ok(grown);
         }
-        // A growth that was cut short leaves one of the next life there, and the first mirror is right.
+        // An interrupted growth leaves a superblock of the next life there; then the first mirror is right.
         if there != end
             && let Some(head) = self.newer_head(end, first, 2)
         {
@@ -115,9 +116,9 @@ impl Places<'_> {
             .or_else(|error| self.newer_head(there, first, 1).ok_or(error))
     }
 
-    /// The last mirror, of which the first does not tell where it is: mostly in the medium's last block. If the medium is longer
-    /// than the volume, there may be a copy that says where; or what is left of the first says it, which may have been torn.
-    /// Neither is believed any more than that.
+    /// The last mirror, when the first is lost: usually in the medium's last block. If the medium is longer than the volume, that block
+    /// may hold a copy that says where the mirror is. If the first mirror was torn, its rest may say so too. Neither is trusted for more
+    /// than the place.
     fn last_alone(&mut self) -> Result<Superblock, RecoveryError> {
         let end = Pba(self.medium_blocks.saturating_sub(1));
         let at_end = self.read(end);
@@ -138,7 +139,7 @@ impl Places<'_> {
     }
 }
 
-/// What is to be said of two that are lost: of one that cannot be read nobody knows whether it is.
+/// The error for two lost superblocks. If one of them cannot be read, it may still be whole.
 fn neither(first: RecoveryError, last: RecoveryError) -> RecoveryError {
     use RecoveryError::{NoSuperblock, Superblock};
     match (first, last) {
@@ -150,21 +151,21 @@ fn neither(first: RecoveryError, last: RecoveryError) -> RecoveryError {
     }
 }
 
-/// The map checkpoint to go by.
+/// The map checkpoint to begin from.
 pub(super) struct Newest {
     pub header: RootHeader,
     pub slots: Vec<LeafSlot>,
-    /// Whether there is something else that is damaged, and may be a newer one.
+    /// Whether something else is damaged that may be a newer checkpoint.
     pub newer_lost: bool,
     /// Whether a copy of it is missing.
     pub is_alone: bool,
 }
 
-/// What is at one of the two places of the root.
+/// The contents of one of the root's two places.
 struct Place {
-    /// The newest that is whole there.
+    /// The newest whole root there.
     newest: Result<Root, FormatError>,
-    /// Whether a copy is not that one.
+    /// Whether one of the copies differs from it.
     is_alone: bool,
     /// Whether a copy is damaged, and not blank.
     damaged: bool,
@@ -172,8 +173,8 @@ struct Place {
 
 /// Finds the newest whole root.
 ///
-/// One that is there once may be one whose writing was cut short: nothing that the one before needs is let go before the
-/// superblock knows of it. Until then the one before counts, for a single block of this one could be lost later.
+/// If a root has only one whole copy, its write may have been cut short. Everything that the previous root needs is kept until the
+/// superblock records the new root. Until then the previous root counts, because a single lost block could destroy the new one later.
 pub(super) fn find_root(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -227,7 +228,7 @@ impl Place {
             damaged,
         };
         for copy in copies {
-            // Of the same number may be one of before a crash that came between its copies.
+            // A copy with the same number may be from before a crash between the writes of the two copies.
             place.is_alone = place.newest != copy || copy.is_err();
             let generation =
                 |root: &Result<Root, _>| root.as_ref().ok().map(|root| root.0.generation);
@@ -245,7 +246,7 @@ const NOT_READ: FormatError = FormatError::Truncated {
     need: BLOCK_BYTES,
 };
 
-/// What is at `at`, and whether anything is.
+/// The root at `at`, and whether anything was written there.
 fn read_root(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -274,7 +275,7 @@ fn read_root(
 
 type Root = (RootHeader, Vec<LeafSlot>);
 
-/// Even numbers are at the first place, odd ones at the second; the next one is written to the other.
+/// Roots with even numbers are in the first place, those with odd numbers in the second, so two successive roots never share a place.
 fn check_place(place: u64, root: Root) -> Result<Root, FormatError> {
     let value = root.0.generation.0;
     match value & 1 == place {
@@ -287,7 +288,7 @@ fn check_place(place: u64, root: Root) -> Result<Root, FormatError> {
     }
 }
 
-/// A copy whose open summaries are not whole may be one whose writing was cut short.
+/// If a copy's open summaries are not whole, its write may have been cut short.
 fn check_open_summaries(
     superblock: &Superblock,
     root: Root,

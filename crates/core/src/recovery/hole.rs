@@ -1,6 +1,6 @@
-//! What lies behind the place where replay has stopped: nothing that was durable, or it is damage.
+//! Checks the log past the place where replay has stopped: if any chunk there was durable, the log is damaged.
 
-use super::RecoveryError;
+use super::error::RecoveryError;
 use super::replay::Replay;
 use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use crate::format::chunk::{self, ChunkHeader};
@@ -11,11 +11,11 @@ use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 
 impl Replay<'_> {
-    /// Nothing durable may lie behind the hole at which replay has stopped.
+    /// Checks that nothing durable follows the hole at which replay has stopped.
     pub(super) fn look_past_the_hole(&mut self, newer_lost: bool) -> Result<(), RecoveryError> {
         let expected = self.last_seq.next();
         if self.durable >= expected {
-            // The root or a header that was replayed says so.
+            // The root or a replayed header says so.
             return Err(RecoveryError::Missing {
                 seq: expected,
                 durable: self.durable,
@@ -41,7 +41,7 @@ impl Replay<'_> {
         evidence
     }
 
-    /// Learns from what lies further on how much was durable, when `header`'s data is bad.
+    /// Learns from later headers how much was durable, when the data of `header` is bad.
     pub(super) fn look_ahead_for_durable(&mut self, header: &ChunkHeader) {
         let heads = self.heads.into_iter();
         let starts = heads.chain(header.next.map(start_of)).collect();
@@ -54,8 +54,8 @@ impl Replay<'_> {
         self.durable = durable;
     }
 
-    /// Shows each header from these places on, and in the segments that a head went on to from there, whose number is `from` or above.
-    /// What proves that a chunk was durable may be far behind it, and in the segments of the other head.
+    /// Shows each header whose number is `from` or above: after these places, and in the segments that a head moved on to from there. The
+    /// proof that a chunk was durable may be far behind it, and in the segments of the other head.
     fn each_later(
         &mut self,
         mut starts: Vec<Cursor>,
@@ -81,7 +81,7 @@ impl Replay<'_> {
         }
     }
 
-    /// The header at `at`, if there is one of ours.
+    /// The header at `at`, if this volume has one there.
     fn header_at(&mut self, at: Pba) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
         self.source.read(at, &mut block).ok()?;
@@ -89,9 +89,9 @@ impl Replay<'_> {
         (header.signature == self.superblock.signature() && header.at == at).then_some(header)
     }
 
-    /// Whether a head may have left the segment in which replay has stopped: the chunk that is missing
-    /// may be its last, and then what follows is in a segment that only it could name. The summary,
-    /// which is written together with it, tells; it is not proof of anything, but tells where to look.
+    /// True if a head may have left the segment in which replay has stopped. The missing chunk may be the segment's last. Then the next
+    /// chunk is in a segment that only the missing one named. The segment's summary shows this, because it is written together with its
+    /// last chunk. It proves nothing, but tells where to look.
     fn a_head_went_on(&mut self) -> Result<bool, RecoveryError> {
         let usable = self.superblock.usable_blocks();
         let blocks = self.superblock.segment_blocks() - usable;
@@ -130,7 +130,7 @@ fn start_of(segment: Segment) -> Cursor {
     Cursor { segment, offset: 0 }
 }
 
-/// An error when a header proves that what replay did not find was durable.
+/// Returns an error if a header proves that a chunk that replay did not find was durable.
 fn is_no_evidence(
     header: &ChunkHeader,
     expected: Seq,

@@ -1,5 +1,5 @@
-//! Whose blocks are of the segments that the heads were in at the map checkpoint: they have no summary yet, or none that is
-//! certain to be there.
+//! Finds the owners of blocks in the segments that the heads were in at the map checkpoint. These segments have no summary yet, or it may
+//! not be there.
 
 use super::replay::Replay;
 use crate::addr::{BLOCK_BYTES, Seq};
@@ -9,7 +9,7 @@ use crate::format::{chunk, open_summary};
 use alloc::{vec, vec::Vec};
 
 impl Replay<'_> {
-    /// The tags of what lies before the cursors in their segments.
+    /// Collects the tags of the blocks before the cursors in their segments.
     pub(super) fn walk_open_segments(&mut self) {
         for (head, cursor) in (0..).zip(self.heads) {
             match self.open_summary(head, cursor) {
@@ -19,7 +19,8 @@ impl Replay<'_> {
         }
     }
 
-    /// What the map checkpoint repeats of the headers before a cursor, or the segment's own summary, if it was left since.
+    /// The tags of the blocks before a cursor. The map checkpoint repeats them from the headers. If the head has left the segment since,
+    /// its own summary has them.
     fn open_summary(&mut self, head: u32, cursor: Cursor) -> Option<Vec<Tag>> {
         let at = self.superblock.open_summary(self.root.generation, head)?;
         let mut bytes = vec![0; self.superblock.open_summary_blocks() as usize * BLOCK_BYTES];
@@ -43,7 +44,7 @@ impl Replay<'_> {
         Some(tags)
     }
 
-    /// The tags of what lies before a place in its segment.
+    /// Collects the tags of the blocks before a place in its segment.
     pub(super) fn walk_segment(&mut self, end: Cursor) {
         let mut block = [0; BLOCK_BYTES];
         let mut tags = self.fresh_tags();
@@ -53,16 +54,19 @@ impl Replay<'_> {
                 .superblock
                 .segment_start(end.segment)
                 .plus(u64::from(offset));
-            // A damaged header here costs the checksums of its blocks, which then cannot be read; the
-            // chain goes on at the next header. One that cannot be read now may be read later: the
-            // segment's summary, made of these tags, would leave its blocks out for good.
+            // If a header here is damaged, the checksums of its blocks are lost, so these blocks cannot be read; the walk continues at
+            // the next header. If a header cannot be read now, it may be readable later. But the segment's summary is made from these
+            // tags, and would leave the header's blocks out for good.
             if let Err(unread) = self.source.read(at, &mut block) {
                 self.unread.get_or_insert(unread);
                 block.fill(0);
             }
-            // Numbers rise in a segment: a lower one is of before, and a lost write has left it.
+            // Chunk numbers rise within a segment, and no chunk before the cursor reaches past it. A header that violates this is stale:
+            // a write over it was lost.
             let header = chunk::decode(&block, self.crc).ok();
-            let header = header.filter(|(header, _)| header.seq > newest);
+            let room = end.offset - offset;
+            let header =
+                header.filter(|(header, _)| header.seq > newest && header.data_blocks < room);
             let next = header.and_then(|(header, _)| {
                 let next =
                     chunk::try_tags(&block, &self.superblock, at, self.crc, offset, &mut tags);

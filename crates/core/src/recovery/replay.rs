@@ -1,6 +1,8 @@
-//! Replay: the map as the checkpoint has it, then chunk after chunk.
+//! Replay: the map as of the checkpoint, then chunk after chunk.
 
-use super::{Recovered, RecoveryError, Replayed, Source, Unreadable};
+use super::error::RecoveryError;
+use super::found::{Recovered, Replayed};
+use super::source::{Source, Unreadable};
 use crate::addr::Segment;
 use crate::addr::{BLOCK_BYTES, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
@@ -12,7 +14,7 @@ use crate::format::{Crc, superblock::Superblock};
 use crate::state::{Origin, Paging, State, Unsound};
 use alloc::{vec, vec::Vec};
 
-/// A chunk's header, whole and at its place.
+/// A whole chunk header that is in its right place.
 pub(super) struct Found {
     pub header: ChunkHeader,
     pub records: Vec<Record>,
@@ -20,7 +22,7 @@ pub(super) struct Found {
     own: Option<Tag>,
 }
 
-/// Where the records of a chunk have got to.
+/// How far the records of a chunk have been applied.
 struct Place {
     chunk: Pba,
     /// The next data block that a record owns.
@@ -30,7 +32,7 @@ struct Place {
 }
 
 impl Place {
-    /// What its place adds to a record, and what that adds to the place of those behind it.
+    /// Returns the origin of a record at this place, and moves the place on to the next record.
     fn origin(&mut self, record: &Record) -> Origin {
         let block = match record {
             Record::PackHere { .. } => 0,
@@ -60,16 +62,16 @@ pub(super) struct Replay<'a> {
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
     pub(super) last_life: Life,
-    /// What the chunk applied last said something of.
+    /// What the last applied chunk names.
     last_names: Names,
-    /// The newest chunk that anything read so far knows to be durable.
+    /// The newest chunk that is durable according to anything read so far.
     pub(super) durable: Seq,
     /// The newest chunk in each segment, as far as replay has seen.
     newest: Vec<Seq>,
     pub(super) tags: Vec<(Segment, Vec<Tag>)>,
     pub(super) unread: Option<Unreadable>,
     pub(super) replayed: Replayed,
-    /// Each head's next chunk, read ahead of its turn; `Some(None)`: looked, and there is none.
+    /// Each head's next chunk, read ahead of its turn; `Some(None)` if there is none.
     peeked: [Option<Option<Found>>; 2],
 }
 
@@ -87,8 +89,8 @@ impl<'a> Replay<'a> {
             last_seq: root.seq,
             last_life: root.life,
             last_names: Names::default(),
-            // What the last opening for writing found was read past any cache, and blocks that only an older state needs have
-            // been written over since: if the log ends before, it is damaged.
+            // The last opening for writing read the log past any cache, so its end at that time was durable. Blocks that only an older
+            // state needs have been overwritten since. So if the log ends earlier now, it is damaged.
             durable: root
                 .durable
                 .max(superblock.log_end().map_or(Seq(0), |end| end.seq)),
@@ -105,7 +107,7 @@ impl<'a> Replay<'a> {
         })
     }
 
-    /// Keeps what says where blocks are within bounds, if there are any.
+    /// Bounds the map's memory, if there is a bound.
     pub(super) fn page(&mut self, paging: Option<Paging>) {
         if let Some(paging) = paging {
             self.state
@@ -117,7 +119,7 @@ impl<'a> Replay<'a> {
         (0..self.superblock.first_parity()).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
     }
 
-    /// Loads a leaf, if there is anything in it. Nothing of one that is damaged is taken; it is as the others of its stripe tell.
+    /// Loads a leaf, if there is anything in it. Nothing of a damaged leaf is used; it is restored from the others of its stripe.
     pub(super) fn load_leaf(&mut self, leaf: Leaf) -> Result<(), RecoveryError> {
         let leaves = Leaves {
             superblock: &self.superblock,
@@ -166,7 +168,7 @@ impl<'a> Replay<'a> {
         Ok(found.filter(is_next))
     }
 
-    /// The chunk at a place, if there is a header of ours.
+    /// The chunk at a place, if this volume has a header there.
     pub(super) fn found_at(&mut self, place: Cursor) -> Result<Option<Found>, RecoveryError> {
         let at = self
             .superblock
@@ -195,7 +197,7 @@ impl<'a> Replay<'a> {
             if self.peeked[head].is_none() {
                 let found = self.read_header(head)?;
                 if let Some(Found { header, .. }) = &found {
-                    // What it knows of itself does not count.
+                    // A chunk's header is no evidence that the chunk itself is durable.
                     self.durable = self.durable.max(header.durable.min(Seq(header.seq.0 - 1)));
                 }
                 self.peeked[head] = Some(found);
@@ -207,8 +209,8 @@ impl<'a> Replay<'a> {
                 && header.prev_life == self.last_life
                 && header.life >= self.last_life
         };
-        // Both heads may have one: the older is of a life whose log ended before it (it was torn, or
-        // never known to be whole), for the newer life could not have begun at this number otherwise.
+        // Both heads may have a chunk of this number. Then the older life's log ended before its own chunk, which was torn or never known
+        // to be whole. Otherwise the newer life could not have begun at this number.
         let candidate = (0..2)
             .filter_map(|head| Some((self.peeked[head].as_ref()?.as_ref()?.header, head)))
             .filter(|(header, _)| follows(header))
@@ -226,8 +228,8 @@ impl<'a> Replay<'a> {
         };
         if header.seq > self.durable && !self.data_is_whole(&header, &found.records) {
             self.look_ahead_for_durable(&header);
-            // What was durable is damaged, not torn: the log goes on, and the damage is found again, and
-            // told to a client, when the block is read.
+            // If a durable chunk's data is bad, it is damaged, not torn. So the log goes on, and a read of the block finds the damage
+            // again and reports it to the client.
             if header.seq > self.durable {
                 return Ok(false);
             }
@@ -278,8 +280,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Applies what a chunk at `cursor` says; `wrong` is told of each record that names what the volume does not hold,
-    /// and decides whether to go on.
+    /// Applies the records of a chunk at `cursor`. Calls `wrong` for each record that names what the volume does not hold; its
+    /// result decides whether to go on.
     pub(super) fn apply_records(
         &mut self,
         cursor: Cursor,
@@ -311,14 +313,14 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// A head goes on in this segment: nothing is known of its blocks.
+    /// Notes that a head goes on in this segment, of whose blocks nothing is known yet.
     pub(super) fn open_tags(&mut self, segment: Segment) {
         let tags = self.fresh_tags();
         self.tags.push((segment, tags));
     }
 
-    /// Whether a head may go on in a segment: there it is, and nothing was written to it since the map checkpoint, for
-    /// it is not erased before the next one.
+    /// True if a head may go on in a segment: it exists, and nothing was written to it since the map checkpoint. It is not erased
+    /// before the next checkpoint.
     fn is_fresh(&self, next: Segment) -> bool {
         let newest = self.newest.get(next.0 as usize);
         newest.is_some_and(|&newest| newest == Seq(0))
@@ -364,13 +366,13 @@ impl<'a> Replay<'a> {
                 first_shared + self.superblock.shared_leaves(),
             ),
         };
-        // A table may have no leaf: volumes that are older than deltas have none for them.
+        // A table may have no leaf: a volume from before deltas has none for the table of deltas.
         let leaf = Leaf(leaf.min(self.superblock.leaves() - 1));
         outside_of(what, self.superblock.leaf_slot(leaf, 0))
     }
 }
 
-/// Something that names what the volume does not hold.
+/// The error for a structure that names something outside the volume.
 fn outside_of(what: &'static str, at: Pba) -> RecoveryError {
     RecoveryError::Outside { what, at }
 }

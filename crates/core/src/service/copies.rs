@@ -1,8 +1,9 @@
-//! Which block is a copy of a damaged one: what a scrub may mend it from.
+//! Decides which block is a copy of a damaged one: what a scrub may mend it from.
 //!
-//! Copies are looked for by their sums, and a sum of 32 bits proposes, as everywhere, and does not decide: with as many blocks as a
-//! volume has, one of another content has the same sum now and then. What decides when the bytes themselves are lost: the copy must be of
-//! that very address, or what is left of the damaged block must say so. What cannot be decided so is left as it is, and told.
+//! Copies are found by their sums. As everywhere, a sum of 32 bits proposes and does not decide: a volume has so many blocks that two
+//! different contents occasionally have the same sum. The damaged bytes cannot be compared, so other evidence decides: the copy must
+//! belong to the same address, or must match the rest of the damaged block. Without such evidence the block is left as it is, and
+//! reported.
 
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::SumKind;
@@ -11,31 +12,32 @@ use crate::format::superblock::Superblock;
 
 const SECTOR: usize = 512;
 
-/// Whether sums of a volume tell an older content of an address from its present one. A CRC32C does not: blocks that end with their own
-/// have the same sum whatever else is in them, as an ext4 superblock does. So nothing is mended there.
+/// True if a volume's sums distinguish an older content of an address from its present one. A CRC32C does not: blocks that end
+/// with their own CRC have the same sum whatever else they contain, as an ext4 superblock does. So nothing is mended there.
 #[must_use]
 pub fn are_told_apart(superblock: &Superblock) -> bool {
     superblock.sums() != SumKind::Crc32c
 }
 
-/// Whether a tag is that of a block that may be a copy; if so, whose it is said to be.
+/// Returns `None` if a tag cannot be that of a copy; otherwise the LBA that it names as the owner, if any.
 #[must_use]
 pub fn owner(superblock: &Superblock, tag: &Tag) -> Option<Option<Lba>> {
     match tag.owner {
         Owner::None => None,
-        // It may name what has had that LBA before.
+        // The tag may be from a time when that LBA meant another block.
         Owner::Lba(lba) => Some(Some(lba).filter(|lba| superblock.is_settled(*lba))),
         Owner::Vba(_) => Some(None),
     }
 }
 
-/// Whether it is more than its sum that says that a block with this content is a copy of what was at `lba`, of which this is left.
+/// True if there is evidence, besides the sum, that a block with this content is a copy of the block at `lba`. `left`: what remains of
+/// that block.
 #[must_use]
 pub fn is_copy(owner: Option<Lba>, lba: Lba, left: Option<&[u8]>, content: &[u8]) -> bool {
     owner == Some(lba) || left.is_some_and(|left| resemble(left, content))
 }
 
-/// Whether half of the sectors are the same, and say something.
+/// True if half of the sectors are the same, and not all of them are uniform.
 fn resemble(left: &[u8], content: &[u8]) -> bool {
     let sectors = left.chunks_exact(SECTOR).zip(content.chunks_exact(SECTOR));
     let same = sectors.filter(|(one, other)| one == other);
@@ -66,7 +68,7 @@ mod tests {
         assert!(!is_copy(Some(Lba(4)), Lba(3), Some(&left), &content));
         assert!(!is_copy(Some(Lba(4)), Lba(3), None, &content));
         assert!(is_copy(Some(Lba(3)), Lba(3), None, &content));
-        // Zeros say nothing.
+        // Zeros are no evidence.
         let mut left = vec![0; BLOCK_BYTES];
         assert!(!is_copy(None, Lba(3), Some(&left), &vec![0; BLOCK_BYTES]));
         left[0] = 1;

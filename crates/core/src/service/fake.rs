@@ -1,11 +1,11 @@
-//! A volume that answers what tests have told it.
+//! A fake volume that gives the answers that a test has set.
 
 use super::Answers;
 use crate::addr::{Lba, Pba, Segment, Vba};
 use crate::entry::PartId;
 use crate::format::SumKind;
 use crate::format::geometry::{self, Params};
-use crate::format::pack::PartTag;
+use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::{Owner, Tag};
 use crate::format::superblock::Superblock;
 use crate::index::Holder;
@@ -28,16 +28,16 @@ pub(super) fn superblock() -> Superblock {
     planned.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Nobody writes anything.
+/// A volume to which nothing is written.
 #[derive(Default)]
 pub(super) struct Fake {
-    /// Of the first segment, which has no summary yet.
+    /// The tags of the first segment, which has no summary yet.
     pub tags: Option<Vec<Tag>>,
     /// Which blocks are pages of parts.
     pub pages: BTreeMap<Pba, Vba>,
-    /// Who has which part.
+    /// The LBA's part.
     pub parts: BTreeMap<u64, PartId>,
-    /// Who has which shared page.
+    /// The LBA's shared page.
     pub shared: BTreeMap<u64, Vba>,
     pub has_room: bool,
 }
@@ -54,18 +54,18 @@ impl Answers for Fake {
         self.tags.as_deref().filter(|_| segment == Segment(0))
     }
 
-    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most: u32, out: &mut Vec<(Pba, u32)>) {
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most: u32, out: &mut Vec<PageOfParts>) {
         let tagged = (at.0..).map(Pba).zip(tags);
         out.extend(tagged.filter_map(|(at, tag)| {
-            let page = *self.pages.get(&at)?;
-            (self.owners(page) <= most).then_some((at, tag.sum))
+            let (number, sum) = (*self.pages.get(&at)?, tag.sum);
+            (self.owners(number) <= most).then_some(PageOfParts { at, number, sum })
         }));
     }
 
-    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)> {
-        let page = *self.pages.get(&at)?;
+    fn sparse_page(&self, page: Vba, at: Pba, made_with: usize) -> Option<u32> {
         let owners = self.owners(page);
-        (owners > 0 && owners as usize * 2 <= made_with).then_some((page, owners))
+        let is_sparse = owners > 0 && owners as usize * 2 <= made_with;
+        (is_sparse && self.pages.get(&at) == Some(&page)).then_some(owners)
     }
 
     fn foldable_in(

@@ -1,13 +1,14 @@
-//! Sparse pages: what is left in them is stored anew, and the core gives them up (CSA-FS §3.3).
+//! A fold: the blocks left in sparse pages are rewritten, and the core gives the pages up (CSA-FS §3.3).
 //!
-//! How many parts a page was made with its directory tells, and the core how many owners it has. Who these are is looked for in the
-//! map, of many pages at once. Only if all are found that there are, each of a part of its own, and none of them has to stay where it
-//! is, is a page folded: one that would not be given up costs writes for nothing, and what several share would be stored several
-//! times.
+//! A page's directory says how many parts it was made with, and the core says how many owners it has. The fold searches the map for the
+//! owners, for many pages at once. It folds a page only if all owners are found, each owns a different part, and none has to stay in
+//! place. Otherwise the page would not be given up, and the writes would be for nothing; or a part that several owners share would be
+//! stored several times.
 //!
-//! Whether all of a page can be stored anew is only known on the way. At the first part that cannot, the rest of its page is left.
+//! Only while it is being folded does it become known whether all of a page can be rewritten. At the first part that cannot, the rest of
+//! the page is left.
 //!
-//! Nothing keeps how far it is. After a restart it begins anew, and what was folded is no longer sparse.
+//! Progress is not recorded. After a restart a fold begins anew, and what was folded is no longer sparse.
 
 use super::pace::{Around, Haste, PAUSE};
 use super::walk::{AT_ONCE, Found, Walk};
@@ -22,61 +23,61 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
-/// Sparse pages that are folded together, at most: 17 MiB of their owners.
+/// The most sparse pages folded together: 17 MiB of their owners.
 const PAGES: usize = 64 << 10;
-/// How long it waits for room that nobody needs.
+/// How long a fold waits for spare room.
 const PATIENCE: Nanos = Nanos(10_000_000_000);
-/// Room below which sparse pages are folded of the volume's own accord: one block in so many (CSA-FS §3.3: a fifth).
+/// The fraction of free room below which a volume folds by itself: one block in this many (CSA-FS §3.3: a fifth).
 const BELOW: u64 = 5;
 
-/// Whether there is so little room that it is worth it.
+/// True if there is so little room that a fold is worthwhile.
 #[must_use]
 pub fn is_wanted(room: Room) -> bool {
     (room.capacity - room.live.min(room.capacity)) * BELOW < room.capacity
 }
 
-/// What has become of blocks that were to be stored anew.
+/// What happened to blocks that were to be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// The core has them; what had not changed is stored anew.
+    /// The core has them; those that had not changed are rewritten.
     Told,
-    /// Some are not to be had, or not worth it: their page is not given up this time, and the rest of it stays.
+    /// Some cannot be read, or are not worth it: their page is not given up this time, and the rest of it stays.
     Stays,
 }
 
 #[derive(Clone, Debug)]
 enum At {
-    /// It looks for sparse pages.
+    /// Looking for sparse pages.
     Look,
-    /// It looks for their owners, in the map from this LBA on.
+    /// Looking for their owners, in the map from this LBA on.
     Owners(u64),
-    /// The owners of a page, of which those that are still there are asked for.
+    /// The owners of a page; those that have left it are to be sorted out.
     Page(Range<usize>),
-    /// Blocks of a page, from this one on, that go where there is room.
+    /// Blocks of a page, from this one on, that are rewritten when there is room.
     Row(usize),
-    /// It is over.
+    /// The fold has ended; true if it finished its work.
     End(bool),
 }
 
-/// See the module.
+/// A fold of a volume's sparse pages.
 #[derive(Debug)]
 pub struct Fold {
     walk: Walk,
     at: At,
-    /// Whether all sparse pages have been found.
+    /// True if all sparse pages have been found.
     is_through: bool,
     owners: Owners,
-    /// The owners of the page that is being folded, up to the end of this.
+    /// The end of the current page's owners.
     page_end: usize,
     lbas: Vec<Lba>,
-    /// Whether there is room, when that was asked for.
+    /// Whether there is room, if that was queried.
     room: Option<bool>,
-    /// Since when there is none.
+    /// Since when there has been no room.
     waits_since: Option<Nanos>,
 }
 
 impl Fold {
-    /// Of all sparse pages of a volume.
+    /// Folds all sparse pages of a volume.
     #[must_use]
     pub fn new(superblock: Superblock, crc: Crc, haste: Haste, now: Nanos) -> Self {
         let walk = Walk::new(superblock, crc, haste, now);
@@ -92,7 +93,7 @@ impl Fold {
         }
     }
 
-    /// What has become of the blocks of [`Step::Fold`].
+    /// Takes the result for the blocks of [`Step::Fold`].
     pub fn folded(&mut self, row: Row) {
         let At::Row(from) = self.at else {
             return;
@@ -158,8 +159,9 @@ impl Fold {
         }
         let sparse = &mut self.owners.pages;
         self.walk.found(|at, found| {
-            if let Found::Parts(parts) = found {
-                sparse.extend(volume.sparse_page(at, parts.len()));
+            if let Found::Parts(page, parts) = found {
+                let owners = volume.sparse_page(page, at, parts.len());
+                sparse.extend(owners.map(|owners| (page, owners)));
             }
         });
         if sparse.len() >= PAGES {
@@ -184,7 +186,7 @@ impl Fold {
         }
     }
 
-    /// Which of a page's owners have not left it since they were found, in order: others may be in pages that are not sparse.
+    /// Lists the owners that have not left a page since they were found, in order. The others may now be in pages that are not sparse.
     fn are_there(&mut self, owners: Range<usize>, volume: &impl Answers) {
         let mut there = mem::take(&mut self.owners.asked);
         for (part, lba) in &self.owners.of[owners] {
@@ -241,7 +243,7 @@ impl Machine for Fold {
     }
 }
 
-/// How many of these are one after the other, and read at once.
+/// Counts the leading LBAs that are consecutive, and read at once.
 fn row_of(lbas: &[Lba]) -> usize {
     let mut rows = lbas.chunk_by(|one, next| one.plus(1) == *next);
     let row = rows.next().map_or(0, <[Lba]>::len);
@@ -251,12 +253,12 @@ fn row_of(lbas: &[Lba]) -> usize {
 /// Sparse pages, and their owners as they are found.
 #[derive(Debug, Default)]
 struct Owners {
-    /// In order, with how many owners were counted.
+    /// The pages in order, with their numbers of owners as counted by the core.
     pages: Vec<(Vba, u32)>,
-    /// Of each page, how many of them were found.
+    /// For each page, how many of its owners were found.
     found: Vec<u32>,
     of: Vec<(PartId, Lba)>,
-    /// For what the volume answers.
+    /// Reused memory for the volume's answers.
     asked: Vec<(PartId, Lba)>,
 }
 
@@ -280,8 +282,8 @@ impl Owners {
         self.pages.binary_search_by_key(&page, |(vba, _)| *vba).ok()
     }
 
-    /// More may have come to a page since its own were counted, as clients that share blocks, and there is no telling how many:
-    /// one more than counted says enough.
+    /// Adds an owner. A page may have gained owners since they were counted, because clients share blocks. Their number has no bound, so
+    /// at most one more than counted is kept: that is enough to detect a gain.
     fn add(&mut self, part: PartId, lba: Lba) {
         let Some(place) = self.place(part.page) else {
             return;
@@ -292,8 +294,8 @@ impl Owners {
         }
     }
 
-    /// The owners of the next page, from this one on, that is worth it: all that were counted and no other, each of a part of its
-    /// own.
+    /// Returns the owners of the next page, from `from` on, that is worth folding: exactly as many owners as were counted, each of a
+    /// different part.
     fn foldable(&self, from: usize) -> Option<Range<usize>> {
         let counted = |page| self.place(page).map(|place| self.pages[place].1 as usize);
         let mut from = from;

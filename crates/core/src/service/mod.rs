@@ -1,8 +1,8 @@
-//! Background work, as small machines without I/O: what to do next, how fast, and where it is. Who carries it out tells what came of
-//! it, so that each is tried out alone.
+//! Background work, as small state machines without I/O. A machine decides what to do next and how fast, and knows how far it is. The
+//! host carries out the steps and reports the results, so each machine can be tested alone.
 //!
-//! Machines that look through all that is stored are [`Machine`]s: their host does each [`Step`] and tells. What they have to know of the
-//! volume they ask it themselves ([`Answers`]), a bounded question at a time, so that the host's lock is never held for long.
+//! Machines that look through everything stored are [`Machine`]s: their host carries out each [`Step`] and reports. They query the volume
+//! themselves ([`Answers`]), a bounded amount at a time, so the host's lock is never held for long.
 
 pub mod copies;
 #[cfg(test)]
@@ -16,30 +16,30 @@ pub mod walk;
 
 use crate::addr::{Lba, Nanos, Pba, Segment, Vba};
 use crate::entry::PartId;
-use crate::format::pack::PartTag;
+use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::Tag;
 use crate::index::Holder;
 use alloc::vec::Vec;
 use core::ops::Range;
 use pace::Around;
 
-/// What a machine's host is to do next.
+/// What a machine's host should do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Ask again at this time, or when something around has changed.
+    /// Call again at this time, or when the surroundings have changed.
     Wait(Nanos),
-    /// Let it ask the volume: [`Machine::ask`].
+    /// Let the machine query the volume: [`Machine::ask`].
     Ask,
-    /// Read so many blocks of the medium, and tell: [`Machine::read`].
+    /// Read these blocks of the medium, and report: [`Machine::read`].
     Read {
         /// The first.
         at: Pba,
         /// How many.
         blocks: u32,
     },
-    /// Something was found: [`Walk::found`](walk::Walk::found).
+    /// The walk found something: [`Walk::found`](walk::Walk::found).
     Found,
-    /// Read these by `Service::ReadToFold`, encode them, hand them over by `Service::Fold`, and tell:
+    /// Read these blocks by `Service::ReadToFold`, encode them, pass them on by `Service::Fold`, and report:
     /// [`Fold::folded`](fold::Fold::folded).
     Fold {
         /// The first.
@@ -47,55 +47,55 @@ pub enum Step {
         /// How many.
         blocks: u32,
     },
-    /// Tell the core of a pair by `Service::Merge`, and then what came of it: [`Sweep::merged`](sweep::Sweep::merged).
+    /// Give the core a pair by `Service::Merge`, and then report the result: [`Sweep::merged`](sweep::Sweep::merged).
     Merge {
-        /// One.
+        /// The one block.
         lba: Lba,
-        /// Who has the other.
+        /// The holder of the other.
         of: Holder,
     },
-    /// Tell the core how far it is, by `Service::Swept`.
+    /// Report the progress to the core, by `Service::Swept`.
     Keep {
-        /// All checksums that are less have been seen to.
+        /// All lower checksums are done.
         to: u32,
-        /// Whether the map checkpoint is to say so soon.
+        /// True if a map checkpoint should record it soon.
         keep: bool,
     },
-    /// It is over; whether it came to its end.
+    /// The machine has ended; true if it finished its work.
     End(bool),
 }
 
 /// What was read.
 #[derive(Clone, Copy, Debug)]
 pub enum Seen<'a> {
-    /// It cannot be read.
+    /// The read failed.
     Nothing,
     /// The blocks' bytes.
     Bytes(&'a [u8]),
-    /// Of pages of parts, what their directories say: for a host that has no bytes. Nothing is in one that is not there.
+    /// The contents of pages' directories, for a host that has no bytes; empty for a page that is not there.
     Directories(&'a [Vec<PartTag>]),
 }
 
-/// A machine that looks through what is stored.
+/// A machine that looks through everything stored.
 pub trait Machine {
-    /// What to do next.
+    /// Returns what to do next.
     fn next(&mut self, now: Nanos, around: &Around) -> Step;
-    /// At [`Step::Ask`].
+    /// Carries out [`Step::Ask`].
     fn ask(&mut self, volume: &impl Answers);
-    /// At [`Step::Read`].
+    /// Takes the result of [`Step::Read`].
     fn read(&mut self, seen: Seen<'_>);
-    /// How much is done, in thousandths.
+    /// Returns how much is done, in thousandths.
     fn permille(&self) -> u64;
 }
 
-/// What a machine asks the volume. All of it may be out of date by the next step: it proposes.
+/// The queries that a machine makes of the volume. Any answer may be out of date by the next step: the machine only proposes.
 pub trait Answers {
-    /// The tags of a segment whose summary is not on the medium yet.
+    /// Returns the tags of a segment whose summary is not on the medium yet.
     fn unsummarised(&self, segment: Segment) -> Option<&[Tag]>;
-    /// Of the blocks from `at` on, by their tags, the pages of parts that have owners, but no more than `most_owners`; and their sums.
-    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<(Pba, u32)>);
+    /// Returns the pages of parts among the blocks from `at` on, by their tags, that have owners, but at most `most_owners`.
+    fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<PageOfParts>);
     /// See `Engine::sparse_page`.
-    fn sparse_page(&self, at: Pba, made_with: usize) -> Option<(Vba, u32)>;
+    fn sparse_page(&self, vba: Vba, at: Pba, made_with: usize) -> Option<u32>;
     /// See `Engine::foldable_in`.
     fn foldable_in(
         &self,
@@ -105,7 +105,7 @@ pub trait Answers {
     );
     /// See `Engine::has_room_to_fold`.
     fn has_room_to_fold(&self) -> bool;
-    /// How many blocks, and parts of pages, are stored.
+    /// Returns how many blocks, and parts of pages, are stored.
     fn stored(&self) -> u64;
     /// See `Engine::contents`.
     fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>);

@@ -1,49 +1,49 @@
-//! How fast a service reads, and how it makes way for the volume's clients.
+//! How fast a service reads, and how it gives way to the volume's clients.
 
 use crate::addr::Nanos;
 
-/// How long to wait while clients are served, before they are asked for again.
+/// How long to wait while clients are served, before checking again.
 pub const PAUSE: Nanos = Nanos(1_000_000);
-/// How long clients are waited for before a service goes on by one thing.
+/// How long a service waits for busy clients before it takes one step anyway.
 pub const PATIENCE: Nanos = Nanos(100_000_000);
-/// How long clients must have been quiet for a service that waits for that.
+/// How long clients must have been quiet for an idle service.
 pub const QUIET: Nanos = Nanos(5_000_000_000);
 
-/// Blocks a second that a service reads unless it is told otherwise: 64 MiB.
+/// The blocks a second that a service reads by default: 64 MiB.
 pub const RATE: u32 = 16 << 10;
-/// Blocks that clients must have written since the last one for another of its own accord (256 MiB).
+/// Blocks that clients must have written since the last run before a service starts by itself again (256 MiB).
 pub const NEWS: u64 = 64 << 10;
 
-/// How a service is with the volume's clients.
+/// How a service treats the volume's clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Haste {
-    /// Only while they are quiet.
+    /// It runs only while they are quiet.
     #[default]
     Idle,
-    /// It waits while they are served, but not for ever, and reads no more in a second than it may.
+    /// It waits while they are served, but not forever, and keeps to its read rate.
     Beside,
     /// It waits for nothing.
     Now,
 }
 
-/// What is around a service when it asks for its turn.
+/// A service's surroundings when it wants its turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around {
-    /// Whether a client's request is being served.
+    /// True if a client's request is being served.
     pub busy: bool,
-    /// How many of their requests have come so far.
+    /// How many client requests have arrived so far.
     pub came: u64,
     /// Blocks a second that the service may read; 0: as many as it can.
     pub rate: u32,
-    /// How whoever waits for the service wants it to be with clients; it is that from then on, or still hastier.
+    /// The haste that is wanted now, by a caller that waits for the service. From then on the service has at least this haste.
     pub haste: Haste,
 }
 
-/// When a service may go on: clients come first, and it reads no more of the medium than it is allowed, unless its user told it otherwise.
+/// Decides when a service may continue. Clients come first, and the service keeps to its read rate, unless its user chose otherwise.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     haste: Haste,
-    /// How many requests had come when it was last looked.
+    /// How many requests had arrived at the last check.
     came: Option<u64>,
     pace: Pace,
 }
@@ -57,12 +57,12 @@ impl Turn {
         }
     }
 
-    /// So many blocks were read.
+    /// Notes that blocks were read.
     pub fn spend(&mut self, blocks: u64) {
         self.pace.spend(blocks);
     }
 
-    /// Until when to wait, unless it may go on by one thing.
+    /// Returns until when to wait; `None` if the service may take its next step.
     pub fn wait(&mut self, now: Nanos, around: &Around) -> Option<Nanos> {
         self.haste = self.haste.max(around.haste);
         if self.pace.rate != around.rate {
@@ -78,16 +78,16 @@ impl Turn {
                 quiet.or_else(|| self.pace.wait(now, false))
             }
         };
-        // Its rate may be another by then.
+        // The rate may change while it waits, so it never waits for long.
         until.map(|until| Nanos(until.0.min(now.0 + QUIET.0)))
     }
 }
 
-/// How fast.
+/// Limits the read rate.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     rate: u32,
-    /// Blocks that were read since when.
+    /// Blocks read, and since when.
     spent: u64,
     since: Nanos,
     /// When it first found clients busy.
@@ -108,7 +108,7 @@ impl Pace {
         self.spent += blocks;
     }
 
-    /// Until when to wait.
+    /// Returns until when to wait.
     pub fn wait(&mut self, now: Nanos, busy: bool) -> Option<Nanos> {
         let due = u128::from(self.spent) * 1_000_000_000;
         let due = due.checked_div(self.rate.into()).unwrap_or(0);
@@ -126,7 +126,7 @@ impl Pace {
             }
         }
         self.waits_since = None;
-        // What was not used is not saved up.
+        // Unused allowance is not saved up.
         if now.0 - due > PATIENCE.0 {
             (self.spent, self.since) = (0, now);
         }
@@ -146,7 +146,7 @@ mod tests {
     };
 
     #[test]
-    fn who_is_idle_waits_until_nobody_has_come_for_a_while() {
+    fn an_idle_service_waits_until_clients_have_been_quiet_for_a_while() {
         let mut turn = Turn::new(Haste::Idle, Nanos(0));
         let mut around = Around::default();
         assert_eq!(turn.wait(Nanos(0), &around), None);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_beside_clients_waits_for_them_but_not_for_ever() {
+    fn a_service_beside_clients_waits_for_them_but_not_for_ever() {
         let mut turn = Turn::new(Haste::Beside, Nanos(0));
         assert_eq!(turn.wait(Nanos(0), &BUSY), Some(PAUSE));
         assert_eq!(turn.wait(PATIENCE, &BUSY), None);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_wanted_in_haste_stays_hasty() {
+    fn a_service_that_was_wanted_in_haste_stays_hasty() {
         let mut turn = Turn::new(Haste::Idle, Nanos(0));
         assert!(turn.wait(Nanos(0), &BUSY).is_some());
         let hasty = Around {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_no_faster_than_it_may() {
+    fn a_service_reads_no_faster_than_its_rate() {
         let mut turn = Turn::new(Haste::Beside, Nanos(0));
         let around = Around {
             rate: 100,

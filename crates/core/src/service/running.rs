@@ -1,4 +1,4 @@
-//! A fold or a sweep, whichever is at work.
+//! A running fold or sweep.
 
 use super::fold::Fold;
 use super::pace::Around;
@@ -7,16 +7,16 @@ use super::{Answers, Machine, Seen, Step};
 use crate::addr::Nanos;
 use alloc::boxed::Box;
 
-/// One of the two that look through all that is stored and ask the core to store it better.
+/// One of the two services that look through everything stored, and make the core store it in less room.
 #[derive(Debug)]
 pub enum Running {
-    /// Sparse pages are folded.
+    /// Folds sparse pages.
     Fold(Box<Fold>),
-    /// What is stored twice is looked for.
+    /// Looks for blocks stored twice.
     Sweep(Box<Sweep>),
 }
 
-/// The same of either.
+/// Applies the same to either.
 macro_rules! either {
     ($self:expr, $machine:ident => $then:expr) => {
         match $self {

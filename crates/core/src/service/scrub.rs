@@ -1,26 +1,26 @@
-//! A scrub: everything that is stored is read and held against what it should be, one thing after the other.
+//! A scrub: everything stored is read and verified, one item after another.
 //!
-//! The machine says what to look at next, and when. It knows nothing of what it finds there, but for these rules:
-//! 1. Clients come first: while they are served it waits, but not for ever. It reads no more in a second than it may.
-//! 2. What looks bad is looked at again, after a pause: it may have moved, or been on its way. Only what looks bad [`LOOKS`] times in
-//!    a row is damage.
-//! 3. Of several blocks that are read at once and are not all good, each is looked at by itself.
-//! 4. Where it is can be kept, and a scrub can go on there. It is never kept as being past what was found bad and could not be mended:
-//!    whoever goes on finds that again.
+//! The machine says what to look at next, and when. It knows nothing of the results, except for these rules:
+//! 1. Clients come first: while they are served it waits, but not forever. It keeps to its read rate.
+//! 2. An item that looks bad is looked at again, after a pause: it may have moved, or been in flight. Only an item that looks bad
+//!    [`LOOKS`] times in a row is damaged.
+//! 3. If several blocks read at once are not all good, each is looked at separately.
+//! 4. The place of a scrub can be recorded, to continue there. The recorded place is never past damage that could not be mended, so the
+//!    continued scrub finds that damage again.
 
 use super::pace::Pace;
 use crate::addr::{Generation, Lba, Nanos};
 use crate::format::areas::Layout;
 use crate::format::superblock::Superblock;
 
-/// Blocks that are read at once.
+/// Blocks read at once.
 pub const RUN: u32 = 64;
-/// How often something must look bad.
+/// How often in a row an item must look bad to count as damaged.
 pub const LOOKS: u32 = 3;
-/// How long it is left alone before it is looked at again.
+/// The pause before it is looked at again.
 pub const LOOK_PAUSE: Nanos = Nanos(20_000_000);
 
-/// How much there is of each kind, in the order in which it is looked at.
+/// How many items there are of each kind, in the order in which they are looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Mirrors of the superblock.
@@ -33,11 +33,11 @@ pub struct Plan {
     pub tables: u32,
     /// Segments.
     pub segments: u32,
-    /// Blocks that clients see.
+    /// Blocks of the map: those that clients see, and those of snapshots and clones.
     pub blocks: u64,
 }
 
-/// What to look at.
+/// An item to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A mirror of the superblock.
@@ -55,12 +55,12 @@ pub enum Item {
 }
 
 impl Plan {
-    /// All of a volume.
+    /// Plans all of a volume.
     #[must_use]
     pub fn of(superblock: &Superblock) -> Self {
         let mut plan = Self {
             mirrors: 2,
-            blocks: superblock.logical_blocks(),
+            blocks: superblock.mapped_blocks(),
             ..Self::default()
         };
         match superblock.layout() {
@@ -112,20 +112,20 @@ impl Plan {
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Look at this, and tell by [`Scrub::seen`].
+    /// Look at this, and report by [`Scrub::seen`].
     Look(Item),
-    /// Ask again at this time.
+    /// Call again at this time.
     Wait(Nanos),
     /// Everything has been looked at.
     End,
 }
 
-/// What something looked like.
+/// What an item looked like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// As it should be, or it is not needed any more.
+    /// As it should be, or no longer needed.
     Good,
-    /// Of blocks: nothing is stored in so many from there on.
+    /// For blocks: nothing is stored in this many blocks from there on.
     Empty(u64),
     /// Otherwise.
     Bad,
@@ -134,34 +134,33 @@ pub enum Seen {
 /// Whether something is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is not.
+    /// It is intact.
     No,
-    /// It will be looked at again.
+    /// Not known yet: it will be looked at again.
     NotYet,
-    /// It is.
+    /// It is damaged.
     Damaged,
 }
 
-/// See the module.
+/// A scrub of a volume.
 #[derive(Clone, Debug)]
 pub struct Scrub {
     plan: Plan,
-    /// The next structure, or behind these the next block.
+    /// The next structure, or after all structures the next block.
     at: u64,
     /// Blocks before this one are read one at a time.
     alone_until: u64,
-    /// How often in a row what is next has looked bad.
+    /// How often in a row the next item has looked bad.
     looks: u32,
-    /// Not before.
+    /// The next item is not looked at before this time.
     rest_until: Nanos,
     pace: Pace,
-    /// Where whoever goes on later begins, if that is not where it is.
+    /// The first damage that could not be mended: a later scrub continues there, and not at the current place.
     unmended: Option<u64>,
 }
 
 impl Scrub {
-    /// One that begins at `from`, which is what [`Scrub::place`] said. It reads no more than `rate` blocks a second; 0: as many as it
-    /// can.
+    /// A scrub that begins at `from`, a value of [`Scrub::place`]. It reads at most `rate` blocks a second; 0: as many as it can.
     #[must_use]
     pub fn new(plan: Plan, from: u32, rate: u32, now: Nanos) -> Self {
         let from = u64::from(from);
@@ -181,7 +180,7 @@ impl Scrub {
         }
     }
 
-    /// What to do next. `busy`: whether a client's request is being served.
+    /// Returns what to do next. `busy`: a client's request is being served.
     pub fn next(&mut self, now: Nanos, busy: bool) -> Step {
         let structures = self.plan.structures();
         if self.at >= structures + self.plan.blocks {
@@ -207,7 +206,7 @@ impl Scrub {
         ))
     }
 
-    /// What [`Step::Look`] gave looked like, and how many blocks were read for that.
+    /// Takes the state of the item of [`Step::Look`], and how many blocks were read to see it.
     pub fn seen(&mut self, now: Nanos, item: Item, read: u64, seen: Seen) -> Verdict {
         self.pace.spend(read);
         let length = match (item, seen) {
@@ -236,12 +235,12 @@ impl Scrub {
         }
     }
 
-    /// What was found damaged last could not be mended.
+    /// Notes that the last damage found could not be mended.
     pub fn not_mended(&mut self) {
         self.unmended.get_or_insert(self.at - 1);
     }
 
-    /// Where to go on later: 0 at the beginning, or when it has ended.
+    /// Returns where to continue later: 0 at the beginning, or when it has ended.
     #[must_use]
     pub fn place(&self) -> u32 {
         let at = self.unmended.map_or(self.at, |at| at.min(self.at));
@@ -254,13 +253,13 @@ impl Scrub {
         }
     }
 
-    /// How much is done, in thousandths. Structures are few beside what they describe, and count as a hundredth.
+    /// Returns how much is done, in thousandths. Structures are few compared to what they describe, and count as a hundredth.
     #[must_use]
     pub fn permille(&self) -> u64 {
         permille(&self.plan, self.at)
     }
 
-    /// From now on.
+    /// Sets the read rate from now on.
     pub fn set_rate(&mut self, rate: u32, now: Nanos) {
         self.pace = Pace::new(rate, now);
     }
@@ -274,7 +273,7 @@ fn permille(plan: &Plan, at: u64) -> u64 {
     }
 }
 
-/// How much of a scrub was done, in thousandths, when it was left at a place.
+/// Returns how much of a scrub was done, in thousandths, when it was left at a place.
 #[must_use]
 pub fn permille_of(plan: &Plan, place: u32) -> Option<u64> {
     let lba = u64::from(place).checked_sub(1)?;
@@ -296,8 +295,8 @@ mod tests {
         blocks: 1000,
     };
 
-    /// Runs one to its end over blocks of which some are bad, at a time that passes as it wants; what was damaged, and how long it
-    /// took.
+    /// Runs a scrub to its end over blocks of which some are bad, and advances the time as the scrub asks. Returns the damaged items, and
+    /// how long it took.
     fn run(scrub: &mut Scrub, bad: impl Fn(Item) -> bool, busy: bool) -> (Vec<Item>, Nanos) {
         let (mut now, mut damaged) = (Nanos(0), Vec::new());
         loop {
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_looked_at_once_and_in_order() {
+    fn everything_is_looked_at_once_and_in_order() {
         let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
         let (mut seen, mut next) = (Vec::new(), 0);
         while let Step::Look(item) = scrub.next(Nanos(0), false) {
@@ -356,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_good_when_it_is_looked_at_again_is_not_damage() {
+    fn a_block_that_is_good_when_looked_at_again_is_not_damaged() {
         let looks = core::cell::Cell::new(0);
         let bad = |item| {
             let is_it = has(item, 70);
@@ -369,20 +368,20 @@ mod tests {
     }
 
     #[test]
-    fn it_keeps_to_its_rate_and_makes_way() {
+    fn a_scrub_keeps_to_its_rate_and_makes_way_for_clients() {
         let mut scrub = Scrub::new(PLAN, 0, 100, Nanos(0));
         let (_, now) = run(&mut scrub, |_| false, false);
-        // All but what was read last has been waited for.
+        // The scrub has waited for its rate after each read except the last.
         let least = (1008 - u64::from(RUN)) * 10_000_000;
         assert!((least..least + 1_000_000_000).contains(&now.0), "{now:?}");
-        // Clients that are never quiet hold it up, each time for so long and no longer.
+        // Clients that are never quiet delay each step by `PATIENCE`, and no longer.
         let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
         let (_, now) = run(&mut scrub, |_| false, true);
         assert_eq!(now.0, (8 + 16) * PATIENCE.0);
     }
 
     #[test]
-    fn it_goes_on_where_it_was_but_not_past_what_is_bad() {
+    fn a_scrub_continues_at_its_place_but_not_past_unmended_damage() {
         let mut scrub = Scrub::new(PLAN, 0, 0, Nanos(0));
         let mut steps = 0;
         while let Step::Look(item) = scrub.next(Nanos(0), false) {
@@ -412,12 +411,12 @@ mod tests {
         }
         next.not_mended();
         assert_eq!(next.place(), 701);
-        // Further on as well, until it has ended.
+        // The place stays the same while the scrub goes on, until it has ended.
         let after = Step::Look(Item::Blocks(Lba(701), 1));
         assert_eq!(next.next(Nanos(u64::MAX / 2), false), after);
         run(&mut next, |_| false, false);
         assert_eq!(next.place(), 0);
-        // What it was told by whoever kept it may be anything.
+        // A recorded place may be damaged, and so have any value.
         for place in [1001, u32::MAX] {
             let mut next = Scrub::new(PLAN, place, 0, Nanos(0));
             assert_ne!(next.next(Nanos(0), false), Step::End);

@@ -1,68 +1,68 @@
-//! A look through all that is stored, as segments' summaries and pages' directories tell it.
+//! A walk through everything stored, by segments' summaries and pages' directories.
 //!
-//! What was written last has no summary yet, and is known to the volume. What cannot be read says nothing. A page of parts that was
-//! moved, or is not written yet, fails its checksum.
+//! The newest segments have no summary yet; the volume knows their contents. What cannot be read is skipped. A page of parts that
+//! was moved, or is not written yet, fails its checksum.
 
 use super::pace::{Around, Haste, Turn};
 use super::{Answers, Machine, Seen, Step};
-use crate::addr::{BLOCK_BYTES, Nanos, Pba, Segment};
+use crate::addr::{BLOCK_BYTES, Nanos, Pba, Segment, Vba};
 use crate::format::Crc;
-use crate::format::pack::{self, PartTag};
+use crate::format::pack::{self, PageOfParts, PartTag};
 use crate::format::summary::{self, Tag};
 use crate::format::superblock::Superblock;
 use alloc::vec::Vec;
 
-/// Blocks, or entries of the map, of which the volume is asked or told at once: under a millisecond of its lock by what each costs.
-/// Which pages hold parts is asked of a segment at once.
+/// How many blocks, or entries of the map, one query asks about or one step passes on: this holds the volume's lock for less than a
+/// millisecond. Only the pages of parts are queried for a whole segment.
 pub const AT_ONCE: usize = 1024;
-/// Pages of parts that are read at once for what they hold: a client's request finds no more than these in its way.
+/// Directories of pages of parts read at once: a client's request waits for no more than these.
 const PAGES: usize = 16;
 
-/// Whose what is stored may be, and its checksums.
+/// Checksums of what is stored, and its possible owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// By the summary of a segment: of so many of its blocks, in order.
+    /// From a segment's summary: for consecutive blocks of it.
     Blocks(&'a [Tag]),
-    /// By the directory of a page: of its parts.
-    Parts(&'a [PartTag]),
+    /// From the directory of the page of this number: for its parts.
+    Parts(Vba, &'a [PartTag]),
 }
 
-/// Where it is in the segment.
+/// What the walk does next in its segment.
 #[derive(Clone, Copy, Debug)]
 enum At {
-    /// Its tags are to be asked for.
+    /// Query the volume for the segment's tags.
     Segment,
-    /// Its summary is to be read.
+    /// Read the segment's summary.
     Summary,
-    /// Its tags are known, and told from this one on.
+    /// The tags are known: pass them on, from this one on.
     Blocks(usize),
-    /// Its pages of parts are to be asked for.
+    /// Query the volume for the segment's pages of parts.
     Pages,
-    /// Its pages are known, and to be read from this one on.
+    /// The pages are known: read them, from this one on.
     Read(usize),
-    /// Those from this one on have been read.
+    /// Pages from this one on have been read: pass on their parts.
     Parts(usize),
 }
 
-/// See the module.
+/// A walk through a volume's segments.
 #[derive(Debug)]
 pub struct Walk {
     superblock: Superblock,
     crc: Crc,
-    /// Pages of parts that have more owners are passed over.
+    /// Pages of parts with more owners than this are skipped.
     most_owners: u32,
     pub(super) turn: Turn,
     segment: Segment,
     at: At,
-    /// The segment's.
+    /// The segment's tags.
     tags: Vec<Tag>,
-    pages: Vec<(Pba, u32)>,
-    /// Of those that were read last.
+    pages: Vec<PageOfParts>,
+    /// The directories of the pages read last.
     directories: Vec<Vec<PartTag>>,
 }
 
 impl Walk {
-    /// At the beginning.
+    /// Starts at the beginning.
     #[must_use]
     pub fn new(superblock: Superblock, crc: Crc, haste: Haste, now: Nanos) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Walk {
         }
     }
 
-    /// Back to the beginning.
+    /// Returns to the beginning.
     pub(super) fn rewind(&mut self) {
         (self.segment, self.at) = (Segment(0), At::Segment);
     }
@@ -96,7 +96,7 @@ impl Walk {
         matches!(self.at, At::Blocks(_) | At::Parts(_))
     }
 
-    /// Tells what was found, at [`Step::Found`].
+    /// Passes on what was found, at [`Step::Found`].
     pub fn found(&mut self, mut tell: impl FnMut(Pba, Found<'_>)) {
         match self.at {
             At::Blocks(from) => {
@@ -112,17 +112,17 @@ impl Walk {
                 let to = from + self.run(from);
                 let both = self.pages[from..to].iter().zip(&self.directories);
                 let whole = both.filter(|(_, parts)| !parts.is_empty());
-                whole.for_each(|((at, _), parts)| tell(*at, Found::Parts(parts)));
+                whole.for_each(|(page, parts)| tell(page.at, Found::Parts(page.number, parts)));
                 self.read_from(to);
             }
             _ => {}
         }
     }
 
-    /// How many pages from this one on are side by side, and read at once.
+    /// Counts the pages from this one on that are adjacent, and read at once.
     fn run(&self, from: usize) -> usize {
         let pages = &self.pages[from..];
-        let mut runs = pages.chunk_by(|(one, _), (next, _)| one.plus(1) == *next);
+        let mut runs = pages.chunk_by(|one, next| one.at.plus(1) == next.at);
         runs.next().map_or(0, |run| run.len().min(PAGES))
     }
 
@@ -164,8 +164,9 @@ impl Walk {
                 let pages = bytes
                     .chunks_exact(BLOCK_BYTES)
                     .zip(&self.pages[from..from + run]);
-                for ((page, (_, expected)), parts) in pages.zip(&mut self.directories) {
-                    if sum.of(page) != *expected || pack::directory(page, self.crc, parts).is_err()
+                for ((page, expected), parts) in pages.zip(&mut self.directories) {
+                    if sum.of(page) != expected.sum
+                        || pack::directory(page, self.crc, parts).is_err()
                     {
                         parts.clear();
                     }
@@ -201,7 +202,7 @@ impl Machine for Walk {
                 Step::Read { at, blocks }
             }
             At::Read(from) => Step::Read {
-                at: self.pages[from].0,
+                at: self.pages[from].at,
                 blocks: self.run(from) as u32,
             },
             At::Blocks(_) | At::Parts(_) => Step::Found,

@@ -1,13 +1,13 @@
-//! Clones: each begins as a snapshot, and is written to.
+//! Clones: a clone begins with a snapshot's contents, and can be written.
 //!
-//! A block of a clone that was written lies where kept blocks do, and its row says so. What must hold:
-//! 1. A block's data takes effect before the row that leads to it, and then it stays where it is for as long as the clone is
-//!    there. So whoever reads a clone reads the snapshot's block, or the whole new one.
-//! 2. A row of a clone is no row of a snapshot: what a clone has is read by itself alone, and never goes to another one.
+//! A block that a clone has written lies among the kept blocks, and its row says so. What must hold:
+//! 1. A block's data takes effect before the row that leads to it, and then stays in place for as long as the clone exists. So a
+//!    reader of a clone reads the snapshot's block, or the whole new one.
+//! 2. A row of a clone is not a row of a snapshot: only the clone reads it, and it never passes to another snapshot.
 //! 3. A snapshot stays for as long as it has clones.
 
 use super::change::{Change, Part};
-use super::{Forget, NoRoom, Snapshots, note};
+use super::{Forget, NoRoom, Snapshots, add_to, note};
 use crate::addr::Lba;
 use crate::format::FormatError;
 use crate::format::history::{BLOCK_ROWS, Number, Row, Snapshot, Stage};
@@ -20,14 +20,14 @@ impl Snapshots {
             .filter(move |one| one.clone_of() == Some(number))
     }
 
-    /// Whether this is the number of a clone.
+    /// True if this is the number of a clone.
     #[must_use]
     pub fn is_clone(&self, number: Number) -> bool {
         let one = self.list.by_number(number);
         one.is_some_and(|one| one.stage.is_clone())
     }
 
-    /// Says whether each clone has its snapshot, once the list is there.
+    /// Checks that each clone has its snapshot, once the list is loaded.
     ///
     /// # Errors
     /// When one has none.
@@ -46,7 +46,7 @@ impl Snapshots {
         }
     }
 
-    /// Where a clone or a snapshot reads blocks from `lba` on, as far as they follow each other, and before `end`.
+    /// The place from which a clone or a snapshot reads the blocks from `lba` on, as far as they are adjacent there and before `end`.
     #[must_use]
     pub fn part(&self, number: Number, lba: Lba, end: Lba) -> Part {
         let Some(of) = self.list.by_number(number).and_then(Snapshot::clone_of) else {
@@ -72,8 +72,7 @@ impl Snapshots {
     }
 
     fn part_of_snapshot(&self, number: Number, lba: Lba, end: Lba) -> Part {
-        let changed = self.next_changed(lba, number, None);
-        let changed = changed.map_or(end, |changed| changed.min(end));
+        let changed = self.next_changed(lba..end, number, None).unwrap_or(end);
         let (place, blocks) = match changed == lba {
             true => (self.place(number, lba), 1),
             false => (lba, changed.0 - lba.0),
@@ -82,14 +81,14 @@ impl Snapshots {
         Part { place, blocks, own }
     }
 
-    /// Blocks that all clones together may have of their own: half of what there is room for. The other half is left to snapshots:
-    /// what they cannot keep, no client of the volume may change.
+    /// The most blocks that all clones together may have of their own: half of the room. The other half is left to snapshots: if they
+    /// could not keep a block, no client could change it.
     #[must_use]
     pub fn room_of_clones(&self) -> u64 {
         self.history.kept() / 2
     }
 
-    /// Room for blocks of a clone of which it has none of its own: for the first at least.
+    /// Finds room for blocks that a clone does not have of its own yet: for the first of them at least.
     ///
     /// # Errors
     /// When there is none.
@@ -122,21 +121,21 @@ impl Snapshots {
         }
     }
 
-    /// A change has taken effect.
+    /// Notes that a change has taken effect.
     pub fn made(&mut self, change: Change) {
         for (_, slot) in change.added {
             self.rows.insert_clone(slot);
         }
     }
 
-    /// A change has not, or nobody knows.
+    /// Notes that a change has not taken effect, or that this is not known.
     pub fn drop_change(&mut self, change: Change) {
         for (_, slot) in change.added {
             self.rows.give_back(slot);
         }
     }
 
-    /// As [`forget`](Self::forget): what a clone has, nobody else needs.
+    /// Like [`forget`](Self::forget), for a clone, whose blocks no other snapshot needs.
     pub(super) fn forget_clone(&mut self, number: Number, from: Lba, most: usize) -> Forget {
         debug_assert!(
             self.list
@@ -150,7 +149,7 @@ impl Snapshots {
         };
         for &(row, slot) in rows.iter().take(most) {
             self.rows.remove_clone(row, slot);
-            forget.discard(self.history.block(slot));
+            add_to(&mut forget.discards, self.history.block(slot));
             note(&mut forget.row_blocks, slot);
         }
         forget

@@ -1,14 +1,14 @@
-//! A volume's own history: which of the snapshots that it takes by itself stay, and what these are called.
+//! A volume's own history: which of its scheduled snapshots stay, and how they are named.
 //!
-//! There is no clock here: whoever has one says what time it is.
+//! There is no clock here: the caller passes the time.
 
 use crate::format::history::{Identity, Name, SNAPSHOTS_MAX, Snapshot};
 use alloc::{format, string::String, vec::Vec};
 use core::str::FromStr;
 
-/// Rules of a list, at most.
+/// The most rules of a list.
 const RULES_MAX: usize = 8;
-/// Snapshots that a list keeps, at most: a volume has room for so many, and for some that its user takes.
+/// The most snapshots that a list keeps: a volume has room for these, and for some that its user takes.
 const KEPT_MAX: u64 = SNAPSHOTS_MAX as u64 - 24;
 /// The longest span: 100 years.
 const SPAN_MAX: u64 = 36_500 * 86_400;
@@ -27,37 +27,37 @@ const UNITS: [(u64, &str); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(u64);
 
-/// Why a text is no span, or no list of rules.
+/// Why a text is not a span, or not a list of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadKeep {
-    /// No time.
+    /// Not a time.
     #[error("a time is a number and one of s, m, h, d and w, like 15m")]
     Span,
-    /// No rule.
+    /// Not a rule.
     #[error("a rule is SPAN:STEP, like 24h:15m, and the step is no longer than the span")]
     Rule,
-    /// Too many of them.
+    /// Too many rules, or none.
     #[error("there are 1 to {RULES_MAX} rules, with commas between")]
     Rules,
-    /// They keep too much.
+    /// The rules keep too much.
     #[error("these rules keep more than {KEPT_MAX} snapshots")]
     TooMany,
 }
 
 impl Span {
-    /// Of so many seconds, if that is a span.
+    /// A span of so many seconds, if that is a valid length.
     #[must_use]
     pub fn of(seconds: u64) -> Option<Self> {
         (1..=SPAN_MAX).contains(&seconds).then_some(Self(seconds))
     }
 
-    /// In seconds.
+    /// Its length in seconds.
     #[must_use]
     pub fn seconds(self) -> u64 {
         self.0
     }
 
-    /// Which span of this length, counted from 1970 on, an instant is in.
+    /// The number of the span of this length that contains an instant, counted from 1970.
     #[must_use]
     pub fn number(self, seconds: u64) -> u64 {
         seconds / self.0
@@ -81,7 +81,7 @@ impl FromStr for Span {
     }
 }
 
-/// Of the last `span` one each `step`.
+/// Keeps one snapshot of each `step` in the last `span`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     span: Span,
@@ -89,7 +89,7 @@ struct Rule {
 }
 
 impl Rule {
-    /// Steps that the span reaches back from the present one.
+    /// How many steps the span reaches back from the present one.
     fn steps(self) -> u64 {
         self.span.0.div_ceil(self.step.0)
     }
@@ -123,12 +123,12 @@ impl FromStr for Keep {
     }
 }
 
-/// What a volume does by itself.
+/// A volume's schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// How often it takes a snapshot; never, if it says nothing.
+    /// How often it takes a snapshot; `None`: never.
     pub every: Option<Span>,
-    /// Which of these stay.
+    /// Which of them stay.
     pub keep: Keep,
 }
 
@@ -142,16 +142,18 @@ impl Default for Keep {
 }
 
 impl Keep {
-    /// Of snapshots with these times, in the order in which they were taken, those that go: their places in `times`.
+    /// Returns which of the snapshots with these times, in the order in which they were taken, are to be deleted: their indexes
+    /// in `times`.
     ///
-    /// A rule divides time into steps, counted from 1970 on. It keeps the first snapshot of each step, as long as the step is
-    /// in its span. What is first in its step stays the first, and what is not never becomes it; so whoever thins
-    /// often keeps what whoever thins once would keep. A snapshot is the first if the one before it is of another step: after
-    /// a clock was set back, those of the second time are kept beside those of the first.
+    /// A rule divides time into steps, counted from 1970. It keeps the first snapshot of each step, as long as the step is in its span.
+    /// The first of a step stays the first, and no other becomes it; so thinning often keeps the same snapshots as thinning once. A
+    /// snapshot is the first of its step if the snapshot before it belongs to another step. So after a clock was set back, the snapshots
+    /// taken after that are kept beside those taken before.
     #[must_use]
     pub fn thinned(&self, now: u64, times: &[u64]) -> Vec<usize> {
         let mut left: Vec<usize> = (0..times.len()).collect();
-        // Times in order need no second look. Others may: what was between two of one step can be gone.
+        // Times in order need no second pass. Others may need one: if the snapshot between two of one step is deleted, the second of them
+        // is no longer the first of its step.
         loop {
             let before = left.len();
             left = self.kept_of(now, times, &left);
@@ -186,7 +188,7 @@ impl Rule {
     }
 }
 
-/// What a snapshot is called that a volume takes by itself at this instant, in seconds since 1970: by its time in UTC.
+/// The name of a scheduled snapshot taken at this instant, in seconds since 1970: its time in UTC.
 #[must_use]
 pub fn scheduled_name(taken: u64) -> Option<Name> {
     (taken <= LATEST)
@@ -195,7 +197,7 @@ pub fn scheduled_name(taken: u64) -> Option<Name> {
 }
 
 impl Snapshot {
-    /// Whether its volume has taken it by itself: it has the name that such a one gets at its time.
+    /// True if its volume has taken it by itself: it has the name that a scheduled snapshot gets at its time.
     #[must_use]
     pub fn is_scheduled(&self) -> bool {
         let Identity { name, taken, .. } = self.identity;
@@ -205,7 +207,8 @@ impl Snapshot {
 
 const PREFIX: &str = "auto-";
 
-/// In the calendar that is in use, which repeats itself every 400 years; a year begins in March here, so that a leap day is its last.
+/// Computes the date in the Gregorian calendar, which repeats every 400 years. Here a year begins in March, so that a leap day is its
+/// last day.
 fn utc(taken: u64) -> String {
     let (days, second) = (taken / 86_400 + 719_468, taken % 86_400);
     let (era, day) = (days / 146_097, days % 146_097);
@@ -231,7 +234,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Takes those out that go.
+    /// Removes the times of snapshots that are to be deleted.
     fn thin(keep: &Keep, now: u64, times: &[u64]) -> Vec<u64> {
         let gone = keep.thinned(now, times);
         let all = times.iter().enumerate();
@@ -283,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_week_each_day_is_left_and_of_a_day_each_quarter() {
+    fn one_snapshot_stays_for_each_day_of_a_week_and_each_quarter_hour_of_a_day() {
         let keep = keep("24h:15m,7d:1d");
         let now = 30 * DAY + 7 * 3600;
         let all: Vec<u64> = (0..=now / 900).map(|n| n * 900).collect();
@@ -300,13 +303,14 @@ mod tests {
         let keep = keep("1h:1m");
         let times: Vec<u64> = (0..60).map(|n| 100 * DAY + n * 60).collect();
         let now = 100 * DAY + 3600;
-        // Far in the past nothing is too old, and what is taken there goes when the clock is right again.
+        // While the clock is far in the past, no snapshot is too old. Snapshots taken at that time are deleted when the clock is right
+        // again.
         assert_eq!(keep.thinned(5, &times), []);
         let mut back = times.clone();
         back.extend([5, now]);
         assert_eq!(keep.thinned(5, &back), []);
         assert_eq!(keep.thinned(now, &back), [60]);
-        // Ahead for some minutes: those of the same minutes later on are kept as well.
+        // Ahead for some minutes: the later snapshots of the same minutes are kept as well.
         let ahead = [now + 60, now + 120, now, now + 60, now + 120];
         assert_eq!(keep.thinned(now + 120, &ahead), []);
     }
@@ -334,7 +338,10 @@ mod tests {
             };
             assert!(snapshot.is_scheduled());
             snapshot.identity.taken += 1;
-            assert!(!snapshot.is_scheduled(), "one that somebody has called so");
+            assert!(
+                !snapshot.is_scheduled(),
+                "the name is not that of the snapshot's own time"
+            );
         }
         assert_eq!(scheduled_name(LATEST + 1), None);
         assert_eq!(scheduled_name(u64::MAX), None);
@@ -348,7 +355,7 @@ mod tests {
         prop::collection::vec(rule, 1..4).prop_map(Keep)
     }
 
-    /// Times in order, and instants at which is thinned.
+    /// Times in order, and the instants of thinning.
     fn life() -> impl Strategy<Value = (Vec<u64>, Vec<bool>)> {
         prop::collection::vec((0..9u64, any::<bool>()), 1..80).prop_map(|steps| {
             let mut now = 1000;
@@ -389,7 +396,7 @@ mod tests {
                 let left = thin(&alone, now, &times);
                 let old = left.iter().filter(|time| *time != newest);
                 prop_assert!(old.count() as u64 <= rule.steps() + 1);
-                // No step within the span that had one is without one.
+                // Each step within the span that had a snapshot still has one.
                 for time in times.iter().filter(|time| **time + rule.span.0 >= now) {
                     let is_of_it = |other: &&u64| rule.step.number(**other) == rule.step.number(*time);
                     prop_assert_eq!(left.iter().filter(is_of_it).min(), times.iter().filter(is_of_it).min());
@@ -398,7 +405,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_clock_said(
+        fn thinning_keeps_one_of_each_step_whatever_the_clock_said(
             keep in rules(),
             times in prop::collection::vec(prop_oneof![0..99u64, Just(u64::MAX), any::<u64>()], 0..60),
             now in prop_oneof![0..200u64, any::<u64>()],

@@ -7,13 +7,13 @@ use crate::format::history::{
 };
 use alloc::vec::Vec;
 
-/// Why the list cannot be changed so.
+/// Why the list cannot be changed as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
-    /// One name, one snapshot.
+    /// The name is taken.
     #[error("there is a snapshot or a clone `{0}` already")]
     Exists(Name),
-    /// No such name.
+    /// The name does not exist.
     #[error("there is no snapshot of that name")]
     Unknown,
     /// No place is free.
@@ -27,7 +27,7 @@ pub enum ListError {
 #[derive(Debug, Default)]
 pub(super) struct List {
     all: Vec<(Snapshot, usize)>,
-    /// One more than the highest number that was ever seen.
+    /// One more than the highest number seen so far.
     next: u32,
 }
 
@@ -97,7 +97,7 @@ impl List {
         Ok((snapshot, place as u64))
     }
 
-    /// `place` is what `propose` gave.
+    /// Adds a snapshot at the `place` that `propose` returned.
     pub fn add(&mut self, snapshot: Snapshot, place: u64) -> u64 {
         debug_assert!(place < LIST_BLOCKS * BLOCK_ENTRIES as u64);
         self.insert(snapshot, place as usize);
@@ -117,6 +117,12 @@ impl List {
         let (snapshot, place) = self.all.iter_mut().find(is_it).ok_or(ListError::Unknown)?;
         snapshot.stage = stage;
         Ok((*place / BLOCK_ENTRIES) as u64)
+    }
+
+    /// A snapshot with its place.
+    pub fn entry(&self, number: Number) -> Option<(Snapshot, u64)> {
+        let entry = self.all.iter().find(|(one, _)| one.number == number)?;
+        Some((entry.0, entry.1 as u64))
     }
 
     pub fn remove(&mut self, number: Number) -> Option<u64> {

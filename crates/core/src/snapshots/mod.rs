@@ -1,17 +1,17 @@
-//! Snapshots: what clients saw at an instant, for as long as it is wanted.
+//! Snapshots: a snapshot keeps what clients saw at one instant, for as long as it is wanted.
 //!
-//! They are built on the promise and on nothing else, above the layouts: a volume takes effect in the order of its writes, and a
-//! [copy](crate::seam::Input::Copy) costs no data. Before a block changes for the first time since the newest snapshot, it is
-//! copied into a block that no client sees, and a *row* says of which block that is, and for which snapshot. Both are before the
-//! change in the order of writes, so no crash shows it without them. A snapshot reads a block in the oldest row that is
-//! not older than itself, or else as the volume has it now.
+//! They are built above the layouts, and need only the promise: writes take effect in order, and a [copy](crate::seam::Input::Copy) costs
+//! no data. Before a block changes for the first time since the newest snapshot, it is copied into a block that no client sees. A *row*
+//! says which block it is, and for which snapshot. Copy and row precede the change in the order of writes, so no crash shows the change
+//! without them. A snapshot reads a block by the oldest row for it that is not older than the snapshot. If there is none, it reads the
+//! block as the volume has it now.
 //!
 //! What must hold:
-//! 1. A change is handed to the volume when the copies and the rows of all its blocks have taken effect, and not before.
-//! 2. A snapshot is in the list when all that came before it has taken effect, and before anything that comes after.
-//! 3. A row of a snapshot that is not in the list says nothing: it was about to be, when the power failed.
+//! 1. A change is handed to the volume only when the copies and the rows of all its blocks have taken effect.
+//! 2. A snapshot enters the list when everything before it has taken effect, and before anything after it.
+//! 3. A row of a snapshot that is not in the list means nothing: the snapshot was about to be taken when the power failed.
 //!
-//! This is the bookkeeping. Who carries it out hands blocks of the list and of rows to [`Snapshots::load_list`] and
+//! This module only keeps the books. The caller does the I/O: it hands blocks of the list and of rows to [`Snapshots::load_list`] and
 //! [`Snapshots::load_rows`] once, and writes those that a [`Plan`] names.
 
 mod change;
@@ -32,29 +32,30 @@ use crate::format::history::{
 };
 use crate::seam::Copy;
 use alloc::{collections::BTreeSet, vec::Vec};
+use core::ops::Range;
 use list::List;
 use rows::{Owner, Rows};
 
-/// What is to be done before blocks change: first the copies, then the blocks of rows are written. When all that has taken effect
-/// it is [kept](Snapshots::keep); otherwise [dropped](Snapshots::drop_plan).
+/// What to do before blocks change: first make the copies, then write the blocks of rows. When all of that has taken effect,
+/// [keep](Snapshots::keep) the plan; otherwise [drop](Snapshots::drop_plan) it.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The copies.
     pub copies: Vec<Copy>,
-    /// The blocks of rows that say so, by number.
+    /// The blocks of rows for them, by number.
     pub row_blocks: Vec<u64>,
     added: Vec<(Row, u32)>,
 }
 
-/// What is to be done for some of the blocks that only a snapshot which is being deleted has: first the discards, then the blocks
-/// of rows are written. It is done then.
+/// The next steps of deleting a snapshot, for some of the blocks that only this snapshot has: first make the discards, then write the
+/// blocks of rows. If that fails, [owe](Snapshots::owe) it.
 #[derive(Debug, Default)]
 pub struct Forget {
-    /// Blocks that nobody reads any more.
+    /// Blocks that are not needed any more.
     pub discards: Vec<(Lba, u64)>,
-    /// The blocks of rows that say so, by number.
+    /// The blocks of rows for them, by number.
     pub row_blocks: Vec<u64>,
-    /// Where to go on; `None`: these were the last.
+    /// Where to continue; `None` if these were the last.
     pub next: Option<Lba>,
 }
 
@@ -72,7 +73,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Those of a volume, before anything is loaded.
+    /// The snapshots of a volume, before anything is loaded.
     #[must_use]
     pub fn new(history: History) -> Self {
         Self {
@@ -82,25 +83,26 @@ impl Snapshots {
         }
     }
 
-    /// Where they are.
+    /// Where they are on the volume.
     #[must_use]
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// Takes a block of the list.
+    /// Loads a block of the list.
     ///
     /// # Errors
-    /// When something in it is no snapshot, or one that is there already.
+    /// When it holds something that is not a snapshot, or one that is loaded already.
     pub fn load_list(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) -> Result<(), FormatError> {
         self.list.load(block, bytes)
     }
 
-    /// Takes a block of rows, when the list is there.
+    /// Loads a block of rows, once the list is loaded.
     pub fn load_rows(&mut self, block: u64, bytes: &[u8; BLOCK_BYTES]) {
         let list = &self.list;
         self.rows.load(block, bytes, |row| {
-            // One that arrives has none: those that are there were about to be its first when the power failed.
+            // A snapshot that is still arriving has no rows. If there are any, they were being written when the power failed, and do not
+            // count.
             match list.by_number(row.number)?.stage {
                 stage if stage.arrives() => None,
                 stage if stage.is_clone() => Some(Owner::Clone),
@@ -109,12 +111,12 @@ impl Snapshots {
         });
     }
 
-    /// All of them, the oldest first.
+    /// All snapshots, the oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> {
         self.list.iter()
     }
 
-    /// The one of this name.
+    /// The snapshot of this name.
     #[must_use]
     pub fn by_name(&self, name: &str) -> Option<&Snapshot> {
         self.list
@@ -122,13 +124,19 @@ impl Snapshots {
             .find(|snapshot| snapshot.identity.name.as_str() == name)
     }
 
-    /// The one that is being received.
+    /// The snapshot that is being received.
     #[must_use]
     pub fn arriving(&self) -> Option<&Snapshot> {
         self.list.iter().find(|snapshot| snapshot.stage.arrives())
     }
 
-    /// The newest that changes are kept for: not one that is being deleted, and none that is not there yet.
+    /// The snapshot that the volume is being taken back to.
+    #[must_use]
+    pub fn returning(&self) -> Option<&Snapshot> {
+        self.list.iter().find(|one| one.stage == Stage::Returning)
+    }
+
+    /// The newest snapshot that changes are kept for: not one that is being deleted or is incomplete.
     #[must_use]
     pub fn newest(&self) -> Option<Number> {
         let mut newer = self.list.iter().rev();
@@ -140,25 +148,26 @@ impl Snapshots {
         newest.map(|newest| newest.number)
     }
 
-    /// Blocks of rows that say something of a snapshot which is not there. They are to be written before one is taken: it may get
-    /// that number.
+    /// Blocks of rows that name a snapshot that does not exist, or whose write failed. They have to be written before the list changes,
+    /// because a new snapshot may get that number, and an older snapshot may need a row that still names a deleted one. They also have to
+    /// be written before a kept block is reused, because the block's old row may still be on the medium.
     #[must_use]
     pub fn stale_row_blocks(&self) -> Vec<u64> {
         self.rows.stale().collect()
     }
 
-    /// These have been written.
+    /// Notes that these blocks have been written.
     pub fn cleaned(&mut self) {
         self.rows.cleaned();
     }
 
-    /// Blocks that they keep, and how many they have room for.
+    /// How many blocks are kept, and how many there is room for.
     #[must_use]
     pub fn room(&self) -> (u64, u64) {
         (self.rows.len(), self.history.kept())
     }
 
-    /// Whether a block would have to be kept before it changes.
+    /// True if a block has to be kept before it changes.
     #[must_use]
     pub fn wants(&self, lba: Lba) -> bool {
         self.newest()
@@ -173,20 +182,25 @@ impl Snapshots {
             .map_or(lba, |slot| self.history.block(slot))
     }
 
-    /// Blocks that differ between a snapshot and a later one, or the volume as it is, from `from` on: the first.
+    /// The first of these blocks that differs between a snapshot and a later one, or the current volume.
     #[must_use]
-    pub fn next_changed(&self, from: Lba, since: Number, until: Option<Number>) -> Option<Lba> {
-        self.rows.next_changed(from, since, until)
+    pub fn next_changed(
+        &self,
+        range: Range<Lba>,
+        since: Number,
+        until: Option<Number>,
+    ) -> Option<Lba> {
+        self.rows.next_changed(range, since, until)
     }
 
-    /// All of them, in order.
+    /// All such blocks, in order.
     pub fn changed(&self, since: Number, until: Option<Number>) -> impl Iterator<Item = Lba> {
-        let next = move |last: &Lba| self.next_changed(last.plus(1), since, until);
-        core::iter::successors(self.next_changed(Lba(0), since, until), next)
+        let from = move |first| self.next_changed(first..Lba(u64::MAX), since, until);
+        core::iter::successors(from(Lba(0)), move |last| from(last.plus(1)))
     }
 
-    /// What has to be done before these blocks change, `number` being the newest snapshot. Blocks that are kept already, or that
-    /// are named twice, are passed over.
+    /// Plans what has to be done before these blocks change, `number` being the newest snapshot. Skips blocks that are kept
+    /// already, or are named twice.
     ///
     /// # Errors
     /// When there is no room for them.
@@ -203,7 +217,7 @@ impl Snapshots {
                 continue;
             }
             let Some(slot) = self.rows.take(row) else {
-                self.drop_plan(plan);
+                self.give_back(plan);
                 return Err(NoRoom(self.history.kept()));
             };
             plan.add(row, slot, &self.history);
@@ -211,44 +225,49 @@ impl Snapshots {
         Ok(plan)
     }
 
-    /// A plan has taken effect.
+    /// Notes that a plan has taken effect.
     pub fn keep(&mut self, plan: Plan) {
         for (_, slot) in plan.added {
             self.rows.insert(slot);
         }
     }
 
-    /// A plan has not, or nobody knows.
+    /// Notes that a plan has not taken effect, or that this is not known.
     pub fn drop_plan(&mut self, plan: Plan) {
+        self.rows.owe(&plan.row_blocks);
+        self.give_back(plan);
+    }
+
+    fn give_back(&mut self, plan: Plan) {
         for (_, slot) in plan.added {
             self.rows.give_back(slot);
         }
     }
 
-    /// A block of rows as it is to be written.
+    /// Encodes a block of rows as it has to be written.
     pub fn encode_rows(&self, block: u64, out: &mut [u8]) {
         self.rows.encode(block, out);
     }
 
-    /// A block of the list as it is to be written.
+    /// Encodes a block of the list as it has to be written.
     pub fn encode_list(&self, block: u64, out: &mut [u8]) {
         self.list.encode(block, out);
     }
 
-    /// A number for a snapshot that is to be taken, and a place in the list.
+    /// Proposes a number for a snapshot that is to be taken, and a place in the list.
     ///
     /// # Errors
-    /// When one of that name is there, or there is no room for one more.
+    /// When there is one of that name, or no room for another.
     pub fn propose(&self, identity: Identity) -> Result<(Snapshot, u64), ListError> {
         self.list.propose(identity)
     }
 
-    /// Takes it in at that place; the block of the list that is to be written.
+    /// Adds a snapshot at that place. Returns the block of the list to write.
     pub fn add(&mut self, snapshot: Snapshot, place: u64) -> u64 {
         self.list.add(snapshot, place)
     }
 
-    /// Another stage of one; the block of the list that is to be written.
+    /// Changes the stage of a snapshot. Returns the block of the list to write.
     ///
     /// # Errors
     /// When there is none of that name.
@@ -256,15 +275,21 @@ impl Snapshots {
         self.list.set_stage(name, stage)
     }
 
-    /// Takes one out of the list, of which there is no row; the block of the list that is to be written.
+    /// A snapshot, and its place in the list.
+    #[must_use]
+    pub fn entry(&self, number: Number) -> Option<(Snapshot, u64)> {
+        self.list.entry(number)
+    }
+
+    /// Removes a snapshot that has no rows from the list. Returns the block of the list to write.
     pub fn remove(&mut self, number: Number) -> Option<u64> {
         debug_assert!(self.rows.of(number, Lba(0)).next().is_none());
         debug_assert!(self.rows.of_clone(number, Lba(0)).next().is_none());
         self.list.remove(number)
     }
 
-    /// The next rows of a snapshot that is being deleted, from those of block `from` on and so many at most: an older one needs
-    /// them, or nobody.
+    /// Handles the next rows of a snapshot that is being deleted, at most `most` from block `from` on: an older snapshot gets
+    /// those that it needs, and the others are given up.
     pub fn forget(&mut self, number: Number, from: Lba, most: usize) -> Forget {
         if self.is_clone(number) {
             return self.forget_clone(number, from, most);
@@ -281,7 +306,7 @@ impl Snapshots {
                 Some(heir) => self.rows.rename(row, heir, slot),
                 None => {
                     self.rows.remove(row, slot);
-                    forget.discard(self.history.block(slot));
+                    add_to(&mut forget.discards, self.history.block(slot));
                 }
             }
             note(&mut forget.row_blocks, slot);
@@ -289,31 +314,61 @@ impl Snapshots {
         forget
     }
 
-    /// The snapshot before one.
+    /// Notes that these steps have not taken effect, or may not have: their rows have to be written before the list changes.
+    pub fn owe(&mut self, forget: &Forget) {
+        self.rows.owe(&forget.row_blocks);
+    }
+
+    /// The snapshot before a given one.
     fn older(&self, number: Number) -> Option<Number> {
         let is_older = |other: &&Snapshot| other.number < number && !other.stage.is_clone();
         let older = self.list.iter().rev().find(is_older);
         older.map(|older| older.number)
     }
 
-    /// How many blocks deleting a snapshot gives up: those that no older one needs.
+    /// The rows that deleting a snapshot gives up: those that no older one needs.
+    fn given_up(&self, number: Number) -> impl Iterator<Item = u32> {
+        let older = self.older(number);
+        let is_given_up =
+            move |row: &Row| older.is_none_or(|number| self.rows.has(Row { number, ..*row }));
+        let is_clone = self.is_clone(number);
+        let of_clone = self.rows.of_clone(number, Lba(0)).filter(move |_| is_clone);
+        let of_snapshot = self
+            .rows
+            .of(number, Lba(0))
+            .filter(move |(row, _)| !is_clone && is_given_up(row));
+        of_clone.chain(of_snapshot).map(|(_, slot)| slot)
+    }
+
+    /// True if deleting a snapshot gives up a kept block, even if nothing is stored in it.
     #[must_use]
-    pub fn kept_by(&self, number: Number) -> u64 {
-        if self.is_clone(number) {
-            return self.rows.of_clone(number, Lba(0)).count() as u64;
+    pub fn gives_up_any(&self, number: Number) -> bool {
+        self.given_up(number).next().is_some()
+    }
+
+    /// The kept blocks that deleting a snapshot gives up, in runs. Blocks that were not mapped store nothing.
+    #[must_use]
+    pub fn kept_by(&self, number: Number) -> Vec<(Lba, u64)> {
+        let mut slots: Vec<u32> = self.given_up(number).collect();
+        slots.sort_unstable();
+        let mut runs: Vec<(Lba, u64)> = Vec::new();
+        for block in slots.into_iter().map(|slot| self.history.block(slot)) {
+            add_to(&mut runs, block);
         }
-        let rows = self.rows.of(number, Lba(0));
-        match self.older(number) {
-            None => rows.count() as u64,
-            Some(number) => rows
-                .filter(|(row, _)| self.rows.has(Row { number, ..*row }))
-                .count() as u64,
-        }
+        runs
+    }
+}
+
+/// Adds a block to runs of them.
+fn add_to(runs: &mut Vec<(Lba, u64)>, block: Lba) {
+    match runs.last_mut() {
+        Some((first, blocks)) if first.plus(*blocks) == block => *blocks += 1,
+        _ => runs.push((block, 1)),
     }
 }
 
 impl Plan {
-    /// Whether there is nothing to be done.
+    /// True if there is nothing to do.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
@@ -338,16 +393,7 @@ impl Plan {
     }
 }
 
-impl Forget {
-    fn discard(&mut self, block: Lba) {
-        match self.discards.last_mut() {
-            Some((first, blocks)) if first.plus(*blocks) == block => *blocks += 1,
-            _ => self.discards.push((block, 1)),
-        }
-    }
-}
-
-/// The block of rows that has a slot is to be written.
+/// Notes that the block of rows with this slot has to be written.
 fn note(row_blocks: &mut Vec<u64>, slot: u32) {
     let block = u64::from(slot) / BLOCK_ROWS as u64;
     if !row_blocks.contains(&block) {

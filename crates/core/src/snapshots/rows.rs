@@ -1,4 +1,4 @@
-//! The rows of kept blocks: of each, which block of which snapshot or clone it is.
+//! The rows of kept blocks: each says which block of which snapshot or clone a kept block is.
 
 use super::sorted::Sorted;
 use crate::addr::{BLOCK_BYTES, Lba};
@@ -6,15 +6,16 @@ use crate::format::history::{BLOCK_ROWS, History, Number, Row};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::ops::Range;
 
-/// A block of rows, and how many of them say something.
+/// A block of rows, and how many of them are used.
 #[derive(Debug)]
 struct Block {
     raw: Box<[u64; BLOCK_ROWS]>,
     used: u16,
 }
 
-/// Whose a row is.
+/// The kind of a row's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Snapshot,
@@ -27,34 +28,34 @@ pub(super) struct Rows {
     /// Blocks that clients see.
     logical: u64,
     kept: u64,
-    /// How many blocks there can be.
+    /// How many blocks of rows there can be.
     most: u32,
-    /// By slot, up to the last that was written to. A row is here from when its slot is taken.
+    /// The rows by slot, up to the last block written. A row is here from the moment its slot is taken.
     blocks: Vec<Option<Block>>,
-    /// The slots of rows that count, in the order of the rows.
+    /// The slots of rows that count, ordered by row.
     slots: Sorted,
-    /// The same of clones, one after the other. What a clone has is nobody's else.
+    /// The same for clones, one after the other. A clone's blocks are used by no other snapshot.
     clones: Sorted,
-    /// Blocks with a free slot: slots are taken there first, the lowest first, so that few blocks of rows change.
+    /// Blocks with a free slot. Slots are taken there first, the lowest first, so that few blocks of rows change.
     open: BTreeSet<u32>,
     taken: u64,
-    /// Blocks that say more than what counts.
+    /// Blocks of rows whose contents on the medium have rows that do not count, or may differ from memory.
     stale: BTreeSet<u64>,
 }
 
-/// What a slot says; of one that says nothing, 0.
+/// The raw row in a slot; 0 if the slot is not used.
 fn row_in(blocks: &[Option<Block>], slot: u32) -> u64 {
     let block = blocks.get(slot as usize / BLOCK_ROWS);
     let block = block.and_then(Option::as_ref);
     block.map_or(0, |block| block.raw[slot as usize % BLOCK_ROWS])
 }
 
-/// Where a row is in their order. No block that clients see is behind the last of the row's numbers.
+/// A row's place in their order. No block that clients see exceeds the highest number a row can hold.
 fn place_of(row: Row) -> u64 {
     row.lba.0.min(u32::MAX.into()) << 32 | u64::from(row.number.0)
 }
 
-/// The same of a clone's: by the clone first.
+/// The same for a clone's row, which is ordered by clone first.
 fn turned(place: u64) -> u64 {
     place.rotate_left(32)
 }
@@ -74,7 +75,7 @@ impl Rows {
         }
     }
 
-    /// Slots that are taken.
+    /// How many slots are taken.
     pub fn len(&self) -> u64 {
         self.taken
     }
@@ -92,7 +93,7 @@ impl Rows {
         slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)))
     }
 
-    /// The slot of the oldest row of that block that is not older.
+    /// The slot of the block's oldest row that is not older than this one.
     pub fn at(&self, row: Row) -> Option<u32> {
         let (found, slot) = self.from(row).next()?;
         (found.lba == row.lba).then_some(slot)
@@ -102,11 +103,16 @@ impl Rows {
         self.stale.iter().copied()
     }
 
+    /// Notes that it is not known what these blocks hold on the medium.
+    pub fn owe(&mut self, blocks: &[u64]) {
+        self.stale.extend(blocks);
+    }
+
     pub fn cleaned(&mut self) {
         self.stale.clear();
     }
 
-    /// All rows of a snapshot from block `from` on. They are sorted by block, so this looks at each row there is.
+    /// All rows of a snapshot from block `from` on. Rows are sorted by block, so this looks at every row.
     pub fn of(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
         let first = Row {
             lba: from,
@@ -116,14 +122,21 @@ impl Rows {
         rows.filter(move |(row, _)| row.number == number)
     }
 
-    pub fn next_changed(&self, from: Lba, since: Number, until: Option<Number>) -> Option<Lba> {
+    pub fn next_changed(
+        &self,
+        range: Range<Lba>,
+        since: Number,
+        until: Option<Number>,
+    ) -> Option<Lba> {
         let first = Row {
-            lba: from,
+            lba: range.start,
             number: since,
         };
         let is_between =
             |row: &Row| row.number >= since && until.is_none_or(|until| row.number < until);
-        let mut rows = self.from(first).map(|(row, _)| row);
+        // The newest snapshot may have no row here, while millions of rows of older ones follow.
+        let rows = self.from(first).map(|(row, _)| row);
+        let mut rows = rows.take_while(|row| row.lba < range.end);
         rows.find(is_between).map(|row| row.lba)
     }
 
@@ -132,7 +145,7 @@ impl Rows {
         (self.kept - before).min(BLOCK_ROWS as u64) as usize
     }
 
-    /// Makes blocks up to this one: what says nothing, or was never loaded, is free.
+    /// Makes room in memory for blocks up to this one. A slot that is not used, or was never loaded, is free.
     fn make(&mut self, number: u32) {
         for number in self.blocks.len() as u32..=number {
             self.blocks.push(None);
@@ -140,7 +153,7 @@ impl Rows {
         }
     }
 
-    /// A free slot, which has this row from now on; it does not count before it is inserted.
+    /// Takes a free slot, and gives it this row, which does not count before it is inserted.
     pub fn take(&mut self, row: Row) -> Option<u32> {
         let number = match self.open.first() {
             Some(&number) => number,
@@ -181,7 +194,7 @@ impl Rows {
         self.open.insert(number);
     }
 
-    /// The row of a slot that was taken counts from now on.
+    /// Makes the row of a taken slot count.
     pub fn insert(&mut self, slot: u32) {
         let is_new = self.slots.insert(slot, |slot| row_in(&self.blocks, slot));
         debug_assert!(is_new, "a block is kept once for a snapshot");
@@ -205,7 +218,8 @@ impl Rows {
             .remove(place_of(row), |slot| row_in(&self.blocks, slot));
     }
 
-    /// Rows of nobody whom `owner` knows, that name no block which clients see, or that are there already, say nothing.
+    /// Loads a block of rows. Rows are ignored if `owner` knows no owner of them, if they name no block that clients see, or if
+    /// they are there already.
     pub fn load(
         &mut self,
         number: u64,
@@ -214,7 +228,7 @@ impl Rows {
     ) {
         let room = self.slots_of(number as u32);
         self.make(number as u32);
-        // A row is in its block before it is found there.
+        // A row has to be in its block before it is inserted, because the order reads its key there.
         self.blocks[number as usize] = Some(Block {
             raw: Box::new([0; BLOCK_ROWS]),
             used: 0,
@@ -266,12 +280,12 @@ impl Rows {
         rows.take_while(move |(row, _)| row.number == number)
     }
 
-    /// Blocks that all clones have of their own.
+    /// How many blocks all clones have of their own.
     pub fn of_clones(&self) -> u64 {
         self.clones.len()
     }
 
-    /// As [`insert`](Self::insert).
+    /// Like [`insert`](Self::insert), for a clone.
     pub fn insert_clone(&mut self, slot: u32) {
         let key_of = |slot| turned(row_in(&self.blocks, slot));
         let is_new = self.clones.insert(slot, key_of);

@@ -1,19 +1,20 @@
-//! Numbers of slots, in the order of keys that lie elsewhere.
+//! Slot numbers, in the order of keys that are stored elsewhere.
 //!
-//! A row has its 8 bytes in its block of rows. To find it by what it says takes these 4 bytes more, and some for the parts that are
-//! not full. Whoever asks tells the key of a slot: it must stay the same while the slot is here, and no two may have the same one.
+//! A row takes 8 bytes in its block of rows. Finding it by its contents takes these 4 bytes more, and some for parts that are not
+//! full. The caller supplies the key of a slot: it must stay the same while the slot is here, and no two slots may have the same
+//! key.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Bound::{Excluded, Unbounded};
 
-/// Slots of a part, at most.
+/// The most slots of a part.
 const PART: usize = 64;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Sorted {
-    /// By a key that none of the part's is less than, and all of the part before are. None is empty.
+    /// Each part is stored under a key that is not above any of its own, and above those of all earlier parts. No part is empty.
     parts: BTreeMap<u64, Vec<u32>>,
     len: u64,
 }
@@ -23,26 +24,26 @@ impl Sorted {
         self.len
     }
 
-    /// Those from a key on, in order.
+    /// The slots from a key on, in order.
     pub fn from(&self, key: u64, key_of: impl Fn(u32) -> u64) -> impl Iterator<Item = u32> {
         let first = self.parts.range(..=key).next_back();
         let first = first.map_or(&[][..], |(_, part)| {
             &part[part.partition_point(|&slot| key_of(slot) < key)..]
         });
-        // Looked for when the first part is through: mostly it is enough.
+        // Looked up only when the first part is used up: mostly that part is enough.
         let rest = core::iter::once_with(move || self.parts.range((Excluded(key), Unbounded)));
         let rest = rest.flatten().flat_map(|(_, part)| part);
         first.iter().chain(rest).copied()
     }
 
-    /// The one with this key.
+    /// The slot with this key.
     pub fn get(&self, key: u64, key_of: impl Fn(u32) -> u64) -> Option<u32> {
         let (_, part) = self.parts.range(..=key).next_back()?;
         let place = part.binary_search_by_key(&key, |&slot| key_of(slot));
         place.ok().map(|place| part[place])
     }
 
-    /// Takes one in; whether its key is new.
+    /// Inserts a slot. Returns true if its key is new.
     #[must_use]
     pub fn insert(&mut self, slot: u32, key_of: impl Fn(u32) -> u64) -> bool {
         let key = key_of(slot);
@@ -57,7 +58,7 @@ impl Sorted {
         if part.len() < PART {
             part.insert(place, slot);
         } else if place == PART {
-            // Keys that come in order leave full parts behind.
+            // Keys that arrive in order leave full parts.
             self.parts.insert(key, alloc::vec![slot]);
         } else {
             let upper = part.split_off(PART / 2);
@@ -74,7 +75,7 @@ impl Sorted {
         true
     }
 
-    /// One whose key is less than all others.
+    /// Inserts a slot whose key is less than all others.
     fn insert_first(&mut self, key: u64, slot: u32) {
         self.len += 1;
         let part = match self.parts.first_entry() {
@@ -88,7 +89,7 @@ impl Sorted {
         self.parts.insert(key, part);
     }
 
-    /// Takes the one with this key out, if it is here.
+    /// Removes the slot with this key, if it is here.
     pub fn remove(&mut self, key: u64, key_of: impl Fn(u32) -> u64) {
         let Some((&from, part)) = self.parts.range_mut(..=key).next_back() else {
             return;
@@ -105,7 +106,7 @@ impl Sorted {
         }
     }
 
-    /// Few are left in a part: it takes the next one in, if that has few as well.
+    /// When few slots are left in a part, joins it with the next one, if that has few as well.
     fn join_next(&mut self, from: u64) {
         let next = self.parts.range((Excluded(from), Unbounded)).next();
         let Some((&next, _)) = next.filter(|(_, next)| next.len() <= PART / 4) else {
@@ -128,7 +129,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Insert(u64),
-        /// Keys that follow each other.
+        /// Adjacent keys.
         InsertRun(u64, u64),
         Remove(u64),
         RemoveRun(u64, u64),
@@ -160,8 +161,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_by_key(steps in prop::collection::vec(step(), 1..60)) {
-            // The key of a slot is anything but its number.
+        fn behaves_like_a_map_by_key(steps in prop::collection::vec(step(), 1..60)) {
+            // The key of a slot has nothing to do with its number.
             let slot_of = |key: u64| (key * 7919 % 10_007) as u32;
             let mut keys = alloc::vec![0; 10_007];
             (0..10_007).for_each(|key| keys[slot_of(key) as usize] = key);
@@ -194,9 +195,9 @@ mod tests {
         }
     }
 
-    /// What the guide says of memory: some 6 bytes a slot where keys come in any order, and 5 where they follow each other.
+    /// What the guide says about memory: some 6 bytes a slot where keys arrive in any order, and 5 where they are adjacent.
     #[test]
-    fn it_takes_little_memory() {
+    fn a_slot_takes_few_bytes_of_memory() {
         let bytes = |keys: &[u64]| {
             let mut sorted = Sorted::default();
             for slot in 0..keys.len() as u32 {

@@ -1,4 +1,4 @@
-//! What each record of the log means.
+//! The effect of each log record.
 
 use super::{Event, Origin, State};
 use crate::addr::{Lba, Pba, Vba};
@@ -7,7 +7,7 @@ use crate::format::chunk::Record;
 use crate::state::shared::Left;
 
 impl State {
-    /// Does what a record says; `None`: it names what the volume does not hold, and nothing is done.
+    /// Applies a record. `None`: it names something outside the volume, and nothing was changed.
     #[inline]
     pub fn apply(&mut self, origin: Origin, record: &Record) -> Option<()> {
         self.watched.note(record);
@@ -19,7 +19,7 @@ impl State {
         is_known
     }
 
-    /// What is pledged ends also by a record that is wrong.
+    /// Applies a record to the pledges. A record that names something outside the volume ends pledges too.
     fn pledge_with(&mut self, record: &Record, is_known: bool) {
         match is_known {
             true => self.pledges.apply(record),
@@ -63,7 +63,7 @@ impl State {
                 self.holds(lba, 1)?;
                 let page = origin.page?;
                 let slot = part.slot;
-                // What it needs is owned by it before the block's old place, which may be that, is let go.
+                // The base is counted first: the block's old page, released next, may be the page of the base.
                 self.need(PartId { page, slot }, base);
                 self.lead_to_part(lba, page, slot);
             }
@@ -86,8 +86,8 @@ impl State {
         (end <= self.map.blocks()).then_some(())
     }
 
-    /// Whether what is moved is still where it is moved from. The entry may still be shared in a replay although it had become
-    /// plain when it was moved: which pages have one owner left is settled when all is replayed.
+    /// True if the moved block is still at the place it is moved from. In a replay the entry may still be shared, although it had become
+    /// plain by the time of the move: a replay settles pages with one owner left only at its end.
     fn leads_to(&self, lba: Lba, from: Pba) -> bool {
         match self.map.get(lba) {
             Entry::Plain(at) => at == from,
@@ -97,7 +97,8 @@ impl State {
     }
 
     fn zero(&mut self, lba: Lba, blocks: u64) -> Option<()> {
-        // Both read as zeros, and a replay shall cost what is mapped, not what a record names.
+        // Replay unmaps the blocks instead, because both read as zeros: then it costs time for the mapped blocks only, not for all that a
+        // record names.
         if !self.is_counted {
             return self.unmap(lba, blocks);
         }
@@ -129,14 +130,14 @@ impl State {
             assert!(has_room, "the count of shared page {vba} has room");
         }
         let old = self.map.set(lba, Entry::Shared(vba));
-        // A page of its own that has become a shared one is not let go.
+        // If this LBA's own page has become a shared one, it is not released.
         if self.is_counted && old != Entry::Plain(pba) {
             self.let_go(lba, old);
         }
         Some(())
     }
 
-    /// A number stands for a page from now on; `None`: the table ends before it.
+    /// Makes a number name a page. `None`: the number is past the end of the table.
     fn place(&mut self, vba: Vba, pba: Pba, parts: bool) -> Option<()> {
         match self.is_counted {
             true => self.shared.begin(vba, pba, parts),
@@ -170,7 +171,7 @@ impl State {
         self.remap(lba, Entry::Packed(page, slot));
     }
 
-    /// Maps `lba` anew and lets go of what it was mapped to.
+    /// Maps `lba` anew and releases what it was mapped to.
     #[inline]
     pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
         let old = self.map.set(lba, entry);
@@ -198,7 +199,7 @@ impl State {
         }
     }
 
-    /// One owner fewer of a part of the page.
+    /// Removes one owner of a part of the page.
     fn leave_part(&mut self, vba: Vba) {
         let mut died = core::mem::take(&mut self.died);
         self.shared.remove_part(vba, &mut died);
@@ -223,8 +224,10 @@ impl State {
         if !self.strays.is_empty() {
             self.strays.remove(pba);
         }
-        let Some((segment, _)) = self.segments.segment_of(pba) else {
-            unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
+        let segment = match self.segments.segment_of(pba) {
+            Some((segment, _)) => segment,
+            None if pba == Pba::NOWHERE => return,
+            None => unreachable!("recovery admits only addresses inside segments; {pba} is not"),
         };
         if self.live.died(segment) {
             self.events.push_back(Event::Emptied(segment));

@@ -1,9 +1,9 @@
-//! Which parts are deltas, and which part each needs to be decoded: its base (CSA-FS §3.2).
+//! The table of deltas: which parts are deltas, and for each its base, the part that is needed to decode it (CSA-FS §3.2).
 //!
-//! A base is whole by itself, so a chain has two links, and a read of a delta costs one read more. What is needed is
-//! kept by number, as a page of parts is: either may be moved, and nothing here changes. The table is written with map
-//! checkpoints, in leaves of its own; records of the log say what came after. Nothing says when a delta ends: that is when its
-//! page is given up, and after a crash the pages that nobody owns are known from the map.
+//! A base is no delta itself, so a chain has two links, and reading a delta costs one more read. The table names parts by the numbers of
+//! their pages, so either page may move and nothing here changes. The table is written with map checkpoints, in separate leaves; log
+//! records hold the later deltas. No record marks the end of a delta: it ends when its page is given up. After a crash, the map shows
+//! which pages have no owners.
 
 use super::dirty::Dirty;
 use crate::addr::{Leaf, Vba};
@@ -11,7 +11,7 @@ use crate::entry::{DELTA_BYTES, LEAF_DELTAS, MAX_PARTS, PACKED_PAGES, PartId};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 
-/// In each number of a cell that is taken.
+/// Set in each number of a used cell.
 const TAKEN: u32 = 1 << 31;
 
 /// The table of deltas.
@@ -28,7 +28,7 @@ fn limit_of(leaves: u32) -> usize {
 }
 
 impl Deltas {
-    /// An empty table of so many leaves.
+    /// An empty table of `leaves` leaves.
     #[must_use]
     pub(super) fn new(leaves: u32) -> Self {
         Self {
@@ -40,34 +40,34 @@ impl Deltas {
         }
     }
 
-    /// There are so many leaves now: as many, or more.
+    /// Grows to `leaves` leaves, at least as many as now.
     pub(super) fn lengthen(&mut self, leaves: u32) {
         self.limit = limit_of(leaves);
         self.dirty.lengthen(leaves as usize);
     }
 
-    /// How many there are.
+    /// The number of deltas.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_part.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_part.is_empty()
     }
 
-    /// Whether there is room for one more.
+    /// True if there is room for one more.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.by_part.len() < self.limit
     }
 
-    /// What a part needs to be decoded, if it is a delta.
+    /// Returns a part's base, if it is a delta.
     #[must_use]
     pub fn base_of(&self, part: PartId) -> Option<PartId> {
-        // Without any the hash of the number is not needed, and every read of a part asks.
+        // Every read of a part calls this, so volumes without deltas skip the hashing.
         if self.by_part.is_empty() {
             return None;
         }
@@ -75,12 +75,12 @@ impl Deltas {
         self.cells[cell as usize].map(|(_, base)| base)
     }
 
-    /// All of them, with their bases.
+    /// Iterates over all deltas and their bases.
     pub fn iter(&self) -> impl Iterator<Item = (PartId, PartId)> + '_ {
         self.cells.iter().copied().flatten()
     }
 
-    /// A part is a delta; it was none.
+    /// Makes a part a delta. It must not be one yet.
     pub(super) fn insert(&mut self, part: PartId, base: PartId) {
         let cell = self.free.pop().unwrap_or_else(|| {
             self.cells.push(None);
@@ -96,7 +96,7 @@ impl Deltas {
         debug_assert!(before.is_none(), "part {part} is one delta");
     }
 
-    /// A part is none any more: what it needed, if it was one.
+    /// Ends a delta and returns its base, if the part was a delta.
     pub(super) fn remove(&mut self, part: PartId) -> Option<PartId> {
         if self.by_part.is_empty() {
             return None;
@@ -116,13 +116,14 @@ impl Deltas {
         (0..slots).map(move |slot| PartId { page, slot })
     }
 
-    /// Those of a page, and what they need.
+    /// Iterates over a page's deltas and their bases.
     pub(crate) fn of_page(&self, page: Vba) -> impl Iterator<Item = (PartId, PartId)> + '_ {
         self.slots(page)
             .filter_map(|part| Some((part, self.base_of(part)?)))
     }
 
-    /// After replay, which also held what had ended before the newest came: all of them fit again; `false` if not.
+    /// Fits all deltas into the table after replay; false if there are too many. During replay the table may exceed its end, because
+    /// deltas that had ended are still in it.
     pub(super) fn compact(&mut self) -> bool {
         let limit = self.limit;
         self.free.retain(|&cell| (cell as usize) < limit);
@@ -139,7 +140,7 @@ impl Deltas {
     }
 
     fn mark_dirty(&mut self, cell: u32) {
-        // Those past the end are about to be moved.
+        // Cells past the end are about to be moved.
         if (cell as usize) < self.limit {
             let leaf = Leaf((cell as usize / LEAF_DELTAS) as u32);
             self.dirty.mark(leaf);
@@ -147,11 +148,16 @@ impl Deltas {
     }
 
     /// Which leaves of the table have changed since they were written.
+    pub(super) fn dirty(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    /// The same, mutable.
     pub(super) fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.dirty
     }
 
-    /// A leaf's block: of each cell the part and its base, zeros for none.
+    /// Encodes a leaf's block: the part and its base of each cell, zeros for none.
     pub(super) fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
         let first = leaf.0 as usize * LEAF_DELTAS;
         for (index, bytes) in out.chunks_exact_mut(DELTA_BYTES).enumerate() {
@@ -163,7 +169,7 @@ impl Deltas {
         }
     }
 
-    /// A leaf as it was written, after those before it; `false` when it names a part that has been named.
+    /// Takes a leaf as it was written; leaves must come in order. False if it names a part that was named already.
     pub(super) fn load_leaf(&mut self, leaf: Leaf, block: &[u8]) -> bool {
         let first = leaf.0 as usize * LEAF_DELTAS;
         if self.cells.len() > first {
@@ -204,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_a_leaf_comes_back() {
+    fn an_encoded_leaf_loads_with_the_same_deltas() {
         let mut deltas = Deltas::new(1);
         deltas.insert(part(7, 3), part(1, 0));
         deltas.insert(part(7, 4), part(2, 31));
@@ -220,7 +226,7 @@ mod tests {
         assert_eq!(again.base_of(part(7, 4)), Some(part(2, 31)));
         assert_eq!(again.base_of(part(0, 0)), Some(part(2, 0)));
         assert_eq!(again.base_of(part(7, 3)), None);
-        // The cell that is free is given out again, and no other one.
+        // The free cell is reused, and no other.
         again.insert(part(9, 9), part(1, 1));
         let all: Vec<_> = again.of_page(Vba(7)).collect();
         assert_eq!(all, [(part(7, 4), part(2, 31))]);
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_past_the_end_is_moved_when_others_have_ended() {
+    fn deltas_past_the_end_are_moved_when_others_have_ended() {
         let mut deltas = Deltas::new(1);
         for index in 0..LEAF_DELTAS as u32 + 2 {
             deltas.insert(part(index, 0), part(index, 1));
@@ -249,11 +255,11 @@ mod tests {
         let last = LEAF_DELTAS as u32 + 1;
         assert_eq!(deltas.base_of(part(last, 0)), Some(part(last, 1)));
         deltas.insert(part(9999, 0), part(1, 1));
-        assert!(!deltas.compact(), "one too many");
+        assert!(!deltas.compact(), "one delta more than fit");
     }
 
     #[test]
-    fn a_full_table_says_so() {
+    fn a_full_table_has_no_room() {
         let mut deltas = Deltas::new(1);
         for index in 0..LEAF_DELTAS as u32 {
             assert!(deltas.has_room());

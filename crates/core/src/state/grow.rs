@@ -1,4 +1,4 @@
-//! A volume has grown: there is room for more, and what belongs to snapshots lies behind it.
+//! Growth of a volume: the map gets room for more blocks, and the blocks of snapshots move to its end.
 
 use super::State;
 use crate::addr::Lba;
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 impl State {
-    /// Whether all that belongs to snapshots has room where it comes to lie.
+    /// True if the blocks of snapshots fit at their new places.
     #[must_use]
     pub fn fits(&self, from: &History, to: &History) -> bool {
         from.parts().into_iter().zip(to.parts()).all(|(from, to)| {
@@ -18,8 +18,8 @@ impl State {
         })
     }
 
-    /// The volume, which was `before`, has grown to what this says: what it holds is as it was, and there is room for more. It is there
-    /// to be written. Who owns its pages is not counted anew: that is done when it is opened.
+    /// Grows the volume from `before` to `volume`: its contents stay, and there is room for more. The result is only to be
+    /// written. Owners of pages are not recounted: that is done when the volume is opened.
     pub fn grow(&mut self, before: &Superblock, volume: &Superblock) {
         self.segments = volume.segments();
         self.map_leaves = volume.map_leaves();
@@ -31,14 +31,14 @@ impl State {
         let (from, to) = (before.history(), volume.history());
         if from != to {
             debug_assert!(self.fits(&from, &to));
-            // The last part first, and of it the last block: none is put where one lies that is still to be moved.
+            // The last part first, and its last block first: so no block overwrites one that is still to be moved.
             for (from, to) in from.parts().into_iter().zip(to.parts()).rev() {
                 self.shift(from, to.start);
             }
         }
     }
 
-    /// What is mapped in `from` is mapped from `to` on, which lies behind.
+    /// Moves the mappings of `from` to `to`, which is a higher address.
     fn shift(&mut self, from: Range<Lba>, to: Lba) {
         debug_assert!(from.start <= to);
         let mut entries: Vec<(Lba, Entry)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The leaves that map checkpoints write, one behind the other: of the map, of shared pages, of deltas.
+//! The leaves that map checkpoints write, in order: of the map, of shared pages, of deltas.
 
 use super::State;
 use super::resident::Resident;
@@ -6,9 +6,10 @@ use super::shelf::Shelf;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba};
 use crate::entry::{Entry, PartId};
 use crate::format::root::LeafSlot;
+use crate::format::summary::Owner;
 use alloc::vec::Vec;
 
-/// Which table a leaf is of, and its number there.
+/// The table that a leaf belongs to, and its number there.
 enum Table {
     Map(Leaf),
     Shared(Leaf),
@@ -25,7 +26,7 @@ impl State {
         }
     }
 
-    /// Whether so many leaves have changed that a map checkpoint is due for the memory that they take.
+    /// True if so many leaves are dirty that a map checkpoint is due for the memory they take.
     #[must_use]
     pub fn is_too_dirty(&self) -> bool {
         let shelf = self.map.leaves().shelf();
@@ -34,19 +35,19 @@ impl State {
         })
     }
 
-    /// Whether so many leaves are in memory that nothing more may change before the map checkpoint under way has ended.
+    /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
         self.map.leaves().shelf().is_some_and(Shelf::is_overfull)
     }
 
-    /// How many leaves of the map have changed since they were written.
+    /// The number of leaves of the map that have changed since they were written.
     #[must_use]
     pub fn dirty_map_leaves(&self) -> u64 {
         self.map.dirty_count()
     }
 
-    /// The next root leads to a leaf there.
+    /// Notes the slot at which the next root will name a leaf.
     pub fn place_leaf(&mut self, leaf: Leaf, slot: LeafSlot) {
         let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
         for shelf in tables.into_iter().filter_map(Resident::shelf_mut) {
@@ -54,7 +55,7 @@ impl State {
         }
     }
 
-    /// Whether a leaf that is on the medium is not in memory.
+    /// True if a leaf is on the medium but not in memory.
     #[must_use]
     pub fn is_away(&self, leaf: Leaf) -> bool {
         match self.table_of(leaf) {
@@ -64,37 +65,48 @@ impl State {
         }
     }
 
-    /// A leaf, or a parity, as the newest root leads to it; `None`: it is damaged, or not needed to be read.
-    #[must_use]
-    pub fn kept_leaf(&self, leaf: Leaf) -> Option<[u8; BLOCK_BYTES]> {
-        self.map.leaves().shelf()?.as_kept(leaf)
-    }
-
     fn shelves(&self) -> impl Iterator<Item = &Shelf> {
         let tables = [self.map.leaves(), self.shared.leaves()];
         tables.into_iter().filter_map(Resident::shelf)
     }
 
-    /// Lets a few leaves go, if there are more in memory than there may be.
+    /// Evicts a few leaves, if there are more in memory than allowed.
+    #[inline]
     pub fn trim(&mut self) {
+        if !self.map.leaves().shelf().is_some_and(Shelf::is_over) {
+            return;
+        }
         self.map.trim(false);
         self.shared.trim(false);
     }
 
-    /// Lets all go that may, if there are more.
-    pub fn trim_all(&mut self) {
+    /// Evicts many, if there are more than allowed: a map checkpoint has written the dirty ones.
+    pub fn trim_long(&mut self) {
         self.map.trim(true);
         self.shared.trim(true);
     }
 
-    /// Whether leaves need not all stay in memory.
+    /// True if the leaf of a block's entry has to be read first.
+    #[must_use]
+    pub fn is_entry_away(&self, lba: Lba) -> bool {
+        self.has_away() && self.map.leaf_away(lba).is_some()
+    }
+
+    /// True if some leaf is not in memory.
+    #[must_use]
+    #[inline]
+    pub fn has_away(&self) -> bool {
+        self.map.leaves().shelf().is_some_and(Shelf::has_away)
+    }
+
+    /// True if leaves may be evicted.
     #[must_use]
     #[inline]
     pub fn is_paged(&self) -> bool {
         self.map.leaves().shelf().is_some()
     }
 
-    /// Leaves that have to be read before it can be said where some blocks are. There may be more when these have come.
+    /// Lists leaves that have to be read to find some blocks. Once these leaves are in memory, more may be needed.
     pub fn missing(&self, lba: Lba, blocks: u32, out: &mut Vec<Leaf>) {
         for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
             if let Some(leaf) = self.map.leaf_away(lba) {
@@ -119,13 +131,51 @@ impl State {
         }
     }
 
-    /// Where the newest root leads to a leaf.
+    /// Lists leaves that have to be read before some blocks can be changed. The place of a block's page is not needed while other blocks
+    /// own the page.
+    pub fn missing_to_change(&self, lba: Lba, blocks: u32, out: &mut Vec<Leaf>) {
+        let note_page = |out: &mut Vec<Leaf>, leaf: Option<Leaf>| {
+            leaf.into_iter()
+                .for_each(|leaf| note(out, Leaf(self.map_leaves + leaf.0)));
+        };
+        for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
+            if let Some(leaf) = self.map.leaf_away(lba) {
+                note(out, leaf);
+                continue;
+            }
+            if let Entry::Shared(page) | Entry::Packed(page, _) = self.map.get(lba) {
+                note_page(out, self.shared.leaf_away_to_leave(page, blocks));
+                let heir = self.shared.heir(page, lba);
+                let leaf = heir.and_then(|heir| self.map.leaf_away(heir));
+                leaf.into_iter().for_each(|leaf| note(out, leaf));
+            }
+        }
+        note_page(out, self.shared.leaf_away_to_begin());
+    }
+
+    /// Lists leaves that have to be read to decide whether the owners that tags name still have their blocks.
+    pub fn missing_of_owners(&self, owners: impl Iterator<Item = Owner>, out: &mut Vec<Leaf>) {
+        for owner in owners {
+            let away = match owner {
+                Owner::Lba(lba) if lba.0 < self.map.blocks() => self.map.leaf_away(lba),
+                // A page that nothing leads into is dead, so its place does not matter.
+                Owner::Vba(page) if self.shared.is_used(page) => self
+                    .shared
+                    .leaf_away(page)
+                    .map(|leaf| Leaf(self.map_leaves + leaf.0)),
+                Owner::Vba(_) | Owner::Lba(_) | Owner::None => None,
+            };
+            away.into_iter().for_each(|leaf| note(out, leaf));
+        }
+    }
+
+    /// Returns the place of a leaf according to the newest root.
     #[must_use]
     pub fn place_of_leaf(&self, leaf: Leaf) -> Option<Pba> {
         self.map.leaves().shelf()?.place_of(leaf)
     }
 
-    /// Takes a leaf that was read, if it is what the newest root leads to and is not in memory.
+    /// Takes a leaf that was read, if it is the leaf that the newest root names, and is not in memory.
     pub fn take_leaf(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) {
         match self.table_of(leaf) {
             Table::Map(leaf) => self.map.take_leaf(leaf, block),
@@ -134,7 +184,7 @@ impl State {
         }
     }
 
-    /// Brings into memory what says where some blocks are; `false`: some of it cannot be had.
+    /// Reads the leaves that lead to some blocks into memory; false if one cannot be read.
     #[must_use]
     pub fn bring(&self, lba: Lba, blocks: u32) -> bool {
         for lba in (lba.0..lba.0 + u64::from(blocks)).map(Lba) {
@@ -152,13 +202,13 @@ impl State {
         self.lost_leaf().is_none()
     }
 
-    /// A leaf that could not be read when it was needed, if there was one: nothing may be gone by from then on.
+    /// Returns a leaf that could not be read when it was needed, if there was one: from then on the state cannot be relied on.
     #[must_use]
     pub fn lost_leaf(&self) -> Option<Leaf> {
         self.shelves().find_map(Shelf::lost)
     }
 
-    /// How many leaves are in memory, how many there may be, and how many were read since the volume was opened; `None`: all
+    /// Returns how many leaves are in memory, how many may be, and how many were read since the volume was opened; `None`: all
     /// stay in memory.
     #[must_use]
     pub fn residency(&self) -> Option<(usize, usize, u64)> {
@@ -166,7 +216,38 @@ impl State {
         Some((here, most, self.shelves().map(Shelf::fetched).sum()))
     }
 
-    /// Marks a leaf clean; whether it was dirty.
+    /// True if a leaf has changed since a map checkpoint wrote it.
+    #[must_use]
+    pub fn is_dirty(&self, leaf: Leaf) -> bool {
+        match self.table_of(leaf) {
+            Table::Map(leaf) => self.map.dirty().holds(leaf),
+            Table::Shared(leaf) => self.shared.dirty().holds(leaf),
+            Table::Deltas(leaf) => self.shared.deltas().dirty().holds(leaf),
+        }
+    }
+
+    /// True if memory holds a changed leaf's old contents.
+    #[must_use]
+    pub fn knows_written(&self, leaf: Leaf) -> bool {
+        match self.table_of(leaf) {
+            Table::Map(leaf) => self.map.dirty().knows(leaf),
+            Table::Shared(leaf) => self.shared.dirty().knows(leaf),
+            Table::Deltas(_) => false,
+        }
+    }
+
+    /// Encodes a changed leaf as it was last written; false if memory does not hold that.
+    #[must_use]
+    pub fn as_written(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+        let (leaves, dirty, leaf) = match self.table_of(leaf) {
+            Table::Map(leaf) => (self.map.leaves(), self.map.dirty(), leaf),
+            Table::Shared(leaf) => (self.shared.leaves(), self.shared.dirty(), leaf),
+            Table::Deltas(_) => return false,
+        };
+        leaves.as_written(dirty, leaf, out)
+    }
+
+    /// Marks a leaf clean; true if it was dirty.
     pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
         match self.table_of(leaf) {
             Table::Map(leaf) => self.map.dirty_mut().take(leaf),
@@ -175,7 +256,7 @@ impl State {
         }
     }
 
-    /// The next map checkpoint writes a leaf anew.
+    /// Makes the next map checkpoint rewrite a leaf.
     pub fn write_anew(&mut self, leaf: Leaf) {
         match self.table_of(leaf) {
             Table::Map(leaf) => self.map.dirty_mut().mark(leaf),
@@ -184,7 +265,8 @@ impl State {
         }
     }
 
-    /// A leaf as it is now; whether it is to be there. Those of tables beside the map stay once they were.
+    /// Encodes a leaf as it is now; true if it must be on the medium. A leaf of the map that holds nothing need not be. Leaves of the
+    /// other tables stay once they exist.
     pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
         match self.table_of(leaf) {
             Table::Map(leaf) => return self.map.encode_leaf(leaf, out),
@@ -194,10 +276,10 @@ impl State {
         true
     }
 
-    /// Takes a leaf as a map checkpoint wrote it, in the order of their numbers.
+    /// Takes a leaf as a map checkpoint wrote it, in the order of the numbers.
     ///
     /// # Errors
-    /// What it is, if it names what the volume does not hold.
+    /// A description of the leaf, if it names what the volume does not hold.
     pub fn load_leaf(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) -> Result<(), &'static str> {
         debug_assert!(!self.is_counted);
         let (is_sound, what) = match self.table_of(leaf) {
@@ -216,7 +298,7 @@ impl State {
     }
 }
 
-/// Notes a leaf once; those of blocks in a row are mostly the same.
+/// Notes a leaf once; consecutive blocks mostly share one.
 fn note(leaves: &mut Vec<Leaf>, leaf: Leaf) {
     if !leaves.contains(&leaf) {
         leaves.push(leaf);

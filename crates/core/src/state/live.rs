@@ -1,4 +1,4 @@
-//! How many blocks of each segment are live.
+//! The number of live blocks of each segment.
 
 use crate::addr::Segment;
 use alloc::{vec, vec::Vec};
@@ -18,30 +18,30 @@ impl Live {
         }
     }
 
-    /// There are so many segments now: as many, or more.
+    /// Grows to `segments` segments, at least as many as now.
     pub(super) fn lengthen(&mut self, segments: u32) {
         self.valid.resize(segments as usize, 0);
     }
 
-    /// Live blocks of all segments.
+    /// The number of live blocks of all segments.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Those of one.
+    /// The number of live blocks of one segment.
     #[must_use]
     pub fn valid(&self, segment: Segment) -> u32 {
         self.valid[segment.0 as usize]
     }
 
-    /// Those of each segment, in order.
+    /// The numbers of live blocks of each segment, in order.
     #[must_use]
     pub fn of_all(&self) -> &[u32] {
         &self.valid
     }
 
-    /// A block of it came to life; how many that makes.
+    /// Counts a new live block of the segment; returns its number of live blocks.
     pub(super) fn born(&mut self, segment: Segment) -> u32 {
         let valid = &mut self.valid[segment.0 as usize];
         *valid += 1;
@@ -49,7 +49,7 @@ impl Live {
         *valid
     }
 
-    /// A block of it died; `true` when that was the last.
+    /// Counts a block of the segment that died; true if it was the last.
     pub(super) fn died(&mut self, segment: Segment) -> bool {
         let valid = &mut self.valid[segment.0 as usize];
         assert!(

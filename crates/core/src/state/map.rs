@@ -1,9 +1,9 @@
 //! The map: LBA -> where its bytes are, in 4 bytes a block.
 //!
-//! Two levels: leaves of 1024 entries, allocated when first written and freed when nothing in them is
-//! mapped, so that a thin or sparse volume costs what it holds. A leaf is also the unit of a map
-//! checkpoint: one block of the medium. So one that is there just as it is here need not stay in
-//! memory ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//! The map has two levels. Its leaves of 1024 entries are allocated when first written, and freed when nothing in them is mapped. So a
+//! thin or sparse volume takes memory only for the blocks it holds. A leaf is also the unit of a map checkpoint: one block of the medium.
+//! So a leaf need not stay in memory if the medium has exactly its contents
+//! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
 use super::dirty::Dirty;
 use super::resident::{Look, Resident};
@@ -15,9 +15,9 @@ use alloc::vec::Vec;
 /// The map of a volume.
 pub struct Map {
     blocks: u64,
-    /// One that holds something and is not here is on the medium.
+    /// If a leaf holds something and is not in memory, it is on the medium.
     leaves: Resident,
-    /// How many of each leaf's entries hold something: apart from them, so that these counts stay in a cache.
+    /// How many entries of each leaf hold something. The counts are kept apart from the leaves, so that they stay in a CPU cache.
     used: Vec<u16>,
     dirty: Dirty,
 }
@@ -36,7 +36,7 @@ impl Map {
         map
     }
 
-    /// There are so many LBAs now: as many, or more.
+    /// Grows the map to `blocks` LBAs, at least as many as now.
     pub(super) fn lengthen(&mut self, blocks: u64) {
         let leaves = usize::try_from(blocks.div_ceil(LEAF_ENTRIES as u64)).unwrap_or(usize::MAX);
         self.blocks = blocks;
@@ -45,19 +45,19 @@ impl Map {
         self.dirty.lengthen(leaves);
     }
 
-    /// How many LBAs there are.
+    /// The number of LBAs.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// How many leaves there are.
+    /// The number of leaves.
     #[must_use]
     pub fn leaf_count(&self) -> u32 {
         self.leaves.len() as u32
     }
 
-    /// Where `lba` is.
+    /// Returns where `lba` is stored.
     #[must_use]
     pub fn get(&self, lba: Lba) -> Entry {
         let (leaf, index) = split(lba);
@@ -67,13 +67,12 @@ impl Map {
         }
     }
 
-    /// A leaf that holds something.
+    /// Returns a leaf that holds something.
     fn page(&self, leaf: usize) -> Option<&Page> {
         self.leaves.get(leaf, || self.used[leaf] > 0)
     }
 
-    /// Looks at the entries of blocks that are soon asked for one by one: their cache misses are under way together
-    /// then, instead of each after the other.
+    /// Prefetches entries that will soon be needed one by one, so that their cache misses overlap.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = Lba>) {
         let entries = lbas.filter(|lba| lba.0 < self.blocks).map(|lba| {
             let (leaf, index) = split(lba);
@@ -82,14 +81,14 @@ impl Map {
         core::hint::black_box(entries.fold(0, |all, raw| all ^ raw));
     }
 
-    /// Maps `lba`, returns what was there, marks the leaf dirty when it changes.
+    /// Maps `lba`, and returns what was there; marks the leaf dirty when it changes.
     pub fn set(&mut self, lba: Lba, entry: Entry) -> Entry {
         debug_assert!(lba.0 < self.blocks);
         let (leaf, index) = split(lba);
         let raw = entry.pack();
         let used = &mut self.used[leaf];
         let page = match *used {
-            // What is on the medium and cannot be fetched stays as it is there.
+            // If the leaf is on the medium and cannot be read, it stays unchanged there.
             1.. => self.leaves.get_mut(leaf, || true),
             0 if raw == UNMAPPED => None,
             0 => Some(self.leaves.put_empty(leaf)),
@@ -105,12 +104,13 @@ impl Map {
             }
         }
         if raw != old {
-            self.dirty.mark(Leaf(leaf as u32));
+            self.leaves
+                .changed(&mut self.dirty, Leaf(leaf as u32), index, old);
         }
         Entry::unpack(old)
     }
 
-    /// The first mapped LBA in `from..to`; skips leaves that hold nothing in one step each.
+    /// Returns the first mapped LBA in `from..to`; skips leaves that hold nothing in one step each.
     #[must_use]
     pub fn next_mapped(&self, from: Lba, to: Lba) -> Option<(Lba, Entry)> {
         let mut lba = from.0;
@@ -128,7 +128,7 @@ impl Map {
         None
     }
 
-    /// The run that begins at `from`, as far as its leaf and `to` reach: how many blocks, and whether they have data on
+    /// Returns the run that begins at `from`, as far as its leaf and `to` reach: how many blocks, and whether they have data on
     /// the medium. A leaf that holds nothing costs one step.
     #[must_use]
     pub fn run(&self, from: Lba, to: Lba) -> (u64, bool) {
@@ -146,12 +146,12 @@ impl Map {
         (run.map_or(blocks, |run| run as u64), mapped)
     }
 
-    /// Every mapped LBA, in order.
+    /// Iterates over every mapped LBA, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
         self.iter_of(0)
     }
 
-    /// The same from this one on.
+    /// The same, from this LBA on.
     pub fn iter_from(&self, first: Lba) -> impl Iterator<Item = (Lba, Entry)> + '_ {
         let (leaf, _) = split(first);
         self.iter_of(leaf).skip_while(move |(lba, _)| *lba < first)
@@ -173,7 +173,7 @@ impl Map {
         self.leaves.look_at(leaf, || self.used[leaf] > 0)
     }
 
-    /// A leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
+    /// Encodes a leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
     pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
         match self.look_at(leaf.0 as usize) {
@@ -188,7 +188,7 @@ impl Map {
         }
     }
 
-    /// Takes a leaf from its block, without marking it dirty. `false`: it has entries behind the last LBA.
+    /// Takes a leaf from its block, without marking it dirty; false if it has entries past the last LBA.
     #[must_use]
     pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> bool {
         let mut page = self.leaves.memory();
@@ -208,41 +208,46 @@ impl Map {
         true
     }
 
-    /// The leaf of a block, if it has to be read first.
+    /// Returns the leaf of a block's entry, if the leaf has to be read first.
     pub(super) fn leaf_away(&self, lba: Lba) -> Option<Leaf> {
         let (leaf, _) = split(lba);
         let is_away = self.used[leaf] > 0 && self.leaves.here(leaf).is_none();
         is_away.then_some(Leaf(leaf as u32))
     }
 
-    /// Takes a leaf that was read, if it is what the newest root leads to, and is needed.
+    /// Takes a leaf that was read, if it is needed and the newest root names it.
     pub(super) fn take_leaf(&mut self, leaf: Leaf, block: &[u8; BLOCK_BYTES]) {
         if self.used[leaf.0 as usize] > 0 {
             self.leaves.take_in(leaf.0 as usize, block);
         }
     }
 
-    /// Its leaves.
+    /// The map's leaves.
     pub(super) fn leaves(&self) -> &Resident {
         &self.leaves
     }
 
-    /// Its leaves, to be fetched from somewhere, or to be told where they are.
+    /// The same, mutable.
     pub(super) fn leaves_mut(&mut self) -> &mut Resident {
         &mut self.leaves
     }
 
-    /// Lets leaves go, if there are more in memory than there may be.
-    pub(super) fn trim(&mut self, all: bool) {
-        self.leaves.trim(&self.dirty, all);
+    /// Evicts leaves, if there are more in memory than allowed.
+    pub(super) fn trim(&mut self, long: bool) {
+        self.leaves.trim(&self.dirty, long);
     }
 
-    /// Which leaves have changed since they were written.
+    /// Which leaves of the table have changed since they were written.
+    pub(super) fn dirty(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    /// The same, mutable.
     pub(super) fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.dirty
     }
 
-    /// How many leaves are dirty.
+    /// The number of dirty leaves.
     #[must_use]
     pub fn dirty_count(&self) -> u64 {
         self.dirty.count()

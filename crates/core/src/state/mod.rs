@@ -1,13 +1,14 @@
-//! What a volume holds: where each LBA is, which pages are shared or hold parts, what is a delta, what is live, what is pledged.
+//! The state of a volume: where each LBA is stored, which pages are shared or hold parts, which parts are deltas, which blocks are live,
+//! and the pledges.
 //!
-//! Records of the log change it, and nothing else: [`State::apply`] does what a record says, when the record is added to a
-//! chunk and when recovery reads it again. So what was done and what is redone cannot differ.
+//! Only log records change it: [`State::apply`] carries out a record, both when the record is added to a chunk and when recovery
+//! reads it again. So the original and the replay cannot differ.
 //!
-//! Owners and live blocks are counted from when a volume is open. Recovery counts nothing while it replays: a leaf may be
-//! newer than the record that is applied to it, and then what was counted would be wrong. It counts at its end, in
-//! [`State::settle`].
+//! Owners and live blocks are counted while a volume is open. Recovery counts nothing while it replays: a leaf may be newer than the
+//! record that is applied to it, and then the counts would be wrong. Recovery counts at its end, in [`State::settle`].
 
 mod apply;
+mod changes;
 mod deltas;
 mod dirty;
 mod grow;
@@ -45,31 +46,31 @@ use alloc::{collections::VecDeque, vec::Vec};
 use shelf::Shelf;
 use watched::Watched;
 
-/// What a record's place in the log adds to what it says.
+/// Facts about a record that follow from its place in the log.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin {
-    /// The block that the record owns, if it owns one; of [`PackHere`](crate::format::chunk::Record::PackHere) its chunk's
+    /// The block that the record owns, if it owns one; for [`PackHere`](crate::format::chunk::Record::PackHere) its chunk's
     /// header.
     pub block: Pba,
-    /// The number of the page that holds the record's part, if it tells of one.
+    /// The number of the page that holds the record's part, if it has one.
     pub page: Option<Vba>,
 }
 
 impl Origin {
-    /// That of a record which owns no block.
+    /// The origin of a record that owns no block.
     pub const NONE: Self = Self {
         block: Pba(0),
         page: None,
     };
 
-    /// That of a record which owns this block, or none.
+    /// The origin of a record that owns this block.
     #[must_use]
     pub fn of_block(block: Pba) -> Self {
         Self { block, page: None }
     }
 }
 
-/// What a record brought about beside what it says.
+/// An indirect effect of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A segment has no live block left.
@@ -94,7 +95,7 @@ pub struct Place {
     pub slot: Option<u8>,
 }
 
-/// Which table does not say what a volume can hold.
+/// A table with contents that are impossible for the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsound {
     /// This leaf of the map.
@@ -105,7 +106,7 @@ pub enum Unsound {
     Deltas,
 }
 
-/// See the module.
+/// The state of a volume.
 pub struct State {
     segments: SegmentArea,
     map_leaves: u32,
@@ -113,18 +114,17 @@ pub struct State {
     map: Map,
     shared: Shared,
     live: Live,
-    /// Blocks whose owner is not the one that their segment's summary names (a shared page that has one owner left):
-    /// WOJ's reverse map.
+    /// Blocks whose segment's summary does not name their owner (a shared page that has one owner left): WOJ's reverse map.
     strays: Strays,
-    /// Behind it is what tags name by LBAs that it had before the volume grew, if it has.
+    /// If the volume has grown: the tags of blocks mapped from this LBA on may name LBAs from before the growth.
     unsettled: Lba,
     pledges: Pledges,
-    /// Those that end with the map checkpoint under way: until it is durable, a crash finds them still.
+    /// Pledges that end with the map checkpoint in flight: until it is durable, a crash still finds them.
     ending: Pledges,
     watched: Watched,
-    /// Whether what was redeemed is in no durable map checkpoint yet.
+    /// True if redeemed pledges are not in a durable map checkpoint yet.
     is_redeeming: bool,
-    /// Whether owners and live blocks are counted.
+    /// True if owners and live blocks are counted.
     is_counted: bool,
     /// Pages that are being given up; empty between two records.
     died: Vec<(Vba, Pba)>,
@@ -132,7 +132,7 @@ pub struct State {
 }
 
 impl State {
-    /// That of an empty volume, for recovery to replay into.
+    /// The state of an empty volume, for recovery to replay into.
     #[must_use]
     pub fn new(superblock: &Superblock) -> Self {
         Self {
@@ -156,15 +156,20 @@ impl State {
         }
     }
 
-    /// From now on leaves need not all stay in memory: they are read where the root says with which replay begins.
+    /// Allows leaves to be evicted from now on: they are read back from the places in the root that replay starts from. If there is room
+    /// for all leaves there can be, all stay.
     pub fn page(&mut self, paging: &Paging, volume: &Superblock, slots: &[LeafSlot], crc: Crc) {
         let shared = self.map_leaves..self.map_leaves + self.shared_leaves;
+        if paging.has_room_for(shared.end) {
+            return;
+        }
+        let paging = paging.counting_anew();
         let shelf = |own| Shelf::new(paging.clone(), volume, slots, own, crc);
         self.map.leaves_mut().set_shelf(shelf(0..self.map_leaves));
         self.shared.leaves_mut().set_shelf(shelf(shared));
     }
 
-    /// Where each LBA is.
+    /// The map: where each LBA is stored.
     #[must_use]
     pub fn map(&self) -> &Map {
         &self.map
@@ -188,19 +193,19 @@ impl State {
         &self.strays
     }
 
-    /// What is pledged.
+    /// The pledges in force.
     #[must_use]
     pub fn pledges(&self) -> &Pledges {
         &self.pledges
     }
 
-    /// What was pledged before the map checkpoint under way, and a crash finds still.
+    /// The pledges from before the map checkpoint in flight, which a crash still finds.
     #[must_use]
     pub fn ending_pledges(&self) -> &Pledges {
         &self.ending
     }
 
-    /// The physical block that an entry names as a whole, if it does.
+    /// Returns the physical block that holds an entry's content, if it holds it as a whole.
     #[must_use]
     pub fn physical(&self, entry: Entry) -> Option<Pba> {
         match entry {
@@ -210,7 +215,7 @@ impl State {
         }
     }
 
-    /// Where what an entry names is stored, if it is.
+    /// Returns the place of an entry's content, if it is stored.
     #[must_use]
     pub fn place_of(&self, entry: Entry) -> Option<Place> {
         match entry {
@@ -222,14 +227,20 @@ impl State {
         }
     }
 
-    /// Who owns the block now, if anyone does; `tag` is who owned it when it was written.
+    /// Returns the current owner of a block, if it has one; `tag` is its owner when it was written.
     #[must_use]
     pub fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
-        // A block has one owner that has it for itself, or is a shared page: where the map says that the tag is right,
-        // which is seen at once, nothing else need be asked.
+        // A block either belongs to one LBA alone, or is a shared page. So if the map confirms the tag, which is quick to check, nothing
+        // else need be checked.
         if let Owner::Lba(lba) = tag
             && lba.0 < self.map.blocks()
             && self.map.get(lba) == Entry::Plain(pba)
+        {
+            return Some(tag);
+        }
+        if let Owner::Vba(vba) = tag
+            && self.shared.is_used(vba)
+            && self.shared.is_at(vba, pba)
         {
             return Some(tag);
         }
@@ -239,19 +250,19 @@ impl State {
         }
     }
 
-    /// Whether anything came of the records that were applied.
+    /// True if applied records had further effects.
     #[must_use]
     #[inline]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What came of the records that were applied; ask until there is nothing more.
+    /// Returns the next effect of applied records; call until `None`.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// A number for a shared page that the next record tells of; `None` when there are no more.
+    /// Returns a number for the shared page of the next record; `None` if no number is left.
     pub fn number(&mut self) -> Option<Vba> {
         self.shared.number()
     }
@@ -261,37 +272,37 @@ impl State {
         self.shared.number_for_parts()
     }
 
-    /// Keeps so many numbers for what recovery may have to redeem; whether there are as many, and one more.
+    /// Reserves numbers for the pledges that recovery may have to redeem; true if there are that many, and one more.
     pub fn reserve_numbers(&mut self, numbers: u32) -> bool {
         self.shared.reserve(numbers)
     }
 
-    /// From now on it is known which of some blocks have entries that have not been written since: of those from `first` on the
-    /// ones with a bit in `which`. Of others no longer.
+    /// Starts to watch for writes to the entries of some blocks: of those from `first` on, the ones with a bit in `which`.
+    /// Blocks watched before are no longer watched.
     pub fn watch(&mut self, first: Lba, which: u32) {
         self.watched = Watched::new(first, which);
     }
 
-    /// Whether a block is one of those, and its entry has not been written since.
+    /// True if a block is watched, and its entry has not been written since.
     #[must_use]
     pub fn is_intact(&self, lba: Lba) -> bool {
         self.watched.is_intact(lba)
     }
 
-    /// Whether recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
+    /// True if recovery has changed the map without a record: nothing may follow in the log before a map checkpoint is durable.
     #[must_use]
     pub fn is_redeeming(&self) -> bool {
         self.is_redeeming
     }
 
-    /// A map checkpoint begins: it ends what is pledged, and the numbers that are free by now rest until it is durable.
+    /// Begins a map checkpoint. It ends all pledges. Page numbers that are free now rest until it is durable.
     pub fn checkpoint_begins(&mut self) {
         self.shared.checkpoint_begins();
         debug_assert!(self.ending.is_empty(), "one map checkpoint at a time");
         self.ending = core::mem::take(&mut self.pledges);
     }
 
-    /// It is durable.
+    /// Notes that the map checkpoint is durable.
     pub fn checkpoint_durable(&mut self) {
         self.shared.checkpoint_durable();
         self.ending.clear();
@@ -299,22 +310,21 @@ impl State {
         self.shared.reserve(self.pledges.len() as u32);
     }
 
-    /// Any page of [`State::strays`], another each time; `None` once they have all had their turn.
+    /// Returns a page of [`State::strays`], another one each time; `None` once all have had their turn.
     pub fn next_stray(&mut self) -> Option<Pba> {
         self.strays.next()
     }
 
-    /// Owners of a segment's blocks that neither tags nor strays name are looked for in the whole map, until so many are found as
-    /// there are. Where a volume has grown, mostly they are what belongs to snapshots: that is looked at first.
+    /// Searches the whole map, and then all pages, for `left` owners of a segment's blocks that neither tags nor strays name. If a volume
+    /// has grown, most of these blocks belong to snapshots, so the snapshots' part of the map is searched first.
     pub fn find_strays(&mut self, segment: Segment, mut left: u32) {
+        let segments = &self.segments;
+        let is_there = |pba| matches!(segments.segment_of(pba), Some((at, _)) if at == segment);
         let behind = self.map.iter_from(self.unsettled);
         let before = self.map.iter().take_while(|(lba, _)| *lba < self.unsettled);
         for (lba, entry) in behind.chain(before) {
             if let Entry::Plain(pba) = entry
-                && self
-                    .segments
-                    .segment_of(pba)
-                    .is_some_and(|(at, _)| at == segment)
+                && is_there(pba)
             {
                 self.strays.insert(pba, lba);
                 left = left.saturating_sub(1);
@@ -323,9 +333,10 @@ impl State {
                 }
             }
         }
+        self.shared.find_pages_of_parts(is_there);
     }
 
-    /// The page's summary names its owner, or never will.
+    /// Forgets a stray: its summary now names its owner, or never will.
     pub fn is_no_stray(&mut self, pba: Pba) {
         self.strays.remove(pba);
     }
@@ -340,7 +351,7 @@ impl State {
         self.shared.set_print(vba, print);
     }
 
-    /// A shared page's content is not what it was.
+    /// Notes that a shared page's content has changed.
     pub fn forget_print(&mut self, vba: Vba) {
         self.shared.forget_print(vba);
     }

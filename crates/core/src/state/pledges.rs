@@ -1,15 +1,15 @@
-//! Pledges: what a journal's committed transaction is going to put home.
+//! Pledges: the log's notes of the blocks that a journal's committed transaction will write home.
 //!
-//! A pledge says that after a crash a home address reads what the journal's block holds: what the file system's own
-//! replay would write there. It is a fact of the log, so recovery needs to know nothing of journals; and it lasts as
-//! long as nothing else is written, or said, at either address. While the volume runs it changes nothing that a
-//! client reads.
+//! A pledge pairs a home address with a block of the journal. After a crash, the home address reads as the journal's block: the file
+//! system's own replay would write the same bytes there. A pledge is a record of the log, so recovery need not understand journals. It
+//! lasts until something else is written, or recorded, at either address. While the volume runs, a pledge changes nothing that a client
+//! reads.
 
 use crate::addr::Lba;
 use crate::format::chunk::Record;
 use alloc::collections::BTreeMap;
 
-/// Those in force.
+/// The pledges in force.
 #[derive(Default)]
 pub struct Pledges {
     by_home: BTreeMap<u64, u64>,
@@ -17,39 +17,39 @@ pub struct Pledges {
 }
 
 impl Pledges {
-    /// How many.
+    /// The number of pledges.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_home.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_home.is_empty()
     }
 
-    /// The journal's block that is pledged to a home address.
+    /// Returns the journal's block that is pledged to a home address.
     #[must_use]
     pub fn journal_of(&self, home: Lba) -> Option<Lba> {
         self.by_home.get(&home.0).copied().map(Lba)
     }
 
-    /// Whether something is pledged to this address, or of it.
+    /// True if something is pledged to this address, or from it.
     #[must_use]
     pub fn concern(&self, lba: Lba) -> bool {
         !self.is_empty()
             && (self.by_home.contains_key(&lba.0) || self.by_journal.contains_key(&lba.0))
     }
 
-    /// The first address from `from` to before `end` to which something is pledged.
+    /// Returns the first address in `from..end` to which something is pledged.
     #[must_use]
     pub fn next_home(&self, from: Lba, end: Lba) -> Option<Lba> {
         let (&home, _) = self.by_home.range(from.0..end.0).next()?;
         Some(Lba(home))
     }
 
-    /// What a record ends of them: all that concerns what it names.
+    /// Ends the pledges that concern any address the record names.
     pub(super) fn end_with(&mut self, record: &Record) {
         match *record {
             Record::Pledge { home, journal } => {
@@ -60,7 +60,7 @@ impl Pledges {
         }
     }
 
-    /// What a record says of them, at its place in the log.
+    /// Applies a record to them, at its place in the log.
     pub(super) fn apply(&mut self, record: &Record) {
         match *record {
             Record::Pledge { home, journal } => self.make(home, journal),
@@ -84,7 +84,7 @@ impl Pledges {
         self.by_journal.insert(journal.0, home.0);
     }
 
-    /// Something else is at these addresses.
+    /// Ends the pledges at these addresses, which now hold something else.
     fn end(&mut self, lba: Lba, blocks: u64) {
         if self.by_home.is_empty() {
             return;
@@ -94,20 +94,20 @@ impl Pledges {
         remove(&mut self.by_journal, &mut self.by_home, lba.0, end);
     }
 
-    /// All of them end: a map checkpoint is durable, and replay from there does not see them.
+    /// Ends all pledges: a map checkpoint is durable, and a replay from there does not see them.
     pub(super) fn clear(&mut self) {
         self.by_home.clear();
         self.by_journal.clear();
     }
 
-    /// Home addresses with their journal's blocks, in order.
+    /// Iterates over home addresses with their journal's blocks, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Lba)> + '_ {
         let pairs = self.by_home.iter();
         pairs.map(|(&home, &journal)| (Lba(home), Lba(journal)))
     }
 }
 
-/// Takes the keys from `from` to before `end` out of one, and their values out of the other.
+/// Removes the keys in `from..end` from one map, and their values from the other.
 fn remove(here: &mut BTreeMap<u64, u64>, there: &mut BTreeMap<u64, u64>, from: u64, end: u64) {
     while let Some((&key, &value)) = here.range(from..end).next() {
         here.remove(&key);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_pledge_replaces_what_shares_an_address_with_it() {
+    fn a_later_pledge_replaces_pledges_that_share_an_address_with_it() {
         let mut pledges = Pledges::default();
         pledges.apply(&pledge(5, 100));
         pledges.apply(&pledge(6, 101));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extent_ends_all_within_it() {
+    fn a_record_of_an_extent_ends_all_pledges_within_it() {
         let mut pledges = Pledges::default();
         for index in 0..10 {
             pledges.apply(&pledge(index, 100 + index));

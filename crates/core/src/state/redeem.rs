@@ -1,11 +1,11 @@
-//! What recovery does of pledges: each home address is mapped to what its journal's block is.
+//! Redeeming pledges: recovery maps each home address to its journal's block.
 
 use super::State;
 use crate::entry::Entry;
 
 impl State {
-    /// Redeems all that is pledged, as if there were a record of it; how many home addresses have changed by that. If any has,
-    /// nothing may follow in the log before a map checkpoint is durable: see [`State::is_redeeming`].
+    /// Redeems all pledges, as if each had a record, and returns how many home addresses changed. If any did, nothing may follow
+    /// in the log before a map checkpoint is durable: see [`State::is_redeeming`].
     pub fn redeem(&mut self) -> u64 {
         let pledges = core::mem::take(&mut self.pledges);
         let mut redeemed = 0;
@@ -13,7 +13,7 @@ impl State {
             let entry = self.map.get(journal);
             match entry {
                 _ if self.map.get(home) == entry => continue,
-                // Zeros are replayed as discards are.
+                // Zeros are replayed like discards.
                 Entry::Unmapped | Entry::Zero => self.remap(home, Entry::Unmapped),
                 Entry::Packed(vba, slot) => self.lead_to_part(home, vba, slot),
                 Entry::Shared(vba) => {

@@ -1,4 +1,4 @@
-//! What a rescue says of a damaged volume beside its records: guesses, and what is in doubt. Nothing is counted yet.
+//! The changes that a rescue makes to a damaged volume's state: guesses, and doubts. Nothing is counted yet.
 
 use super::State;
 use crate::addr::{Lba, Pba, Vba};
@@ -13,31 +13,31 @@ impl State {
         self.map.set(lba, entry);
     }
 
-    /// Nothing is known of these LBAs.
+    /// Unmaps LBAs of which nothing is known.
     pub(crate) fn doubt(&mut self, lba: Lba, blocks: u64) {
         debug_assert!(!self.is_counted);
         let is_known = self.unmap(lba, blocks);
-        debug_assert!(is_known.is_some(), "what is doubted is of the volume");
+        debug_assert!(is_known.is_some(), "doubted LBAs are of the volume");
     }
 
-    /// A number may stand for the page at `pba`.
+    /// Guesses that a number named the page at `pba`.
     pub(crate) fn guess_page(&mut self, vba: Vba, pba: Pba, parts: bool) {
         debug_assert!(!self.is_counted);
         self.shared.restore(vba, pba, parts);
     }
 
-    /// A part may be a delta.
+    /// Guesses that a part is a delta.
     pub(crate) fn guess_delta(&mut self, part: PartId, base: PartId) {
         debug_assert!(!self.is_counted);
         self.shared.restore_delta(part, base);
     }
 
-    /// A part is no delta that can be decoded.
+    /// Forgets a delta that cannot be decoded.
     pub(crate) fn forget_delta(&mut self, part: PartId) {
         self.shared.forget_delta(part);
     }
 
-    /// Forgets pledges of what is in doubt; the homes that they were for.
+    /// Forgets pledges whose home or journal block is in doubt; returns their homes.
     pub(crate) fn drop_pledges(&mut self, in_doubt: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
         let pledges = core::mem::take(&mut self.pledges);
         let (doubtful, certain): (Vec<_>, Vec<_>) = pledges

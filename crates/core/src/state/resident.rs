@@ -1,60 +1,63 @@
-//! The leaves of a table, which need not all be in memory: one that is on the medium just as it is here may go, and is fetched again
-//! when somebody asks for it ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//! The leaves of a table. Not all need be in memory: a leaf that is on the medium exactly as in memory may be evicted, and is read again
+//! when it is needed ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 //!
-//! Whether a leaf that is not here is on the medium, or holds nothing, its table knows.
+//! The table knows whether a leaf that is not in memory is on the medium, or holds nothing.
 
 use super::dirty::Dirty;
-use super::shelf::{Page, Shelf, decode};
+use super::shelf::{Page, Shelf, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::OnceCell;
 
-/// How many leaves are thought of at once when there are too many.
+/// How many leaves one trim considers when there are too many.
 const STEPS_OF_A_TRIM: usize = 16;
 
-/// See the module.
+/// The same for a trim that may evict many at once: some milliseconds.
+const STEPS_OF_A_LONG_TRIM: usize = 4096;
+
+/// The leaves of a table.
 #[derive(Default)]
 pub(super) struct Resident {
     leaves: Vec<OnceCell<Box<Page>>>,
-    /// Where they are fetched from; without one all stay here.
+    /// Where evicted leaves are read from; without a shelf, all stay in memory.
     shelf: Option<Box<Shelf>>,
 }
 
 impl Resident {
-    /// From now on leaves are fetched from there.
+    /// Sets where leaves are read from.
     pub fn set_shelf(&mut self, shelf: Shelf) {
         self.shelf = Some(Box::new(shelf));
     }
 
-    /// Where they are fetched from.
+    /// Where leaves are read from.
     #[inline]
     pub fn shelf(&self) -> Option<&Shelf> {
         self.shelf.as_deref()
     }
 
-    /// The same, to be told.
+    /// The same, mutable.
     pub fn shelf_mut(&mut self) -> Option<&mut Shelf> {
         self.shelf.as_deref_mut()
     }
 
-    /// How many leaves there are.
+    /// The number of leaves.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// There are so many now: as many, or more.
+    /// Grows to `leaves` leaves, at least as many as now.
     pub fn lengthen(&mut self, leaves: usize) {
         self.leaves.resize_with(leaves, OnceCell::new);
     }
 
-    /// A leaf, if it is here.
+    /// Returns a leaf, if it is in memory.
     #[inline]
     pub fn here(&self, leaf: usize) -> Option<&Page> {
         self.leaves[leaf].get().map(|page| &**page)
     }
 
-    /// Whether a leaf that is on the medium is not here.
+    /// True if a leaf on the medium is not in memory.
     pub fn is_away(&self, leaf: usize) -> bool {
         self.shelf.is_some()
             && self
@@ -63,7 +66,7 @@ impl Resident {
                 .is_some_and(|page| page.get().is_none())
     }
 
-    /// A leaf; if it is not here and `is_kept` says that it is on the medium, it is fetched.
+    /// Returns a leaf; reads it if it is not in memory and `is_kept` says that it is on the medium.
     #[inline]
     pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
         let page = match self.leaves[leaf].get() {
@@ -77,7 +80,7 @@ impl Resident {
         Some(page)
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     #[inline]
     pub fn get_mut(&mut self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&mut Page> {
         if self.leaves[leaf].get().is_none() {
@@ -96,11 +99,11 @@ impl Resident {
     fn fetch(&self, leaf: usize) -> Option<&Page> {
         let shelf = self.shelf.as_ref()?;
         let page = shelf.read(leaf)?;
-        shelf.came(leaf);
+        shelf.came_back(leaf);
         Some(&**self.leaves[leaf].get_or_init(|| page))
     }
 
-    /// A leaf, which does not stay if it has to be fetched: for whoever looks at all leaves, and at each once.
+    /// Returns a leaf without keeping it in memory if it has to be read: for callers that visit all leaves once.
     pub fn look_at(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<Look<'_>> {
         match self.here(leaf) {
             Some(page) => Some(Look::Here(page)),
@@ -113,7 +116,7 @@ impl Resident {
         }
     }
 
-    /// A leaf comes to be here, or is another one.
+    /// Puts a leaf into memory, or replaces it.
     pub fn put(&mut self, leaf: usize, page: Box<Page>) -> &mut Page {
         self.remove(leaf);
         if let Some(shelf) = &self.shelf {
@@ -126,20 +129,55 @@ impl Resident {
         }
     }
 
-    /// Memory for a leaf, with anything in it.
+    /// Takes note of a leaf that is on the medium, but does not keep it in memory.
+    pub fn leave_out(&mut self, page: Box<Page>) {
+        if let Some(shelf) = &self.shelf {
+            shelf.left_out();
+            shelf.give_back(page);
+        }
+    }
+
+    /// Notes that an entry of a leaf has changed. While some leaf is not in memory, the old value is kept too, for the parity of the
+    /// leaf's stripe.
+    #[inline]
+    pub fn changed(&self, dirty: &mut Dirty, leaf: Leaf, index: usize, was: u32) {
+        match self.shelf.as_deref().is_some_and(Shelf::has_away) {
+            true => dirty.change(leaf, index, was),
+            false => dirty.mark(leaf),
+        }
+    }
+
+    /// Encodes a leaf as it was last written, if that is known.
+    pub fn as_written(&self, dirty: &Dirty, leaf: Leaf, out: &mut [u8]) -> bool {
+        let mut page = self.memory();
+        match self.here(leaf.0 as usize) {
+            Some(now) => *page = *now,
+            None => page.fill(0),
+        }
+        let is_known = dirty.undo(leaf, &mut page);
+        if is_known {
+            encode(&page, out);
+        }
+        if let Some(shelf) = &self.shelf {
+            shelf.give_back(page);
+        }
+        is_known
+    }
+
+    /// Returns memory for a leaf, with any contents.
     pub fn memory(&self) -> Box<Page> {
         let shelf = self.shelf.as_ref();
         shelf.map_or_else(|| Box::new([0; LEAF_ENTRIES]), |shelf| shelf.memory())
     }
 
-    /// As [`Resident::put`], of one that holds nothing.
+    /// As [`Resident::put`], for a leaf that holds nothing.
     pub fn put_empty(&mut self, leaf: usize) -> &mut Page {
         let mut page = self.memory();
         page.fill(0);
         self.put(leaf, page)
     }
 
-    /// A leaf is here no more, and nowhere.
+    /// Removes a leaf, which no longer exists.
     pub fn remove(&mut self, leaf: usize) {
         if self.leaves[leaf].take().is_some()
             && let Some(shelf) = &self.shelf
@@ -148,7 +186,7 @@ impl Resident {
         }
     }
 
-    /// Takes a leaf that was read, if the newest root leads to it just so; not if there is one here.
+    /// Takes a leaf that was read, if the newest root names exactly these contents, and it is not in memory already.
     pub fn take_in(&mut self, leaf: usize, block: &[u8; BLOCK_BYTES]) {
         let mut page = self.memory();
         decode(block, &mut page);
@@ -156,20 +194,24 @@ impl Resident {
         shelf.was_read();
         match self.leaves[leaf].get().is_none() && shelf.has(leaf, &page) {
             true => {
-                self.put(leaf, page);
+                shelf.came_back(leaf);
+                self.leaves[leaf].get_or_init(|| page);
             }
             false => shelf.give_back(page),
         }
     }
 
-    /// Lets leaves go that were not looked at for long, if there are more than there may be. It takes a few steps, or thinks of all
-    /// that there are: mostly nobody is to wait for it, and it is asked for again and again. A leaf goes only if it is on the medium just as it is here: its checksum
-    /// decides.
-    pub fn trim(&mut self, dirty: &Dirty, all: bool) {
+    /// Evicts leaves that were not used for long, if there are more than allowed. It looks at only a few leaves, because it is called
+    /// again and again; with `long`, at as many as a caller may wait for. A leaf is evicted only if it is on the medium exactly as in
+    /// memory: its checksum decides.
+    pub fn trim(&mut self, dirty: &Dirty, long: bool) {
         let Some(shelf) = &mut self.shelf else {
             return;
         };
-        let steps = if all { shelf.turns() } else { STEPS_OF_A_TRIM };
+        let steps = match long {
+            true => shelf.turns().min(STEPS_OF_A_LONG_TRIM),
+            false => STEPS_OF_A_TRIM,
+        };
         for _ in 0..steps {
             let Some(leaf) = shelf.next() else {
                 return;
@@ -189,15 +231,15 @@ impl Resident {
     }
 }
 
-/// A leaf that is looked at.
+/// A leaf that a caller looks at.
 pub(super) enum Look<'a> {
     /// It is in memory.
     Here(&'a Page),
-    /// It was read for that.
+    /// It was read for the caller.
     Fetched(Lent<'a>),
 }
 
-/// A leaf whose memory goes back where it is from.
+/// A leaf whose memory is given back when it is dropped.
 pub(super) struct Lent<'a> {
     page: Option<Box<Page>>,
     shelf: &'a Shelf,
@@ -212,7 +254,7 @@ impl Drop for Lent<'_> {
 }
 
 impl Look<'_> {
-    /// Its entries.
+    /// The leaf's entries.
     pub fn entries(&self) -> &Page {
         match self {
             Self::Here(page) => page,

@@ -2,26 +2,31 @@
 
 use super::live::Live;
 use super::{State, Unsound};
-use crate::addr::{Leaf, Pba};
+use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::root::Cursor;
 use crate::format::superblock::SegmentArea;
+use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 impl State {
-    /// Counts; from now on [`State::apply`] keeps the counts. `heads`: where the log goes on.
+    /// Counts; from now on [`State::apply`] keeps the counts. `heads`: where the log continues.
     ///
     /// # Errors
-    /// The table that leads where the log has not been, to more blocks than there are, or to a page that is nowhere.
+    /// The table whose entries lead past the end of the log, to more blocks than there are, or to a page without an address.
     pub fn settle(&mut self, heads: &[Cursor; 2]) -> Result<(), Unsound> {
         debug_assert!(!self.is_counted);
-        self.count_owners(heads)?;
+        let mut seen = Seen::default();
+        self.count_owners(heads, &mut seen)?;
         for pba in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {
+            if !seen.is_first(&self.segments, pba) {
+                return Err(Unsound::Deltas);
+            }
             self.count(heads, pba).ok_or(Unsound::Deltas)?;
         }
         if !self.shared.has_numbers(self.pledges.len()) {
             return Err(Unsound::Shared);
         }
-        for (lba, pba) in self.shared.settle().ok_or(Unsound::Shared)? {
+        for (lba, pba) in self.shared.settle() {
             self.map.set(lba, Entry::Plain(pba));
             self.strays.insert(pba, lba);
         }
@@ -29,40 +34,44 @@ impl State {
         Ok(())
     }
 
-    fn count_owners(&mut self, heads: &[Cursor; 2]) -> Result<(), Unsound> {
+    fn count_owners(&mut self, heads: &[Cursor; 2], seen: &mut Seen) -> Result<(), Unsound> {
         let (map, shared) = (&self.map, &mut self.shared);
-        let mut count = |pba| count_block(&self.segments, &mut self.live, heads, pba);
+        let mut count = |pba| count_block(&self.segments, &mut self.live, heads, pba).is_some();
         for (lba, entry) in map.iter() {
-            let pba = match entry {
-                Entry::Unmapped | Entry::Zero => continue,
-                Entry::Plain(pba) => pba,
-                Entry::Shared(vba) => {
-                    let is_first = shared.owners(vba) == 0;
-                    let is_one = shared.is_placed(vba) && !shared.has_parts(vba);
-                    if is_one && !(shared.add(vba, lba) && is_first) {
-                        continue;
-                    }
-                    match is_one {
-                        true => shared.pba(vba),
-                        false => Pba(0),
-                    }
-                }
-                Entry::Packed(vba, _) if shared.has_parts(vba) => {
-                    shared.add_part(vba);
-                    if shared.owners(vba) > 1 {
-                        continue;
-                    }
-                    shared.pba(vba)
-                }
-                Entry::Packed(..) => Pba(0),
+            let is_sound = match entry {
+                Entry::Unmapped | Entry::Zero => true,
+                Entry::Plain(pba) => count(pba),
+                Entry::Shared(vba) => shared.count_owner(vba, lba),
+                Entry::Packed(vba, _) => shared.count_part(vba),
             };
-            let leaf = Leaf((lba.0 / LEAF_ENTRIES as u64) as u32);
-            count(pba).ok_or(Unsound::Map(leaf))?;
+            if !is_sound {
+                return Err(Unsound::Map(leaf_of(lba)));
+            }
         }
-        match self.lost_leaf() {
-            Some(leaf) => Err(Unsound::Map(leaf)),
-            None => Ok(()),
+        // Pages are visited leaf by leaf. The order of their owners would jump between leaves.
+        let mut is_twice = false;
+        let counted = shared.visit_owned(|pba| {
+            is_twice |= !seen.is_first(&self.segments, pba);
+            !is_twice && count(pba)
+        });
+        if let Some(leaf) = self.lost_leaf() {
+            return Err(Unsound::Map(leaf));
         }
+        counted.map_err(|page| match is_twice {
+            true => Unsound::Shared,
+            false => self.blame(page),
+        })
+    }
+
+    /// The first leaf of the map that names a page.
+    fn blame(&self, page: Vba) -> Unsound {
+        let names = |entry| match entry {
+            Entry::Shared(vba) | Entry::Packed(vba, _) => vba == page,
+            Entry::Unmapped | Entry::Zero | Entry::Plain(_) => false,
+        };
+        let mut entries = self.map.iter();
+        let first = entries.find(|(_, entry)| names(*entry));
+        first.map_or(Unsound::Shared, |(lba, _)| Unsound::Map(leaf_of(lba)))
     }
 
     fn count(&mut self, heads: &[Cursor; 2], pba: Pba) -> Option<()> {
@@ -70,7 +79,29 @@ impl State {
     }
 }
 
-/// A block is live where the heads have been, and once: more of them than a segment has are not.
+/// Where pages have been found, a bit for each block of the segments that have any: two pages at one place are an error.
+#[derive(Default)]
+struct Seen(BTreeMap<Segment, Vec<u64>>);
+
+impl Seen {
+    fn is_first(&mut self, segments: &SegmentArea, pba: Pba) -> bool {
+        let Some((segment, offset)) = segments.segment_of(pba) else {
+            return true;
+        };
+        let words = (segments.usable() as usize).div_ceil(64);
+        let blocks = (self.0.entry(segment)).or_insert_with(|| vec![0; words]);
+        let (word, bit) = (&mut blocks[offset as usize / 64], 1 << (offset % 64));
+        let is_first = *word & bit == 0;
+        *word |= bit;
+        is_first
+    }
+}
+
+fn leaf_of(lba: Lba) -> Leaf {
+    Leaf((lba.0 / LEAF_ENTRIES as u64) as u32)
+}
+
+/// Counts a block as live; fails if the heads have not been there, or if the segment would have more live blocks than it has blocks.
 fn count_block(
     segments: &SegmentArea,
     live: &mut Live,

@@ -1,9 +1,9 @@
-//! Where the leaves of a table are read when they are needed, and which of those in memory may go.
+//! The shelf of a table: where its leaves are read from when they are needed, and which leaves in memory may be evicted.
 //!
-//! The core pulls them, as recovery pulls what it reads ([0002](../../../../docs/decisions/0002-the-core-pulls-recovery.md)): whoever asks
-//! for an entry gets it, wherever it was, and nothing that goes by the map has to know ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
-//! A leaf that is damaged is told by its stripe. If that does not tell either, the map cannot be gone by any more: that
-//! is noted, and the engine is poisoned before anything comes of what was asked.
+//! The core pulls them, as recovery pulls what it reads ([0002](../../../../docs/decisions/0002-the-core-pulls-recovery.md)): a caller
+//! gets the entry it needs, wherever the entry was, and users of the map need not know
+//! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
+//! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
@@ -16,62 +16,81 @@ use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Leaves that may have changed before a map checkpoint is due for the memory that they take: as many as may stay, or this if it is
-/// more (4 MiB), for each is written whole.
+/// So many leaves may always be dirty before a map checkpoint is due because of their memory (4 MiB). If half of the leaves that may stay
+/// in memory are more than this, that half is the limit.
 const LEAVES_DIRTY_MIN: usize = 1024;
 
 /// The entries of a leaf.
 pub(super) type Page = [u32; LEAF_ENTRIES];
 
-/// Where a runtime reads leaves from: the medium as it is now, with all writes that it said are complete.
+/// Where a runtime reads leaves from: the medium as it is now, with all writes that it reported complete.
 pub trait Nodes: Send + Sync {
-    /// Reads a block; `false`: it cannot be read.
+    /// Reads a block; false if it cannot be read.
     fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
 }
 
-/// How what says where blocks are is kept within bounds.
+/// How the map and the table of pages are kept within a memory bound.
 #[derive(Clone)]
 pub struct Paging {
     nodes: Arc<dyn Nodes>,
     most: usize,
     most_dirty: usize,
     here: Arc<AtomicUsize>,
+    /// The number of leaves that are only on the medium.
+    away: Arc<AtomicUsize>,
 }
 
 impl Paging {
-    /// So many leaves stay in memory, a block each; besides, as many that have changed since a map checkpoint wrote them, or
-    /// 1024 if that is more, and those that it writes.
+    /// Keeps `leaves` leaves in memory, a block each. In addition, half as many may be in memory that have changed since a map checkpoint
+    /// wrote them, or 1024 if that is more.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
             nodes,
             most: leaves,
-            most_dirty: leaves.max(LEAVES_DIRTY_MIN),
+            most_dirty: (leaves / 2).max(LEAVES_DIRTY_MIN),
             here: Arc::default(),
+            away: Arc::default(),
         }
     }
 
-    /// So many may have changed, and no more.
+    /// True if `leaves` leaves may all stay in memory.
+    pub(super) fn has_room_for(&self, leaves: u32) -> bool {
+        self.most >= leaves as usize
+    }
+
+    /// The same for a state that has nothing in memory yet.
+    pub(super) fn counting_anew(&self) -> Self {
+        Self {
+            here: Arc::default(),
+            away: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Sets the most leaves that may be dirty.
     #[must_use]
     pub fn with_dirty(self, most_dirty: usize) -> Self {
         Self { most_dirty, ..self }
     }
 }
 
-/// See the module.
+/// The source of a table's leaves.
 pub(super) struct Shelf {
     paging: Paging,
     superblock: Superblock,
     crc: Crc,
-    /// What the newest root says of each leaf of all tables, parities among them: a stripe has leaves of several.
+    /// The newest root's slots for the leaves of all tables, and for the parities: a stripe has leaves of several tables.
     slots: Vec<LeafSlot>,
-    /// Which of them are this table's.
+    /// The leaves of this table.
     own: Range<u32>,
-    /// Those that came, in turn: whoever was looked at since goes behind the others. One may have gone another way.
+    /// The leaves in memory, in the order of their turns to be evicted. A leaf used since its last turn goes to the end. A leaf listed
+    /// here may have left memory in another way.
     turns: RefCell<VecDeque<u32>>,
-    /// Of each leaf whether it has a turn, and whether it was looked at since the last.
+    /// For each leaf whether it has a turn, and whether it was used since the last one.
     marks: Vec<Cell<Marks>>,
-    /// Memory of leaves that went, for those that come: whichever thread asks, no more is taken than there ever were at once.
+    /// Memory of evicted leaves, reused for new ones by every thread. So the process never takes memory for more leaves than were in use
+    /// at one time.
     spare: RefCell<Vec<Box<Page>>>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
@@ -105,17 +124,17 @@ impl Shelf {
         }
     }
 
-    /// Among all leaves.
+    /// A leaf's number among all leaves.
     fn number(&self, leaf: usize) -> Leaf {
         Leaf(self.own.start + leaf as u32)
     }
 
-    /// Whether the newest root leads to a leaf.
+    /// True if the newest root leads to a leaf.
     pub fn is_kept(&self, leaf: usize) -> bool {
         self.slots[self.number(leaf).0 as usize] != LeafSlot::Absent
     }
 
-    /// A leaf. `None`: what is on the medium does not tell it.
+    /// Reads a leaf. `None`: it cannot be read or rebuilt from the medium.
     pub fn read(&self, leaf: usize) -> Option<Box<Page>> {
         let leaves = Leaves {
             superblock: &self.superblock,
@@ -138,25 +157,13 @@ impl Shelf {
         Some(page)
     }
 
-    /// Memory for a leaf, with anything in it.
+    /// Returns memory for a leaf, with any contents.
     pub fn memory(&self) -> Box<Page> {
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| Box::new([0; LEAF_ENTRIES]))
     }
 
-    /// Any leaf of all tables, or a parity, as the newest root leads to it, if it is whole.
-    pub fn as_kept(&self, leaf: Leaf) -> Option<[u8; BLOCK_BYTES]> {
-        let leaves = Leaves {
-            superblock: &self.superblock,
-            slots: &self.slots,
-            crc: self.crc,
-        };
-        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
-        self.fetched.set(self.fetched.get() + 1);
-        leaves.read(leaf, &mut read).ok()?.map(|(_, block)| block)
-    }
-
-    /// Whether the newest root leads to a leaf just as it is here.
+    /// True if the newest root leads to a leaf with exactly these contents.
     pub fn has(&self, leaf: usize, page: &Page) -> bool {
         let leaf = self.number(leaf);
         match self.slots[leaf.0 as usize] {
@@ -169,7 +176,7 @@ impl Shelf {
         }
     }
 
-    /// Where the newest root leads to a leaf.
+    /// Returns the place of a leaf according to the newest root.
     pub fn place_of(&self, leaf: Leaf) -> Option<Pba> {
         let slot = match self.slots[leaf.0 as usize] {
             LeafSlot::Absent => return None,
@@ -179,17 +186,17 @@ impl Shelf {
         Some(self.superblock.leaf_slot(leaf, slot))
     }
 
-    /// A leaf was read for this one, by somebody else.
+    /// Counts a leaf that the engine read for this table.
     pub fn was_read(&self) {
         self.fetched.set(self.fetched.get() + 1);
     }
 
-    /// The next root leads to a leaf there.
+    /// Notes the slot at which the next root will name a leaf.
     pub fn place(&mut self, leaf: Leaf, slot: LeafSlot) {
         self.slots[leaf.0 as usize] = slot;
     }
 
-    /// A leaf is in memory that was not.
+    /// Notes that a leaf is now in memory.
     pub fn came(&self, leaf: usize) {
         self.paging.here.fetch_add(1, Ordering::Relaxed);
         let marks = self.marks[leaf].replace(Marks {
@@ -201,54 +208,79 @@ impl Shelf {
         }
     }
 
-    /// It is in memory no more, and its memory serves another.
+    /// Notes that a leaf was evicted, and reuses its memory.
     pub fn took(&self, page: Box<Page>) {
         self.went();
+        self.left_out();
         self.give_back(page);
     }
 
-    /// Memory that serves another leaf.
+    /// Notes that one more leaf is only on the medium.
+    pub fn left_out(&self) {
+        self.paging.away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that a leaf that was only on the medium is in memory. A leaf that was damaged when the volume was opened was never counted.
+    pub fn came_back(&self, leaf: usize) {
+        let one_fewer = |away: usize| away.checked_sub(1);
+        let _ = (self.paging.away).fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_fewer);
+        self.came(leaf);
+    }
+
+    /// True if any leaf is only on the medium. Most volumes have none: all fit.
+    #[inline]
+    pub fn has_away(&self) -> bool {
+        self.paging.away.load(Ordering::Relaxed) > 0
+    }
+
+    /// Takes back memory for other leaves.
     pub fn give_back(&self, page: Box<Page>) {
         self.spare.borrow_mut().push(page);
     }
 
-    /// One fewer is.
+    /// Notes that one leaf fewer is in memory.
     pub fn went(&self) {
         self.paging.here.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many leaves of all tables are in memory, and how many there may be.
+    /// Returns how many leaves of all tables are in memory, and how many may be.
     pub fn here(&self) -> (usize, usize) {
         (self.paging.here.load(Ordering::Relaxed), self.paging.most)
     }
 
-    /// Whether so many leaves have changed that a map checkpoint is due.
+    /// True if more leaves are in memory than allowed.
+    pub fn is_over(&self) -> bool {
+        let (here, most) = self.here();
+        here > most
+    }
+
+    /// True if so many leaves are dirty that a map checkpoint is due.
     pub fn is_too_dirty(&self, dirty: u64) -> bool {
         dirty > self.paging.most_dirty as u64
     }
 
-    /// Whether there are so many in memory that nothing more may change before the map checkpoint under way has ended.
+    /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.
     pub fn is_overfull(&self) -> bool {
         let (here, most) = self.here();
-        here > most + 2 * self.paging.most_dirty
+        here > most + self.paging.most_dirty
     }
 
-    /// How many have a turn.
+    /// The number of leaves that have a turn.
     pub fn turns(&self) -> usize {
         self.turns.borrow().len()
     }
 
-    /// How many leaves have been read.
+    /// The number of leaves read.
     pub fn fetched(&self) -> u64 {
         self.fetched.get()
     }
 
-    /// A leaf that could not be read, if there was one.
+    /// Returns a leaf that could not be read, if there was one.
     pub fn lost(&self) -> Option<Leaf> {
         self.lost.get()
     }
 
-    /// A leaf is looked at.
+    /// Notes that a leaf is used.
     pub fn touch(&self, leaf: usize) {
         let marks = self.marks[leaf].get();
         if !marks.is_touched {
@@ -259,7 +291,7 @@ impl Shelf {
         }
     }
 
-    /// The leaf whose turn it is to go, if there are more than there may be. It has no turn after this one.
+    /// Returns the leaf whose turn it is to be evicted, if there are more than allowed, and takes it out of the order of turns.
     pub fn next(&mut self) -> Option<usize> {
         let (here, most) = self.here();
         if here <= most {
@@ -270,26 +302,26 @@ impl Shelf {
         Some(leaf)
     }
 
-    /// Whether a leaf was looked at since its last turn.
+    /// True if a leaf was used since its last turn.
     pub fn was_touched(&mut self, leaf: usize) -> bool {
         core::mem::take(&mut self.marks[leaf].get_mut().is_touched)
     }
 
-    /// A leaf has another turn.
+    /// Gives a leaf another turn: it stays in memory for now.
     pub fn stays(&mut self, leaf: usize) {
         self.marks[leaf].get_mut().has_turn = true;
         self.turns.get_mut().push_back(leaf as u32);
     }
 }
 
-/// A leaf from its block.
+/// Decodes a leaf from its block.
 pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
     for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
         *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
     }
 }
 
-/// The block of a leaf.
+/// Encodes a leaf's block.
 pub(super) fn encode(page: &Page, out: &mut [u8]) {
     for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
         bytes.copy_from_slice(&raw.to_le_bytes());

@@ -1,93 +1,56 @@
-//! Which LBA owns a page, where that is not the one that its segment's summary names.
+//! Strays: pages whose segment's summary does not name their owner.
 
 use crate::addr::{Lba, Pba};
-use crate::flat::{Slot, hash};
-use crate::pieces::{At, Pieces};
+use crate::by_pba::ByPba;
 use core::ops::Range;
 
-#[derive(Clone, Copy, PartialEq)]
-struct Stray {
-    pba: u32,
-    lba: u32,
-}
-
-impl Slot for Stray {
-    /// The superblock is there, and no page.
-    const VACANT: Self = Self { pba: 0, lba: 0 };
-}
-
-impl Stray {
-    fn owner(self) -> Lba {
-        Lba(self.lba.into())
-    }
-}
-
-/// See the module.
+/// The strays and their owners.
 #[derive(Default)]
 pub struct Strays {
-    owners: Pieces<Stray, ()>,
-    /// From where to look for the next.
+    owners: ByPba,
+    /// Where to look for the next stray.
     hand: usize,
 }
 
 impl Strays {
-    /// How many there are.
+    /// The number of strays.
     #[must_use]
     pub fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    fn slot(&self, pba: Pba) -> Option<(At, Stray)> {
-        let pba = pba.0 as u32;
-        self.owners.find(hash(pba), |stray| stray.pba == pba)
-    }
-
-    /// Who owns the page, if it is one of them.
+    /// Returns the owner of a page, if the page is a stray.
     #[must_use]
     pub fn owner(&self, pba: Pba) -> Option<Lba> {
-        self.slot(pba).map(|(_, stray)| stray.owner())
+        self.owners.get(pba).map(|lba| Lba(lba.into()))
     }
 
     pub(super) fn insert(&mut self, pba: Pba, owner: Lba) {
-        let stray = Stray {
-            pba: pba.0 as u32,
-            lba: owner.0 as u32,
-        };
-        if let Some((at, _)) = self.slot(pba) {
-            return self.owners.replace(at, stray);
-        }
-        let hash_of = |stray: Stray| hash(stray.pba);
-        if !self.owners.has_room(hash_of(stray)) {
-            let anew = |stray| (stray, hash_of(stray));
-            self.owners.make_room(hash_of(stray), (), anew);
-        }
-        self.owners.insert(stray, hash_of(stray));
+        self.owners.insert(pba, owner.0 as u32);
     }
 
     pub(super) fn remove(&mut self, pba: Pba) {
-        if let Some((at, _)) = self.slot(pba) {
-            self.owners.remove(at, |stray| hash(stray.pba));
-        }
+        self.owners.remove(pba, None);
     }
 
-    /// Those among some pages, and their owners.
+    /// Iterates over the strays among some pages, with their owners.
     pub fn of(&self, pages: Range<Pba>) -> impl Iterator<Item = (Pba, Lba)> + '_ {
         let pages = (pages.start.0..pages.end.0).map(Pba);
         pages.filter_map(|pba| Some((pba, self.owner(pba)?)))
     }
 
-    /// Any of them, another each time; `None` once they have all had their turn. The more of them a segment has, the sooner is it
-    /// one of it.
+    /// Returns a stray, another one each time; `None` once all have had their turn. The more strays a segment has, the sooner one of them
+    /// is returned.
     pub(super) fn next(&mut self) -> Option<Pba> {
         let next = self.owners.next_from(self.hand);
         self.hand = next.map_or(0, |(hand, _)| hand);
-        next.map(|(_, stray)| Pba(stray.pba.into()))
+        next.map(|(_, pba)| pba)
     }
 }
 

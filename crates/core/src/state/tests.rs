@@ -1,12 +1,13 @@
-//! What was done and what is redone cannot differ: records that are applied one by one to a state that counts leave the same as
-//! those that are replayed and counted at the end.
+//! The original and the replay cannot differ. Records applied one by one to a state that counts lead to the same state as records that
+//! are replayed and counted at the end.
 
-use super::{Event, Origin, State};
+use super::{Event, Origin, State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::{Part, Record};
 use crate::format::geometry::{Params, plan};
 use crate::format::root::Cursor;
+use crate::format::summary::Owner;
 use crate::format::superblock::Superblock;
 use alloc::{boxed::Box, vec::Vec};
 use proptest::prelude::*;
@@ -32,12 +33,12 @@ enum Step {
     Write(u64),
     Zero(u64),
     Discard(u64, u64),
-    /// The first comes to have what the second has.
+    /// The first LBA gets the content of the second.
     Share(u64, u64),
     Part(u64),
     Delta(u64, u64),
     Pledge(u64, u64),
-    /// The collector moves what an LBA has.
+    /// The collector moves an LBA's block.
     Move(u64),
 }
 
@@ -55,7 +56,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A log of records, and the state that it leaves as it is written.
+/// A log of records, and the state that results while it is written.
 struct Log {
     state: State,
     told: Vec<(Origin, Record)>,
@@ -151,7 +152,7 @@ impl Log {
         }
     }
 
-    /// A page of one part, of a delta if that which it is to be against can be a base.
+    /// Adds a page of one part. The part is a delta if the block at `against` can be its base.
     fn part(&mut self, lba: Lba, against: Option<Lba>) {
         let base = against.and_then(|lba| match self.state.map().get(lba) {
             Entry::Packed(page, slot) => Some(PartId { page, slot }),
@@ -185,7 +186,7 @@ impl Log {
         }
     }
 
-    /// The state that recovery makes of it, from leaves that have seen so many of its records.
+    /// The state that recovery makes of the log, from leaves that already contain the effects of its first `seen` records.
     fn replayed(&self, seen: usize) -> State {
         let mut state = State::new(&volume());
         for (origin, record) in self.told[..seen].iter().chain(&self.told) {
@@ -196,7 +197,7 @@ impl Log {
     }
 }
 
-/// Heads that nothing has been written behind of.
+/// Heads with nothing written after them.
 fn nowhere() -> [Cursor; 2] {
     [Cursor {
         segment: Segment(u32::MAX),
@@ -204,7 +205,7 @@ fn nowhere() -> [Cursor; 2] {
     }; 2]
 }
 
-/// What is where: the same whether a page with one owner left has a number still.
+/// Where each LBA is stored: the same whether or not a page with one owner left still has a number.
 fn places(state: &State) -> Vec<(Lba, Option<super::Place>)> {
     let lbas = (0..LBAS).map(Lba);
     lbas.map(|lba| (lba, state.place_of(state.map().get(lba))))
@@ -223,7 +224,7 @@ fn counts(state: &State) -> impl PartialEq + core::fmt::Debug {
 
 proptest! {
     #[test]
-    fn what_is_replayed_is_what_was_done(
+    fn a_replay_leads_to_the_same_state_as_the_original(
         steps in prop::collection::vec(step(), 1..200),
         seen in any::<prop::sample::Index>(),
     ) {
@@ -237,7 +238,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_of_what_is_outside_does_nothing(lba in 1024..u64::MAX, number in any::<u32>()) {
+    fn a_record_of_something_outside_the_volume_does_nothing(lba in 1024..u64::MAX, number in any::<u32>()) {
         let mut log = Log::new();
         log.step(Step::Write(3));
         let (before, lba) = (places(&log.state), Lba(lba));
@@ -265,11 +266,19 @@ proptest! {
 }
 
 #[test]
-fn what_is_loaded_is_not_written_anew() {
+fn loaded_leaves_are_not_written_again() {
     let mut log = Log::new();
-    for step in [Step::Part(1), Step::Write(2), Step::Share(3, 2)] {
+    // The first number is free again, and its page has no address.
+    for step in [
+        Step::Part(1),
+        Step::Part(1),
+        Step::Write(2),
+        Step::Share(3, 2),
+    ] {
         log.step(step);
     }
+    log.state.checkpoint_begins();
+    log.state.checkpoint_durable();
     let mut found = State::new(&volume());
     let leaves = (0..volume().first_parity()).map(Leaf);
     let mut block = Box::new([0; BLOCK_BYTES]);
@@ -280,12 +289,63 @@ fn what_is_loaded_is_not_written_anew() {
     }
     assert_eq!(found.settle(&nowhere()), Ok(()));
     assert_eq!(places(&found), places(&log.state));
+    found.checkpoint_begins();
+    found.checkpoint_durable();
     let dirty: Vec<Leaf> = leaves.filter(|leaf| found.take_dirty(*leaf)).collect();
     assert_eq!(dirty, []);
 }
 
 #[test]
-fn a_segment_and_a_page_that_nothing_leads_to_are_told_of() {
+fn the_owner_of_a_page_of_parts_is_found_by_its_tag_or_by_search() {
+    let mut log = Log::new();
+    log.step(Step::Part(1));
+    let Entry::Packed(page, _) = log.state.map().get(Lba(1)) else {
+        panic!("LBA 1 is in a page of parts");
+    };
+    let (at, owner) = (log.state.shared().pba(page), Some(Owner::Vba(page)));
+    assert_eq!(log.state.owner_of(at, Owner::Vba(page)), owner);
+    assert_eq!(log.state.owner_of(at, Owner::Vba(Vba(page.0 + 1))), None);
+    assert_eq!(log.state.owner_of(at.plus(1), Owner::Vba(page)), None);
+    // The summary of its segment is lost, and so is the header that named it.
+    assert_eq!(log.state.owner_of(at, Owner::None), None);
+    log.state.find_strays(Segment(1), 1);
+    assert_eq!(log.state.owner_of(at, Owner::None), None);
+    log.state.find_strays(Segment(0), 1);
+    assert_eq!(log.state.owner_of(at, Owner::None), owner);
+    log.step(Step::Move(1));
+    assert_eq!(log.state.owner_of(at, Owner::None), None);
+    let moved = log.state.shared().pba(page);
+    assert_eq!(log.state.owner_of(moved, Owner::Vba(page)), owner);
+    log.step(Step::Discard(1, 1));
+    assert_eq!(log.state.owner_of(moved, Owner::Vba(page)), None);
+}
+
+#[test]
+fn two_pages_at_one_address_are_an_error() {
+    for of_parts in [true, false] {
+        let mut found = State::new(&volume());
+        let at = volume().segment_start(Segment(0));
+        for (number, lbas) in [(0, 0..2), (1, 2..4)] {
+            let vba = Vba(number);
+            let origin = Origin::of_block(at);
+            if of_parts {
+                found.apply(origin, &Record::Pack { vba, sum: 0 });
+            }
+            for lba in lbas.map(Lba) {
+                let slot = 0;
+                let record = match of_parts {
+                    true => Record::SharePart { lba, vba, slot },
+                    false => Record::Share { lba, vba, pba: at },
+                };
+                found.apply(Origin::NONE, &record);
+            }
+        }
+        assert_eq!(found.settle(&nowhere()), Err(Unsound::Shared));
+    }
+}
+
+#[test]
+fn an_emptied_segment_and_a_page_given_up_are_reported() {
     let mut log = Log::new();
     log.step(Step::Part(1));
     log.step(Step::Write(2));
@@ -303,7 +363,7 @@ fn a_segment_and_a_page_that_nothing_leads_to_are_told_of() {
 }
 
 #[test]
-fn what_was_redeemed_is_in_no_record_until_a_map_checkpoint_is_durable() {
+fn redeemed_pledges_have_no_record_until_a_map_checkpoint_is_durable() {
     let mut log = Log::new();
     for step in [Step::Write(5), Step::Pledge(3, 5)] {
         log.step(step);

@@ -1,11 +1,12 @@
-//! Of blocks in a row, those whose entries have not been written since somebody began to watch them.
+//! Watched blocks: which of up to 32 consecutive blocks have had no write to their entries since watching began.
 //!
-//! Then nothing else has come to be there, and its page has not been given up: so its number is no other page's.
+//! If an entry was not written, nothing else was stored there, and the block's page was not given up. So the page's number does not stand
+//! for another page.
 
 use crate::addr::Lba;
 use crate::format::chunk::Record;
 
-/// See the module.
+/// The watched blocks, up to 32 in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Watched {
     first: u64,
@@ -13,13 +14,13 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    /// From here on, of the blocks from `first` on those with a bit in `intact`.
+    /// Watches, of the blocks from `first` on, those with a bit in `intact`.
     pub fn new(first: Lba, intact: u32) -> Self {
         let first = first.0;
         Self { first, intact }
     }
 
-    /// What a record says something new of is not intact any more. A pledge changes nothing of what its home is mapped to.
+    /// Notes that the blocks that a record changes are not intact any more. A pledge does not change its home's mapping.
     #[inline]
     pub fn note(&mut self, record: &Record) {
         if self.intact != 0
@@ -56,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_record_is_about_is_not_intact_any_more() {
+    fn blocks_that_a_record_changes_are_not_intact_any_more() {
         let mut watched = Watched::new(Lba(10), 0b1_1011);
         assert_eq!(intact(watched), [10, 11, 13, 14]);
         let (home, journal) = (Lba(10), Lba(11));

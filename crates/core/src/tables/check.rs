@@ -1,15 +1,16 @@
-//! The check of tables: every invariant of a volume at rest, held against the medium; nothing is changed.
+//! The check of tables: compares every invariant of a volume at rest with the medium; nothing is changed.
 //!
-//! 1. Both superblocks are whole and equal; every sector of every table is whole, and in its place. One of fingerprints or
-//!    counts that is not is known from the map.
-//!    Both copies of what leads to data are so, and say the same; after a crash one may be the older one.
+//! 1. Both superblocks are whole and equal. Every sector of every table is whole, and in its place. A damaged sector of fingerprints or
+//!    counts can be restored from the map. Both copies of metadata are whole and equal; after a crash one may be older.
 //! 2. Every link leads to a data block.
-//! 3. No count is lower than what leads to its block. A higher one is what a crash may leave.
+//! 3. No count is lower than the number of links to its block. A higher one is what a crash may leave.
 //! 4. Every live block has the checksum that its links have (with `data`).
 
 use super::recover::{Recovered, recover};
 use crate::addr::{BLOCK_BYTES, Lba, Pba};
-use crate::check::{Options, Problem, Report};
+use crate::check::mirrors::check_mirrors;
+use crate::check::options::Options;
+use crate::check::report::{Problem, Report};
 use crate::format::areas::Layout;
 use crate::format::root::LeafSlot;
 use crate::format::table::{Kind, sum_of_sectors};
@@ -20,7 +21,7 @@ use alloc::{vec, vec::Vec};
 /// Blocks of one read of data.
 const READ_BLOCKS: usize = 64;
 
-/// Damaged blocks after which the check of data ends: they are kept until it is known who leads to them.
+/// The most damaged blocks before the check of data ends: they are kept until it is known which LBAs lead to them.
 const DAMAGED_MAX: usize = 64 << 10;
 
 /// Checks a volume of tables.
@@ -37,7 +38,7 @@ pub fn check(
     };
     report.superblock = Some(recovered.superblock.clone());
     report.replayed = recovered.replayed;
-    crate::check::check_mirrors(source, &recovered.superblock, crc, report);
+    check_mirrors(source, &recovered.superblock, crc, report);
     for lost in &recovered.lost {
         report.add(match lost.kind {
             Kind::Counts => Problem::Counts(lost.error),
@@ -62,7 +63,7 @@ pub fn check(
     }
 }
 
-/// Both copies of what leads to data. Of shadowed tables recovery reads one of them.
+/// Checks both copies of metadata. Recovery reads only one of the copies of shadowed tables.
 fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report: &mut Report) {
     let superblock = &recovered.superblock;
     if superblock.layout() == Layout::Ordered {
@@ -82,6 +83,17 @@ fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
             }
         }
         return;
+    }
+    if let Some(at) = recovered.anew.root {
+        let first = superblock.shadow_root_at(recovered.generation);
+        let other = match first == at {
+            true => first.plus(superblock.shadow_root_blocks()),
+            false => first,
+        };
+        report.add(Problem::Twins {
+            first: other,
+            twin: at,
+        });
     }
     let mut hold = |first: Pba, twin: Option<Pba>, is_whole: &dyn Fn(&[u8]) -> bool| {
         let mut block = [0; BLOCK_BYTES];
@@ -115,16 +127,16 @@ fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
     }
 }
 
-/// What data blocks should hold: little more than 4 bytes a block, beside the tables. It is all the memory that the check
-/// needs, whatever is linked.
+/// What data blocks should hold: little more than 4 bytes a block, in addition to the tables. The check needs no further memory,
+/// whatever is linked.
 struct Data<'a> {
     recovered: &'a Recovered,
     expected: Vec<u32>,
-    /// Set: its links do not agree.
+    /// Bit set: the block's links have different sums.
     disputed: Vec<u64>,
 }
 
-/// A data block that does not hold what its links say.
+/// A data block whose sum is not that of its links.
 struct Damaged {
     at: Pba,
     why: Result<u32, Unreadable>,
@@ -154,7 +166,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Reads what is linked, in the medium's order and in long reads.
+    /// Reads all linked blocks, in the medium's order and in long reads.
     fn verify(&self, source: &mut dyn Source, sum: BlockSum, report: &mut Report) -> Vec<Damaged> {
         let areas = self.recovered.superblock.areas();
         let is_linked = |index: u32| self.recovered.refs.get(index) > 0;
@@ -192,7 +204,7 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Names every LBA that leads to a damaged block, or to one with another checksum than its other links have.
+/// Reports every LBA that leads to a damaged block, or to a block whose other links have another checksum.
 fn report_links(recovered: &Recovered, damaged: &[Damaged], report: &mut Report) {
     for (lba, at, expected) in recovered.links() {
         let Ok(found) = damaged.binary_search_by_key(&at, |damaged| damaged.at) else {

@@ -1,4 +1,4 @@
-//! Which slot of each shadowed table block counts: the root that is whole, and the directory that it names.
+//! Finds the slot of each shadowed table block that counts. The newest whole root names the directory, and the directory names the slots.
 
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Pba};
 use crate::format::root::{self, LeafSlot};
@@ -10,27 +10,27 @@ use crate::recovery::{RecoveryError, Source};
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
-/// Table blocks that a block of it names.
+/// How many table blocks a directory block names.
 const ENTRIES: usize = crate::format::areas::DIRECTORY_ENTRIES as usize;
 
-/// See the module. Of tables that are not shadowed there is nothing.
+/// See the module. Empty for tables that are not shadowed.
 #[derive(Default)]
 pub(super) struct Directory {
     pub generation: Generation,
-    /// Of each of its blocks, as the root has it.
+    /// The slot of each directory block, as the root has it.
     pub blocks: Vec<LeafSlot>,
-    /// Of each table block.
+    /// The slot of each table block.
     pub slots: Vec<LeafSlot>,
-    /// Blocks of it that are damaged: what they named is taken for absent.
+    /// Damaged directory blocks: what they named is taken for absent.
     damaged: BTreeMap<u64, RecoveryError>,
-    /// Blocks of it that are damaged, and that their twins told.
+    /// Damaged directory blocks that were restored from their twins.
     pub from_twins: Vec<u64>,
-    /// Where the second copy of its root should be, if there is one alone.
+    /// Where the second copy of its root should be, if only one was found.
     pub lone: Option<Pba>,
 }
 
 impl Directory {
-    /// Reads it; what of it is damaged is noted. Without a root that is the newest for certain, nothing is known.
+    /// Reads the directory, and notes what is damaged. Without a root that is certainly the newest, nothing is known.
     pub fn read(
         source: &mut dyn Source,
         superblock: &Superblock,
@@ -93,7 +93,7 @@ impl Directory {
     }
 }
 
-/// What one block of it names.
+/// Reads what one directory block names.
 fn read_block(
     source: &mut dyn Source,
     crc: Crc,
@@ -109,17 +109,17 @@ fn read_block(
     Ok(slots)
 }
 
-/// A root that is whole.
+/// A whole root.
 struct Root {
     generation: Generation,
-    /// Those of the directory's blocks.
+    /// The slots of the directory's blocks.
     slots: Vec<LeafSlot>,
-    /// Which of its copies are there.
+    /// Which of its copies exist.
     copies: [bool; 2],
 }
 
 impl Root {
-    /// Where its other copy should be.
+    /// Where its missing copy should be.
     fn missing(&self, superblock: &Superblock) -> Option<Pba> {
         let copy = self.copies.iter().position(|is_there| !is_there)? as u64;
         let first = superblock.shadow_root_at(self.generation);
@@ -127,7 +127,7 @@ impl Root {
     }
 }
 
-/// The newest of them.
+/// Finds the newest root.
 fn newest_root(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -170,13 +170,13 @@ fn newest_root(
     let newest = newest.ok_or(RecoveryError::NoRoot { first, second })?;
     let lost = superblock.root_generation();
     match newest.generation < lost {
-        // The newest was durable, so it has rotted; the one before it is of an older volume.
+        // The newest root was durable once, so it has decayed. The previous root describes an older state of the volume.
         true => Err(RecoveryError::RootLost { lost }),
         false => Ok(newest),
     }
 }
 
-/// Holds the sum of a block against what leads to it.
+/// Compares the sum of a block with the one stored where it is named.
 pub(super) fn check_sum(
     what: &'static str,
     found: u32,

@@ -1,31 +1,31 @@
-//! Writes of the map that the medium confirmed and lost.
+//! Detects writes of the map that the medium confirmed and lost.
 //!
-//! A table block is written over in place, and its old version is as whole as the new one: no checksum tells them apart. So
-//! each sector of the map says which *edition* of its block it is of, and a table beside the map says of each block an edition
-//! that was durable. A block that is older than that was lost. The table follows: it is written when nothing waits for it,
-//! 30 s after the map at the latest and at a clean stop, so no answer waits for it and no sync is for it. It may say too
-//! little, after a crash, and never too much.
+//! A table block is overwritten in place, and its old version is as whole as the new one: no checksum distinguishes them. So each sector
+//! of the map records which *edition* of its block it belongs to, and a table beside the map records for each block an edition that was
+//! durable. If a block of the map is older than that edition, a write of it was lost. The table follows the map: it is written when
+//! nothing waits for it, at the latest 30 s after the map and at a clean stop. So no answer waits for it, and it needs no sync. After a
+//! crash it may name too old an edition, never too new a one.
 
 use crate::format::FormatError;
-use crate::format::table::{Edition, Kind, Link, SectorEditions, Signer};
+use crate::format::table::{Edition, Kind, SectorEditions, Signer};
 use crate::tables::table::Table;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// See the module. Of volumes from before it, and of shadowed tables, there is nothing.
+/// See the module. Empty for volumes that are older than editions, and for shadowed tables.
 pub(super) struct Editions {
-    /// Which edition each block of the map is in.
+    /// The current edition of each block of the map.
     newest: Vec<Edition>,
-    /// What is known to be durable of each.
+    /// The edition of each that is known to be durable.
     durable: Table<Edition>,
-    /// Blocks of the map that the commit under way writes.
+    /// Blocks of the map that the current commit writes.
     written: BTreeSet<u32>,
 }
 
-/// The editions that were found.
+/// The editions that recovery found.
 pub(super) struct Held {
     pub editions: Editions,
-    /// Which blocks of the table are to be written for them.
+    /// Blocks of the table that have to be written for them.
     pub behind: BTreeSet<u32>,
     /// Blocks of the map that are older than one that was durable.
     pub stale: Vec<Stale>,
@@ -34,13 +34,13 @@ pub(super) struct Held {
 /// A block of the map that is older than one that was durable.
 pub(super) struct Stale {
     pub block: u32,
-    /// Its sectors that are.
+    /// Its sectors that are older.
     pub sectors: Vec<u32>,
     pub error: FormatError,
 }
 
 impl Editions {
-    /// Where there are none.
+    /// No editions.
     pub fn none() -> Self {
         Self {
             newest: Vec::new(),
@@ -49,9 +49,9 @@ impl Editions {
         }
     }
 
-    /// What the map's blocks were found to be, and what the table says of them. The sync with which a life begins
-    /// makes durable what was found, so the table says that from now on; but not of a block that is so in one copy alone, until
-    /// both have been written anew.
+    /// Compares the editions found in the map's blocks with those in the table. The sync with which a life begins makes the editions
+    /// found durable, so the table records them from then on. If a block has only one good copy, its edition is recorded after both
+    /// copies have been written again.
     pub fn found(
         found: &[SectorEditions],
         table: Table<Edition>,
@@ -92,7 +92,7 @@ impl Editions {
         held
     }
 
-    /// A block of the map is about to be written.
+    /// Notes that a block of the map is about to be written.
     pub fn next(&mut self, block: u32) {
         if let Some(edition) = self.newest.get_mut(block as usize) {
             *edition = edition.next();
@@ -106,7 +106,7 @@ impl Editions {
         edition.copied().unwrap_or_default()
     }
 
-    /// What the commit has written is durable. The blocks of the table that say less.
+    /// Notes that what the commit has written is durable. Returns the blocks of the table that lag behind.
     pub fn are_durable(&mut self) -> BTreeSet<u32> {
         let mut behind = BTreeSet::new();
         for block in core::mem::take(&mut self.written) {
@@ -116,19 +116,7 @@ impl Editions {
         behind
     }
 
-    /// The bytes of a block of the map.
-    pub fn encode_map(
-        &self,
-        map: &Table<Link>,
-        block: u32,
-        number: u64,
-        signer: &Signer,
-        out: &mut [u8],
-    ) {
-        map.encode(block, number, self.of(block), signer, out);
-    }
-
-    /// The bytes of a block of the table.
+    /// Encodes a block of the table.
     pub fn encode(&self, block: u32, number: u64, signer: &Signer, out: &mut [u8]) {
         self.durable
             .encode(block, number, Edition::default(), signer, out);

@@ -1,12 +1,12 @@
-//! What is in flight, and the bytes of what is written.
+//! What is in flight, and the bytes that are written.
 
 use super::{Pending, Tables};
 use crate::addr::{Buf, EffectId, Pba};
-use crate::format::table::{Edition, Kind};
+use crate::format::table::Kind;
 use crate::seam::Effect;
 
 impl Tables {
-    /// The buffers of a write of data, in the order of its blocks.
+    /// The buffers of a data write, in the order of its blocks.
     pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
         let bufs: &[Buf] = match self.outbox.get(id) {
             Some(Pending::Data { bufs, .. }) => bufs,
@@ -15,7 +15,7 @@ impl Tables {
         bufs.iter().copied()
     }
 
-    /// Where each of them goes.
+    /// The buffers of a data write, each with its place.
     pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
         let first = match self.outbox.get(id) {
             Some(Pending::Data { first, .. }) => *first,
@@ -27,7 +27,7 @@ impl Tables {
             .map(move |(index, buf)| (buf, areas.data(index)))
     }
 
-    /// The bytes of an [`Effect::WriteMeta`], as they are now.
+    /// Encodes the bytes of an [`Effect::WriteMeta`], as of now.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
         match self.outbox.get(id) {
             Some(Pending::Table(kind, block)) => {
@@ -48,14 +48,12 @@ impl Tables {
 
     fn encode_table(&self, kind: Kind, block: u32, out: &mut [u8]) {
         let number = self.superblock.table_number(kind, block);
-        let (signer, none) = (&self.signer, Edition::default());
+        let signer = &self.signer;
         match kind {
-            Kind::Map => self
-                .editions
-                .encode_map(&self.map, block, number, signer, out),
-            Kind::Counts => self.counts.encode(block, number, none, signer, out),
-            Kind::Prints => self.prints.encode(block, number, none, signer, out),
-            Kind::Editions => self.editions.encode(block, number, signer, out),
+            Kind::Map => self.map.encode(block, number, signer, out),
+            Kind::Counts => self.blocks.encode_counts(block, number, signer, out),
+            Kind::Prints => self.prints.encode(block, number, signer, out),
+            Kind::Editions => self.map.encode_editions(block, number, signer, out),
         }
     }
 
@@ -63,7 +61,7 @@ impl Tables {
     pub(super) fn start_write(&mut self, pending: Pending) {
         let id = self.outbox.begin(pending);
         let effect = self.write_effect(id);
-        self.unsynced = true;
+        self.groups.on_write();
         self.outbox.tell(effect);
     }
 

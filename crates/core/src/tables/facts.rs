@@ -1,7 +1,6 @@
-//! What is known of blocks, as of now: links, counts, who leads where.
+//! The current facts about blocks: links, counts, and which LBA leads where.
 
 use super::Tables;
-use super::commit::Group;
 use super::order::Step;
 use super::table::Table;
 use crate::addr::Lba;
@@ -13,33 +12,17 @@ impl Tables {
     /// Where an LBA leads now.
     pub(super) fn link(&self, lba: Lba) -> Link {
         let key = lba.0 as u32;
-        if let Some(link) = self.running.links.get(&key) {
-            return *link;
-        }
-        match self
-            .committing
-            .as_ref()
-            .and_then(|c| c.group.links.get(&key))
-        {
-            Some(link) => *link,
-            None => self.map.get(key),
-        }
+        self.groups.link(key).unwrap_or_else(|| self.map.get(key))
     }
 
     /// The first LBA from `from` on, before `end`, that leads somewhere.
     pub(super) fn next_mapped(&self, from: Lba, end: Lba) -> Option<(Lba, Link)> {
         let (mut from, end) = (from.0 as u32, end.0 as u32);
         while from < end {
-            let overlay = |group: &Group| group.links.range(from..end).next().map(|(key, _)| *key);
-            let groups = [
-                overlay(&self.running),
-                self.committing.as_ref().and_then(|c| overlay(&c.group)),
-            ];
-            let near = groups.into_iter().flatten().min();
-            // Behind what the groups say the map need not be searched.
+            let near = self.groups.next_link(from, end);
+            // Past what the groups name the map need not be searched.
             let until = near.map_or(end, |near| near + 1);
-            let mapped = self.map.next(from, until).map(|(key, _)| key);
-            let key = mapped.or(near)?;
+            let key = self.map.next(from, until).or(near)?;
             let lba = Lba(key.into());
             let link = self.link(lba);
             if link != Link::NONE {
@@ -50,9 +33,9 @@ impl Tables {
         None
     }
 
-    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one
-    /// extent, at most `max`, over at most `blocks` blocks, or over the first of them: looking at all
-    /// could take long, and whoever wants the rest asks again.
+    /// What is mapped from `lba` on: runs of blocks with data on the medium, or without. At least one extent and at most `max`,
+    /// over at most `blocks` blocks, or over only the first of them: looking at all could take long, and the caller can call
+    /// again for the rest.
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
         let end = Lba(lba
@@ -81,7 +64,7 @@ impl Tables {
         extents
     }
 
-    /// Lets an LBA lead somewhere else. The block must have been counted for it.
+    /// Makes an LBA lead somewhere else. The block must have been counted for it.
     pub(super) fn relink(&mut self, lba: Lba, link: Link) {
         let key = lba.0 as u32;
         let old = self.link(lba);
@@ -89,95 +72,47 @@ impl Tables {
             return;
         }
         if let Some(index) = link.index() {
-            self.refer(index);
+            self.blocks.refer(index, &mut self.stats);
         }
-        if self.running.links.is_empty() {
-            self.running.began = self.course.now();
-        }
-        let before = self.running.links.insert(key, link);
+        let now = self.course.now();
+        let before = self.groups.running_mut().set_link(key, link, now);
         if let Some(index) = old.index() {
-            self.unrefer(index);
+            self.blocks.unrefer(index, &mut self.stats);
         }
-        // A link that this group had not committed is on no medium: its count may go at once.
+        // A link that this group has not committed is not on the medium: its count may go down at once.
         if let Some(index) = before.and_then(Link::index) {
-            if self.refs.get(index) == 0 && self.running.prints.remove(&index).is_some() {
+            if self.blocks.refs(index) == 0 && self.groups.running_mut().drop_print(index) {
                 self.lower(index);
             }
             self.lower(index);
         }
     }
 
-    /// A count goes up: before the link for which it does.
-    pub(super) fn raise(&mut self, index: u32) {
-        let count = self.counts.get(index);
-        assert!(count < u16::MAX, "the count of data block {index} has room");
-        self.counts.set(index, count + 1);
-    }
-
-    /// A count goes down: after that for which it was raised is gone from the medium, or never was there.
+    /// Lowers a count, after the link or fingerprint that it was raised for is gone from the medium, or never was there.
+    #[inline]
     pub(super) fn lower(&mut self, index: u32) {
-        let count = self.counts.get(index);
-        assert!(count > 0, "the count of data block {index} is too low");
-        self.counts.set(index, count - 1);
+        let is_over = self.blocks.lower(index);
         self.mark(Step::CountDown, Table::<u16>::block_of(index));
-        if count == 1 {
-            self.free_if_unused(index);
+        if is_over {
+            self.free(index);
         }
     }
 
-    fn free_if_unused(&mut self, index: u32) {
-        if self.counts.get(index) > 0 || self.pins.contains_key(&index) {
-            return;
+    /// Takes one pin off a block.
+    #[inline]
+    pub(super) fn unpin(&mut self, index: u32) {
+        if self.blocks.unpin(index) {
+            self.free(index);
         }
-        if self.queued.remove(&index)
-            && let Some(buf) = self.held.remove(&index)
-        {
+    }
+
+    /// Frees a block that nothing keeps.
+    fn free(&mut self, index: u32) {
+        if let Some(buf) = self.buffers.drop_queued(index) {
             // Written by a client, and gone before it reached the medium.
             self.stats.absorbed_blocks += 1;
             self.release(buf);
         }
-        self.space.free(index);
-    }
-
-    fn refer(&mut self, index: u32) {
-        let refs = self.refs.get(index);
-        self.refs.set(index, refs + 1);
-        match refs {
-            0 => self.stats.live_blocks += 1,
-            1 => {
-                self.stats.shared_pages += 1;
-                self.stats.shared_owners += 2;
-            }
-            _ => self.stats.shared_owners += 1,
-        }
-    }
-
-    fn unrefer(&mut self, index: u32) {
-        let refs = self.refs.get(index);
-        self.refs.set(index, refs - 1);
-        match refs {
-            1 => self.stats.live_blocks -= 1,
-            2 => {
-                self.stats.shared_pages -= 1;
-                self.stats.shared_owners -= 2;
-            }
-            _ => self.stats.shared_owners -= 1,
-        }
-    }
-
-    /// Nobody writes over a pinned block.
-    pub(super) fn pin(&mut self, index: u32) {
-        *self.pins.entry(index).or_default() += 1;
-    }
-
-    pub(super) fn unpin(&mut self, index: u32) {
-        let Some(pins) = self.pins.get_mut(&index) else {
-            unreachable!("data block {index} is pinned")
-        };
-        *pins -= 1;
-        if *pins == 0 {
-            self.pins.remove(&index);
-            self.free_if_unused(index);
-        }
+        self.blocks.free(index);
     }
 }

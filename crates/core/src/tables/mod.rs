@@ -1,30 +1,42 @@
 //! Tables in place: the state machine behind the same seam as [`Engine`](crate::engine::Engine), without a log.
 //!
-//! Upper half, which does not know how facts become durable: `write`, `read`, `twin`, `space`, `facts`. Lower
-//! half: `commit`, by the order that `order` states or, of shadowed tables, under a root (`shadow`). What must
-//! hold between any two calls of [`Tables::handle`]:
+//! There are two halves. The upper half does not know how facts become durable: `write`, `read`, `twin`, `space`, `facts`. The lower half
+//! makes them durable: `commit`, in the order that `order` states or, for shadowed tables, under a root (`shadow`). What must hold
+//! between any two calls of [`Tables::handle`]:
 //!
-//! 1. The image of the counts is at every moment at least what the links on the medium, and those that may be
-//!    written next, add up to: it may be written at any time.
-//! 2. The image of the map holds no link whose block and count are not durable; of shadowed tables that is
-//!    asked of the root alone.
-//! 3. A data block is free only when no image leads to it, its count is zero and nobody has it pinned; it is
-//!    never written while something leads to it.
-//! 4. Every LBA leads to what the newest of `running`, `committing` and the image of the map says.
+//! 1. Each count in memory is at least the number of links on the medium, plus those that may be written next. So the counts may be
+//!    written at any time.
+//! 2. The image of the map holds no link whose block and count are not durable; for shadowed tables this is required of the root
+//!    alone.
+//! 3. A data block is free only when no image leads to it, its count is zero and it is not pinned; it is never written while
+//!    something leads to it.
+//! 4. An LBA's link is that of the running group. If that has none, it is that of the group being committed, or else that of the map in
+//!    memory.
 //! 5. A buffer is released exactly once, after its block is on the medium or nothing leads to it.
 
+mod arrivals;
+mod backlog;
+mod buffers;
 mod check;
 mod commit;
+mod data_blocks;
 mod directory;
 mod discard;
 mod editions;
 mod effects;
 mod facts;
+mod group;
+mod groups;
+mod map;
 mod mend;
 mod options;
 pub mod order;
+mod pending;
+mod prints;
+mod queue;
 mod read;
 mod recover;
+mod refuse;
 mod rest;
 mod shadow;
 mod space;
@@ -32,13 +44,14 @@ mod stale;
 mod table;
 mod twin;
 mod twins;
+mod verdict;
 mod waiting;
 mod write;
 
-use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId};
+use crate::addr::{Buf, EffectId, Nanos};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
-use crate::format::table::{Kind, Link, Signer};
+use crate::format::table::{Kind, Signer};
 use crate::front::{Course, Outbox};
 use crate::mirrors::Mirrored;
 use crate::policy::{dedup::Dedup, once::Once};
@@ -46,56 +59,20 @@ use crate::reserve::Reserve;
 use crate::room::Room;
 use crate::seam::{Ack, Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
 use crate::stats::Stats;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::vec::Vec;
+use backlog::Backlog;
+use buffers::Buffers;
 pub use check::check;
-use commit::{Commit, Group};
-use editions::Editions;
+use data_blocks::DataBlocks;
+use groups::Groups;
+use map::Map;
 pub use options::{Options, Persistence};
 use order::Step;
+use pending::Pending;
+use prints::Prints;
+use queue::Queue;
 pub use recover::{Recovered, recover};
 pub use rest::rescue;
 use shadow::Shadow;
-use space::Space;
-use table::Table;
-use waiting::{Waiter, Waiting};
-
-/// What an effect in flight was for.
-enum Pending {
-    /// Data blocks from `first` on, of the group of this number.
-    Data {
-        first: u32,
-        bufs: Vec<Buf>,
-        group: u64,
-    },
-    /// A table block.
-    Table(Kind, u32),
-    /// The twin of a block of the map.
-    MapTwin(u32),
-    /// A directory block of shadowed tables.
-    Directory(u32),
-    DirectoryTwin(u32),
-    Root,
-    /// The second copy of a root that was found alone.
-    RootCopy(Pba),
-    /// The superblock, with the newest root that is durable, in one of its places.
-    Mirror(Pba),
-    Sync,
-    /// Free data blocks from `first` on.
-    Discard {
-        first: u32,
-        blocks: u32,
-    },
-    Read {
-        request: RequestId,
-        first: u32,
-        sums: Vec<u32>,
-    },
-    Compare {
-        request: RequestId,
-        index: u32,
-    },
-}
 
 /// See the module.
 pub struct Tables {
@@ -104,58 +81,26 @@ pub struct Tables {
     options: Options,
     course: Course,
 
-    map: Table<Link>,
-    counts: Table<u16>,
-    prints: Table<u32>,
-    editions: Editions,
-    /// LBAs that lead to a data block now: unlike the counts, nothing that is only on its way out.
-    refs: Table<u16>,
-    space: Space,
-    /// Blocks of data in memory: on their way, or to be.
-    held: BTreeMap<u32, Buf>,
-    /// Those of them that are not on their way.
-    queued: BTreeSet<u32>,
-    /// Data blocks that are read, written or compared, and how often.
-    pins: BTreeMap<u32, u32>,
-    /// Discards in flight.
-    discards: u32,
-    /// Where the search for fingerprints to give up goes on.
-    give_up_from: u32,
+    map: Map,
+    blocks: DataBlocks,
+    prints: Prints,
+    buffers: Buffers,
 
-    running: Group,
-    committing: Option<Commit>,
-    /// Newest group that is durable.
-    durable: u64,
-    /// Table blocks that no answer waits for, since when; and the same in that order.
-    later: BTreeMap<(Kind, u32), Nanos>,
-    later_order: VecDeque<(Nanos, (Kind, u32))>,
-    /// Table blocks that are to be written anew, as they are.
-    anew: BTreeSet<(Kind, u32)>,
-    /// Whether something was written since the last sync was asked for.
-    unsynced: bool,
+    groups: Groups,
+    backlog: Backlog,
     shadow: Option<Shadow>,
-    waiters: VecDeque<Waiter>,
-    waiting: VecDeque<Waiting>,
-    /// Requests that have been refused while a comparison still reads their buffers.
-    doomed: Vec<(Waiting, Refusal)>,
-    /// Buffers that are being written.
-    on_their_way: u32,
-    /// Between writes, on average, and when the last came.
-    gap: u64,
-    last_write: Nanos,
+    queue: Queue,
 
     once: Once,
     dedup: Dedup,
-    /// Where a new index is still to be filled from.
-    fill_from: Option<u32>,
     reserve: Reserve,
     outbox: Outbox<Pending>,
     stats: Stats,
 }
 
 impl Tables {
-    /// A volume that goes on where recovery ended. `recovered.superblock.life` must already be the new life,
-    /// durable on the medium: with it, everything that recovery has read is.
+    /// A volume that goes on where recovery ended. `recovered.superblock.life` must already be the new life, durable on the
+    /// medium: then everything that recovery has read is durable, too.
     #[must_use]
     pub fn new(mut recovered: Recovered, options: Options, crc: Crc) -> Self {
         let shadow = Shadow::of(&mut recovered);
@@ -163,64 +108,45 @@ impl Tables {
         let superblock = recovered.superblock;
         let signer = Signer::new(&superblock, crc);
         let mut tables = Self {
-            space: recovered.space,
-            map: recovered.map,
-            counts: recovered.counts,
-            prints: recovered.prints,
-            editions: recovered.editions,
-            refs: recovered.refs,
+            map: Map::new(recovered.map, recovered.editions),
+            blocks: DataBlocks::new(recovered.counts, recovered.refs, recovered.space),
+            prints: Prints::new(recovered.prints),
+            buffers: Buffers::default(),
+            groups: Groups::new(recovered.unprinted),
+            backlog: Backlog::new(recovered.anew.tables),
+            shadow,
+            queue: Queue::default(),
             signer,
             options,
             course: Course::begin(false),
-            held: BTreeMap::new(),
-            queued: BTreeSet::new(),
-            pins: BTreeMap::new(),
-            discards: 0,
-            give_up_from: 0,
-            running: Group::new(1),
-            committing: None,
-            durable: 0,
-            later: BTreeMap::new(),
-            later_order: VecDeque::new(),
-            anew: recovered.anew.tables,
-            unsynced: false,
-            shadow,
-            waiters: VecDeque::new(),
-            waiting: VecDeque::new(),
-            doomed: Vec::new(),
-            on_their_way: 0,
-            gap: u64::from(u32::MAX),
-            last_write: Nanos(0),
             once: Once::default(),
             dedup: Dedup::default(),
-            fill_from: None,
             reserve: Reserve::new(Room::default()),
             outbox: Outbox::default(),
             stats: recovered.found,
             superblock: Mirrored::new(superblock, crc),
         };
         if options.discard_blocks_min > 0 {
-            tables.space.keep_stale(options.discard_blocks_min);
+            tables.blocks.keep_stale(options.discard_blocks_min);
         }
-        // Counts that were found too high are put right, and written when it costs least.
+        // Counts that were found too high are corrected, and written when it costs least.
         for block in recovered.mended {
             tables.mark_later(Kind::Counts, block);
         }
         for block in recovered.anew.editions {
             tables.mark_later(Kind::Editions, block);
         }
-        // Fingerprints that were lost are given up: nothing on the medium says them any more before a count goes down.
+        // Lost fingerprints are given up: the medium must no longer hold them before a count goes down.
         for block in lost_prints {
             tables.mark(Step::Unprint, block);
             tables.mark_later(Kind::Prints, block);
         }
-        tables.running.unprinted = recovered.unprinted;
         tables.reserve = Reserve::new(tables.room());
         tables.double(recovered.anew.root);
         tables
     }
 
-    /// Takes one input. Afterwards take effects and replies until there are none.
+    /// Takes one input. Afterwards poll for effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         self.course.on_time(now);
         match input {
@@ -239,7 +165,7 @@ impl Tables {
                 zero,
                 fua,
             } => self.unmap(id, lba, blocks, zero, fua),
-            // A page of tables has its owners' links beside it, and none without its bytes.
+            // Tables do not link blocks by copies: the client has to write the bytes.
             Input::Copy { id, .. } => self.outbox.reply(id, Err(Refusal::Unlinkable)),
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),
@@ -259,7 +185,8 @@ impl Tables {
             }
             Hint::Journaled { pairs } => self.once.learn_homes(pairs),
             Hint::Critical { ranges } => self.dedup.set_critical(ranges),
-            // The table of fingerprints knows, and nothing is pledged: a map entry is written in place, by itself.
+            // Tables need none of these hints. Contents are learned from the table of fingerprints. Nothing is pledged, because a map
+            // entry is written in place.
             Hint::Contents { .. } | Hint::Parts { .. } | Hint::Committed { .. } => {}
         }
     }
@@ -268,7 +195,7 @@ impl Tables {
         match setting {
             Setting::Dedup { policy } => self.set_dedup(policy),
             Setting::Commits { policy } => self.options.set_commits(policy),
-            // Nothing is in a part of a page here.
+            // There are no parts of pages here.
             Setting::Deltas { .. } => {}
         }
     }
@@ -277,12 +204,12 @@ impl Tables {
         match asked {
             Service::Mend(what) => self.mend(what),
             Service::ReadToFold { id, lba, blocks } => self.read(id, lba, blocks),
-            // Nothing is in a part of a page here.
+            // There are no parts of pages here.
             Service::Fold { blocks, .. } => {
                 self.outbox.took(blocks.len());
                 blocks.iter().for_each(|payload| self.release(payload.buf));
             }
-            // What lies in tables was compared when it was written.
+            // Tables compare blocks when they are written, so they merge none later.
             Service::Merge { id, .. } => {
                 let result = match self.course.is_poisoned() {
                     true => Err(Refusal::Poisoned),
@@ -294,26 +221,26 @@ impl Tables {
         }
     }
 
-    /// The next thing to carry out; ask again until `None`, after every `handle` and after `new`.
+    /// The next effect to carry out; poll until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.outbox.next_effect()
     }
 
-    /// The next answer; ask again until `None`, after every `handle`.
+    /// The next answer; poll until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
         self.outbox.next_reply()
     }
 
-    /// When to call with [`Input::Tick`] if nothing else happens before; ask after every `handle`.
+    /// When to call with [`Input::Tick`] if nothing else happens before; poll after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         if self.course.is_poisoned() || self.course.is_stopped() {
             return None;
         }
-        if self.fill_from.is_some() {
+        if self.prints.is_filling() {
             return Some(self.course.now());
         }
-        if self.outbox.holds_writes() || self.committing.is_some() {
+        if self.outbox.holds_writes() || self.groups.commit().is_some() {
             return self.outbox.held_due();
         }
         let later = self.later_due();
@@ -329,7 +256,7 @@ impl Tables {
         &self.superblock
     }
 
-    /// Why no write is taken now, if so: until what is on the medium or under way changes, each is answered like this.
+    /// The refusal that every write gets now, if writes are refused: until the medium's state changes, or an effect in flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
         match self.course.is_poisoned() {
@@ -359,7 +286,7 @@ impl Tables {
             index_entries: self.dedup.index().len() as u64,
             index_comparisons: self.dedup.index().comparisons(),
             index_capacity: self.dedup.index().capacity() as u64,
-            waiting_requests: self.waiting.len() as u64,
+            waiting_requests: self.queue.len() as u64,
             poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats
         }
@@ -389,7 +316,7 @@ impl Tables {
         if matches!(outcome, Outcome::Failed | Outcome::Full)
             && (writes || matches!(pending, Pending::Sync))
         {
-            // What is durable is unknown from here on: nothing more is accepted.
+            // From here on nobody knows what is durable: nothing more is accepted.
             self.course.poison();
             return;
         }
@@ -416,10 +343,10 @@ impl Tables {
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
         self.outbox.hold(id, self.course.now());
-        while let Some(waiter) = self.waiters.pop_front() {
+        while let Some(waiter) = self.queue.pop_waiter() {
             self.outbox.reply(waiter.request, Err(Refusal::NoRoom));
         }
-        while let Some(waiting) = self.waiting.pop_front() {
+        while let Some(waiting) = self.queue.pop() {
             self.refuse(waiting, Refusal::NoRoom);
         }
         for id in self.superblock.refuse() {
@@ -437,16 +364,16 @@ impl Tables {
         }
     }
 
-    /// Moves everything on that can move.
+    /// Advances everything that can advance.
     fn pump(&mut self) {
         self.advance();
-        // Nothing is under way or due that could make room for what waits.
+        // Nothing in flight or due could make room for what waits.
         while self.is_stuck() {
-            // What a comparison held when contents were given up can be given up by now.
-            self.running.give_up_again();
+            // Contents that a comparison was using at the last attempt may be given up now.
+            self.groups.running_mut().give_up_again();
             self.advance();
             if self.is_stuck()
-                && let Some(waiting) = self.waiting.pop_front()
+                && let Some(waiting) = self.queue.pop()
             {
                 self.refuse(waiting, Refusal::Full);
                 self.advance();
@@ -459,12 +386,12 @@ impl Tables {
         self.stop_when_done();
     }
 
-    /// Whether something waits for room, and nothing is on its way that could make it.
+    /// True if something waits for room, and nothing is in flight that could make it.
     fn is_stuck(&self) -> bool {
         !self.course.is_poisoned()
             && self.is_quiet()
             && self.group_due().is_none()
-            && !self.waiting.is_empty()
+            && !self.queue.is_empty()
     }
 
     fn advance(&mut self) {
@@ -485,18 +412,12 @@ impl Tables {
         self.outbox.release(buf);
     }
 
-    /// Whether nothing is to be written any more, and what was is durable.
+    /// True if nothing is left to write, and everything written is durable.
     fn is_clean(&self) -> bool {
-        self.committing.is_none()
-            && self.running.is_empty()
-            && self.later.is_empty()
-            && self.anew.is_empty()
-            && self.mark_due().is_none()
-            && !self.unsynced
+        self.groups.are_clean() && self.backlog.is_empty() && self.mark_due().is_none()
     }
 
-    /// The superblock says that the tables are as this life leaves them: then no link is older than it should be, whatever else
-    /// is.
+    /// Makes the superblock record that the tables are complete: then recovery knows that no link is older than it should be.
     fn mark_stop(&mut self) {
         let is_there = self.shadow.is_some() || self.superblock.was_stopped();
         let ends =
@@ -510,11 +431,9 @@ impl Tables {
         if !self.course.is_stopping() {
             return;
         }
-        let served = self.waiting.is_empty()
-            && self.doomed.is_empty()
-            && self.waiters.is_empty()
-            && (self.superblock.is_written() || self.course.is_poisoned());
-        // What found no room is not tried again once the volume is poisoned.
+        let served =
+            self.queue.is_served() && (self.superblock.is_written() || self.course.is_poisoned());
+        // Writes that found no room are not retried once the volume is poisoned.
         let ended = match self.course.is_poisoned() {
             true => self.outbox.is_quiet_but_for_held(),
             false => self.is_clean() && self.is_quiet(),

@@ -1,4 +1,4 @@
-//! What can be chosen when a volume of tables is opened.
+//! Options for opening a volume of tables.
 
 use crate::engine::Options as Shared;
 use crate::limits;
@@ -14,20 +14,20 @@ pub enum Persistence {
     Strong,
 }
 
-/// What can be chosen when a volume of tables is opened.
+/// Options for opening a volume of tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// When a write is answered.
     pub persistence: Persistence,
-    /// How long what no answer waits for is held back, to be merged with what else falls into its block.
+    /// How long what no answer waits for is held back, to be merged with other changes of the same block.
     pub later_nanos: u64,
-    /// How long a commit is held back when more writes are likely to come meanwhile; 0: never.
+    /// How long a commit is held back when more writes are likely to arrive; 0: never.
     pub anticipation_nanos: u64,
     /// Requests after which a commit is due; 0: any number (Dmdedup's flush interval).
     pub commit_requests: u32,
-    /// Links that change in one commit, at most; those of one discard, which is one step, may be more.
+    /// The most links that change in one commit; a single discard, which is one step, may change more.
     pub group_links: usize,
-    /// Runs of free blocks that are discarded on the medium have so many blocks at least; 0: nothing is discarded.
+    /// The fewest blocks of a run of free blocks that is discarded on the medium; 0: nothing is discarded.
     pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as no link at all.
     pub zero: bool,
@@ -36,7 +36,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Of a volume that is opened like this.
+    /// The options of a volume that is opened with these.
     #[must_use]
     pub fn new(shared: &Shared, persistence: Persistence) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Options {
         }
     }
 
-    /// Commits like this.
+    /// Sets the policy for commits.
     pub fn set_commits(&mut self, policy: Commits) {
         let held = |nanos, is| if is { nanos } else { 0 };
         self.commit_requests = policy.requests;

@@ -1,38 +1,37 @@
-//! What must be on the medium before what: the paper's four cases as graphs (OrderMergeDedup §2.1, figure 1).
+//! Which step must be on the medium before which: the paper's four cases as graphs (OrderMergeDedup §2.1, figure 1).
 //!
-//! Two rules make them. Data is there before anything leads to it. A count is raised before the link that it
-//! counts, and lowered when that is gone: so it may be too high after a crash, and is never too low.
+//! Two rules make the graphs. Data is there before anything leads to it. A count is raised before the link that it counts, and
+//! lowered after the link is gone: so after a crash a count may be too high, but never too low.
 //!
-//! In each graph a step of one kind has the same depth, so steps are carried out by depth, those of all writes
-//! of a commit together: one write a table block and a depth (`commit.rs`). What would make that a
-//! circle is a count that must go down in the block in which another must go up: the way down is not critical,
-//! no answer waits for it, and it is taken a commit later.
+//! In each graph, steps of one kind have the same depth. So steps are carried out by depth, for all writes of a commit together: one
+//! write for each table block and depth (`commit.rs`). A cycle could arise only if one count must go down, and another one in the same
+//! table block must go up. No answer waits for a count to go down, so that is left to a later commit.
 
 /// Something that reaches the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The new block's bytes.
     Data,
-    /// The count of the block that the LBA will lead to; one more for its fingerprint if it is new.
+    /// The count of the block that the LBA will lead to is raised; once more for its fingerprint if it is new.
     CountUp,
-    /// The fingerprint of a block that is to be given up is taken away.
+    /// The fingerprint of a block that is to be given up is removed.
     Unprint,
     /// The LBA's link, in place of the old one.
     Link,
     /// The new block's fingerprint.
     Print,
-    /// The count of the block that the LBA, or its fingerprint, led to before.
+    /// The count of the block that the LBA, or its fingerprint, led to before is lowered.
     CountDown,
 }
 
 /// When a step is taken, counted in barriers of the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// What links will lead to.
+    /// The blocks that links will lead to.
     Ground,
     /// Links.
     Links,
-    /// What no answer waits for.
+    /// Steps that no answer waits for.
     Later,
 }
 
@@ -47,12 +46,12 @@ impl Step {
         Self::CountDown,
     ];
 
-    /// When it is taken: what the cases say.
+    /// The stage in which it is taken, which follows from the cases.
     pub const fn stage(self) -> Stage {
         STAGES[self as usize]
     }
 
-    /// Whether the answer to the client waits for it.
+    /// True if the answer to the client waits for it.
     pub const fn is_critical(self) -> bool {
         !matches!(self.stage(), Stage::Later)
     }
@@ -65,7 +64,7 @@ pub struct Case {
     pub name: &'static str,
     /// The steps.
     pub steps: &'static [Step],
-    /// Of each pair the first is on the medium before the second is written.
+    /// The first of each pair is on the medium before the second is written.
     pub before: &'static [(Step, Step)],
     /// The steps after which the client is answered.
     pub answered: &'static [Step],
@@ -73,7 +72,7 @@ pub struct Case {
 
 use Step::{CountDown, CountUp, Data, Link, Print, Unprint};
 
-/// The paper's four, and two of the same kind. They decide in which stage of a commit a step is carried out.
+/// The paper's four cases, and two of the same kind. They determine in which stage of a commit a step is carried out.
 pub const CASES: [Case; 6] = [
     Case {
         name: "new write, duplicate",
@@ -135,7 +134,7 @@ const STAGES: [Stage; Step::ALL.len()] = {
     stages
 };
 
-/// What waits for nothing in any case comes first, then what somebody is answered after, then what nobody waits for.
+/// First come the steps that wait for nothing in every case, then the steps that an answer waits for, then the others.
 const fn stage_of(step: Step) -> Stage {
     let (mut waits, mut is_answered) = (false, false);
     let mut case = 0;
@@ -180,7 +179,7 @@ mod tests {
         }
     }
 
-    /// So many barriers are enough for all of the paper's cases (its figure 1).
+    /// This many barriers suffice for all of the paper's cases (its figure 1).
     #[test]
     fn stages_are_those_of_the_paper() {
         let stages = Step::ALL.map(Step::stage);
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_answer_waits_for_what_is_not_critical() {
+    fn answers_wait_only_for_critical_steps() {
         for case in CASES {
             for step in case.answered {
                 assert!(step.is_critical(), "{}: {step:?}", case.name);
@@ -204,7 +203,7 @@ mod tests {
         }
     }
 
-    /// Both rules, of every case: nothing leads to what is not there, and no count is too low.
+    /// Checks both rules for every case: nothing leads to a missing block, and no count is too low.
     #[test]
     fn every_case_follows_the_rules() {
         for case in CASES {

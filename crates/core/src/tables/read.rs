@@ -1,4 +1,4 @@
-//! The way of a read: from memory, from nothing, or from the medium with its checksum.
+//! The read path: from memory, from nothing, or from the medium with its checksum.
 
 use super::waiting::Waiting;
 use super::{Pending, Tables};
@@ -12,14 +12,10 @@ impl Tables {
         if !self.in_range(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
-        let end = lba.plus(u64::from(blocks));
-        // Behind a write of the same blocks that waits for its turn.
-        let behind = self.waiting.iter().any(|waiting| {
-            let (first, length) = waiting.range();
-            first < end && lba < first.plus(length)
-        });
+        // Reads wait after a write of the same blocks that waits for its turn.
+        let behind = self.queue.concerns(lba, u64::from(blocks));
         if behind && !self.course.is_poisoned() {
-            self.waiting.push_back(Waiting::Read { id, lba, blocks });
+            self.queue.push(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);
         }
@@ -45,7 +41,7 @@ impl Tables {
                 });
                 continue;
             };
-            if let Some(&from) = self.held.get(&unit) {
+            if let Some(from) = self.buffers.get(unit) {
                 self.outbox.tell(Effect::CopyOut {
                     from,
                     request: id,
@@ -59,7 +55,7 @@ impl Tables {
             while index < blocks {
                 let next = link(self, index);
                 let follows = next.index() == Some(unit + (index - first));
-                if !follows || self.held.contains_key(&(unit + (index - first))) {
+                if !follows || self.buffers.has(unit + (index - first)) {
                     break;
                 }
                 sums.push(next.sum);
@@ -68,7 +64,7 @@ impl Tables {
             parts += 1;
             let run = index - first;
             for unit in unit..unit + run {
-                self.pin(unit);
+                self.blocks.pin(unit);
             }
             let effect = self.outbox.begin(Pending::Read {
                 request: id,

@@ -1,12 +1,12 @@
-//! Opening tables: all of them are read, and who leads where is counted anew.
+//! Opens tables: reads all of them, and counts anew which LBAs lead where.
 //!
-//! What a crash leaves is right as it is, but for counts that are too high: blocks that nothing leads to, and
-//! that nobody could have freed before. They are found here, at every opening, for the map is read whole anyway;
-//! the counts are put right in memory, and written when it costs least.
+//! After a crash everything is right, except for counts that are too high: blocks that nothing leads to, and that were not freed before
+//! the crash. Each opening finds them, because it reads the whole map anyway. The counts are corrected in memory, and written when it
+//! costs least.
 //!
-//! A bad sector costs what it held, and no more: of the map that is its links, for what they said is nowhere else, and the
-//! volume opens only to be read (`rest`); of the fingerprints the hints in its block; of the counts nothing, for they are
-//! counted anew; of the editions that what was lost of the map before is not noticed.
+//! A bad sector costs only its own contents. A sector of the map costs its links, because they are stored nowhere else; then the volume
+//! opens only for reading (`rest`). A sector of fingerprints costs the hints in its block. A sector of counts costs nothing, because the
+//! counts are counted anew. If a sector of editions is bad, earlier losses in the map go unnoticed.
 
 use super::directory::{Directory, check_sum};
 use super::editions::Editions;
@@ -29,9 +29,9 @@ use alloc::{vec, vec::Vec};
 /// Table blocks of one read.
 const READ_BLOCKS: u64 = 64;
 
-/// A volume of tables as it was found.
+/// A volume of tables as recovery found it.
 pub struct Recovered {
-    /// What it is.
+    /// Its superblock.
     pub superblock: Superblock,
     pub(super) map: Table<Link>,
     pub(super) counts: Table<u16>,
@@ -40,56 +40,56 @@ pub struct Recovered {
     pub(super) anew: Anew,
     pub(super) refs: Table<u16>,
     pub(super) space: Space,
-    /// Blocks of the table of counts that differ from what is on the medium.
+    /// Blocks of the table of counts that differ from the medium.
     pub(super) mended: BTreeSet<u32>,
-    /// Data blocks that may have had one of the fingerprints that are lost: each is still counted for it.
+    /// Data blocks that may have had one of the lost fingerprints; each is still counted for it.
     pub(super) unprinted: Vec<u32>,
     /// Gauges of what was found.
     pub(super) found: Stats,
-    /// The newest root that is whole, where there are roots.
+    /// The newest whole root, where there are roots.
     pub generation: Generation,
     pub(super) slots: Vec<LeafSlot>,
     pub(super) directory: Vec<LeafSlot>,
-    /// Counts that were lower than what leads to their block, which no crash can bring about; put right.
+    /// Counts that were lower than the number of links to their block, which no crash can cause; corrected.
     pub too_low: Vec<(Pba, u16, u16)>,
-    /// Counts that were higher; put right.
+    /// How many counts were higher; corrected.
     pub leaks: u64,
-    /// Blocks of the tables that the map is enough without.
+    /// Damaged table blocks that are not needed, because the map is there.
     pub lost: Vec<Lost>,
     /// Links that are not known, and why.
     pub(super) loss: Loss,
-    /// Whether it is what is left of a damaged volume: it is read, and does not go on.
+    /// True if this is the rest of a damaged volume, which can be read but not written.
     pub is_rest: bool,
     /// What was read.
     pub replayed: Replayed,
 }
 
-/// What is to be written anew, besides counts.
+/// The blocks that have to be written anew, besides counts.
 #[derive(Default)]
 pub(super) struct Anew {
-    /// Table blocks of which one of two copies is not as it should be.
+    /// Table blocks with a bad or outdated copy.
     pub tables: BTreeSet<(Kind, u32)>,
-    /// Those of the map of which one copy is damaged.
+    /// Blocks of the map with a damaged copy.
     pub damaged: BTreeSet<u32>,
-    /// Blocks of the table of editions that say less than what was found.
+    /// Blocks of the table of editions that lag behind what was found.
     pub editions: BTreeSet<u32>,
-    /// The second copy of a root that was found alone.
+    /// The missing second copy of a root.
     pub root: Option<Pba>,
 }
 
-/// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts are what the
-/// map and the fingerprints add up to; editions are what the map says.
+/// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts follow from the
+/// map and the fingerprints; editions follow from the map.
 #[derive(Clone, Copy, Debug)]
 pub struct Lost {
-    /// Of which table.
+    /// Its table.
     pub kind: Kind,
-    /// Which of its blocks.
+    /// Its number in the table.
     pub block: u32,
     /// Why.
     pub error: RecoveryError,
 }
 
-/// Where the tables' blocks are.
+/// Reads the tables' blocks.
 struct Blocks<'a> {
     source: &'a mut dyn Source,
     superblock: &'a Superblock,
@@ -100,11 +100,11 @@ struct Blocks<'a> {
     lost: Vec<Lost>,
     twins: Twins,
     loss: &'a mut Loss,
-    /// Of the map's blocks.
+    /// The editions of the map's blocks.
     editions: Vec<SectorEditions>,
 }
 
-/// Where a table block is, and its twin; of shadowed ones with its sum.
+/// Where a table block and its twin are; for shadowed tables, with its sum.
 struct Place {
     at: Pba,
     twin: Option<Pba>,
@@ -112,7 +112,7 @@ struct Place {
 }
 
 impl Place {
-    /// Of one that is so many blocks further.
+    /// The place of a block that is so many blocks further on.
     fn plus(&self, blocks: u64) -> Self {
         Self {
             at: self.at.plus(blocks),
@@ -123,7 +123,7 @@ impl Place {
 }
 
 impl Blocks<'_> {
-    /// Reads a table. Of the map each sector stands for itself; of the others a block that is damaged is taken for empty.
+    /// Reads a table. Each sector of the map stands for itself; in the other tables a damaged block is taken for empty.
     fn load<E: Entry>(&mut self, table: &mut Table<E>) {
         let blocks = self.superblock.table_blocks()[E::KIND as usize];
         let mut bytes = vec![0; READ_BLOCKS as usize * BLOCK_BYTES];
@@ -174,7 +174,7 @@ impl Blocks<'_> {
         self.source.read(at, bytes).is_ok()
     }
 
-    /// What is in one copy of a block, which may have been read.
+    /// Decodes one copy of a block, if it could be read.
     fn look<E: Entry>(
         &mut self,
         block: u32,
@@ -218,7 +218,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Where a block is, if it is anywhere; why that is not known.
+    /// Where a block is, if it exists; an error if that is not known.
     fn place(&self, number: u64) -> Result<Option<Place>, RecoveryError> {
         let (slot, sum) = match self.superblock.layout() {
             Layout::Shadow => match self.directory.slot(number)? {
@@ -235,7 +235,7 @@ impl Blocks<'_> {
         }))
     }
 
-    /// Of a block that is damaged only these sectors are whole.
+    /// Notes a damaged block, of which only these sectors are whole.
     fn miss(&mut self, kind: Kind, block: u32, sectors: SectorEditions, error: RecoveryError) {
         if kind != Kind::Map {
             return self.lost.push(Lost { kind, block, error });
@@ -246,7 +246,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Holds a block against what the directory says of it.
+    /// Compares a block with what the directory says about it.
     fn hold_against(
         &self,
         kind: Kind,
@@ -254,7 +254,7 @@ impl Blocks<'_> {
         expected: u32,
         at: Pba,
     ) -> Result<(), RecoveryError> {
-        // What a block of before 2026-11-22 was known by: the checksum of all that are whole.
+        // Before 2026-11-22 the directory had another checksum: the same one for all whole blocks.
         if (self.crc)(bytes) == expected {
             return Ok(());
         }
@@ -263,7 +263,7 @@ impl Blocks<'_> {
     }
 }
 
-/// The LBAs whose links a sector of the map has.
+/// The LBAs whose links are in a sector of the map.
 pub(super) fn lbas_of(block: u32, sector: u32) -> (Lba, u64) {
     let of_sector = Kind::Map.sector_entries() as u64;
     let first = u64::from(block) * Kind::Map.entries() as u64 + u64::from(sector) * of_sector;
@@ -273,7 +273,7 @@ pub(super) fn lbas_of(block: u32, sector: u32) -> (Lba, u64) {
 /// Reads the tables of a volume, and counts.
 ///
 /// # Errors
-/// When something of the map is damaged, or names what there is not.
+/// When the map is damaged, or names something that does not exist.
 pub fn recover(
     source: &mut dyn Source,
     medium_blocks: u64,
@@ -379,7 +379,7 @@ impl Recovered {
         }
     }
 
-    /// Holds the map's blocks against the editions that were durable.
+    /// Compares the map's blocks with the editions that were durable.
     fn hold_editions(&mut self, found: &[SectorEditions], table: Table<Edition>) {
         let lost = self.lost_blocks(Kind::Editions);
         self.found.lost_edition_blocks = lost.len() as u64;
@@ -441,10 +441,11 @@ impl Recovered {
         Ok(())
     }
 
-    /// Holds the counts against what leads to their blocks.
+    /// Compares the counts with the links to their blocks.
     ///
-    /// A fingerprint that cannot be read now may be read at the next opening: until its block has been written anew it is
-    /// counted, if it may be there. That the count of its block has room for it says so, where that is known.
+    /// A fingerprint that cannot be read now may be readable at the next opening. So until its table block has been written anew, it is
+    /// counted if it may exist. If the data block's count is known, the fingerprint may exist only if the count includes one more owner
+    /// than there are links.
     fn settle_counts(&mut self) {
         let lost_prints = self.lost_blocks(Kind::Prints);
         let lost_counts = self.lost_blocks(Kind::Counts);
@@ -473,7 +474,7 @@ impl Recovered {
                 self.space.free(index);
             }
         }
-        // Those of them, too, that count nothing.
+        // Also table blocks whose counts are all zero.
         self.mended.extend(lost_counts);
     }
 
@@ -493,7 +494,7 @@ impl Recovered {
         self.mended.insert(Table::<u16>::block_of(index));
     }
 
-    /// The blocks of a table that are lost.
+    /// The lost blocks of a table.
     pub(super) fn lost_blocks(&self, kind: Kind) -> BTreeSet<u32> {
         let of_kind = self.lost.iter().filter(|lost| lost.kind == kind);
         of_kind.map(|lost| lost.block).collect()
@@ -504,7 +505,7 @@ impl Recovered {
         RecoveryError::TooManyOwners { at }
     }
 
-    /// Every link: the LBA, where its block is, and the block's checksum.
+    /// Every link: the LBA, the place of its block, and the block's checksum.
     pub fn links(&self) -> impl Iterator<Item = (u32, Pba, u32)> + '_ {
         let end = self.superblock.logical_blocks() as u32;
         let mut from = 0;

@@ -1,9 +1,9 @@
-//! What is left of damaged tables: links of whole sectors are certain, what others said is lost.
+//! The rest of damaged tables: links in whole sectors are certain, others are lost.
 //!
-//! A link stands for itself: each sector of the map has its own checksum, and any mixture of sectors is right. So a
-//! damaged sector costs the LBAs whose links it had. What is not certain may be guessed ([`Trust::Newest`]): by the other
-//! slot of a shadowed block, which has the links of a commit before, or by a block in place that is older than it should be. A
-//! guess is never another LBA's: the sum of the block lies beside the link.
+//! Each link stands for itself: each sector of the map has its own checksum, and any mixture of sectors is right. So a damaged
+//! sector costs the LBAs whose links it held. What is not certain may be guessed ([`Trust::Newest`]): from the other slot of a
+//! shadowed block, which has the links of the previous commit, or from a block in place that is older than it should be. A guess
+//! never yields another LBA's data: the sum of the block lies beside the link.
 
 use super::recover::{Anew, Recovered, lbas_of, look};
 use super::table::Table;
@@ -17,7 +17,7 @@ use crate::recovery::{RecoveryError, Source};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Reads what is left of a damaged volume: for reading alone.
+/// Reads what is left of a damaged volume, for reading only.
 ///
 /// # Errors
 /// When there is no superblock.
@@ -30,7 +30,7 @@ pub fn rescue(
     let mut found = look(source, medium_blocks, crc, trust)?;
     found.doubt_the_uncounted(trust);
     found.is_rest = true;
-    // Nothing of it is put right: it is not written.
+    // Nothing is corrected, because the volume is not written.
     (found.mended, found.anew) = (BTreeSet::new(), Anew::default());
     (found.unprinted, found.lost) = (Vec::new(), Vec::new());
     let nothing = Loss::none(found.superblock.logical_blocks());
@@ -39,7 +39,7 @@ pub fn rescue(
 }
 
 impl Recovered {
-    /// Nothing is known of these LBAs.
+    /// Notes that nothing is known of these LBAs.
     pub(super) fn forget(&mut self, lba: Lba, blocks: u64) {
         self.loss.lost.insert(lba, blocks);
         self.loss.guessed.remove(lba, blocks);
@@ -48,8 +48,9 @@ impl Recovered {
         }
     }
 
-    /// The first count that is too low, if it is not known that the counts are old and not the links. It is known where links are
-    /// there twice, and one block has all such counts: one write that was lost explains that, and of links two would be needed.
+    /// The first count that is too low, unless it is known that the counts are old and not the links. It is known if links have two
+    /// copies and all counts that are too low are in one table block. One lost write explains that, while old links would need two lost
+    /// writes.
     #[must_use]
     pub fn doubt(&self) -> Option<RecoveryError> {
         let &(at, count, links) = self.too_low.first()?;
@@ -62,8 +63,8 @@ impl Recovered {
         (!are_counts_old).then_some(RecoveryError::CountTooLow { at, count, links })
     }
 
-    /// A count that is too low tells that it is old, or a link to its block. Which of them is known after a clean stop alone; and
-    /// a block of the map that is old is old as a whole.
+    /// A count that is too low shows that either the count or a link to its block is old. Only after a clean stop is it known which of
+    /// the two. If a block of the map is old, all of its links are old.
     fn doubt_the_uncounted(&mut self, trust: Trust) {
         if self.doubt().is_none() {
             return;
@@ -93,14 +94,14 @@ impl Recovered {
         }
     }
 
-    /// Whether a block of the map is the newest for certain: since a clean stop the table of editions says of which edition it is.
+    /// True if a block of the map is certainly the newest: since a clean stop the table of editions names its edition.
     fn is_proven(&self, block: u32) -> bool {
         let of_table = Table::<Edition>::block_of(block);
         let is_told = self.superblock.has_editions() && !self.anew.editions.contains(&of_table);
         is_told && self.superblock.was_stopped()
     }
 
-    /// Takes links that are lost from where older ones are.
+    /// Replaces lost links by older ones.
     pub(super) fn guess(&mut self, source: &mut dyn Source, signer: &Signer) {
         let mut entries = Vec::new();
         let mut bytes = [0; BLOCK_BYTES];
@@ -126,7 +127,7 @@ impl Recovered {
         }
     }
 
-    /// The slots of a table block, in the order in which they are looked into.
+    /// The slots of a table block, in the order in which they are tried.
     fn candidates(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let slots = match (self.superblock.layout(), self.slots.get(number as usize)) {
             (Layout::Shadow, Some(LeafSlot::Slot1(_))) => [Some(1), Some(0)],

@@ -1,32 +1,35 @@
-//! Free data blocks: a bit each.
+//! Free data blocks, as one bit each.
 
 use super::stale::Stale;
 use alloc::{vec, vec::Vec};
 
 /// See the module.
 pub struct Space {
-    /// Set: free.
+    /// Bit set: free.
     words: Vec<u64>,
     blocks: u32,
     free: u32,
     next: u32,
-    /// Of volumes whose medium is told what is free.
+    /// How many runs of blocks are being discarded.
+    discards: u32,
+    /// Only if free blocks are discarded on the medium.
     stale: Option<Stale>,
 }
 
 impl Space {
-    /// None is free.
+    /// No block is free.
     pub fn new(blocks: u32) -> Self {
         Self {
             words: vec![0; blocks.div_ceil(64) as usize],
             blocks,
             free: 0,
             next: 0,
+            discards: 0,
             stale: None,
         }
     }
 
-    /// From now on it is known which free blocks the medium takes for used: at first all of them.
+    /// From now on tracks the free blocks that the medium takes for used. At first these are all free blocks.
     pub fn keep_stale(&mut self, least: u32) {
         let mut stale = Stale::new(self.blocks, least);
         (0..self.blocks)
@@ -35,17 +38,17 @@ impl Space {
         self.stale = Some(stale);
     }
 
-    /// What the medium takes for used, if it is told what is.
+    /// What the medium takes for used, if that is tracked.
     pub fn known_stale(&self) -> Option<&Stale> {
         self.stale.as_ref()
     }
 
-    /// The same, to go on with it.
+    /// The same, for changing it.
     pub fn stale(&mut self) -> Option<&mut Stale> {
         self.stale.as_mut()
     }
 
-    /// Free blocks.
+    /// How many blocks are free.
     pub fn free_blocks(&self) -> u32 {
         self.free
     }
@@ -54,7 +57,7 @@ impl Space {
         index < self.blocks && self.words[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     pub fn free(&mut self, index: u32) {
         assert!(!self.is_free(index), "data block {index} is freed twice");
         self.words[index as usize / 64] |= 1 << (index % 64);
@@ -64,7 +67,7 @@ impl Space {
         }
     }
 
-    /// Takes a run of free blocks that the medium takes for used, to discard them: at most a part of those that are free, for
+    /// Takes a run of free blocks that the medium takes for used, to discard them. Takes only a part of the free blocks, because
     /// a write does not wait for a discard.
     pub fn take_stale(&mut self, most: u32) -> Option<(u32, u32)> {
         let most = most.min(self.free / 4);
@@ -75,19 +78,26 @@ impl Space {
         for index in first..first + blocks {
             self.remove(index);
         }
+        self.discards += 1;
         Some((first, blocks))
     }
 
-    /// Gives back what was taken for a discard.
+    /// How many runs have been taken and not freed again.
+    pub fn discards(&self) -> u32 {
+        self.discards
+    }
+
+    /// Frees a run whose discard has ended.
     pub fn discarded(&mut self, first: u32, blocks: u32) {
+        self.discards -= 1;
         for index in first..first + blocks {
             self.words[index as usize / 64] |= 1 << (index % 64);
         }
         self.free += blocks;
     }
 
-    /// Takes the block after `before` if that is free, so that what is written in order lies in order; else the
-    /// next free one from where the last was found.
+    /// Takes the block after `before` if it is free, so that blocks written in order lie in order. Otherwise takes the next free block
+    /// after the one found last.
     pub fn take(&mut self, before: Option<u32>) -> Option<u32> {
         if self.free == 0 {
             return None;
@@ -133,7 +143,7 @@ mod tests {
     use crate::addr::Nanos;
 
     #[test]
-    fn takes_what_follows_and_then_what_is_next() {
+    fn a_block_is_taken_behind_the_one_before_or_else_the_next_free_one() {
         let mut space = Space::new(130);
         (0..130).for_each(|index| space.free(index));
         assert_eq!(space.take(None), Some(0));
@@ -152,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_discarded_is_not_taken() {
+    fn a_block_that_is_being_discarded_is_not_taken() {
         let mut space = Space::new(64);
         (0..64).for_each(|index| space.free(index));
         space.keep_stale(1);
@@ -161,6 +171,7 @@ mod tests {
         assert_eq!(space.free_blocks(), 48);
         assert_eq!(space.take(None), Some(16));
         assert_eq!(space.take_stale(5), Some((17, 5)));
+        assert_eq!(space.discards(), 2);
         space.discarded(0, 16);
         space.discarded(17, 5);
         assert_eq!(space.free_blocks(), 63);

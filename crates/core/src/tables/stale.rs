@@ -1,33 +1,33 @@
-//! Free data blocks of which the medium does not know that they are free.
+//! Free data blocks that the medium takes for used.
 //!
-//! They are looked for in rounds from the first block to the last, so that what was freed one by one goes to the
-//! medium in runs, and what is taken again meanwhile does not go at all.
+//! They are looked for in rounds from the first block to the last, so that blocks freed one by one are discarded in runs, and
+//! blocks that are reused meanwhile are not discarded at all.
 
 use crate::addr::Nanos;
 use crate::limits;
 use alloc::{vec, vec::Vec};
 
-/// Blocks for which there is one counter.
+/// How many blocks share a counter.
 const REGION: u32 = 4096;
 
 /// See the module.
 pub struct Stale {
-    /// Set: free, and written since it was last discarded.
+    /// Bit set: free, and written since it was last discarded.
     words: Vec<u64>,
-    /// How many there are in each region.
+    /// How many of them each region has.
     regions: Vec<u16>,
     blocks: u32,
-    /// Freed since the last round began, and the first of them when.
+    /// How many were freed since the last round began, and when the first of them was.
     since: u32,
     since_when: Option<Nanos>,
-    /// Where the round is that is under way.
+    /// Where the current round is.
     at: Option<u32>,
     /// Shorter runs are left until their neighbours are free.
     least: u32,
 }
 
 impl Stale {
-    /// Of so many blocks none is stale.
+    /// None of so many blocks is stale.
     pub fn new(blocks: u32, least: u32) -> Self {
         Self {
             words: vec![0; blocks.div_ceil(64) as usize],
@@ -44,7 +44,7 @@ impl Stale {
         self.words[index as usize / 64] >> (index % 64) & 1 == 1
     }
 
-    /// A block is free now.
+    /// Notes that a block is free.
     pub fn add(&mut self, index: u32) {
         debug_assert!(!self.is(index), "data block {index} is stale twice");
         self.words[index as usize / 64] |= 1 << (index % 64);
@@ -52,7 +52,7 @@ impl Stale {
         self.since += 1;
     }
 
-    /// A block is not free any more, or is discarded.
+    /// Notes that a block is not free any more, or is discarded.
     pub fn remove(&mut self, index: u32) {
         if self.is(index) {
             self.words[index as usize / 64] &= !(1 << (index % 64));
@@ -60,8 +60,8 @@ impl Stale {
         }
     }
 
-    /// Whether a round is under way, or begins now: when a share of the blocks has been freed since the last began, or some
-    /// and a while has passed.
+    /// True if a round is under way, or begins now: when a certain share of the blocks has been freed since the last one began,
+    /// or any block and some time has passed.
     pub fn is_due(&mut self, now: Nanos) -> bool {
         if self.at.is_none() && self.due().is_some_and(|due| due <= now) {
             self.since = 0;
@@ -78,7 +78,7 @@ impl Stale {
         self.at.is_some()
     }
 
-    /// When the next round is due, as far as that is known.
+    /// When the next round is due, if that is known.
     pub fn due(&self) -> Option<Nanos> {
         if self.since > self.blocks / limits::STALE_SHARE {
             return Some(Nanos(0));
@@ -87,8 +87,8 @@ impl Stale {
         Some(Nanos(since.0 + limits::DISCARD_AFTER_NANOS))
     }
 
-    /// The next run of the round, of at most `most` blocks: its first block, and its length. `None` with the round still
-    /// under way: there is none near by, and the search goes on with the next call.
+    /// The next run of the round, of at most `most` blocks: its first block, and its length. `None` while the round is still
+    /// under way means that there is none nearby; the search goes on with the next call.
     pub fn next_run(&mut self, most: u32) -> Option<(u32, u32)> {
         let mut at = self.at?;
         for _ in 0..limits::STALE_RUNS_LOOKED_AT {

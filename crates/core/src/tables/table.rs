@@ -1,4 +1,4 @@
-//! One linear table in memory. A block that holds nothing takes none.
+//! One linear table in memory. An empty block takes no memory.
 
 use crate::addr::BLOCK_BYTES;
 use crate::format::table::{Edition, Entry, Signer};
@@ -10,7 +10,7 @@ pub struct Table<E> {
 }
 
 impl<E: Entry> Table<E> {
-    /// An empty one of so many blocks.
+    /// An empty table of so many blocks.
     pub fn new(blocks: u64) -> Self {
         Self {
             blocks: (0..blocks).map(|_| None).collect(),
@@ -43,7 +43,7 @@ impl<E: Entry> Table<E> {
         }
     }
 
-    /// The first entry from `from` on that is something, before `end`.
+    /// The first entry that is not empty, from `from` on and before `end`.
     pub fn next(&self, from: u32, end: u32) -> Option<(u32, E)> {
         let mut index = from;
         while index < end {
@@ -61,7 +61,7 @@ impl<E: Entry> Table<E> {
         None
     }
 
-    /// The bytes of a block, whose number over all tables is `number`.
+    /// Encodes a block, whose number over all tables is `number`.
     pub fn encode(
         &self,
         block: u32,
@@ -75,7 +75,7 @@ impl<E: Entry> Table<E> {
         signer.encode(number, edition, entries, out);
     }
 
-    /// Takes a block's entries as they were found.
+    /// Sets a block's entries to those that were found.
     pub fn load(&mut self, block: u32, entries: &[E]) {
         if entries.iter().any(|entry| *entry != E::default()) {
             self.blocks[block as usize] = Some(entries.into());

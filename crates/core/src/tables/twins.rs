@@ -1,7 +1,7 @@
-//! Two copies of a block of the map: of each sector the newer one that is whole counts.
+//! Two copies of a block of the map: for each sector, the newer whole one counts.
 //!
-//! Both are written in the same stage of a commit, so a crash may leave either of them old, or torn; any mixture of sectors is
-//! right. What is whole and newer in one of them is what was written last, whatever became of the other.
+//! Both are written in the same stage of a commit, so a crash may leave either of them old or torn; any mixture of sectors is right. If a
+//! sector is whole and newer in one copy, that is the version written last, whatever happened to the other copy.
 
 use crate::format::superblock::Superblock;
 use crate::format::table::{Entry, SectorEditions};
@@ -9,7 +9,7 @@ use crate::recovery::RecoveryError;
 use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 
-/// What is in one copy of a block of a table.
+/// The contents of one copy of a table block.
 pub(super) struct Seen<E> {
     pub entries: Vec<E>,
     pub sectors: SectorEditions,
@@ -27,17 +27,17 @@ impl<E: Entry> Seen<E> {
     }
 }
 
-/// What became of twins.
+/// The result of merging copies.
 #[derive(Default)]
 pub(super) struct Twins {
-    /// Blocks of which both copies are to be written anew.
+    /// Blocks whose copies both have to be written anew.
     pub anew: BTreeSet<u32>,
-    /// Those of which one copy was damaged.
+    /// Blocks with a damaged copy.
     pub damaged: BTreeSet<u32>,
 }
 
 impl Twins {
-    /// Takes from the other copy what is better there.
+    /// Takes the sectors that are better in the other copy.
     pub fn take<E: Entry>(
         &mut self,
         superblock: &Superblock,
@@ -58,7 +58,7 @@ impl Twins {
         if seen.sectors.missing().next().is_none() {
             seen.result = Ok(());
             self.anew.insert(block);
-            // After a crash one of them may be the older one, and is no damage.
+            // After a crash one of them may be older; that is no damage.
             if is_damaged || superblock.was_stopped() {
                 self.damaged.insert(block);
             }

@@ -1,8 +1,8 @@
-//! Who waits: for a turn, or for a commit.
+//! Requests that wait: for their turn, or for a commit.
 
-use super::twin::Verdict;
+use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Payload, Refusal};
+use crate::seam::Payload;
 use alloc::vec::Vec;
 
 /// A request that waits for its turn.
@@ -37,54 +37,43 @@ impl Waiting {
         }
     }
 
+    /// True if it concerns one of these blocks. A read concerns no block, but a read that begins within them counts: later reads wait for
+    /// it.
+    pub fn concerns(&self, lba: Lba, blocks: u64) -> bool {
+        let (first, length) = self.range();
+        first.0 < lba.0.saturating_add(blocks) && lba.0 < first.0.saturating_add(length)
+    }
+
+    /// True if it is this write.
+    pub fn is_write(&self, request: RequestId) -> bool {
+        matches!(self, Self::Write { id, .. } if *id == request)
+    }
+
+    /// Notes whether a block of it equals its twin, and returns the twin.
+    pub fn on_answer(&mut self, index: u32, same: bool) -> Option<Twin> {
+        let Self::Write { verdicts, .. } = self else {
+            return None;
+        };
+        let verdict = &mut verdicts[index as usize];
+        let Verdict::Asked(twin) = *verdict else {
+            return None;
+        };
+        *verdict = match same {
+            true => Verdict::Same(twin),
+            false => Verdict::Write,
+        };
+        Some(twin)
+    }
+
     pub fn is_asking(&self) -> bool {
         matches!(self, Self::Write { verdicts, .. }
             if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Asked(_))))
     }
 }
 
-/// Who waits for the commit of a group.
+/// A request that waits for the commit of a group.
 pub(super) struct Waiter {
     pub group: u64,
     pub request: RequestId,
     pub flush: bool,
-}
-
-impl super::Tables {
-    pub(super) fn fail_all(&mut self) {
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        while let Some(waiter) = self.waiters.pop_front() {
-            self.outbox.reply(waiter.request, Err(Refusal::Poisoned));
-        }
-        while let Some(waiting) = self.waiting.pop_front() {
-            self.refuse(waiting, Refusal::Poisoned);
-        }
-    }
-
-    pub(super) fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if waiting.is_asking() {
-            return self.doomed.push((waiting, refusal));
-        }
-        match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                placed,
-                verdicts,
-                ..
-            } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
-                for verdict in verdicts.iter().skip(placed) {
-                    self.let_go(*verdict);
-                }
-                self.outbox.reply(id, Err(refusal));
-            }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
-        }
-    }
 }

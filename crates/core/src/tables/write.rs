@@ -1,11 +1,12 @@
-//! The way of a write, a discard and a flush: into memory, and into the running group.
+//! The path of a write, a discard and a flush: into memory, and into the running group.
 
 use super::Tables;
 use super::options::Persistence;
 use super::order::Step;
 use super::table::Table;
-use super::twin::{Sharing, Verdict};
-use super::waiting::{Waiter, Waiting};
+use super::twin::Sharing;
+use super::verdict::Verdict;
+use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
 use crate::limits;
@@ -14,7 +15,7 @@ use crate::reserve::Need;
 use crate::seam::{Class, Payload, Refusal};
 use alloc::vec::Vec;
 
-/// What became of one block.
+/// The result for one block.
 pub(super) enum Placed {
     Done,
     Wait,
@@ -34,7 +35,7 @@ impl Tables {
             }
             return self.outbox.reply(id, Err(refusal));
         }
-        self.count_arrival();
+        self.groups.count_arrival(self.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
         let mut verdicts = match self.once.is_on() || self.dedup.is_on() {
@@ -42,12 +43,11 @@ impl Tables {
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.waiting.is_empty()
-            && self.place_all(id, lba, blocks, &mut verdicts, &mut placed, fua)
+        if self.queue.is_empty() && self.place_all(id, lba, blocks, &mut verdicts, &mut placed, fua)
         {
             return;
         }
-        self.waiting.push_back(Waiting::Write {
+        self.queue.push(Waiting::Write {
             id,
             lba,
             blocks: blocks.to_vec(),
@@ -57,21 +57,13 @@ impl Tables {
         });
     }
 
-    /// How fast writes come, for the anticipation (OrderMergeDedup §2.2).
-    fn count_arrival(&mut self) {
-        let gap = (self.course.now().0 - self.last_write.0).min(u64::from(u32::MAX));
-        self.gap = (self.gap * 7 + gap) / 8;
-        self.last_write = self.course.now();
-        self.running.requests += 1;
-    }
-
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
         lba.0
             .checked_add(blocks)
             .is_some_and(|end| end <= self.superblock.logical_blocks())
     }
 
-    /// Places blocks from `placed` on; `true` when the request has been answered or waits for durability.
+    /// Places blocks from `placed` on; returns `true` when the request has been answered or waits for durability.
     fn place_all(
         &mut self,
         id: RequestId,
@@ -118,10 +110,10 @@ impl Tables {
         }
     }
 
-    /// One block: shared, zero, absorbed, or stored.
+    /// Places one block: shared, zero, absorbed, or stored.
     fn place(&mut self, lba: Lba, payload: &Payload, verdict: Verdict) -> Placed {
         if self.group_is_full() {
-            self.running.urgent = true;
+            self.groups.running_mut().hurry();
             return Placed::Wait;
         }
         let old = self.link(lba);
@@ -147,8 +139,10 @@ impl Tables {
             self.note(lba, payload);
             return Placed::Done;
         }
-        // Only of a block that nothing else leads to is it certain that an overwrite gives one back.
-        let gives_back = old.index().is_some_and(|index| self.refs.get(index) == 1);
+        // An overwrite certainly frees a block only if nothing else leads to that block.
+        let gives_back = old
+            .index()
+            .is_some_and(|index| self.blocks.refs(index) == 1);
         if !gives_back {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
             if !self.reserve.admits(self.course.now(), need, room) {
@@ -159,33 +153,35 @@ impl Tables {
             0 => None,
             _ => self.link(Lba(lba.0 - 1)).index(),
         };
-        if u64::from(self.space.free_blocks()) < limits::FREE_BLOCKS_LOW || self.too_many_unused() {
+        if u64::from(self.blocks.free_blocks()) < limits::FREE_BLOCKS_LOW || self.too_many_unused()
+        {
             self.give_up_prints();
         }
-        let Some(index) = self.space.take(before) else {
-            self.running.urgent = true;
+        let Some(index) = self.blocks.take(before) else {
+            self.groups.running_mut().hurry();
             return Placed::Wait;
         };
-        self.held.insert(index, payload.buf);
-        self.queued.insert(index);
-        self.raise(index);
+        self.buffers.queue(index, payload.buf);
+        self.blocks.raise(index);
         let is_known = self.dedup.is_on() && !self.dedup.is_critical(lba);
         if is_known {
             // The fingerprint's own reference (OrderMergeDedup §2.1).
-            self.raise(index);
-            self.running.prints.insert(index, payload.digest.sum);
+            self.blocks.raise(index);
+            let running = self.groups.running_mut();
+            running.add_print(index, payload.digest.sum);
         }
         self.mark(Step::CountUp, Table::<u16>::block_of(index));
         self.relink(lba, Link::to(index, payload.digest.sum));
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, payload);
-        if self.queued.len() >= limits::QUEUED_BLOCKS && !self.is_doubling() {
-            self.write_queued();
+        if self.buffers.queued() >= limits::QUEUED_BLOCKS && !self.groups.are_doubling() {
+            let running = self.groups.running().number();
+            self.write_queued(running);
         }
         Placed::Done
     }
 
-    /// What a block is to whoever writes it, as far as room is concerned.
+    /// Classifies a block for the space reserve.
     fn need(&self, lba: Lba, old: Link, class: Class) -> Need {
         match old.index().is_none() && class == Class::Data && !self.once.has(lba) {
             true => Need::New,
@@ -197,35 +193,35 @@ impl Tables {
         &mut self.once
     }
 
-    pub(super) fn group_is_full(&self) -> bool {
-        self.running.links.len() >= self.options.group_links
+    fn group_is_full(&self) -> bool {
+        self.groups.running().is_full(self.options.group_links)
     }
 
-    /// A block that has not left for the medium, and that nothing else leads to, is replaced in memory.
+    /// Replaces in memory a block that is not being written yet, and that nothing else leads to.
     fn absorb(&mut self, lba: Lba, old: Link, payload: &Payload) -> bool {
         let Some(index) = old.index() else {
             return false;
         };
-        let own = self.queued.contains(&index)
-            && self.refs.get(index) == 1
-            && !self.pins.contains_key(&index)
-            && self.running.links.get(&(lba.0 as u32)) == Some(&old);
+        let key = lba.0 as u32;
+        let own = self.buffers.is_queued(index)
+            && self.blocks.refs(index) == 1
+            && !self.blocks.is_pinned(index)
+            && self.groups.running().link(key) == Some(old);
         if !own {
             return false;
         }
-        if let Some(sum) = self.running.prints.get_mut(&index) {
-            *sum = payload.digest.sum;
-        }
-        if let Some(before) = self.held.insert(index, payload.buf) {
+        if let Some(before) = self.buffers.replace(index, payload.buf) {
             self.release(before);
         }
-        let link = Link::to(index, payload.digest.sum);
-        self.running.links.insert(lba.0 as u32, link);
+        let sum = payload.digest.sum;
+        let running = self.groups.running_mut();
+        running.change_print(index, sum);
+        running.set_link(key, Link::to(index, sum), self.course.now());
         self.stats.absorbed_blocks += 1;
         true
     }
 
-    /// Tells the policies of a block that is stored.
+    /// Tells the policies about a block that is stored.
     fn note(&mut self, lba: Lba, payload: &Payload) {
         if self.once.is_on() {
             self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
@@ -251,30 +247,30 @@ impl Tables {
             true => self.stats.zero_blocks += blocks,
             false => self.stats.discarded_blocks += blocks,
         }
-        self.count_arrival();
-        self.waiting.push_back(Waiting::Unmap {
+        self.groups.count_arrival(self.course.now());
+        self.queue.push(Waiting::Unmap {
             id,
             lba,
             blocks,
             fua,
         });
-        if self.waiting.len() == 1 {
+        if self.queue.len() == 1 {
             self.place_waiting();
         }
     }
 
-    /// Unlinks what is linked from `lba` on. Under a root all of it in one group: it is one step (promise 3), so a group may
-    /// be longer than it should by one of these. Without one it is none anyway, and goes on in the next.
+    /// Unlinks the links from `lba` on. Under a root all of them go into one group, because a discard is one step (promise 3): a group
+    /// may exceed its bound by one discard. Without a root a discard is not one step, so it may continue in the next group.
     fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
         let end = lba.plus(blocks);
         let mut next = self.next_mapped(lba, end);
         if next.is_some() && self.group_is_full() {
-            self.running.urgent = true;
+            self.groups.running_mut().hurry();
             return false;
         }
         while let Some((mapped, _)) = next {
             if self.shadow.is_none() && self.group_is_full() {
-                self.running.urgent = true;
+                self.groups.running_mut().hurry();
                 return false;
             }
             self.once.forget(mapped, 1);
@@ -284,15 +280,15 @@ impl Tables {
         true
     }
 
-    /// As [`Engine::nothing_waits`](crate::engine::Engine::nothing_waits).
+    /// Like [`Engine::nothing_waits`](crate::engine::Engine::nothing_waits).
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
-    /// Places what waits, in order, until something must wait on.
+    /// Places waiting requests, in order, until one has to wait on.
     pub(super) fn place_waiting(&mut self) {
-        while let Some(mut waiting) = self.waiting.pop_front() {
+        while let Some(mut waiting) = self.queue.pop() {
             let done = match &mut waiting {
                 Waiting::Write {
                     id,
@@ -321,7 +317,7 @@ impl Tables {
                 }
             };
             if !done {
-                self.waiting.push_front(waiting);
+                self.queue.put_back(waiting);
                 return;
             }
         }
@@ -335,28 +331,25 @@ impl Tables {
         if self.outbox.holds_writes() {
             return self.outbox.reply(id, Err(Refusal::NoRoom));
         }
-        // What waits for room is not acknowledged, so a flush need not wait for it.
+        // A write that waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);
     }
 
     /// Answers `request` once everything placed so far is durable.
     fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
-        // What was found in one copy alone is not given for durable.
-        let takes_anew = self.committing.is_none() || self.is_doubling();
-        let group = if !self.running.links.is_empty() || takes_anew && !self.anew.is_empty() {
+        // Blocks that recovery found in one copy only do not count as durable yet.
+        let takes_anew = self.groups.commit().is_none() || self.groups.are_doubling();
+        let has_links = self.groups.running().has_links();
+        let group = if has_links || takes_anew && self.backlog.has_anew() {
             self.want_group(flush);
-            self.running.number
-        } else if let Some(commit) = &self.committing {
-            commit.group.number
+            self.groups.running().number()
+        } else if let Some(commit) = self.groups.commit() {
+            commit.group().number()
         } else {
             self.stats.flushes_free += u64::from(flush);
             return self.outbox.reply(request, Ok(()));
         };
         self.once.awaits(flush, &mut self.stats);
-        self.waiters.push_back(Waiter {
-            group,
-            request,
-            flush,
-        });
+        self.queue.wait_for(group, request, flush);
     }
 }

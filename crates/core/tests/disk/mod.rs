@@ -57,7 +57,7 @@ pub fn disk_with(chunks: &[Chunk]) -> Disk {
     disk
 }
 
-/// A leaf's block with these numbers at these places, and 0 elsewhere.
+/// A leaf's block with these numbers at these indexes, and 0 elsewhere.
 pub fn leaf_of(entries: &[(usize, u32)]) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
     for &(index, raw) in entries {
@@ -66,18 +66,18 @@ pub fn leaf_of(entries: &[(usize, u32)]) -> Vec<u8> {
     block
 }
 
-/// A block's bytes, told apart by a number.
+/// A block's bytes, which differ by number.
 pub fn data(tag: u32) -> Vec<u8> {
     tag.to_le_bytes().repeat(BLOCK_BYTES / 4)
 }
 
-/// A block's sum, as these volumes have it.
+/// A block's sum, as in these volumes.
 pub fn sum(block: &[u8]) -> u32 {
     let seed = u64::from_le_bytes([SECRET[0]; 8]);
     BlockSum::Xxh3 { seed }.of(block)
 }
 
-/// A chunk to write: everything that a test wants to be strange about it.
+/// A chunk to write; a test can make everything about it strange.
 #[derive(Clone)]
 pub struct Chunk {
     pub head: u8,
@@ -121,7 +121,7 @@ impl Disk {
         Self::with_sums(SumKind::Xxh3)
     }
 
-    /// One whose blocks' sums are these. It has no copies of what leads to data: each test damages the only one.
+    /// An empty volume with sums of this kind. It has no copies of metadata: each test damages the only one.
     pub fn with_sums(sums: SumKind) -> Self {
         let sb = geometry::plan(&Params {
             medium_blocks: BLOCKS,
@@ -242,7 +242,7 @@ impl Disk {
         self.checkpoint_of(generation, seq, durable, heads, &[(Leaf(0), block)]);
     }
 
-    /// A map checkpoint of these leaves, of the map or of what follows it.
+    /// A map checkpoint of these leaves, of the map or of the tables after it.
     pub fn checkpoint_of(
         &mut self,
         generation: u64,
@@ -301,7 +301,7 @@ impl Disk {
         }
     }
 
-    /// Which block an LBA reads as, after recovery.
+    /// The tag of the block that an LBA reads as, after recovery.
     pub fn tag_of(&self, found: &Recovered, lba: u64) -> Option<u32> {
         match found.state.map().get(Lba(lba)) {
             Entry::Plain(at) => {

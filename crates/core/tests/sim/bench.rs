@@ -1,4 +1,4 @@
-//! One volume in the hands of a test: asked step by step, with every read held against the model.
+//! One volume that a test drives step by step. Every read is checked against the model.
 
 use super::driver::{Ask, CLIENT_BUFS, Driver};
 use super::medium::{Broken, Medium};
@@ -80,7 +80,7 @@ impl Bench {
         });
     }
 
-    /// Writes and makes it durable.
+    /// Writes, and makes the write durable.
     pub fn write(&mut self, lba: u64, token: u32) {
         self.ask_write(lba, token);
         self.flush();
@@ -100,7 +100,7 @@ impl Bench {
         });
     }
 
-    /// Reads; what comes is held against the model besides.
+    /// Reads. The model also checks the result.
     pub fn read(&mut self, lba: u64) -> Seen {
         self.ask(&Ask::Read { lba, blocks: 1 });
         self.0.settle().unwrap();
@@ -113,18 +113,18 @@ impl Bench {
         }
     }
 
-    /// Carries out all that may be.
+    /// Carries out every effect that is not held back.
     pub fn run(&mut self) {
         while self.0.advance().unwrap() {}
     }
 
-    /// Lets go of what was held back, and ends it.
+    /// Releases what was held back, and carries out everything.
     pub fn release(&mut self) {
         self.0.holds = |_| false;
         self.0.settle().unwrap();
     }
 
-    /// Where a content is on the medium.
+    /// The blocks of the medium that hold a content.
     pub fn places(&self, token: u32) -> Vec<u64> {
         let medium = &self.0.medium;
         let all = 0..medium.blocks();
@@ -138,8 +138,7 @@ impl Bench {
     }
 }
 
-/// Runs `prepare` to its end, then `act` effect by effect, and lets the power fail after each number of steps, until
-/// it is through.
+/// Runs `prepare` to its end, then `act` effect by effect, with a power cut after each number of steps, until `act` is complete.
 pub fn crash_everywhere(
     policies: &[Dedup],
     prepare: impl Fn(&mut Bench),

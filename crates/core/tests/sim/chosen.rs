@@ -3,7 +3,7 @@
 use super::driver::{Failure, ensure};
 use vellum_core::format::properties::{Properties, Value};
 
-/// What was asked, by number.
+/// The numbers of the changes that were requested and acknowledged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chosen {
     asked: u64,
@@ -11,18 +11,18 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// The next change, and what it asks for: its number, in two places that lie in different sectors.
+    /// The next change, and its properties: its number, in two places that lie in different sectors.
     pub fn next(&mut self) -> (u64, Properties) {
         self.asked += 1;
         (self.asked, numbered(self.asked))
     }
 
-    /// A change was acknowledged.
+    /// Notes that a change was acknowledged.
     pub fn acknowledge(&mut self, number: u64) {
         self.acknowledged = self.acknowledged.max(number);
     }
 
-    /// What was found after a crash is the truth from then on.
+    /// Checks the properties found after a crash. They are the truth from then on.
     pub fn judge(&mut self, found: &Properties) -> Result<(), Failure> {
         let number = found.get("number").and_then(Value::as_number).unwrap_or(0);
         let whole = match number {

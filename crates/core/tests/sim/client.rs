@@ -1,4 +1,4 @@
-//! What the simulated client asks for.
+//! The requests of the simulated client.
 
 use super::driver::Ask;
 use super::rng::Rng;
@@ -7,7 +7,7 @@ use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
 use vellum_core::seam::{Commits, Decide, Dedup, Order, Region, Search, Store, WriteOnce};
 
-/// A life's habits.
+/// A client's habits during one life.
 #[derive(Clone, Debug)]
 pub struct Client {
     blocks: u64,
@@ -16,10 +16,10 @@ pub struct Client {
     longest: u64,
     next: u64,
     weights: [u64; 10],
-    /// Where its journal is, how much of it, and where that is written next.
+    /// The journal's place and length, and the next place in it to be written.
     journal: (u64, u64),
     journal_next: u64,
-    /// What has been journaled and not been written home: home, journal place, token.
+    /// Blocks that were journaled and not yet written home: home, journal place, token.
     journaled: VecDeque<(u64, u64, u32)>,
     pairs: Vec<(Lba, Lba)>,
     /// Contents that were written several times, and where.
@@ -27,7 +27,7 @@ pub struct Client {
     fua_percent: u64,
     zero_percent: u64,
     twin_percent: u64,
-    /// Requests in flight, at most.
+    /// The most requests in flight.
     pub depth: usize,
 }
 
@@ -78,7 +78,7 @@ impl Client {
         }
     }
 
-    /// Where its journal is; none, where it is not told, has moved, or overlaps what it is not.
+    /// The regions of journals that the core is told: the right one, none, one that has moved, or one that overlaps other blocks.
     pub fn regions(&self, rng: &mut Rng) -> Vec<Region> {
         let rule = rng.pick(&[
             WriteOnce::Off,
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// How its contents are deduplicated, if they are.
+    /// How contents are deduplicated, if they are.
     pub fn dedup(&self, rng: &mut Rng) -> Dedup {
         let index_bytes = rng.pick(&[0, 0, 64, 512, 1 << 16]);
         Dedup {
@@ -136,7 +136,8 @@ impl Client {
         }
     }
 
-    /// Writes what has the checksums of other blocks, so that fingerprints alone tell them apart, and asks nothing else.
+    /// Makes the client write blocks that share checksums with others. Only their fingerprints, which it trusts, distinguish
+    /// them.
     pub fn rely_on_fingerprints(&mut self) -> Dedup {
         self.twin_percent = 60;
         Dedup {
@@ -146,14 +147,14 @@ impl Client {
         }
     }
 
-    /// What of it must not be.
+    /// The ranges that must not be deduplicated.
     pub fn critical(&self, rng: &mut Rng) -> Vec<(Lba, u64)> {
         let start = rng.below(self.blocks);
         let ranges = [(Lba(start), 3), (Lba(start / 2), 1)];
         ranges[..rng.pick(&[0, 2])].to_vec()
     }
 
-    /// What the descriptor blocks written since the last call say.
+    /// The pairs in the descriptor blocks written since the last call.
     pub fn take_pairs(&mut self) -> Vec<(Lba, Lba)> {
         std::mem::take(&mut self.pairs)
     }
@@ -176,7 +177,7 @@ impl Client {
         }
     }
 
-    /// Writes home what was journaled: mostly as it is, at times when its journal space is another's already.
+    /// Writes home what was journaled: mostly unchanged, and sometimes after its journal space was reused.
     fn checkpoint(&mut self, rng: &mut Rng, fresh: &mut u32) -> Option<Ask> {
         let (home, _, token) = if rng.percent(80) {
             self.journaled.pop_front()?
@@ -201,7 +202,7 @@ impl Client {
         })
     }
 
-    /// The next request. `fresh` numbers tokens: unique, but for the twins.
+    /// The next request. `fresh` numbers tokens: they are unique, except for twins.
     pub fn ask(&mut self, rng: &mut Rng, fresh: &mut u32) -> Ask {
         let ask = self.choose(rng, fresh);
         if let Ask::Write { lba, tokens, .. } = &ask {
@@ -213,7 +214,7 @@ impl Client {
         ask
     }
 
-    /// Two places that were written alike, or any.
+    /// Two places with the same contents, or any two.
     fn pair(&self, rng: &mut Rng) -> Ask {
         let any = rng.below(self.blocks);
         let mut pair = (any, rng.below(self.blocks));

@@ -1,4 +1,4 @@
-//! The oracle of counts: tables as they are on the medium, added up without the core's help.
+//! The oracle of counts: adds up the tables on the medium without the core's help.
 
 use super::driver::{Failure, ensure};
 use super::medium::{BLOCK, Medium};
@@ -9,7 +9,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Entry, Link, Signer};
 use vellum_core::layout::Recovered;
 
-/// Every entry of a table in place that is something.
+/// Every non-empty entry of a table in place.
 fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u64, E)>, Failure> {
     let signer = Signer::new(superblock, crc32c::crc32c);
     let mut all = Vec::new();
@@ -40,7 +40,7 @@ fn entries<E: Entry>(medium: &Medium, superblock: &Superblock) -> Result<Vec<(u6
     Ok(all)
 }
 
-/// No count is too low (promise 5), and the core finds every one that is too high; how many there are.
+/// Checks that no count is too low (promise 5), and that the core finds every one that is too high. Returns how many are.
 pub fn audit(medium: &Medium) -> Result<u64, Failure> {
     let found = match open::recover(medium, None) {
         Ok(Recovered::Tables(found)) => found,

@@ -1,4 +1,4 @@
-//! One damaged block anywhere in a volume at rest: what is read of the rest, and what is not.
+//! One damaged block anywhere in a volume at rest: what can still be read, and what cannot.
 
 use super::damaged_tables::{self, is_map};
 use super::driver::{Ask, Driver, Failure, ensure};
@@ -16,7 +16,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::rescue::{Loss, Trust};
 
-/// What a block is a part of.
+/// The structure that a block is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Structure {
     Mirror,
@@ -28,11 +28,11 @@ pub enum Structure {
     Data,
     Directory,
     Table,
-    /// What a volume that has grown had there before, or grew into when that was cut short.
+    /// An area that a volume used before it grew, or that an interrupted growth has written.
     Nothing,
 }
 
-/// What copies of what leads to data are.
+/// The state of the copies of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copies {
     Good,
@@ -40,7 +40,7 @@ pub enum Copies {
     Stale,
 }
 
-/// How it is damaged.
+/// The way a block is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Damage {
     Flipped,
@@ -58,25 +58,25 @@ const DAMAGES: [Damage; 5] = [
     Damage::Swapped,
 ];
 
-/// What became of the cases of a kind.
+/// The results of the cases of a kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub cases: u64,
     /// Nothing was lost.
     pub harmless: u64,
-    /// What was in the block was lost, and nothing else.
+    /// The contents of the block were lost, and nothing else.
     pub exact: u64,
-    /// More was lost than what was in the block, and said to be.
+    /// More was lost than the contents of the block, and reported as lost.
     pub more: u64,
-    /// It was told by a copy.
+    /// A copy had the contents.
     pub copied: u64,
-    /// The log was taken to end before a chunk that nothing says was durable.
+    /// Recovery ended the log before a chunk that nothing proves was durable.
     pub cut: u64,
-    /// It could not be opened to be written.
+    /// The volume could not be opened for writing.
     pub refused: u64,
 }
 
-/// By structure and damage.
+/// Results by structure and damage.
 pub type Matrix = BTreeMap<(Structure, Damage), Tally>;
 
 /// A case, for a message.
@@ -84,13 +84,13 @@ struct Case {
     at: u64,
     structure: Structure,
     damage: Damage,
-    /// Of a header: its chunk.
+    /// The chunk of a damaged header.
     chunk: Option<Seq>,
-    /// And the LBAs that it said something of, or moved, or whose data it has.
+    /// The LBAs that the header said something about, or moved, or whose data its chunk has.
     said: BTreeSet<u64>,
-    /// Whether it is tables in place that are older than they should be, and nothing tells which of them are.
+    /// True if tables in place are older than they should be, and nothing shows which of them are.
     is_untold: bool,
-    /// LBAs that may read as they were before then, and nobody notices.
+    /// LBAs that may then read as they were before, undetected.
     older: BTreeSet<u64>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         &self.medium
     }
 
-    /// Reads everything of what was found on a medium that may be bad anywhere.
+    /// Reads everything that recovery found on a medium that may be bad anywhere.
     fn read_all(&mut self, found: Recovered, medium: Medium) -> Result<Vec<Seen>, Failure> {
         let suspects: Vec<u64> = (0..medium.blocks()).collect();
         Ok(self.read_found(found, medium, &suspects)?.0)
@@ -121,7 +121,7 @@ impl World {
         driver.start()?;
         let mut seen = Vec::new();
         let mut lba = 0;
-        // One block at a time when some are bad, to see which.
+        // Reads one block at a time if some are bad, to see which.
         let step = if suspects.is_empty() { 256 } else { 1 };
         while lba < self.logical_blocks {
             let blocks = step.min(self.logical_blocks - lba);
@@ -136,7 +136,7 @@ impl World {
         Ok((seen, driver))
     }
 
-    /// Damages one block of a copy after another, each of a structure and in a way by chance.
+    /// Damages one block of a copy after another; structure and damage are random.
     pub fn hit(
         &mut self,
         older: &Medium,
@@ -213,7 +213,7 @@ impl World {
         let mut hit = hit_by(whole, case.at);
         hit.extend(damaged_tables::links(whole, &self.medium, &medium, case.at));
         let is_cut = was_cut && loss.is_none() && case.may_cut(whole);
-        // Where something tells that a block is old, none of it is read.
+        // If recovery detects that a block is old, none of it is read.
         let none = BTreeSet::new();
         let older = loss.as_ref().map_or(&case.older, |_| &none);
         let lost = self.judge(&seen, &pledges, is_cut, older)?;
@@ -248,7 +248,7 @@ impl World {
         Ok(())
     }
 
-    /// What is read must be what was there; what is not read is lost.
+    /// Checks that every block that can be read is what it was. Returns the blocks that cannot.
     fn judge(
         &self,
         seen: &[Seen],
@@ -263,7 +263,7 @@ impl World {
                 lost.insert(lba);
                 continue;
             };
-            // With an older map checkpoint what was pledged since that one comes home.
+            // With an older map checkpoint, blocks pledged since then come home.
             let journal = pledges.get(&lba).map(|journal| &model[*journal as usize]);
             let had = *token == 0 || self.model.had(lba, *token);
             let may_be_old = had && (is_cut || older.contains(&lba)) || self.might_be(lba, *token);
@@ -275,7 +275,7 @@ impl World {
         Ok(lost)
     }
 
-    /// What is found beyond what is certain is right where it is certain, and never another LBA's.
+    /// Checks what a rescue finds beyond what is certain: it is right where it claims certainty, and never another LBA's.
     fn rescue_the_rest(&mut self, medium: Medium, lost: &BTreeSet<u64>) -> Result<(), Failure> {
         let (found, loss) =
             open::rescue(&medium, Trust::Newest).map_err(|e| format!("newest: {e}"))?;
@@ -296,7 +296,7 @@ impl World {
                 "LBA {lba} is brought back as {token:#x}, which it never was"
             );
             let is_guess = loss.guessed.contains(Lba(lba));
-            // Of a log the second opening may know for certain what the first lost to a contradiction.
+            // In a log the second opening may be certain of what the first lost to a contradiction.
             ensure!(
                 is_log || is_guess || !lost.contains(&lba),
                 "LBA {lba} is not certain, and is brought back as if it were"
@@ -312,9 +312,9 @@ impl World {
     }
 }
 
-/// Whether a single block of it may be lost without anything else. A summary that is of before may end with the number of a chunk
-/// that was torn, and was given again: then it is believed, for of two that say the same number neither is known to be the newer.
-/// So does no header of a chunk behind the map checkpoint.
+/// True if the loss of this single block should cost nothing else. There are two exceptions. A stale summary may end with a chunk that
+/// was torn and whose number was used again: it is believed, because nothing shows which of two chunks with the same number is newer. And
+/// the header of a chunk after the map checkpoint has no copy.
 fn has_copies(case: &Case, whole: &Recovered) -> bool {
     let is_old_summary = (case.structure, case.damage) == (Structure::Summary, Damage::Stale);
     let Recovered::Log(whole) = whole else {
@@ -324,7 +324,7 @@ fn has_copies(case: &Case, whole: &Recovered) -> bool {
     !is_behind && !is_old_summary
 }
 
-/// What is lost and should not be.
+/// The blocks that are lost and should not be.
 fn beyond(
     lost: &BTreeSet<u64>,
     hit: &BTreeSet<u64>,
@@ -339,8 +339,8 @@ fn beyond(
     }
 }
 
-/// Whether it is the header of a chunk behind the map checkpoint that is not the newest: the one after it names what it said
-/// something of, and nothing else is lost.
+/// True if this is the header of a chunk after the map checkpoint, but not of the newest. The next header names what that chunk
+/// said something about, and nothing else is lost.
 fn is_named(case: &Case, whole: &Recovered) -> bool {
     let Recovered::Log(whole) = whole else {
         return false;
@@ -349,8 +349,8 @@ fn is_named(case: &Case, whole: &Recovered) -> bool {
     is_behind && case.chunk < Some(whole.last_seq) && whole.superblock.has_names()
 }
 
-/// The LBAs that a header says something of, or moves, or that lead to what is in its chunk, or to a number that it tells of; and those
-/// that a block of the journal was pledged to of which it says something, for that may have ended the pledge.
+/// The LBAs that a header says something about or moves, and those whose data is in its chunk or in a page whose number it names.
+/// Also the LBAs pledged to a block of the journal that it says something about, because that may have ended the pledge.
 fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     let mut block = [0; BLOCK];
     medium.read_into(at, &mut block);
@@ -366,7 +366,7 @@ fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     let blocks = at..=at + u64::from(header.data_blocks);
     let here = blocks.flat_map(|at| hit_by(whole, at));
     let said: BTreeSet<u64> = said.collect();
-    // What was pledged since reads what the chunk said of the journal's block, wherever that lies.
+    // A block pledged since reads what the chunk said about the journal's block, wherever that lies.
     let pledged = pledged_before(medium, whole, header.seq).chain(pledges(whole));
     let pledged = pledged.filter(|(_, journal)| said.contains(journal));
     let homes: Vec<u64> = pledged.map(|(home, _)| home).collect();
@@ -374,7 +374,7 @@ fn said(medium: &Medium, whole: &Recovered, at: u64) -> BTreeSet<u64> {
     said.iter().copied().chain(led).chain(homes).collect()
 }
 
-/// What chunks between the map checkpoint and this one pledged: home addresses with their journal's blocks.
+/// The pledges of chunks between the map checkpoint and this one: home addresses with their journal's blocks.
 fn pledged_before<'a>(
     medium: &'a Medium,
     whole: &Recovered,
@@ -398,7 +398,7 @@ fn pledged_before<'a>(
         })
 }
 
-/// The LBAs that lead to a page whose number these records tell of.
+/// The LBAs that lead to a page whose number these records name.
 fn numbered(whole: &Recovered, records: &[Record]) -> Vec<u64> {
     let Recovered::Log(whole) = whole else {
         return Vec::new();
@@ -437,13 +437,13 @@ fn last_seq(found: &Recovered) -> Seq {
     }
 }
 
-/// A log that has no copies of what leads to data, as those from before.
+/// True for a log without copies of its metadata, like older ones.
 fn is_without_copies(superblock: &Superblock) -> bool {
     superblock.layout() == Layout::Log && superblock.parity_leaves() == 0
 }
 
 impl Case {
-    /// Whether the volume may be taken to end before this: of a log with the newest chunk, header or data, and of tables with the root.
+    /// True if recovery may end the volume before this block: in a log the newest chunk's header or data, in tables the root.
     fn may_cut(&self, whole: &Recovered) -> bool {
         match whole {
             Recovered::Log(_) => matches!(self.structure, Structure::Header | Structure::Data),
@@ -453,14 +453,14 @@ impl Case {
 }
 
 impl World {
-    /// Whether a block of the layout `ordered` might have been this when the power went: of two copies of what leads to it one is
-    /// the older one then.
+    /// True if the layout is `ordered` and the block might have been this when the power failed: then one of two copies of its
+    /// link is the older one.
     fn might_be(&self, lba: u64, token: u32) -> bool {
         !self.stopped && !self.keeps_order() && self.model.might(lba, token)
     }
 
-    /// Whether nothing tells that a block is older than it should be: of the layout `ordered` without twins, if the volume was not
-    /// stopped cleanly since it was written.
+    /// True if nothing shows that a block is older than it should be: in the layout `ordered` without twins, if the volume was
+    /// not stopped cleanly since the block was written.
     fn is_untold(&self, whole: &Recovered, damage: Damage) -> bool {
         let superblock = whole.superblock();
         let is_proven = superblock.has_twins() || self.stopped && superblock.has_editions();
@@ -468,7 +468,7 @@ impl World {
     }
 }
 
-/// What comes home when it is opened, by its LBA.
+/// The blocks that come home when the volume is opened, by LBA.
 fn pledges(found: &Recovered) -> BTreeMap<u64, u64> {
     match found {
         Recovered::Log(found) => {
@@ -499,14 +499,14 @@ fn hit_by(found: &Recovered, at: u64) -> BTreeSet<u64> {
         }
     };
     let mapped = found.state.map().iter().filter(|(_, entry)| here(*entry));
-    // What is pledged is read where the journal has it.
+    // A pledged block is read where the journal has it.
     let pledged = found.state.pledges().iter();
     let pledged = pledged.filter(|(_, journal)| here(found.state.map().get(*journal)));
     let pledged = pledged.map(|(home, _)| home.0);
     mapped.map(|(lba, _)| lba.0).chain(pledged).collect()
 }
 
-/// The blocks of each structure that hold anything.
+/// The blocks of each structure that are not blank.
 fn structures(medium: &Medium, superblock: &Superblock) -> BTreeMap<Structure, Vec<u64>> {
     let mut places: BTreeMap<Structure, Vec<u64>> = BTreeMap::new();
     for at in (0..medium.blocks()).filter(|&at| !medium.is_blank(at)) {
@@ -556,7 +556,7 @@ fn structure(medium: &Medium, superblock: &Superblock, at: u64) -> Structure {
     }
 }
 
-/// The header that is there, if there is one.
+/// The header in a block, if there is one.
 fn header(medium: &Medium, at: u64) -> Option<ChunkHeader> {
     let mut block = [0; BLOCK];
     medium.read_into(at, &mut block);
@@ -583,7 +583,7 @@ fn damage_block(medium: &mut Medium, older: &Medium, at: u64, damage: Damage, rn
         }
         Damage::Stale if at >= older.blocks() => bytes.fill(0),
         Damage::Stale => return medium.replace(at, older.read(at)),
-        // One of the two: the other one is a case of its own.
+        // One of the two; the other one is a separate case.
         Damage::Swapped => return medium.replace(at, medium.read(neighbour)),
     }
     let cell: Cell = medium.tokens.cell(&bytes);

@@ -1,4 +1,4 @@
-//! Which links are in a block of tables that is damaged.
+//! The links in a damaged block of tables.
 
 use super::medium::{BLOCK, Medium};
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Kind, SECTOR_BYTES};
 use vellum_core::layout::Recovered;
 
-/// The number of the table block that is there, if one is.
+/// The number of the table block at an address, if there is one.
 fn number(superblock: &Superblock, at: u64) -> Option<u64> {
     let of_each = match superblock.layout() {
         Layout::Log => return None,
@@ -20,13 +20,14 @@ fn number(superblock: &Superblock, at: u64) -> Option<u64> {
     (number < all).then_some(number)
 }
 
-/// Whether a block of the map is there.
+/// True if a block of the map is at an address.
 pub fn is_map(superblock: &Superblock, at: u64) -> bool {
     let blocks = superblock.table_blocks()[Kind::Map as usize];
     number(superblock, at).is_some_and(|number| number < blocks)
 }
 
-/// The LBAs whose links are in what is damaged of a block, or, of a directory, in the blocks that it names; none if there are twins.
+/// The LBAs whose links are in the damaged part of a block, or, for a directory, in the blocks that it names; none if there are
+/// twins.
 pub fn links(whole: &Recovered, before: &Medium, after: &Medium, at: u64) -> BTreeSet<u64> {
     let superblock = whole.superblock();
     let (layout, of_block) = (superblock.layout(), Kind::Map.entries() as u64);
@@ -61,7 +62,7 @@ pub fn links(whole: &Recovered, before: &Medium, after: &Medium, at: u64) -> BTr
         .collect()
 }
 
-/// The data blocks that were found counted too low: all of them, where what is told of a volume's damage ends somewhere.
+/// The data blocks whose counts were found too low: all of them, even where the report of a volume's damage is cut off.
 pub fn too_low(found: &Recovered) -> BTreeSet<Pba> {
     match found {
         Recovered::Log(_) => BTreeSet::new(),
@@ -69,8 +70,8 @@ pub fn too_low(found: &Recovered) -> BTreeSet<Pba> {
     }
 }
 
-/// The LBAs of the map's blocks from which a link leads to what is counted too low; the damaged one, if it is of the map, may have
-/// such a link of before.
+/// The LBAs of the map's blocks from which a link leads to a block with too low a count. If the damaged block is of the map, it
+/// may have such a link from before.
 pub fn doubtful(whole: &Recovered, too_low: &BTreeSet<Pba>, at: u64) -> BTreeSet<u64> {
     let Recovered::Tables(tables) = whole else {
         return BTreeSet::new();

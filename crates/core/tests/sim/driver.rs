@@ -1,4 +1,4 @@
-//! Runs one engine over the simulated medium: asks, carries out effects in any order, checks every answer.
+//! Runs one engine over the simulated medium: issues requests, carries out effects in any order, checks every answer.
 
 mod buffers;
 pub mod copies;
@@ -7,6 +7,7 @@ mod effects;
 mod folds;
 pub mod freed;
 mod hints;
+mod host;
 mod outputs;
 pub mod parts;
 pub mod scrubs;
@@ -36,11 +37,11 @@ pub(crate) use ensure;
 
 /// Client buffers; the collector's come after them.
 pub const CLIENT_BUFS: u32 = 512;
-/// No segment here is longer.
+/// No segment in these tests is longer.
 const SEGMENT_MAX: u64 = 128;
-/// More effects than this at once is a queue without a bound.
+/// More effects than this at once mean an unbounded queue.
 const EFFECTS_MAX: usize = 4096;
-/// A token that no buffer may carry to the medium: its owner gave it back.
+/// A token that no buffer may carry to the medium: its owner has released it.
 const RELEASED: u32 = GARBAGE | 0x0dea_dbee;
 
 /// What may go wrong in a life, in events per million effects, or once after so many effects.
@@ -52,7 +53,7 @@ pub struct Faults {
     pub write_fails_at: Option<u64>,
     /// The sync of this number fails.
     pub sync_fails_at: Option<u64>,
-    /// Writes of these numbers find no room.
+    /// Writes with numbers in this range find no room.
     pub full: Option<(u64, u64)>,
 }
 
@@ -62,7 +63,7 @@ enum Stage {
     Asked,
     /// A write whose bytes were taken.
     Taken,
-    /// Carried out, not answered.
+    /// Carried out, but not answered.
     Carried,
 }
 
@@ -77,11 +78,11 @@ struct Flight {
     bufs: Vec<Buf>,
     same: bool,
     print: [u8; 4],
-    /// Parts of a page in a buffer, as they were when they were asked for.
+    /// Parts of a page in a buffer, as they were when the effect was emitted.
     parts: Vec<Option<u32>>,
-    /// A page in a buffer, as it was when it was asked for a delta in it.
+    /// A page in a buffer, as it was when a delta in it was requested.
     page: Option<Cell>,
-    /// What they are deltas against: if it was in memory, as it was then; and whether it could be had.
+    /// The base of a delta: its contents at that time, if it was in memory, and whether it was available.
     base: Option<u32>,
     has_base: bool,
     sums: Vec<u32>,
@@ -97,7 +98,7 @@ enum End {
 }
 
 impl Flight {
-    /// Every run of blocks that it reads, or writes.
+    /// Every range of blocks that it reads or writes.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64, bool)> {
         let base = match self.effect {
             Effect::ReadParts { base, .. }
@@ -139,13 +140,13 @@ impl Flight {
 
 enum Request {
     Merge,
-    /// A service's.
+    /// A request of a service.
     Served,
     Properties(u64),
     Change {
         op: OpId,
     },
-    /// A write whose client has its answer.
+    /// A write that was answered before it was handed over.
     Answered {
         op: OpId,
     },
@@ -157,13 +158,13 @@ enum Request {
         asked: u64,
         got: Vec<Option<u32>>,
     },
-    /// A scrub's.
+    /// A read of a scrub.
     Look {
         lba: u64,
         asked: u64,
         got: Vec<Option<u32>>,
     },
-    /// A read whose blocks are to be stored anew.
+    /// A read whose blocks are to be stored again.
     Fold {
         lba: u64,
         asked: u64,
@@ -222,42 +223,42 @@ pub struct Driver {
     pub now: u64,
     pub stopped: bool,
     pub poisoned: bool,
-    /// Weak hashes there are: few, and they collide.
+    /// The number of weak hashes: few, so that they collide.
     pub hashes: u32,
-    /// Of the writes, in percent: whose client is answered before.
+    /// The percentage of writes that are answered before they are handed over.
     pub early: u64,
     may_answer: bool,
-    /// Of the blocks written, in percent: can be stored in fewer bytes.
+    /// The percentage of blocks written that can be stored in fewer bytes.
     pub packing: u64,
-    /// Of these, in percent: as deltas, if there is a base.
+    /// The percentage of these that are stored as deltas, if there is a base.
     pub deltas: u64,
-    /// Over how many buckets these are spread; 0: they are in none.
+    /// The number of buckets that these are spread over; 0: they are in none.
     pub buckets: u64,
-    /// What blocks are deltas against whatever may be a base, and what that stands for.
+    /// The base that all deltas use, whether or not it may be one, and its contents.
     pub forced_base: Option<(PartId, u32)>,
-    /// What parts stand for, as the core has told.
+    /// The contents of parts, as the core has reported.
     known: BTreeMap<(u32, u8), u32>,
-    /// Of each buffer, what its block is stored as a delta against.
+    /// The base of the delta that each buffer's block is stored as.
     against: Vec<Option<u32>>,
-    /// Effects that are not carried out before it says otherwise.
+    /// Effects that are held back for now.
     pub holds: fn(&Effect) -> bool,
     /// Where each LBA's block was when the life began, for a medium that discards too early.
     pub stored: BTreeMap<u64, u64>,
-    /// What each block of the last read gave; for audits.
+    /// The result of each block of the last read; for audits.
     pub last_read: Vec<Seen>,
-    /// Every place a block was ever rotten or refused to be read in this life.
+    /// Every place where a block was rotten, or could not be read, in this life.
     pub suspects: BTreeSet<u64>,
-    /// Blocks that were read to be stored anew, and from which one on.
+    /// Blocks that were read to be stored again, with the first one's LBA.
     to_fold: Option<(u64, Vec<u32>)>,
-    /// What became of what a service has asked for: whether it went well.
+    /// The result of a service's request: true if it succeeded.
     served: Option<bool>,
-    /// What became of a scrub's last read.
+    /// The result of a scrub's last read.
     looked: Option<(u32, Result<(), Refusal>)>,
     freed: freed::Freed,
     critical: critical::Critical,
     flights: Vec<Flight>,
     requests: BTreeMap<u32, Request>,
-    /// What is in each buffer.
+    /// The contents of each buffer.
     cells: Vec<Cell>,
     held: Vec<bool>,
     free: Vec<u32>,
@@ -322,12 +323,12 @@ impl Driver {
         }
     }
 
-    /// Lets the engine start: some inputs are not needed for it to have effects.
+    /// Starts the engine: it may have effects before any other input.
     pub fn start(&mut self) -> Result<(), Failure> {
         self.feed(Input::Tick)
     }
 
-    /// What a buffer holds, as a block.
+    /// The contents of a buffer, as a block.
     fn token(&self, buf: Buf) -> u32 {
         self.cells[buf.0 as usize].token()
     }
@@ -344,7 +345,7 @@ impl Driver {
         self.free.len()
     }
 
-    /// Hands one input over and takes everything that comes out.
+    /// Hands one input to the engine and takes all its outputs.
     fn feed(&mut self, input: Input<'_>) -> Result<(), Failure> {
         if self.trace {
             let text = format!("{input:?}");
@@ -381,7 +382,7 @@ impl Driver {
         }
     }
 
-    /// Asks for something; `false` when there are not enough buffers for it now.
+    /// Issues a request; `false` if there are not enough buffers for it now.
     pub fn ask(&mut self, ask: &Ask) -> Result<bool, Failure> {
         let id = self.number();
         let name = RequestId(id);
@@ -476,7 +477,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// What to say when nothing moves any more.
+    /// The message for when nothing moves any more.
     pub fn stalled(&self) -> String {
         let open = self.requests.len();
         let due = self.engine.poll_timeout();
@@ -486,7 +487,7 @@ impl Driver {
         )
     }
 
-    /// A tick now and then, due or not.
+    /// Sends a tick now and then, due or not.
     pub fn tick(&mut self) -> Result<(), Failure> {
         self.now += self.rng.below(2_000_000_000);
         self.feed(Input::Tick)
@@ -524,7 +525,7 @@ impl Driver {
                     "stopped with {} requests open",
                     self.requests.len()
                 );
-                // A poisoned engine keeps what it could not write, to be read.
+                // A poisoned engine keeps what it could not write, so that it can be read.
                 let held = self.held.iter().filter(|held| **held).count();
                 ensure!(held == 0 || self.poisoned, "{held} buffers leaked");
                 return Ok(());

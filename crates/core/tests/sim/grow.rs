@@ -11,14 +11,14 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::grow::{GrowError, Growth};
 use vellum_core::layout::Recovered;
 
-/// One sync in so many, and one write of a superblock, is the last.
+/// One sync in so many, and one write of a superblock in so many, is the last.
 const SYNCS: u64 = 16;
 
-/// Writes in the cache, and syncs; false when the power has failed.
+/// Writes into the cache, and syncs; returns `false` if the power has failed.
 struct Writer<'a> {
     medium: &'a mut Medium,
     rng: &'a mut Rng,
-    /// One in so many writes is the last.
+    /// One write in so many is the last.
     cut_in: u64,
 }
 
@@ -54,7 +54,7 @@ impl Writer<'_> {
 }
 
 impl World {
-    /// Grows a log that was stopped cleanly, now and then. Of a die of its own, so that seeds mean what they did until then.
+    /// Grows a log that was stopped cleanly, now and then. Uses a separate generator, so that seeds mean the same until then.
     pub(super) fn grow(&mut self) -> Result<(), Failure> {
         let mut rng = Rng::new(self.medium.writes);
         if self.volume.layout != Layout::Log || !self.stopped || rng.percent(20) {
@@ -92,7 +92,7 @@ impl World {
         ensure!(blocks >= self.logical_blocks, "it has shrunk to {blocks}");
         let (history, before) = (superblock.history(), volume.history());
         if history != before {
-            // What there is of it has come with it.
+            // The blocks of snapshots have moved with it.
             let has_any =
                 (before.first().0..before.end().0).any(|lba| self.model.base()[lba as usize] != 0);
             self.summary.resettled += u64::from(has_any);

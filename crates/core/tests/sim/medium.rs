@@ -1,19 +1,19 @@
 //! The simulated medium: pristine blocks, a volatile cache over them, rot over both.
 //!
-//! What it may do to the core, and nothing else:
+//! It may do this to the core, and nothing else:
 //!
-//! | event | what becomes of a block |
+//! | event | effect on a block |
 //! | --- | --- |
-//! | write carried out, not synced | kept aside; a power cut leaves any version that was written since the last sync, the one before, or a mixture of sectors of two of them |
+//! | write carried out, not synced | kept aside; a power cut leaves any version written since the last sync, the one before, or a mixture of sectors of two of them |
 //! | write in flight at a power cut | each of its blocks was written, torn, or not written |
-//! | durable write completed | there for good |
-//! | sync completed | every write *completed when the sync was asked for* is there for good; others may be |
-//! | sync failed | what was in the cache reads as before and will never be synced; a power cut decides as before |
-//! | cache dropped | what a failed sync left in it is decided now, as by a power cut; what else was in it is there for good |
+//! | durable write completed | permanent |
+//! | sync completed | every write *completed when the sync was requested* is permanent; others may be |
+//! | sync failed | the contents of the cache read as before and will never be synced; a power cut decides as before |
+//! | cache dropped | as at a power cut for what a failed sync left in the cache; the rest of the cache is permanent |
 //! | write failed or out of room | each of its blocks was written or not |
-//! | erase of a segment | each of its blocks is blank or what it was |
-//! | discard of blocks of tables | each of its blocks is blank, what it was, or garbage |
-//! | rot | reads give other bytes until the block is written again |
+//! | erase of a segment | each of its blocks is blank or unchanged |
+//! | discard of blocks of tables | each of its blocks is blank, unchanged, or garbage |
+//! | rot | reads return other bytes until the block is written again |
 //! | read of a leaf beside the driver | fails now and then, never twice in a stripe |
 
 use super::rng::Rng;
@@ -40,11 +40,11 @@ pub enum Cell {
 /// Tokens with this bit are never written by a client.
 pub const GARBAGE: u32 = 1 << 31;
 
-/// Which bytes a token stands for, and what their sum is.
+/// Maps tokens to bytes, and to their sums.
 #[derive(Clone, Copy, Debug)]
 pub struct Tokens {
     sum: BlockSum,
-    /// Behind it is its own CRC32C, as behind an ext4 superblock: so the CRC32C of all tokens' blocks is one and the same.
+    /// A block ends with its own CRC32C, as an ext4 superblock does, so the CRC32C of all tokens' blocks is the same.
     ends_with_crc: bool,
 }
 
@@ -62,7 +62,7 @@ impl Tokens {
         out.fill(0);
         let token = number.to_le_bytes();
         out[..4].copy_from_slice(&token);
-        // A token of zeros is a block of zeros; and what was torn has nobody's sum.
+        // The token 0 is a block of zeros; and garbage must not have a valid sum.
         if self.ends_with_crc && number != 0 && number & GARBAGE == 0 {
             out[4..8].copy_from_slice(&crc32c::crc32c(&token).to_le_bytes());
         }
@@ -75,7 +75,7 @@ impl Tokens {
         self.sum.of(&bytes)
     }
 
-    /// The content that these bytes are: what looks like data is data, for bytes do not tell.
+    /// The content that these bytes are. Bytes that look like data are data, because bytes alone do not tell.
     pub fn cell(self, bytes: &[u8]) -> Cell {
         let token = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let mut data = [0; BLOCK];
@@ -96,7 +96,7 @@ impl Cell {
         }
     }
 
-    /// What a client would take it for. Metadata is nobody's data, except when it is all zeros.
+    /// The data that a client would take it for. Metadata is no client's data, except if it is all zeros.
     pub fn token(&self) -> u32 {
         match self {
             Self::Blank => 0,
@@ -112,7 +112,7 @@ impl Cell {
         }
     }
 
-    /// Some sectors of `self`, some of `new`.
+    /// Some sectors of `self`, and some of `new`.
     fn torn(&self, new: &Self, tokens: Tokens, rng: &mut Rng) -> Self {
         if self == new {
             return new.clone();
@@ -132,7 +132,7 @@ impl Cell {
     }
 }
 
-/// A rule of the table broken on purpose: the oracle must notice each.
+/// A rule of the table that is broken on purpose. The oracle must notice each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     No,
@@ -144,38 +144,38 @@ pub enum Broken {
     DurableIsCached,
     /// Now and then a power cut damages a block that was safe.
     CutDamages,
-    /// Now and then a read of data gives another block's bytes, and the sum that was hoped for.
+    /// Now and then a read of data returns another block's bytes, with the expected sum.
     ReadLies,
-    /// Every comparison finds the blocks equal: write-once journaling as the paper has it, which trusts. On volumes that have CRC32C
-    /// for a checksum, all blocks have the same one: else it is the checksums that tell blocks apart.
+    /// Every comparison finds the blocks equal: write-once journaling as in the paper, which trusts hashes. On volumes with
+    /// CRC32C sums all blocks have the same sum; otherwise the sums would tell the blocks apart.
     CompareTrusts,
-    /// A block is discarded when an overwrite of it is asked for, before that is durable: too early.
+    /// A block is discarded when an overwrite of it is requested, before that is durable: too early.
     DiscardsEarly,
-    /// A discard takes the block behind it as well.
+    /// A discard also takes the block after it.
     DiscardsMore,
-    /// All blocks have one fingerprint.
+    /// All blocks have the same fingerprint.
     FingerprintsCollide,
-    /// The cache is not dropped when it is asked for: an opening believes what a failed sync gave up.
+    /// The cache is not dropped on request: an opening believes what a failed sync gave up.
     CacheStays,
-    /// Blocks end with their own CRC32C, and are checked by their CRC32C: of an older volume.
+    /// Blocks end with their own CRC32C, and their sums are CRC32C, as in an older volume.
     SumsAreLinear,
-    /// Parities and second roots stay as they were written first.
+    /// Parities and second roots stay as they were first written.
     CopiesAreStale,
-    /// A volume that grows has its first superblock before what that leads to.
+    /// A volume that grows writes its first superblock before what that leads to.
     GrowsTooSoon,
-    /// What a file system has given up is dropped, whether or not it was written again since.
+    /// Blocks that a file system has freed are dropped even if they were written again since.
     FreedIsBlind,
-    /// The core is not told what is critical.
+    /// The core does not learn what is critical.
     CriticalIsForgotten,
-    /// A scrub takes whatever it reads for good.
+    /// A scrub accepts whatever it reads.
     ScrubTrusts,
-    /// A scrub takes what is whole for bad, now and then.
+    /// A scrub now and then reports a whole block as bad.
     ScrubSuspects,
-    /// A scrub mends from whatever was at an address at some time.
+    /// A scrub mends a block from anything that was at its address at some time.
     MendsByPlace,
 }
 
-/// Bytes that are not what was written.
+/// Bytes that differ from what was written.
 #[derive(Clone, Copy, Debug)]
 pub enum Rot {
     /// One bit differs.
@@ -187,7 +187,7 @@ pub enum Rot {
 }
 
 impl Rot {
-    /// Any of them, on a medium of so many blocks.
+    /// Random rot, on a medium of so many blocks.
     pub fn any(rng: &mut Rng, blocks: u64) -> Self {
         match rng.below(4) {
             0 => Self::Zeroed,
@@ -203,7 +203,7 @@ struct Version {
     effect: u64,
     /// When its write completed; `u64::MAX` while it has not.
     done: u64,
-    /// A sync has failed with it: the page cache takes it for clean, and no sync writes it.
+    /// A sync with it has failed: the page cache takes it for clean, and no sync writes it.
     given_up: bool,
 }
 
@@ -213,27 +213,27 @@ pub struct Medium {
     cache: BTreeMap<u64, Vec<Version>>,
     pub rot: BTreeMap<u64, Rot>,
     stamp: u64,
-    /// Effects so far, over all lives: gives each its number.
+    /// Effects so far, over all lives; each gets its number from this.
     pub writes: u64,
     pub tokens: Tokens,
     pub broken: Broken,
-    /// Where copies of what leads to data are.
+    /// Where the copies of metadata are.
     pub copies: Range<u64>,
-    /// What whoever reads leaves of the map beside the driver sees of it.
+    /// What others see of it: those that read leaves of the map beside the driver.
     beside: Shown,
 }
 
-/// A medium as it is read by the core itself, while a driver writes it.
+/// A medium that the core itself reads, while a driver writes it.
 #[derive(Clone)]
 pub struct Beside {
     cells: Arc<Mutex<Vec<Cell>>>,
     tokens: Tokens,
-    /// Of so many reads one fails, and none of the others that a stripe takes. 0: none does.
+    /// One read in so many fails, and the other reads of its stripe succeed. 0: none fails.
     fails_each: u64,
     reads: Arc<AtomicU64>,
 }
 
-/// Who reads a medium beside its driver does not read its copies.
+/// A clone of a medium is not read beside its driver.
 #[derive(Default)]
 struct Shown(Option<Beside>);
 
@@ -270,12 +270,12 @@ impl Medium {
         }
     }
 
-    /// From now on somebody reads it beside the driver; nobody does of its copies.
+    /// Lets the core read the medium beside the driver from now on, but not its clones.
     pub fn read_beside(&mut self) -> Beside {
         let beside = Beside {
             cells: Arc::default(),
             tokens: self.tokens,
-            // Where there is no parity, or a block is bad already, a leaf is told by nothing else.
+            // Without parities, or with a bad block already, a leaf that cannot be read may be lost.
             fails_each: match self.copies.is_empty() || !self.rot.is_empty() {
                 true => 0,
                 false => 37,
@@ -287,12 +287,12 @@ impl Medium {
         beside
     }
 
-    /// Nobody does any more.
+    /// Ends reading beside the driver.
     pub fn read_alone(&mut self) {
         self.beside = Shown(None);
     }
 
-    /// All that is there has changed.
+    /// Shows the readers beside the driver that all contents have changed.
     fn show_beside(&self) {
         if let Some(beside) = &self.beside.0 {
             *beside.cells.lock().unwrap() = (0..self.blocks()).map(|at| self.read(at)).collect();
@@ -303,20 +303,20 @@ impl Medium {
         self.durable.len() as u64
     }
 
-    /// It is longer from now on, or as short again.
+    /// Changes its length.
     pub fn set_length(&mut self, blocks: u64) {
         self.durable.resize(blocks as usize, Cell::Blank);
         self.read_alone();
     }
 
-    /// Writes for good, outside of any life.
+    /// Writes permanently, outside of any life.
     pub fn format(&mut self, at: u64, bytes: &[u8]) {
         for (i, block) in bytes.chunks_exact(BLOCK).enumerate() {
             self.durable[at as usize + i] = Cell::Meta(block.into());
         }
     }
 
-    /// Puts something else into a block, as if it had been there before.
+    /// Replaces the contents of a block, as if the new ones had always been there.
     pub fn replace(&mut self, at: u64, cell: Cell) {
         self.cache.remove(&at);
         self.durable[at as usize] = cell;
@@ -329,7 +329,7 @@ impl Medium {
         }
     }
 
-    /// What a read gives now.
+    /// The contents that a read returns now.
     pub fn read(&self, at: u64) -> Cell {
         let cell = self.pristine(at);
         match self.rot.get(&at) {
@@ -345,12 +345,12 @@ impl Medium {
         }
     }
 
-    /// The same, as bytes.
+    /// The contents that a read returns now, as bytes.
     pub fn read_into(&self, at: u64, out: &mut [u8]) {
         self.read(at).fill(self.tokens, out);
     }
 
-    /// Whether rot changes what a read of this block gives.
+    /// True if rot changes what a read of this block returns.
     pub fn is_rotten(&self, at: u64) -> bool {
         self.rot.contains_key(&at) && self.read(at) != *self.pristine(at)
     }
@@ -386,7 +386,7 @@ impl Medium {
         });
     }
 
-    /// A write carried out before has completed.
+    /// Notes that a write carried out earlier has completed.
     pub fn complete(&mut self, at: u64, blocks: u64, effect: u64, durable: bool) {
         self.stamp += 1;
         for block in at..at + blocks {
@@ -407,7 +407,7 @@ impl Medium {
         }
     }
 
-    /// Persists what had completed when the sync was asked for.
+    /// Makes permanent what had completed when the sync was requested.
     pub fn sync(&mut self, asked: u64, rng: &mut Rng) {
         if self.broken == Broken::SyncPersistsNothing {
             return;
@@ -427,7 +427,7 @@ impl Medium {
         });
     }
 
-    /// The sync failed: the cache is taken for clean, and never written.
+    /// Fails a sync: the cache is taken for clean, and never written.
     pub fn sync_fails(&mut self) {
         for version in self.cache.values_mut().flatten() {
             version.done = u64::MAX;
@@ -435,12 +435,13 @@ impl Medium {
         }
     }
 
-    /// Whether something is only in the cache.
+    /// True if something is only in the cache.
     pub fn is_cached(&self) -> bool {
         !self.cache.is_empty()
     }
 
-    /// What is read from now on is what the medium has: it is synced, and what a failed sync left in the cache is dropped.
+    /// Drops the cache: from now on reads return what the medium has. It is synced, and what a failed sync left in the cache is
+    /// dropped.
     pub fn drop_cache(&mut self, rng: &mut Rng) {
         self.sync(self.stamp, rng);
         if !self.cache.is_empty() && self.broken != Broken::CacheStays {
@@ -449,7 +450,7 @@ impl Medium {
         self.show_beside();
     }
 
-    /// The process dies and the machine does not: the cache stays, and counts as completed.
+    /// The process dies and the machine does not: the cache stays, and its writes count as completed.
     pub fn process_dies(&mut self) {
         self.stamp += 1;
         for version in self.cache.values_mut().flatten() {
@@ -457,7 +458,7 @@ impl Medium {
         }
     }
 
-    /// Power fails: of what is not durable, any subset is kept.
+    /// The power fails: any subset of what is not durable is kept.
     pub fn power_fails(&mut self, rng: &mut Rng) {
         self.rot.clear();
         self.lose_cache(rng);
@@ -469,7 +470,7 @@ impl Medium {
         }
     }
 
-    /// Of what is in the cache any subset stays, torn or whole.
+    /// Keeps any subset of the cache, torn or whole.
     fn lose_cache(&mut self, rng: &mut Rng) {
         let mode = rng.below(8);
         let cut = self
@@ -492,10 +493,10 @@ impl Medium {
             let kept = match mode {
                 0 => None,
                 1 => versions.last(),
-                // Everything up to one write, or everything but what is before it.
+                // Everything up to one write, or everything but the writes before it.
                 2 => versions.iter().rev().find(|v| v.effect <= cut),
                 3 => versions.iter().rev().find(|v| v.effect >= cut),
-                // One write lost, all others kept.
+                // Everything but one write.
                 4 => versions.iter().rev().find(|v| v.effect != cut),
                 _ => versions.get(rng.below(versions.len() as u64 + 1) as usize),
             };

@@ -1,4 +1,4 @@
-//! What a scrub might order, whatever it has found: it changes nothing that a client reads.
+//! The repairs that a scrub may request, whatever it has found. They change nothing that a client reads.
 
 use vellum_core::addr::Leaf;
 use vellum_core::format::areas::Layout;

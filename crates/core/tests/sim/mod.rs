@@ -1,9 +1,10 @@
 //! A model-based simulation of crashes and faults, over the core and its seam alone.
 //!
-//! `rng` decides everything; `client` asks; `driver` carries effects out in any order on the `medium`,
-//! which forgets and tears what was not synced; `model` says what the volume may hold; `world` strings
-//! lives together.
+//! `rng` decides everything. `client` issues requests. `driver` carries out effects in any order on the `medium`, which forgets
+//! and tears what was not synced. `model` knows what the volume may hold. `world` runs lives one after the other.
+//! `docs/internals/simulation.md` says what else real drives and kernels do, and what of it is not simulated.
 
+mod bare;
 pub mod bench;
 pub mod chosen;
 pub mod client;

@@ -1,36 +1,36 @@
-//! The oracle: what a volume may hold, from what its client was told.
+//! The oracle: what a volume may hold, according to the answers that its client got.
 //!
-//! Every block-write gets a position when it is asked for (a request's blocks in ascending order) and an
+//! Every block-write gets a position when it is issued (a request's blocks in ascending order) and an
 //! end when it is answered. Positions and ends are on one scale, the clock. A write that is answered
 //! before anything else happens is a point: its blocks took effect in that order and nowhere else.
 //!
 //! After a crash there must be one instant T, such that
-//! - every block-write that ended before T is there, or overwritten by a later one (promise 3),
-//! - no block-write asked for after T is (promise 3),
-//! - those in between are, each block, old or new (promise 2); a discard or write-zeroes as a whole (promise 3),
-//! - T is not before the last acknowledged FLUSH was asked for, and every write acknowledged with FUA is
-//!   there (promise 1).
+//! - every block-write that ended before T is present, or overwritten by a later one (promise 3),
+//! - no block-write issued after T is present (promise 3),
+//! - each block of those in between is old or new (promise 2); a discard or write-zeroes is present or absent as a whole (promise 3),
+//! - T is not before the last acknowledged FLUSH was issued, and every write acknowledged with FUA is
+//!   present (promise 1).
 //!
-//! What a journal has pledged to a home address is a version too, one that no read may see before a crash, and
-//! that after one may be there or not.
+//! The contents that a journal has pledged to a home address are a version too. No read may see it before a crash;
+//! after one it may be present or not.
 //!
-//! Each block that is read back allows some intervals of T; the volume is right when all of them have an
+//! Each block that is read back allows some intervals of T; the volume is right if all of them have an
 //! instant in common.
 
 use super::chosen::Chosen;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Not answered.
+    /// It is not answered.
     Open,
-    /// Answered with success at once.
+    /// It was answered with success at once.
     Point,
-    /// Answered with success, later.
+    /// It was answered with success later.
     Done(u64),
-    /// Refused: it may have had an effect, or not, before this.
+    /// It was refused: it may have had an effect before this, or not.
     Refused(u64),
 }
 
@@ -48,15 +48,15 @@ struct Version {
     pledged: bool,
 }
 
-/// The name of a write-like request in the model.
+/// The model's name for a request that writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpId(u32);
 
-/// What a block read back as.
+/// The result of reading back a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     Token(u32),
-    /// The core said that it cannot be read, and had reason to.
+    /// The core reported that it cannot be read, and had reason to.
     Unknown,
 }
 
@@ -70,9 +70,9 @@ struct Step {
 pub struct Model {
     base: Vec<u32>,
     versions: Vec<Vec<Version>>,
-    /// All that each block was ever asked to be.
+    /// Every content that each block was ever meant to have.
     ever: Vec<BTreeSet<u32>>,
-    /// What each block might have been instead when it was last read back, each for itself.
+    /// The other contents that each block might have had when it was last read back.
     instead: Vec<BTreeSet<u32>>,
     touched: Vec<u64>,
     ops: Vec<Op>,
@@ -80,9 +80,9 @@ pub struct Model {
     clock: u64,
     durable_from: u64,
     believes: bool,
-    /// Whether promise 3 holds; without it each block may be as of an instant of its own.
+    /// True if promise 3 holds; without it each block may be from a different instant.
     ordered: bool,
-    /// What there may be of properties.
+    /// The possible properties.
     pub chosen: Chosen,
 }
 
@@ -104,7 +104,7 @@ impl Model {
         }
     }
 
-    /// There are more blocks, of which nothing was ever asked; and runs of blocks that have other addresses now: where they begin.
+    /// Adds blocks that were never written, and moves runs of blocks; each begins at a new address now.
     pub fn grow(&mut self, blocks: u64, moved: &[(Range<u64>, u64)]) {
         assert!(self.touched.is_empty(), "it grows at rest");
         let stays = moved.iter().map(|(from, _)| from.start).min();
@@ -126,12 +126,12 @@ impl Model {
         self.instead = grown.instead;
     }
 
-    /// Takes every read for right: for an audit, which compares afterwards.
+    /// Accepts every read: for an audit, which compares afterwards.
     pub fn believe_all(&mut self) {
         self.believes = true;
     }
 
-    /// A layout that does not keep the order of writes (promise 3).
+    /// Models a layout that does not keep the order of writes (promise 3).
     pub fn without_order(mut self) -> Self {
         self.ordered = false;
         self
@@ -142,12 +142,12 @@ impl Model {
         &self.base
     }
 
-    /// Whether a block was ever to hold this.
+    /// True if a block was ever meant to hold this.
     pub fn had(&self, lba: u64, token: u32) -> bool {
         self.ever[lba as usize].contains(&token)
     }
 
-    /// Whether a block might have held this when it was last read back, as far as anybody had been told.
+    /// True if a block might have held this when it was last read back, according to the answers until then.
     pub fn might(&self, lba: u64, token: u32) -> bool {
         self.instead[lba as usize].contains(&token)
     }
@@ -155,7 +155,8 @@ impl Model {
     /// The tokens that a block alone may hold after a crash now.
     fn candidates(&self, lba: usize) -> BTreeSet<u32> {
         let versions = &self.versions[lba];
-        let may = |(low, high): (u64, u64)| low.max(self.durable_from) <= high.min(self.clock);
+        let (first, last) = self.allowed();
+        let may = |(low, high): (u64, u64)| low.max(first) <= high.min(last);
         let base = may(self.instants(versions, usize::MAX, 0, 0)).then_some(self.base[lba]);
         let written = versions.iter().enumerate();
         let written =
@@ -173,7 +174,7 @@ impl Model {
         self.clock
     }
 
-    /// A write is asked for.
+    /// A write is issued.
     pub fn begin(&mut self, lba: u64, tokens: impl IntoIterator<Item = u32>, fua: bool) -> OpId {
         let op = self.ask(fua);
         for (token, lba) in tokens.into_iter().zip(lba..) {
@@ -183,7 +184,7 @@ impl Model {
         OpId(op)
     }
 
-    /// A discard or write-zeroes is asked for: all its blocks have one position.
+    /// A discard or write-zeroes is issued: all its blocks have one position.
     pub fn begin_step(&mut self, lba: u64, blocks: u64, fua: bool) -> OpId {
         let op = self.ask(fua);
         self.steps.push(Step { op, lba, blocks });
@@ -214,7 +215,7 @@ impl Model {
         self.ever[lba as usize].insert(token);
     }
 
-    /// The core is told that `home` is going to get what is at `journal`: whatever that may be by now.
+    /// The core learns that `home` is going to get what is at `journal`, whatever that is by now.
     pub fn pledge(&mut self, home: u64, journal: u64) {
         let there = &self.versions[journal as usize];
         let base = self.base[journal as usize];
@@ -247,22 +248,24 @@ impl Model {
         self.clock += 1;
     }
 
-    /// Whether something was asked to be in a block since `at`.
+    /// True if a write to a block was issued since `at`.
     pub fn is_changed_since(&self, lba: u64, at: u64) -> bool {
         let mut versions = self.versions[lba as usize].iter();
         versions.any(|version| !version.pledged && version.at >= at)
     }
 
-    /// It is answered; `at_once`: nothing else was asked for in between.
+    /// A request is answered; `at_once`: nothing else was issued in between. What is issued from now on comes after the answer: a
+    /// FLUSH too, which has no position of its own.
     pub fn end(&mut self, op: OpId, success: bool, at_once: bool) {
         self.ops[op.0 as usize].state = match (success, at_once) {
             (true, true) => State::Point,
             (true, false) => State::Done(self.clock),
             (false, _) => State::Refused(self.clock),
         };
+        self.clock += u64::from(!at_once);
     }
 
-    /// A FLUSH that was asked for at `asked` is acknowledged.
+    /// A FLUSH that was issued at `asked` is acknowledged.
     pub fn flushed(&mut self, asked: u64) {
         self.durable_from = self.durable_from.max(asked);
     }
@@ -271,7 +274,7 @@ impl Model {
         self.ops[version.op as usize]
     }
 
-    /// When a version had its effect, at the latest.
+    /// The latest time at which a version may have had its effect.
     fn end_of(&self, version: &Version) -> u64 {
         match self.state(version).state {
             State::Open => u64::MAX,
@@ -284,14 +287,14 @@ impl Model {
         !version.pledged && matches!(self.state(version).state, State::Point | State::Done(_))
     }
 
-    /// Whether `versions` holds a write that surely came after `end` and was answered by `until`.
+    /// True if `versions` holds a write that certainly came after `end` and was answered by `until`.
     fn hidden(&self, versions: &[Version], skip: usize, end: u64, until: u64) -> bool {
         versions.iter().enumerate().rev().any(|(i, x)| {
             i != skip && x.at >= end && self.is_done(x) && x.at < until && self.end_of(x) <= until
         })
     }
 
-    /// Whether a read that was asked for at `asked`, and is answered now, may give `token`.
+    /// True if a read that was issued at `asked`, and is answered now, may return `token`.
     pub fn may_read(&self, lba: u64, token: u32, asked: u64) -> bool {
         let versions = &self.versions[lba as usize];
         let written = versions.iter().enumerate().rev().any(|(i, w)| {
@@ -300,7 +303,7 @@ impl Model {
         written || self.base[lba as usize] == token && !self.hidden(versions, usize::MAX, 0, asked)
     }
 
-    /// What a block holds, if nothing that was asked for leaves that open.
+    /// The contents of a block, unless requests leave them open.
     pub fn content(&self, lba: u64) -> Option<u32> {
         let written = self.versions[lba as usize].iter().filter(|w| !w.pledged);
         let tokens = written.map(|w| w.token).chain([self.base[lba as usize]]);
@@ -313,7 +316,7 @@ impl Model {
         }
     }
 
-    /// The same, with the reason.
+    /// Like [`may_read`](Self::may_read), but with the reason.
     pub fn check_read(&self, lba: u64, token: u32, asked: u64) -> Result<(), String> {
         if self.believes || self.may_read(lba, token, asked) {
             return Ok(());
@@ -324,22 +327,28 @@ impl Model {
         ))
     }
 
-    /// The instants T (a closed interval) at which the version at `index` may be the one that is seen.
+    /// The instants T (a closed interval) at which the version at `index` may be the one seen.
     fn instants(&self, versions: &[Version], index: usize, low: u64, end: u64) -> (u64, u64) {
         let mut high = u64::MAX;
         for (i, x) in versions.iter().enumerate() {
             if i == index || x.at < end || !self.is_done(x) {
                 continue;
             }
-            // `x` came later, and is not there.
+            // `x` came later, and is absent.
             high = high.min(if self.state(x).fua { 0 } else { self.end_of(x) });
         }
         (low, high)
     }
 
-    /// Whether what was read back after a crash keeps the promise; if not, why.
+    /// The instants T of which a crash now may choose. The first position is 1, so nothing is there at the instant 1. The instant 0
+    /// is none of them: it is where a write answered with FUA would be absent.
+    fn allowed(&self) -> (u64, u64) {
+        (self.durable_from.max(1), self.clock)
+    }
+
+    /// Checks that what was read back after a crash keeps the promise; if not, returns why.
     pub fn judge(&self, seen: &[Seen]) -> Result<(), String> {
-        let mut allowed = vec![(self.durable_from, self.clock)];
+        let mut allowed = vec![self.allowed()];
         for (lba, seen) in seen.iter().enumerate() {
             let Seen::Token(token) = *seen else { continue };
             let versions = &self.versions[lba];
@@ -380,7 +389,7 @@ impl Model {
         }
     }
 
-    /// A step is there or it is not: no block may show the one, and another the other.
+    /// A step is present or absent: no two blocks may show different answers.
     fn whole(&self, step: &Step, seen: &[Seen]) -> Result<(), String> {
         let mut shown: [Option<u64>; 2] = [None; 2];
         for lba in step.lba..step.lba + step.blocks {
@@ -400,14 +409,14 @@ impl Model {
         }
     }
 
-    /// Whether a block that holds `token` shows that a request on it took effect, or that it did not; or neither.
+    /// Returns whether a block that holds `token` shows that a request on it took effect, or that it did not; `None` if neither.
     fn shows(&self, op: u32, lba: usize, token: u32) -> Option<bool> {
         let versions = &self.versions[lba];
         let own = versions.iter().find(|w| w.op == op)?;
         let may_be = || versions.iter().filter(|w| w.token == token);
         let is_base = self.base[lba] == token;
         let before = may_be().all(|w| self.end_of(w) <= own.at && w.op != op);
-        // What came after one that was refused says nothing of it.
+        // A version after a refused one says nothing about it.
         let since = !is_base
             && may_be().all(|w| w.op == op || self.is_done(own) && w.at >= self.end_of(own));
         match (before, since) {
@@ -450,7 +459,7 @@ impl Model {
         text
     }
 
-    /// What was read back is what the volume holds from now on, durably.
+    /// Takes what was read back for what the volume holds from now on, durably.
     pub fn rebase(&mut self, seen: &[Seen]) {
         if self.durable_from > 0 {
             self.instead.iter_mut().for_each(BTreeSet::clear);
@@ -474,7 +483,7 @@ impl Model {
         self.durable_from = 0;
     }
 
-    /// How many blocks may hold data now, at most: for judging whether a refusal for want of space is just.
+    /// The most blocks that may hold data now: for judging whether a refusal for lack of space is justified.
     pub fn live_at_most(&self) -> u64 {
         let holds_data = |w: &Version| w.token != 0 && !w.pledged;
         let holds = |lba: usize| {
@@ -488,7 +497,7 @@ impl Model {
     }
 }
 
-/// What two sets of instants have in common; each a union of intervals, the result sorted and disjoint.
+/// The intersection of two sets of instants; each is a union of intervals. The result is sorted and disjoint.
 fn intersect(a: &[(u64, u64)], b: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut both: Vec<_> = a
         .iter()

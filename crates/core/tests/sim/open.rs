@@ -1,4 +1,4 @@
-//! Creating a volume, and opening it: what a runtime does before there is an engine.
+//! Creating a volume, and opening it: what a runtime does before it has an engine.
 
 use super::driver::Failure;
 use super::medium::{BLOCK, Broken, Cell, Medium, Tokens};
@@ -15,7 +15,7 @@ use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 use vellum_core::state::Paging;
 
-/// A volume's shape.
+/// The geometry of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     pub medium_blocks: u64,
@@ -26,7 +26,7 @@ pub struct Volume {
     pub sums: SumKind,
 }
 
-/// One volume in four is as those were whose blocks' sums are CRC32C.
+/// One volume in four is like older ones, whose block sums are CRC32C.
 fn choose_sums(medium_blocks: u64) -> SumKind {
     match medium_blocks % 4 {
         0 => SumKind::Crc32c,
@@ -35,7 +35,7 @@ fn choose_sums(medium_blocks: u64) -> SumKind {
 }
 
 impl Volume {
-    /// Small ones, so that the collector always works; thin ones, so that they fill up.
+    /// Chooses small volumes, so that the collector always works, and thin ones, so that they fill up.
     pub fn choose(rng: &mut Rng) -> Self {
         let segment_blocks = rng.pick(&[64, 64, 64, 128]);
         let segments = rng.pick(&[12, 12, 16, 24, 40]);
@@ -54,7 +54,7 @@ impl Volume {
         }
     }
 
-    /// Small ones of tables: of one block each, or of several.
+    /// Chooses small volumes of tables, with one block a table or several.
     pub fn choose_tables(rng: &mut Rng, layout: Layout) -> Self {
         let medium_blocks = rng.pick(&[300, 400, 800, 2500, 5000]) + rng.below(64);
         Self {
@@ -71,12 +71,12 @@ impl Volume {
         }
     }
 
-    /// Whether what leads to data is there once, if it is tables: one volume in eight with new sums, and those with old ones.
+    /// True if a volume of tables has no twins: one volume in eight with new sums, and all with old ones.
     pub fn is_single(&self) -> bool {
         self.sums == SumKind::Crc32c || self.medium_blocks % 8 == 1
     }
 
-    /// Room for snapshots, in thousandths of what clients see: of one log in three.
+    /// Room for snapshots, in thousandths of what clients see, in one log of three.
     pub fn history(&self) -> u32 {
         match self.medium_blocks % 3 {
             1 if self.sums == SumKind::Xxh3 => 100 + (self.medium_blocks % 1000) as u32,
@@ -84,7 +84,7 @@ impl Volume {
         }
     }
 
-    /// Makes the volume, and a medium for it; returns its logical size too.
+    /// Makes the volume, and a medium for it; also returns its logical size.
     pub fn create(&self, broken: Broken) -> Result<(Medium, u64), Failure> {
         let params = Params {
             medium_blocks: self.medium_blocks,
@@ -112,7 +112,7 @@ impl Volume {
         format::blank(&superblock, crc32c::crc32c, &mut |at, bytes| {
             medium.format(at.0, bytes)
         });
-        // Here what belongs to snapshots is a client's too.
+        // In these tests clients also write the blocks that belong to snapshots.
         Ok((medium, superblock.mapped_blocks()))
     }
 }
@@ -162,7 +162,7 @@ impl Source for Reader<'_> {
     }
 }
 
-/// Recovery alone, of a medium that nothing is changed of.
+/// Recovers a medium without changing it.
 pub fn recover(medium: &Medium, bad: Option<u64>) -> Result<Recovered, RecoveryError> {
     recover_from(&mut medium.clone(), &mut Rng::new(1), bad, false, None)
 }
@@ -184,7 +184,7 @@ fn recover_from(
     layout::recover_within(&mut reader, blocks, crc32c::crc32c, paging)
 }
 
-/// In some lives hardly a leaf stays in memory. By a die of its own, so that seeds mean what they did.
+/// Leaves hardly a leaf in memory in some lives. Uses a separate generator, so that seeds mean what they did.
 fn paging(medium: &mut Medium) -> Option<Paging> {
     medium.read_alone();
     let mut die = Rng::new(medium.stamp() ^ 0x5eaf);
@@ -194,7 +194,7 @@ fn paging(medium: &mut Medium) -> Option<Paging> {
     is_paged.then(|| Paging::new(Arc::new(medium.read_beside()), leaves).with_dirty(dirty))
 }
 
-/// Lends a medium to whoever reads it.
+/// Calls `by` with a medium as its source.
 pub fn read<T>(medium: &mut Medium, by: impl FnOnce(&mut dyn Source) -> T) -> T {
     by(&mut Reader {
         medium,
@@ -204,7 +204,7 @@ pub fn read<T>(medium: &mut Medium, by: impl FnOnce(&mut dyn Source) -> T) -> T 
     })
 }
 
-/// What is left of a damaged volume.
+/// Rescues what is left of a damaged volume.
 pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), RecoveryError> {
     let blocks = medium.blocks();
     let mut reader = Reader {
@@ -216,7 +216,7 @@ pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), Recove
     layout::rescue(&mut reader, blocks, crc32c::crc32c, trust)
 }
 
-/// Whether a block is one of hints, or of what can be counted anew: no volume is lost with it.
+/// True if a block holds hints, or counts that can be rebuilt: a volume survives its loss.
 pub fn is_spare(found: &Recovered, at: u64) -> bool {
     let superblock = found.superblock();
     if superblock.layout() == Layout::Log {
@@ -227,7 +227,7 @@ pub fn is_spare(found: &Recovered, at: u64) -> bool {
     (superblock.table_at(first, 0).0..superblock.table_at(end, 0).0).contains(&at)
 }
 
-/// One of these blocks.
+/// A random one of these blocks.
 pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
     let found = recover(medium, None).ok()?;
     let spare: Vec<u64> = (0..medium.blocks())
@@ -236,12 +236,11 @@ pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
     (!spare.is_empty()).then(|| rng.pick(&spare))
 }
 
-/// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment of it,
-/// and all begins again.
+/// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment, and everything begins again.
 pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
     let mut may_fail = cuts;
     'again: loop {
-        // Of a die of its own, so that seeds mean what they did. A refused opening is tried again.
+        // Uses a separate generator, so that seeds mean what they did. A refused opening is tried again.
         let fails = may_fail && medium.is_cached() && Rng::new(medium.stamp()).percent(20);
         may_fail = false;
         let paging = paging(medium);
@@ -255,12 +254,12 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
             let spare = is_spare(&recovered, bad);
             match recover(medium, Some(bad)) {
                 Err(error) if spare => return Err(format!("block {bad} is spare: {error}")),
-                // It goes on without, and the block can be read again later.
+                // The life continues without the block, which can be read again later.
                 Ok(without) if spare => recovered = without,
                 _ => {}
             }
         }
-        // A growth that was cut short may have left a superblock there, which may not outlive this.
+        // An interrupted growth may have left a superblock there, which must not outlive this.
         if medium.blocks() > recovered.superblock().medium_blocks() {
             let mut block = [0; BLOCK];
             recovered.superblock().encode(crc32c::crc32c, &mut block);
@@ -291,8 +290,8 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
     }
 }
 
-/// Every invariant of the medium at rest, data and all.
-pub fn check(medium: &Medium) -> Result<(), Failure> {
+/// Everything that a check of the medium at rest finds, data included.
+pub fn checked(medium: &Medium) -> check::Report {
     let options = check::Options {
         data: true,
         ..check::Options::default()
@@ -303,7 +302,12 @@ pub fn check(medium: &Medium) -> Result<(), Failure> {
         sync_fails: false,
         bad: None,
     };
-    let report = check::check(&mut reader, medium.blocks(), options, crc32c::crc32c);
+    check::check(&mut reader, medium.blocks(), options, crc32c::crc32c)
+}
+
+/// Checks every invariant of the medium at rest.
+pub fn check(medium: &Medium) -> Result<(), Failure> {
+    let report = checked(medium);
     let copies_are_good = !report.findings.iter().any(|problem| {
         use check::Problem::{Leaf, Names, OpenSummary, Parity, RootCopy, RootCopyOld};
         matches!(

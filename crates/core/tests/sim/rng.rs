@@ -1,6 +1,6 @@
-//! The one source of chance: everything a run does follows from its seed.
+//! The only source of chance: everything in a run follows from its seed.
 
-/// `SplitMix64`: small, fast, and every seed is a good one.
+/// `SplitMix64`: small, fast, and every seed is good.
 #[derive(Clone)]
 pub struct Rng(u64);
 
@@ -17,7 +17,7 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `0..n`; 0 when `n` is.
+    /// Uniform in `0..n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 {
             0

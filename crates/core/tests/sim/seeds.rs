@@ -1,5 +1,5 @@
-//! Which seeds a test of lives runs, by its environment: one to replay (`VELLUM_SEED`), or as many as there are lives
-//! (`VELLUM_LIVES`) or seconds (`VELLUM_SECONDS`) for, from `VELLUM_FROM` on or else from the clock; or those that it always runs.
+//! The seeds that a test of lives runs. The environment chooses them: one to replay (`VELLUM_SEED`), or as many as fit a number
+//! of lives (`VELLUM_LIVES`) or seconds (`VELLUM_SECONDS`), from `VELLUM_FROM` on or else from the clock; otherwise a fixed set.
 //! `VELLUM_DIGESTS=1` prints a digest for each seed, so that two machines can compare what they ran.
 
 use super::summary::Summary;
@@ -24,7 +24,7 @@ pub fn fixed(first: u64) -> Range<u64> {
     first..first + count
 }
 
-/// Runs what the environment asks for, else the fixed ones; says what came of it.
+/// Runs the seeds that the environment requests, or the fixed ones, and prints a summary.
 pub fn run(test: &str, fixed: Range<u64>, one: impl Fn(u64) -> Summary) -> Summary {
     let began = Instant::now();
     let digests = number("VELLUM_DIGESTS").is_some();

@@ -1,4 +1,4 @@
-//! What lives came to: counts, and a digest that two machines can compare.
+//! The results of lives: counts, and a digest that two machines can compare.
 
 use super::driver::Counts;
 use super::driver::scrubs::Scrubbed;
@@ -8,11 +8,11 @@ use vellum_core::stats::Stats;
 
 macro_rules! summary {
     ($($count:ident),* $(,)?) => {
-        /// What lives came to.
+        /// The results of lives.
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Summary {
             $(pub $count: u64,)*
-            /// Of what was on the medium at the end of each life, in turn.
+            /// A digest of the contents of the medium at the end of each life, in order.
             pub digest: u64,
         }
 
@@ -81,14 +81,14 @@ impl Summary {
         self.effects += counts.effects;
     }
 
-    /// Takes in what a life's services came to.
+    /// Adds the results of a life's services.
     pub fn serve(&mut self, served: &Served) {
         self.services_ended += served.ended;
         self.rows_folded += served.rows;
         self.pairs_swept += served.pairs;
     }
 
-    /// Takes in what a life's scrubs came to.
+    /// Adds the results of a life's scrubs.
     pub fn scrub(&mut self, scrubbed: &Scrubbed) {
         self.scrubs_ended += scrubbed.ended;
         self.scrub_damaged += scrubbed.damaged;
@@ -96,7 +96,7 @@ impl Summary {
         self.mirrors_mended += scrubbed.mirrors;
     }
 
-    /// Takes in what an engine has counted in a life.
+    /// Adds an engine's statistics of a life.
     pub fn add_stats(&mut self, stats: &Stats) {
         self.collections += stats.collections;
         self.map_checkpoints += stats.map_checkpoints;
@@ -120,14 +120,14 @@ impl Summary {
         self.leaves_read += stats.leaves_read;
     }
 
-    /// Takes in what is on the medium now.
+    /// Adds the contents of the medium to the digest.
     pub fn see(&mut self, medium: &Medium) {
         for at in 0..medium.blocks() {
             self.mix(u64::from(medium.read(at).token()));
         }
     }
 
-    /// FNV-1a over words: the order counts.
+    /// FNV-1a over words: order matters.
     fn mix(&mut self, word: u64) {
         self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3);
     }

@@ -11,7 +11,7 @@ use super::model::{Model, Seen};
 use super::open::{self, Volume};
 use super::rng::Rng;
 use super::summary::Summary;
-use super::{client::Client, counts};
+use super::{bare, client::Client, counts};
 use vellum_core::addr::Buf;
 use vellum_core::engine::{Buffers, Options, Victim};
 use vellum_core::format::SumKind;
@@ -19,7 +19,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::tables::{self, Persistence, Tables};
 
-/// The collector's buffers, here.
+/// The number of the collector's buffers in these tests.
 pub(super) const COLLECTOR_BUFS: u32 = 96;
 
 /// How a life ends.
@@ -27,11 +27,11 @@ pub(super) const COLLECTOR_BUFS: u32 = 96;
 enum End {
     PowerCut,
     Kill,
-    /// A clean shutdown, and then the power goes.
+    /// A clean shutdown, and then a power cut.
     Shutdown,
 }
 
-/// What a device does of its own accord beside its clients' requests, and what a user asks of it.
+/// What a device does on its own while it serves clients, and what a user requests.
 struct Beside {
     folding: u64,
     copies: Copies,
@@ -66,11 +66,11 @@ pub struct World {
     fresh: u32,
     pub(super) now: u64,
     faults: bool,
-    /// Reads have failed: segments may have been set aside half empty, and space with them.
+    /// Reads have failed: segments may have been set aside half empty, which costs space.
     worn: bool,
-    /// Whether the last life ended with a clean shutdown.
+    /// True if the last life ended with a clean shutdown.
     pub(super) stopped: bool,
-    /// Whether services are at work in some lives.
+    /// True if services run in some lives.
     is_served: bool,
     pub summary: Summary,
 }
@@ -82,7 +82,7 @@ impl World {
         Self::on(volume, rng, broken, faults)
     }
 
-    /// The same of tables in place.
+    /// The same for tables in place.
     pub fn of_tables(
         seed: u64,
         layout: Layout,
@@ -127,7 +127,7 @@ impl World {
             rng,
             tables: tables::Options::new(&options, Persistence::Weak),
             options,
-            // Twins have the numbers below.
+            // Lower numbers are for twins.
             fresh: 100,
             now: 1,
             faults,
@@ -138,7 +138,7 @@ impl World {
         })
     }
 
-    /// With folds and sweeps in some lives.
+    /// Runs folds and sweeps in some lives.
     pub fn served(mut self) -> Self {
         self.is_served = self.volume.layout == Layout::Log;
         self
@@ -151,12 +151,12 @@ impl World {
         }
     }
 
-    /// Judges by promise 3, whether the layout keeps it or not.
+    /// Judges by promise 3, even if the layout does not keep it.
     pub fn ask_for_order(&mut self) {
         self.model = Model::new(self.logical_blocks);
     }
 
-    /// Whether it is a volume as of before what leads to data was there twice.
+    /// True if the volume is like older ones, without copies of metadata.
     pub fn is_of_before(&self) -> bool {
         match self.volume.layout {
             Layout::Log => self.volume.sums == SumKind::Crc32c,
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// One life: recovery, work, an end, and the audit of what is left.
+    /// One life: recovery, work, an end, and an audit of what is left.
     pub fn life(&mut self) -> Result<(), Failure> {
         self.summary.lives += 1;
         self.at_rest()?;
@@ -241,9 +241,9 @@ impl World {
         (self.medium, self.model, self.now) = (medium, model, now);
         self.summary.count(&counts);
         self.summary.see(&self.medium);
-        // The clean shutdown's promise is that of a flush; `judge` has been told.
+        // A clean shutdown promises what a flush does; `judge` knows that.
         if end == End::Kill {
-            // The next opening's sync makes what the cache holds durable; until then nothing has.
+            // The next opening's sync makes the contents of the cache durable; until then nothing has.
             let _ = open::open(&mut self.medium, &mut self.rng, true)?;
         }
         self.audit()?;
@@ -253,7 +253,7 @@ impl World {
         Ok(())
     }
 
-    /// Of the writes of a life, in percent: whose client is answered before the core has them. Of a die of its own.
+    /// The percentage of a life's writes that are answered before the core has them. Uses a separate generator.
     fn early_answers(&self) -> u64 {
         Rng::new(self.medium.writes ^ self.now).pick(&[0, 50, 100])
     }
@@ -265,7 +265,7 @@ impl World {
         Ok(())
     }
 
-    /// Blocks of fingerprints and counts, that are read again as they were when the life ends, if it has not written them.
+    /// Makes blocks of fingerprints and counts rot. They read as before when the life ends, unless it has written them.
     fn rot_spare_blocks(&mut self) {
         if !self.faults || self.volume.layout == Layout::Log || !self.rng.percent(30) {
             return;
@@ -335,10 +335,10 @@ impl World {
             } else if driver.advance()? {
                 idle = 0;
             } else if !room && driver.poisoned {
-                // What could not be written keeps its buffers, to be read.
+                // Writes that failed keep their buffers, so that they can be read.
                 break;
             } else if !room {
-                // Nothing in flight, no room for more: time alone can help.
+                // Nothing is in flight and no room is left: only time can help.
                 idle += 1;
                 ensure!(idle < 1000 && driver.wait()?, "{}", driver.stalled());
             }
@@ -346,7 +346,7 @@ impl World {
                 driver.commits(client.commits(&mut self.rng))?;
                 driver.tick()?;
             }
-            // A medium without room makes the core wait: let that pass now and then, and end soon after.
+            // A medium without room makes the core wait: let time pass now and then, and end soon after.
             if driver.faults.full.is_some() && self.rng.percent(2) {
                 driver.wait()?;
                 if self.rng.percent(20) {
@@ -363,7 +363,7 @@ impl World {
         Ok(())
     }
 
-    /// What there is of that in this life.
+    /// Chooses what else goes on in this life.
     fn beside(&mut self, driver: &mut Driver) -> Result<Beside, Failure> {
         let folding = self.rng.pick(&[0, 0, 3, 20]);
         let (seed, is_served) = (self.rng.clone().next(), self.is_served);
@@ -375,13 +375,13 @@ impl World {
             gives_up: GivesUp::new(seed, is_served),
             protects: Protects::new(seed, is_served),
         };
-        // Where a block is bad a segment may be set aside.
+        // A segment with a bad block may be set aside.
         self.worn |= self.faults && beside.scrubs.spoil(driver);
         beside.protects.begin(driver)?;
         Ok(beside)
     }
 
-    /// How blocks are stored in this life.
+    /// Chooses how blocks are stored in this life.
     fn choose_policies(&mut self, driver: &mut Driver, client: &mut Client) -> Result<(), Failure> {
         driver.packing = self.rng.pick(&[0, 30, 70, 100]);
         let deltas = self.rng.pick(&[0, 0, 30, 90]);
@@ -398,7 +398,7 @@ impl World {
         driver.deduplicate(&dedup, &client.critical(&mut self.rng))
     }
 
-    /// What the runtime learns with time, and what a user sets.
+    /// Sends what the runtime learns with time, and what a user sets.
     fn tell_anew(&mut self, driver: &mut Driver, client: &mut Client) -> Result<(), Failure> {
         driver.contents()?;
         driver.parts()?;
@@ -409,7 +409,7 @@ impl World {
         Ok(())
     }
 
-    /// A block of the medium goes bad.
+    /// Makes a block of the medium go bad.
     fn rot(&mut self, driver: &mut Driver) {
         let at = self.rng.below(driver.medium.blocks());
         if driver.medium.is_data(at) {
@@ -418,7 +418,7 @@ impl World {
         }
     }
 
-    /// Promise 7: write until it is full, see that all else works, make room, write again.
+    /// Promise 7: writes until it is full, checks that all else works, makes room, and writes again.
     fn full_is_not_dead(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let blocks = self.logical_blocks;
         driver.faults = Faults::default();
@@ -438,7 +438,7 @@ impl World {
         let room = driver.engine.room();
         if driver.counts.full > refused {
             let stats = driver.engine.stats();
-            // Pages that deltas alone need are in use, and are nobody's that the model knows.
+            // Pages that only deltas need are in use, but no LBA that the model knows leads to them.
             let orphans = stats.packed_pages.saturating_sub(stats.packed_owners);
             ensure!(
                 live + orphans + span >= room.for_anybody(),
@@ -460,7 +460,7 @@ impl World {
             },
         )?;
         must_work(driver, &Ask::Flush)?;
-        // Room comes back, though not that which is kept for upkeep.
+        // Room becomes free again, except for what is reserved for upkeep.
         let fua = self.rng.percent(50);
         must_work(
             driver,
@@ -501,11 +501,12 @@ impl World {
         self.read_found(recovered, medium, suspects)
     }
 
-    /// What is left must be what was promised; it is the truth from now on.
+    /// Checks that what is left is what was promised. It is the truth from now on.
     pub(super) fn audit(&mut self) -> Result<(), Failure> {
         if self.rng.percent(20) {
             open::check(&self.medium)?;
         }
+        bare::audit(&self.medium)?;
         if self.volume.layout != Layout::Log {
             self.summary.leaks += counts::audit(&self.medium)?;
         }
@@ -532,13 +533,13 @@ impl World {
         Ok(())
     }
 
-    /// Promise 6: one bad block in a volume at rest is an error or nothing, never wrong data.
+    /// Promise 6: one bad block in a volume at rest is an error or makes no difference, and never gives wrong data.
     fn rot_at_rest(&mut self) -> Result<(), Failure> {
         let blocks = self.medium.blocks();
         let expected = self.model.base().to_vec();
         for _ in 0..self.rng.range(1, 4) {
             let mut medium = self.medium.clone();
-            // A place with something in it, mostly.
+            // Mostly a block that is not blank.
             let mut at = self.rng.below(blocks);
             for _ in 0..20 {
                 if !medium.is_blank(at) {

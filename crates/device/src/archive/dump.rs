@@ -1,4 +1,4 @@
-//! A medium into an archive: all blocks that are not zeros, whatever they mean.
+//! Dumps a medium into an archive: all blocks that are not zeros, whatever they mean.
 
 use super::totals::Totals;
 use super::writer::Writer;
@@ -8,7 +8,7 @@ use vellum_core::format::archive::Head;
 use vellum_core::format::frames::{FrameKind, RUN_BLOCKS};
 use vellum_medium::{Medium, MediumError};
 
-/// Why there is no archive. What cannot be read is none: the archive says so.
+/// Why there is no archive. Blocks that cannot be read are no reason: the archive says which they are.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The archive cannot be written.
@@ -17,15 +17,16 @@ pub enum DumpError {
     /// What is read may not be what the medium has.
     #[error(transparent)]
     Medium(#[from] MediumError),
-    /// Whoever is told of progress wants it to end.
+    /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Writes the medium's first blocks, as many as the head says, to an archive. `report` is told how far it is, and ends it with `false`.
+/// Writes the medium's first blocks, as many as the head says, to an archive. Calls `report` with the block that it has reached,
+/// and ends when that returns `false`.
 ///
 /// # Errors
-/// When the archive cannot be written, or `report` says so.
+/// When the archive cannot be written, or `report` ends it.
 pub fn dump<W: Write>(
     medium: &dyn Medium,
     head: &Head,
@@ -70,7 +71,7 @@ fn all_but_zeros<W: Write>(writer: &mut Writer<W>, at: Pba, bytes: &[u8]) -> io:
     Ok(())
 }
 
-/// Adds what can be read of a run, and says what cannot.
+/// Adds what can be read of a run, and marks what cannot.
 fn one_by_one<W: Write>(
     medium: &dyn Medium,
     writer: &mut Writer<W>,

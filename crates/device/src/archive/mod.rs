@@ -1,4 +1,4 @@
-//! Archives: a volume's medium as one stream of bytes, and back ([`vellum_core::format::archive`] has its format).
+//! Archives: a volume's medium as one stream of bytes, and back ([`vellum_core::format::archive`] has the format).
 
 mod dump;
 mod pack;

@@ -1,4 +1,4 @@
-//! All that leads to data of a volume, and no data, into an archive.
+//! Packs into an archive everything that leads to a volume's data, and none of the data.
 
 use super::dump::DumpError;
 use super::totals::Totals;
@@ -17,7 +17,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::recover;
 use vellum_medium::Medium;
 
-/// Writes the pack of a volume, with these of its properties. What is damaged is told by the archive, and is no error.
+/// Writes the pack of a volume, with the given properties. What is damaged is marked in the archive, and is no error.
 ///
 /// # Errors
 /// When the archive cannot be written, what is read may not be what the medium has, or the system has no randomness.
@@ -30,7 +30,7 @@ pub fn pack<W: Write>(
 ) -> Result<(W, Totals), DumpError> {
     medium.drop_cache()?;
     let mut source = MediumSource::new(medium);
-    // Of a log that cannot be recovered nobody knows which chunks were torn.
+    // If a log cannot be recovered, it is not known which chunks were torn.
     let found = recover(&mut source, medium.blocks(), crc32c);
     let through = found.map_or(Seq(NUMBER_MAX), |found| found.last_seq);
     let choice = Choice {

@@ -1,4 +1,4 @@
-//! An archive that may be anything, into runs of blocks.
+//! Decodes runs of blocks from an archive that may be anything.
 
 use super::totals::Totals;
 use crate::runs::{Damaged, FrameReader, Nature};
@@ -41,14 +41,14 @@ impl<R: Read> Reader<R> {
     /// Reads and checks its head.
     ///
     /// # Errors
-    /// When it is no archive, damaged, or from the future.
+    /// When it is not an archive, is damaged, or is from the future.
     pub fn new(mut source: R) -> Result<Self, Damaged> {
         let (head, sum) = ARCHIVE.head(&mut source, Head::decode)?;
         let frames = FrameReader::new(source, ARCHIVE, HEAD_BYTES, sum, head.medium_blocks)?;
         Ok(Self { head, frames })
     }
 
-    /// What it is an archive of.
+    /// The archive's head.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
@@ -65,10 +65,10 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// The next run, by rising addresses; `None` when it has ended, and is whole.
+    /// Returns the next run, by rising addresses; `None` when the archive has ended, and is whole.
     ///
     /// # Errors
-    /// When what comes is not what was written. Nothing can be read behind that.
+    /// When the bytes are not what was written. Nothing can be read after that.
     pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Damaged> {
         let next = self.frames.next_frame()?;
         Ok(next.map(|(frame, bytes)| {
@@ -93,7 +93,7 @@ mod tests {
 
     const MEDIUM: u64 = 3000;
 
-    /// Runs of blocks and of what is missing, each so far behind the one before.
+    /// Runs of blocks and of missing ones, each so far after the one before.
     fn archive(runs: &[(u64, u64, u8)]) -> (Vec<u8>, Vec<Option<u8>>, Totals) {
         let head = Head {
             kind: Kind::Whole,
@@ -118,7 +118,7 @@ mod tests {
             }
             let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
             if byte & 1 == 1 {
-                // Nothing makes it shorter.
+                // Nothing can make it shorter.
                 let mut word = u64::from(byte);
                 for part in bytes.chunks_exact_mut(8) {
                     word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -161,7 +161,7 @@ mod tests {
             prop_assert_eq!(found, (model, totals));
         }
 
-        /// Wherever it is cut or changed, whatever is added or left out: never read to its end.
+        /// Wherever it is cut or changed, and whatever is added or left out, it is never read to its end.
         #[test]
         fn what_is_not_as_it_was_written_has_no_end(
             runs in vec((0u64..50, 1u64..40, 0u8..8), 1..12),
@@ -198,7 +198,7 @@ mod tests {
     fn a_frame_of_another_archive_is_not_taken() {
         let (first, ..) = archive(&[(0, 1, 2), (0, 1, 4)]);
         let (second, ..) = archive(&[(0, 1, 6), (0, 1, 4)]);
-        // As long as one another, and their last frames say the same.
+        // Both are equally long, and their last frames say the same.
         assert_eq!(first.len(), second.len());
         let end = first.len() - FRAME_BYTES;
         let mixed = [&first[..end], &second[end..]].concat();

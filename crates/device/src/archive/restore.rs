@@ -1,4 +1,4 @@
-//! An archive onto a medium. Superblocks come last, so that what was cut short is no volume.
+//! Restores an archive to a medium. Superblocks are written last, so that an interrupted restore leaves no volume.
 
 use super::reader::{Reader, Run};
 use super::totals::Totals;
@@ -24,20 +24,21 @@ pub enum RestoreError {
     TooSmall {
         /// The medium.
         name: String,
-        /// What it has.
+        /// The medium's blocks.
         have: u64,
-        /// What it takes.
+        /// The blocks that it needs.
         need: u64,
     },
-    /// Whoever is told of progress wants it to end.
+    /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Makes a medium what the archive is of. A `blank` one is all zeros. `report` is told how far it is, and ends it with `false`.
+/// Makes a medium what the archive holds. A `blank` medium is all zeros already. Calls `report` with the block that it has
+/// reached, and ends when that returns `false`.
 ///
 /// # Errors
-/// When the archive is damaged, the medium fails, or `report` says so. Nothing was written if the medium is too small.
+/// When the archive is damaged, the medium fails, or `report` ends it. Nothing was written if the medium is too small.
 pub fn restore<R: Read>(
     archive: &mut Reader<R>,
     medium: &dyn Medium,
@@ -64,7 +65,7 @@ pub fn restore<R: Read>(
     while let Some(run) = archive.next_run()? {
         match run {
             Run::Blocks { at, bytes } => target.put(at, bytes)?,
-            // Of zeros no structure and no block is made: they are known to be damaged.
+            // Zeros decode to no structure and to no stored block, so these are known to be damaged.
             Run::Missing { .. } => {}
         }
     }
@@ -76,15 +77,15 @@ struct Target<'a> {
     medium: &'a dyn Medium,
     blank: bool,
     end: u64,
-    /// All before this block is as it shall be, but for the mirrors.
+    /// Everything before this block is as it should be, except the mirrors.
     at: u64,
-    /// What the first block is to be, and the last: where superblocks are.
+    /// The contents of the first block and of the last: the superblocks.
     mirrors: [Option<Vec<u8>>; 2],
     report: &'a mut dyn FnMut(u64) -> bool,
 }
 
 impl Target<'_> {
-    /// Takes away what makes a volume of what was there.
+    /// Removes what made the old contents a volume.
     fn begin(&mut self) -> Result<(), MediumError> {
         if self.blank {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What there is to say of a whole archive.
+//! The totals of a whole archive.
 
 /// What an archive holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,6 +7,6 @@ pub struct Totals {
     pub blocks: u64,
     /// Blocks that it should hold, and that could not be read or were damaged.
     pub missing: u64,
-    /// The sum of all that it is.
+    /// The sum of the whole archive.
     pub sum: u64,
 }

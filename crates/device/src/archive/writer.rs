@@ -1,4 +1,4 @@
-//! The blocks of a medium, into an archive.
+//! Encodes the blocks of a medium into an archive.
 
 use super::totals::Totals;
 use crate::runs::FrameWriter;
@@ -13,36 +13,36 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins one.
+    /// Begins an archive.
     ///
     /// # Errors
-    /// What the stream refuses, or when there is no memory for an encoder.
+    /// When the output fails, or there is no memory for an encoder.
     pub fn new(out: W, head: &Head) -> io::Result<Self> {
         let (bytes, sum) = head.encode();
         let frames = FrameWriter::new(out, &bytes, sum)?;
         Ok(Self { frames })
     }
 
-    /// Adds a run of blocks, behind all that were added before.
+    /// Adds a run of blocks, after all that were added before.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn blocks(&mut self, at: Pba, bytes: &[u8]) -> io::Result<()> {
         self.frames.blocks(at.0, bytes)
     }
 
-    /// Adds a run of blocks that are not there: [`FrameKind::Unread`], or left out.
+    /// Adds a run of blocks that are missing: [`FrameKind::Unread`], or left out.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn missing(&mut self, at: Pba, blocks: u64, why: FrameKind) -> io::Result<()> {
         self.frames.others(why, at.0, blocks)
     }
 
-    /// Ends it. Without that it is none.
+    /// Ends the archive. Without this, it is not valid.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn end(self) -> io::Result<(W, Totals)> {
         let (out, (blocks, missing, sum)) = self.frames.end()?;
         let totals = Totals {

@@ -1,23 +1,23 @@
-//! A commit block that is answered before all that it commits has come.
+//! A commit block that is answered before all that it commits has arrived.
 //!
-//! There are clients that send nothing more before they have an answer: nbdfuse holds its connection while it waits for one. They would
-//! wait for us, and we for them. An answer to a write says nothing of when it takes effect, as long as nobody can tell: so
-//! it is given, and the block waits on. jbd2 does not flush before all of a transaction is answered, so it loses nothing.
-//! Who could tell makes the block go on, judged or not:
+//! Some clients send nothing more before they have an answer: nbdfuse holds its connection while it waits for one. The client
+//! would wait for the volume, and the volume for the client. The answer to a write does not say when the write takes effect, as
+//! long as no request can observe it. So the answer is given, and the block keeps waiting. jbd2 does not flush before all of a
+//! transaction is answered, so it loses nothing. The block goes on, judged or not, when something could observe that it waits:
 //!
 //! 1. a read, a write or a discard of its blocks;
 //! 2. the end of the volume's life.
 //!
-//! A flush does not, be it of another file system on the volume: jbd2 counts a transaction, and flushes for it, when all of it is answered. That flush
-//! is one of those in `flushes.rs`.
+//! A flush does not make it go on, even if it is from another file system on the volume: jbd2 counts a transaction, and flushes
+//! for it, when all of it is answered. That flush is one of those in `flushes.rs`.
 //!
-//! If a block that it commits is refused, it has no effect: the client was told of that one. If the block itself is refused, no flush succeeds
-//! from then on, and no later commit block of its log (`Gate::lose`). For want of room that should not be: where there may be none, there is no answer
-//! before it has taken effect.
+//! If a block that it commits is refused, the commit block has no effect; the client got the error for the other block. If the
+//! commit block itself is refused, no flush succeeds from then on, and no later commit block of its log (`Gate::lose`). Lack of
+//! room should not cause that: where room may be short, the answer is given only after the block has taken effect.
 
 use crate::block::{Op, Request};
 
-/// Whether a request could tell that a write has not taken effect.
+/// True if a request could observe that a write has not taken effect.
 pub(super) fn is_told_by(write: &Request, request: &Request) -> bool {
     let is_near = write.lba.0 < request.lba.0.saturating_add(request.blocks)
         && request.lba.0 < write.lba.0 + write.blocks;

@@ -1,21 +1,22 @@
 //! Writes that are answered before the core knows of them.
 //!
-//! To digest a block, to encode it and to compare it takes longer than all else that is done for a write. Its client need not
-//! wait for that: the answer to a write says nothing of when it is durable. So the answer is given first (`Shared::answer_first`), and the thread
-//! that brought the write goes on with it while its client makes the next. What must hold:
+//! Digesting, encoding and comparing a block takes longer than everything else that is done for a write. The client need not wait
+//! for that: the answer to a write does not say when it is durable. So the answer is given first (`Shared::answer_first`), and
+//! the thread that brought the write goes on with it while its client makes the next one. What must hold:
 //!
-//! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write, and for
-//!    whatever else is on its way ([`Core::may_answer`](vellum_core::layout::Core::may_answer)). If the medium fails then, the write is
-//!    lost, and that is told: from then on no FLUSH succeeds, nothing that is to be durable, and no read of those blocks.
-//! 2. What was answered takes effect in that order, and before whatever came after the answer. So batches have [`Turn`]s, of
-//!    which the core is handed one after the other. A read waits for writes of its own blocks alone.
-//! 3. Who follows journals and bitmaps goes by answers. So what may be of that kind is not answered first.
-//! 4. A thread works at what it brought, and at nothing else: so no more waits than threads have brought.
+//! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write and for
+//!    everything else on its way ([`Core::may_answer`](vellum_core::layout::Core::may_answer)). If the medium fails then, the
+//!    write is lost, and that is reported: from then on no FLUSH succeeds, nothing that is to be durable, and no read of those
+//!    blocks.
+//! 2. Answered writes take effect in the order of their answers, and before anything that arrives after the answer. So batches
+//!    have [`Turn`]s, and the core is handed one after the other. A read waits only for writes of its own blocks.
+//! 3. The followers of journals and bitmaps rely on answers. So a block that may be of that kind is not answered first.
+//! 4. A thread works only on what it brought. So no more writes wait than threads have brought.
 
 use crate::block::{BlockError, Op, Request};
-use crate::classes::JBD2_MAGIC;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
+use vellum_ext4::journal::OWN;
 
 /// A run of blocks: where it begins, and how many.
 type Run = (u64, u64);
@@ -23,13 +24,13 @@ type Run = (u64, u64);
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Early {
-    /// Batches that the core has not been handed, and of which some writes are answered: in their order.
+    /// Batches with answered writes that the core has not been handed yet, in order.
     ahead: VecDeque<Ahead>,
-    /// How many there have been.
+    /// How many such batches there have been.
     count: u64,
-    /// Writes that were answered, and have not taken effect.
+    /// How many writes were answered and have not taken effect.
     promised: usize,
-    /// Those that never will.
+    /// Answered writes that never will.
     lost: Vec<Run>,
     is_closed: bool,
 }
@@ -39,38 +40,37 @@ struct Ahead {
     runs: SmallVec<[Run; 4]>,
 }
 
-/// Whether a request writes what may be a journal's own.
+/// True if a request writes a block that may be a journal's own.
 pub(crate) fn has_marks(request: &Request) -> bool {
-    let magic = JBD2_MAGIC.to_le_bytes();
-    let is_mark = |index| request.frames.block(index).starts_with(&magic);
+    let is_mark = |index| request.frames.block(index).starts_with(&OWN);
     matches!(request.op, Op::Write { .. }) && (0..request.frames.len()).any(is_mark)
 }
 
 /// When a batch may be handed to the core.
 pub(crate) struct Turn {
-    /// All before this number have been.
+    /// Waits for all batches below this number.
     after: u64,
-    /// What others wait for.
+    /// The number that later batches wait for.
     own: Option<u64>,
 }
 
 impl Early {
-    /// Whether an answer may be given first at all.
+    /// True if writes may be answered first at all.
     pub fn is_open(&self) -> bool {
         !self.is_closed && self.lost.is_empty()
     }
 
-    /// From now on none is.
+    /// From now on no write is answered first.
     pub fn close(&mut self) {
         self.is_closed = true;
     }
 
-    /// Whether a write is answered, and cannot be seen in the core.
+    /// True if a write is answered whose effect cannot be seen in the core.
     pub fn holds_answered(&self) -> bool {
         self.promised > 0 || !self.lost.is_empty()
     }
 
-    /// Of whatever relies on all that was answered so far.
+    /// The turn of a request that relies on everything answered so far.
     pub fn turn_of_all(&self) -> Turn {
         Turn {
             after: self.count,
@@ -78,7 +78,7 @@ impl Early {
         }
     }
 
-    /// Of who reads these blocks.
+    /// The turn of a read of these blocks.
     pub fn turn_of_read(&self, lba: u64, blocks: u64) -> Turn {
         let writes_them =
             |ahead: &&Ahead| ahead.runs.iter().any(|run| is_near(*run, (lba, blocks)));
@@ -89,7 +89,7 @@ impl Early {
         }
     }
 
-    /// Of a batch.
+    /// The turn of a batch.
     pub fn turn(&self, batch: &[Request]) -> Turn {
         let turn_of = |request: &Request| match request.op {
             Op::Read => self.turn_of_read(request.lba.0, request.blocks).after,
@@ -101,7 +101,7 @@ impl Early {
         }
     }
 
-    /// These writes of the batch are answered.
+    /// Notes that these writes of the batch are answered.
     pub fn begin(&mut self, turn: &mut Turn, runs: SmallVec<[Run; 4]>) {
         if runs.is_empty() {
             return;
@@ -113,25 +113,25 @@ impl Early {
         turn.own = Some(number);
     }
 
-    /// Whether it is a batch's turn.
+    /// True if it is the batch's turn.
     pub fn is_due(&self, turn: &Turn) -> bool {
         self.ahead
             .front()
             .is_none_or(|first| first.number >= turn.after)
     }
 
-    /// The core has been handed the batch. Whether somebody may wait for that.
+    /// Notes that the core has been handed the batch. Returns true if another batch may wait for that.
     pub fn handed_over(&mut self, turn: &Turn) -> bool {
         self.ahead.retain(|ahead| Some(ahead.number) != turn.own);
         turn.own.is_some()
     }
 
-    /// A commit block that was answered, and waited on, has no effect.
+    /// Notes that a commit block has no effect that was answered and then waited.
     pub fn lose(&mut self, request: &Request) {
         self.lost.push((request.lba.0, request.blocks));
     }
 
-    /// A request has ended: what its client is told, or would be, if it had not been answered.
+    /// Notes that a request has ended. Returns the answer for its client, also if the client already has one.
     pub fn ended(
         &mut self,
         request: &Request,
@@ -167,9 +167,9 @@ fn is_near(one: Run, other: Run) -> bool {
 
 fn broken((lba, blocks): Run) -> BlockError {
     BlockError::Io(format!(
-        "what was written last to blocks {lba}+{blocks} is lost: the medium failed when that had been \
-         answered, and was in memory alone. Stop the volume; what the last FLUSH covered is there \
-         when it is opened again"
+        "the last write to blocks {lba}+{blocks} is lost: it had been answered from memory when the \
+         medium failed. Stop the volume; everything before the last FLUSH will be there when it is \
+         opened again"
     ))
 }
 

@@ -1,30 +1,31 @@
 //! A flush that must not overtake a commit block.
 //!
-//! A commit block that was answered, and waits here, takes effect when all that it commits has. What it commits may have been answered too, and
-//! wait in the core, where blocks are compared. Then jbd2 has all answers, and flushes. The core lets a flush go on directly behind
-//! the writes that were answered before it; so the commit block would come behind the flush that is for it.
+//! A commit block that was answered, and waits here, takes effect after all that it commits. Those blocks may have been answered
+//! too, and wait in the core, where blocks are compared. Then jbd2 has all answers, and flushes. The core lets a flush go on
+//! directly after the writes that were answered before it; so the commit block would come after the very flush that is meant for
+//! it.
 //!
-//! So such a flush waits here, until all has taken effect that was answered and handed to the core before it came; and, if a commit block
-//! has gone on by then, until that has. It waits for what the core has, and for nothing else: a commit block whose blocks have not come
-//! holds up no flush.
+//! So such a flush waits here until all writes have taken effect that were answered and handed to the core before it arrived. If
+//! a commit block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block
+//! whose blocks have not arrived holds up no flush.
 
 use std::collections::VecDeque;
 
 /// See the module.
 pub(super) struct Flushes<F> {
-    /// Writes that were answered and handed to the core, and those of them that have ended. They end in their order.
+    /// Answered writes that were handed to the core, and how many of them have ended. They end in order.
     given: u64,
     ended: u64,
-    /// Commit blocks among those that have not.
+    /// Commit blocks among those that have not ended.
     commits: usize,
     held: VecDeque<Held<F>>,
 }
 
 struct Held<F> {
     flush: F,
-    /// When so many have ended it may go on.
+    /// It may go on when this many writes have ended.
     after: u64,
-    /// It waits for commit blocks that have gone on since.
+    /// It now waits for commit blocks that have gone on since it arrived.
     is_second: bool,
 }
 
@@ -40,19 +41,19 @@ impl<F> Default for Flushes<F> {
 }
 
 impl<F> Flushes<F> {
-    /// The core is handed a write that was answered, or is not yet.
+    /// Notes that the core is handed a write, answered or not.
     pub fn handed_over(&mut self, is_answered: bool, is_commit: bool) {
         self.given += u64::from(is_answered);
         self.commits += usize::from(is_commit);
     }
 
-    /// The core has answered it.
+    /// Notes that the core has answered it.
     pub fn ended(&mut self, is_answered: bool, is_commit: bool) {
         self.ended += u64::from(is_answered);
         self.commits -= usize::from(is_commit);
     }
 
-    /// Whether a commit block that was answered is in the core, and has not taken effect.
+    /// True if a commit block that was answered is in the core, and has not taken effect.
     pub fn awaits_commit(&self) -> bool {
         self.commits > 0
     }
@@ -61,7 +62,7 @@ impl<F> Flushes<F> {
         self.held.is_empty()
     }
 
-    /// Whether one that comes now has to wait; `waits`: whether a commit block that was answered waits here.
+    /// True if a flush that arrives now has to wait. `waits`: a commit block that was answered waits here.
     pub fn must_wait(&self, waits: bool) -> bool {
         self.awaits_commit() || waits && self.given > self.ended
     }
@@ -74,13 +75,13 @@ impl<F> Flushes<F> {
         });
     }
 
-    /// All of them, for whoever answers them otherwise.
+    /// Removes all flushes, for a caller that answers them otherwise.
     pub fn drain(&mut self) -> impl Iterator<Item = F> + use<F> {
         let held = std::mem::take(&mut self.held);
         held.into_iter().map(|held| held.flush)
     }
 
-    /// The first that may go on.
+    /// Removes and returns the first flush, if it may go on.
     pub fn pop(&mut self) -> Option<F> {
         let (ended, given, awaits) = (self.ended, self.given, self.awaits_commit());
         let first = self.held.front_mut()?;
@@ -106,7 +107,7 @@ mod tests {
         flushes.hold('a');
         flushes.handed_over(true, false);
         assert_eq!(flushes.pop(), None);
-        // With the first the commit block goes on, behind the second.
+        // When the first write ends, the commit block goes on, after the second write.
         flushes.ended(true, false);
         flushes.handed_over(true, true);
         assert_eq!(flushes.pop(), None);

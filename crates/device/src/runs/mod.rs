@@ -1,5 +1,5 @@
-//! Runs of blocks as one stream of bytes, and back ([`vellum_core::format::frames`] has its format): what an archive and a stream
-//! of a snapshot are made of.
+//! Runs of blocks as one stream of bytes, and back ([`vellum_core::format::frames`] has the format). Archives and streams of
+//! snapshots are made of them.
 
 mod reader;
 mod writer;

@@ -1,4 +1,4 @@
-//! Bytes that may be anything, into runs of blocks.
+//! Decodes runs of blocks from bytes that may be anything.
 
 use std::io::{self, Read};
 use vellum_core::addr::BLOCK_BYTES;
@@ -6,34 +6,34 @@ use vellum_core::format::FormatError;
 use vellum_core::format::frames::{FRAME_BYTES, Frame, FrameKind, RUN_BLOCKS};
 use zstd_safe::DCtx;
 
-/// What is wrong with what is read, and where.
+/// What is wrong with a file or a stream, and where.
 #[derive(Debug, thiserror::Error)]
 #[error("the {what} is of no use from its byte {at} on: {problem}")]
 pub struct Damaged {
-    /// What was read.
+    /// What was being read.
     pub what: &'static str,
-    /// The byte at which what is wrong begins.
+    /// The byte at which the problem begins.
     pub at: u64,
-    /// What it is.
+    /// The problem.
     pub problem: Problem,
 }
 
 /// What can be wrong with it.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// It is not what it should be.
+    /// It does not have the right format.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// It cannot be read.
     #[error("it cannot be read: {0}")]
     Read(io::Error),
-    /// It has no end.
+    /// It has no end frame.
     #[error("it ends there: it was cut short")]
     CutShort,
-    /// It has more than its end.
+    /// More follows after its end.
     #[error("it has ended, and more follows")]
     More,
-    /// A run of blocks that cannot be there.
+    /// A run of blocks that cannot be at this place.
     #[error(
         "blocks {at}+{blocks} are not behind block {after}, or not among the {all} that it has"
     )]
@@ -42,18 +42,18 @@ pub enum Problem {
         at: u64,
         /// How many.
         blocks: u64,
-        /// The first that may come.
+        /// The first block that may follow.
         after: u64,
         /// Blocks in all.
         all: u64,
     },
-    /// A frame of something else.
+    /// A frame that belongs to another kind of file.
     #[error("a frame of another kind of file: {0:?}")]
     Kind(FrameKind),
-    /// What was encoded is not what it should be.
+    /// The encoded bytes cannot be decoded to what they should be.
     #[error("what it holds cannot be decoded")]
     Encoded,
-    /// The end counts others than there were.
+    /// The end counts other numbers of blocks than were found.
     #[error("it counts {said} blocks where {found} were")]
     Count {
         /// What the end says.
@@ -66,7 +66,7 @@ pub enum Problem {
     NoMemory,
 }
 
-/// What is read: what it is called, and which frames there can be besides blocks and the end.
+/// What is read: its name, and which frames it may have besides blocks and the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nature {
     pub what: &'static str,
@@ -79,7 +79,7 @@ impl Nature {
         Damaged { what, at, problem }
     }
 
-    /// Reads a head, and has it decoded.
+    /// Reads a head, and decodes it with `decode`.
     pub fn head<const N: usize, T>(
         self,
         source: &mut impl Read,
@@ -98,9 +98,9 @@ pub(crate) struct FrameReader<R> {
     /// Where the next frame begins.
     at: u64,
     sum: u64,
-    /// The first block that may come.
+    /// The first block that may follow.
     next: u64,
-    /// Blocks that there can be.
+    /// How many blocks there can be.
     all: u64,
     blocks: u64,
     others: u64,
@@ -111,7 +111,7 @@ pub(crate) struct FrameReader<R> {
 }
 
 impl<R: Read> FrameReader<R> {
-    /// Behind a head of so many bytes with this sum; of so many blocks.
+    /// Reads on after a head of so many bytes with this sum; `all` is the number of blocks.
     pub fn new(
         source: R,
         nature: Nature,
@@ -137,18 +137,18 @@ impl<R: Read> FrameReader<R> {
         })
     }
 
-    /// How many blocks there were, how many of other kinds, and the sum of all, once it has ended.
+    /// How many blocks there were, how many of other kinds, and the sum of everything, once it has ended.
     pub fn totals(&self) -> Option<(u64, u64, u64)> {
         let totals = (self.blocks, self.others, self.sum);
         self.has_ended.then_some(totals)
     }
 
-    /// Bytes that were read, and found to be right.
+    /// Bytes that were read and found to be right.
     pub fn read_bytes(&self) -> u64 {
         self.at
     }
 
-    /// The next frame, and the blocks that it has; `None` when it has ended, and is whole. Nothing can be read behind an error.
+    /// Returns the next frame and its blocks; `None` when it has ended, and is whole. Nothing can be read after an error.
     pub fn next_frame(&mut self) -> Result<Option<(Frame, &[u8])>, Damaged> {
         if self.has_ended {
             return Ok(None);
@@ -164,7 +164,7 @@ impl<R: Read> FrameReader<R> {
         })
     }
 
-    /// Reads a frame and all that it holds, and holds them against what may come.
+    /// Reads a frame and its contents, and checks that it may be there.
     fn frame(&mut self) -> Result<Frame, Problem> {
         let mut bytes = [0; FRAME_BYTES];
         fill(&mut self.source, &mut bytes)?;

@@ -1,11 +1,11 @@
-//! Runs of blocks, into bytes.
+//! Encodes runs of blocks.
 
 use std::io::{self, Write};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::frames::{Frame, FrameKind, RUN_BLOCKS};
 use zstd_safe::{CCtx, compress_bound};
 
-/// How hard zstd tries: most of what a volume holds is encoded already, and a disk is to be kept up with.
+/// How hard zstd tries: most of what a volume holds is encoded already, and this has to keep up with a disk.
 const LEVEL: i32 = 1;
 
 const RUN_BYTES: usize = RUN_BLOCKS as usize * BLOCK_BYTES;
@@ -14,7 +14,7 @@ const RUN_BYTES: usize = RUN_BLOCKS as usize * BLOCK_BYTES;
 pub(crate) struct FrameWriter<W> {
     out: W,
     sum: u64,
-    /// The first block that may come.
+    /// The first block that may follow.
     next: u64,
     blocks: u64,
     others: u64,
@@ -23,7 +23,7 @@ pub(crate) struct FrameWriter<W> {
 }
 
 impl<W: Write> FrameWriter<W> {
-    /// Writes a head, whose sum this is, and goes on from there.
+    /// Writes a head that has this sum, and goes on from there.
     pub fn new(mut out: W, head: &[u8], sum: u64) -> io::Result<Self> {
         let no_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
         let context = CCtx::try_create().ok_or_else(no_memory)?;
@@ -39,7 +39,7 @@ impl<W: Write> FrameWriter<W> {
         })
     }
 
-    /// Adds a run of blocks, behind all that were added before.
+    /// Adds a run of blocks, after all that were added before.
     pub fn blocks(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut at = at;
         for run in bytes.chunks(RUN_BYTES) {
@@ -63,7 +63,8 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
-    /// Ends it: how many blocks there were, how many of other kinds, and the sum of all. Without that it is none.
+    /// Ends it. Returns how many blocks there were, how many of other kinds, and the sum of everything. Without this, the file is
+    /// not valid.
     pub fn end(mut self) -> io::Result<(W, (u64, u64, u64))> {
         let frame = Frame {
             kind: FrameKind::End,

@@ -1,12 +1,13 @@
-//! Blocks of data that are damaged, mended from another copy of them.
+//! Mends damaged blocks of data from other copies of them.
 //!
-//! Copies are looked for by their sums, in all that summaries and headers tell: journals' copies, duplicates that were not shared, and
-//! what has been moved or replaced and not been erased yet. Which of them are copies, [`copies`] says.
+//! Copies are looked for by their sums, in everything that summaries and headers name: journals' copies, duplicates that were not
+//! shared, and what has been moved or replaced and not been erased yet. [`copies`] decides which of them are copies.
 //!
 //! The block is written as a client would write it, if the address still leads to the damaged one and no client's write waits.
 
+use super::read::read;
+use super::report::Finding;
 use super::structures::Structures;
-use super::{Finding, read};
 use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Share};
 use crate::shared::Shared;
@@ -16,10 +17,10 @@ use vellum_core::format::areas::Layout;
 use vellum_core::seam::Payload;
 use vellum_core::service::copies;
 
-/// Map entries that are looked at under the lock at once.
+/// Map entries that are looked at in one hold of the lock.
 const ENTRIES: u64 = 4096;
 
-/// A damaged block that is looked for.
+/// A damaged block whose copy is looked for.
 struct Wanted {
     finding: usize,
     lba: Lba,
@@ -32,11 +33,11 @@ struct Wanted {
 struct Copy {
     at: Pba,
     sum: u32,
-    /// Whose it is said to be.
+    /// The block that it is said to be.
     owner: Option<Lba>,
 }
 
-/// Mends what can be mended of these.
+/// Mends those of the findings that can be mended.
 pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mut [Finding]) {
     let wanted = wanted(shared, findings);
     if wanted.is_empty() || !copies::are_told_apart(structures.superblock()) {
@@ -59,7 +60,7 @@ pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mu
         !shared.scrubber.is_to_end()
     });
     for (index, how) in mended {
-        // It is read again: whatever went wrong since, it is not claimed.
+        // Read it again, so that nothing is claimed if something went wrong since.
         if findings[index]
             .lba
             .is_some_and(|lba| read(shared, Lba(lba), 1).is_ok())
@@ -92,7 +93,7 @@ fn wanted(shared: &Shared, findings: &[Finding]) -> BTreeMap<u32, Vec<Wanted>> {
     wanted
 }
 
-/// Tells every block that is stored somewhere, until told to stop.
+/// Passes every stored block to `tell`, until that returns false.
 fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(Copy) -> bool) {
     let superblock = structures.superblock();
     if superblock.layout() == Layout::Log {
@@ -132,7 +133,7 @@ fn content(shared: &Shared, at: Pba, sum: u32) -> Option<Vec<u8>> {
     (shared.digester.sum().of(&bytes) == sum).then_some(bytes)
 }
 
-/// Whether it is more than its sum that says so.
+/// True if more than its sum says that it is a copy.
 fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
     let content = content(shared, copy.at, copy.sum);
     content.is_some_and(|content| {

@@ -1,23 +1,26 @@
-//! Scrubs: all that is stored is read past every cache of ours, and held against what it should be.
+//! Scrubs: everything that is stored is read, past every cache of the volume's, and compared with what it should be.
 //!
-//! When and what comes next is the core's machine ([`Scrub`]). This carries it out, on a thread of its own that waits while nobody wants
-//! one: structures are read from the medium beside the core, and held against what the core says of them ([`structures`]); blocks are read
-//! by the core's own way of a read, for each LBA, because that alone knows where a block is while it moves. So a block that moved, or
-//! was overwritten or discarded meanwhile, is never taken for damage, and a page that several share is read as often as it is mapped.
-//! What stays bad is mended where there is another copy ([`mend`]), listed, and looked up in the file systems of the volume.
+//! The core's machine ([`Scrub`]) decides when and what to read next. This module carries that out, on a thread of its own that
+//! sleeps while there is no scrub. Structures are read from the medium beside the core, and compared with what the core knows of
+//! them ([`structures`]). Blocks are read for each LBA through the core's own read path, because only that knows where a block is
+//! while it moves. So a block that was moved, overwritten or discarded meanwhile is never taken for damage, and a page that
+//! several LBAs share is read as often as it is mapped. What stays bad is mended where there is another copy ([`mend`]), listed,
+//! and looked up in the file systems of the volume.
 //!
-//! Where it is the log keeps in the roots of its map checkpoints, as it does for sweeps; tables know it as long as the volume is open.
+//! The log keeps a scrub's place in the roots of its map checkpoints, as it does for sweeps; tables remember it as long as the
+//! volume is open.
 
 mod mend;
-mod report;
+mod read;
+pub(crate) mod report;
+pub(crate) mod scrubber;
 mod structures;
 
-use crate::block::{BlockError, Op, Request};
-use crate::frames::{Frames, Share};
+use crate::block::BlockError;
 use crate::limits::{SCRUB_FILES, SCRUB_FINDINGS, SCRUB_FINDINGS_KEPT, SCRUB_KEEP};
 use crate::shared::Shared;
-use parking_lot::{Condvar, Mutex};
-pub use report::{Finding, ScrubReport, Severity};
+use read::read;
+use report::{Finding, ScrubReport};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use structures::Structures;
@@ -27,90 +30,8 @@ use vellum_core::seam::{Input, Mend, Service};
 use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permille_of};
 use vellum_ext4::files::Files;
 
-/// What the thread is told, and tells.
-#[derive(Default)]
-pub(crate) struct Scrubber {
-    state: Mutex<State>,
-    given: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    stopping: bool,
-    /// Blocks a second that the next may read.
-    asked: Option<u32>,
-    rate: Option<u32>,
-    halt: bool,
-    report: ScrubReport,
-    /// Where tables are.
-    place: u32,
-}
-
-impl Scrubber {
-    /// Begins one, or has the one under way go on, with so many blocks a second; 0: as many as it can.
-    pub fn ask(&self, rate: u32) {
-        let mut state = self.state.lock();
-        match state.report.permille {
-            Some(_) => state.rate = Some(rate),
-            None => {
-                state.asked = Some(rate);
-                // Whoever asks sees at once that it is under way.
-                state.report.permille = Some(0);
-            }
-        }
-        self.given.notify_one();
-    }
-
-    /// Ends the one under way where it is.
-    pub fn halt(&self) {
-        let mut state = self.state.lock();
-        state.halt = state.report.permille.is_some();
-        self.given.notify_one();
-    }
-
-    /// Ends the thread.
-    pub fn stop(&self) {
-        self.state.lock().stopping = true;
-        self.given.notify_one();
-    }
-
-    pub fn report(&self) -> ScrubReport {
-        self.state.lock().report.clone()
-    }
-
-    fn is_to_end(&self) -> bool {
-        let state = self.state.lock();
-        state.stopping || state.halt
-    }
-
-    fn pause(&self, time: Duration) {
-        let mut state = self.state.lock();
-        if !state.stopping && !state.halt {
-            self.given.wait_for(&mut state, time);
-        }
-    }
-
-    fn next(&self) -> Option<u32> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stopping {
-                return None;
-            }
-            if let Some(rate) = state.asked.take() {
-                state.halt = false;
-                return Some(rate);
-            }
-            self.given.wait(&mut state);
-        }
-    }
-
-    fn tell(&self, change: impl FnOnce(&mut ScrubReport)) {
-        change(&mut self.state.lock().report);
-    }
-}
-
-/// How far it is, with what the core keeps of that.
-pub(crate) fn report(shared: &Shared, superblock: &Superblock) -> ScrubReport {
+/// The report, with the progress that the core keeps.
+pub(crate) fn report_of(shared: &Shared, superblock: &Superblock) -> ScrubReport {
     let mut report = shared.scrubber.report();
     if report.permille.is_none() {
         report.left_at = permille_of(&Plan::of(superblock), place(shared));
@@ -123,7 +44,7 @@ fn place(shared: &Shared) -> u32 {
     kept.max(shared.scrubber.state.lock().place)
 }
 
-/// The thread's whole life.
+/// The thread's main loop.
 pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool) {
     while let Some(rate) = shared.scrubber.next() {
         let now = shared.now();
@@ -152,7 +73,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool
     }
 }
 
-/// A scrub under way.
+/// The current scrub.
 struct One<'a> {
     shared: &'a Arc<Shared>,
     read_only: bool,
@@ -163,7 +84,7 @@ struct One<'a> {
 }
 
 impl One<'_> {
-    /// Whether it came to its end.
+    /// Runs it. Returns true if it completed.
     fn run(&mut self) -> bool {
         let shared = self.shared;
         while !shared.scrubber.is_to_end() {
@@ -189,7 +110,7 @@ impl One<'_> {
         false
     }
 
-    /// Looks at something; `false` when the volume stops.
+    /// Looks at one item; returns `false` when the volume stops.
     fn look(&mut self, item: Item) -> bool {
         let shared = self.shared;
         let (read, seen, found) = match item {
@@ -225,7 +146,7 @@ impl One<'_> {
     }
 
     fn damaged(&mut self, item: Item, mut finding: Finding) {
-        // Copies of blocks are looked for at the end, for all at once.
+        // Copies of data blocks are looked for at the end, for all at once.
         if !self.read_only && !matches!(item, Item::Blocks(..)) {
             finding.mended = self.structures.mend(item, &finding);
         }
@@ -238,7 +159,7 @@ impl One<'_> {
         }
     }
 
-    /// Says where it is: to the core now and then, to be kept.
+    /// Reports the place to the core now and then, to be kept.
     fn keep(&mut self, now: bool) {
         let shared = self.shared;
         if !now && self.kept.elapsed() < SCRUB_KEEP {
@@ -259,7 +180,7 @@ impl One<'_> {
         }
     }
 
-    /// Mends what is left, names files, and says that it is over.
+    /// Mends what is left, names files, and reports the end.
     fn finish(mut self, ended: bool) {
         let shared = self.shared;
         if !self.read_only {
@@ -279,10 +200,12 @@ impl One<'_> {
             false => report.halted += 1,
         }
         state.halt = false;
+        // A rate for the scrub that has just ended is not one for the next.
+        state.rate = None;
     }
 }
 
-/// How many are damage, were mended, and are second copies.
+/// How many findings are damage, how many were mended, and how many are second copies.
 fn counts(findings: &[Finding]) -> (u64, u64, u64) {
     let count =
         |of: &dyn Fn(&Finding) -> bool| findings.iter().filter(|one| of(one)).count() as u64;
@@ -291,24 +214,7 @@ fn counts(findings: &[Finding]) -> (u64, u64, u64) {
     (damaged, mended, findings.len() as u64 - mended - damaged)
 }
 
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} at physical block {}", self.what, self.at)?;
-        if let Some(lba) = self.lba {
-            write!(f, ", LBA {lba}")?;
-        }
-        write!(f, ": {}", self.why)?;
-        for file in &self.files {
-            write!(f, "; {file}")?;
-        }
-        match &self.mended {
-            Some(how) => write!(f, "; mended: {how}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// What came of reading blocks.
+/// The result of reading blocks.
 enum Looked {
     Empty(u64),
     Good,
@@ -331,21 +237,6 @@ fn read_blocks(shared: &Shared, lba: Lba, blocks: u32) -> Looked {
     }
 }
 
-/// What these blocks hold, as a client would read it. It is no client's.
-pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
-    let request = Request {
-        tag: 0,
-        op: Op::Read,
-        lba,
-        blocks: blocks.into(),
-        frames: shared.frames.take(Share::Read, blocks as usize)?,
-    };
-    let read = shared.call(request, |now, inner, pending, batch| {
-        inner.admit(now, pending, &[], batch);
-    });
-    read.map(|request| request.frames)
-}
-
 fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {
     let known = shared
         .with_core(|_, inner, _| inner.engine.whole_at(lba))
@@ -353,28 +244,33 @@ fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {
     let at = known.map_or(Pba(0), |(at, _)| at);
     let mut finding = Finding::new("data", at, error).of(lba);
     if known.is_none() {
-        // It is in a part of a page: what is said names the page.
+        // It is in a part of a page: the message names the page.
         finding.what = "data in a part of a page".to_owned();
         let numbers = finding.why.split(|c: char| !c.is_ascii_digit());
         finding.at = numbers.filter_map(|n| n.parse().ok()).next().unwrap_or(0);
     }
+    if lba.0 >= shared.blocks {
+        finding.what.push_str(", of a snapshot or a clone");
+    }
     finding
 }
 
-/// Looks up in the volume's file systems what can no longer be read.
+/// Looks up in the volume's file systems the blocks that can no longer be read.
 fn name_files(shared: &Arc<Shared>, findings: &mut [Finding]) {
-    let mut blocks: Vec<u64> = findings.iter().filter_map(|finding| finding.lba).collect();
+    // What snapshots keep is beyond every file system.
+    let in_volume = |finding: &Finding| finding.lba.filter(|lba| *lba < shared.blocks);
+    let mut blocks: Vec<u64> = findings.iter().filter_map(in_volume).collect();
     blocks.sort_unstable();
     blocks.dedup();
     if blocks.is_empty() {
         return;
     }
-    let mut source = crate::scout::VolumeSource::new(shared);
+    let mut source = crate::scout::source::VolumeSource::new(shared);
     let scan = vellum_ext4::scan(&mut source, shared.blocks);
     for found in &scan.file_systems {
         let files = Files::of(found, shared.blocks, &blocks, &mut source);
         for finding in findings.iter_mut() {
-            let told = finding.lba.map_or(Vec::new(), |lba| files.tell(lba));
+            let told = in_volume(finding).map_or(Vec::new(), |lba| files.tell(lba));
             let room = SCRUB_FILES.saturating_sub(finding.files.len());
             finding.files.extend(told.into_iter().take(room));
         }

@@ -7,9 +7,9 @@ use vellum_core::addr::{Lba, Pba};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// What it says is known from somewhere else, and it is not needed.
+    /// What it says is known from somewhere else, and a restart does not need it.
     SecondCopy,
-    /// It is lost, or a restart would need it.
+    /// Its contents are lost, or a restart would need it.
     Damage,
 }
 
@@ -20,7 +20,7 @@ pub struct Finding {
     pub what: String,
     /// Where it is: a block of the medium.
     pub at: u64,
-    /// Which block that clients see cannot be read for it.
+    /// The block that clients cannot read because of it.
     pub lba: Option<u64>,
     /// What is wrong.
     pub why: String,
@@ -55,25 +55,42 @@ impl Finding {
         self
     }
 
-    /// Whether it is still there, and bad.
+    /// True if it is damage, and not mended.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         self.mended.is_none() && self.severity == Severity::Damage
     }
 }
 
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} at physical block {}", self.what, self.at)?;
+        if let Some(lba) = self.lba {
+            write!(f, ", LBA {lba}")?;
+        }
+        write!(f, ": {}", self.why)?;
+        for file in &self.files {
+            write!(f, "; {file}")?;
+        }
+        match &self.mended {
+            Some(how) => write!(f, "; mended: {how}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// How far a volume's scrub is, and what the last one has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubReport {
-    /// Of one under way, how much is done, in thousandths.
+    /// How much of the current scrub is done, in thousandths; `None` if there is none.
     pub permille: Option<u64>,
-    /// Where the next one goes on, if the last was stopped before its end: so much is done.
+    /// How much was done of the last scrub, if it was stopped before its end: the next one goes on there.
     pub left_at: Option<u64>,
-    /// Whether this one, or the last one, went on where another was stopped.
+    /// Where this one, or the last one, went on, if another was stopped before it.
     pub went_on_at: Option<u64>,
-    /// Scrubs that have come to their end since the volume was opened.
+    /// Scrubs that were completed since the volume was opened.
     pub ended: u64,
-    /// Those that were stopped before.
+    /// Scrubs that were stopped before their end.
     pub halted: u64,
     /// Bytes that this one, or the last one, has read.
     pub read_bytes: u64,

@@ -1,11 +1,12 @@
-//! What leads to the data: read from the medium beside the core, and held against its own checksums and what the core says.
+//! Reads what leads to the data from the medium, beside the core, and checks it against its own checksums and what the core
+//! knows.
 
 #![expect(
     clippy::result_large_err,
     reason = "a finding is made once for what is damaged, and not in the way of a request"
 )]
 
-use super::Finding;
+use super::report::Finding;
 use crate::digest::crc32c;
 use crate::limits::{SCRUB_PATIENCE, SCRUB_TRIES};
 use crate::shared::Shared;
@@ -23,14 +24,14 @@ use vellum_core::format::{FormatError, leaf, open_summary};
 use vellum_core::seam::{Input, Mend, Service};
 use vellum_core::service::scrub::Item;
 
-/// How much was read for it, and what is wrong; none when the volume stops.
+/// How much was read, and what is wrong; `None` when the volume stops.
 type Look = Option<(u64, Vec<Finding>)>;
 
 /// See the module.
 pub(super) struct Structures<'a> {
     shared: &'a Shared,
     superblock: &'a Superblock,
-    /// The newest root as it was read last, and what it says.
+    /// The newest root as it was read last, and its slots.
     root: Option<(Generation, Vec<LeafSlot>)>,
 }
 
@@ -38,9 +39,9 @@ pub(super) struct Structures<'a> {
 struct Said {
     tags: Vec<Tag>,
     last_seq: Seq,
-    /// Where the next one would be.
+    /// Where the next chunk would be.
     end: u32,
-    /// Whether the last one says that it is the last.
+    /// Whether the last header says that it is the last.
     is_whole: bool,
     read: u64,
 }
@@ -77,16 +78,18 @@ impl<'a> Structures<'a> {
             .map_err(|error| Finding::new(what, at, error))
     }
 
-    /// How often a root, or a commit of tables, has been written; none while one is.
+    /// How many roots, or commits of tables, have been written; `None` inside while one is being written.
     fn quiet(&self) -> Option<Option<u64>> {
         self.shared.with_core(|_, inner, _| {
             let stats = inner.engine.stats();
-            let is_resting = inner.engine.is_resting();
-            is_resting.then_some(stats.map_checkpoints + stats.commits)
+            inner
+                .is_resting()
+                .then_some(stats.map_checkpoints + stats.commits)
         })
     }
 
-    /// Looks at something that is written in place, at a moment in which it is not. If there is none, nothing is said.
+    /// Looks at something that is written in place, at a moment when it is not being written. If there is no such moment, reports
+    /// nothing.
     fn judge(&mut self, look: impl Fn(&mut Self) -> Look) -> Look {
         for _ in 0..SCRUB_TRIES {
             if let Some(before) = self.quiet()? {
@@ -124,7 +127,7 @@ impl<'a> Structures<'a> {
         ))
     }
 
-    /// A copy of the root: of logs that were made before there were second ones there are two, one a place.
+    /// Checks a copy of the root. Logs that were made before roots had second copies have two, one in each place.
     fn root_place(&mut self, index: u32) -> Look {
         let newest = self
             .shared
@@ -158,7 +161,7 @@ impl<'a> Structures<'a> {
                         header.generation
                     ),
                 )),
-                // There has been none yet.
+                // No root has been written here yet.
                 Err(_) if !is_newest && bytes.iter().all(|&byte| byte == 0) => Ok(()),
                 Err(error) => Err(bad(error)),
             }
@@ -170,7 +173,7 @@ impl<'a> Structures<'a> {
         Some((blocks, wrong.into_iter().collect()))
     }
 
-    /// That what is behind a root says what the headers do that it includes.
+    /// Checks that what follows a root agrees with the headers that the root includes.
     fn open_summaries(&self, root: &RootHeader, behind: &[u8]) -> Result<(), FormatError> {
         let length = self.superblock.open_summary_blocks() as usize * BLOCK_BYTES;
         for (head, bytes) in (0..).zip(behind.chunks_exact(length.max(1))) {
@@ -179,7 +182,7 @@ impl<'a> Structures<'a> {
         Ok(())
     }
 
-    /// Where the copies of a root are: how long each is, and how many leaves it names.
+    /// Where the copies of a root are, how long each is, and how many leaves it names.
     fn roots(&self, generation: Generation) -> Vec<(Pba, u64, u32)> {
         let sb = self.superblock;
         if self.is_log() {
@@ -194,7 +197,7 @@ impl<'a> Structures<'a> {
         vec![(at, blocks, entries), (at.plus(blocks), blocks, entries)]
     }
 
-    /// What the newest root on the medium says; none if it is not whole, which is told elsewhere.
+    /// What the newest root on the medium says; `None` if it is not whole, which is reported elsewhere.
     fn root(&mut self, newest: Generation) -> Option<&[LeafSlot]> {
         if self.root.as_ref().is_none_or(|(known, _)| *known != newest) {
             let sb = self.superblock;
@@ -208,7 +211,7 @@ impl<'a> Structures<'a> {
         self.root.as_ref().map(|(_, slots)| slots.as_slice())
     }
 
-    /// A leaf, where the durable root says that it is: no checkpoint writes there before there is a newer root.
+    /// Checks a leaf where the durable root says it is: no map checkpoint writes there before there is a newer root.
     fn leaf(&mut self, index: u32) -> Look {
         let mut read = 0;
         for _ in 0..SCRUB_TRIES {
@@ -252,7 +255,7 @@ impl<'a> Structures<'a> {
         Some((read, Vec::new()))
     }
 
-    /// Whether what a leaf was is told by the others of its stripe; of a parity that is so anyway.
+    /// True if the other leaves of its stripe yield what a leaf was; for a parity that holds anyway.
     fn is_told(&mut self, newest: Generation, leaf: Leaf) -> bool {
         let (sb, shared) = (self.superblock, self.shared);
         let Some(slots) = self.root(newest) else {
@@ -302,7 +305,7 @@ impl<'a> Structures<'a> {
         Some((1, wrong.into_iter().collect()))
     }
 
-    /// A block of tables.
+    /// Checks a block of tables.
     fn table(&mut self, number: u64) -> Look {
         let sb = self.superblock;
         let mut slot = None;
@@ -310,7 +313,7 @@ impl<'a> Structures<'a> {
         if sb.layout() == Layout::Shadow {
             read = 2;
             let block = (number / DIRECTORY_ENTRIES) as u32;
-            // What is wrong with it is told by itself.
+            // What is wrong with the directory is reported for the directory itself.
             let (Some(slots), _) = self.directory_block(block)? else {
                 return Some((1, Vec::new()));
             };
@@ -344,7 +347,7 @@ impl<'a> Structures<'a> {
         Some((read, wrong.into_iter().collect()))
     }
 
-    /// A segment's summary, and the headers of its chunks.
+    /// Checks a segment's summary, and the headers of its chunks.
     fn segment(&self, segment: Segment) -> Look {
         let (uses, in_memory) = self.shared.with_core(|_, inner, _| {
             let engine = &inner.engine;
@@ -372,7 +375,7 @@ impl<'a> Structures<'a> {
         read += said.read;
         match &tags {
             Some(tags) => {
-                // All that is written is said by a header; what was written since may be said besides.
+                // Everything written is named by a header; what was written since may be named as well.
                 let differs = |(said, tag): (&Tag, &Tag)| match uses {
                     Some(_) => said.sum != tag.sum,
                     None => tag.owner != Owner::None && said.sum != tag.sum,
@@ -432,12 +435,12 @@ impl<'a> Structures<'a> {
         said
     }
 
-    /// Has something written anew from what the core knows; how, when it is good then.
+    /// Has something written anew from what the core knows. Returns how, if it is good afterwards.
     pub fn mend(&mut self, item: Item, finding: &Finding) -> Option<String> {
         let how = match item {
             Item::Segment(_) if finding.what == "summary" => "from the headers of its chunks",
             Item::Segment(_) if self.repeats_headers() => return self.include_headers(),
-            // What the summary repeats is needed by nobody; else it is told.
+            // Headers that a summary repeats are not needed; otherwise the damage is reported.
             Item::Segment(_) => return None,
             _ => "from memory",
         };
@@ -461,12 +464,12 @@ impl<'a> Structures<'a> {
         None
     }
 
-    /// Whether map checkpoints say what the headers of open segments do.
+    /// True if map checkpoints repeat the headers of open segments.
     fn repeats_headers(&self) -> bool {
         self.superblock.open_summary_blocks() > 0
     }
 
-    /// Makes a map checkpoint, which needs no header before it.
+    /// Makes a map checkpoint, which needs no header from before it.
     fn include_headers(&self) -> Option<String> {
         let before = self.written()?;
         self.order(Mend::Checkpoint)?;
@@ -474,7 +477,7 @@ impl<'a> Structures<'a> {
         Some("told by a map checkpoint, or by its segment's summary".into())
     }
 
-    /// Waits until nothing is being written, and something has been since `before`.
+    /// Waits until nothing is being written, and something has been written since `before`.
     fn await_writing(&self, before: Option<u64>) -> Option<()> {
         let began = Instant::now();
         while before.is_some() && self.written() == before || self.quiet()?.is_none() {
@@ -516,7 +519,7 @@ impl<'a> Structures<'a> {
         self.order(Mend::Checkpoint)
     }
 
-    /// What is said of a segment's blocks, in memory or in its summary, or by its headers.
+    /// The tags of a segment's blocks, from memory, from its summary, or from its headers.
     pub fn tags(&self, segment: Segment) -> Option<Vec<Tag>> {
         let in_memory = self
             .shared
@@ -538,7 +541,7 @@ impl<'a> Structures<'a> {
     }
 }
 
-/// What something says, by either of its copies, and what is wrong with one of them.
+/// What something says according to either of its copies, and what is wrong with one of them.
 fn both<T: PartialEq>(
     what: &'static str,
     at: Pba,

@@ -1,7 +1,8 @@
-//! A snapshot that is received: noted before the first block of it is written, and there when the last one is.
+//! A snapshot that is received: it is noted before its first block is written, and exists once its last block is.
 //!
-//! What is noted is durable before what comes after it. So a volume on which half of a snapshot lies is known for that: nobody else
-//! writes to it, and the same stream is taken again. All that it names is written once more then, and the rest is as it was.
+//! The note is durable before anything that follows it. So a volume that holds half a snapshot is known as such: nothing else
+//! writes to it, and only the same stream is accepted again. Everything that the stream names is then written once more; the rest
+//! is as it was.
 
 use super::carry;
 use super::keeper::Keeper;
@@ -16,28 +17,28 @@ use vellum_core::snapshots::{ListError, Snapshots};
 /// Why a stream is not received into a volume. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ArrivalError {
-    /// Of a snapshot.
+    /// An error of a snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// There is something on the volume.
+    /// The volume is not empty.
     #[error(
         "the volume is not empty, and the stream is of a whole snapshot: use a new volume, or --force, which \
          writes over all that is on it"
     )]
     NotEmpty,
-    /// The changes are since another snapshot.
+    /// The changes are relative to another snapshot.
     #[error(
         "the stream has what changed since snapshot {need} of its origin, and the newest snapshot here is \
          {}: send since that one, or all of it",
         have.map_or("none".to_owned(), |have| format!("{have}, another one"))
     )]
     Base {
-        /// The one that the changes are since.
+        /// The snapshot that the changes are relative to.
         need: Name,
-        /// The newest that is there.
+        /// The newest snapshot on the volume.
         have: Option<Name>,
     },
-    /// The volume is not any more what it was then.
+    /// The volume has changed since that snapshot.
     #[error(
         "the volume was written to since its snapshot {0}, on which the stream builds: \
          `vellum rollback VOLUME {0}` takes that back"
@@ -100,8 +101,7 @@ pub(crate) fn arrive(
         return Err(ArrivalError::NotEmpty);
     }
     snapshot.stage = stage;
-    carry::rows(shared, &book, &book.stale_row_blocks())?;
-    book.cleaned();
+    carry::owed(shared, &mut book)?;
     let block = book.add(snapshot, place);
     if let Err(error) = carry::list(shared, &book, block) {
         book.remove(snapshot.number);
@@ -112,7 +112,7 @@ pub(crate) fn arrive(
     Ok(false)
 }
 
-/// The newest snapshot, which is to be this one.
+/// Returns the newest snapshot, which has to be this one.
 fn base(book: &Snapshots, from: &Identity) -> Result<Number, ArrivalError> {
     let newest = book.newest();
     let newest = newest.and_then(|number| book.iter().find(|one| one.number == number));
@@ -125,7 +125,7 @@ fn base(book: &Snapshots, from: &Identity) -> Result<Number, ArrivalError> {
     }
 }
 
-/// Whether the volume reads otherwise than that snapshot. What was kept may be the same again: the volume may have been taken back.
+/// True if the volume reads differently from that snapshot. A block that was kept may be the same again, after a rollback.
 fn differs(shared: &Shared, book: &Snapshots, base: Number) -> Result<bool, BlockError> {
     let bytes = |lba| {
         let block = carry::read(shared, lba)?;

@@ -1,22 +1,22 @@
-//! What the bookkeeping asks for, carried out by the core: copies, discards, and blocks that are read and written.
+//! Has the core carry out what the bookkeeping requires: copies, discards, and reads and writes of blocks.
 
-use crate::bases::digest_all;
 use crate::block::{BlockError, Op, Request};
 use crate::drive::{Batch, Inner};
+use crate::encoding::digest_all;
 use crate::frames::{Frames, Share};
-use crate::gate;
+use crate::gate::{self, passage};
 use crate::requests::Pending;
-use crate::scout::Watched;
 use crate::scratch::Scratch;
 use crate::shared::Shared;
+use crate::watched::Watched;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
 use vellum_core::seam::{Copy, Input};
 use vellum_core::snapshots::{Forget, Plan, Snapshots};
 
-/// Runs that are looked at under the lock at a time.
+/// The most runs that are looked at in one hold of the lock.
 const EXTENTS: usize = 64;
 
-/// A request of the volume's own. It counts as no client's, and is told to nobody who follows file systems.
+/// A request of the volume itself. It is not counted as a client's, and those who follow file systems do not see it.
 fn request(op: Op, lba: Lba, blocks: u64, frames: Frames) -> Request {
     let tag = 0;
     Request {
@@ -28,21 +28,45 @@ fn request(op: Op, lba: Lba, blocks: u64, frames: Frames) -> Request {
     }
 }
 
-/// As the core is asked for what takes no frames, and moves none.
+/// Hands the core a request that takes no frames with it.
 fn admit_plain(now: Nanos, inner: &mut Inner, pending: Pending, batch: &mut Batch) {
     inner.admit(now, pending, &[], batch);
+}
+
+/// Carries out a request that changes something, or makes it durable, after everything that was answered before: a client may have the
+/// answer to a write that the core does not have yet (`gate/early.rs`).
+fn call(
+    shared: &Shared,
+    request: Request,
+    admit: impl FnOnce(Nanos, &mut Inner, Pending, &mut Batch),
+) -> Result<Request, BlockError> {
+    drop(shared.knowing_all());
+    shared.call(request, admit)
 }
 
 /// Makes all that was acknowledged durable.
 pub(super) fn flush(shared: &Shared) -> Result<(), BlockError> {
     let flush = request(Op::Flush, Lba(0), 0, Frames::default());
-    shared.call(flush, admit_plain).map(drop)
+    let (_, sight) = shared.scout.sight();
+    let steps = &mut Vec::new();
+    // Through the gate like a client's: it must not overtake the commit block that it may be for.
+    let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
+        let write = gate::Write {
+            pending,
+            blocks: &mut [],
+            found: &[],
+            steps,
+            sight: &sight,
+        };
+        passage::pass(shared.around(), inner, now, write, batch);
+    };
+    call(shared, flush, admit).map(drop)
 }
 
 pub(super) fn discard(shared: &Shared, lba: Lba, blocks: u64) -> Result<(), BlockError> {
     let op = Op::Discard { fua: false };
     let discard = request(op, lba, blocks, Frames::default());
-    shared.call(discard, admit_plain).map(drop)
+    call(shared, discard, admit_plain).map(drop)
 }
 
 /// Reads some blocks into these frames.
@@ -52,17 +76,31 @@ pub(super) fn read_into(shared: &Shared, lba: Lba, frames: Frames) -> Result<Fra
     shared.call(read, admit_plain).map(|request| request.frames)
 }
 
-/// The first runs of blocks from `lba` on, and whether there is something in each.
+/// The first runs of blocks from `lba` on, and whether each is mapped.
 pub(super) fn extents(shared: &Shared, lba: Lba, blocks: u64) -> Vec<(u64, bool)> {
     let inner = shared.knowing_all();
     match inner.busy {
-        // Broken down: whoever asks is refused soon.
+        // Broken down: the caller is refused soon.
         true => vec![(blocks, true)],
         false => inner.engine.extents(lba, blocks, EXTENTS),
     }
 }
 
-/// A block of the volume; `None` if there is nothing.
+/// How many of these blocks are mapped, in parts.
+pub(super) fn mapped(shared: &Shared, runs: &[(Lba, u64)]) -> impl Iterator<Item = u64> {
+    runs.iter().flat_map(move |&(first, blocks)| {
+        let mut at = first;
+        let end = first.plus(blocks);
+        std::iter::from_fn(move || {
+            let found = (at < end).then(|| extents(shared, at, end.0 - at.0))?;
+            at = at.plus(found.iter().map(|(blocks, _)| blocks).sum());
+            let mapped = found.iter().filter(|(_, mapped)| *mapped);
+            Some(mapped.map(|(blocks, _)| blocks).sum())
+        })
+    })
+}
+
+/// Reads a block of the volume; `None` if it is not mapped.
 pub(super) fn read(
     shared: &Shared,
     lba: Lba,
@@ -70,13 +108,13 @@ pub(super) fn read(
     if extents(shared, lba, 1).iter().all(|(_, mapped)| !mapped) {
         return Ok(None);
     }
-    let frames = read_into(shared, lba, shared.frames.take(Share::Read, 1)?)?;
+    let frames = read_into(shared, lba, shared.frames.take(Share::OwnRead, 1)?)?;
     let mut block = Box::new([0; BLOCK_BYTES]);
     block.copy_from_slice(frames.block(0));
     Ok(Some(block))
 }
 
-/// Writes these blocks, in fewer bytes where that is wanted.
+/// Writes these blocks, in fewer bytes if the policy says so.
 pub(super) fn write_from(shared: &Shared, lba: Lba, frames: Frames) -> Result<(), BlockError> {
     let blocks = frames.len() as u64;
     let mut writes = [request(Op::Write { fua: false }, lba, blocks, frames)];
@@ -92,13 +130,13 @@ pub(super) fn write_from(shared: &Shared, lba: Lba, frames: Frames) -> Result<()
             steps: &mut scratch.steps,
             sight: &sight,
         };
-        gate::pass(shared, inner, now, write, batch);
+        passage::pass(shared.around(), inner, now, write, batch);
     };
     let [write] = writes;
-    shared.call(write, admit).map(drop)
+    call(shared, write, admit).map(drop)
 }
 
-/// Writes a block that `fill` makes, in fewer bytes where that is wanted; of zeros, nothing is left.
+/// Writes a block that `fill` makes, in fewer bytes if the policy says so; a block of zeros is discarded.
 pub(super) fn write(
     shared: &Shared,
     lba: Lba,
@@ -112,14 +150,14 @@ pub(super) fn write(
     write_from(shared, lba, frames)
 }
 
-/// Lets blocks hold what others hold; by their bytes, where a link cannot be.
+/// Links blocks to the contents of others, or copies the bytes where a link is impossible.
 pub(super) fn copy(shared: &Shared, copy: &Copy) -> Result<(), BlockError> {
     let Copy { from, to, blocks } = *copy;
     let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
         let id = inner.requests.insert(pending);
         inner.feed(now, Input::Copy { id, copy: *copy }, batch);
     };
-    // To whoever follows file systems it is what a discard is: blocks that change without a write.
+    // To those who follow file systems this looks like a discard: blocks that change without a write.
     let op = Op::Discard { fua: false };
     let linked = shared.call(request(op, to, blocks, Frames::default()), admit);
     match linked {
@@ -137,7 +175,7 @@ fn copy_bytes(shared: &Shared, from: Lba, to: Lba) -> Result<(), BlockError> {
     }
 }
 
-/// Gives up what a crash has left of snapshots, when there are none: it says nothing any more, and takes room.
+/// When there are no snapshots, gives up what a crash has left of some: it means nothing any more, and takes room.
 pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
     if book.iter().next().is_some() {
         return Ok(());
@@ -156,15 +194,15 @@ pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockEr
     Ok(())
 }
 
-/// Carries a plan out: it has taken effect then.
+/// Carries a plan out; on return it has taken effect.
 pub(super) fn out(shared: &Shared, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
-    // What was answered before has to be what is copied.
+    // What is copied must include everything that was answered before.
     drop(shared.knowing_all());
     plan.copies.iter().try_for_each(|one| copy(shared, one))?;
     rows(shared, book, &plan.row_blocks)
 }
 
-/// As [`out`], of what is given up.
+/// Like [`out`], for what is given up.
 pub(super) fn out_of(shared: &Shared, book: &Snapshots, forget: &Forget) -> Result<(), BlockError> {
     for (lba, blocks) in &forget.discards {
         discard(shared, *lba, *blocks)?;
@@ -180,6 +218,13 @@ pub(super) fn rows(shared: &Shared, book: &Snapshots, blocks: &[u64]) -> Result<
             book.encode_rows(block, out)
         })
     })
+}
+
+/// Writes the blocks of rows that [are owed](Snapshots::stale_row_blocks). No plan may be under way.
+pub(super) fn owed(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
+    rows(shared, book, &book.stale_row_blocks())?;
+    book.cleaned();
+    Ok(())
 }
 
 /// Writes a block of the list.

@@ -1,7 +1,7 @@
 //! A clone as a block device: it begins as its snapshot, and is written.
 //!
-//! Whoever writes a block of which the clone has none of its own holds the book meanwhile, as whoever keeps one for a snapshot
-//! does: first its data, then its row. Later writes of that block go to its place at once.
+//! A write to a block that the clone still shares with its snapshot holds the book meanwhile, as keeping a block for a snapshot
+//! does: first the data, then the row. Later writes of that block go to its place directly.
 
 use super::carry;
 use super::keeper::Keeper;
@@ -36,8 +36,7 @@ pub(crate) fn make(
     };
     let (mut clone, place) = book.propose(identity)?;
     clone.stage = Stage::Clone;
-    carry::rows(shared, &book, &book.stale_row_blocks())?;
-    book.cleaned();
+    carry::owed(shared, &mut book)?;
     let block = book.add(clone, place);
     if let Err(error) = carry::list(shared, &book, block) {
         book.remove(clone.number);
@@ -63,7 +62,7 @@ impl std::fmt::Debug for Cloned {
 }
 
 impl Cloned {
-    /// The clone of this name; `None`: it is a snapshot's.
+    /// The clone of this name; `None` if the name is a snapshot's.
     pub(crate) fn of(
         shared: &Arc<Shared>,
         keeper: &Keeper,
@@ -83,7 +82,7 @@ impl Cloned {
         }
     }
 
-    /// Which one this is: no other clone or snapshot has its number.
+    /// Its number, which no other clone or snapshot has.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.0
@@ -93,7 +92,7 @@ impl Cloned {
         self.shared.keeper.as_ref().ok_or_else(gone)
     }
 
-    /// The bookkeeping, and what is there from a block on.
+    /// Locks the bookkeeping, and finds what is there from a block on.
     fn part(&self, lba: Lba, end: Lba) -> Result<(MutexGuard<'_, Snapshots>, Part), BlockError> {
         let book = self.keeper()?.book();
         if !is_there(&book, self.number) {
@@ -128,13 +127,14 @@ impl Cloned {
         Ok(())
     }
 
-    /// Gives the first of these blocks places of their own, in which `fill` puts what they hold; how many.
+    /// Gives the first of these blocks places of their own, and has `fill` write their contents there. Returns how many.
     fn change(
         &self,
         book: &mut Snapshots,
         (lba, blocks): (Lba, u64),
         mut fill: impl FnMut(Lba, u64) -> Result<(), BlockError>,
     ) -> Result<u64, BlockError> {
+        carry::owed(&self.shared, book)?;
         let change = book.change(self.number, lba, blocks);
         let change = change.map_err(|_| BlockError::Full)?;
         let mut carry_out = |book: &Snapshots, change: &Change| {
@@ -151,7 +151,7 @@ impl Cloned {
             }
             Err(error) => {
                 if matches!(error, BlockError::Full) {
-                    // The rows were not written. Nothing leads to what was, and it takes room that is needed.
+                    // The rows were not written. No row leads to the new places, and they take room that is needed.
                     let give_back =
                         |&(place, blocks): &(Lba, u64)| carry::discard(&self.shared, place, blocks);
                     if let Err(error) = change.places.iter().try_for_each(give_back) {
@@ -164,7 +164,7 @@ impl Cloned {
         }
     }
 
-    /// A volume that is nearly full has no room for more of a clone: what is left is for its own clients.
+    /// A volume that is nearly full has no room for clones to grow: what is left is for its own clients.
     fn has_room(&self) -> Result<(), BlockError> {
         let room = self.shared.inner.lock().engine.room();
         match room.percent() < Level::Critical.percent() {
@@ -173,7 +173,7 @@ impl Cloned {
         }
     }
 
-    /// Lets blocks read as zeros.
+    /// Makes blocks read as zeros.
     fn clear(&self, request: &Request) -> Result<(), BlockError> {
         in_range(&self.shared, request)?;
         let _is_open = self.keeper()?.enter_clone();

@@ -1,29 +1,31 @@
-//! Whether the clock on the wall is believed when old snapshots are to be deleted.
+//! Decides whether the wall clock is trusted when old snapshots are to be deleted.
 //!
-//! A clock that leaps ahead makes all of them old at once. It may be right: a machine whose clock needs no battery starts in 1970. So it is
-//! believed after a while, and until then nothing is deleted for its age; whoever sets it right before then has lost nothing.
+//! A clock that leaps ahead makes all snapshots old at once. It may be right: a machine whose clock has no battery starts in
+//! 1970. So the new time is trusted after a while, and until then nothing is deleted for its age. If the clock is set right
+//! before that, nothing is lost.
 //!
-//! How long a volume was not served is known by no clock. So what is first shown is held against what was dated last, and so is what is
-//! shown while it is set after a boot: a machine starts with any time, or with that of its last end.
+//! No clock shows how long a volume was not served. So the first time shown is compared with the date of the newest snapshot. So
+//! are the times shown soon after a boot, when the clock may still be set: a machine may start with any time, or with that of its
+//! last shutdown.
 
 use crate::limits::{CLOCK_DOUBT, CLOCK_GAP, CLOCK_LEAP, CLOCK_SET};
 use std::time::Duration;
 
-/// What both clocks showed: seconds since 1970, and how long the machine has been on, asleep or not.
+/// What both clocks have shown: seconds since 1970, and how long the machine has been on, asleep or not.
 #[derive(Debug, Default)]
 pub(super) struct Doubt {
-    /// When the newest was taken that an earlier life has left.
+    /// When the newest snapshot of an earlier life was taken.
     dated: Option<Duration>,
-    /// When the first was last believed.
+    /// Both clocks when the wall clock was last trusted.
     believed: Option<(Duration, Duration)>,
-    /// Since when it is not.
+    /// Since when it is not trusted.
     since: Option<Duration>,
-    /// All that no rule keeps is to go when it is believed.
+    /// Everything that no rule keeps is to be deleted once the clock is trusted.
     owes: bool,
 }
 
 impl Doubt {
-    /// At an opening; `newest`: when the last one was taken, in seconds since 1970.
+    /// Begins at an opening; `newest` is when the newest snapshot was taken, in seconds since 1970.
     pub fn begin(newest: Option<u64>) -> Self {
         Self {
             dated: newest.map(Duration::from_secs),
@@ -31,7 +33,7 @@ impl Doubt {
         }
     }
 
-    /// Whether it is in doubt, by what both show now.
+    /// Takes what both clocks show now. Returns true if the wall clock is in doubt.
     pub fn look(&mut self, wall: Duration, running: Duration) -> bool {
         let leaps = self.latest(running).is_some_and(|latest| wall > latest);
         if leaps {
@@ -44,7 +46,7 @@ impl Doubt {
         false
     }
 
-    /// What it shows at most if it is right, as far as that is known.
+    /// The latest time that a correct wall clock can show, as far as that is known.
     fn latest(&self, running: Duration) -> Option<Duration> {
         let by_looks = |(showed, then): (Duration, Duration)| {
             let lasted = running.saturating_sub(then);
@@ -62,8 +64,8 @@ impl Doubt {
         }
     }
 
-    /// Whether all that no rule keeps is to go now; `asked`: its user has just said what is to stay. While the clock is in doubt
-    /// that is put off.
+    /// True if everything that no rule keeps is to be deleted now; `asked`: the user has just changed what is to stay. While the
+    /// clock is in doubt, that is put off.
     pub fn thins_all(&mut self, asked: bool) -> bool {
         self.owes |= asked;
         self.since.is_none() && std::mem::take(&mut self.owes)
@@ -101,18 +103,18 @@ mod tests {
     fn what_is_shown_first_is_held_against_what_was_dated_last() {
         let day = 24 * HOUR;
         let on = 99 * day;
-        // Of a machine that was on all the time, or of one that was off for a month.
+        // A machine that was on all the time, and one that was off for a month.
         for (gap, is_doubted) in [(0, false), (20 * day, false), (60 * day, true)] {
             let mut doubt = Doubt::begin(Some(NOW));
             assert_eq!(look(&mut doubt, NOW + gap, on), is_doubted, "{gap}");
             assert!(!look(&mut doubt, NOW + gap + day, on + day), "{gap}");
         }
-        // The right time before a day is over.
+        // The clock is set right within a day.
         let mut doubt = Doubt::begin(Some(NOW));
         assert!(look(&mut doubt, 2 * NOW, 0));
         assert!(!look(&mut doubt, NOW + HOUR, HOUR));
         assert!(look(&mut doubt, 2 * NOW, 2 * HOUR));
-        // Nothing to lose.
+        // There is nothing to lose.
         assert!(!look(&mut Doubt::begin(None), 2 * NOW, 0));
     }
 
@@ -131,11 +133,11 @@ mod tests {
                 );
             }
         }
-        // One that was behind all the time is set right whenever it is.
+        // A clock that was slow all the time may be set right at any time.
         let mut doubt = Doubt::begin(Some(NOW));
         assert!(!look(&mut doubt, 5, 5));
         assert!(!look(&mut doubt, NOW + HOUR, 50 * HOUR));
-        // And leaps as any other from then on.
+        // From then on a leap is doubted as usual.
         assert!(look(&mut doubt, NOW + 9 * HOUR, 51 * HOUR));
     }
 
@@ -158,7 +160,7 @@ mod tests {
             assert!(!look(&mut doubt, wall, hour * HOUR), "{hour}");
             assert!(look(&mut doubt, 5 * wall, hour * HOUR + 60), "{hour}");
         }
-        // Set back it is believed, too: nothing is too old then.
+        // A clock that is set back is trusted as well: nothing is too old then.
         assert!(!look(&mut doubt, 5, 100 * HOUR));
         assert!(look(&mut doubt, u64::MAX >> 1, 101 * HOUR));
     }

@@ -1,4 +1,4 @@
-//! Keeping blocks before they change, and reading at an opening what is kept.
+//! Keeps blocks before they change, and reads at an opening what is kept.
 
 use super::carry;
 use super::keeper::Keeper;
@@ -16,22 +16,24 @@ fn broken(what: impl std::fmt::Display) -> OpenError {
     OpenError::Snapshots(what.to_string())
 }
 
-/// Gives up all snapshots of a volume, unread: [`load`] finds none then, and gives up what they kept.
+/// Gives up all snapshots of a volume, whatever was read of them: [`load`] then finds none, and gives up what they kept.
 pub(crate) fn forget_list(shared: &Shared, keeper: &Keeper) -> Result<(), OpenError> {
     let history = keeper.book().history();
-    // In that order: with a list and no rows, snapshots would read as the volume does now.
+    // In this order: with a list and no rows, snapshots would read as the volume does now.
     carry::discard(shared, history.list(0), LIST_BLOCKS)
         .and_then(|()| carry::flush(shared))
         .and_then(|()| carry::discard(shared, history.rows(0), history.row_blocks()))
-        .map_err(broken)
+        .map_err(broken)?;
+    *keeper.book() = Snapshots::new(history);
+    Ok(())
 }
 
-/// Reads what is known of a volume's snapshots and, if it `may_write`, ends what a crash has cut short. Where a snapshot is being
-/// received nobody writes who is not `receiving`: it would be part of that snapshot.
+/// Reads the list and the rows of a volume's snapshots and, if it `may_write`, finishes what a crash has cut short. While a
+/// snapshot is being received, only the receiver (`receiving`) may write: any other write would become part of that snapshot.
 ///
 /// # Errors
-/// When it cannot be read, or is no list of snapshots. Then there is none to be read: a row that is missed would let a snapshot
-/// read what was written later.
+/// When they cannot be read, or are not valid. Then no snapshot can be read: a missing row would make a snapshot read what was
+/// written later.
 pub(crate) fn load(
     shared: &Shared,
     keeper: &Keeper,
@@ -60,7 +62,7 @@ pub(crate) fn load(
             _ => return_all(shared, keeper, &snapshot),
         };
         match ended {
-            // It takes room until the next opening, and nothing else.
+            // Its remains take room until the next opening, and do no other harm.
             Err(error) if snapshot.stage.leaves() => {
                 shared.events.add("snapshots", error.to_string());
             }
@@ -95,8 +97,8 @@ fn read_all(shared: &Shared, book: &mut Snapshots) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Keeps what requests change, before they are handed to the core. Those that change something are answered when that
-/// cannot be: the others are left.
+/// Keeps what requests change, before they are handed to the core. If that fails, answers the requests that change something; the
+/// others are left.
 pub(crate) fn keep_for(
     shared: &Shared,
     keeper: &Keeper,
@@ -128,6 +130,7 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
         let Some(newest) = book.newest() else {
             return Ok(());
         };
+        carry::owed(shared, &mut book)?;
         let mut runs = Vec::new();
         for request in requests {
             changed_by(shared, request, &mut runs);
@@ -136,7 +139,7 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
         let Ok(plan) = book.plan(newest, lbas) else {
             let (kept, _) = book.room();
             drop(book);
-            // Those that come by themselves go by themselves, before a write is refused.
+            // Scheduled snapshots are deleted before a write is refused.
             match schedule::make_room(shared, keeper, kept) {
                 true => continue,
                 false => return Err(BlockError::Full),
@@ -155,10 +158,10 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
     }
 }
 
-/// Adds the runs of blocks that a request changes. What is not mapped is not changed by a discard.
+/// Adds the runs of blocks that a request changes. A discard does not change what is not mapped.
 fn changed_by(shared: &Shared, request: &Request, runs: &mut Vec<(u64, u64)>) {
     let (first, end) = (request.lba.0, request.lba.0.saturating_add(request.blocks));
-    // The volume refuses what is out of range.
+    // The volume itself refuses a request that is out of range.
     if end > shared.blocks {
         return;
     }
@@ -186,7 +189,7 @@ fn refuse(
     error: &BlockError,
 ) {
     let count = requests.iter().filter(|request| changes(request)).count();
-    // Before they are answered: whoever is told finds it counted.
+    // Count before answering, so that a client that has its answer finds it counted.
     shared.inner.lock().counters.refused += count as u64;
     for request in requests.extract_if(.., |request| changes(request)) {
         replies.complete(request, Err(error.clone()));

@@ -1,14 +1,14 @@
-//! When a volume takes a snapshot by itself: as soon as the clock on the wall shows another step than at the last look.
+//! Decides when a volume takes a snapshot by itself: as soon as the wall clock is in another step than at the last look.
 //!
-//! A step is a span of the schedule's length, counted from 1970 on, so a restart moves nothing. *Another* and not *a later one*:
-//! a clock that is set back would else end the history until it has caught up. A clock that is set makes for one look, and
-//! there is a least time between two, by a clock that nobody sets.
+//! A step is a span of the schedule's length, counted from 1970, so a restart moves nothing. *Another* step, not *a later* one: a
+//! clock that is set back would otherwise end the history until it has caught up. Setting the clock causes one look, and there is
+//! a least time between two looks, by a clock that cannot be set.
 
 use crate::limits::SCHEDULE_PATIENCE;
 use std::time::Duration;
 use vellum_core::snapshots::Span;
 
-/// Looks, and the times of both clocks: seconds since 1970, and how long the volume has been running.
+/// The last look, and the times of both clocks: seconds since 1970, and how long the volume has been running.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     last: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// The last look was then, if there was one.
+    /// Begins with the time of the last look, if there was one.
     pub fn since(last: Option<u64>) -> Self {
         Self {
             last,
@@ -24,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// How long to wait; `None`: now is the time.
+    /// How long to wait; `None` if it is time now.
     pub fn wait(&self, every: Span, wall: Duration, running: Duration) -> Option<Duration> {
         if running < self.not_before {
             return Some(self.not_before - running);
@@ -34,17 +34,17 @@ impl Pace {
             return None;
         }
         let next = Duration::from_secs((number + 1).saturating_mul(every.seconds()));
-        // Who waits longer does not notice that the clock was set, or that the machine slept.
+        // A longer wait would not notice that the clock was set, or that the machine slept.
         Some(next.saturating_sub(wall).min(SCHEDULE_PATIENCE))
     }
 
-    /// That was done.
+    /// Notes that a look has succeeded.
     pub fn looked(&mut self, every: Span, wall: Duration, running: Duration) {
         self.last = Some(wall.as_secs());
         self.not_before = running + SCHEDULE_PATIENCE.min(Duration::from_secs(every.seconds()) / 2);
     }
 
-    /// It could not be done: there is another look after so long.
+    /// Notes that a look has failed: the next one is after this time.
     pub fn again(&mut self, after: Duration, running: Duration) {
         self.not_before = running + after;
     }
@@ -60,7 +60,7 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// Looks that there are in so many seconds, by a clock that `wall` tells of how long it runs.
+    /// The looks within so many seconds, with a wall clock that shows `wall` of the running time.
     fn looks(pace: &mut Pace, every: u64, lasts: u64, wall: impl Fn(u64) -> u64) -> Vec<u64> {
         let every = Span::of(every).unwrap();
         let (mut running, mut looks) = (0, Vec::new());
@@ -83,7 +83,7 @@ mod tests {
         let mut pace = Pace::default();
         let found = looks(&mut pace, 900, 3600, |running| 10_000 + running);
         assert_eq!(found, [10_000, 10_800, 11_700, 12_600, 13_500]);
-        // A restart in the same step is no reason for one more.
+        // A restart in the same step causes no further look.
         let mut pace = Pace::since(Some(13_500));
         assert_eq!(
             looks(&mut pace, 900, 1000, |running| 13_600 + running),

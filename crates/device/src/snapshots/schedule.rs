@@ -1,9 +1,10 @@
-//! The snapshots that a volume takes by itself, and those of them that go: on a thread of its own.
+//! The thread that takes a volume's scheduled snapshots, and deletes those that are due.
 //!
-//! What is taken is durable, or it was not taken; so there is nothing to be kept between two lives but the list. Each that is taken
-//! lets two go at most: a clock that is far ahead, or a volume that was not served for a month, costs no history at once. And while a
-//! clock is in doubt (`doubt.rs`) none goes for its age.
+//! A snapshot is durable or was not taken; so nothing but the list is kept from one life to the next. Each one taken deletes at
+//! most two: a clock that is far ahead, or a volume that was not served for a month, does not cost the whole history at once.
+//! While a clock is in doubt (`doubt.rs`), none is deleted for its age.
 
+use super::carry;
 use super::doubt::Doubt;
 use super::keeper::Keeper;
 use super::pace::Pace;
@@ -14,29 +15,28 @@ use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
 use crate::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use vellum_core::addr::Lba;
 use vellum_core::format::history::{Number, Snapshot, Stage};
 use vellum_core::room::Level;
 use vellum_core::snapshots::{ListError, Schedule, Snapshots, scheduled_name};
 
-/// Those that the schedule has taken, the oldest first.
+/// The snapshots that the schedule has taken, the oldest first.
 fn own(book: &Snapshots) -> impl DoubleEndedIterator<Item = &Snapshot> {
     let own = |one: &&Snapshot| one.stage == Stage::Kept && one.is_scheduled();
     book.iter().filter(own)
 }
 
-/// How long the machine has been on: nobody sets this clock, and it goes on while the machine sleeps.
+/// How long the machine has been on, by a clock that cannot be set and goes on while the machine sleeps.
 fn since_boot() -> Duration {
     let mut since = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: a place for what is read.
+    // SAFETY: the pointer is to a local that takes the result.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut since) };
     Duration::new(since.tv_sec.cast_unsigned(), since.tv_nsec as u32)
 }
 
-/// The thread's whole life.
+/// The thread's main loop.
 pub(crate) fn run(shared: &Arc<Shared>) {
     let Some(keeper) = &shared.keeper else {
         return;
@@ -62,11 +62,11 @@ struct History<'a> {
     keeper: &'a Keeper,
     pace: Pace,
     doubt: Doubt,
-    /// Requests that had changed something when the last one was taken in this life.
+    /// How many changing requests there had been when the last snapshot of this life was taken.
     written: Option<u64>,
 }
 
-/// What came of a look.
+/// The result of a look.
 enum Looked {
     Taken,
     Unchanged,
@@ -74,7 +74,7 @@ enum Looked {
 }
 
 impl History<'_> {
-    /// Does what is due; how long to wait then.
+    /// Does what is due. Returns how long to wait then.
     fn turn(&mut self, schedule: &Schedule, thins_all: bool) -> Option<Duration> {
         self.relieve();
         let every = schedule.every?;
@@ -103,10 +103,10 @@ impl History<'_> {
         self.shared.inner.lock().gauge.level() == Level::Critical
     }
 
-    /// Before clients find no room, those go that nobody has asked for.
+    /// Deletes scheduled snapshots before clients find no room.
     fn relieve(&self) {
         while self.is_critical() && !self.keeper.schedule.is_stopping() {
-            match give_up_oldest(self.shared, self.keeper, |_| true) {
+            match give_up_oldest(self.shared, self.keeper, Needs::Data, |_| true) {
                 Ok(true) => {}
                 Ok(false) | Err(_) => return,
             }
@@ -114,7 +114,7 @@ impl History<'_> {
     }
 
     fn look(&mut self, now: u64) -> Looked {
-        // Before: what is written between this and the snapshot is in the snapshot.
+        // Counted before the snapshot: what is written in between is in the snapshot.
         let written = {
             let clients = self.shared.knowing_all().counters.clients;
             let changes = [clients.write, clients.discard, clients.write_zeroes];
@@ -128,7 +128,8 @@ impl History<'_> {
             taken,
             Err(SnapshotError::List(ListError::Full) | SnapshotError::NoRoom(_))
         );
-        if is_full && matches!(give_up_oldest(self.shared, self.keeper, |_| true), Ok(true)) {
+        let gives = || give_up_oldest(self.shared, self.keeper, Needs::Place, |_| true);
+        if is_full && matches!(gives(), Ok(true)) {
             taken = self.take(now);
         }
         match taken {
@@ -137,7 +138,7 @@ impl History<'_> {
                 self.keeper.schedule.count(|counts| counts.taken += 1);
                 Looked::Taken
             }
-            // The clock was set back, and comes to this second once more.
+            // The clock was set back, and shows this second once more.
             Err(SnapshotError::List(ListError::Exists(_))) => Looked::Again(Duration::from_secs(1)),
             Err(error) => {
                 self.failed(&error);
@@ -156,17 +157,17 @@ impl History<'_> {
         take::take(self.shared, self.keeper, name.as_str(), now)
     }
 
-    /// Whether something was written since the newest: what that keeps tells, also of before a restart. But home blocks that are
-    /// pledged are kept for it although nobody has written them.
+    /// True if something was written since the newest snapshot. What that snapshot keeps shows it, also from before a restart.
+    /// But pledged home blocks are kept for it without having been written, so the requests are counted as well.
     fn has_changed(&self, written: u64) -> bool {
         let book = self.keeper.book();
         let newest = own(&book).next_back().map(|newest| newest.number);
         newest.is_none_or(|newest| {
-            self.written != Some(written) && book.next_changed(Lba(0), newest, None).is_some()
+            self.written != Some(written) && book.changed(newest, None).next().is_some()
         })
     }
 
-    /// Deletes what no rule keeps, so many at most.
+    /// Deletes snapshots that no rule keeps, at most `most` of them.
     fn thin(&self, schedule: &Schedule, now: u64, most: usize) {
         let own: Vec<(Number, u64)> = {
             let book = self.keeper.book();
@@ -203,25 +204,47 @@ impl History<'_> {
     }
 }
 
-/// Deletes the oldest that the schedule has taken, of those that give something back; whether there was one.
+/// What there is no room for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// A block more among those that are kept: one that holds nothing has a place there too.
+    Place,
+    /// Data on the medium.
+    Data,
+}
+
+/// Deletes the oldest scheduled snapshot that gives back what is needed. Returns true if there was one.
 fn give_up_oldest(
     shared: &Shared,
     keeper: &Keeper,
+    needs: Needs,
     is_still_wanted: impl FnOnce(&Snapshots) -> bool,
 ) -> Result<bool, SnapshotError> {
     let alone = keeper.alone();
-    let oldest = {
+    let free: Vec<Number> = {
         let book = keeper.book();
         if !is_still_wanted(&book) {
             return Ok(true);
         }
-        let gives = |one: &&Snapshot| {
+        // What is being received builds on the newest one: if it is cut short, the user goes on from that, or back to it.
+        let base = book.arriving().and(book.newest());
+        let is_free = |one: &&Snapshot| {
             let number = one.number;
-            let is_free = !keeper.is_viewed(number) && book.clones_of(number).next().is_none();
-            is_free && book.kept_by(number) > 0
+            base != Some(number)
+                && !keeper.is_viewed(number)
+                && book.clones_of(number).next().is_none()
         };
-        own(&book).find(gives).map(|one| one.number)
+        own(&book).filter(is_free).map(|one| one.number).collect()
     };
+    let gives = |number: &Number| {
+        if needs == Needs::Place {
+            return keeper.book().gives_up_any(*number);
+        }
+        // The book is free again while the map is looked at.
+        let kept = keeper.book().kept_by(*number);
+        carry::mapped(shared, &kept).any(|blocks| blocks > 0)
+    };
+    let oldest = free.into_iter().find(gives);
     let Some(oldest) = oldest else {
         return Ok(false);
     };
@@ -232,22 +255,22 @@ fn give_up_oldest(
     keeper
         .schedule
         .count(|counts| counts.deleted_for_room += u64::from(is_gone));
-    // If somebody has begun to look at it just now, the next one is asked for.
+    // If it has just been opened, the caller tries the next one.
     Ok(true)
 }
 
-/// Where so many blocks more might meet the end of the volume, makes room for them; whether that is worth another look. What is in
-/// the write buffer may need room as well.
+/// Makes room if so many more blocks might fill the volume. Returns true if another look is worthwhile. What is in the write
+/// buffer may need room as well.
 pub(super) fn give_room(shared: &Shared, keeper: &Keeper, blocks: u64) -> bool {
     let buffered = shared.frames.capacity(Share::Write) - shared.frames.available(Share::Write);
     let more = blocks.saturating_add(buffered as u64);
     let is_short = || shared.inner.lock().engine.room().ends_within(more);
-    is_short() && give_up_oldest(shared, keeper, |_| is_short()).unwrap_or(false)
+    is_short() && give_up_oldest(shared, keeper, Needs::Data, |_| is_short()).unwrap_or(false)
 }
 
-/// Makes room for what is to be kept before clients' writes; whether it is worth another try. `kept`: blocks that were kept when
-/// there was none.
+/// Makes room for what is to be kept before clients' writes. Returns true if another try is worthwhile. `kept`: the number of
+/// kept blocks when there was no room.
 pub(super) fn make_room(shared: &Shared, keeper: &Keeper, kept: u64) -> bool {
     let is_still_full = |book: &Snapshots| book.room().0 >= kept;
-    give_up_oldest(shared, keeper, is_still_full).unwrap_or(false)
+    give_up_oldest(shared, keeper, Needs::Place, is_still_full).unwrap_or(false)
 }

@@ -1,4 +1,4 @@
-//! What the thread of a volume's own history is told, and what it tells.
+//! Orders for the thread of a volume's own history, and its counters.
 
 use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
@@ -16,12 +16,12 @@ struct Orders {
     stopping: bool,
     is_roused: bool,
     schedule: Schedule,
-    /// Its user has just said what is to stay.
+    /// The user has just changed what is to stay.
     thins_all: bool,
     counts: Counts,
 }
 
-/// What there was to do.
+/// What the thread has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub taken: u64,
@@ -31,12 +31,12 @@ pub(crate) struct Counts {
 }
 
 impl Scheduler {
-    /// That of a volume that is opened.
+    /// Begins with the schedule of a volume that is opened.
     pub fn begin(&self, schedule: Schedule) {
         self.orders.lock().schedule = schedule;
     }
 
-    /// As its user wants it from now on.
+    /// Sets the schedule that the user wants from now on.
     pub fn set(&self, schedule: Schedule) {
         let mut orders = self.orders.lock();
         orders.thins_all |= orders.schedule.keep != schedule.keep;
@@ -57,7 +57,7 @@ impl Scheduler {
         self.roused.notify_one();
     }
 
-    /// How often there is one, if there is, and what there was to do so far.
+    /// The interval of the schedule, if there is one, and the counters.
     pub fn counts(&self) -> (Option<Span>, Counts) {
         let orders = self.orders.lock();
         (orders.schedule.every, orders.counts)
@@ -68,12 +68,12 @@ impl Scheduler {
         count(&mut self.orders.lock().counts);
     }
 
-    /// Whether it is to end.
+    /// True if the thread is to end.
     pub fn is_stopping(&self) -> bool {
         self.orders.lock().stopping
     }
 
-    /// Waits so long, or until it is roused; `None` when it is to end.
+    /// Waits for `time`, or until it is roused; returns `None` when the thread is to end.
     pub fn wait(&self, time: Option<Duration>) -> Option<(Schedule, bool)> {
         let mut orders = self.orders.lock();
         if !orders.stopping && !orders.is_roused {

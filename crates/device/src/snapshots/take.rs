@@ -1,4 +1,4 @@
-//! Taking a snapshot, deleting it, and taking the volume back to it.
+//! Takes a snapshot, deletes it, and takes the volume back to it.
 
 use super::carry;
 use super::keeper::{Alone, Keeper};
@@ -14,51 +14,65 @@ use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapsh
 use vellum_core::seam::Copy;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Snapshots};
 
-/// Changed blocks that are looked at in one go: meanwhile no write is kept.
+/// The most changed blocks that are looked at in one go: no write is kept meanwhile.
 const COMPARED_MAX: usize = 8192;
 
 /// Why something cannot be done with a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// It was made without room for any.
+    /// The volume was made without room for snapshots.
     #[error(
         "the volume was made without room for snapshots: `vellum migrate --layout log` makes one with it"
     )]
     NoHistory,
-    /// It is read alone.
+    /// The volume is open read-only.
     #[error("the volume is open read-only")]
     ReadOnly,
-    /// Of the name.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// Of the list.
+    /// An error of the list.
     #[error(transparent)]
     List(#[from] ListError),
     /// Too much is kept.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// Writes waited all the time.
+    /// Writes were waiting all the time.
     #[error(
         "writes have waited for {} s before the volume: for room, or for what they commit; nothing was done",
         SNAPSHOT_PATIENCE.as_secs()
     )]
     Busy,
-    /// It is being deleted.
+    /// The snapshot is being deleted.
     #[error("the snapshot is being deleted")]
     Leaves,
-    /// It is being received.
+    /// The snapshot is being received.
     #[error("snapshot {0} is being received, and is not there before all of it is")]
     Arrives(Name),
-    /// It has clones.
+    /// The volume is being taken back to the snapshot.
+    #[error(
+        "the volume was being taken back to snapshot {0} when that was cut short, and is a mixture until \
+         it is completed: `vellum rollback VOLUME {0}` does that, and so does opening it for writing"
+    )]
+    Returns(Name),
+    /// What changed since a snapshot until an older one.
+    #[error("{since} was not taken before {until}: name the older one first")]
+    Order {
+        /// The snapshot that is to be the older one.
+        since: Name,
+        /// The snapshot that is to be the newer one.
+        until: Name,
+    },
+    /// The snapshot has clones.
     #[error("snapshot {0} has clones: delete {1} first")]
     HasClones(Name, String),
-    /// It is a clone.
+    /// It is a clone, not a snapshot.
     #[error("{0} is a clone, and no snapshot")]
     IsClone(Name),
-    /// Somebody has it open.
+    /// The clone is open.
     #[error("clone {0} is in use: detach it, or end its clients, and then delete it")]
     InUse(Name),
-    /// No randomness for its mark.
+    /// No randomness for the snapshot's mark.
     #[error("no randomness from the system for the snapshot's mark: {0}")]
     Random(std::io::Error),
     /// The volume refuses.
@@ -71,7 +85,7 @@ pub enum SnapshotError {
 pub struct SnapshotInfo {
     /// Its name.
     pub name: String,
-    /// Its number: those that were taken later have higher ones.
+    /// Its number: later ones have higher numbers.
     pub number: u32,
     /// When it was taken, in seconds since 1970.
     pub taken: u64,
@@ -82,15 +96,15 @@ pub struct SnapshotInfo {
     /// Whether its volume has taken it by itself.
     #[serde(default)]
     pub scheduled: bool,
-    /// Whether it is being received, and not all of it is there.
+    /// Whether it is being received, and is not complete yet.
     #[serde(default)]
     pub arrives: bool,
-    /// Of which snapshot it is a clone, if it is one.
+    /// The snapshot that it is a clone of, if it is a clone.
     #[serde(default)]
     pub clone_of: Option<String>,
 }
 
-/// Closes the door when nothing that was handed over waits any more.
+/// Closes the door once nothing that was handed over waits any more.
 pub(super) fn closed<'a>(
     shared: &Shared,
     keeper: &'a Keeper,
@@ -107,7 +121,7 @@ pub(super) fn closed<'a>(
             drop(inner);
             std::thread::sleep(Duration::from_millis(1));
         }
-        // It may wait for what comes after it.
+        // What waits may need a request that is still to come.
         drop(closed);
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -148,15 +162,14 @@ pub(crate) fn take(
     Ok(carry::flush(shared)?)
 }
 
-/// What is done before there is a snapshot of this number: rows that would be taken for its own go, and what could change without a
+/// Prepares for a snapshot of this number: rows that would be taken for its own are removed, and what could change without a
 /// write is kept.
 pub(super) fn before(
     shared: &Shared,
     book: &mut Snapshots,
     number: Number,
 ) -> Result<Plan, SnapshotError> {
-    carry::rows(shared, book, &book.stale_row_blocks())?;
-    book.cleaned();
+    carry::owed(shared, book)?;
     let homes = shared.knowing_all().engine.pledged_homes();
     let plan = book.plan(number, homes.into_iter())?;
     match carry::out(shared, book, &plan) {
@@ -168,7 +181,7 @@ pub(super) fn before(
     }
 }
 
-/// The snapshot of this name, if all of it is there.
+/// The snapshot of this name, if it is complete.
 pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotError> {
     let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
     match snapshot.stage {
@@ -190,8 +203,7 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
     let mut book = keeper.book();
     let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
     let leaves = may_leave(keeper, &book, name)?;
-    let block = book.set_stage(name, leaves)?;
-    carry::list(shared, &book, block)?;
+    change_stage(shared, &mut book, name, leaves)?;
     keeper.note(&book);
     drop(book);
     drop(nobody_writes);
@@ -199,7 +211,24 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
     Ok(carry::flush(shared)?)
 }
 
-/// What one becomes that is to be deleted, if it may be.
+/// Gives a snapshot another stage, on the medium too. If that is refused, it has the one that it had: as long as the list on the
+/// medium names a snapshot, changes are kept for it.
+fn change_stage(
+    shared: &Shared,
+    book: &mut Snapshots,
+    name: &str,
+    stage: Stage,
+) -> Result<(), SnapshotError> {
+    let before = book.by_name(name).ok_or(ListError::Unknown)?.stage;
+    let block = book.set_stage(name, stage)?;
+    if let Err(error) = carry::list(shared, book, block) {
+        book.set_stage(name, before)?;
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// The stage of a snapshot that is to be deleted, if it may be.
 fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, SnapshotError> {
     let one = book.by_name(name).ok_or(ListError::Unknown)?;
     let its = |one: &Snapshot| one.identity.name;
@@ -215,7 +244,7 @@ fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, Sna
     }
 }
 
-/// Deletes one that nobody has open; whether it did.
+/// Deletes a snapshot that is not open. Returns true if it did.
 pub(super) fn give_up(
     shared: &Shared,
     keeper: &Keeper,
@@ -225,7 +254,7 @@ pub(super) fn give_up(
     give_up_alone(shared, keeper, number, &alone)
 }
 
-/// The same, of whoever deletes alone.
+/// The same, for a caller that has the right to delete.
 pub(super) fn give_up_alone(
     shared: &Shared,
     keeper: &Keeper,
@@ -233,7 +262,7 @@ pub(super) fn give_up_alone(
     _alone: &Alone<'_>,
 ) -> Result<bool, SnapshotError> {
     let mut book = keeper.book();
-    // Under the lock of the book: whoever opens one does that under it as well.
+    // Under the lock of the book, because opening one takes that lock as well.
     let is_it = |one: &&Snapshot| one.number == number && one.stage == Stage::Kept;
     let Some(name) = book.iter().find(is_it).map(|one| one.identity.name) else {
         return Ok(false);
@@ -241,15 +270,14 @@ pub(super) fn give_up_alone(
     if keeper.is_viewed(number) || book.clones_of(number).next().is_some() {
         return Ok(false);
     }
-    let block = book.set_stage(name.as_str(), Stage::Leaving)?;
-    carry::list(shared, &book, block)?;
+    change_stage(shared, &mut book, name.as_str(), Stage::Leaving)?;
     keeper.note(&book);
     drop(book);
     forget_all(shared, keeper, number)?;
     Ok(true)
 }
 
-/// Gives up what a snapshot that leaves has, and takes it out of the list. Clients go on meanwhile.
+/// Gives up what a snapshot that is being deleted has, and takes it out of the list. Clients go on meanwhile.
 pub(super) fn forget_all(
     shared: &Shared,
     keeper: &Keeper,
@@ -259,12 +287,24 @@ pub(super) fn forget_all(
     while let Some(lba) = from {
         let mut book = keeper.book();
         let forget = book.forget(number, lba, SNAPSHOT_ROWS);
-        carry::out_of(shared, &book, &forget)?;
+        if let Err(error) = carry::out_of(shared, &book, &forget) {
+            book.owe(&forget);
+            return Err(error);
+        }
         from = forget.next;
     }
     let mut book = keeper.book();
-    if let Some(block) = book.remove(number) {
-        carry::list(shared, &book, block)?;
+    // Rows of an earlier try may still name it on the medium: without the list they would be an older snapshot's no more.
+    carry::owed(shared, &mut book)?;
+    let entry = book.entry(number);
+    if let Some(block) = book.remove(number)
+        && let Err(error) = carry::list(shared, &book, block)
+    {
+        // The medium lists it still, so nobody else may have its name.
+        if let Some((gone, place)) = entry {
+            book.add(gone, place);
+        }
+        return Err(error);
     }
     keeper.note(&book);
     carry::clear(shared, &mut book)
@@ -275,21 +315,20 @@ pub(crate) fn roll_back(shared: &Shared, keeper: &Keeper, name: &str) -> Result<
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
     let snapshot = whole(&book, name)?;
-    // Once begun, it has to come to its end.
+    // Once begun, it has to be completed.
     let needs = book.changed(snapshot.number, None);
     let (kept, most) = book.room();
     if needs.filter(|lba| book.wants(*lba)).count() as u64 > most - kept {
         return Err(NoRoom(most).into());
     }
-    let block = book.set_stage(name, Stage::Returning)?;
-    carry::list(shared, &book, block)?;
+    change_stage(shared, &mut book, name, Stage::Returning)?;
     drop(book);
     return_all(shared, keeper, &snapshot)?;
     drop(closed);
     Ok(carry::flush(shared)?)
 }
 
-/// Makes the volume what a snapshot reads as. What it was is kept for newer ones as with any change.
+/// Makes the volume read as a snapshot does. What it was is kept for newer snapshots, as with any change.
 pub(super) fn return_all(
     shared: &Shared,
     keeper: &Keeper,
@@ -298,7 +337,8 @@ pub(super) fn return_all(
     let mut book = keeper.book();
     let newest = book.newest().unwrap_or(snapshot.number);
     let mut at = Lba(0);
-    while let Some(lba) = book.next_changed(at, snapshot.number, None) {
+    while let Some(lba) = book.next_changed(at..Lba(u64::MAX), snapshot.number, None) {
+        carry::owed(shared, &mut book)?;
         let from = book.place(snapshot.number, lba);
         let plan = book.plan(newest, std::iter::once(lba));
         let plan = plan.map_err(|_| BlockError::Full)?;
@@ -315,7 +355,7 @@ pub(super) fn return_all(
     block.map_or(Ok(()), |block| carry::list(shared, &book, block))
 }
 
-/// What tells a snapshot from all others. One that is there, and not about to go.
+/// The identity of a snapshot that is complete and not being deleted.
 pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity), SnapshotError> {
     let book = keeper.book();
     let snapshot = whole(&book, name)?;
@@ -323,7 +363,7 @@ pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity)
 }
 
 /// All snapshots, the oldest first.
-pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
+pub(crate) fn infos(shared: &Shared, keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();
     let name = |number: Number| {
         let one = book.iter().find(|one| one.number == number);
@@ -333,13 +373,20 @@ pub(crate) fn infos(keeper: &Keeper) -> Vec<SnapshotInfo> {
         name: snapshot.identity.name.as_str().to_owned(),
         number: snapshot.number.0,
         taken: snapshot.identity.taken,
-        kept_bytes: book.kept_by(snapshot.number) * BLOCK_BYTES as u64,
+        kept_bytes: 0,
         leaves: snapshot.stage.leaves(),
         scheduled: snapshot.is_scheduled() && !snapshot.stage.is_clone(),
         arrives: snapshot.stage.arrives(),
         clone_of: snapshot.clone_of().and_then(name),
     };
-    book.iter().map(info).collect()
+    let mut infos: Vec<_> = book.iter().map(info).collect();
+    drop(book);
+    for info in &mut infos {
+        // No write waits while the map is looked at.
+        let kept = keeper.book().kept_by(Number(info.number));
+        info.kept_bytes = carry::mapped(shared, &kept).sum::<u64>() * BLOCK_BYTES as u64;
+    }
+    infos
 }
 
 /// See [`Volume::changed_since`](crate::Volume::changed_since).
@@ -360,23 +407,22 @@ pub(crate) fn changed(
     Ok(runs)
 }
 
-/// The numbers of two that are compared.
+/// The numbers of the two snapshots to compare.
 fn two(
     book: &Snapshots,
     since: &str,
     until: Option<&str>,
 ) -> Result<(Number, Option<Number>), SnapshotError> {
-    let number = |name: &str| match book.by_name(name) {
-        Some(snapshot) if snapshot.stage.arrives() => {
-            Err(SnapshotError::Arrives(snapshot.identity.name))
-        }
-        Some(snapshot) if snapshot.stage.is_clone() => {
-            Err(SnapshotError::IsClone(snapshot.identity.name))
-        }
-        Some(snapshot) => Ok(snapshot.number),
-        None => Err(SnapshotError::from(ListError::Unknown)),
-    };
-    Ok((number(since)?, until.map(number).transpose()?))
+    // Not one that is being deleted: some of its rows are gone.
+    let since = whole(book, since)?;
+    let until = until.map(|name| whole(book, name)).transpose()?;
+    match until {
+        Some(until) if until.number < since.number => Err(SnapshotError::Order {
+            since: since.identity.name,
+            until: until.identity.name,
+        }),
+        _ => Ok((since.number, until.map(|until| until.number))),
+    }
 }
 
 /// See [`Volume::changed_within`](crate::Volume::changed_within).
@@ -395,8 +441,7 @@ pub(crate) fn changed_within(
         if at >= end {
             break;
         }
-        let next = book.next_changed(at, since, until);
-        let next = next.map_or(end, |next| next.min(end));
+        let next = book.next_changed(at..end, since, until).unwrap_or(end);
         let (mapped, blocks) = match next == at {
             true => (true, 1),
             false => (false, next.0 - at.0),

@@ -1,20 +1,19 @@
 //! A snapshot as a block device.
 //!
-//! It is read, and nothing else; or what is written to it is kept in memory for as long as it is served: whoever mounts a file
-//! system replays its journal first, also to read it alone.
+//! It is read only; or, on request, what is written to it is kept in memory for as long as it is served. A file system that is
+//! mounted replays its journal first, even for a read-only mount.
 
 use super::carry;
 use super::keeper::Keeper;
 use super::take::{SnapshotError, whole};
+use super::written::Written;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::frames::{FramePool, Frames};
-use crate::limits::SNAPSHOT_MEMORY;
 use crate::shared::Shared;
 use parking_lot::RwLock;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::addr::Lba;
 use vellum_core::format::history::Number;
 use vellum_core::snapshots::Snapshots;
 
@@ -25,13 +24,13 @@ pub struct Seen {
     written: Option<RwLock<Written>>,
 }
 
-/// Somebody has a snapshot or a clone open: it is not deleted by the schedule of its volume, nor a clone by its user.
+/// Says that a snapshot or a clone is open: then the schedule does not delete it, and a user cannot delete it if it is a clone.
 struct Held {
     shared: Arc<Shared>,
     number: Number,
 }
 
-/// Holds it.
+/// Holds a snapshot or a clone open.
 pub(super) fn hold(shared: &Arc<Shared>, number: Number) -> Option<Box<dyn Any + Send + Sync>> {
     let keeper = shared.keeper.as_ref()?;
     // Under the lock of the book, so that it is not about to be deleted.
@@ -49,11 +48,8 @@ impl Drop for Held {
     }
 }
 
-/// Runs of a snapshot's blocks that are looked at before what is mapped is told.
+/// The most runs of a snapshot's blocks that are looked at to report what is mapped.
 const RUNS: usize = 64;
-
-/// Blocks that were written to a snapshot.
-type Written = BTreeMap<u64, Box<[u8; BLOCK_BYTES]>>;
 
 impl std::fmt::Debug for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -63,18 +59,18 @@ impl std::fmt::Debug for Seen {
     }
 }
 
-/// Whether a snapshot or a clone can be read.
+/// True if a snapshot or a clone can be read.
 pub(super) fn is_there(book: &Snapshots, number: Number) -> bool {
     let one = book.iter().find(|one| one.number == number);
     one.is_some_and(|one| !one.stage.leaves() && !one.stage.arrives())
 }
 
-/// What is read of one that is not there any more.
+/// The error of reading one that is gone.
 pub(super) fn gone() -> BlockError {
     BlockError::Io("the snapshot has been deleted".to_owned())
 }
 
-/// Where the blocks of a snapshot or a clone are now: runs of them, so many at most.
+/// Where the blocks of a snapshot or a clone are now, in at most `most` runs.
 fn places(
     shared: &Shared,
     number: Number,
@@ -98,7 +94,7 @@ fn places(
     Ok(runs)
 }
 
-/// Why a request that has data, or gets some, is refused.
+/// Checks a request that brings data, or fetches some.
 pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockError> {
     in_range(shared, request)?;
     let (blocks, frames) = (request.blocks, request.frames.len() as u64);
@@ -110,7 +106,7 @@ pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockErr
     }
 }
 
-/// Whether a request is of blocks that are there.
+/// Checks that a request lies within the volume.
 pub(super) fn in_range(shared: &Shared, request: &Request) -> Result<(), BlockError> {
     let (lba, blocks, size) = (request.lba.0, request.blocks, shared.blocks);
     match lba.checked_add(blocks).is_some_and(|end| end <= size) {
@@ -119,7 +115,7 @@ pub(super) fn in_range(shared: &Shared, request: &Request) -> Result<(), BlockEr
     }
 }
 
-/// Reads, and reads again if meanwhile something was kept, or written to the clone, that was read where it was before.
+/// Reads, and reads again if a block that was read has moved meanwhile, because it was kept or was written to the clone.
 pub(super) fn read(
     shared: &Shared,
     number: Number,
@@ -128,7 +124,7 @@ pub(super) fn read(
     let asked = (request.lba, request.blocks);
     loop {
         let found = places(shared, number, asked, usize::MAX)?;
-        // What was answered before is there.
+        // Everything that was answered before takes effect first.
         drop(shared.knowing_all());
         let mut rest = std::mem::take(&mut request.frames);
         for &(place, blocks) in &found {
@@ -143,7 +139,7 @@ pub(super) fn read(
     }
 }
 
-/// What is mapped, in runs that follow each other.
+/// What is mapped, in adjacent runs.
 fn mapped(
     shared: &Shared,
     number: Number,
@@ -166,14 +162,14 @@ fn mapped(
                 break;
             }
         }
-        // As of what is read.
+        // The answer has to belong to the places that were looked at.
         if places(shared, number, (lba, blocks), RUNS)? == known {
             return Ok(found);
         }
     }
 }
 
-/// As [`BlockDevice::extents`]. Where it is not known, nothing is claimed to be zero.
+/// Like [`BlockDevice::extents`]. What is not known is reported as mapped.
 pub(super) fn extents(
     shared: &Shared,
     number: Number,
@@ -206,20 +202,20 @@ impl Seen {
         })
     }
 
-    /// Takes writes from now on, and forgets them when it is dropped.
+    /// Takes writes from now on, and forgets them when dropped.
     #[must_use]
     pub fn with_memory(mut self) -> Self {
         self.written = Some(RwLock::default());
         self
     }
 
-    /// Which snapshot this is: no other has its number, whatever it is called.
+    /// Its number, which no other snapshot has, whatever its name.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.0
     }
 
-    /// Reads it as it was, and what was written since.
+    /// Reads the snapshot, and what was written over it.
     fn read(&self, request: &mut Request) -> Result<(), BlockError> {
         verdict(&self.shared, request)?;
         read(&self.shared, self.number, request)?;
@@ -228,45 +224,36 @@ impl Seen {
     }
 
     fn is_written(&self, lba: Lba, blocks: u64) -> bool {
-        let range = lba.0..lba.0.saturating_add(blocks);
+        let end = lba.0.saturating_add(blocks);
         let written = self.written.as_ref();
-        written.is_some_and(|written| written.read().range(range).next().is_some())
+        written.is_some_and(|written| written.read().is_any(lba.0, end))
     }
 
-    /// What was written is read in place of what the snapshot has.
+    /// Replaces what was read of the snapshot with what was written since.
     fn lay_over(&self, request: &mut Request) {
         let Some(written) = &self.written else {
             return;
         };
         let (first, end) = (request.lba.0, request.lba.0 + request.blocks);
-        for (lba, block) in written.read().range(first..end) {
+        written.read().lay_over(first, end, |lba, block| {
             let frame = request.frames.block_mut((lba - first) as usize);
-            frame.copy_from_slice(&block[..]);
-        }
+            frame.copy_from_slice(block);
+        });
     }
 
     fn write(&self, request: &Request) -> Result<(), BlockError> {
         let written = self.written.as_ref().ok_or(BlockError::ReadOnly)?;
-        let is_data = matches!(request.op, Op::Write { .. });
-        if is_data {
-            verdict(&self.shared, request)?;
-        } else {
+        if !matches!(request.op, Op::Write { .. }) {
             in_range(&self.shared, request)?;
+            // A discard, too: a loop device over FUSE writes zeros by one.
+            let end = request.lba.plus(request.blocks);
+            return written.write().clear(request.lba.0, end.0);
         }
-        if matches!(request.op, Op::Discard { .. }) {
-            // It may read as it did.
-            return Ok(());
-        }
+        verdict(&self.shared, request)?;
         let mut written = written.write();
         for index in 0..request.blocks {
-            if written.len() >= SNAPSHOT_MEMORY {
-                return Err(BlockError::Full);
-            }
-            let mut block = Box::new([0; BLOCK_BYTES]);
-            if is_data {
-                block.copy_from_slice(request.frames.block(index as usize));
-            }
-            written.insert(request.lba.0 + index, block);
+            let block = request.frames.block(index as usize);
+            written.put(request.lba.0 + index, block)?;
         }
         Ok(())
     }

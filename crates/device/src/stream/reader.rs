@@ -1,4 +1,4 @@
-//! A stream that may be anything, into runs of blocks.
+//! Decodes runs of blocks from a stream that may be anything.
 
 use super::totals::Totals;
 use crate::runs::{Damaged, FrameReader, Nature};
@@ -32,7 +32,7 @@ pub enum Run<'a> {
 }
 
 impl Run<'_> {
-    /// The block behind its last.
+    /// The block after its last.
     #[must_use]
     pub fn end(&self) -> Lba {
         match self {
@@ -52,14 +52,14 @@ impl<R: Read> Reader<R> {
     /// Reads and checks its head.
     ///
     /// # Errors
-    /// When it is no stream, damaged, or from the future.
+    /// When it is not a stream, is damaged, or is from the future.
     pub fn new(mut source: R) -> Result<Self, Damaged> {
         let (head, sum) = STREAM.head(&mut source, Head::decode)?;
         let frames = FrameReader::new(source, STREAM, HEAD_BYTES, sum, head.blocks)?;
         Ok(Self { head, frames })
     }
 
-    /// What it is a stream of.
+    /// The stream's head.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
@@ -71,16 +71,16 @@ impl<R: Read> Reader<R> {
         self.frames.totals().map(Totals::of)
     }
 
-    /// Bytes that were read, and found to be right.
+    /// Bytes that were read and found to be right.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.frames.read_bytes()
     }
 
-    /// The next run, by rising addresses; `None` when it has ended, and is whole.
+    /// Returns the next run, by rising addresses; `None` when the stream has ended, and is whole.
     ///
     /// # Errors
-    /// When what comes is not what was written. Nothing can be read behind that.
+    /// When the bytes are not what was written. Nothing can be read after that.
     pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Damaged> {
         let next = self.frames.next_frame()?;
         Ok(next.map(|(frame, bytes)| {
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// Runs of blocks, each so far behind the one before: the first byte of each block says which they are, and 0 is zeros.
+    /// Runs of blocks, each so far after the one before: the first byte of each block says which one it is, and 0 is zeros.
     fn stream(head: &Head, runs: &[(u64, u64, u8)]) -> (Vec<u8>, Vec<Option<u8>>, Totals) {
         let mut writer = Writer::new(Vec::new(), head).unwrap();
         let mut model = vec![head.from.map_or(Some(0), |_| None); BLOCKS as usize];
@@ -140,7 +140,7 @@ mod tests {
             }
             let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
             if byte & 1 == 1 {
-                // Nothing makes it shorter.
+                // Nothing can make it shorter.
                 let mut word = u64::from(byte);
                 for part in bytes.chunks_exact_mut(8) {
                     word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -188,7 +188,7 @@ mod tests {
             prop_assert_eq!(found, (model, totals));
         }
 
-        /// Wherever it is cut or changed, whatever is added or left out: never read to its end.
+        /// Wherever it is cut or changed, and whatever is added or left out, it is never read to its end.
         #[test]
         fn what_is_not_as_it_was_written_has_no_end(
             is_whole: bool,

@@ -1,4 +1,4 @@
-//! A stream into a volume, which has the snapshot then.
+//! Receives a stream into a volume, which then has the snapshot.
 
 use super::reader::{Reader, Run};
 use super::totals::Totals;
@@ -11,13 +11,13 @@ use crate::volume::Volume;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 
-/// Blocks after which what was received is made durable: who receives it again finds it there.
+/// Blocks after which what was received is made durable, so that another attempt finds it there.
 const FLUSH_BLOCKS: u64 = 64 << 8;
 
 /// Why a snapshot is not received.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
-    /// The stream is not whole. What there is of it is on the volume; the snapshot is not.
+    /// The stream is not whole. Its beginning is on the volume; the snapshot does not exist.
     #[error("{0}; give the same stream again, whole")]
     Stream(#[from] Damaged),
     /// The volume does not take it. Nothing was changed.
@@ -29,17 +29,17 @@ pub enum ReceiveError {
     /// The volume fails.
     #[error("{0}; give the same stream again when that is mended")]
     Volume(#[from] MigrateError),
-    /// It is too small. Nothing was changed.
+    /// The volume is too small. Nothing was changed.
     #[error(
         "the stream is of a volume of {need} blocks, and this one has {have}: it must be as large"
     )]
     TooSmall {
-        /// What it has.
+        /// The volume's blocks.
         have: u64,
-        /// What it takes.
+        /// The blocks that it needs.
         need: u64,
     },
-    /// Whoever is told of progress wants it to end.
+    /// The caller ended it.
     #[error("interrupted; give the same stream again to go on")]
     Interrupted,
 }
@@ -47,9 +47,9 @@ pub enum ReceiveError {
 /// What was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Received {
-    /// What the stream held.
+    /// The contents of the stream.
     pub totals: Totals,
-    /// Blocks of it that were there already, from before: they were not written again.
+    /// Blocks of it that were there from an earlier attempt, and were not written again.
     pub there: u64,
 }
 
@@ -57,19 +57,20 @@ struct Target<'a> {
     side: Side<'a>,
     /// Whether some of it may be there.
     resumes: bool,
-    /// Whether blocks that are not named are zeros.
+    /// Whether blocks that the stream does not name are zeros.
     is_whole: bool,
-    /// All before this block is as it shall be.
+    /// Everything before this block is as it should be.
     at: u64,
     flushed: u64,
     there: u64,
 }
 
-/// Makes a volume what the stream is of, and takes the snapshot. `report` is told how far in the volume it is, and ends it with `false`.
-/// By `force` a whole snapshot goes over what is on the volume. When it was begun before, what is there already is not written again.
+/// Makes the volume what the stream holds, and takes the snapshot. Calls `report` with the block that it has reached, and ends
+/// when that returns `false`. With `force` a whole snapshot overwrites what is on the volume. If an earlier attempt was begun,
+/// what is there already is not written again.
 ///
 /// # Errors
-/// When the volume does not take it, the stream is not whole, or the volume fails. The snapshot is not there then.
+/// When the volume does not take it, the stream is not whole, or the volume fails. Then the snapshot does not exist.
 pub fn receive<R: Read>(
     volume: &Volume,
     stream: &mut Reader<R>,
@@ -100,7 +101,7 @@ pub fn receive<R: Read>(
             return Err(ReceiveError::Interrupted);
         }
     }
-    // The stream has ended as it should: not before does what it does not name go.
+    // The stream has ended properly: only now is what it does not name discarded.
     target.move_to(have)?;
     volume.arrived(head.snapshot.name.as_str())?;
     Ok(Received {
@@ -110,7 +111,7 @@ pub fn receive<R: Read>(
 }
 
 impl Target<'_> {
-    /// What was passed over becomes what it shall be.
+    /// Makes the blocks that were passed over what they should be.
     fn move_to(&mut self, at: u64) -> Result<(), MigrateError> {
         if self.is_whole {
             self.clear(self.at, at)?;

@@ -1,4 +1,4 @@
-//! A snapshot into a stream: all of it, or what changed since another. Nothing else is read.
+//! Sends a snapshot as a stream: all of it, or what changed since another. Nothing else is read.
 
 use super::totals::Totals;
 use super::writer::Writer;
@@ -12,21 +12,21 @@ use vellum_core::addr::Lba;
 use vellum_core::format::history::Name;
 use vellum_core::format::stream::Head;
 
-/// Runs that are asked for at a time.
+/// Runs that are requested at a time.
 const EXTENTS: usize = 64;
 
 /// Why there is no stream.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Of a snapshot.
+    /// An error of a snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The one that changes are sent since is the newer one, or the same.
+    /// The snapshot that changes are sent since is not older.
     #[error("{from} was not taken before {snapshot}: changes are sent since an older snapshot")]
     Order {
-        /// The one that is given as the older.
+        /// The one given as the older.
         from: Name,
-        /// The one that is to be sent.
+        /// The one to be sent.
         snapshot: Name,
     },
     /// A block cannot be read.
@@ -35,7 +35,7 @@ pub enum SendError {
     /// The stream cannot be written.
     #[error("the stream cannot be written: {0}")]
     Write(#[from] io::Error),
-    /// Whoever is told of progress wants it to end.
+    /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
 }
@@ -45,17 +45,17 @@ type Held = Option<Box<dyn Any + Send + Sync>>;
 /// What is to be sent.
 pub struct Sender {
     seen: Seen,
-    /// It stays for as long as it is being sent.
+    /// Keeps the snapshot from being deleted while it is sent.
     _held: Held,
     head: Head,
     runs: Vec<(Lba, u64)>,
 }
 
 impl Sender {
-    /// A snapshot; or what changed since one that was taken before it.
+    /// Sends a snapshot, or what changed since one that was taken before it.
     ///
     /// # Errors
-    /// When one of them is not there, or `from` is not the older one.
+    /// When one of them does not exist, or `from` is not the older one.
     pub fn new(volume: &Volume, snapshot: &str, from: Option<&str>) -> Result<Self, SendError> {
         let seen = volume.seen_at(snapshot)?;
         let _held = seen.hold();
@@ -84,6 +84,11 @@ impl Sender {
         }
         head.from = Some(before);
         let runs = volume.changed_since(from, Some(snapshot))?;
+        // Meanwhile another one may have got such a name. No number is given twice.
+        let is = |name: &str, number| volume.identity(name).is_ok_and(|(now, _)| now == number);
+        if !is(from, older) || !is(snapshot, number) || seen.number() != number.0 {
+            return Err(SnapshotError::Leaves.into());
+        }
         Ok(Self {
             seen,
             _held,
@@ -92,23 +97,23 @@ impl Sender {
         })
     }
 
-    /// What the stream begins with.
+    /// The stream's head.
     #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// Blocks that are looked at.
+    /// How many blocks are looked at.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.runs.iter().map(|(_, blocks)| blocks).sum()
     }
 
-    /// Sends it. `report` is told how many blocks have been looked at, and ends it with `false`.
+    /// Sends it. Calls `report` with the number of blocks looked at, and ends when that returns `false`.
     ///
     /// # Errors
-    /// When a block cannot be read, the stream cannot be written, or `report` says so. The stream has no end then: no receiver takes it
-    /// for whole.
+    /// When a block cannot be read, the stream cannot be written, or `report` ends it. Then the stream has no end, and no
+    /// receiver takes it for whole.
     pub fn send<W: Write>(
         &self,
         out: W,

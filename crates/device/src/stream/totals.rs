@@ -1,4 +1,4 @@
-//! What there is to say of a whole stream.
+//! The totals of a whole stream.
 
 /// What a stream holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct Totals {
     pub blocks: u64,
     /// Blocks that it says are zeros.
     pub zeros: u64,
-    /// The sum of all that it is.
+    /// The sum of the whole stream.
     pub sum: u64,
 }
 

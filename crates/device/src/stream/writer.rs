@@ -1,4 +1,4 @@
-//! Blocks of a snapshot, into a stream.
+//! Encodes blocks of a snapshot into a stream.
 
 use super::totals::Totals;
 use crate::runs::FrameWriter;
@@ -7,7 +7,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::frames::{FrameKind, RUN_BLOCKS};
 use vellum_core::format::stream::Head;
 
-/// Writes a stream: blocks by rising addresses. Those that follow each other become one run.
+/// Writes a stream: blocks by rising addresses. Adjacent blocks become one run.
 pub struct Writer<W> {
     frames: FrameWriter<W>,
     /// Whether blocks that it does not name are zeros.
@@ -19,10 +19,10 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins one.
+    /// Begins a stream.
     ///
     /// # Errors
-    /// What the stream refuses, or when there is no memory for an encoder.
+    /// When the output fails, or there is no memory for an encoder.
     pub fn new(out: W, head: &Head) -> io::Result<Self> {
         let (bytes, sum) = head.encode();
         Ok(Self {
@@ -33,10 +33,10 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Adds a block, behind all that were added before.
+    /// Adds a block, after all that were added before.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn block(&mut self, at: Lba, bytes: &[u8]) -> io::Result<()> {
         debug_assert_eq!(bytes.len(), BLOCK_BYTES);
         if bytes.iter().all(|byte| *byte == 0) {
@@ -54,10 +54,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds a run of blocks that are zeros, behind all that were added before.
+    /// Adds a run of zeroed blocks, after all that were added before.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn zeros(&mut self, at: Lba, blocks: u64) -> io::Result<()> {
         if self.is_whole {
             return Ok(());
@@ -83,10 +83,10 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Ends it. Without that it is none.
+    /// Ends the stream. Without this, it is not valid.
     ///
     /// # Errors
-    /// What the stream refuses.
+    /// When the output fails.
     pub fn end(mut self) -> io::Result<(W, Totals)> {
         self.put()?;
         let (out, totals) = self.frames.end()?;

@@ -1,9 +1,11 @@
-//! Folds, carried out: the machine ([`Fold`]) says which blocks, and here they are read, encoded and handed to the core.
+//! Carries out folds: the machine ([`Fold`]) names the blocks, and this module reads them, encodes them and hands them to the
+//! core.
 
-use super::{Sought, stored};
-use crate::bases::Anew;
+use super::stored;
+use super::sweeper::Sought;
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::digest::crc32c;
+use crate::encoding::Anew;
 use crate::frames::{Frames, Share};
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
@@ -15,7 +17,7 @@ use vellum_core::service::Step;
 use vellum_core::service::fold::{Fold, Row};
 use vellum_core::service::pace::Haste;
 
-/// Folds all sparse pages; `false` when it was ended before.
+/// Folds all sparse pages; returns `false` if it was ended early.
 pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
     let mut fold = Fold::new(superblock.clone(), crc32c, haste, shared.now());
     let sought = Some(Sought::SparsePages);
@@ -31,16 +33,17 @@ pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bo
     })
 }
 
-/// Reads blocks in a row, encodes them and hands them to the core, which stores what has not changed; nothing when the volume stops.
+/// Reads adjacent blocks, encodes them and hands them to the core, which stores those that have not changed. Returns `None` when
+/// the volume stops.
 fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
     let Some(frames) = shared.frames.try_take(Share::Write, blocks as usize) else {
-        // Clients have them all.
+        // Clients have all of them.
         return Some(Row::Stays);
     };
     let mut frames = match read(shared, lba, frames) {
         Ok(frames) => frames,
         Err(BlockError::Stopping) => return None,
-        // Told as damage when it was read.
+        // It was reported as damage when it was read.
         Err(_) => return Some(Row::Stays),
     };
     let how = shared.digester.how();
@@ -51,7 +54,7 @@ fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
         let mut digest = how.digest(frames.block(index));
         digest.packed = anew.pack(&mut frames, index, how);
         if digest.packed.is_none() {
-            // It was made by an encoding that was better at it than today's, or against what is not here.
+            // An encoding that was better at it than today's made it, or its base is not in memory.
             return Some(Row::Stays);
         }
         payloads.push(Payload { buf, digest });
@@ -63,7 +66,7 @@ fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
     })
 }
 
-/// What these blocks hold.
+/// Reads what these blocks hold.
 fn read(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
     let answer = Arc::new(OneAnswer::default());
     let replies: Arc<dyn Replies> = answer.clone();

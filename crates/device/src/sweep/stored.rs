@@ -1,6 +1,6 @@
-//! The machines that look through what is stored, carried out: what they ask, wait for and read.
+//! Carries out the machines that look through what is stored: what they request, wait for and read.
 
-use super::Sought;
+use super::sweeper::Sought;
 use crate::digest::crc32c;
 use crate::shared::Shared;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use vellum_core::service::pace::{Around, Haste};
 use vellum_core::service::walk::{Found, Walk};
 use vellum_core::service::{Machine, Seen, Step};
 
-/// What is around a machine.
+/// What a machine needs to know of its surroundings.
 fn around(shared: &Shared) -> Around {
     let (busy, clients) = {
         let inner = shared.inner.lock();
@@ -21,12 +21,13 @@ fn around(shared: &Shared) -> Around {
         busy,
         came: clients.read.requests + clients.write.requests + clients.flush.requests,
         rate: shared.sweeper.rate(),
-        // Who waits for a sweep to follow this one would not have it wait.
+        // Whoever waits for the next sweep does not want this one to wait.
         haste: shared.sweeper.wanted().unwrap_or_default(),
     }
 }
 
-/// Carries one out to its end; `false` when it is ended before. `carry_out`: whatever else it wants; `false` ends it.
+/// Runs a machine to its end; returns `false` if it was ended early. `carry_out` does whatever else it requests; it returns
+/// `false` to end it.
 pub(super) fn run<M: Machine>(
     shared: &Shared,
     sought: Option<Sought>,
@@ -75,13 +76,13 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
         walk.found(|at, found| {
             let told = match found {
                 Found::Blocks(tags) => {
-                    let tags = crate::scout::worth_learning(shared, tags);
+                    let tags = crate::scout::thread::worth_learning(shared, tags);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Contents { at, tags: &tags }), batch);
                     })
                 }
-                Found::Parts(parts) => {
-                    let parts = crate::scout::parts_worth_learning(shared, parts);
+                Found::Parts(_, parts) => {
+                    let parts = crate::scout::thread::parts_worth_learning(shared, parts);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Parts { at, parts: &parts }), batch);
                     })

@@ -1,15 +1,17 @@
-//! What a volume does beside its clients, as its user asks for it.
+//! A volume's services beside those for its clients, as its user requests them.
 
 use super::Volume;
 use crate::block::BlockDevice;
-use crate::scrub::{ScrubReport, report};
-use crate::sweep::{Haste, Sought, SweepError, SweepProgress};
+use crate::scrub::report::ScrubReport;
+use crate::scrub::report_of;
+use crate::sweep::Haste;
+use crate::sweep::sweeper::{Sought, SweepError, SweepProgress};
 
 impl Volume {
-    /// Looks through all that is stored; for duplicates where a sweep that did not end has left.
+    /// Looks through everything that is stored; for duplicates, from where an unfinished sweep has stopped.
     ///
     /// # Errors
-    /// When this volume never does.
+    /// When this volume never does that.
     pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
         let packs = self.policy().packs();
         SweepError::check(sought, self.read_only(), self.superblock.layout(), packs)?;
@@ -17,7 +19,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Ends a sweep under way where it is.
+    /// Ends the current sweep where it is.
     ///
     /// # Errors
     /// When this volume never has one.
@@ -27,20 +29,20 @@ impl Volume {
         Ok(())
     }
 
-    /// How far that is.
+    /// The progress of sweeps.
     #[must_use]
     pub fn sweep_progress(&self, sought: Sought) -> SweepProgress {
         let swept = self.shared.inner.lock().engine.swept();
         self.shared.sweeper.progress(sought, swept)
     }
 
-    /// Reads and checks all that is stored, at most so many blocks a second (0: as many as it can), from where one that was stopped
-    /// has left off; one that is under way goes on so.
+    /// Reads and checks everything that is stored, at most `rate` blocks a second (0: as many as it can), from where a scrub that
+    /// was stopped has left off. A scrub under way goes on at that rate.
     pub fn scrub(&self, rate: u32) {
         self.shared.scrubber.ask(rate);
     }
 
-    /// Ends a scrub under way where it is.
+    /// Ends the current scrub where it is.
     pub fn halt_scrub(&self) {
         self.shared.scrubber.halt();
     }
@@ -48,6 +50,6 @@ impl Volume {
     /// How far a scrub is, and what it, or the last one, has found.
     #[must_use]
     pub fn scrub_report(&self) -> ScrubReport {
-        report(&self.shared, &self.superblock)
+        report_of(&self.shared, &self.superblock)
     }
 }

@@ -1,4 +1,4 @@
-//! A volume's snapshots, as its user asks for them.
+//! A volume's snapshots, as its user requests them.
 
 use super::Volume;
 use crate::block::Extent;
@@ -13,7 +13,7 @@ use vellum_core::format::stream::Head;
 use vellum_core::snapshots::{Schedule, Span};
 
 impl Volume {
-    /// Reads what is known of them, or gives them up, and takes some by itself from now on.
+    /// Loads the snapshots, or gives them up, and starts the schedule.
     pub(super) fn begin_history(&mut self, options: &OpenOptions) -> Result<(), OpenError> {
         self.load_snapshots(options)?;
         if let Some(keeper) = &self.shared.keeper
@@ -21,56 +21,66 @@ impl Volume {
             && self.damage.is_none()
         {
             keeper.schedule.begin(options.schedule.clone());
-            self.spawn("vellum-history", schedule::run)?;
+            // It would make room at once: of a stream's base, or of what the user is about to go back to.
+            if !options.receiving {
+                self.spawn("vellum-history", schedule::run)?;
+            }
         }
         Ok(())
     }
 
-    /// What it has taken by itself, and deleted of that.
+    /// How many snapshots it has taken by itself, and deleted of those, and what all of them keep.
     pub(super) fn history(&self) -> HistoryStats {
         let Some(keeper) = &self.shared.keeper else {
             return HistoryStats::default();
         };
         let (every, counts) = keeper.schedule.counts();
+        let (kept_blocks, most_blocks) = keeper.book().room();
         HistoryStats {
             every_seconds: every.map_or(0, Span::seconds),
             taken: counts.taken,
             deleted: counts.deleted,
             deleted_for_room: counts.deleted_for_room,
             failed: counts.failed,
+            kept_blocks,
+            most_blocks,
         }
     }
 
-    /// Takes none by itself any more.
+    /// Stops the schedule.
     pub(super) fn end_history(&self) {
         if let Some(keeper) = &self.shared.keeper {
             keeper.schedule.stop();
         }
     }
 
-    /// Which snapshots it takes by itself, and which of these stay, from now on. A volume without room for any takes none.
+    /// Sets which snapshots it takes by itself from now on, and which of these stay. A volume without room for any takes none.
     pub fn set_schedule(&self, schedule: Schedule) {
         if let Some(keeper) = &self.shared.keeper {
             keeper.schedule.set(schedule);
         }
     }
 
-    /// Reads what is known of them; or gives them up.
+    /// Loads the snapshots, or gives them up.
     fn load_snapshots(&self, options: &OpenOptions) -> Result<(), OpenError> {
         let Some(keeper) = &self.shared.keeper else {
             return Ok(());
         };
         if self.damage.is_some() {
-            // What is lost of the map would read as if nothing had been kept.
+            // What the map has lost would read as if nothing had been kept.
             let told = "the volume is damaged, so its snapshots are not read";
             self.shared.events.add("snapshots", told.to_owned());
             return Ok(());
         }
         if options.without_snapshots && !self.read_only {
+            // A rollback that has begun is completed first, if it can be: without its snapshot the volume would stay a mixture.
+            if let Err(error) = snapshots::load(&self.shared, keeper, true, true) {
+                self.shared.events.add("snapshots", error.to_string());
+            }
             snapshots::forget_list(&self.shared, keeper)?;
         }
         match snapshots::load(&self.shared, keeper, !self.read_only, options.receiving) {
-            // What is left of a damaged volume is read all the same.
+            // What is left of a damaged volume is readable all the same.
             Err(error) if self.read_only => {
                 self.shared.events.add("snapshots", error.to_string());
                 Ok(())
@@ -93,29 +103,29 @@ impl Volume {
     /// Its snapshots, the oldest first.
     ///
     /// # Errors
-    /// When it has no room for any.
+    /// When the volume has no room for snapshots.
     pub fn snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
-        self.keeper().map(snapshots::infos)
+        Ok(snapshots::infos(&self.shared, self.keeper()?))
     }
 
-    /// A snapshot or a clone that somebody has open.
+    /// A snapshot or a clone that is open.
     pub(crate) fn in_use(&self) -> Option<Name> {
         self.shared.keeper.as_ref()?.in_use()
     }
 
-    /// Blocks that snapshots keep, and how many they can keep.
+    /// Blocks that snapshots keep, and the most that they can keep.
     ///
     /// # Errors
-    /// When it has no room for any.
+    /// When the volume has no room for snapshots.
     pub fn snapshot_room(&self) -> Result<(u64, u64), SnapshotError> {
         Ok(self.keeper()?.book().room())
     }
 
-    /// Blocks of what is stored, and how many of these can be written over before there is no room to keep what they were. Those
-    /// of snapshots that the schedule took, which would make room, are not counted.
+    /// How many blocks are stored, and how many of these can be written over before there is no room to keep what they were.
+    /// Blocks of scheduled snapshots, which would make room, are not counted.
     ///
     /// # Errors
-    /// When it has no room for any.
+    /// When the volume has no room for snapshots.
     pub fn snapshot_left(&self) -> Result<(u64, u64), SnapshotError> {
         let (kept, most) = self.keeper()?.book().room();
         let room = self.shared.inner.lock().engine.room();
@@ -123,8 +133,8 @@ impl Volume {
         Ok((room.live, free.min(most.saturating_sub(kept))))
     }
 
-    /// Takes a snapshot: of all that has been acknowledged, and of nothing that is asked for later. It is durable then.
-    /// `taken`: when that is, in seconds since 1970.
+    /// Takes a snapshot of everything that has been acknowledged, and of nothing that is requested later. It is durable on
+    /// return. `taken`: the time now, in seconds since 1970.
     ///
     /// # Errors
     /// When there is no room for it, there is one of that name, or the medium fails.
@@ -132,14 +142,14 @@ impl Volume {
         snapshots::take(&self.shared, self.writing_keeper()?, name, taken)
     }
 
-    /// Makes a clone of a snapshot: another disk, which begins as that, is written, and shares all that it does not change. It
-    /// is durable then. `taken`: when that is, in seconds since 1970.
+    /// Makes a clone of a snapshot: another disk, which begins as that snapshot, is written, and shares all that it does not
+    /// change. It is durable on return. `taken`: the time now, in seconds since 1970.
     ///
     /// # Errors
     /// When there is no such snapshot, there is one of the clone's name, or the medium fails.
     pub fn clone_snapshot(&self, of: &str, name: &str, taken: u64) -> Result<(), SnapshotError> {
         let keeper = self.writing_keeper()?;
-        // Before there is one: who knows of no clones would take its rows for a snapshot's.
+        // Before the clone exists: a version that knows of no clones would take its rows for a snapshot's.
         let properties = self.properties();
         if !properties.has_clones() {
             self.set_properties(&properties.with_clones(true))?;
@@ -147,7 +157,7 @@ impl Volume {
         snapshots::make_clone(&self.shared, keeper, of, name, taken)
     }
 
-    /// A clone, to be written unless the volume is read alone; `None`: that name is a snapshot's.
+    /// A clone, to be written unless the volume is read-only; `None` if the name is a snapshot's.
     ///
     /// # Errors
     /// When there is none of that name.
@@ -155,7 +165,7 @@ impl Volume {
         Cloned::of(&self.shared, self.keeper()?, name, self.read_only)
     }
 
-    /// Deletes a snapshot or a clone: what it alone keeps is given up.
+    /// Deletes a snapshot or a clone: gives up what it alone keeps.
     ///
     /// # Errors
     /// When there is none of that name, a snapshot has clones, a clone is in use, or the medium fails: then the next opening goes on.
@@ -163,8 +173,27 @@ impl Volume {
         snapshots::delete(&self.shared, self.writing_keeper()?, name)
     }
 
-    /// Makes the volume what it was when a snapshot was taken. All snapshots stay as they are. Nobody may have a file system
-    /// of it mounted.
+    /// Checks that the volume is no mixture of two states: until a rollback that was cut short is completed, which opening the
+    /// volume for writing does, and until all of a snapshot has been received, it is neither the one nor the other.
+    ///
+    /// # Errors
+    /// When it is.
+    pub fn check_unmixed(&self) -> Result<(), SnapshotError> {
+        let Some(keeper) = &self.shared.keeper else {
+            return Ok(());
+        };
+        let book = keeper.book();
+        if let Some(arriving) = book.arriving() {
+            return Err(SnapshotError::Arrives(arriving.identity.name));
+        }
+        match book.returning() {
+            Some(to) => Err(SnapshotError::Returns(to.identity.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the volume what it was when a snapshot was taken. All snapshots stay as they are. None of its file systems may be
+    /// mounted.
     ///
     /// # Errors
     /// When there is none of that name, there is no room to keep what newer ones read, or the medium fails: then the next
@@ -173,10 +202,11 @@ impl Volume {
         snapshots::roll_back(&self.shared, self.writing_keeper()?, name)
     }
 
-    /// Runs of blocks that differ between a snapshot and a later one, or the volume as it is. Some may be the same all the same.
+    /// Runs of blocks that differ between a snapshot and a later one, or the current volume. Some of them may be equal
+    /// nevertheless.
     ///
     /// # Errors
-    /// When there is none of a name.
+    /// When one of the names does not exist.
     pub fn changed_since(
         &self,
         since: &str,
@@ -185,11 +215,11 @@ impl Volume {
         snapshots::changed(self.keeper()?, since, until)
     }
 
-    /// Whether blocks from `lba` on differ between a snapshot and a later one, or the volume as it is (`mapped`: they may), for so many
-    /// blocks and extents at most.
+    /// Like [`Self::changed_since`], as extents from `lba` on (`mapped`: they may differ), for at most so many blocks and `max`
+    /// extents.
     ///
     /// # Errors
-    /// When there is none of a name.
+    /// When one of the names does not exist.
     pub fn changed_within(
         &self,
         since: &str,
@@ -201,22 +231,22 @@ impl Volume {
         snapshots::changed_within(keeper, since, until, (lba, blocks), max)
     }
 
-    /// Notes that a snapshot is being received; whether it was before.
+    /// Notes that a snapshot is being received. Returns true if it was before.
     pub(crate) fn arrive(&self, head: &Head, force: bool) -> Result<bool, ArrivalError> {
         snapshots::arrive(&self.shared, self.writing_keeper()?, head, force)
     }
 
-    /// All that the stream had is there: so is the snapshot. It is durable then.
+    /// Notes that everything in the stream has arrived, which completes the snapshot. It is durable on return.
     pub(crate) fn arrived(&self, name: &str) -> Result<(), SnapshotError> {
         snapshots::arrived(&self.shared, self.writing_keeper()?, name)
     }
 
-    /// What tells a snapshot from all others.
+    /// The identity of a snapshot.
     pub(crate) fn identity(&self, name: &str) -> Result<(Number, Identity), SnapshotError> {
         snapshots::identity(self.keeper()?, name)
     }
 
-    /// A snapshot, to be read.
+    /// A snapshot, for reading.
     ///
     /// # Errors
     /// When there is none of that name.

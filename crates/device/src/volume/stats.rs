@@ -2,7 +2,7 @@
 
 use super::Volume;
 use crate::frames::Share;
-use crate::scout;
+use crate::scout::thread;
 use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use vellum_policies::words::rule_name;
 
 impl Volume {
-    /// Counters and gauges of now.
+    /// The current counters and gauges.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
         let (core, counters, in_flight, requests, commits, room) = {
@@ -32,7 +32,7 @@ impl Volume {
             counters.refused + frames.refused.load(Ordering::Relaxed),
             requests as u64 + commits.waiting,
         );
-        let report = scout::report(&self.shared);
+        let report = thread::report(&self.shared);
         VolumeStats {
             room,
             space: SpaceStats::new(self.shared.blocks, &core),
@@ -48,7 +48,7 @@ impl Volume {
                 file_systems: report.sight.file_systems(),
                 table_faults: report
                     .sight
-                    .scan
+                    .scan()
                     .table_faults
                     .iter()
                     .map(ToString::to_string)

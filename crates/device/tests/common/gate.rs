@@ -8,11 +8,11 @@ use std::time::Duration;
 use vellum_core::addr::Pba;
 use vellum_medium::{Done, Io, Kind, Medium, MediumError};
 
-/// Whether an operation of this kind is held back.
+/// Decides whether an operation of this kind is held back.
 pub type Holds = fn(Kind) -> bool;
 
 pub const READS: Holds = |kind| matches!(kind, Kind::Read);
-/// A sync, or a chunk that is written so.
+/// A sync, or a chunk that is written durably.
 pub const MAKES_DURABLE: Holds = |kind| matches!(kind, Kind::Sync | Kind::Write { durable: true });
 
 /// See the module.
@@ -48,7 +48,7 @@ impl Gate {
         self.medium.submit(&mut self.held.lock());
     }
 
-    /// Whether it holds anything back.
+    /// True if it holds anything back.
     pub fn holds(&self) -> bool {
         !self.held.lock().is_empty()
     }

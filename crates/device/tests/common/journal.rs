@@ -1,5 +1,4 @@
-//! A client that journals as jbd2 does on a file system that is mounted for the first time, which is when its journal gets its
-//! features.
+//! A client that journals as jbd2 does on a file system that is mounted for the first time; its journal gets its features then.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use crate::common::{Client, create, wait_for};
@@ -13,11 +12,11 @@ mod ext4;
 #[path = "log.rs"]
 pub mod log;
 
-/// Where the sound volume has its journal.
+/// The place of the sound volume's journal.
 pub const JOURNAL: u64 = 68;
-/// So many lie one behind the other in the part of the journal that is used.
+/// The number of transactions that fit in the used part of the journal.
 pub const TRANSACTIONS: u32 = 100;
-/// Blocks that are files' own.
+/// Blocks that belong to files.
 pub const HOME: u32 = 1400;
 
 /// A file system with a journal, as the medium's client.
@@ -39,33 +38,40 @@ impl Host {
         request.frames.block(0).to_vec()
     }
 
-    /// The journal's superblock: the log begins with the next transaction. The kernel's first commit writes it, and whenever
-    /// the log's tail has moved.
+    /// Writes the journal's superblock: the log begins with the next transaction. The kernel's first commit writes it, and so
+    /// does each move of the log's tail.
     pub fn begin_log(&mut self) {
         let mut superblock = self.get(JOURNAL);
         log::begin(&mut superblock, self.sequence, self.next_block());
         self.put(JOURNAL, &superblock);
     }
 
-    /// Where the next transaction begins. Only the journal's first extent is used.
+    /// Writes the journal's superblock as an unmount does: nothing is in the log.
+    pub fn empty_log(&mut self) {
+        let mut superblock = self.get(JOURNAL);
+        log::begin(&mut superblock, self.sequence, 0);
+        self.put(JOURNAL, &superblock);
+    }
+
+    /// The place where the next transaction begins. Only the journal's first extent is used.
     pub fn next_block(&self) -> u32 {
         1 + (self.sequence - 1) % TRANSACTIONS * 4
     }
 
-    /// How many transactions fit before the log comes round; none if the next one is at its beginning.
+    /// The number of transactions that fit before the log comes round; 0 if the next one is at its beginning.
     pub fn places_left(&self) -> u32 {
         (TRANSACTIONS - (self.sequence - 1) % TRANSACTIONS) % TRANSACTIONS
     }
 
-    /// Two copies of what `stamp` says.
+    /// Commits two copies with contents from `stamp`.
     pub fn commit(&mut self, stamp: u8) {
         self.commit_blocks([&[stamp; 4096], &[stamp + 1; 4096]]);
     }
 
-    /// Four blocks of the journal: these are what belongs at `HOME` and behind it.
+    /// Writes four blocks of the journal, which commit these copies for `HOME` and the block after it.
     pub fn commit_blocks(&mut self, copies: [&[u8; 4096]; 2]) {
         if self.sequence > 1 && self.next_block() == 1 {
-            // Only a part of the journal is used: to jbd2 this is another log.
+            // Only a part of the journal is used, so for jbd2 this is another log.
             self.begin_log();
         }
         let begin = JOURNAL + u64::from(self.next_block());
@@ -102,7 +108,7 @@ pub fn mounted(
     (medium, volume, host)
 }
 
-/// The four blocks of the next transaction, and where they go.
+/// The four blocks of the next transaction, and their place.
 pub fn transaction(host: &mut Host) -> (u64, [Vec<u8>; 4]) {
     let at = JOURNAL + u64::from(host.next_block());
     let homes = [(HOME, 0), (HOME + 1, 0)];

@@ -40,13 +40,18 @@ impl Replies for Sink {
         self.came.notify_all();
     }
 
-    /// Every other time, so that each test has both ways.
+    /// Every other time, so that each test covers both ways.
     fn lends_thread(&self) -> bool {
         self.submissions.fetch_add(1, Ordering::Relaxed) % 2 == 1
     }
 }
 
 impl Sink {
+    /// True if an answer is there that nobody has waited for.
+    pub fn has(&self, tag: u64) -> bool {
+        self.answers.lock().contains_key(&tag)
+    }
+
     pub fn wait(&self, tag: u64) -> Answer {
         let mut answers = self.answers.lock();
         loop {
@@ -86,7 +91,7 @@ impl<D: BlockDevice> Client<D> {
         self.try_request(op, lba, blocks).unwrap()
     }
 
-    /// Fails when there is no memory for it, and will not be soon.
+    /// Fails if there is no memory for it, and will be none soon.
     fn try_request(&mut self, op: Op, lba: u64, blocks: u64) -> Result<Request, BlockError> {
         self.next += 1;
         let share = match op {
@@ -159,8 +164,7 @@ impl<D: BlockDevice> Client<D> {
     }
 }
 
-/// A block that is known by one number, and all zeros for 0. How much of it repeats nothing depends on the
-/// number.
+/// A block identified by one number; all zeros for 0. How much of it does not repeat depends on the number.
 pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     let mut word = fill;
@@ -176,7 +180,7 @@ pub fn block_of(fill: u64) -> [u8; BLOCK_BYTES] {
     block
 }
 
-/// The number that a block is known by; panics on a mixture.
+/// The number that identifies a block; panics on a mixture.
 pub fn fill_of(block: &[u8]) -> u64 {
     let mut first = [0; 8];
     first.copy_from_slice(&block[..8]);
@@ -214,7 +218,7 @@ pub fn create_as(medium: &dyn Medium, layout: Layout) {
     Volume::create(medium, &options).unwrap();
 }
 
-/// Gives a new volume's superblock other values: as an older version made it.
+/// Gives a new volume's superblock other values, as if an older version had made it.
 pub fn set_superblock(medium: &dyn Medium, values: &[(&str, u64)]) {
     let mut block = [0; BLOCK_BYTES];
     for mirror in superblock_of(medium).mirrors() {
@@ -242,7 +246,7 @@ pub fn superblock_of(medium: &dyn Medium) -> Superblock {
     Superblock::decode(&block, medium.blocks(), crc32c).unwrap()
 }
 
-/// As it was made when blocks' sums were their CRC32C.
+/// Makes the volume like older ones, whose block sums are CRC32C.
 pub fn with_crc_sums(medium: &dyn Medium) {
     // The second feature decides where tables lie.
     let superblock = superblock_of(medium);
@@ -259,7 +263,7 @@ pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
 }
 
-/// As [`open`], and what can be stored in fewer bytes is.
+/// Like [`open`], but stores blocks in fewer bytes if possible.
 pub fn open_packing(medium: &Arc<dyn Medium>, compression: Compression) -> Arc<Volume> {
     let options = OpenOptions {
         policy: Policy {
@@ -284,7 +288,7 @@ impl Random {
     }
 }
 
-/// Every invariant of the volume at rest holds, every live block has its checksum.
+/// Checks that every invariant of the volume at rest holds, and every live block has its checksum.
 pub fn assert_sound(medium: &dyn Medium) {
     let options = vellum_core::check::Options {
         data: true,
@@ -294,14 +298,14 @@ pub fn assert_sound(medium: &dyn Medium) {
     assert!(report.is_sound(), "{:?}", report.findings);
 }
 
-/// What a volume has counted when all that was answered has taken effect.
+/// The statistics of a volume once everything answered has taken effect.
 pub fn settled(volume: &Volume) -> VolumeStats {
     let is_settled = |volume: &Volume| volume.stats().clients.in_flight == 0;
     wait_for(volume, "all has taken effect", is_settled);
     volume.stats()
 }
 
-/// Polls until something holds.
+/// Polls until a condition holds.
 pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> bool) {
     let start = Instant::now();
     while !holds(volume) {
@@ -313,7 +317,7 @@ pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> b
     }
 }
 
-/// What all blocks of a device hold.
+/// The contents of all blocks of a device.
 pub fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
     let mut client = Client::new(device);
     let blocks = device.blocks();
@@ -322,7 +326,7 @@ pub fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
     reads.collect::<Vec<_>>().concat()
 }
 
-/// The same bytes on a medium that is longer.
+/// Copies the bytes to a longer medium.
 pub fn copy(from: &dyn Medium, to: &dyn Medium) {
     let mut block = [0; BLOCK_BYTES];
     for at in 0..from.blocks() {

@@ -10,7 +10,7 @@ use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_medium::{Medium, MemoryMedium};
 
-/// Contents of a volume: each one three times.
+/// The number of contents of a volume, each written three times.
 pub const CONTENTS: u64 = 300;
 
 pub fn counted(volume: &Volume, name: &str) -> u64 {
@@ -62,7 +62,7 @@ pub fn volume() -> (Arc<dyn Medium>, Arc<Volume>) {
     (medium, volume)
 }
 
-/// One whose blocks' sums are their CRC32C, so that [`collide`] makes blocks of one sum.
+/// A volume with CRC32C sums, so that [`collide`] makes blocks with the same sum.
 pub fn older_volume() -> (Arc<dyn Medium>, Arc<Volume>) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
@@ -78,7 +78,7 @@ pub fn packing() -> Policy {
     }
 }
 
-/// CRC32C is linear: its polynomial, laid over a block anywhere, changes the bytes and not the checksum.
+/// CRC32C is linear: its polynomial, XORed into a block anywhere, changes the bytes but not the checksum.
 pub fn collide(request: &mut Request) {
     const POLYNOMIAL: u64 = 1 | 0x82f6_3b78 << 1;
     let block = request.frames.block_mut(0);

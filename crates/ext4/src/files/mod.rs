@@ -1,75 +1,43 @@
-//! Which files blocks of a volume belong to: what `debugfs icheck` and `ncheck` tell, of a file system that may be damaged,
-//! mounted, or hostile.
+//! Finds the files that blocks of a volume belong to, as `debugfs icheck` and `ncheck` do, in a file system that may
+//! be damaged, mounted or hostile.
 //!
-//! [`Files::of`] walks a file system's fixed metadata, then its inodes, then its directories, each once. It keeps what concerns
-//! the blocks that were asked for, 4 bytes a directory, and 8 a name that it looks for; [`limits`](crate::limits) bounds all of
-//! it. What cannot be read is counted and passed over: the answer is then of the rest. Checksums are not looked at: this tells
-//! people where to look, and nobody acts on it.
+//! [`Files::of`] walks a file system's fixed metadata, then its inodes, then its directories, each once. It keeps the roles of the
+//! requested blocks, 4 bytes for each directory, and 8 for each name that it searches for; [`limits`](crate::limits) bounds all of it.
+//! What cannot be read is counted and skipped; the answer then covers the rest. Checksums are not verified: the result tells people where
+//! to look, and nothing acts on it.
 
+mod hits;
 mod names;
 mod walk;
 
 use crate::allowance::Allowance;
-use crate::limits::{FILES_HITS, FILES_READ_BYTES};
+use crate::limits::FILES_READ_BYTES;
 use crate::metadata::{Metadata, MetadataKind};
 use crate::scan::FileSystem;
 use crate::source::{Reader, Source};
 use crate::span::Span;
 use core::fmt;
+pub use hits::{Hit, Use};
+use hits::{Hits, PAGE};
 use std::collections::BTreeMap;
 
-const PAGE: u64 = crate::limits::PAGE_BYTES as u64;
-
-/// What a block is to the file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Use {
-    /// What mke2fs put there, for a group of blocks.
-    Fixed(MetadataKind, u64),
-    /// A file's content, from this byte of the file on. A directory's own blocks are that of it.
-    Content(u32, u64),
-    /// It says where an inode's blocks are.
-    Tree(u32),
-    /// An inode's extended attributes; of several, where they have the same.
-    Attributes(u32),
-}
-
-impl Use {
-    /// The inode, if it is one's.
-    #[must_use]
-    pub fn inode(self) -> Option<u32> {
-        match self {
-            Self::Fixed(..) => None,
-            Self::Content(inode, _) | Self::Tree(inode) | Self::Attributes(inode) => Some(inode),
-        }
-    }
-}
-
-/// A block of the volume, and what it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Hit {
-    /// The block of 4096 bytes, counted from the volume's start.
-    pub block: u64,
-    /// What it is.
-    pub is: Use,
-}
-
-/// See the module.
+/// The result of a search; see the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// What each block is, in order. A block of 4096 bytes that holds several of the file system's may be several things. One that
-    /// is not here is free, or was not reached.
+    /// The role of each block, in order. A block of 4096 bytes that contains several file system blocks may have several roles. A
+    /// block that is missing here is free, or was not reached.
     pub hits: Vec<Hit>,
-    /// The paths of the inodes among these, from the file system's root, as the bytes that they are. An inode may have several,
-    /// of which some are told; one that has none here was not reached from the root.
+    /// The paths of the inodes among these, from the file system's root, as raw bytes. An inode may have several, some of which
+    /// are reported. An inode without any was not reached from the root.
     pub paths: BTreeMap<u32, Vec<Vec<u8>>>,
-    /// Structures that could not be read, or make no sense: what they lead to is not here.
+    /// Structures that could not be read, or are invalid. What they lead to is missing here.
     pub passed_over: u64,
-    /// Whether a limit ended the walk before its end.
+    /// True if a limit ended the walk early.
     pub cut_short: bool,
 }
 
 impl Files {
-    /// Looks for blocks of 4096 bytes of the volume (in order, none twice) in a file system on it.
+    /// Searches a file system on the volume for blocks of 4096 bytes (in order, without duplicates).
     #[must_use]
     pub fn of(
         found: &FileSystem,
@@ -132,7 +100,7 @@ impl Files {
         }
     }
 
-    /// What a block is, for people: the paths of its files, or what else it is.
+    /// Describes a block for people: the paths of its files, or its other role.
     #[must_use]
     pub fn tell(&self, block: u64) -> Vec<String> {
         let from = self.hits.partition_point(|hit| hit.block < block);
@@ -142,7 +110,7 @@ impl Files {
         here.map(|hit| Told(self, hit.is).to_string()).collect()
     }
 
-    /// What has any of the blocks, for people, and how many: a file by its paths, or what else they are.
+    /// Describes the owners of all blocks for people, with the number of blocks for each: a file by its paths, or another role.
     #[must_use]
     pub fn owners(&self) -> BTreeMap<String, u64> {
         let mut owners = BTreeMap::new();
@@ -153,34 +121,7 @@ impl Files {
     }
 }
 
-/// What was found so far.
-struct Hits<'a> {
-    wanted: &'a [u64],
-    found: Vec<Hit>,
-    cut_short: bool,
-}
-
-impl Hits<'_> {
-    /// Whatever is wanted of a span is that; `what` is told how far into the span it begins.
-    fn look(&mut self, span: Span, what: impl Fn(u64) -> Use) {
-        let first = self
-            .wanted
-            .partition_point(|block| (block + 1) * PAGE <= span.start);
-        for &block in &self.wanted[first..] {
-            if block * PAGE >= span.end() {
-                return;
-            }
-            if self.found.len() == FILES_HITS {
-                self.cut_short = true;
-                return;
-            }
-            let is = what((block * PAGE).saturating_sub(span.start));
-            self.found.push(Hit { block, is });
-        }
-    }
-}
-
-/// A path that may hold anything, on one line.
+/// Prints a path that may contain anything, on one line.
 struct Path<'a>(&'a [u8]);
 
 impl fmt::Display for Path<'_> {
@@ -200,7 +141,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// What a block is of.
+/// Prints the owner of a block.
 struct Named<'a>(&'a Files, Use);
 
 impl fmt::Display for Named<'_> {
@@ -235,7 +176,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// The same, and where in it.
+/// Prints the owner of a block, and where in it the block is.
 struct Told<'a>(&'a Files, Use);
 
 impl fmt::Display for Told<'_> {
@@ -263,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_what_is_wanted_of_it() {
+    fn only_the_wanted_blocks_of_a_span_are_recorded() {
         let mut hits = Hits {
             wanted: &[1, 2, 5, 9],
             found: Vec::new(),

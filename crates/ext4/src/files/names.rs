@@ -1,4 +1,5 @@
-//! The names of inodes: all directories are read, once for who is in them, and those on the way to a root again for a name.
+//! The names of inodes. All directories are read once for their entries. Directories on a path to the root are read again for their
+//! names.
 
 use super::walk::{Piece, pieces};
 use crate::group;
@@ -19,10 +20,10 @@ pub(super) struct Named {
     pub cut_short: bool,
 }
 
-/// A name, and the directory that it is in.
+/// A name, and the directory that contains it.
 type Name = (u32, Vec<u8>);
 
-/// Names these inodes (in order), whose file system has these directories (in order).
+/// Names these inodes (in order) of a file system with these directories (in order).
 pub(super) fn of(
     sb: &Superblock,
     reader: &mut Reader<'_>,
@@ -31,7 +32,7 @@ pub(super) fn of(
 ) -> Named {
     let mut named = Named::default();
     let mut names: BTreeMap<u32, Vec<Name>> = BTreeMap::new();
-    // Of each directory, the one that it is in.
+    // The parent of each directory.
     let mut above = vec![0u32; directories.len()];
     for &directory in directories {
         let passed_over = entries(sb, reader, directory, &mut |inode, name| {
@@ -75,7 +76,7 @@ pub(super) fn of(
     named
 }
 
-/// The way to each directory that leads to one of the names.
+/// The paths of the directories that contain one of the names.
 struct Paths<'a, 'b> {
     sb: &'a Superblock,
     reader: &'a mut Reader<'b>,
@@ -85,7 +86,7 @@ struct Paths<'a, 'b> {
 }
 
 impl Paths<'_, '_> {
-    /// The path of a directory, if the root leads there.
+    /// The path of a directory, if it can be reached from the root.
     fn of(&mut self, directory: u32) -> Option<Vec<u8>> {
         let mut way = Vec::new();
         let mut at = directory;
@@ -114,7 +115,7 @@ impl Paths<'_, '_> {
     }
 }
 
-/// Tells what is in a directory, but itself and the one above. Gives back how much of it could not be read.
+/// Reports the entries of a directory, except itself and its parent. Returns how many parts could not be read.
 fn entries(
     sb: &Superblock,
     reader: &mut Reader<'_>,
@@ -133,7 +134,7 @@ fn entries(
         return 1;
     };
     let Some(sketch) = inode::sketch(&bytes).filter(|sketch| sketch.is_directory) else {
-        // It was removed meanwhile.
+        // The directory was removed meanwhile.
         return 0;
     };
     let mut passed_over = pieces(sb, &sketch, reader, &mut |span, piece| {
@@ -158,16 +159,16 @@ fn entries(
     passed_over
 }
 
-/// Tells what is in a directory's block, up to an entry that makes no sense; whether there was none. Nodes of a hashed directory's
-/// tree look like one entry that is not used.
+/// Reports the entries in a directory's block, up to an invalid one. Returns true if there was none. Nodes of a hashed
+/// directory's tree look like one unused entry.
 fn block_entries(block: &[u8], tell: &mut dyn FnMut(u32, &[u8])) -> bool {
     let mut rest = block;
     while rest.len() >= HEAD {
         let inode = u32::from_le_bytes([rest[0], rest[1], rest[2], rest[3]]);
         let length = match u16::from_le_bytes([rest[4], rest[5]]) {
-            // Blocks of 64 KiB have no other way to say all of it.
+            // In blocks of 64 KiB this is the only way to encode the whole block.
             0 | u16::MAX => rest.len(),
-            // Longer blocks have its upper bits in the lowest two.
+            // In longer blocks, the lowest two bits hold the upper bits of the length.
             length => usize::from(length & !3) | usize::from(length & 3) << 16,
         };
         let name_end = HEAD + usize::from(rest[6]);
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_read_up_to_what_makes_no_sense() {
+    fn a_directory_block_is_read_up_to_the_first_invalid_entry() {
         let sound = [
             entry(2, 12, b"."),
             entry(2, 12, b".."),

@@ -1,6 +1,6 @@
 //! The inodes of a file system, and where their blocks are.
 
-use super::{Hits, Use};
+use super::hits::{Hits, Use};
 use crate::group;
 use crate::inode::{self, Sketch};
 use crate::limits::{EXTENT_DEPTH, FILES_DIRECTORIES};
@@ -11,11 +11,11 @@ use crate::watch::Watches;
 
 const EXTENT_MAGIC: u16 = 0xF30A;
 const ENTRY: usize = 12;
-/// A longer extent is one of so many blocks fewer that were never written.
+/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
 const LENGTH_MAX: u16 = 1 << 15;
 const DIRECT: usize = 12;
 
-/// What a walk leaves.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     /// The directories, in order.
@@ -24,7 +24,7 @@ pub(super) struct Walked {
     pub cut_short: bool,
 }
 
-/// Walks all inodes that are in use.
+/// Walks all inodes in use.
 pub(super) fn inodes(sb: &Superblock, reader: &mut Reader<'_>, hits: &mut Hits<'_>) -> Walked {
     let mut walked = Walked::default();
     for group in 0..sb.groups() {
@@ -52,7 +52,7 @@ pub(super) fn inodes(sb: &Superblock, reader: &mut Reader<'_>, hits: &mut Hits<'
     walked
 }
 
-/// Walks so many inodes of a group, from the first one's number on.
+/// Walks `count` inodes of a group, from number `first` on.
 fn table(
     sb: &Superblock,
     reader: &mut Reader<'_>,
@@ -95,16 +95,16 @@ fn table(
     }
 }
 
-/// A range of an inode's.
+/// A part of an inode's blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Piece {
     Attributes,
     Tree,
-    /// From this byte of the file on.
+    /// Contents, from this byte of the file on.
     Content(u64),
 }
 
-/// Tells where all of an inode is. Gives back how much of that makes no sense, or cannot be read.
+/// Reports where all parts of an inode are. Returns how many are invalid or cannot be read.
 pub(super) fn pieces(
     sb: &Superblock,
     sketch: &Sketch,
@@ -148,7 +148,7 @@ impl Walk<'_> {
         span
     }
 
-    /// A node of an extent tree; its depth must be less than that of whoever led to it.
+    /// A node of an extent tree. Its depth must be less than that of its parent.
     fn extents(&mut self, bytes: &[u8], above: u16, reader: &mut Reader<'_>) {
         let field = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let (magic, entries, depth) = (field(0), usize::from(field(2)), field(6));
@@ -180,7 +180,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A block of the file, or of numbers of such; `at` is how far into the file that is, in blocks.
+    /// A block of the file, or of block numbers. `at` is its position in the file, in blocks.
     fn indirect(&mut self, block: u64, depth: usize, at: &mut u64, reader: &mut Reader<'_>) {
         let unit = u64::from(self.sb.block_bytes);
         let covers = (unit / 4).pow(depth as u32);

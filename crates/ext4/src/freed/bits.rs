@@ -4,7 +4,7 @@ use core::ops::Range;
 
 const WORDS: usize = 512;
 
-/// Blocks of a group, at most: as many as a bitmap of 4096 bytes has bits.
+/// The most blocks in a group: as many as a bitmap of 4096 bytes has bits.
 pub(super) const BITS: u64 = WORDS as u64 * 64;
 
 /// A set of a group's blocks.
@@ -16,7 +16,7 @@ impl Bits {
         Self(Box::new([0; WORDS]))
     }
 
-    /// A block bitmap: set is used. `None` if it is not of 4096 bytes.
+    /// Reads a block bitmap, in which set means used. `None` if it is not 4096 bytes.
     pub fn read(bitmap: &[u8]) -> Option<Self> {
         let (words, []) = bitmap.as_chunks::<8>() else {
             return None;
@@ -58,7 +58,7 @@ impl Bits {
         each_word(range, |word, mask| self.0[word] |= mask);
     }
 
-    /// Takes these out; how many there were.
+    /// Removes a range. Returns how many blocks were in it.
     pub fn unset(&mut self, range: Range<u64>) -> u64 {
         let mut gone = 0;
         each_word(range, |word, mask| {
@@ -74,7 +74,7 @@ impl Bits {
         all
     }
 
-    /// Takes out what `other` has.
+    /// Removes all blocks of `other`.
     pub fn without(&mut self, other: &Self) {
         for (own, other) in self.0.iter_mut().zip(other.0.iter()) {
             *own &= !other;
@@ -87,7 +87,7 @@ impl Bits {
         }
     }
 
-    /// All that are not in it.
+    /// All blocks that are not in it.
     pub fn others(&self) -> Self {
         let mut out = Self::none();
         for (to, from) in out.0.iter_mut().zip(self.0.iter()) {
@@ -96,13 +96,13 @@ impl Bits {
         out
     }
 
-    /// Takes out its first run of at most `most`.
+    /// Removes its first run, of at most `most` blocks.
     pub fn take_run(&mut self, most: u64) -> Option<Range<u64>> {
         let word = self.0.iter().position(|word| *word != 0)?;
         let first = word as u64 * 64 + u64::from(self.0[word].trailing_zeros());
         let mut end = first;
         while end < BITS && end - first < most && self.has_all(end..end + 1) {
-            // By words where a whole one is set: a free group is one run.
+            // A word at a time where all its bits are set, because a free group is one run.
             end += match end.is_multiple_of(64) && self.0[(end / 64) as usize] == u64::MAX {
                 true => 64.min(most - (end - first)),
                 false => 1,
@@ -113,8 +113,7 @@ impl Bits {
     }
 }
 
-/// Calls with each word that the range touches, and the range's bits in it; what lies behind the last bit is
-/// passed over.
+/// Calls `each` with each word that the range touches, and the range's bits in it. Bits past the end are skipped.
 fn each_word(range: Range<u64>, mut each: impl FnMut(usize, u64)) {
     let end = range.end.min(BITS);
     let mut at = range.start;

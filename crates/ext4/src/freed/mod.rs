@@ -1,27 +1,28 @@
-//! Which blocks a mounted file system has given up, read from what it writes: discards that it never sent (CSA-FS §3).
+//! Infers from a mounted file system's writes which blocks it has freed without sending a discard (CSA-FS §3).
 //!
 //! # The rule
-//! A block may be dropped when all of this holds, each as the device has seen it:
-//! 1. A transaction `T` with a copy of the group's bitmap was committed in the journal, and the copy calls the block free.
-//! 2. The block was not written since the commit block of the transaction before, `T - 1`, was sent.
-//! 3. The bitmap was written home byte for byte as that copy, which jbd2 does only when `T` is complete, and that
-//!    write was acknowledged.
+//! A block may be dropped if all of this holds, each as the device has seen it:
+//! 1. A transaction `T` with a copy of the group's bitmap was committed in the journal, and the copy marks the block as free.
+//! 2. The block was not written since the commit block of the previous transaction, `T - 1`, was sent.
+//! 3. The bitmap was written home, identical to that copy, which jbd2 does only when `T` is complete, and that write was acknowledged.
 //! 4. A FLUSH that was sent after that was acknowledged.
-//! 5. Since then neither the block was written nor was a copy of the bitmap sent that calls it used.
+//! 5. Since then neither was the block written, nor was a copy of the bitmap sent that marks it as used.
 //!
-//! Why no content is lost: jbd2 has one transaction that is committed and one that runs. `T + 1` begins when `T` begins to
-//! be committed, and that is after the commit block of `T - 1` was acknowledged. Whoever needs the block's content
-//! after `T` has allocated it in `T + 1` or later, so he has written it after that moment: by 2 and 5 he has not written it
-//! yet, and a drop that comes before his write takes nothing from him. And `T` stays: its commit was durable before 3. This
-//! is what the kernel's own `discard` option goes by, some seconds later than the kernel.
+//! Why no data is lost: jbd2 has one committing transaction and one running transaction. `T + 1` begins when the commit of `T` begins,
+//! and that is after the commit block of `T - 1` was acknowledged. If a file needs the block's contents after `T`, it has allocated the
+//! block in `T + 1` or later, so it has to write the block after that moment. By 2 and 5 it has not written the block yet, so a drop
+//! before that write takes nothing away. And `T` is permanent: its commit was durable before 3. The kernel's own `discard` option relies
+//! on the same facts, some seconds earlier.
 //!
-//! What is not followed, because the rule says nothing of it: [`NotFollowed`]. What is missed (a copy that came before its
-//! descriptor, a limit, a restart) costs space and nothing else. The proof in full, case by case, is the decision page 0013.
+//! File systems that the rule does not cover are not followed: [`NotFollowed`]. A freed block that is missed (because a copy arrives
+//! before its descriptor, or of a limit, or of a restart) costs space and nothing else. The full proof, case by case, is in decision
+//! 0013.
 //!
-//! Who uses this must let it see every write, discard and zeroing before that takes effect ([`Freed::written`],
-//! [`Freed::blanked`]), and drop what [`Freed::take`] gives before any write that is seen later takes effect.
+//! The caller must show this module every write, discard and zeroing before it takes effect ([`Freed::written`],
+//! [`Freed::blanked`]), and must drop what [`Freed::take`] returns before any write shown later takes effect.
 
 mod bits;
+mod not_followed;
 mod places;
 
 use crate::allowance::Allowance;
@@ -31,42 +32,11 @@ use crate::scan::FileSystem;
 use crate::source::Source;
 use crate::span::Span;
 use bits::Bits;
+pub use not_followed::NotFollowed;
 use places::{BLOCK, Places};
 use std::collections::BTreeMap;
 
-/// Why a file system's free space is not followed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotFollowed {
-    /// Its superblock is not to be trusted.
-    #[error("its superblock is not to be trusted")]
-    NoSuperblock,
-    /// There is no journal that can be read.
-    #[error("it has no journal that can be read")]
-    NoJournal,
-    /// Its journal is a device of its own, whose order with this one is not known.
-    #[error("its journal is a device of its own")]
-    ExternalJournal,
-    /// Its blocks are not those of the volume.
-    #[error("its blocks are not of 4096 bytes at multiples of that")]
-    Unaligned,
-    /// A bit is a cluster of blocks.
-    #[error("it gives out clusters of blocks (bigalloc)")]
-    Bigalloc,
-    /// Fast commits change bitmaps without a copy in the journal.
-    #[error("it may have fast commits")]
-    FastCommit,
-    /// Nobody writes to it through a journal now.
-    #[error("it is not mounted")]
-    NotMounted,
-    /// Where its bitmaps are is in doubt.
-    #[error("a group descriptor is damaged, or leads where another does")]
-    Descriptors,
-    /// It has more groups than are followed, or than are left.
-    #[error("there are more block groups on the volume than are followed")]
-    TooLarge,
-}
-
-/// What has been seen and done.
+/// Counts of what has been seen and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreedCounts {
     /// Transactions whose commit was seen.
@@ -75,54 +45,54 @@ pub struct FreedCounts {
     pub copies: u64,
     /// Block bitmaps written home as their last committed copy.
     pub homes: u64,
-    /// Block bitmaps written home otherwise: what was known of the group was forgotten.
+    /// Block bitmaps written home with other contents; what was known about the group was dropped.
     pub foreign: u64,
-    /// Copies that call free what cannot be.
+    /// Copies that mark as free what cannot be free.
     pub refused: u64,
-    /// Blocks that were about to be dropped when they were written again.
+    /// Blocks written again just before they would have been dropped.
     pub cancelled: u64,
-    /// Groups that were left out because too many were under way.
+    /// Groups left out because too many were in progress.
     pub left_out: u64,
 }
 
-/// What is known of a group that has blocks to drop.
+/// The state of a group that has blocks to drop.
 #[derive(Clone, Debug)]
 struct Candidate {
     /// The last committed copy of its bitmap.
     copy: Bits,
-    /// Free by it, and not written since the commit before it.
+    /// Blocks that are free in that copy, and were not written since the previous commit.
     committed: Bits,
-    /// Of these: the bitmap has been written home since.
+    /// Of these, the blocks free in the bitmap that has since been written home.
     home: Bits,
     stage: Stage,
 }
 
-/// How far `Candidate::home` is.
+/// The progress of `Candidate::home`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The bitmap's write has not been answered.
     Sent,
-    /// It has, when so many flushes had been sent.
+    /// It has been answered, when this many flushes had been sent.
     Answered(u64),
     /// A later flush has been answered.
     Durable,
 }
 
-/// The copy of a bitmap in the running transaction; none if it cannot be had.
+/// The copy of a bitmap in the running transaction; `None` if it is not available.
 type Copy = Option<Bits>;
 
-/// Follows one file system. See the module.
+/// Follows the free space of one file system. See the module.
 #[derive(Clone, Debug)]
 pub struct Freed {
     places: Places,
     format: JournalFormat,
     layout: Layout,
     running: Option<Sequence>,
-    /// Copies that the running transaction's descriptors have announced, by place, and those that came, by group.
+    /// Copies announced by the running transaction's descriptors, by place, and copies that have arrived, by group.
     expected: BTreeMap<u64, u64>,
     copies: BTreeMap<u64, Copy>,
     committed: Option<Sequence>,
-    /// What was written since that commit block was sent, by group; not all of it if `is_over`.
+    /// Blocks written since that commit block was sent, by group; incomplete if `is_over`.
     written: BTreeMap<u64, Bits>,
     is_over: bool,
     spare: Vec<Bits>,
@@ -132,12 +102,12 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// Follows a file system of a volume of `volume_blocks` blocks of 4096 bytes from now on. If flushes have been sent
-    /// already, [`Freed::flush`] is to be told of the last. All of a volume have one `allowance`
-    /// ([`Allowance::to_follow`]).
+    /// Starts to follow a file system on a volume of `volume_blocks` blocks of 4096 bytes. If flushes have already
+    /// been sent, [`Freed::flush`] must be called with the last one. All file systems of a volume share one
+    /// `allowance` ([`Allowance::to_follow`]).
     ///
     /// # Errors
-    /// When the rule does not hold for it.
+    /// If the rule does not hold for it.
     pub fn new(
         found: &FileSystem,
         source: &mut dyn Source,
@@ -163,27 +133,27 @@ impl Freed {
         })
     }
 
-    /// Bytes of the volume that are the file system's.
+    /// The range of the volume that the file system uses, in bytes.
     #[must_use]
     pub fn home(&self) -> Span {
         self.places.home
     }
 
-    /// What has been seen.
+    /// Counts of what has been seen.
     #[must_use]
     pub fn counts(&self) -> FreedCounts {
         self.counts
     }
 
-    /// Blocks that are free by a committed bitmap, and wait for that to be home and durable.
+    /// Blocks that are free in a committed bitmap, and wait for that bitmap to be home and durable.
     #[must_use]
     pub fn waiting(&self) -> u64 {
         let of = |c: &Candidate| c.committed.count() + c.home.count();
         self.candidates.values().map(of).sum()
     }
 
-    /// A block of 4096 bytes is about to be written at byte `offset` of the volume. Whether its answer is to be told
-    /// ([`Freed::answered`]).
+    /// Shows a block of 4096 bytes before it is written at byte `offset` of the volume. Returns true if its answer must be
+    /// reported ([`Freed::answered`]).
     pub fn written(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Some(block) = self.places.block_at(offset) else {
             return false;
@@ -202,7 +172,7 @@ impl Freed {
         }
     }
 
-    /// A range of the volume is about to be discarded, or zeroed.
+    /// Shows a range of the volume before it is discarded or zeroed.
     pub fn blanked(&mut self, span: Span) {
         let first = span.start.max(self.places.home.start);
         let end = span.end().min(self.places.home.end());
@@ -213,7 +183,7 @@ impl Freed {
         }
     }
 
-    /// The write of a bitmap at byte `offset` has been answered.
+    /// Reports that the write of a bitmap at byte `offset` has been answered.
     pub fn answered(&mut self, offset: u64, is_done: bool) {
         let group = self.places.block_at(offset);
         let Some(group) = group.and_then(|block| self.places.bitmap_of(block)) else {
@@ -228,12 +198,12 @@ impl Freed {
         }
     }
 
-    /// A flush is about to be sent, and this is its number: larger than that of each that was sent before.
+    /// Reports that a flush is about to be sent. Its number is larger than those of all flushes sent before.
     pub fn flush(&mut self, number: u64) {
         self.flushes = self.flushes.max(number);
     }
 
-    /// The flush of that number was answered, and well. Whether there is something to take now.
+    /// Reports that the flush with that number has succeeded. Returns true if there is something to take now.
     pub fn flushed(&mut self, number: u64) -> bool {
         let mut any = false;
         for candidate in self.candidates.values_mut() {
@@ -245,7 +215,7 @@ impl Freed {
         any
     }
 
-    /// A run of blocks, of at most `most`, that is to be dropped now; none when there are no more.
+    /// Returns a run of at most `most` blocks to drop now; `None` if there are no more.
     pub fn take(&mut self, most: u64) -> Option<Span> {
         let (group, run) = self
             .candidates
@@ -256,7 +226,7 @@ impl Freed {
         Some(self.places.span(group, run))
     }
 
-    /// Blocks are written: whoever thought them free was right until now.
+    /// Notes that blocks are written, so they are no longer free.
     fn note(&mut self, block: u64, blocks: u64) {
         let (mut at, end) = (block, block + blocks);
         while at < end {
@@ -282,7 +252,7 @@ impl Freed {
         }
     }
 
-    /// What is left of a long run that is not remembered must still cancel.
+    /// Even if a long run is too long to be remembered, all of it must cancel drops.
     fn forget_all_from(&mut self, at: u64, end: u64) {
         if at < end {
             let (from, to) = (self.places.group_of(at).0, self.places.group_of(end - 1).0);
@@ -297,7 +267,7 @@ impl Freed {
             .retain(|group, _| !places.bitmap_is_in(*group, &run));
     }
 
-    /// A block of the journal that jbd2 made for itself.
+    /// Handles one of jbd2's own blocks in the journal.
     fn journal(&mut self, at: crate::journal::JournalBlock, block: &Block<'_>) {
         if !(self.format.first..self.format.end).contains(&at) {
             return;
@@ -328,7 +298,7 @@ impl Freed {
             Block::Commit { sequence } => self.commit(*sequence),
             Block::Revoke(revoke) => {
                 self.enter(revoke.sequence);
-                // A bitmap is not revoked as long as it is one.
+                // jbd2 does not revoke a block while it is a bitmap.
                 for block in revoke.blocks() {
                     if let Some(group) = self.places.bitmap_of(block.0) {
                         self.copies.remove(&group);
@@ -348,7 +318,7 @@ impl Freed {
         }
     }
 
-    /// A block of the journal that is a copy, or nothing of the kind.
+    /// Handles a block of the journal that may be a copy.
     fn copy(&mut self, place: u64, bytes: &[u8]) {
         let Some(group) = self.expected.remove(&place) else {
             return;
@@ -365,7 +335,7 @@ impl Freed {
     }
 
     fn commit(&mut self, sequence: Sequence) {
-        // Else it is not known what was written since the commit before it.
+        // If a commit was missed, it is not known what was written since the previous one.
         let before = Sequence(sequence.0.wrapping_sub(1));
         let is_next = self.committed == Some(before) && !self.is_over;
         let copies = core::mem::take(&mut self.copies);
@@ -421,7 +391,7 @@ impl Freed {
             return false;
         };
         if !candidate.copy.is_bitmap(bytes) {
-            // e2fsck, a replay that is under way, or whoever else: what it says is not a transaction's.
+            // Written by e2fsck, by a replay in progress, or by something else: it does not belong to a transaction.
             self.counts.foreign += 1;
             self.forget(group);
             return false;

@@ -1,7 +1,7 @@
-//! Where the block bitmaps are, and what no bitmap may call free.
+//! Where the block bitmaps are, and which blocks no bitmap may mark as free.
 
-use super::NotFollowed;
 use super::bits::{BITS, Bits};
+use super::not_followed::NotFollowed;
 use crate::allowance::Allowance;
 use crate::aside::StoodAside;
 use crate::journal::Alignment;
@@ -12,21 +12,21 @@ use crate::span::Span;
 use core::ops::Range;
 use std::collections::HashMap;
 
-/// The only size of a block that is followed: the device's own.
+/// The only block size that is followed: the device's own.
 pub(super) const BLOCK: u64 = 4096;
 
-/// A file system's groups, as far as they are followed.
+/// The groups of a file system, as needed to follow it.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    /// Bytes of the volume that are the file system's.
+    /// The range of the volume that the file system uses, in bytes.
     pub home: Span,
     blocks: u64,
     blocks_per_group: u64,
-    /// The group whose bitmap is in a block.
+    /// The group whose bitmap is in each block.
     bitmaps: HashMap<u64, u64>,
-    /// The other way round.
+    /// The block with each group's bitmap.
     bitmap_blocks: Vec<u64>,
-    /// Blocks that mke2fs or the journal have, in order, none touching another.
+    /// Blocks used by mke2fs or the journal, in order, with gaps between them.
     fixed: Vec<Range<u64>>,
 }
 
@@ -71,8 +71,8 @@ impl Places {
             Metadata::new(found, volume_blocks, allowance).ok_or(NotFollowed::NoSuperblock)?;
         let mut twice = Vec::new();
         while let Some(next) = metadata.next(source) {
-            // What cannot be read is not followed: a group that is in doubt keeps its blocks. But then it is not known
-            // where its tables are, which may be among another group's blocks.
+            // A group that cannot be read would simply keep its blocks. But then the places of its tables are unknown, and they
+            // may be among another group's blocks, so the file system is not followed.
             let found = next.map_err(|aside| match aside {
                 StoodAside::Limit { .. } => NotFollowed::TooLarge,
                 _ => NotFollowed::Descriptors,
@@ -118,7 +118,7 @@ impl Places {
         self.fixed = merged;
     }
 
-    /// The block at a byte of the volume, if it is one of the file system's.
+    /// The block at a byte of the volume, if it is in the file system.
     pub fn block_at(&self, offset: u64) -> Option<u64> {
         let within = offset.checked_sub(self.home.start)?;
         (within < self.home.bytes).then_some(within / BLOCK)
@@ -128,17 +128,17 @@ impl Places {
         self.bitmaps.get(&block).copied()
     }
 
-    /// The group of a block, and its place there.
+    /// The group of a block, and its index there.
     pub fn group_of(&self, block: u64) -> (u64, u64) {
         (block / self.blocks_per_group, block % self.blocks_per_group)
     }
 
-    /// Blocks of a whole group.
+    /// Blocks in a full group.
     pub fn group_len(&self) -> u64 {
         self.blocks_per_group
     }
 
-    /// Whether the bitmap of a group is in a run of blocks.
+    /// True if the bitmap of a group is in a run of blocks.
     pub fn bitmap_is_in(&self, group: u64, run: &Range<u64>) -> bool {
         self.bitmap_blocks
             .get(group as usize)
@@ -150,7 +150,7 @@ impl Places {
         first..(first + self.blocks_per_group).min(self.blocks)
     }
 
-    /// Where a run of a group's blocks is on the volume.
+    /// The range of the volume for a run of a group's blocks.
     pub fn span(&self, group: u64, run: Range<u64>) -> Span {
         let first = group * self.blocks_per_group + run.start;
         Span::new(
@@ -159,8 +159,8 @@ impl Places {
         )
     }
 
-    /// What a bitmap says is free; `None` if it cannot be this group's: it calls free what mke2fs has put there, or
-    /// what lies behind the group's end.
+    /// The blocks that a bitmap marks as free. `None` if it cannot be this group's, because it marks as free what mke2fs has put
+    /// there, or what is past the group's end.
     pub fn free(&self, group: u64, used: &Bits) -> Option<Bits> {
         let all = self.blocks_in(group);
         let count = all.end.saturating_sub(all.start);

@@ -1,15 +1,25 @@
 //! One block of the log.
 
-use super::{JournalFormat, Sequence};
+use super::format::{JournalFormat, Sequence};
 use crate::checksum::crc32c_around;
 use crate::span::FsBlock;
 use core::ops::Range;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// What every block begins with that is not a copy. A copy that begins so is *escaped*: its first four bytes
-/// are zero in the journal, and its tag says so.
+/// The start of every block that is not a copy. A copy that starts with it is *escaped*: its first four bytes are zero in the
+/// journal, and its tag says so.
 pub(super) const MAGIC: u32 = 0xC03B_3998;
+
+/// The magic number in the byte order of the disk. A copy that starts with it is written with zeros in its place.
+pub const OWN: [u8; 4] = MAGIC.to_be_bytes();
+
+/// True if a block starts like a commit block.
+#[must_use]
+pub fn is_commit(block: &[u8]) -> bool {
+    let kind = OWN.len()..OWN.len() + 4;
+    block.starts_with(&OWN) && block.get(kind) == Some(&COMMIT.to_be_bytes())
+}
 
 const DESCRIPTOR: u32 = 1;
 const COMMIT: u32 = 2;
@@ -37,10 +47,10 @@ struct Header {
     sequence: U32,
 }
 
-/// A block of the log. With checksums v2 or v3, one whose checksum is wrong is `Other`.
+/// A block of the log. With checksums v2 or v3, a block with a wrong checksum is `Other`.
 #[derive(Clone, Copy, Debug)]
 pub enum Block<'a> {
-    /// What the blocks after it are copies of.
+    /// Says what the blocks after it are copies of.
     Descriptor(Descriptor<'a>),
     /// The end of a transaction.
     Commit {
@@ -51,7 +61,7 @@ pub enum Block<'a> {
     Revoke(Revoke<'a>),
     /// The journal's superblock.
     Superblock,
-    /// A copy, or nothing of the kind.
+    /// A copy, or something else.
     Other,
 }
 
@@ -73,7 +83,7 @@ pub struct Revoke<'a> {
     wide: bool,
 }
 
-/// What a descriptor says of one copy; the copies follow it in the tags' order.
+/// A descriptor's entry for one copy. The copies follow it in the order of the tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
     /// The block that was copied.
@@ -82,7 +92,7 @@ pub struct Tag {
     pub is_escaped: bool,
     /// No UUID follows the tag.
     pub has_same_uuid: bool,
-    /// The copy does not count.
+    /// The copy must be ignored.
     pub is_deleted: bool,
     /// It is the descriptor's last tag.
     pub is_last: bool,
@@ -99,8 +109,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// The kernel's `journal_tag_bytes`. Version 2 has two bytes more than it needs, an error that became the
-    /// format.
+    /// The kernel's `journal_tag_bytes`. Version 2 has two bytes more than it needs, an error that became part of the format.
     fn of(format: &JournalFormat) -> Self {
         let features = format.features;
         let wide = features.wide();
@@ -117,7 +126,7 @@ impl Shape {
 }
 
 impl<'a> Block<'a> {
-    /// Reads a whole block of the log.
+    /// Parses a whole block of the log.
     #[must_use]
     pub fn parse(bytes: &'a [u8], format: &JournalFormat) -> Self {
         let Ok((header, _)) = Header::ref_from_prefix(bytes) else {
@@ -138,7 +147,7 @@ impl<'a> Block<'a> {
             }),
             COMMIT if fits(COMMIT_CHECKSUM) => Self::Commit { sequence },
             REVOKE if fits(end..bytes.len()) => {
-                // The count is of bytes, header and itself included; one that is too large is damage.
+                // The count is in bytes and includes the header. A count that is too large is damage.
                 let used = word(bytes, HEADER) as usize;
                 let records = (HEADER + 4..=end).contains(&used);
                 Self::Revoke(Revoke {
@@ -162,7 +171,7 @@ fn checksum_fits(bytes: &[u8], at: Range<usize>, seed: u32) -> bool {
     crc32c_around(seed, bytes, at) == found
 }
 
-/// The number at `at`; zero when the block ends before.
+/// The number at `at`; zero if the block ends before it.
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes
         .get(at..)
@@ -171,7 +180,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl<'a> Descriptor<'a> {
-    /// Its tags: at most as many as fit into the block.
+    /// Its tags, at most as many as fit in the block.
     pub fn tags(&self) -> impl Iterator<Item = Tag> + use<'a> {
         let (mut rest, shape) = (self.tags, self.shape);
         core::iter::from_fn(move || {
@@ -201,7 +210,7 @@ impl<'a> Descriptor<'a> {
 }
 
 impl<'a> Revoke<'a> {
-    /// The revoked blocks: at most as many as fit into the block.
+    /// The revoked blocks, at most as many as fit in the block.
     pub fn blocks(&self) -> impl Iterator<Item = FsBlock> + use<'a> {
         let wide = self.wide;
         let bytes = if wide { 8 } else { 4 };

@@ -1,37 +1,39 @@
-//! Which blocks of the journal are copies of which home blocks, learned from what is written to it.
+//! Learns from writes to the journal which of its blocks are copies of which home blocks.
 //!
-//! Nothing here is trusted by anyone: a pair proposes, and whoever remaps compares the bytes first. So a lie in
-//! the journal costs a comparison and nothing else. What is kept is bounded: the revoked blocks of the running
-//! transaction ([`REVOKED`]).
+//! Nothing here is trusted: a pair is a proposal, and the bytes are compared before a remap. So a lie in the journal costs a
+//! comparison and nothing else. What is kept is bounded: the revoked blocks of the running transaction ([`REVOKED`]).
 //!
-//! A journal gets its features when its file system is mounted. The superblock says so before the first block that is
-//! written by them, and the next scan comes only after: so each superblock that is written is heeded.
+//! A journal gets its features when its file system is mounted. The superblock records them before the first block that uses them
+//! is written, and the next scan happens only after that. So every superblock that is written is taken into account.
 
-use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence, superblock};
+use super::block::Block;
+use super::format::{Journal, JournalBlock, JournalFormat, Sequence};
+use super::layout::Layout;
+use super::superblock;
 use crate::limits::REVOKED;
 use crate::span::{FsBlock, Span};
 use std::collections::HashSet;
 
-/// What a write to the journal says.
+/// The meaning of a write to the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Followed {
-    /// The block at byte `place` of the volume is, or will be in a moment, a copy of the one at byte `home`.
-    /// Both are as long as a block of the file system.
+    /// The block at byte `place` of the volume is, or is about to be, a copy of the one at byte `home`. Both are as long
+    /// as a block of the file system.
     Copy {
-        /// Byte of the volume where the home block is.
+        /// The byte of the volume where the home block is.
         home: u64,
-        /// Byte of the volume where its copy is.
+        /// The byte of the volume where its copy is.
         place: u64,
     },
-    /// The copies of the block at byte `home` that were told before will not be what is written home: it was
-    /// freed, or its newest copy is one that cannot be told, because the journal changed it.
+    /// The block at byte `home` will not be written home as any copy reported earlier: it was freed, or its newest copy cannot be
+    /// reported because the journal changed it.
     Revoked {
-        /// Byte of the volume where the home block is.
+        /// The byte of the volume where the home block is.
         home: u64,
     },
 }
 
-/// Reads along as a journal is written.
+/// Follows a journal as it is written.
 #[derive(Clone, Debug)]
 pub struct Follower {
     format: JournalFormat,
@@ -40,12 +42,12 @@ pub struct Follower {
     superblock: JournalBlock,
     running: Option<Sequence>,
     revoked: HashSet<u64>,
-    /// More was revoked than is remembered: the running transaction tells nothing more.
+    /// More was revoked than can be remembered, so the rest of the running transaction is not reported.
     is_over: bool,
 }
 
 impl Follower {
-    /// Follows `journal`, which belongs to the file system that lies at `home`.
+    /// Follows `journal`, which belongs to the file system at `home`.
     #[must_use]
     pub fn new(journal: &Journal, home: Span) -> Self {
         Self {
@@ -65,8 +67,7 @@ impl Follower {
         &self.layout
     }
 
-    /// Of a write of `bytes` at byte `offset` of the volume, takes what are whole blocks of the journal. One
-    /// that comes in parts is passed over.
+    /// Handles the whole journal blocks in a write of `bytes` at byte `offset` of the volume. A block that arrives in parts is skipped.
     pub fn written(&mut self, offset: u64, bytes: &[u8], out: &mut impl FnMut(Followed)) {
         let size = u64::from(self.format.block_bytes);
         let end = offset.saturating_add(bytes.len() as u64);
@@ -81,7 +82,7 @@ impl Follower {
         }
     }
 
-    /// Takes a block of the journal that is written.
+    /// Handles a journal block that is written.
     pub fn block(&mut self, at: JournalBlock, bytes: &[u8], out: &mut impl FnMut(Followed)) {
         if at == self.superblock {
             return self.superblock(bytes);
@@ -99,7 +100,7 @@ impl Follower {
                         continue;
                     };
                     if tag.is_escaped {
-                        // Its first four bytes are zero in the journal and the magic at home.
+                        // Its first four bytes are zero in the journal, but the magic number at home.
                         out(Followed::Revoked { home });
                     } else if let Some(place) = self.layout.place_of(place)
                         && !(tag.is_deleted || self.is_over || self.revoked.contains(&home))
@@ -108,8 +109,8 @@ impl Follower {
                     }
                 }
             }
-            // jbd2 writes a transaction's revoke blocks before its descriptors; recovery lets them rule over
-            // the transaction's own copies too.
+            // jbd2 writes a transaction's revoke blocks before its descriptors. In recovery they also apply to
+            // the transaction's own copies.
             Block::Revoke(revoke) => {
                 self.enter(revoke.sequence);
                 for block in revoke.blocks() {
@@ -129,7 +130,7 @@ impl Follower {
         }
     }
 
-    /// How the blocks after it are to be read; one that is damaged says nothing.
+    /// Learns how to read the blocks after a superblock. A damaged one is ignored.
     fn superblock(&mut self, bytes: &[u8]) {
         let (size, room) = (self.format.block_bytes, self.layout.blocks());
         if let Some(log) = superblock::log(bytes, size, room, self.superblock) {

@@ -1,21 +1,21 @@
-//! From places in the journal to bytes of the volume and back.
+//! Maps journal blocks to bytes of the volume and back.
 
-use super::JournalBlock;
+use super::format::JournalBlock;
 use crate::span::Span;
 use core::ops::Range;
 
-/// A journal's extents, to be looked up in both directions.
+/// A journal's extents, for lookups in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     block_bytes: u64,
-    /// The byte of the journal where each extent begins, and the extent; in the journal's order.
+    /// The byte of the journal where each extent begins, and the extent, in the journal's order.
     forward: Vec<(u64, Span)>,
     /// The same in the volume's order.
     backward: Vec<(u64, Span)>,
 }
 
 impl Layout {
-    /// Of these extents, in the journal's order. None may overlap another.
+    /// Takes the extents in the journal's order. None may overlap another.
     #[must_use]
     pub fn new(extents: &[Span], block_bytes: u32) -> Self {
         let mut at = 0u64;
@@ -33,7 +33,7 @@ impl Layout {
         }
     }
 
-    /// How many whole blocks there are.
+    /// The number of whole blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         let end = self.forward.last();
@@ -42,7 +42,7 @@ impl Layout {
         })
     }
 
-    /// The byte of the volume where a block begins; none if the journal is shorter.
+    /// The byte of the volume where a block begins; `None` if the journal is shorter.
     #[must_use]
     pub fn place_of(&self, block: JournalBlock) -> Option<u64> {
         let byte = u64::from(block.0) * self.block_bytes;
@@ -51,7 +51,7 @@ impl Layout {
         (byte - at < span.bytes).then(|| span.start + (byte - at))
     }
 
-    /// Where the first block behind a byte of the volume begins, if there is one.
+    /// The byte where the first block after a byte of the volume begins, if there is one.
     #[must_use]
     pub fn next_after(&self, offset: u64) -> Option<u64> {
         let after = self
@@ -67,7 +67,7 @@ impl Layout {
         self.backward.get(after).map(|(_, span)| span.start)
     }
 
-    /// The blocks that lie in a range of the volume, whole, as runs.
+    /// The whole blocks inside a range of the volume, as runs.
     pub fn runs(&self, span: Span) -> impl Iterator<Item = Range<u32>> + '_ {
         let near = self
             .backward
@@ -82,12 +82,12 @@ impl Layout {
             })
     }
 
-    /// Where its extents are, in the volume's order.
+    /// Its extents, in the volume's order.
     pub fn extents(&self) -> impl Iterator<Item = Span> + '_ {
         self.backward.iter().map(|(_, extent)| *extent)
     }
 
-    /// The block that begins at a byte of the volume; none if no block does.
+    /// The block that begins at a byte of the volume; `None` if no block does.
     #[must_use]
     pub fn block_at(&self, offset: u64) -> Option<JournalBlock> {
         let after = self

@@ -1,13 +1,13 @@
-//! A set of a journal's blocks, as runs: what is written mostly comes in runs, so it is small however long the journal is.
+//! A set of a journal's blocks, as runs. Writes mostly form runs, so it is small however long the journal is.
 
 use core::ops::Range;
 
-/// Runs in order, none touching another.
+/// Runs in order, with gaps between them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs(Vec<Range<u32>>);
 
 impl Runs {
-    /// Adds a run; whether any of it is new.
+    /// Adds a run. Returns true if any of it is new.
     pub fn add(&mut self, run: Range<u32>) -> bool {
         if run.is_empty() || self.reaches(run.start) >= run.end {
             return false;
@@ -25,7 +25,7 @@ impl Runs {
         true
     }
 
-    /// Takes a run out.
+    /// Removes a run.
     pub fn remove(&mut self, run: Range<u32>) {
         let first = self.0.partition_point(|known| known.end <= run.start);
         let after = self.0.partition_point(|known| known.start < run.end);
@@ -39,7 +39,7 @@ impl Runs {
             .splice(first..after, rest.filter(|run| !run.is_empty()));
     }
 
-    /// Where the run ends that `at` is in; `at` itself if it is in none.
+    /// The end of the run that contains `at`; `at` itself if there is none.
     pub fn reaches(&self, at: u32) -> u32 {
         let after = self.0.partition_point(|known| known.start <= at);
         let here = after.checked_sub(1).and_then(|index| self.0.get(index));

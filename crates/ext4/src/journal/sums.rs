@@ -1,13 +1,13 @@
-//! Whether what lies in the journal is the copy that a tag names.
+//! Verifies that a block in the journal is the copy that a tag names.
 //!
-//! That a block was written at a copy's place says nothing of its content: below a cache that writes back in an order of its own, blocks
-//! of several laps come down mixed. In a journal with checksums v3 each tag has 32 bits of its copy's sum, and of the transaction's
-//! number: no block of another transaction passes, nor another version of the same one, but for one in 2^32. Version 2 has
-//! 16 bits, version 1 one sum for all of a transaction, and others have none: of these journals nothing is told.
+//! A block at a copy's place is not necessarily the copy: below a cache that writes back in its own order, blocks of several laps arrive
+//! mixed. In a journal with checksums v3 each tag has a 32-bit checksum over its copy and the transaction's number. No block of another
+//! transaction passes, nor another version in the same one, except for one in 2^32. Version 2 has 16 bits, version 1 one checksum for the
+//! whole transaction, and others have none; for these journals nothing is reported.
 
 use crate::checksum::crc32c;
 
-/// Of a block that was written into a journal: its checksum, without what comes before it in the tag's.
+/// The checksum of a block written into a journal, without the part that the tag's checksum covers before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopySum(u32);
 
@@ -19,15 +19,16 @@ impl CopySum {
     }
 }
 
-/// Holds the copies of one transaction against their tags.
+/// Verifies the copies of one transaction against their tags.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tags {
-    /// What the journal's seed and the transaction's number add to a checksum of a whole block: CRC is linear.
+    /// The contribution of the journal's seed and the transaction's number to a checksum of a whole block. It can be added, because CRC
+    /// is linear.
     before: u32,
 }
 
 impl Tags {
-    /// Of transaction `sequence`, in a journal with this seed and blocks of so many bytes.
+    /// For transaction `sequence`, in a journal with this seed and block size.
     pub fn of(seed: u32, block_bytes: u32, sequence: u32) -> Self {
         const ZEROS: [u8; 1024] = [0; 1024];
         let seed = crc32c(seed, &sequence.to_be_bytes());
@@ -36,7 +37,7 @@ impl Tags {
         Self { before }
     }
 
-    /// Whether a block is the copy that a tag with this checksum names.
+    /// True if a block is the copy named by a tag with this checksum.
     pub fn name(self, tag: u32, block: CopySum) -> bool {
         block.0 ^ self.before == tag
     }

@@ -1,6 +1,6 @@
 //! The journal's own superblock.
 
-use super::{JournalBlock, JournalFeatures, JournalFormat, Sequence};
+use super::format::{JournalBlock, JournalFeatures, JournalFormat, Sequence};
 use crate::aside::{Part, StoodAside};
 use crate::checksum::{crc32c, crc32c_around};
 use crate::limits::JOURNAL_BLOCKS_MIN;
@@ -18,7 +18,7 @@ const MAGIC: u32 = super::block::MAGIC;
 const VERSION_1: u32 = 3;
 const VERSION_2: u32 = 4;
 const CHECKSUM_CRC32C: u8 = 4;
-/// What `s_num_fc_blks` of 0 means.
+/// The meaning of 0 in `s_num_fc_blks`.
 const FAST_COMMIT_BLOCKS: u32 = 256;
 
 #[derive(FromBytes, KnownLayout, Immutable)]
@@ -54,18 +54,18 @@ const _: () = assert!(offset_of!(Raw, uuid) == 0x30);
 const _: () = assert!(offset_of!(Raw, checksum_type) == 0x50);
 const _: () = assert!(offset_of!(Raw, checksum) == 0xFC);
 
-/// Where it says at which block the log begins.
+/// The offset of the field that says at which block the log begins.
 pub(super) const LOG_START: usize = offset_of!(Raw, log_start);
 
-/// Whether a block of this kind is a superblock.
+/// True if a block of this kind is a superblock.
 pub(super) fn is_kind(kind: u32) -> bool {
     matches!(kind, VERSION_1 | VERSION_2)
 }
 
-/// What does not change while the log moves on.
+/// The parts that do not change while the log advances.
 const STEADY: [Range<usize>; 2] = [0..0x18, 0x24..0x58];
 
-/// Watches the superblock at `at`: what does not change by itself if it was fine, else all of it.
+/// Watches the superblock at `at`: if it was fine, only what does not change by itself; otherwise all of it.
 pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     if fine && bytes.len() == BYTES {
         for part in STEADY {
@@ -76,16 +76,16 @@ pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
     }
 }
 
-/// What a journal's superblock says of its log.
+/// What a journal's superblock says about its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Log {
-    /// How its blocks are to be read from here on: the kernel sets features when it mounts.
+    /// How to read its blocks from here on: the kernel sets features when it mounts the file system.
     pub format: JournalFormat,
-    /// With which transaction it begins, and where; none when it is empty.
+    /// The first transaction and its block; `None` if the log is empty.
     pub begin: Option<(Sequence, JournalBlock)>,
 }
 
-/// Reads a superblock that is written while its log is followed; none when it is damaged, or says nonsense.
+/// Parses a superblock written while its log is followed; `None` if it is damaged or invalid.
 pub(crate) fn log(bytes: &[u8], block_bytes: u32, room: u64, own: JournalBlock) -> Option<Log> {
     let bytes = bytes.get(..BYTES)?;
     let format = check(0, bytes, block_bytes, room, own).ok()?.format;
@@ -96,16 +96,17 @@ pub(crate) fn log(bytes: &[u8], block_bytes: u32, room: u64, own: JournalBlock) 
     begin.is_none_or(in_log).then_some(Log { format, begin })
 }
 
-/// What a journal's superblock says.
+/// The checked contents of a journal's superblock.
 pub(crate) struct Checked {
     pub format: JournalFormat,
+    pub is_empty: bool,
     pub blocks: u32,
     pub fast_commit_blocks: u32,
     pub uuid: Uuid,
 }
 
-/// Checks the superblock at byte `at` of a journal that has room for `room` blocks of `block_bytes`, of which
-/// the superblock is `own`.
+/// Checks the superblock at byte `at` of a journal with room for `room` blocks of `block_bytes`, one of which is
+/// the superblock itself, `own`.
 pub(crate) fn check(
     at: u64,
     bytes: &[u8],
@@ -185,7 +186,7 @@ pub(crate) fn check(
     let first = raw.first.get();
     ensure(own.0 < first && first < end, "s_first", first)?;
     if is_v2 {
-        // A journal of several file systems was planned and never written.
+        // Journals shared by several file systems were planned, but never implemented.
         ensure(raw.users.get() <= 1, "s_nr_users", raw.users.get())?;
     }
     Ok(Checked {
@@ -196,12 +197,12 @@ pub(crate) fn check(
             features,
             seed,
         },
+        is_empty: raw.log_start.get() == 0,
         blocks,
         fast_commit_blocks,
-        uuid: if is_v2 {
-            Uuid(raw.uuid)
-        } else {
-            Uuid::default()
+        uuid: match is_v2 {
+            true => Uuid(raw.uuid),
+            false => Uuid::default(),
         },
     })
 }

@@ -1,72 +1,75 @@
-//! When a transaction of the journal is complete: what the kernel's replay would put home from there on.
+//! Decides when a transaction of the journal is complete, so that the kernel's replay would put it home.
 //!
-//! It reads along as strictly as replay does: from where the journal's superblock says that the log begins, one
-//! transaction after the other, each with the number that is its turn and at the place that is its turn. A
-//! transaction is complete when its last block has been written, whichever that is, for an asynchronous commit block
-//! may come before what it commits. What was complete before this began to read is passed over in silence: something
-//! newer may be at home by now. And if what comes does not fit, nothing is told until a superblock says anew where
-//! the log begins. What is kept is bounded ([`HEADS`], [`COPIES`], [`FRESH`]).
+//! It follows the log as strictly as replay does: from where the journal's superblock says that the log begins, one transaction after
+//! another, each with the expected number and at the expected place. A transaction is complete when its last block has been written,
+//! whichever block that is: an asynchronous commit block may arrive before what it commits. Transactions that were complete before this
+//! began are not reported, because something newer may be at home by now. If a block arrives that does not fit, nothing is reported until
+//! a superblock again says where the log begins. Memory is bounded ([`HEADS`], [`COPIES`], [`FRESH`]).
 //!
-//! What was written counts as a copy if it has the sum that its tag names ([`sums`](super::sums)), so of a journal without such sums
-//! nothing is told. jbd2 writes each copy once, when all of the transaction before is written, so something else in a copy's place
-//! means that somebody between the file system and here changes the order of writes. From the third time on
-//! nothing is told any more ([`FOREIGN`]).
+//! A written block counts as a copy if it has the checksum in its tag ([`sums`](super::sums)), so for a journal without such
+//! checksums nothing is reported. jbd2 writes each copy once, after all of the previous transaction is written. So anything else
+//! in a copy's place means that something between the file system and here reorders writes. From the third time on, nothing is
+//! reported any more ([`FOREIGN`]).
 //!
-//! The superblock says as well how the blocks after it are to be read, and that changes: a journal has no features until
-//! the kernel mounts its file system for the first time. So each superblock is checked as a scan checks it, and from
-//! there on its format is in force, not that of the last scan.
+//! The superblock also says how to read the blocks after it, and that changes: a journal has no features until the kernel
+//! mounts its file system for the first time. So each superblock is checked as a scan checks it. From there on its format
+//! applies, not that of the last scan.
 
+use super::block::Block;
+use super::format::{Journal, JournalBlock, JournalFormat, Sequence};
+use super::layout::Layout;
 use super::sums::{CopySum, Tags};
-use super::{Block, Journal, JournalBlock, JournalFormat, Layout, Log, Sequence, superblock};
+use super::superblock;
+use super::superblock::Log;
 use crate::limits::{COPIES, FOREIGN, FRESH, HEADS};
 use crate::span::{FsBlock, Span};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// What was written into a journal.
+/// The content of a block written into a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// One of the journal's own blocks.
     Own(Head),
-    /// A copy, or anything else.
+    /// A copy, or something else.
     Copy(CopySum),
 }
 
-/// What a descriptor says of a copy.
+/// A descriptor's entry for a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy {
-    /// What it is a copy of, as a byte of the volume; none of one that is not to be told.
+    /// The byte of the volume of its home block; `None` if it must not be reported.
     pub home: Option<u64>,
     sum: Option<u32>,
 }
 
 impl Copy {
-    /// Whether it is what was written in its place.
+    /// True if it is what was written in its place.
     fn is_named(self, block: Option<CopySum>, tags: Tags) -> bool {
         let both = self.sum.zip(block);
         both.is_some_and(|(tag, block)| tags.name(tag, block))
     }
 }
 
-/// What a block that was written to a journal came to.
+/// The consequence of a block written to a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Nothing is complete with it.
+    /// It completes nothing.
     Nothing,
-    /// A transaction is complete: its home blocks and their copies, both as bytes of the volume.
+    /// It completes a transaction: its home blocks and their copies, both as bytes of the volume.
     Complete(Vec<(u64, u64)>),
-    /// Something else than its copy lies in this place of a transaction.
+    /// This place of a transaction has something other than its copy.
     Foreign(JournalBlock),
 }
 
-/// A journal's own block, as far as it matters here.
+/// A journal's own block, as far as it is needed here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// The superblock; none if it is damaged.
+    /// The superblock; `None` if it is damaged.
     Superblock(Option<Log>),
-    /// What the blocks after it are copies of.
+    /// The copies in the blocks after it.
     Descriptor(Sequence, Vec<Copy>),
-    /// What is not to be replayed.
+    /// Blocks that must not be replayed.
     Revoke(Sequence, Vec<u64>),
     /// The end of a transaction.
     Commit(Sequence),
@@ -91,7 +94,7 @@ impl Head {
     }
 }
 
-/// Reads a journal's own blocks; keeps nothing.
+/// Parses a journal's own blocks; keeps nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
     format: JournalFormat,
@@ -101,7 +104,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Of `journal`, which belongs to the file system that lies at `home`.
+    /// A reader for `journal`, which belongs to the file system at `home`.
     #[must_use]
     pub fn new(journal: &Journal, home: Span) -> Self {
         Self {
@@ -112,7 +115,7 @@ impl Reader {
         }
     }
 
-    /// The same journal, whose superblock says now that this is its format.
+    /// The same journal in the format that its superblock now has.
     fn in_format(&self, format: JournalFormat) -> Self {
         Self {
             format,
@@ -120,7 +123,7 @@ impl Reader {
         }
     }
 
-    /// The journal's block that begins at a byte of the volume.
+    /// The journal block that begins at a byte of the volume.
     #[must_use]
     pub fn block_at(&self, offset: u64) -> Option<JournalBlock> {
         self.layout.block_at(offset)
@@ -132,13 +135,13 @@ impl Reader {
         self.home.start
     }
 
-    /// Whether each copy can be held against a sum.
+    /// True if each copy can be verified against a checksum.
     #[must_use]
     pub fn has_sums(&self) -> bool {
         self.format.features.checksum_v3()
     }
 
-    /// Reads a block of the journal.
+    /// Parses a block of the journal.
     #[must_use]
     pub fn read(&self, at: JournalBlock, bytes: &[u8]) -> Content {
         match self.own(at, bytes) {
@@ -155,7 +158,7 @@ impl Reader {
                 Some(Head::Superblock(superblock::log(bytes, size, room, at)))
             }
             Block::Descriptor(descriptor) if in_log => {
-                // An escaped copy has not the bytes that belong home. A deleted one is not replayed.
+                // An escaped copy lacks the bytes that belong home. A deleted one is not replayed.
                 let copies = descriptor.tags().map(|tag| {
                     let is_whole = !(tag.is_escaped || tag.is_deleted);
                     Copy {
@@ -174,7 +177,7 @@ impl Reader {
         }
     }
 
-    /// Where the copies are that a descriptor at `at` names, with the homes of those that it tells.
+    /// The places of the copies that a descriptor at `at` names, with the homes of those that may be reported.
     pub fn places<'a>(
         &'a self,
         at: JournalBlock,
@@ -195,33 +198,33 @@ impl Reader {
     }
 }
 
-/// Reads along.
+/// Follows a journal's transactions.
 #[derive(Debug)]
 pub struct Transactions {
     reader: Arc<Reader>,
-    /// The next transaction; none until a superblock has said.
+    /// The next transaction; `None` until a superblock says which.
     next: Option<Next>,
-    /// The block without which it is not complete.
+    /// A block that is missing for it to be complete.
     wanted: Option<JournalBlock>,
     heads: HashMap<JournalBlock, Head>,
     /// Copies that the heads name.
     copies: usize,
-    /// Blocks written since their place was last part of a transaction that is complete; of what may be a copy, its checksum.
+    /// Blocks written since their place was last in a complete transaction. For a possible copy, also its checksum.
     fresh: HashMap<JournalBlock, Option<CopySum>>,
     /// How often something else was in a copy's place.
     foreign: u32,
 }
 
-/// The transaction whose turn it is, and what is there of it: whole descriptors with all their copies. So each is walked
-/// through once, whichever block comes last.
+/// The transaction whose turn it is, and what is present of it: whole descriptors with all their copies. So each is walked once,
+/// whichever block arrives last.
 #[derive(Debug)]
 struct Next {
     sequence: Sequence,
     begin: JournalBlock,
     tags: Tags,
-    /// Where its next head is to be.
+    /// The place of its next head.
     at: JournalBlock,
-    /// From the beginning to there.
+    /// The blocks from its beginning to there.
     blocks: u32,
     homes: Vec<(u64, JournalBlock)>,
     revoked: HashSet<u64>,
@@ -241,7 +244,7 @@ impl Next {
     }
 }
 
-/// What a walk through the next transaction came to.
+/// The result of a walk through the next transaction.
 enum Walk {
     Complete(Vec<(u64, u64)>, JournalBlock),
     Wanted(JournalBlock),
@@ -249,7 +252,7 @@ enum Walk {
 }
 
 impl Transactions {
-    /// From now on.
+    /// Starts to follow.
     #[must_use]
     pub fn new(reader: Arc<Reader>) -> Self {
         Self {
@@ -263,22 +266,22 @@ impl Transactions {
         }
     }
 
-    /// Whether so much did not fit that nothing is told any more.
+    /// True if so much did not fit that nothing is reported any more.
     #[must_use]
     pub fn has_given_up(&self) -> bool {
         self.foreign >= FOREIGN
     }
 
-    /// What reads its blocks.
+    /// The reader of its blocks.
     #[must_use]
     pub fn reader(&self) -> &Arc<Reader> {
         &self.reader
     }
 
-    /// A block of the journal has been written, and `reader` has read it.
+    /// Handles a block of the journal that has been written and that `reader` has read.
     pub fn written(&mut self, at: JournalBlock, content: Content, reader: &Arc<Reader>) -> Told {
         if !Arc::ptr_eq(reader, &self.reader) {
-            // Read before a superblock changed how: it may be anything.
+            // It was read before a superblock changed the format, so it may be anything.
             self.forget();
             return Told::Nothing;
         }
@@ -296,7 +299,7 @@ impl Transactions {
             return Told::Nothing;
         }
         if self.fresh.insert(at, sum).is_some() {
-            // The walk may have been through it.
+            // The walk may already have passed it.
             if let Some(next) = &mut self.next {
                 *next = Next::new((next.sequence, next.begin), format);
             }
@@ -308,7 +311,7 @@ impl Transactions {
         if let Some(head) = head {
             let next = self.next.as_ref().map(|next| next.sequence);
             if let (Some(next), Some(sequence)) = (next, head.sequence()) {
-                // Nothing of a transaction is sent before the one before it is written.
+                // Nothing of a transaction is sent before the previous one is written.
                 let ahead = sequence.0.wrapping_sub(next.0);
                 if ahead > 0 && ahead < u32::MAX / 2 {
                     self.next = None;
@@ -334,7 +337,7 @@ impl Transactions {
         told
     }
 
-    /// Knows nothing any more: until a superblock says where the log begins.
+    /// Forgets everything until a superblock says where the log begins.
     pub fn forget(&mut self) {
         self.next = None;
         self.wanted = None;
@@ -353,8 +356,8 @@ impl Transactions {
         let Some(log) = log.and_then(|log| log.begin) else {
             return self.forget();
         };
-        // While it is followed the log begins at or before what is next. A superblock that says otherwise is of
-        // another log: an image that is written over this one.
+        // While the log is followed, it begins at or before the next transaction. A superblock that says otherwise belongs to
+        // another log: an image written over this one.
         if let Some(next) = &self.next {
             let ahead = log.0.0.wrapping_sub(next.sequence.0);
             let elsewhere = ahead == 0 && log.1 != next.begin;
@@ -365,7 +368,7 @@ impl Transactions {
         if self.next.is_none() {
             self.next = Some(Next::new(log, &self.reader.format));
             self.wanted = None;
-            // What is complete already is passed over; what is not, for a block may be of the journal's last lap.
+            // Skip the part that is already complete. Drop the rest too, because its blocks may be from the journal's previous lap.
             self.advance();
             let next = self.next.take();
             self.forget();
@@ -374,7 +377,7 @@ impl Transactions {
         }
     }
 
-    /// Takes the transactions that are complete; tells of the last of them.
+    /// Consumes the complete transactions, and reports the last of them.
     fn advance(&mut self) -> Told {
         let mut last = Told::Nothing;
         self.wanted = None;
@@ -388,7 +391,7 @@ impl Transactions {
                     self.take(next.begin, end);
                 }
                 Walk::Wanted(at) => {
-                    // Until there is a commit block, there is nothing to wait for but that.
+                    // If the commit block is missing, wait for it alone.
                     let has_commit = self
                         .heads
                         .values()
@@ -406,10 +409,11 @@ impl Transactions {
         last
     }
 
-    /// Goes on to where something is missing. Of a descriptor's copies the last one that is, for they mostly come in order.
+    /// Advances to where something is missing. Among a descriptor's missing copies it picks the last,
+    /// because they mostly arrive in order.
     fn walk(&self, next: &mut Next) -> Walk {
         let format = &self.reader.format;
-        // A transaction is no longer than its journal.
+        // A transaction is not longer than its journal.
         let room = format.end.0 - format.first.0;
         while next.blocks < room {
             let head = self.heads.get(&next.at);
@@ -453,7 +457,7 @@ impl Transactions {
         Walk::Wanted(next.begin)
     }
 
-    /// The blocks of a transaction that is complete count no more.
+    /// Drops the blocks of a complete transaction.
     fn take(&mut self, begin: JournalBlock, end: JournalBlock) {
         let mut at = begin;
         loop {

@@ -1,7 +1,7 @@
-//! A file's extent tree. A walk in the file's order without holes: each leaf must add blocks, so that a tree
-//! with loops cannot make more steps than the file has blocks.
+//! A file's extent tree, walked in the file's order, without holes. Each leaf must add blocks, so a tree with loops cannot cause
+//! more steps than the file has blocks.
 
-use super::{Runs, read_block};
+use super::runs::{Runs, read_block};
 use crate::aside::{Part, StoodAside};
 use crate::limits::EXTENT_DEPTH;
 use crate::source::Reader;
@@ -10,7 +10,7 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 const MAGIC: u16 = 0xF30A;
-/// A longer extent is one of so many blocks fewer that were never written.
+/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
 const LENGTH_MAX: u16 = 1 << 15;
 const ENTRY: usize = 12;
 
@@ -158,7 +158,7 @@ impl Node<'_> {
             bytes: &bytes,
         };
         if runs.sb.name.features.metadata_checksums() {
-            // The checksum stands behind the last entry that there is room for.
+            // The checksum follows the last entry that there is room for.
             let tail = ENTRY + ENTRY * usize::from(node.header(depth)?.max.get());
             let inode = runs.inode;
             let sum = runs

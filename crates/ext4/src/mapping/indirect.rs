@@ -1,7 +1,7 @@
-//! A file's block map, as ext3 has it: twelve blocks, then trees of block numbers of depth 1, 2 and 3. Each
-//! number adds a block (a journal has no holes), so that the walk ends with the file.
+//! A file's block map, as in ext3: twelve blocks, then trees of block numbers of depth 1, 2 and 3. Each number adds a block (a
+//! journal has no holes), so the walk ends with the file.
 
-use super::{Runs, read_block};
+use super::runs::{Runs, read_block};
 use crate::aside::{Part, StoodAside};
 use crate::source::Reader;
 use crate::watch::Watches;

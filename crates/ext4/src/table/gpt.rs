@@ -1,6 +1,6 @@
-//! GPT partitions: from the table behind the MBR, else from its backup at the volume's end.
+//! GPT partitions: from the table after the MBR, or else from its backup at the end of the volume.
 
-use super::{Partitioning, Tables, sectors};
+use super::found::{Partitioning, Tables, sectors};
 use crate::aside::{Part, StoodAside};
 use crate::checksum::crc32;
 use crate::limits::{GPT_ENTRIES, GPT_ENTRY_BYTES};
@@ -61,7 +61,7 @@ pub(super) fn find(reader: &mut Reader<'_>, watches: &mut Watches, tables: &mut 
     }
 }
 
-/// The partitions of the table whose header lies at `at`; none if there is no header.
+/// The partitions of the table with its header at `at`; `None` if there is no header.
 fn table(
     sector: u64,
     at: u64,
@@ -128,7 +128,7 @@ fn table(
             .checked_sub(first)
             .and_then(|count| count.checked_add(1))
             .and_then(|count| sectors(first, count, sector, reader.volume_bytes()));
-        // One entry that lies must not hide the others.
+        // One false entry must not hide the others.
         if let Some(span) = span {
             partitions.push(span);
         }

@@ -1,6 +1,6 @@
-//! MBR partitions, the chain of logical ones included.
+//! MBR partitions, including the chain of logical ones.
 
-use super::{Partitioning, Tables, sectors};
+use super::found::{Partitioning, Tables, sectors};
 use crate::aside::{Part, StoodAside};
 use crate::limits::LOGICAL_PARTITIONS;
 use crate::source::Reader;
@@ -41,8 +41,8 @@ impl Entry {
     }
 }
 
-/// The entries, if it is a partition table: a file system's boot sector has the same signature, but text or
-/// code where the active flags are.
+/// The entries, if it is a partition table: a file system's boot sector has the same signature, but text or code
+/// in place of the active flags.
 pub(super) fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
     if sector.get(BYTES - 2..BYTES)? != SIGNATURE {
         return None;
@@ -54,7 +54,7 @@ pub(super) fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
         .then_some(entries)
 }
 
-/// Adds the partitions, with sectors of 512 bytes; of 4096 too if they fit.
+/// Adds the partitions, with sectors of 512 bytes, and also of 4096 if they fit.
 pub(super) fn find(
     primary: &[Entry; 4],
     reader: &mut Reader<'_>,
@@ -83,15 +83,15 @@ pub(super) fn find(
                 faults.push(aside);
             }
         }
-        // The other sector size is a guess: its faults say nothing.
+        // The other sector size is a guess, so its faults mean nothing.
         if sector == 512 {
             tables.faults.append(&mut faults);
         }
     }
 }
 
-/// Follows the chain of an extended partition: each link says where one logical partition is, relative to
-/// itself, and where the next link is, relative to the first.
+/// Follows the chain of an extended partition. Each link gives the place of one logical partition relative to itself, and of the
+/// next link relative to the first.
 fn logical(
     base: u64,
     sector: u64,

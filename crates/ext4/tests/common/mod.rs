@@ -1,7 +1,8 @@
-//! Real images, made by e2fsprogs and read back by them.
+//! Real images, made with e2fsprogs and verified with them.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::fs::{File, OpenOptions};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,7 +10,7 @@ use vellum_ext4::{Scan, Source, Unreadable, scan};
 
 pub const MIB: u64 = 1 << 20;
 
-/// The bytes of a file; counts what is asked of it, and holds the asker to its promise.
+/// The bytes of a file. It counts reads, and checks that the reader keeps its limits.
 pub struct Bytes<'a> {
     pub file: &'a File,
     pub volume_bytes: u64,
@@ -36,7 +37,7 @@ impl Source for Bytes<'_> {
     }
 }
 
-/// A file that stands for a volume.
+/// A file that serves as a volume.
 pub struct Image {
     pub path: PathBuf,
     pub bytes: u64,
@@ -62,7 +63,7 @@ impl Image {
         scan(&mut Bytes::of(&file), self.bytes / 4096)
     }
 
-    /// Runs a tool on it; none if the tool refuses.
+    /// Runs a tool on it; `None` if the tool fails.
     pub fn run(&self, tool: &str, arguments: &[&str], after: &[&str]) -> Option<String> {
         run(Command::new(tool)
             .args(arguments)
@@ -70,7 +71,7 @@ impl Image {
             .args(after))
     }
 
-    /// The image's own bytes.
+    /// Returns bytes of the image.
     pub fn read(&self, offset: u64, bytes: usize) -> Vec<u8> {
         let mut out = vec![0; bytes];
         self.open().read_exact_at(&mut out, offset).unwrap();
@@ -96,7 +97,7 @@ impl Image {
         }
     }
 
-    /// What `dumpe2fs -h` says under `key`.
+    /// Returns the value that `dumpe2fs -h` prints for `key`.
     pub fn head(&self, key: &str) -> Option<String> {
         let text = self.run("dumpe2fs", &["-h"], &[])?;
         text.lines().find_map(|line| {
@@ -105,7 +106,7 @@ impl Image {
         })
     }
 
-    /// The blocks of the journal's inode, as debugfs walks them.
+    /// Returns the blocks of the journal's inode, as debugfs lists them.
     pub fn journal_blocks(&self) -> Vec<u64> {
         let text = self
             .run("debugfs", &["-R", "stat <8>"], &[])
@@ -133,7 +134,7 @@ impl Image {
     }
 }
 
-/// Calls with every page that `new` has otherwise than `old`.
+/// Calls `each` with every page of `new` that differs from `old`.
 pub fn changes(old: &Image, new: &Image, mut each: impl FnMut(u64, &[u8])) {
     assert_eq!(old.bytes, new.bytes);
     let (old, file) = (old.open(), new.open());
@@ -151,7 +152,7 @@ pub fn changes(old: &Image, new: &Image, mut each: impl FnMut(u64, &[u8])) {
     }
 }
 
-/// "7" or "7-9".
+/// Parses "7" or "7-9".
 pub fn range(text: &str) -> (u64, u64) {
     match text.split_once('-') {
         Some((first, last)) => (first.parse().unwrap(), last.parse().unwrap()),
@@ -159,7 +160,7 @@ pub fn range(text: &str) -> (u64, u64) {
     }
 }
 
-/// For images: in memory where that is, for the tools sync what they write.
+/// Returns a folder for images, in memory if possible, because the tools sync what they write.
 pub fn folder() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     match memory.is_dir().then(|| tempfile::tempdir_in(memory)) {
@@ -171,7 +172,7 @@ pub fn folder() -> tempfile::TempDir {
 pub fn run(command: &mut Command) -> Option<String> {
     command.env("PATH", path()).stdin(Stdio::null());
     let output = command.output().unwrap();
-    // Of e2fsck, 1 means that all is well now.
+    // e2fsck exits with 1 if it repaired everything.
     let mended = command.get_program() == "e2fsck" && output.status.code() == Some(1);
     if !output.status.success() && !mended {
         println!("{command:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -180,7 +181,7 @@ pub fn run(command: &mut Command) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The administrator's tools are in sbin, which is not in everyone's path.
+/// The administrator's tools are in sbin, which is not in every user's path.
 fn path() -> String {
     format!(
         "{}:/usr/sbin:/sbin",
@@ -188,21 +189,29 @@ fn path() -> String {
     )
 }
 
-/// Whether all of these tools are there; says so if not.
+/// Says what was left out. Not with a macro: the test harness shows its output only if a test fails.
+pub fn skipped(what: impl std::fmt::Display) {
+    let mut stderr = std::io::stderr();
+    writeln!(stderr, "SKIP: {what}").unwrap();
+}
+
+/// True if all these tools are installed; prints a message otherwise.
 pub fn has_tools(tools: &[&str]) -> bool {
     tools.iter().all(|tool| {
         let found = path()
             .split(':')
             .any(|folder| Path::new(folder).join(tool).exists());
         if !found {
-            println!("SKIP: {tool} is not installed (e2fsprogs, util-linux, fdisk)");
+            skipped(format_args!(
+                "{tool} is not installed (e2fsprogs, util-linux, fdisk)"
+            ));
         }
         found
     })
 }
 
-/// The first sectors of a volume with these partitions (first and last sector): a protective MBR, the header,
-/// the entries.
+/// Returns the first sectors of a volume with these partitions (first and last sector): a protective MBR, the header,
+/// and the entries.
 pub fn gpt(sector: usize, partitions: &[(u64, u64)]) -> Vec<u8> {
     let count = partitions.len().max(128);
     let entry = 2 * sector;

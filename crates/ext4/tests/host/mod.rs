@@ -1,4 +1,4 @@
-//! A host that journals, and the device under it.
+//! A host with a journal, and the device below it.
 
 mod replay;
 mod ways;
@@ -14,10 +14,10 @@ pub use ways::{Mode, Twist};
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 4096;
-/// Where the sound volume has its bitmap and its inode table; the model's list of files stands in the latter.
+/// Where the sound volume has its bitmap and its inode table; the model keeps its list of files in the latter.
 const BITMAP: u64 = 2;
 const FILES: u64 = 4;
-/// The blocks that files are made of.
+/// The blocks that files use.
 const DATA: core::ops::Range<u64> = 1400..1480;
 const MAGIC: u32 = 0xC03B_3998;
 
@@ -47,7 +47,7 @@ impl Rng {
 
 type Bytes = Rc<[u8]>;
 
-/// A content of a file's block: whose it is, and which.
+/// The contents of a file's block: they identify the file and the version.
 fn content(file: u32, stamp: u32) -> Bytes {
     let mut bytes = vec![0x55; BLOCK as usize];
     bytes[..4].copy_from_slice(&file.to_le_bytes());
@@ -67,7 +67,7 @@ fn header(kind: u32, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// What the device holds, and what it would without drops. Both lose the same in a crash: a prefix remains.
+/// What the device holds, and what it would hold without drops. Both lose the same in a crash: a prefix remains.
 #[derive(Clone, Default)]
 struct Device {
     has: BTreeMap<u64, Bytes>,
@@ -77,14 +77,14 @@ struct Device {
 #[derive(Clone, Default)]
 struct Transaction {
     sequence: u32,
-    /// Whether the bitmap and the list of files are in it.
+    /// True if the bitmap and the list of files are in it.
     is_dirty: bool,
     freed: BTreeSet<u64>,
-    /// Blocks whose data is in it (data=journal).
+    /// Blocks whose data are in it (data=journal).
     data: BTreeMap<u64, Bytes>,
 }
 
-/// What the host sends next for the transaction that it commits.
+/// What the host sends next for the transaction being committed.
 enum Step {
     Write(u64, Bytes),
     Flush,
@@ -103,24 +103,24 @@ pub struct Host<'a> {
     mode: Mode,
     twist: Twist,
     device: Device,
-    /// The device since the last flush, after each write: what a crash may leave.
+    /// The device after each write since the last flush: the states a crash may leave.
     since_flush: Vec<Device>,
     freed: Freed,
     layout: Layout,
     flushes: u64,
-    /// Taken, and not dropped yet.
+    /// Taken as freed, and not dropped yet.
     late: VecDeque<(u64, Span)>,
     used: BTreeSet<u64>,
     files: BTreeMap<u32, Vec<u64>>,
     next_file: u32,
     stamp: u32,
-    /// Data that is in memory alone.
+    /// Data that are only in memory.
     dirty: BTreeMap<u64, Bytes>,
     running: Transaction,
     committing: Option<Committing>,
-    /// What committed transactions have that is not home.
+    /// Blocks of committed transactions that are not home yet.
     checkpoint: BTreeMap<u64, Bytes>,
-    /// The bitmap's write home is under way: nothing may change it.
+    /// The bitmap's home write is in flight: nothing may change the bitmap.
     home_in_flight: bool,
     is_idle: bool,
     head: u32,
@@ -135,7 +135,7 @@ fn after(block: u32) -> u32 {
     if block + 1 < END { block + 1 } else { FIRST }
 }
 
-/// Opens the device, or looks again: where the journal is, and a follower that has seen nothing.
+/// Opens the device, or scans it again: returns where the journal is, and a follower that has seen nothing.
 fn follow(flushes: u64) -> (Layout, Freed) {
     let mut volume = ext4::mounted();
     let found = scan(&mut volume, BLOCKS);
@@ -218,7 +218,7 @@ impl<'a> Host<'a> {
         self.write(self.place(0), bytes.into());
     }
 
-    /// Sends a write. It is answered, unless it is the bitmap's way home, which may take its time.
+    /// Sends a write. It completes at once, unless it is the bitmap's home write, which may take its time.
     fn write(&mut self, block: u64, bytes: Bytes) {
         let is_seen = self.twist != Twist::Blind || !DATA.contains(&block);
         if is_seen && self.freed.written(block * BLOCK, &bytes) {
@@ -244,7 +244,7 @@ impl<'a> Host<'a> {
         self.since_flush = vec![self.device.clone()];
     }
 
-    /// The device drops some of what it may.
+    /// Lets the device drop some of the blocks it may drop.
     fn drop_some(&mut self) {
         for _ in 0..=self.rng.below(4) {
             let most = 1 + self.rng.below(20);
@@ -298,7 +298,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// As if what the journal has so far were committed, home and durable.
+    /// Pretends that what is in the journal so far is committed, home and durable.
     fn hasten(&mut self) {
         let Some(committing) = &self.committing else {
             return;
@@ -316,7 +316,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Shows the follower a bitmap that came home and is durable, which has not happened.
+    /// Shows the follower a home write of the bitmap, as durable, that did not happen.
     fn show_home(&mut self, bitmap: &[u8]) {
         self.freed.written(BITMAP * BLOCK, bitmap);
         self.freed.answered(BITMAP * BLOCK, true);
@@ -325,11 +325,11 @@ impl<'a> Host<'a> {
         self.freed.flushed(self.flushes);
     }
 
-    /// Blocks that a file may be given.
+    /// Returns the blocks that a file may allocate.
     fn allocatable(&self) -> Vec<u64> {
         let committing = self.committing.as_ref().map(|c| &c.transaction.freed);
         DATA.filter(|block| {
-            // What was freed is free when that is committed, but for data=writeback.
+            // A freed block is free once that is committed, except in data=writeback.
             let is_held = self.running.freed.contains(block)
                 || committing.is_some_and(|freed| freed.contains(block));
             !self.used.contains(block) && (self.mode == Mode::Writeback || !is_held)
@@ -406,7 +406,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// One step of the commit that is under way, or the beginning of one.
+    /// Runs one step of the commit in progress, or begins one.
     fn commit(&mut self) {
         let Some(committing) = &mut self.committing else {
             if self.running.is_dirty {
@@ -465,7 +465,7 @@ impl<'a> Host<'a> {
             journal.push((self.place(at), Rc::clone(bytes)));
         }
         if self.rng.one_in(8) {
-            // Copies may come before their descriptor.
+            // Copies may be written before their descriptor.
             let other = self.rng.below(journal.len() as u64) as usize;
             journal.swap(0, other);
         }
@@ -487,7 +487,7 @@ impl<'a> Host<'a> {
         });
     }
 
-    /// Writes something home that no transaction has now, or moves the journal's tail.
+    /// Writes home something that no transaction holds now, or moves the journal's tail.
     fn go_home(&mut self) {
         let committing = self.committing.as_ref().map(|c| &c.transaction);
         let is_held = |block: &u64| {
@@ -514,10 +514,10 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Host or device, or both, are gone; what is left is replayed, and work goes on.
+    /// Crashes the host, the device, or both; replays the journal, and continues.
     pub fn crash(&mut self) {
         if self.rng.one_in(2) {
-            // The device loses what it has not synced: what is left is a prefix.
+            // The device loses what it has not synced: a prefix remains.
             let at = self.rng.below(self.since_flush.len() as u64) as usize;
             self.device = self.since_flush[at].clone();
             self.since_flush.truncate(at + 1);
@@ -535,14 +535,14 @@ impl<'a> Host<'a> {
         self.committing = None;
         self.home_in_flight = false;
         for (block, bytes) in &recovered.log {
-            // Of several copies of a block the page cache may write the last alone.
+            // Of several copies of a block the page cache may write only the last.
             let is_last = Rc::ptr_eq(&recovered.last[block], bytes);
             if is_last || self.rng.one_in(3) {
                 self.write(*block, Rc::clone(bytes));
             }
         }
         if self.rng.one_in(4) {
-            // A tool mends what it thinks wrong.
+            // A tool repairs what it considers wrong.
             let lost = DATA.start + self.rng.below(DATA.end - DATA.start);
             self.used.insert(lost);
             let bitmap = self.bitmap();
@@ -558,7 +558,7 @@ impl<'a> Host<'a> {
         self.home_in_flight = false;
     }
 
-    /// Were all to stop now: the files that a replay finds have what they would have without drops.
+    /// Checks that if everything stopped now, the files that a replay finds would be as without drops.
     pub fn check(&self) {
         let Device { has, would } = &self.device;
         for (block, bytes) in would.iter().filter(|(block, _)| !DATA.contains(block)) {
@@ -570,7 +570,7 @@ impl<'a> Host<'a> {
                 let Some(expected) = recovered.get(would, block) else {
                     continue;
                 };
-                // In data=writeback a file may have what another left.
+                // In data=writeback a file may hold another file's old data.
                 if expected[..4] == file.to_le_bytes() {
                     let found = recovered.get(has, block);
                     assert_eq!(found, Some(expected), "block {block} of file {file}");

@@ -1,11 +1,11 @@
-//! What a replay of the journal makes of a volume.
+//! A replay of the journal.
 
 use super::{BLOCK, Bytes, FILES, MAGIC, after, word};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use vellum_ext4::journal::{JournalBlock, Layout};
 
-/// What a replay of the journal makes of a volume.
+/// The volume after a replay of the journal.
 pub struct Recovered {
     pub log: Vec<(u64, Bytes)>,
     pub last: BTreeMap<u64, Bytes>,

@@ -1,6 +1,6 @@
-//! How the host goes about it, and what the follower is shown of that.
+//! The host's journal modes, and deviations in what the follower sees.
 
-/// How data goes.
+/// The journal mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     Ordered,
@@ -8,22 +8,22 @@ pub enum Mode {
     Journal,
 }
 
-/// What the follower is shown otherwise than it is.
+/// A deviation of what the follower sees from what happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Twist {
     None,
-    /// A bitmap is home and durable as soon as its transaction is complete: what was written since the commit before must
-    /// be enough.
+    /// A bitmap is home and durable as soon as its transaction is complete: the rule about writes since the previous
+    /// commit must be enough.
     Early,
-    /// What was written before a transaction's first block in the journal is forgotten: that a bitmap comes home only
-    /// when no transaction has it must be enough.
+    /// Writes before a transaction's first journal block are forgotten: the rule that a bitmap is written home only
+    /// when no transaction holds it must be enough.
     Forgetful,
-    /// Both: too much.
+    /// Both: must fail.
     EarlyAndForgetful,
-    /// Writes of data are not seen: too much.
+    /// Data writes are not seen: must fail.
     Blind,
-    /// A bitmap is home and durable when it is in the journal, and its transaction is complete: too much.
+    /// A bitmap is home and durable when it is in the journal and its transaction is complete: must fail.
     Hasty,
-    /// What was taken is dropped some steps later: too much.
+    /// Blocks taken as freed are dropped some steps later: must fail.
     Late,
 }

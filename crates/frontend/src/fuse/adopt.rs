@@ -1,8 +1,8 @@
-//! A session on a connection that the kernel has had with another process.
+//! A session on a connection that the kernel opened with another process.
 //!
-//! The library begins each session with the kernel's first message, FUSE_INIT, which comes once in the life of a connection. So it gets one
-//! from us, on a socket; then the connection takes the place of the socket, under the number that the library knows. What was agreed on
-//! with the kernel at the beginning stays as it was.
+//! The library starts each session with the kernel's first message, FUSE_INIT, which arrives only once in the life of a
+//! connection. So we send it one ourselves, over a socket; then the connection replaces the socket under the descriptor number
+//! that the library knows. What was agreed with the kernel at the start stays in force.
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 /// From linux/fuse.h.
 const FUSE_INIT: u32 = 26;
 const VERSION: (u32, u32) = (7, 31);
-/// The kernel's own, as it makes them.
+/// The kernel's own default.
 const READ_AHEAD_BYTES: u32 = 128 << 10;
 const HEADER_BYTES: usize = 40;
 const INIT_BYTES: usize = 64;
@@ -19,7 +19,7 @@ const INIT_BYTES: usize = 64;
 /// The number of /dev/fuse, from linux/major.h and linux/miscdevice.h.
 const DEVICE: (u32, u32) = (10, 229);
 
-/// A session of `files`, on a connection that is in use.
+/// A session that serves `files` on a connection already in use.
 pub fn session<F: fuser::Filesystem>(
     files: F,
     connection: &OwnedFd,
@@ -36,18 +36,18 @@ pub fn session<F: fuser::Filesystem>(
     std::fs::File::from(ours.try_clone()?).write_all(&init())?;
     let session = fuser::Session::from_fd(files, theirs, fuser::SessionACL::Owner, config)?;
     let number = session.as_fd().as_raw_fd();
-    // SAFETY: both are open. Whoever has the socket by its number has the connection now, and nobody else uses it yet.
+    // SAFETY: both are open. The holder of the socket's number now has the connection, and nothing else uses it yet.
     match unsafe { libc::dup3(connection.as_raw_fd(), number, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(session),
     }
 }
 
-/// Two sockets that keep messages apart, as the kernel's device does.
+/// Two sockets that preserve message boundaries, as the kernel's device does.
 fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: a place for two numbers, which are ours alone if it succeeds.
+    // SAFETY: room for two numbers, which are ours alone on success.
     unsafe {
         match libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) {
             0 => Ok((OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1]))),
@@ -56,7 +56,7 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// A header, and what a kernel says that can do all and will do what it is told.
+/// FUSE_INIT as sent by a kernel that supports everything and accepts whatever it is offered.
 fn init() -> Vec<u8> {
     let length = (HEADER_BYTES + INIT_BYTES) as u32;
     let mut message: Vec<u8> = [length, FUSE_INIT, 1].map(u32::to_ne_bytes).concat();

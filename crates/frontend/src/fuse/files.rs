@@ -1,6 +1,6 @@
 //! The directory and its files.
 
-use super::FuseExport;
+use super::export::FuseExport;
 use super::found::{File, Found};
 use super::gate::Gate;
 use super::reply::{Answer, Pending, errno};
@@ -22,26 +22,26 @@ use vellum_device::block::{BlockDevice, Op, Request};
 use vellum_device::frames::{Frames, Share};
 
 const ROOT: u64 = 1;
-/// Inode of the first file; the others follow.
+/// The inode of the first file; the others follow.
 pub(super) const FIRST: u64 = 2;
 /// Names and sizes never change while mounted.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
-/// But what is found by a name may be another one of that name soon.
+/// How long a found name stays valid: another file may soon have that name.
 const FOUND: Duration = Duration::from_secs(1);
 /// The largest read or write of one request; the kernel splits longer ones.
 const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// Requests that the kernel may have outstanding for asynchronous I/O.
+/// Outstanding asynchronous requests that the kernel may have.
 const BACKGROUND_MAX: u16 = 256;
-/// Requests that may wait for the thread of those that take longer.
+/// Slow requests that may wait for their thread.
 const SLOW_QUEUE_MAX: usize = 64;
 
-/// A request for the thread that may wait.
+/// A request for the thread that is allowed to wait.
 type Job = Box<dyn FnOnce() + Send>;
 
 /// The file system.
 pub struct Files {
     files: Vec<Arc<File>>,
-    /// Those that are not listed.
+    /// The files that are not listed.
     pub found: Arc<Found>,
     made: SystemTime,
     slow: mpsc::SyncSender<Job>,
@@ -85,12 +85,12 @@ impl Files {
         let index = ino.0.checked_sub(FIRST).ok_or(Errno::ENOENT)? as usize;
         match self.files.get(index) {
             Some(file) => Ok(Arc::clone(file)),
-            // Of a server before us: the kernel then looks its name up anew.
+            // From an earlier server: the kernel then looks the name up again.
             None => self.found.file(ino).ok_or(Errno::ESTALE),
         }
     }
 
-    /// The inode of a name, and for how long that is so.
+    /// The inode of a name, and for how long that is valid.
     fn named(&self, name: &str) -> Option<(INodeNo, Duration)> {
         if let Some(index) = self.files.iter().position(|file| file.name == name) {
             return Some((INodeNo(FIRST + index as u64), FOR_EVER));
@@ -136,7 +136,7 @@ impl Files {
 
     fn later(&self, job: Job) {
         let unanswered = self.gate.unanswered();
-        // The receiver lives as long as we do; were it gone, dropping the job answers EIO.
+        // The receiver lives as long as we do. If it did not, dropping the job would answer EIO.
         let _ = self.slow.send(Box::new(move || {
             job();
             drop(unanswered);
@@ -173,7 +173,7 @@ impl Files {
         if file.bytes.device().read_only() {
             return reply.error(Errno::EROFS);
         }
-        // Sizes are kept: what lies past the end has no content to lose.
+        // The size stays: nothing past the end has contents to lose.
         let size = file.bytes.bytes();
         let len = len.min(size.saturating_sub(offset));
         if len == 0 {
@@ -219,7 +219,7 @@ impl Files {
     }
 }
 
-/// The first byte from `offset` on that is data, or that is a hole.
+/// The first byte at or after `offset` that is data, or that is a hole.
 fn seek(device: &dyn BlockDevice, offset: u64, data: bool) -> Option<u64> {
     let mut lba = offset / BLOCK_BYTES as u64;
     let told = |lba, blocks, max| device.extents(lba, blocks, max);
@@ -281,7 +281,7 @@ impl Filesystem for Files {
     ) {
         let _turn = self.gate.turn();
         match self.attr(ino) {
-            // A volume's size is not a file's: nobody truncates a disk by opening it with O_TRUNC.
+            // A volume's size is fixed: opening a disk with O_TRUNC must not truncate it.
             Ok(attr) if size.is_some_and(|s| s != attr.size) => reply.error(Errno::EPERM),
             Ok(attr) => reply.attr(&FOR_EVER, &attr),
             Err(e) => reply.error(e),
@@ -290,24 +290,20 @@ impl Filesystem for Files {
 
     fn open(&self, _from: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let _turn = self.gate.turn();
-        // Told that it is stale, the kernel asks for the name again.
-        let file = match self.found.is_meant(ino) {
-            true => self.file(ino),
-            false => Err(Errno::ESTALE),
-        };
-        match file {
+        match self.file(ino) {
             Ok(file)
                 if file.bytes.device().read_only() && flags.acc_mode() != OpenAccMode::O_RDONLY =>
             {
                 reply.error(Errno::EROFS);
             }
-            Ok(_) => {
-                self.found.opened(ino);
+            Ok(_) if self.found.open(ino) => {
                 reply.opened(
                     FileHandle(0),
                     FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
                 );
             }
+            // The kernel looks the name up again.
+            Ok(_) => reply.error(Errno::ESTALE),
             Err(e) => reply.error(e),
         }
     }
@@ -404,7 +400,7 @@ impl Filesystem for Files {
             };
         }
         let data = &data[..len as usize];
-        // A file with direct I/O gets no fsync from the kernel after such a write. O_SYNC has this bit, too.
+        // The kernel sends no fsync after such a write to a file with direct I/O. O_SYNC includes this bit.
         let fua = flags.0 & libc::O_DSYNC != 0;
         let blocks = data.len() / BLOCK_BYTES;
         let pool = file.bytes.device().frames();
@@ -473,7 +469,7 @@ impl Filesystem for Files {
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
             libc::FALLOC_FL_PUNCH_HOLE => self.zero(ino, offset, length, true, reply),
             libc::FALLOC_FL_ZERO_RANGE => self.zero(ino, offset, length, false, reply),
-            // Space is given when data comes; inside the size there is nothing to do.
+            // Space is allocated when data arrives, so within the size there is nothing to do.
             0 => match self.file(ino) {
                 Ok(file) if end <= file.bytes.bytes() => reply.ok(),
                 Ok(_) => reply.error(Errno::EFBIG),
@@ -507,7 +503,7 @@ impl Filesystem for Files {
             _ => return reply.error(Errno::EINVAL),
         };
         let bytes = file.bytes.clone();
-        // It looks at all of the map, in the worst case.
+        // In the worst case this examines the whole map.
         self.later(Box::new(move || {
             match seek(&**bytes.device(), offset, wanted) {
                 Some(found) => reply.offset(found as i64),

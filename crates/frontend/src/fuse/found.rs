@@ -1,4 +1,4 @@
-//! Files that are not listed, and are found when they are asked for by name: snapshots.
+//! Files that are not listed, but found when requested by name: snapshots.
 
 use crate::finder::{self, Finder};
 use crate::unaligned::ByteDevice;
@@ -8,7 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Behind the inodes of files that are listed.
+/// Beyond the inodes of listed files.
 const BEHIND: u64 = 1 << 63;
 
 /// One file of the directory.
@@ -17,23 +17,38 @@ pub struct File {
     pub bytes: ByteDevice,
 }
 
-/// Those that were found so far.
+/// The files found so far.
 pub struct Found {
     finder: Option<Finder>,
-    /// The inode of the first one. Each server has its own: the kernel keeps for a moment which inodes the one before gave.
+    /// The inode of the first one. Each server has its own range, because the kernel caches the previous server's inodes for a moment.
     first: u64,
     files: RwLock<Vec<Arc<One>>>,
 }
 
-/// What its device holds for whoever has it open.
+/// What a device holds while a client has it open.
 type Held = Option<Box<dyn Any + Send + Sync>>;
 
 struct One {
-    file: Arc<File>,
-    /// Which of its name it is.
+    name: String,
+    /// Its identity among files with the same name.
     number: u64,
-    /// What is held for each time that it is open.
+    /// Only while it is open: at its last close what was written to it is forgotten, and takes no memory any more.
+    file: Mutex<Option<Arc<File>>>,
+    /// What is held for each open handle.
     opened: Mutex<Vec<Held>>,
+}
+
+impl One {
+    /// Finds it anew, if its name still refers to it.
+    fn find(&self, finder: Option<&Finder>) -> Option<Arc<File>> {
+        let finder::Found { number, device, .. } = finder?(&self.name)?;
+        (number == self.number).then(|| {
+            Arc::new(File {
+                name: self.name.clone(),
+                bytes: device,
+            })
+        })
+    }
 }
 
 impl std::fmt::Debug for Found {
@@ -54,18 +69,15 @@ impl Found {
 
     /// The inode of a name.
     pub fn named(&self, name: &str) -> Option<INodeNo> {
-        let finder::Found { number, device, .. } = self.finder.as_ref()?(name)?;
+        let finder::Found { number, .. } = self.finder.as_ref()?(name)?;
         let mut files = self.files.write();
-        let known = |one: &Arc<One>| one.file.name == name && one.number == number;
+        let known = |one: &Arc<One>| one.name == name && one.number == number;
         let index = files.iter().position(known).unwrap_or(files.len());
         if index == files.len() {
-            let file = Arc::new(File {
-                name: name.to_owned(),
-                bytes: device,
-            });
             files.push(Arc::new(One {
-                file,
+                name: name.to_owned(),
                 number,
+                file: Mutex::default(),
                 opened: Mutex::default(),
             }));
         }
@@ -77,38 +89,43 @@ impl Found {
         self.files.read().get(index as usize).cloned()
     }
 
+    /// The file, as those see it who have it open.
     pub fn file(&self, ino: INodeNo) -> Option<Arc<File>> {
-        Some(Arc::clone(&self.one(ino)?.file))
+        let one = self.one(ino)?;
+        let open = one.file.lock().clone();
+        open.or_else(|| one.find(self.finder.as_ref()))
     }
 
-    /// Whether its name still means it: for a moment the kernel goes by what a name meant before.
-    pub fn is_meant(&self, ino: INodeNo) -> bool {
+    /// Opens a file, if its name still refers to it. The kernel caches for a moment what a name referred to before. A file that
+    /// is listed is always there.
+    pub fn open(&self, ino: INodeNo) -> bool {
         let Some(one) = self.one(ino) else {
             return true;
         };
-        let now = self.finder.as_ref().and_then(|find| find(&one.file.name));
-        now.is_some_and(|now| now.number == one.number)
+        let mut opened = one.opened.lock();
+        let Some(found) = one.find(self.finder.as_ref()) else {
+            return false;
+        };
+        let file = Arc::clone(one.file.lock().get_or_insert(found));
+        opened.push(file.bytes.device().hold());
+        true
     }
 
-    /// Somebody opens it.
-    pub fn opened(&self, ino: INodeNo) {
-        if let Some(one) = self.one(ino) {
-            let held = one.file.bytes.device().hold();
-            one.opened.lock().push(held);
-        }
-    }
-
-    /// Closed by one of them.
+    /// Records that one handle was closed.
     pub fn closed(&self, ino: INodeNo) {
         if let Some(one) = self.one(ino) {
-            drop(one.opened.lock().pop());
+            let mut opened = one.opened.lock();
+            drop(opened.pop());
+            if opened.is_empty() {
+                *one.file.lock() = None;
+            }
         }
     }
 
-    /// One that is open.
+    /// The name of a file that is open, if any.
     pub fn in_use(&self) -> Option<String> {
         let files = self.files.read();
         let mut open = files.iter().filter(|one| !one.opened.lock().is_empty());
-        open.next().map(|one| one.file.name.clone())
+        open.next().map(|one| one.name.clone())
     }
 }

@@ -1,50 +1,51 @@
-//! A gate behind what the kernel asks. Closed, it keeps each thread that has dealt with a request from reading another one: then all that
-//! was read is answered, the kernel keeps the rest, and somebody else may go on with the connection.
+//! A gate after each request of the kernel. Once closed, it keeps every thread that has handled a request from reading another.
+//! Then all requests read so far get answered, the kernel keeps the rest, and another process may continue with the connection.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether all is answered.
+/// How often to check whether all requests are answered.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Open at first.
+/// A gate, initially open.
 #[derive(Debug, Default)]
 pub struct Gate {
     state: Mutex<State>,
     opened: Condvar,
-    /// Requests that the device, or a thread of our own, is to answer.
+    /// Requests that the device, or a thread of our own, has yet to answer.
     unanswered: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Threads that read nothing until it is open.
+    /// Threads that wait at the gate.
     waiting: usize,
 }
 
-/// A thread deals with a request; at the end it waits if the gate is closed.
+/// Held while a thread handles a request. When dropped, the thread waits if the gate is closed.
 pub struct Turn<'a>(&'a Gate);
 
-/// Somebody else is to answer a request; let go when that is done.
+/// Held until a request handed on is answered.
 pub struct Unanswered(Arc<Gate>);
 
 impl Gate {
-    /// To be taken before anything else is done for a request, so that it ends last.
+    /// Must be taken before anything else in a request, so that it is dropped last.
     pub fn turn(&self) -> Turn<'_> {
         Turn(self)
     }
 
-    /// For a request that is answered later than its turn ends.
+    /// Marks a request that is answered after its turn ends.
     pub fn unanswered(self: &Arc<Self>) -> Unanswered {
         self.unanswered.fetch_add(1, Ordering::SeqCst);
         Unanswered(Arc::clone(self))
     }
 
-    /// Closes it, and waits until this many threads wait and all is answered. If it takes too long, it is opened again. A thread that
-    /// waits for the kernel sees the gate at its next request: `ask` has the kernel make one, and may be called often.
+    /// Closes the gate, and waits until this many threads wait there and all requests are answered. If that takes too long, it
+    /// opens again. A thread that waits for the kernel reaches the gate only at its next request; `ask` makes the kernel send
+    /// one, and may be called often.
     pub fn close(
         self: &Arc<Self>,
         threads: usize,
@@ -65,7 +66,7 @@ impl Gate {
             self.open();
             return Err(error);
         }
-        // The threads first: what they have handed on is counted by then.
+        // Check the threads first: everything they handed on is counted by then.
         while self.waiting() < threads || self.unanswered.load(Ordering::SeqCst) > 0 {
             if began.elapsed() > patience {
                 self.open();
@@ -76,7 +77,7 @@ impl Gate {
         Ok(true)
     }
 
-    /// Lets all threads go on.
+    /// Lets all threads continue.
     pub fn open(&self) {
         self.state.lock().closed = false;
         self.opened.notify_all();
@@ -122,7 +123,7 @@ mod tests {
                 for _ in 0..10_000 {
                     drop(gate.turn());
                 }
-                // No more comes by itself.
+                // No further requests arrive on their own.
                 std::thread::sleep(Duration::from_millis(20));
                 drop(gate.turn());
             }

@@ -1,90 +1,84 @@
 //! FUSE: one directory with one file a volume, for loop devices and for tools that want a file.
 //!
-//! Four threads read requests from the kernel; they wait for memory when the volume's buffers are full (that
-//! is the back-pressure), and two of them for the medium: one for what it reads, one for what it makes durable. Answers are sent from whatever thread the device completes
-//! a request on. What has to wait or takes long, the read-modify-write of unaligned requests and the search
-//! for data or holes, has a thread of its own.
+//! Four threads read requests from the kernel. They wait for memory when the volume's buffers are full (that is the
+//! back-pressure), and two of them wait for the medium: one for its reads, one for what it makes durable. An answer is sent from
+//! the thread on which the device completes the request. Slow work has a thread of its own: the read-modify-write of unaligned
+//! requests, and the search for data or holes.
 //!
-//! Files are opened for direct I/O: a loop device on top has its own page cache, and a second one below it
-//! would only delay writes that the client believes are acknowledged by the volume.
+//! Files are opened for direct I/O. A loop device on top has its own page cache, and a second one below it would only delay
+//! writes that the client believes are acknowledged by the volume.
 
 mod adopt;
+mod export;
 mod files;
 mod found;
 mod gate;
 mod reply;
 
 use crate::finder::Finder;
-use crate::unaligned::ByteDevice;
+pub use export::FuseExport;
 use gate::Gate;
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Threads that take requests from the kernel.
 const DISPATCH_THREADS: usize = 4;
 
-/// How long requests that were read may take to be answered, when somebody else shall go on.
+/// How long the requests read so far may take to be answered before a handover.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long the kernel may take to end a session that nobody uses any more.
+/// How long the kernel may take to end an unused session.
 const SESSION_PATIENCE: Duration = Duration::from_secs(3);
-
-/// A volume to be shown as a file.
-pub struct FuseExport {
-    /// The file's name.
-    pub name: String,
-    /// The volume: a clone of what its other front ends have.
-    pub device: ByteDevice,
-}
 
 /// Why the directory could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum FuseError {
-    /// The name of an export does not make a file name.
+    /// The name of an export is not a valid file name.
     #[error("export name {0:?} cannot be a file name: use one without '/', up to 255 bytes")]
     Name(String),
-    /// Two exports with one name.
+    /// Two exports have the same name.
     #[error("two exports are called {0:?}: give each volume its own file name")]
     Twice(String),
-    /// The directory holds something.
+    /// The directory is not empty.
     #[error(
         "{} is not empty, and a FUSE file system on it would hide what it holds: give an empty directory",
         dir.display()
     )]
     NotEmpty {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
     },
     /// The mount failed.
     #[error("cannot mount a FUSE file system on {}: {source}", dir.display())]
     Mount {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The unmount failed.
     #[error("cannot unmount {}: {source}", dir.display())]
     Unmount {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another process cannot go on with it.
+    /// The handover to another process failed.
     #[error("cannot hand {} over: {source}", dir.display())]
     HandOver {
-        /// Where.
+        /// The directory.
         dir: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// Another process would know nothing of it.
+    /// A file is open that another process would not know.
     #[error("{0} is open: close it first")]
     InUse(String),
 }
@@ -93,15 +87,17 @@ pub enum FuseError {
 #[derive(Debug)]
 pub struct FuseServer {
     dir: PathBuf,
-    /// None when it has ended, or somebody else goes on with it.
+    /// `None` when it has ended.
     session: Mutex<Option<JoinHandle<io::Result<()>>>>,
+    /// Another process goes on with the connection.
+    handed_over: AtomicBool,
     kernel: fuser::Notifier,
     connection: OwnedFd,
     found: Arc<found::Found>,
     gate: Arc<Gate>,
 }
 
-/// Tells the kernel of a file whose size has changed: it asks for that once, and goes by it for good.
+/// Notifies the kernel that the size of a file has changed. The kernel asks for the size once, and then caches it for good.
 #[derive(Clone, Debug)]
 pub struct Resized {
     kernel: fuser::Notifier,
@@ -109,14 +105,14 @@ pub struct Resized {
 }
 
 impl Resized {
-    /// The kernel asks again when it is next looked at.
+    /// Makes the kernel ask again at the file's next use.
     ///
     /// # Errors
-    /// When the kernel does not take it.
+    /// If the kernel does not accept the notification.
     pub fn tell(&self) -> io::Result<()> {
-        // No place: what is cached of its bytes is right.
+        // No range: the cached bytes are correct.
         match self.kernel.inval_inode(self.file, -1, 0) {
-            // The kernel knows nothing of it yet.
+            // The kernel has not cached it yet.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             told => told,
         }
@@ -124,19 +120,19 @@ impl Resized {
 }
 
 impl FuseServer {
-    /// As [`mount_finding`](Self::mount_finding), and nothing else is found.
+    /// Like [`mount_finding`](Self::mount_finding), without a finder.
     ///
     /// # Errors
-    /// As for that.
+    /// As for `mount_finding`.
     pub fn mount(dir: &Path, exports: Vec<FuseExport>) -> Result<Self, FuseError> {
         Self::mount_finding(dir, exports, None)
     }
 
-    /// Mounts `dir` with one file an export, and serves it on threads of its own. What `finder` finds by a name can be opened, and
-    /// is not listed.
+    /// Mounts `dir` with one file an export, and serves it on threads of its own. Files that `finder` finds by name can
+    /// be opened, but are not listed.
     ///
     /// # Errors
-    /// When a name is unusable, or the mount is refused.
+    /// If a name is unusable, or the mount is refused.
     pub fn mount_finding(
         dir: &Path,
         exports: Vec<FuseExport>,
@@ -149,7 +145,7 @@ impl FuseServer {
         check_names(&exports)?;
         let dir_now = dir.canonicalize().map_err(failed)?;
         if !dir_now.is_dir() {
-            // The kernel mounts it there all the same, and nobody can open what is in it.
+            // The kernel would mount it there anyway, and its files could not be opened.
             return Err(failed(io::ErrorKind::NotADirectory.into()));
         }
         if dir_now.read_dir().map_err(failed)?.next().is_some() {
@@ -162,11 +158,11 @@ impl FuseServer {
         Self::run(dir_now, session, found, gate).map_err(failed)
     }
 
-    /// Goes on where another process has stopped: its [`hand_over`](Self::hand_over) gave the connection, and `dir` is mounted. The
-    /// exports are the same in the same order.
+    /// Continues where another process has stopped. That process's [`hand_over`](Self::hand_over) returned the connection, and
+    /// `dir` is still mounted. The exports must be the same, in the same order.
     ///
     /// # Errors
-    /// When a name is unusable, or that is no connection of FUSE.
+    /// If a name is unusable, or if that is not a FUSE connection.
     pub fn take_over(
         dir: &Path,
         exports: Vec<FuseExport>,
@@ -199,21 +195,23 @@ impl FuseServer {
         let server = Self {
             dir,
             session: Mutex::new(Some(session)),
+            handed_over: AtomicBool::new(false),
             kernel,
             connection,
             found,
             gate,
         };
-        // Answered when every thread of the session has what it opens: from then on the process may give up to open files.
+        // Answered once every thread of the session has opened what it needs. After that the process may
+        // give up its right to open files.
         ask_for_statistics(&server.dir)?;
         Ok(server)
     }
 
-    /// Answers all that was read from the kernel, and reads nothing more: the kernel keeps what comes. With the connection that this
-    /// gives, another process [goes on](Self::take_over); this one must not touch the directory any more, and leaves it as it is.
+    /// Answers all requests read so far, and reads no more: the kernel keeps later ones. With the returned connection another
+    /// process [continues](Self::take_over). This process must not touch the directory any more, and leaves it mounted.
     ///
     /// # Errors
-    /// When something is not answered in time, or a file that was [found](Self::in_use) is open: then all goes on as before.
+    /// If a request is not answered in time, or if a file that was [found](Self::in_use) is open. Service then continues as before.
     pub fn hand_over(&self) -> Result<OwnedFd, FuseError> {
         let failed = |source| FuseError::HandOver {
             dir: self.dir.clone(),
@@ -222,7 +220,7 @@ impl FuseServer {
         let connection = self.connection.try_clone().map_err(failed)?;
         let dir = self.dir.clone();
         let ask = move || {
-            // A dead mount asks nobody, and is not asked again at once.
+            // A dead mount fails at once, so do not spin.
             if ask_for_statistics(&dir).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -241,17 +239,23 @@ impl FuseServer {
             self.gate.open();
             return Err(FuseError::InUse(name));
         }
-        *self.session.lock() = None;
+        self.handed_over.store(true, Ordering::SeqCst);
         Ok(connection)
     }
 
-    /// A file that is open, and was found by its name: what was written to it is in this process alone.
+    /// Continues after a [`hand_over`](Self::hand_over) whose connection never left this process.
+    pub fn go_on(&self) {
+        self.handed_over.store(false, Ordering::SeqCst);
+        self.gate.open();
+    }
+
+    /// The name of an open file that was found by name, if any. What was written to it exists in this process alone.
     #[must_use]
     pub fn in_use(&self) -> Option<String> {
         self.found.in_use()
     }
 
-    /// For when export number `index` becomes larger.
+    /// For the time when export number `index` becomes larger.
     #[must_use]
     pub fn resized(&self, index: usize) -> Resized {
         Resized {
@@ -260,18 +264,21 @@ impl FuseServer {
         }
     }
 
-    /// Where it is mounted.
+    /// The mounted directory.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Unmounts the directory. If a loop device or a process still holds a file in it, the directory is
-    /// detached: it disappears now, and the kernel ends the session with the last user or with this process.
+    /// Unmounts the directory. If a loop device or a process still holds a file in it, the directory is detached: it disappears
+    /// now, and the kernel ends the session with the last user or with this process.
     ///
     /// # Errors
-    /// When the kernel refuses; an unmounted directory is no error.
+    /// If the kernel refuses. A directory that is no longer mounted is not an error.
     pub fn unmount(&self) -> Result<(), FuseError> {
+        if self.handed_over.load(Ordering::SeqCst) {
+            return Ok(());
+        }
         let Some(session) = self.session.lock().take() else {
             return Ok(());
         };
@@ -289,7 +296,7 @@ impl FuseServer {
                     }),
                 }
             }
-            // EINVAL: it is not mounted any more.
+            // EINVAL: it is no longer mounted.
             Err(e) if e.raw_os_error() != Some(libc::EINVAL) => Err(FuseError::Unmount {
                 dir: self.dir.clone(),
                 source: e,
@@ -302,8 +309,8 @@ impl FuseServer {
     }
 }
 
-/// Waits until the kernel has ended a session. As long as a process elsewhere has a mount namespace that was copied while the directory
-/// was mounted, it does not: then the session ends with that, or with this process.
+/// Waits until the kernel has ended a session. The kernel does not while a process elsewhere has a mount namespace copied while
+/// the directory was mounted. The session then ends with that process, or with this one.
 fn end_of(session: JoinHandle<io::Result<()>>) {
     let began = Instant::now();
     while !session.is_finished() && began.elapsed() < SESSION_PATIENCE {
@@ -353,11 +360,11 @@ fn config() -> fuser::Config {
     config
 }
 
-/// A question that the kernel never answers by itself.
+/// Sends a request that the kernel never answers from a cache.
 fn ask_for_statistics(dir: &Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: a valid C string that outlives the call, and a place for the answer, which is plain numbers.
+    // SAFETY: a valid C string that outlives the call, and room for the answer, which is plain numbers.
     let asked = unsafe {
         let mut answer = std::mem::zeroed();
         libc::statvfs(path.as_ptr(), &raw mut answer)

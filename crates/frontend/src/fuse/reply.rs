@@ -1,4 +1,4 @@
-//! One request's way back to the kernel.
+//! The path of a reply back to the kernel.
 
 use super::gate::Unanswered;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
@@ -13,7 +13,7 @@ pub enum Answer {
     Data(ReplyData, usize),
     /// How many bytes were written.
     Written(ReplyWrite, u32),
-    /// Success or not.
+    /// Success or an error.
     Empty(ReplyEmpty),
 }
 
@@ -28,7 +28,7 @@ impl Answer {
     }
 }
 
-/// An answer that the device will give.
+/// An answer that the device will give later.
 pub struct Pending(Mutex<Option<(Answer, Unanswered)>>);
 
 impl Pending {
@@ -40,7 +40,7 @@ impl Pending {
 
 impl Replies for Pending {
     fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        // Counted as unanswered until the kernel has it.
+        // Counted as unanswered until the kernel has the reply.
         let Some((answer, _unanswered)) = self.0.lock().take() else {
             return;
         };
@@ -70,7 +70,7 @@ impl Replies for Pending {
 
     fn flush(&self) {}
 
-    /// The kernel's requests come on several threads, one after the other on each.
+    /// The kernel's requests arrive on several threads, one after another on each.
     fn lends_thread(&self) -> bool {
         true
     }

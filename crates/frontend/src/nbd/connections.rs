@@ -1,8 +1,8 @@
-//! Who is connected, and how many may be.
+//! Tracks the connections and limits their number.
 //!
-//! Anybody who reaches a port can connect to it and say nothing. So handshakes have places of their own, and when these are taken
-//! a new one takes the place of the oldest of whoever has most: silence keeps nobody out. Those who are through are
-//! limited by peer and by export too, so that one cannot have all places.
+//! Anyone who reaches a port can connect to it and stay silent. So handshakes have slots of their own, and when all are taken, a
+//! new one replaces the oldest handshake of the peer with the most: silent clients keep no one out. Sessions past the handshake
+//! are also limited by peer and by export, so that none can take all slots.
 
 use super::export::Export;
 use super::session::Session;
@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Handshakes at a time.
+/// The most handshakes at a time.
 pub const HANDSHAKES_MAX: usize = 64;
 
-/// Where a connection comes from: the address, or for IPv6 the network of one customer. None on a unix socket, which is its
-/// owner's alone.
+/// The origin of a connection: the address, or for IPv6 the network of one customer. `None` on a unix socket,
+/// which only its owner can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer(Option<IpAddr>);
 
@@ -33,26 +33,26 @@ impl Peer {
 /// Why a connection is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Of the whole server.
+    /// The limit of the whole server is reached.
     #[error("there are as many connections as allowed")]
     Server,
-    /// One peer's.
+    /// The limit for one peer is reached.
     #[error("its address has half of all connections already")]
     Peer,
-    /// One export's.
+    /// The limit for one export is reached.
     #[error("its export has three quarters of all connections already")]
     Export,
 }
 
-/// Those that there are.
+/// The current connections.
 #[derive(Debug)]
 pub struct Connections {
     sessions_max: usize,
     next: u64,
-    /// By number, so the oldest first.
+    /// By number, so the oldest is first.
     handshakes: BTreeMap<u64, (Peer, OwnedFd)>,
     sessions: HashMap<u64, (Peer, Arc<Session>)>,
-    /// Those whose thread has not ended, among them handshakes that were cut off.
+    /// Connections whose thread has not ended, including handshakes that were cut off.
     alive: usize,
 }
 
@@ -67,15 +67,15 @@ impl Connections {
         }
     }
 
-    /// How many have a thread.
+    /// How many connections have a thread.
     pub fn alive(&self) -> usize {
         self.alive
     }
 
-    /// A handshake begins; `fd` is a copy, by which it can be cut off. Gives the connection's number.
+    /// Registers a new handshake and returns the connection's number. `fd` is a copy, through which it can be cut off.
     ///
     /// # Errors
-    /// When all places of sessions are taken.
+    /// If all session slots are taken.
     pub fn enter(&mut self, peer: Peer, fd: OwnedFd) -> Result<u64, Refused> {
         if self.sessions.len() >= self.sessions_max {
             return Err(Refused::Server);
@@ -89,7 +89,7 @@ impl Connections {
         Ok(self.next)
     }
 
-    /// Cuts the oldest handshake of the peer that has most of them.
+    /// Cuts off the oldest handshake of the peer that has the most.
     fn cut_one(&mut self) {
         let mut counts: HashMap<Peer, usize> = HashMap::new();
         for (peer, _) in self.handshakes.values() {
@@ -107,10 +107,10 @@ impl Connections {
         }
     }
 
-    /// A handshake is done: from now on the connection is a session of one of so many exports.
+    /// Turns a finished handshake into a session of one of this many exports.
     ///
     /// # Errors
-    /// What has no place for it.
+    /// The limit that is reached.
     pub fn settle(
         &mut self,
         number: u64,
@@ -118,7 +118,7 @@ impl Connections {
         exports: usize,
     ) -> Result<(), Refused> {
         let Some((peer, _)) = self.handshakes.remove(&number) else {
-            // It was cut off at this moment: as if there had been no place.
+            // It was just cut off: treat it as if there had been no slot.
             return Err(Refused::Server);
         };
         let max = self.sessions_max;
@@ -140,26 +140,26 @@ impl Connections {
         Ok(())
     }
 
-    /// A connection's thread ends.
+    /// Removes a connection whose thread ends.
     pub fn leave(&mut self, number: u64) {
         self.handshakes.remove(&number);
         self.sessions.remove(&number);
         self.alive -= 1;
     }
 
-    /// The sessions; those of one export, or all.
+    /// The sessions of one export, or all.
     pub fn sessions(&self, of: Option<&Arc<Export>>) -> impl Iterator<Item = &Arc<Session>> {
         let sessions = self.sessions.values().map(|(_, session)| session);
         sessions.filter(move |session| of.is_none_or(|export| Arc::ptr_eq(&session.export, export)))
     }
 
-    /// Ends all handshakes.
+    /// Cuts off all handshakes.
     pub fn cut_handshakes(&self) {
         self.handshakes.values().for_each(|(_, fd)| cut(fd));
     }
 }
 
-/// Nothing goes either way any more; whose thread waits for it, goes on.
+/// Stops traffic in both directions, and wakes a thread that waits for it.
 fn cut(fd: &OwnedFd) {
     // SAFETY: a system call on a descriptor that we own.
     unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_RDWR) };

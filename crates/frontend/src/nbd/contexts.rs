@@ -1,5 +1,5 @@
-//! What a client can ask of the state of blocks: whether they are allocated (`base:allocation`), and whether they have changed since a
-//! snapshot (`qemu:dirty-bitmap:NAME`, as QEMU has it and backup programs know it).
+//! The state of blocks that a client can query: whether they are allocated (`base:allocation`), and whether they have changed
+//! since a snapshot (`qemu:dirty-bitmap:NAME`, as QEMU and backup programs define it).
 
 use super::export::Export;
 use super::wire::{DIRTY, STATE_HOLE_ZERO};
@@ -8,18 +8,18 @@ use crate::extents::extents;
 use vellum_core::addr::Lba;
 use vellum_device::block::Extent;
 
-/// As many can be chosen at once.
+/// The most contexts chosen at once.
 pub const CONTEXTS_MAX: usize = 4;
 
-/// Those that are named by what they are compared with begin with this.
+/// The prefix of contexts named after what they compare with.
 pub const SINCE: &str = "qemu:dirty-bitmap:";
 
-/// One that was chosen; its number on the wire is its place among all of them, and one.
+/// A chosen context. Its number on the wire is its index among the chosen ones, plus one.
 #[derive(Clone)]
 pub enum Context {
     /// `base:allocation`.
     Allocation,
-    /// `qemu:dirty-bitmap:` of something.
+    /// `qemu:dirty-bitmap:` of a point.
     Changed(Since),
 }
 
@@ -54,7 +54,7 @@ impl Context {
                 Box::new(extents.map(move |extent| (extent.blocks, state(extent))))
             }
             Self::Changed(since) => {
-                // What is not known may have changed.
+                // Blocks with unknown state may have changed.
                 let extents = extents(from, end, |lba, blocks, max| {
                     since(lba, blocks, max).unwrap_or_default()
                 });

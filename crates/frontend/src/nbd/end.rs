@@ -7,11 +7,11 @@ use std::io;
 /// Why a connection ended.
 #[derive(Debug)]
 pub enum End {
-    /// The client said goodbye or hung up between requests, or we stop.
+    /// The client said goodbye or hung up between requests, or the server stops.
     Closed,
     /// The socket failed, or the client vanished inside a request.
     Io(io::Error),
-    /// The client made no sense.
+    /// The client violated the protocol.
     Protocol(ProtocolError),
 }
 

@@ -1,4 +1,4 @@
-//! What a server serves, by name.
+//! The exports of a server, by name.
 
 use super::tls::Fingerprint;
 use super::wire::export_flag as flag;
@@ -21,10 +21,10 @@ pub struct Export {
     pub(super) description: String,
     bytes: ByteDevice,
     read_only: bool,
-    /// Clients that may have it; all of them, if it says nothing.
+    /// The clients that may use it; `None`: all.
     clients: Option<BTreeSet<Fingerprint>>,
     pub(super) removed: AtomicBool,
-    /// For as long as a client has it.
+    /// Held while a client uses it.
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -38,8 +38,7 @@ impl std::fmt::Debug for Export {
 }
 
 impl Export {
-    /// An export of `device` as `name`. A volume's other exports, and its other front ends, must have a clone of
-    /// the same [`ByteDevice`].
+    /// An export of `device` as `name`. A volume's other exports and other front ends must have a clone of the same [`ByteDevice`].
     #[must_use]
     pub fn new(name: impl Into<String>, device: impl Into<ByteDevice>) -> Self {
         let bytes = device.into();
@@ -55,28 +54,28 @@ impl Export {
         }
     }
 
-    /// With words for people, shown by listing clients.
+    /// Adds a description for people, shown by clients that list exports.
     #[must_use]
     pub fn described(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// Writes are refused, whatever the device thinks.
+    /// Refuses writes, whatever the device allows.
     #[must_use]
     pub fn read_only_if(mut self, read_only: bool) -> Self {
         self.read_only |= read_only;
         self
     }
 
-    /// Only clients with these certificates may have it. To others it is as if it were not there.
+    /// Restricts it to clients with these certificates. For others it does not exist.
     #[must_use]
     pub fn only_for(mut self, clients: BTreeSet<Fingerprint>) -> Self {
         self.clients = Some(clients);
         self
     }
 
-    /// Whether a client with this certificate, or without one, may have it.
+    /// True if a client with this certificate, or without one, may use it.
     fn is_for(&self, client: Option<&Fingerprint>) -> bool {
         let Some(clients) = &self.clients else {
             return true;
@@ -84,7 +83,7 @@ impl Export {
         client.is_some_and(|client| clients.contains(client))
     }
 
-    /// Whether writes are refused.
+    /// True if writes are refused.
     #[must_use]
     pub fn read_only(&self) -> bool {
         self.read_only || self.device().read_only()
@@ -96,18 +95,18 @@ impl Export {
         self.bytes.bytes()
     }
 
-    /// What is exported.
+    /// The exported device.
     pub(super) fn device(&self) -> &dyn BlockDevice {
         &**self.bytes.device()
     }
 
-    /// The same, for what changes it.
+    /// The same device, for changes.
     pub(super) fn changes(&self) -> &ByteDevice {
         &self.bytes
     }
 
-    /// The transmission flags. Several connections see one device, whose flush covers all that was
-    /// acknowledged, on whichever of them: that is what CAN_MULTI_CONN promises.
+    /// The transmission flags. All connections share one device, whose flush covers whatever was acknowledged on any of them.
+    /// That is what CAN_MULTI_CONN promises.
     pub(super) fn flags(&self, structured: bool) -> u16 {
         let mut flags = flag::HAS_FLAGS
             | flag::SEND_FLUSH
@@ -132,18 +131,18 @@ pub enum ExportError {
     /// The name is taken.
     #[error("an export named {0:?} is already served")]
     Taken(String),
-    /// The name cannot travel.
+    /// The name is not allowed by the protocol.
     #[error("an export's name and description have at most {STRING_BYTES_MAX} bytes and no NUL")]
     BadString,
 }
 
-/// The exports, in the order they were added; the first is the default.
+/// The exports, in the order they were added. The first is the default.
 #[derive(Default)]
 pub struct Catalogue {
     exports: RwLock<Vec<Arc<Export>>>,
-    /// Who makes exports of names that are asked for, and whose clients are those of another export.
+    /// Makes exports on request. Clients of the volume they belong to may use them.
     finder: RwLock<Option<Finder>>,
-    /// Who knows how exports differ from what they were.
+    /// Compares exports with earlier points.
     changes: RwLock<Option<Arc<dyn Changes>>>,
 }
 
@@ -154,10 +153,10 @@ impl std::fmt::Debug for Catalogue {
 }
 
 impl Catalogue {
-    /// Adds one.
+    /// Adds an export.
     ///
     /// # Errors
-    /// When its name is taken or cannot travel.
+    /// If its name is taken or not allowed by the protocol.
     pub fn add(&self, export: Export) -> Result<(), ExportError> {
         let bad = |s: &str| s.len() > STRING_BYTES_MAX || s.contains('\0');
         if bad(&export.name) || bad(&export.description) {
@@ -171,7 +170,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Takes one out.
+    /// Removes an export.
     pub fn remove(&self, name: &str) -> Option<Arc<Export>> {
         let mut exports = self.exports.write();
         let at = exports.iter().position(|export| export.name == name)?;
@@ -180,7 +179,7 @@ impl Catalogue {
         Some(export)
     }
 
-    /// The one of that name; the first for no name, unless one has just that name. Of those that this client may have.
+    /// Finds an export by name, among those that this client may use. The empty name means the first one, unless an export is named so.
     #[must_use]
     pub fn find(&self, name: &str, client: Option<&Fingerprint>) -> Option<Arc<Export>> {
         let exports = self.of(client);
@@ -191,7 +190,7 @@ impl Catalogue {
             .or_else(|| self.made(name, &exports))
     }
 
-    /// An export that is made because it is asked for, of a client to whom these are open: a snapshot, which is read alone, or a clone.
+    /// Makes an export on request for a client that may use the exports in `open`: a snapshot, which is read-only, or a clone.
     fn made(&self, name: &str, open: &[Arc<Export>]) -> Option<Arc<Export>> {
         let finder = self.finder.read().clone()?;
         let found = finder(name)?;
@@ -199,23 +198,23 @@ impl Catalogue {
         is_open.then(|| Arc::new(Export::new(name, found.device)))
     }
 
-    /// Whoever asks for an export that is not there may have what this finds.
+    /// Sets the finder for names that are not listed.
     pub fn find_by(&self, finder: Finder) {
         *self.finder.write() = Some(finder);
     }
 
-    /// Exports can be compared with what they were.
+    /// Sets how exports are compared with earlier points.
     pub fn compare_by(&self, changes: Arc<dyn Changes>) {
         *self.changes.write() = Some(changes);
     }
 
-    /// Who knows how they differ.
+    /// How exports are compared, if set.
     #[must_use]
     pub fn changes(&self) -> Option<Arc<dyn Changes>> {
         self.changes.read().clone()
     }
 
-    /// Those that this client may have.
+    /// The exports that this client may use.
     #[must_use]
     pub fn of(&self, client: Option<&Fingerprint>) -> Vec<Arc<Export>> {
         let exports = self.exports.read();
@@ -223,7 +222,7 @@ impl Catalogue {
         of_client.cloned().collect()
     }
 
-    /// All of them.
+    /// All exports.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Export>> {
         self.exports.read().clone()

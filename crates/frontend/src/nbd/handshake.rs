@@ -10,13 +10,13 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a client may take for all of its handshake.
+/// The time a client has for its whole handshake.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Performs it.
+/// Performs the handshake.
 ///
 /// # Errors
-/// Why there will be no transmission; `Closed` when the client wanted none.
+/// Why there will be no transmission; `Closed` if the client wanted none.
 pub fn handshake(
     link: &mut Link,
     catalogue: &Catalogue,
@@ -70,7 +70,7 @@ pub fn handshake(
     }
 }
 
-/// A client that hangs up between messages is not worth a word.
+/// A client that hangs up between messages is not reported.
 fn at_start(read: std::io::Result<()>) -> Result<(), End> {
     read.map_err(|e| match e.kind() {
         ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => End::Closed,

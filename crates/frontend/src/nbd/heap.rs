@@ -1,17 +1,17 @@
-//! Memory for reads that are longer than what one connection may have in flight.
+//! Memory for reads longer than one connection may have in flight.
 //!
-//! Such a read is served when nothing else of its connection is, and put together in memory of its own: 32 MiB at most. Connections
-//! are many, so all of a server have so much together. Who finds none left waits for others to take their replies, and not
-//! for ever: one that never does keeps its share.
+//! Such a read is served when its connection has nothing else in flight, and is assembled in memory of its own, 32 MiB at most.
+//! There can be many connections, so all connections of a server share a limited amount. A read that finds none left waits, with
+//! a limit, for other clients to take their replies. A client that never does keeps its share.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often one who waits looks whether it is still wanted.
+/// How often a waiter checks whether its read is still wanted.
 const LOOKS: Duration = Duration::from_millis(100);
 
-/// What there is of it.
+/// The shared memory.
 #[derive(Debug)]
 pub struct Heap {
     patience: Duration,
@@ -19,18 +19,18 @@ pub struct Heap {
     given_back: Condvar,
 }
 
-/// A part of it; given back when dropped.
+/// A share of it, given back when dropped.
 #[derive(Debug)]
 pub struct Loan {
     heap: Arc<Heap>,
     bytes: u64,
 }
 
-/// Data of a reply in memory of its own.
+/// Reply data in memory of its own.
 #[derive(Debug)]
 pub struct Own {
     pub bytes: Box<[u8]>,
-    /// What it is lent from, if it is; given back with it.
+    /// The loan it counts against, if any; given back with it.
     loan: Option<Loan>,
 }
 
@@ -42,14 +42,14 @@ impl Own {
         }
     }
 
-    /// Whether it is of the heap.
+    /// True if its memory is borrowed from the heap.
     pub fn is_lent(&self) -> bool {
         self.loan.is_some()
     }
 }
 
 impl Heap {
-    /// So many bytes, waited for so long.
+    /// A heap of this many bytes; requests for it wait this long.
     pub fn new(bytes: u64, patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             patience,
@@ -58,17 +58,17 @@ impl Heap {
         })
     }
 
-    /// Takes so much of it, waiting until there is as much; `None` when there is not in time, or it is not wanted any more.
+    /// Borrows memory, waiting until there is enough. `None` if there is not in time, or if it is no longer wanted.
     pub fn borrow(self: &Arc<Self>, bytes: u64, is_wanted: impl Fn() -> bool) -> Option<Loan> {
         let deadline = Instant::now() + self.patience;
         let mut left = self.left.lock();
         while *left < bytes {
-            // Not under the lock: loans are given back under that of a session, where it is known.
+            // Without the lock: loans are given back under the session's lock, which `is_wanted` takes.
             let goes_on = Instant::now() < deadline && MutexGuard::unlocked(&mut left, &is_wanted);
             if !goes_on {
                 return None;
             }
-            // What was given back meanwhile is seen at the next look.
+            // Memory given back meanwhile is noticed at the next check.
             self.given_back.wait_for(&mut left, LOOKS);
         }
         *left -= bytes;
@@ -81,7 +81,7 @@ impl Heap {
 
 #[cfg(test)]
 impl Heap {
-    /// How much of it is not lent.
+    /// The bytes that are not lent.
     pub fn left(&self) -> u64 {
         *self.left.lock()
     }

@@ -1,17 +1,17 @@
 //! Memory for replies that clients do not take.
 //!
-//! A reply that its client does not take soon leaves the frames, which all share, for memory of the server's. Each connection has
-//! little of it, and connections are many: so all have so much together. When it is not enough, those who have kept theirs longest are cut
-//! off: a client that reads its replies, however slowly, is not among the first.
+//! A reply that its client does not take soon moves from the shared frames to memory of the server's. Each connection uses little
+//! of it, but there can be many, so all share a limited amount. When it runs out, the connections that have kept theirs longest
+//! are cut off. A client that reads its replies, however slowly, is not among the first.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How a connection is cut off. It must not wait, nor take a lock of a session.
+/// Cuts off a connection. It must not wait or take a session's lock.
 pub type Cut = Arc<dyn Fn() + Send + Sync>;
 
-/// What there is of it.
+/// The shared memory.
 pub struct Leftovers {
     bytes_max: u64,
     kept: Mutex<Kept>,
@@ -19,13 +19,13 @@ pub struct Leftovers {
 
 #[derive(Default)]
 struct Kept {
-    /// The number of the next.
+    /// The number of the next stay.
     next: u64,
-    /// In the order in which they came.
+    /// In the order in which they started.
     stays: BTreeMap<u64, (u64, Cut)>,
 }
 
-/// A part of it; given back when dropped.
+/// A share of it, given back when dropped.
 #[derive(Debug)]
 pub struct Stay {
     leftovers: Arc<Leftovers>,
@@ -33,7 +33,7 @@ pub struct Stay {
 }
 
 impl Leftovers {
-    /// So many bytes.
+    /// Makes room for this many bytes.
     pub fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self {
             bytes_max,
@@ -41,8 +41,8 @@ impl Leftovers {
         })
     }
 
-    /// Takes so many bytes of it for a connection. If that is too much, the connections with the oldest stays are cut off:
-    /// what they have comes back within moments.
+    /// Takes this many bytes for a connection. If that exceeds the limit, the connections with the oldest stays are cut off;
+    /// their memory is given back within moments.
     pub fn take(self: &Arc<Self>, bytes: u64, cut: Cut) -> Stay {
         let mut kept = self.kept.lock();
         let number = kept.next;
@@ -59,7 +59,7 @@ impl Leftovers {
             over = over.saturating_sub(*bytes);
         }
         drop(kept);
-        // Not under the lock: whoever holds a session last gives back what that one had.
+        // Without the lock: dropping the last reference to a session gives back its memory.
         cuts.iter().for_each(|cut| cut());
         Stay {
             leftovers: Arc::clone(self),
@@ -70,7 +70,7 @@ impl Leftovers {
 
 #[cfg(test)]
 impl Leftovers {
-    /// How much of it is taken.
+    /// The bytes that are taken.
     pub fn bytes(&self) -> u64 {
         self.kept
             .lock()

@@ -1,7 +1,7 @@
 //! A connection's bytes: a unix or TCP socket, plain or with TLS.
 //!
-//! One thread receives and any thread sends. Sending never blocks: what the socket does not take is
-//! reported, and whoever has time waits with [`Link::wait_writable`].
+//! One thread receives and any thread sends. Sending never blocks: it reports what the socket does not take, and a thread with
+//! time to spare waits with [`Link::wait_writable`].
 
 use super::tls::Fingerprint;
 use parking_lot::Mutex;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 /// The most pieces of memory that one system call takes (IOV_MAX).
 pub const PIECES_MAX: usize = 1024;
 
-/// How much plain text TLS takes before it has to be sent.
+/// How much plain text TLS buffers before it must be sent.
 const TLS_BUFFER_BYTES: usize = 256 << 10;
 
-/// The connection.
+/// A connection.
 #[derive(Debug)]
 pub struct Link {
     fd: OwnedFd,
@@ -25,7 +25,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// A plain one.
+    /// A link without TLS.
     pub fn new(fd: OwnedFd) -> Self {
         Self { fd, tls: None }
     }
@@ -33,7 +33,7 @@ impl Link {
     /// Performs the TLS handshake as the server.
     ///
     /// # Errors
-    /// The socket's or the handshake's.
+    /// The error of the socket or the handshake.
     pub fn start_tls(&mut self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<()> {
         let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
         tls.set_buffer_limit(Some(TLS_BUFFER_BYTES));
@@ -68,17 +68,16 @@ impl Link {
         Ok(())
     }
 
-    /// What the certificate is known by that the other side has shown, and has proved to be its own.
+    /// The fingerprint of the certificate that the other side has shown and proved to own.
     pub fn client(&self) -> Option<Fingerprint> {
         let tls = self.tls.as_ref()?.lock();
         tls.peer_certificates()?.first().map(Fingerprint::of)
     }
 
-    /// Waits for bytes, and takes what there is; zero is the end of the stream.
+    /// Waits for bytes, and takes what is available. Zero means the end of the stream.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, whether there are bytes or not: who sends one now and then does not put it off. The
-    /// socket's.
+    /// `TimedOut` after the deadline, even if bytes are available: sending one now and then does not extend it. The socket's error.
     ///
     /// # Safety
     /// Each piece must be memory that the caller may write.
@@ -103,11 +102,11 @@ impl Link {
         }
     }
 
-    /// As [`Link::receive`] without an end to patience, but the thread looks for `awake` before it sleeps, and lets others
-    /// go first each time.
+    /// Like [`Link::receive`] without a deadline, but the thread polls for `awake` before it sleeps, and
+    /// yields to other threads each time.
     ///
     /// # Errors
-    /// The socket's.
+    /// The socket's error.
     ///
     /// # Safety
     /// Each piece must be memory that the caller may write.
@@ -131,7 +130,7 @@ impl Link {
         }
     }
 
-    /// Takes what there is, or is told `WouldBlock`.
+    /// Takes what is available, or returns `WouldBlock`.
     ///
     /// # Safety
     /// Each piece must be memory that the caller may write.
@@ -148,7 +147,7 @@ impl Link {
     /// Fills `bytes` before the deadline.
     ///
     /// # Errors
-    /// `UnexpectedEof`, `TimedOut`, the socket's.
+    /// `UnexpectedEof`, `TimedOut`, or the socket's error.
     pub fn read_exact(&self, mut bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             let mut piece = [libc::iovec {
@@ -168,7 +167,7 @@ impl Link {
     /// Sends all before the deadline.
     ///
     /// # Errors
-    /// `TimedOut`, the socket's.
+    /// `TimedOut`, or the socket's error.
     pub fn write_all(&self, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         loop {
             let piece = [libc::iovec {
@@ -192,10 +191,10 @@ impl Link {
         }
     }
 
-    /// Sends as much as goes now without waiting: at least a byte, or `WouldBlock`.
+    /// Sends as much as possible without waiting: at least a byte, or returns `WouldBlock`.
     ///
     /// # Errors
-    /// `WouldBlock`; the socket's.
+    /// `WouldBlock`, or the socket's error.
     ///
     /// # Safety
     /// Each piece must be memory that the caller may read.
@@ -221,7 +220,7 @@ impl Link {
             // SAFETY: the caller's promise.
             let bytes =
                 unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) };
-            // Takes less than all when its own buffer is full.
+            // It takes less than all when its own buffer is full.
             let count = tls.writer().write(bytes)?;
             taken += count;
             if count < bytes.len() {
@@ -237,7 +236,7 @@ impl Link {
     /// Sends what TLS still holds of what [`Link::send`] took.
     ///
     /// # Errors
-    /// `WouldBlock`; the socket's.
+    /// `WouldBlock`, or the socket's error.
     pub fn flush(&self) -> io::Result<()> {
         match &self.tls {
             None => Ok(()),
@@ -245,30 +244,30 @@ impl Link {
         }
     }
 
-    /// Waits until the socket takes more.
+    /// Waits until the socket accepts more.
     ///
     /// # Errors
-    /// `TimedOut` after the deadline, whether it takes more or not; the system's.
+    /// `TimedOut` after the deadline, even if the socket accepts more; or the system's error.
     pub fn wait_writable(&self, deadline: Instant) -> io::Result<()> {
         self.wait(libc::POLLOUT, Some(left(deadline)?))
     }
 
-    /// Nothing more is received: the receiving thread wakes with the end of the stream.
+    /// Stops receiving. The receiving thread wakes with the end of the stream.
     pub fn stop_receiving(&self) {
         self.shutdown(libc::SHUT_RD);
     }
 
-    /// As [`Link::close`], without a word and without waiting for anybody: for another connection's thread.
+    /// Like [`Link::close`], but without a TLS alert and without waiting, for use by another connection's thread.
     pub fn cut(&self) {
         self.shutdown(libc::SHUT_RDWR);
     }
 
-    /// Nothing goes either way any more.
+    /// Stops traffic in both directions.
     pub fn close(&self) {
         if let Some(tls) = &self.tls {
             let mut tls = tls.lock();
             tls.send_close_notify();
-            // A courtesy; the connection ends one way or the other.
+            // A courtesy; the connection ends in any case.
             let _ = push_tls(&mut tls, self.fd.as_raw_fd());
         }
         self.shutdown(libc::SHUT_RDWR);
@@ -300,7 +299,7 @@ impl Link {
     }
 }
 
-/// The time left until then.
+/// The time left until the deadline.
 fn left(deadline: Instant) -> io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -353,7 +352,7 @@ unsafe fn receive_tls(
                 std::slice::from_raw_parts_mut(piece.iov_base.cast::<u8>(), piece.iov_len)
             };
             match tls.reader().read(bytes) {
-                // The end of the stream, if it is the first.
+                // The end of the stream, if nothing was taken before.
                 Ok(0) => return Ok(taken),
                 Ok(count) => {
                     taken += count;
@@ -382,7 +381,7 @@ fn push_tls(tls: &mut ServerConnection, fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket, never waiting, for rustls.
+/// The socket, in non-blocking use by rustls.
 struct Socket(RawFd);
 
 impl Read for Socket {

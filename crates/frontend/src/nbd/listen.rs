@@ -11,44 +11,44 @@ use std::path::{Path, PathBuf};
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// A unix socket that only its owner may use, or a group as well ([`super::Options::socket_group`]).
+    /// A unix socket that only its owner may use, or also a group ([`super::Options::socket_group`]).
     Unix(PathBuf),
     /// TCP.
     Tcp {
         /// Address and port; port 0 picks one.
         addr: SocketAddr,
-        /// How it is protected.
+        /// How the connection is protected.
         tls: Protection,
     },
 }
 
-/// How TCP is protected.
+/// The protection of TCP connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Protection {
     /// TLS is required of every client.
     Tls(TlsFiles),
-    /// Anybody who reaches the port reads and writes everything. Only when asked for by name.
+    /// Anyone who reaches the port can read and write everything. Only if requested explicitly.
     InsecureTcp,
 }
 
 /// Why a server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// Somebody listens.
+    /// Another server listens there.
     #[error("{}: another server listens on this socket", .0.display())]
     InUse(PathBuf),
-    /// Not replaced.
+    /// The file there is not a socket, and is not replaced.
     #[error("{}: exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
-    /// A unix socket's path is short.
+    /// The path is too long for a unix socket.
     #[error("{}: a unix socket's path has at most 107 bytes", .0.display())]
     PathTooLong(PathBuf),
     /// The system refused.
     #[error("cannot listen on {place}: {error}")]
     Io {
-        /// Where.
+        /// The place.
         place: String,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
     /// TLS cannot be set up.
@@ -65,7 +65,7 @@ impl BindError {
     }
 }
 
-/// A listening socket; the file of a unix one goes with it.
+/// A listening socket. A unix socket's file is removed with it.
 #[derive(Debug)]
 pub struct Listener {
     pub(super) fd: OwnedFd,
@@ -93,7 +93,7 @@ impl Listener {
 
     pub(super) fn accept(&self) -> io::Result<OwnedFd> {
         let flags = libc::SOCK_CLOEXEC;
-        // SAFETY: no address is asked for; the result is checked.
+        // SAFETY: no address is requested; the result is checked.
         let fd = unsafe {
             libc::accept4(
                 self.fd.as_raw_fd(),
@@ -105,15 +105,15 @@ impl Listener {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new descriptor that nobody else has.
+        // SAFETY: a new descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         if self.address.is_some() {
             option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
-            // A peer that lost power does not hold its connection for ever.
+            // A peer that lost power does not hold its connection forever.
             option(&fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
             option(&fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 60);
         } else {
-            // Room for a large read, so that its sender seldom waits.
+            // Room for a large read, so that its sender rarely waits.
             option(&fd, libc::SOL_SOCKET, libc::SO_SNDBUF, 1 << 20);
         }
         Ok(fd)
@@ -166,7 +166,7 @@ fn unix(path: &Path, group: Option<u32>) -> Result<Listener, BindError> {
             }
         }
     }
-    let fd = owned_socket::listen_for(path, group).map_err(refused)?;
+    let fd = owned_socket::listen(path, group).map_err(refused)?;
     let found = std::fs::symlink_metadata(path).map_err(refused)?;
     Ok(Listener {
         fd,
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    /// Any user may lock a folder that he can read: `/run`, say.
+    /// Any user may lock a folder that they can read, `/run` for example.
     #[test]
     fn a_folder_that_somebody_keeps_locked_keeps_no_server_out() {
         let folder = tempfile::tempdir().unwrap();
@@ -199,7 +199,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        // SAFETY: a system call on a descriptor that we own: one may wait to be accepted, and no more.
+        // SAFETY: a system call on a descriptor that we own; the backlog is one connection.
         assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
         for _ in 0..4 {
             let bound = unix(&path, None);

@@ -1,11 +1,11 @@
 //! NBD, the network block device: a server written to the public protocol specification.
 //!
-//! The way of a request: [`Server`] accepts and gives the connection a thread; `handshake` carries bytes
-//! for `negotiate`, which answers options; then `receive` parses requests and submits their parts to the
-//! device, `session` keeps what is in flight and turns completions into replies, `outbox` sends them.
-//! `split` cuts what is not whole blocks. `wire` has the protocol's numbers.
+//! The path of a request: [`Server`] accepts and gives the connection a thread; `handshake` carries bytes for `negotiate`,
+//! which answers options; then `receive` parses requests and submits their parts to the device, `session` keeps what is in
+//! flight and turns completions into replies, `outbox` sends them. `split` separates partial blocks from whole ones.
+//! `wire` has the protocol's numbers.
 //!
-//! Architecture invariant: nothing here knows more of a volume than `vellum_device::block`.
+//! Architecture invariant: nothing here knows more about a volume than `vellum_device::block`.
 
 mod connections;
 mod contexts;

@@ -1,8 +1,7 @@
-//! The options that a client and the server haggle over before the transmission. Bytes in, bytes out:
-//! who reads and writes the socket is `handshake`.
+//! The option haggling between client and server before the transmission. Bytes in, bytes out: `handshake` reads and writes the socket.
 //!
-//! Bounds: an option's data is read up to [`OPTION_DATA_MAX`]; up to [`OPTION_SKIP_MAX`] it is skipped and
-//! answered with TOO_BIG; beyond, or after [`OPTIONS_MAX`] options, the connection ends.
+//! Bounds: an option's data is read up to [`OPTION_DATA_MAX`]. Up to [`OPTION_SKIP_MAX`] it is skipped and answered with TOO_BIG.
+//! Beyond that, or after [`OPTIONS_MAX`] options, the connection ends.
 
 use super::contexts::{CONTEXTS_MAX, Context, SINCE};
 use super::export::{Catalogue, Export, STRING_BYTES_MAX};
@@ -11,76 +10,76 @@ use super::wire::{self, ProtocolError, be16, be32, be64, handshake, info, option
 use crate::changes::Since;
 use std::sync::Arc;
 
-/// The longest data of an option that is looked at: two strings of the longest and some numbers.
+/// The longest option data that is examined: two strings of maximum length and some numbers.
 pub const OPTION_DATA_MAX: u32 = 3 * STRING_BYTES_MAX as u32;
-/// The longest that is skipped.
+/// The longest option data that is skipped.
 pub const OPTION_SKIP_MAX: u32 = 1 << 20;
-/// Contexts that are listed besides `base:allocation`, the newest of them: an answer is bounded.
+/// The most contexts listed besides `base:allocation`, the newest first: an answer is bounded.
 const LISTED_MAX: usize = 256;
-/// How many options a client may send.
+/// The most options a client may send.
 pub const OPTIONS_MAX: u32 = 256;
 
-/// Who may not have an export is not told that it is there.
+/// A client that may not use an export is not told that it exists.
 const NO_SUCH: &str = "there is no such export for this client";
 
-/// Whether a connection may, must or need not change to TLS.
+/// Whether a connection may, must, or need not switch to TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsState {
     /// The server has no certificate.
     Unavailable,
-    /// Nothing but STARTTLS and ABORT is served.
+    /// Only STARTTLS and ABORT are served.
     Required,
-    /// Done.
+    /// TLS is active.
     Active,
 }
 
-/// What comes after an option.
+/// What to do after an option.
 #[derive(Debug)]
 pub enum Step {
     /// The next option.
     More,
-    /// The client gave up; its reply is to be sent.
+    /// The client gave up. Send its reply, then end.
     Abort,
-    /// The reply is to be sent, then TLS starts.
+    /// Send the reply, then start TLS.
     StartTls,
-    /// The reply is to be sent, then the transmission starts.
+    /// Send the reply, then start the transmission.
     Transmit(Arc<Export>),
 }
 
-/// What both sides know once the transmission starts.
+/// The result of the negotiation.
 #[derive(Clone, Debug, Default)]
 pub struct Agreed {
-    /// Structured replies.
+    /// Structured replies are used.
     pub structured: bool,
-    /// What block status tells.
+    /// The contexts that block status reports.
     pub contexts: Vec<Context>,
 }
 
-/// The haggling's state.
+/// The state of the negotiation.
 #[derive(Debug)]
 pub struct Negotiator<'a> {
     catalogue: &'a Catalogue,
     tls: TlsState,
-    /// What the client's certificate is known by, if it has shown one.
+    /// The fingerprint of the client's certificate, if it has shown one.
     client: Option<Fingerprint>,
     no_zeroes: bool,
     structured: bool,
-    /// The export of which contexts were chosen, and these.
+    /// The export for which contexts were chosen, and those contexts.
     chosen: Option<(String, Vec<Context>)>,
     options: u32,
 }
 
-/// An option's fixed part.
+/// The fixed part of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// Which.
+    /// Its number.
     pub option: u32,
     /// Bytes of data that follow.
     pub length: u32,
 }
 
 impl<'a> Negotiator<'a> {
-    /// A new connection's.
+    /// The state for a new connection.
     #[must_use]
     pub fn new(catalogue: &'a Catalogue, tls: TlsState) -> Self {
         Self {
@@ -94,7 +93,7 @@ impl<'a> Negotiator<'a> {
         }
     }
 
-    /// What the server says first.
+    /// The first bytes that the server sends.
     #[must_use]
     pub fn greeting() -> [u8; 18] {
         let mut out = [0; 18];
@@ -105,10 +104,10 @@ impl<'a> Negotiator<'a> {
         out
     }
 
-    /// What the client says first.
+    /// Handles the first bytes that the client sends.
     ///
     /// # Errors
-    /// Flags that were never offered.
+    /// If it sets flags that were never offered.
     pub fn client_flags(&mut self, flags: [u8; 4]) -> Result<(), ProtocolError> {
         let flags = u32::from_be_bytes(flags);
         if flags & !u32::from(handshake::FIXED_NEWSTYLE | handshake::NO_ZEROES) != 0 {
@@ -118,7 +117,7 @@ impl<'a> Negotiator<'a> {
         Ok(())
     }
 
-    /// TLS is up with this client; what was agreed in the clear is forgotten, for someone else may have said it.
+    /// Notes that TLS has started with this client. Everything agreed in the clear is dropped, because an attacker may have sent it.
     pub fn tls_started(&mut self, client: Option<Fingerprint>) {
         self.tls = TlsState::Active;
         self.client = client;
@@ -126,10 +125,10 @@ impl<'a> Negotiator<'a> {
         self.chosen = None;
     }
 
-    /// Reads an option's head and checks the limits.
+    /// Parses an option's header and checks the limits.
     ///
     /// # Errors
-    /// A wrong magic, too long, too many.
+    /// A wrong magic number, data that is too long, or too many options.
     pub fn header(
         &mut self,
         bytes: &[u8; wire::OPTION_BYTES],
@@ -157,7 +156,7 @@ impl<'a> Negotiator<'a> {
         Ok(header)
     }
 
-    /// The data was skipped because it is longer than [`OPTION_DATA_MAX`].
+    /// Answers an option whose data was skipped because it is longer than [`OPTION_DATA_MAX`].
     ///
     /// # Errors
     /// For EXPORT_NAME, which has no error reply.
@@ -176,7 +175,7 @@ impl<'a> Negotiator<'a> {
     /// Answers one option.
     ///
     /// # Errors
-    /// What has no reply.
+    /// Errors for which the protocol has no reply.
     pub fn option(
         &mut self,
         option: u32,
@@ -218,7 +217,7 @@ impl<'a> Negotiator<'a> {
         }
     }
 
-    /// What was agreed for the transmission with `export`.
+    /// The result for a transmission with `export`.
     #[must_use]
     pub fn agreed(&self, export: &Export) -> Agreed {
         let chosen = self.chosen.as_ref().filter(|(name, _)| {
@@ -303,7 +302,7 @@ impl<'a> Negotiator<'a> {
         size.extend_from_slice(&export.bytes().to_be_bytes());
         size.extend_from_slice(&export.flags(self.structured).to_be_bytes());
         answer(out, option, reply::INFO, &size);
-        // Each kind once, however often it was asked for: the answer stays small.
+        // Each kind once, however often it was requested, so that the answer stays small.
         let asked = |kind: u16| wanted.chunks_exact(2).any(|pair| be16(pair, 0) == kind);
         for (kind, words) in [
             (info::NAME, &export.name),
@@ -315,7 +314,7 @@ impl<'a> Negotiator<'a> {
                 answer(out, option, reply::INFO, &body);
             }
         }
-        // Told unasked as well, as the protocol permits: a client that heeds it avoids read-modify-write.
+        // Sent even without a request, as the protocol permits: a client that heeds it avoids read-modify-write.
         let mut body = info::BLOCK_SIZE.to_be_bytes().to_vec();
         for bytes in [
             wire::BLOCK_BYTES_MIN,
@@ -336,7 +335,7 @@ impl<'a> Negotiator<'a> {
     fn meta_context(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         let set = option == option::SET_META_CONTEXT;
         if set {
-            // Whatever comes of it, the earlier choice is void.
+            // Whatever the result, the earlier choice is void.
             self.chosen = None;
         }
         if !self.structured {
@@ -371,7 +370,7 @@ impl<'a> Negotiator<'a> {
         Step::More
     }
 
-    /// The contexts that are asked for, of those that there are.
+    /// The requested contexts that exist.
     fn chosen(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
         let mut chosen: Vec<(String, Option<Context>)> = Vec::new();
         for query in queries {
@@ -390,7 +389,7 @@ impl<'a> Negotiator<'a> {
         chosen
     }
 
-    /// The contexts whose names a query names, or begins; all of them, if there is none.
+    /// The contexts whose names a query matches or is a prefix of; all of them if there are no queries.
     fn listed(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
         let changes = self.catalogue.changes();
         let points = changes.map_or_else(Vec::new, |changes| changes.points(export));
@@ -417,7 +416,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     (text.len() <= STRING_BYTES_MAX && !text.contains('\0')).then_some(text)
 }
 
-/// A string behind its length, and the rest.
+/// Parses a string after its length, and returns the rest.
 fn string(data: &[u8]) -> Option<(&str, &[u8])> {
     let (length, rest) = data.split_at_checked(4)?;
     let (string, rest) = rest.split_at_checked(be32(length, 0) as usize)?;
@@ -434,7 +433,7 @@ fn context_request(data: &[u8]) -> Option<(&str, Vec<&str>)> {
     let (name, rest) = string(data)?;
     let (count, mut rest) = rest.split_at_checked(4)?;
     let count = be32(count, 0) as usize;
-    // Each takes four bytes at least.
+    // Each takes at least four bytes.
     if count > rest.len() / 4 {
         return None;
     }

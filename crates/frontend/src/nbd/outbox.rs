@@ -1,7 +1,7 @@
-//! Replies on their way to the socket: gathered, then sent with few system calls.
+//! Replies to be sent: gathered, then sent with few system calls.
 //!
-//! Heads of replies are copied one behind the other; the data of reads stays in its frames and is sent
-//! from there. A batch knows how far it was sent, so that whoever continues needs nothing else.
+//! Reply headers are copied into one buffer; the data of reads stays in its frames and is sent from there. A batch records how
+//! much of it was sent, so any thread can continue it.
 
 use super::heap::Own;
 use super::leftovers::Stay;
@@ -11,28 +11,30 @@ use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::frames::Frames;
 
-/// Replies in the order in which they are sent.
+/// Replies, in sending order.
 #[derive(Debug, Default)]
 pub struct Batch {
     heads: Vec<u8>,
     parts: Vec<Part>,
-    /// The part that is being sent, how much of it was, and of the heads.
+    /// The part being sent, how much of it was sent, and how much of the headers.
     part: usize,
     sent: usize,
     heads_sent: usize,
-    /// What the replies count for against their connection's limits.
+    /// The requests that the replies count as against their connection's limits.
     pub requests: u32,
-    /// Likewise, in bytes of payload.
+    /// The payload bytes that they count as.
     pub bytes: u64,
-    /// When its data has to be out of the frames; from when it first waits for the client.
+    /// When its data must leave the frames. Set when it first waits for the client.
     pub leaves: Option<Instant>,
-    /// Memory that its replies have while they are not taken.
+    /// Memory that its replies occupy while the client does not take them.
     stay: Option<Stay>,
+    /// The part being sent, and how much of it was, when that memory was taken.
+    lodged_at: (usize, usize),
 }
 
 #[derive(Debug)]
 enum Part {
-    /// So many of the heads' bytes.
+    /// This many bytes of the headers.
     Heads(usize),
     /// Bytes `from..from + length` of the frames.
     Frames {
@@ -42,7 +44,7 @@ enum Part {
     },
     /// Memory of our own.
     Own(Own),
-    /// Sent and given back.
+    /// Sent, and its memory given back.
     Gone,
 }
 
@@ -55,7 +57,7 @@ impl Part {
         }
     }
 
-    /// The bytes for which it needs memory while it is not taken: what is lent has some.
+    /// The bytes that need memory from the leftovers while it is not taken. Borrowed memory needs none.
     fn lodged(&self) -> u64 {
         match self {
             Self::Own(own) if own.is_lent() => 0,
@@ -65,24 +67,24 @@ impl Part {
     }
 }
 
-/// How sending went.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// All of it.
+    /// Everything was sent.
     All,
-    /// The socket takes no more for now.
+    /// The socket accepts no more for now.
     Blocked,
     /// The client is gone.
     Dead,
 }
 
 impl Batch {
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Adds bytes that are copied.
+    /// Adds bytes, which are copied.
     pub fn head(&mut self, bytes: &[u8]) {
         self.heads.extend_from_slice(bytes);
         match self.parts.last_mut() {
@@ -91,7 +93,7 @@ impl Batch {
         }
     }
 
-    /// Adds bytes of frames, which are given back when they have been sent.
+    /// Adds bytes in frames, which are given back once they have been sent.
     pub fn frames(&mut self, frames: Frames, from: usize, length: usize) {
         self.parts.push(Part::Frames {
             frames,
@@ -105,7 +107,7 @@ impl Batch {
         self.parts.push(Part::Own(own));
     }
 
-    /// Empties it, keeping its memory.
+    /// Empties it, but keeps its allocations.
     pub fn reset(&mut self) {
         self.heads.clear();
         self.parts.clear();
@@ -120,9 +122,16 @@ impl Batch {
         self.stay = None;
     }
 
-    /// Moves data out of frames: for a client that does not read, or slowly, whose replies wait in memory that `lodge` gives
-    /// and not in the frames that all share.
+    /// Moves data out of the frames that all share, into memory that `lodge` provides. For a client that reads slowly or not at all.
+    ///
+    /// A client that has taken nothing since the last time keeps its place: the one that has taken nothing for longest is cut off.
     pub fn leave_frames(&mut self, lodge: impl Fn(u64) -> Stay) {
+        let at = (self.part, self.sent);
+        let is_new = |part: &Part| matches!(part, Part::Frames { .. });
+        if self.stay.is_some() && self.lodged_at == at && !self.parts.iter().any(is_new) {
+            return;
+        }
+        self.lodged_at = at;
         let bytes = self.parts.iter().map(Part::lodged).sum();
         self.stay = None;
         if bytes > 0 {
@@ -145,13 +154,13 @@ impl Batch {
         }
     }
 
-    /// Sends what goes without waiting.
+    /// Sends what can be sent without waiting.
     pub fn send(&mut self, link: &Link) -> Sent {
         let mut pieces = Vec::new();
         while self.part < self.parts.len() {
             pieces.clear();
             self.pieces(&mut pieces);
-            // SAFETY: the pieces are this batch's heads, frames and memory, which it owns.
+            // SAFETY: the pieces are this batch's headers, frames and memory, which it owns.
             match unsafe { link.send(&pieces) } {
                 Ok(count) => self.advance(count),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Sent::Blocked,
@@ -211,7 +220,7 @@ impl Batch {
             if self.sent < part.length() {
                 return;
             }
-            // Frames and memory go back as soon as they can.
+            // Frames and memory are given back as soon as possible.
             *part = Part::Gone;
             self.part += 1;
             self.sent = 0;
@@ -226,7 +235,7 @@ fn piece(ptr: *const u8, len: usize) -> libc::iovec {
     }
 }
 
-/// The runs of memory of bytes `from..from + length` of some frames.
+/// The runs of memory for bytes `from..from + length` of some frames.
 pub fn trimmed(
     frames: &Frames,
     from: usize,
@@ -243,7 +252,7 @@ pub fn trimmed(
     })
 }
 
-/// Copies `bytes` into frames from byte `at` on.
+/// Copies `bytes` into frames, starting at byte `at`.
 pub fn fill(frames: &mut Frames, mut at: usize, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let within = at % BLOCK_BYTES;
@@ -254,11 +263,47 @@ pub fn fill(frames: &mut Frames, mut at: usize, mut bytes: &[u8]) {
     }
 }
 
-/// Waits until the link takes more: `Blocked` after the deadline, also when it would; `Dead` when it never will.
+/// Waits until the link accepts more. `Blocked` after the deadline, even if the link would accept more; `Dead` if it never will.
 pub fn wait(link: &Link, deadline: Instant) -> Result<(), Sent> {
     match link.wait_writable(deadline) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == io::ErrorKind::TimedOut => Err(Sent::Blocked),
         Err(_) => Err(Sent::Dead),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::leftovers::Leftovers;
+    use super::*;
+    use std::cell::Cell;
+    use std::sync::Arc;
+    use vellum_device::frames::{FramePool, Share};
+
+    /// Otherwise the client that is cut off would be the one whose turn was longest ago, and not the one that is silent for longest.
+    #[test]
+    fn who_takes_nothing_keeps_its_place_among_the_silent() {
+        let pool = FramePool::new(1, 4, 0).unwrap();
+        let leftovers = Leftovers::new(1 << 20);
+        let lodged = Cell::new(0);
+        let lodge = |bytes| {
+            lodged.set(lodged.get() + 1);
+            leftovers.take(bytes, Arc::new(|| {}))
+        };
+        let mut batch = Batch::default();
+        batch.frames(pool.take(Share::Read, 2).unwrap(), 0, 2 * BLOCK_BYTES);
+        for _ in 0..3 {
+            batch.leave_frames(lodge);
+        }
+        assert_eq!(lodged.get(), 1);
+        batch.sent += 1;
+        batch.leave_frames(lodge);
+        assert_eq!(lodged.get(), 2, "it took something");
+        batch.frames(pool.take(Share::Read, 1).unwrap(), 0, BLOCK_BYTES);
+        batch.leave_frames(lodge);
+        assert_eq!(
+            (lodged.get(), leftovers.bytes()),
+            (3, 3 * BLOCK_BYTES as u64)
+        );
     }
 }

@@ -1,17 +1,16 @@
 //! The receiving thread: requests from the socket to the device.
 //!
-//! One system call takes as much as the staging buffer holds, usually many requests; they are parsed one
-//! behind the other and submitted as one batch. Payloads of small writes are *copied* from staging into
-//! frames: 4 KiB cost a quarter of a microsecond to copy, a system call of their own would cost several,
-//! and their client would wait for it. From [`DIRECT_BYTES`] on the copy costs more than the call, so what
-//! staging does not have yet is received into the frames directly.
+//! One system call takes as much as the staging buffer holds, usually many requests. They are parsed one after another and
+//! submitted as one batch. Payloads of small writes are *copied* from staging into frames: copying 4 KiB costs a quarter of a
+//! microsecond, while a separate system call would cost several, and the client would wait for it. From [`DIRECT_BYTES`] on the
+//! copy costs more than the call, so what staging does not have yet is received into the frames directly.
 //!
-//! After a batch the thread stays awake for a moment, if the client was quick the last time: to be woken costs the
-//! client that sends, and this thread, more than the looking does ([`AWAKE`]).
+//! After a batch the thread stays awake for a moment, if the client was quick the last time. A wake-up costs the sending client,
+//! and this thread, more than the polling does ([`AWAKE`]).
 //!
-//! The rule against deadlock: before waiting for anything (bytes, room, frames, an edge), submit the batch.
-//! Then all that this thread holds is on its way, except the frames of the part that is being received,
-//! and those leave for the heap when the client does not send all of it soon.
+//! The rule against deadlock: before waiting for anything (bytes, room, frames, an edge), submit the batch. Then everything
+//! this thread holds is on its way, except the frames of the part being received. Their data moves to the heap if the client
+//! does not send all of it soon.
 
 use super::contexts::Context;
 use super::end::End;
@@ -34,16 +33,16 @@ use vellum_device::frames::{Frames, Share};
 const STAGING_BYTES: usize = 256 << 10;
 /// Writes from this size on are received into frames.
 const DIRECT_BYTES: u32 = 32 << 10;
-/// Bytes received at once behind a large write. The next is likely to be large, too, and what staging takes
-/// of its payload must be copied.
+/// Bytes received at once after a large write. The next write is likely to be large too, and whatever part of its payload
+/// staging takes must be copied.
 const STAGING_BYTES_AFTER_DIRECT: usize = 4 << 10;
-/// A request is split into parts of so many blocks at most.
+/// The most blocks in one part of a request.
 const PART_BLOCKS_MAX: usize = 256;
-/// How long to look for more requests before sleeping: about what a local client takes from a reply to its next request.
+/// How long to poll for more requests before sleeping: about the time a local client takes from a reply to its next request.
 const AWAKE: Duration = Duration::from_micros(50);
-/// A client that has let us wait longer than this is slept for at once: an idle or slow one costs no looking.
+/// If a client's last bytes took longer than this, the thread sleeps at once: an idle or slow client costs no polling.
 const QUICK: Duration = Duration::from_micros(100);
-/// Refused writes up to this size are drained; a longer one ends the connection.
+/// The longest refused write whose payload is drained; a longer one ends the connection.
 const DRAIN_BYTES_MAX: u32 = 2 * PAYLOAD_BYTES_MAX;
 /// Extents in one block-status reply.
 const EXTENTS_MAX: usize = 1024;
@@ -53,7 +52,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 const _: () = assert!(DIRECT_BYTES as usize + REQUEST_BYTES <= STAGING_BYTES);
 const _: () = assert!(DRAIN_BYTES_MAX >= PAYLOAD_BYTES_MAX);
 
-/// Whether parsing goes on.
+/// Whether parsing continues.
 enum Next {
     Parse,
     Receive,
@@ -64,18 +63,18 @@ pub struct Receiver {
     session: Arc<Session>,
     replies: Arc<dyn Replies>,
     staging: Box<[u8]>,
-    /// The last write was large.
+    /// True if the last write was large.
     direct: bool,
-    /// The last bytes came soon.
+    /// True if the last bytes arrived soon.
     quick: bool,
-    /// What was received and not parsed.
+    /// The start of what was received but not parsed.
     start: usize,
     end: usize,
     batch: Vec<Request>,
 }
 
 impl Receiver {
-    /// For a session.
+    /// Makes the receiver of a session.
     pub fn new(session: Arc<Session>) -> Self {
         let replies = Arc::clone(&session) as Arc<dyn Replies>;
         let staging = vec![0; STAGING_BYTES].into_boxed_slice();
@@ -91,7 +90,7 @@ impl Receiver {
         }
     }
 
-    /// Serves requests until the connection ends; those in flight may still be.
+    /// Serves requests until the connection ends. Some may then still be in flight.
     pub fn run(&mut self) -> End {
         let end = loop {
             let parsed = self.parse();
@@ -121,7 +120,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Receives behind what is in staging.
+    /// Receives more bytes into staging.
     fn receive(&mut self) -> io::Result<usize> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -144,13 +143,13 @@ impl Receiver {
                 false => link.receive(&mut piece, None),
             }
         }?;
-        // Who was looked for in vain is slept for; of who was slept for, waking has taken its part.
+        // After polling in vain, sleep next time. After a sleep, allow more time, because the wake-up took part of it.
         self.quick = began.elapsed() < if self.quick { AWAKE } else { QUICK };
         self.end += got;
         Ok(got)
     }
 
-    /// Hands the batch to the device, and what was answered without it to the client.
+    /// Hands the batch to the device, and immediate answers to the client.
     fn submit(&mut self) {
         if !self.batch.is_empty() {
             self.session
@@ -225,12 +224,12 @@ impl Receiver {
                 Ok(())
             }
         };
-        // Also when the client vanished inside the payload: the slot must end with its parts.
+        // Also if the client vanished inside the payload: the slot must end with its parts.
         self.session.end_part(slot, Ok(()));
         done.map(|()| Next::Parse)
     }
 
-    /// Bytes that a request, or its answer, may take for as long as it is in flight. A discard's length is no burden.
+    /// The bytes that a request, or its answer, may occupy while in flight. A discard's length costs nothing.
     fn cost(&self, header: &RequestHeader) -> u32 {
         match header.command {
             command::READ | command::WRITE => header.length,
@@ -248,12 +247,12 @@ impl Receiver {
             command::FLUSH => self.part(slot, Op::Flush, Lba(0), 0, Frames::default()),
             command::TRIM => self.trim(slot, offset, length, fua),
             command::WRITE_ZEROES => self.write_zeroes(slot, offset, length, fua),
-            // CACHE: an advice, and the kernel's cache of the client is nearer than ours would be.
+            // CACHE is advice, and the client's own kernel cache is nearer than any of ours.
             _ => {}
         }
     }
 
-    /// Why a request cannot be served, if so. The numbers are the specification's.
+    /// Why a request cannot be served, if it cannot. The error numbers are the specification's.
     fn refuse(&self, header: &RequestHeader) -> Option<Failure> {
         let export = &self.session.export;
         if self.session.stopping.load(Ordering::Acquire) {
@@ -272,7 +271,7 @@ impl Receiver {
             }
             _ => return Some(Failure::new(Errno::Inval, "unknown command")),
         };
-        // FUA is tolerated where it means nothing, as the specification asks.
+        // FUA is tolerated where it means nothing, as the specification requires.
         if header.flags & !(allowed | flag::FUA) != 0
             || (header.flags & flag::DF != 0 && !self.session.agreed.structured)
         {
@@ -314,7 +313,7 @@ impl Receiver {
         empty.then(|| Failure::new(Errno::Inval, "block status of nothing"))
     }
 
-    /// Opens a slot with one part, this thread's hold, waiting for room.
+    /// Opens a slot with one part, which stands for this thread's own use. Waits for room.
     fn open(&mut self, opening: Opening) -> Result<u32, End> {
         loop {
             if let Some(slot) = self.session.try_open(opening)? {
@@ -346,7 +345,7 @@ impl Receiver {
         pool.take(share, blocks)
     }
 
-    /// The largest part: a quarter of the share at most, so that several are in flight.
+    /// The largest part: at most a quarter of the share, so that several are in flight.
     fn part_blocks(&self, share: Share) -> usize {
         (self.session.export.device().frames().capacity(share) / 4).clamp(1, PART_BLOCKS_MAX)
     }
@@ -397,7 +396,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Writes a part of a block, from the stream.
+    /// Writes a part of a block from the stream.
     fn write_part(&mut self, slot: u32, offset: u64, length: usize, fua: bool) -> Result<(), End> {
         let mut bytes = [0; BLOCK_BYTES];
         self.read_exact(&mut bytes[..length])?;
@@ -412,13 +411,13 @@ impl Receiver {
         self.session.end_part(slot, done.map_err(Failure::from));
     }
 
-    /// A part for which there is no memory.
+    /// Fails a part for which there is no memory.
     fn refuse_part(&self, slot: u32, refused: impl Into<Failure>) {
         self.session.add_part(slot);
         self.session.end_part(slot, Err(refused.into()));
     }
 
-    /// A discard is an advice: blocks of which only a part is discarded keep their content.
+    /// A discard is advice: a block that is only partly discarded keeps its contents.
     fn trim(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
         let blocks = Split::of(offset, u64::from(length)).blocks;
         if blocks > 0 {
@@ -427,7 +426,7 @@ impl Receiver {
         }
     }
 
-    /// NO_HOLE changes nothing: a log writes elsewhere anyway, so zeros cannot keep space for later.
+    /// NO_HOLE changes nothing: a log always writes elsewhere, so zeros cannot reserve space for later.
     fn write_zeroes(&mut self, slot: u32, offset: u64, length: u32, fua: bool) {
         let split = Split::of(offset, u64::from(length));
         let lba = offset.div_ceil(BLOCK);
@@ -468,7 +467,7 @@ impl Receiver {
         self.session.end_with(slot, chunk::BLOCK_STATUS, &bodies);
     }
 
-    /// Runs of bytes from `at` to `stop` and their states, as many as an answer has.
+    /// Runs of bytes from `at` to `stop` and their states, as many as fit in an answer.
     fn states(&self, context: &Context, at: u64, stop: u64, one: bool) -> Vec<(u32, u32)> {
         let (mut at, mut edge) = (at, at / BLOCK);
         let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -489,7 +488,7 @@ impl Receiver {
         runs
     }
 
-    /// Frames filled from the stream; what is meant for them is passed over if there are none to be had.
+    /// Frames filled from the stream. If there are no frames to be had, the payload is skipped.
     fn payload(&mut self, blocks: usize) -> Result<Result<Frames, BlockError>, End> {
         let length = blocks * BLOCK_BYTES;
         let mut frames = match self.take(Share::Write, blocks) {
@@ -509,7 +508,7 @@ impl Receiver {
         }
         self.submit();
         (self.start, self.end) = (0, 0);
-        // For all of it: a client that sends a byte now and then holds the frames no longer than one that stalls.
+        // One deadline for all of it: a client that sends a byte now and then holds the frames no longer than one that stalls.
         let deadline = Instant::now() + STALL;
         while filled < length {
             let mut pieces: Vec<_> = trimmed(&frames, filled, length - filled)
@@ -518,7 +517,7 @@ impl Receiver {
                     iov_len: len,
                 })
                 .collect();
-            // Behind the payload comes the next request: take its bytes with the same call.
+            // The next request follows the payload, so take its bytes with the same call.
             let staging = &mut self.staging[..STAGING_BYTES_AFTER_DIRECT];
             pieces.push(libc::iovec {
                 iov_base: staging.as_mut_ptr().cast(),
@@ -541,7 +540,7 @@ impl Receiver {
         Ok(Ok(frames))
     }
 
-    /// The client takes its time with a payload: its frames serve others until it has sent the rest.
+    /// Handles a client that is slow to send a payload: its frames serve others until it has sent the rest.
     fn payload_of_a_slow_client(
         &mut self,
         frames: Frames,
@@ -560,7 +559,7 @@ impl Receiver {
         }))
     }
 
-    /// Bytes of the stream, waited for.
+    /// Waits for bytes of the stream.
     fn read_exact(&mut self, mut out: &mut [u8]) -> Result<(), End> {
         while !out.is_empty() {
             if self.start == self.end {

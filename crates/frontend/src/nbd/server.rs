@@ -1,4 +1,4 @@
-//! The server: accepts connections and keeps count of them.
+//! The server: accepts connections and tracks them.
 
 use super::connections::{Connections, Peer};
 use super::end::End;
@@ -21,22 +21,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Connections at a time, unless told otherwise.
+/// The default limit on connections.
 pub const CONNECTIONS_MAX: usize = 128;
 /// How long `shutdown` lets clients take their last replies.
 const GRACE: Duration = Duration::from_secs(5);
-/// The stack of a connection's threads. What recursion there is, is rustls's.
+/// The stack size of a connection's threads. The only recursion is in rustls.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Choices of a server.
+/// Options of a server.
 #[derive(Clone)]
 pub struct Options {
-    /// Connections at a time, those in their handshake not counted; more are closed at once. One address has half of them at most,
-    /// and one of several exports three quarters.
+    /// The most connections at a time, not counting those in their handshake. More are closed at once. One address may have at
+    /// most half of them, and one of several exports three quarters.
     pub connections_max: usize,
-    /// Of a unix socket: whose members may connect besides its owner.
+    /// For a unix socket: the group whose members may connect besides its owner.
     pub socket_group: Option<u32>,
-    /// Told, in a sentence, of each connection that ended badly; of some, when they are many.
+    /// Receives a sentence for each connection that ended badly; when there are many, only for some.
     pub report: Report,
 }
 
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// Several exports on one socket. Dropping it is [`Server::shutdown`].
+/// Serves several exports on one socket. Dropping it calls [`Server::shutdown`].
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
@@ -84,15 +84,15 @@ impl Server {
     /// Starts to listen.
     ///
     /// # Errors
-    /// What is wrong with the place or the certificates.
+    /// An error with the address or the certificates.
     pub fn bind(listen: &Listen) -> Result<Self, BindError> {
         Self::bind_with(listen, Options::default())
     }
 
-    /// Starts to listen, with choices.
+    /// Starts to listen, with options.
     ///
     /// # Errors
-    /// What is wrong with the place or the certificates.
+    /// An error with the address or the certificates.
     pub fn bind_with(listen: &Listen, options: Options) -> Result<Self, BindError> {
         let tls = match listen {
             Listen::Tcp {
@@ -119,7 +119,7 @@ impl Server {
             words: Words::new(options.report),
             memory: Memory::new(),
             stopping: AtomicBool::new(false),
-            // SAFETY: a new descriptor that nobody else has.
+            // SAFETY: a new descriptor that nothing else owns.
             wake: unsafe { OwnedFd::from_raw_fd(wake) },
             connections: Mutex::new(Connections::new(options.connections_max)),
             ended: Condvar::new(),
@@ -136,31 +136,31 @@ impl Server {
         })
     }
 
-    /// Where it listens, for TCP: tells the port that was picked.
+    /// The TCP address it listens on, with the port that was picked.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// Serves another export; the first is the default one.
+    /// Adds an export. The first one is the default.
     ///
     /// # Errors
-    /// When its name is taken or cannot travel.
+    /// If its name is taken or not allowed by the protocol.
     pub fn add(&self, export: Export) -> Result<(), ExportError> {
         self.shared.catalogue.add(export)
     }
 
-    /// Whoever asks for an export that is not there may have what this finds, to be read.
+    /// Sets the finder for names that are not listed.
     pub fn find_by(&self, finder: Finder) {
         self.shared.catalogue.find_by(finder);
     }
 
-    /// Exports can be compared with what they were.
+    /// Sets how exports are compared with earlier points.
     pub fn compare_by(&self, changes: Arc<dyn Changes>) {
         self.shared.catalogue.compare_by(changes);
     }
 
-    /// Serves an export no more: its connections finish what is in flight and close. Whether there was one.
+    /// Stops serving an export: its connections finish what is in flight and close. Returns true if it existed.
     pub fn remove(&self, name: &str) -> bool {
         let Some(export) = self.shared.catalogue.remove(name) else {
             return false;
@@ -185,23 +185,23 @@ impl Server {
         true
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.shared.connections.lock().alive()
     }
 
-    /// Stops accepting, lets requests in flight finish, closes. A client that does not take its replies
-    /// is cut off after a while. When this returns, no request is in flight.
+    /// Stops accepting, lets requests in flight finish, and closes. A client that does not take its replies is cut off after a
+    /// while. When this returns, no request is in flight.
     pub fn shutdown(&mut self) {
         let Some(acceptor) = self.acceptor.take() else {
             return;
         };
         self.shared.stopping.store(true, Ordering::Release);
         let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes, as an eventfd wants them.
+        // SAFETY: eight bytes, as an eventfd requires.
         unsafe { libc::write(self.shared.wake.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-        // It panicked or it ended: either way nobody accepts.
+        // It panicked or it ended; either way it no longer accepts.
         let _ = acceptor.join();
         let mut connections = self.shared.connections.lock();
         connections.cut_handshakes();
@@ -252,7 +252,7 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
         match listener.accept() {
             Ok(fd) => start(shared, fd),
             Err(e) => {
-                // Out of descriptors or the like: the client stays in the backlog; do not spin over it.
+                // Out of descriptors or the like: the client stays in the backlog, so do not spin on it.
                 shared
                     .words
                     .say(&format!("cannot accept a connection: {e}"));
@@ -262,7 +262,7 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
     }
 }
 
-/// Gives a connection its thread.
+/// Starts a connection's thread.
 fn start(shared: &Arc<Shared>, fd: OwnedFd) {
     let Ok(copy) = fd.try_clone() else { return };
     let (fd, peer) = match shared.is_tcp {
@@ -322,13 +322,13 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Ends a session, also when its thread unwinds: the client would wait for ever on a connection that nobody serves.
+/// Ends a session, also when its thread unwinds. Otherwise the client would wait forever on a connection without a server.
 struct HangUp<'a>(&'a Session);
 
 impl Drop for HangUp<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What was given to the device may have no answer to wait for.
+            // Parts given to the device may never be answered, so do not wait for them.
             self.0.abandon();
         } else {
             self.0.end();
@@ -336,7 +336,7 @@ impl Drop for HangUp<'_> {
     }
 }
 
-/// A connection's life.
+/// Serves a connection from start to end.
 fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
     let mut link = Link::new(fd);
     let (export, agreed) = match handshake(&mut link, &shared.catalogue, shared.tls.as_ref()) {
@@ -354,7 +354,7 @@ fn serve(shared: &Shared, number: u64, fd: OwnedFd) -> End {
             session.kill();
             return End::Io(io::Error::other(refused));
         }
-        // Looked at after the insertion, set before the sessions are stopped: one of both happens.
+        // Checked after the insertion, while the flags are set before the sessions are stopped: one of the two takes effect.
         if shared.stopping.load(Ordering::Acquire) || session.export.removed.load(Ordering::Acquire)
         {
             session.stop();

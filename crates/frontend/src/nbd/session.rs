@@ -1,15 +1,15 @@
-//! A connection in its transmission phase, as its threads share it: what is in flight, and the replies.
+//! A connection in its transmission phase, shared by its threads: what is in flight, and the replies.
 //!
-//! The receiving thread (`receive`) opens a slot for each request and submits its parts to the device; the
-//! device's threads complete the parts, and the last one turns the slot into a reply. Whoever completes
-//! also sends, without waiting. What the socket does not take is left to the connection's writer thread,
-//! so that a client which does not read its replies holds up nobody else.
+//! The receiving thread (`receive`) opens a slot for each request and submits its parts to the device. The device's threads
+//! complete the parts, and the last one turns the slot into a reply. The thread that completes a request also sends, without
+//! waiting. What the socket does not accept is left to the connection's writer thread, so a client that does not read its
+//! replies holds up no other client.
 //!
-//! Bounds: [`REQUESTS_MAX`] requests and `bytes_max` bytes of payload, counted until the reply is sent, or
-//! one request of any size; memory for a read of more than `bytes_max` is lent by the server ([`Heap`]), which has so much for all
-//! connections. So slots, outbox and heap are bounded by the limits, and the frames that
-//! replies hold go back after twice [`STALL`] at the latest, however slowly the client reads. What then waits in memory of its own is
-//! bounded for all connections together ([`Leftovers`]).
+//! Bounds: [`REQUESTS_MAX`] requests and `bytes_max` bytes of payload, counted until the reply is sent, or one request of
+//! any size. For a read of more than `bytes_max`, the server lends memory ([`Heap`]), of which all connections share a
+//! fixed amount. So the limits bound slots, outbox and heap. The frames that replies hold are given back after twice
+//! [`STALL`] at the latest, however slowly the client reads. The memory of replies that wait after that is bounded for all
+//! connections together ([`Leftovers`]).
 
 use super::export::Export;
 use super::heap::{Heap, Own};
@@ -27,28 +27,31 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockError, Replies, Request};
 use vellum_device::frames::Share;
 
-/// Requests of one connection in flight.
+/// The most requests of one connection in flight.
 pub const REQUESTS_MAX: u32 = 512;
-/// Bytes of payload of one connection in flight, if the frames are enough; see [`Session::new`].
+/// The most payload bytes of one connection in flight, if there are enough frames; see [`Session::new`].
 const BYTES_MAX: u64 = 64 << 20;
-/// How long a client may leave its replies unread, or take to send a part of a payload, before its data leaves the frames.
+/// How long a client may leave its replies unread, or take to send a part of a payload, before the data leaves the frames.
 pub const STALL: Duration = Duration::from_millis(100);
-/// Memory for longer reads, of all connections to a server together.
+/// Memory for long reads, shared by all connections to a server.
 const LONG_READS_BYTES: u64 = 8 * PAYLOAD_BYTES_MAX as u64;
-/// How long a long read waits for it.
+/// How long a long read waits for memory.
 const LONG_READS_WAIT: Duration = Duration::from_secs(10);
-/// Memory for replies that are not taken, of all connections to a server together.
+/// Memory for replies that clients do not take, shared by all connections to a server.
 const LEFTOVERS_BYTES: u64 = 4 * PAYLOAD_BYTES_MAX as u64;
-/// How long a connection that ends may take to have its last replies read.
+/// How long a client may take to read its last replies when the connection ends.
 const LINGER: Duration = Duration::from_secs(10);
-/// The longest words that go with an error.
+/// How many batches a thread of the device sends before the connection's own writer goes on: a client that reads as fast as its
+/// further requests are answered would keep that thread for ever, and all other clients waiting.
+const TURNS: u32 = 4;
+/// The longest text sent with an error.
 const WORDS_MAX: usize = 512;
 
 /// The client is gone or the connection was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// What a slot's reply looks like.
+/// The form of a slot's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data.
@@ -62,12 +65,12 @@ pub enum Kind {
 pub struct Failure {
     /// Its number.
     pub errno: Errno,
-    /// Words for people; sent with structured replies.
+    /// Text for people; sent in structured replies.
     pub words: String,
 }
 
 impl Failure {
-    /// One of our own.
+    /// A failure detected by the server.
     pub fn new(errno: Errno, words: &str) -> Self {
         Self {
             errno,
@@ -92,7 +95,7 @@ impl From<BlockError> for Failure {
     }
 }
 
-/// What a request in flight will be answered with.
+/// How a request in flight will be answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Opening {
     /// The client's number for it.
@@ -103,7 +106,7 @@ pub struct Opening {
     pub offset: u64,
     /// A read's length.
     pub length: u32,
-    /// Bytes of payload that it counts for.
+    /// The payload bytes that it counts for.
     pub cost: u32,
 }
 
@@ -111,11 +114,11 @@ pub struct Opening {
 #[derive(Debug)]
 struct Slot {
     opening: Opening,
-    /// Parts that are not answered, the receiving thread's own hold included.
+    /// Parts not yet answered, including the one for the receiving thread's own use.
     parts: u32,
     failure: Option<Failure>,
-    /// Where a read of several parts is put together: its reply is one, for a simple reply cannot say
-    /// after half of the data that the rest failed.
+    /// Where a read of several parts is assembled. It gets a single reply, because a simple reply cannot report after half of
+    /// the data that the rest failed.
     whole: Option<Own>,
 }
 
@@ -124,7 +127,7 @@ struct State {
     slots: Slab<Slot>,
     queue: Batch,
     spare: Batch,
-    /// Somebody sends, or the writer thread has the leftover.
+    /// A thread is sending, or the writer thread has the leftover.
     sending: bool,
     leftover: Option<Batch>,
     dead: bool,
@@ -135,17 +138,17 @@ struct State {
     waiting: bool,
 }
 
-/// Memory that a server's connections share.
+/// Memory that the connections of a server share.
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// For long reads.
     pub heap: Arc<Heap>,
-    /// For replies that are not taken.
+    /// For replies that clients do not take.
     pub leftovers: Arc<Leftovers>,
 }
 
 impl Memory {
-    /// As much as a server has.
+    /// The amounts that a server has.
     pub fn new() -> Self {
         Self {
             heap: Heap::new(LONG_READS_BYTES, LONG_READS_WAIT),
@@ -154,7 +157,7 @@ impl Memory {
     }
 }
 
-/// The connection.
+/// A connection in its transmission phase.
 #[derive(Debug)]
 pub struct Session {
     pub(super) link: Link,
@@ -169,8 +172,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so
-    /// that no connection starves the others.
+    /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so that no
+    /// connection starves the others.
     pub fn new(link: Link, export: Arc<Export>, agreed: Agreed, memory: Memory) -> Self {
         let half = export.device().frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
         Self {
@@ -186,13 +189,13 @@ impl Session {
         }
     }
 
-    /// Takes no more requests; those in flight are answered.
+    /// Stops taking requests. Those in flight are answered.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         self.link.stop_receiving();
     }
 
-    /// Breaks the connection now; what is in flight ends unseen.
+    /// Breaks the connection now. What is in flight ends without a reply.
     pub fn kill(&self) {
         let mut state = self.state.lock();
         self.bury(&mut state);
@@ -200,7 +203,7 @@ impl Session {
         self.link.close();
     }
 
-    /// As [`Session::kill`], and the writer ends.
+    /// Like [`Session::kill`], but also ends the writer.
     pub fn abandon(&self) {
         self.kill();
         self.state.lock().ended = true;
@@ -227,7 +230,7 @@ impl Session {
         Ok(Some(state.slots.insert(slot)))
     }
 
-    /// Waits until the limits allow a request of that length. The caller has submitted all that it has.
+    /// Waits until the limits allow a request of that length. The caller must have submitted everything it has.
     pub fn wait_for_room(&self, cost: u32) {
         let mut state = self.state.lock();
         while !state.dead && !self.fits(&state, cost) {
@@ -242,14 +245,14 @@ impl Session {
             && (state.requests == 0 || state.bytes + u64::from(cost) <= self.bytes_max)
     }
 
-    /// A slot gets another part.
+    /// Adds a part to a slot.
     pub fn add_part(&self, slot: u32) {
         if let Some(slot) = self.state.lock().slots.get_mut(slot) {
             slot.parts += 1;
         }
     }
 
-    /// A slot gets memory to put its parts together. The caller has submitted all that it has.
+    /// Gives a slot memory to assemble its parts. The caller must have submitted everything it has.
     pub fn assemble(&self, slot: u32, length: u32) -> Result<(), Failure> {
         let loan = if u64::from(length) > self.bytes_max {
             let loan = self
@@ -271,7 +274,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a part that never went to the device, or the receiving thread's hold.
+    /// Ends a part that never went to the device, or the receiving thread's own.
     pub fn end_part(&self, slot: u32, result: Result<(), Failure>) {
         let mut state = self.state.lock();
         if let Some(slot) = state.slots.get_mut(slot) {
@@ -286,7 +289,7 @@ impl Session {
         self.reply(&mut state, slot, None);
     }
 
-    /// Ends a request with bytes made by the receiving thread, a chunk each.
+    /// Ends a request with bytes made by the receiving thread, one chunk for each.
     pub fn end_with(&self, slot: u32, kind: u16, bodies: &[Vec<u8>]) {
         let mut state = self.state.lock();
         if let Some(slot) = state.slots.remove(slot) {
@@ -365,7 +368,7 @@ impl Session {
         }
     }
 
-    /// A batch has been sent, or never will be.
+    /// Releases what a batch counts for, because it has been sent, or never will be.
     fn release(&self, state: &mut State, batch: &mut Batch) {
         state.requests -= batch.requests;
         state.bytes -= batch.bytes;
@@ -375,7 +378,7 @@ impl Session {
         }
     }
 
-    /// Nothing can be sent any more.
+    /// Drops all replies, because nothing can be sent any more.
     fn bury(&self, state: &mut State) {
         state.dead = true;
         let mut queue = std::mem::take(&mut state.queue);
@@ -383,9 +386,14 @@ impl Session {
         self.room.notify_all();
     }
 
-    /// Sends batch after batch until the queue is empty, the socket blocks (the batch is given back) or
-    /// the client is gone. The caller has set `sending`.
-    fn pump<'a>(&'a self, mut state: MutexGuard<'a, State>, mut batch: Batch) -> Option<Batch> {
+    /// Sends batch after batch until the queue is empty or the client is gone. Returns the batch that the socket does not accept
+    /// now, or that comes after so many. The caller has set `sending`.
+    fn pump<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        mut batch: Batch,
+        mut turns: u32,
+    ) -> Option<Batch> {
         loop {
             let sent = if state.dead {
                 Sent::Dead
@@ -406,10 +414,14 @@ impl Session {
                 return None;
             }
             std::mem::swap(&mut state.queue, &mut batch);
+            turns -= 1;
+            if turns == 0 {
+                return Some(batch);
+            }
         }
     }
 
-    /// The writer thread: sends what the socket did not take at once.
+    /// The writer thread: sends what the socket did not accept at once.
     pub fn write_leftovers(self: &Arc<Self>) {
         let mut state = self.state.lock();
         loop {
@@ -420,11 +432,11 @@ impl Session {
                 self.work.wait(&mut state);
                 continue;
             };
-            // Of the batch, not of the wait: a client that reads a little now and then does not put it off.
+            // The deadline is the batch's, not the wait's: reading a little now and then does not extend it.
             let deadline = *batch.leaves.get_or_insert_with(|| Instant::now() + STALL);
             let waited = MutexGuard::unlocked(&mut state, || outbox::wait(&self.link, deadline));
             if waited == Err(Sent::Blocked) && !state.dead {
-                // Not read for a while: the data must not sit in everybody's frames, nor what is queued meanwhile.
+                // The client has not read for a while, so neither this data nor what is queued may stay in the shared frames.
                 state.queue.leave_frames(|bytes| self.lodge(bytes));
                 MutexGuard::unlocked(&mut state, || batch.leave_frames(|bytes| self.lodge(bytes)));
                 batch.leaves = None;
@@ -434,7 +446,7 @@ impl Session {
             if waited == Err(Sent::Dead) {
                 self.bury(&mut state);
             }
-            let left = self.pump(state, batch);
+            let left = self.pump(state, batch, u32::MAX);
             state = self.state.lock();
             if left.is_some() {
                 state.leftover = left;
@@ -442,7 +454,8 @@ impl Session {
         }
     }
 
-    /// Memory for so much that our client does not take; who has kept such for longest is cut off when it is too much.
+    /// Takes memory for data that our client does not take. If that exceeds the limit, the connections that have
+    /// kept theirs longest are cut off.
     fn lodge(self: &Arc<Self>, bytes: u64) -> Stay {
         let session = Arc::downgrade(self);
         let cut = move || {
@@ -453,17 +466,17 @@ impl Session {
         self.memory.leftovers.take(bytes, Arc::new(cut))
     }
 
-    /// Waits until nothing is in flight and all replies are sent, not for ever; then the writer ends.
+    /// Waits, with a limit, until nothing is in flight and all replies are sent. Then the writer ends.
     pub fn end(&self) {
         let deadline = Instant::now() + LINGER;
         let mut state = self.state.lock();
         while state.requests > 0 {
             state.waiting = true;
             if state.dead {
-                // The device still has parts: it answers each, and their memory comes back.
+                // The device still has parts. It answers each of them, and their memory is given back.
                 self.room.wait(&mut state);
             } else if self.room.wait_until(&mut state, deadline).timed_out() {
-                // Only now: closing makes the writer thread, if it waits for the client, give up.
+                // Only now: closing makes the writer thread give up, if it waits for the client.
                 self.bury(&mut state);
                 MutexGuard::unlocked(&mut state, || self.link.close());
             }
@@ -502,14 +515,14 @@ impl Replies for Session {
         state.sending = true;
         let spare = std::mem::take(&mut state.spare);
         let batch = std::mem::replace(&mut state.queue, spare);
-        if let Some(left) = self.pump(state, batch) {
+        if let Some(left) = self.pump(state, batch, TURNS) {
             self.state.lock().leftover = Some(left);
             self.work.notify_all();
         }
     }
 }
 
-/// Puts a part of a read where it belongs in the whole.
+/// Copies a part of a read to its place in the whole.
 fn copy_part(whole: &mut [u8], offset: u64, part: &Request) {
     let start = part.lba.0 * BLOCK_BYTES as u64;
     let from = offset.saturating_sub(start) as usize;

@@ -1,6 +1,6 @@
-//! Values by small number, numbers used again: requests in flight and their like.
+//! Values identified by small numbers, which are reused: requests in flight and the like.
 
-/// The slab. As large as it ever was full; its users are bounded.
+/// A slab. It never shrinks; its users are bounded.
 #[derive(Debug)]
 pub struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -17,7 +17,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Keeps a value; its number.
+    /// Stores a value and returns its number.
     pub fn insert(&mut self, value: T) -> u32 {
         if let Some(at) = self.free.pop() {
             self.entries[at as usize] = Some(value);
@@ -27,12 +27,12 @@ impl<T> Slab<T> {
         (self.entries.len() - 1) as u32
     }
 
-    /// The value of a number.
+    /// The value with a number.
     pub fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.entries.get_mut(at as usize)?.as_mut()
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, at: u32) -> Option<T> {
         let value = self.entries.get_mut(at as usize)?.take()?;
         self.free.push(at);

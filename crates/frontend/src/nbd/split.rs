@@ -1,20 +1,20 @@
-//! A range of bytes as the blocks that it covers, and the parts of blocks at its ends.
+//! Splits a range of bytes into whole blocks and partial blocks at its ends.
 
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Splits a range of bytes into the part of a first block, whole blocks, and the part of a last one.
+/// A range of bytes, split into a part of a first block, whole blocks, and a part of a last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// Bytes that belong to a block whose beginning (or end, too) is not covered.
+    /// Bytes in a block whose beginning (and possibly end) is not covered.
     pub head: usize,
     /// Whole blocks.
     pub blocks: u64,
-    /// Bytes that belong to a block whose end is not covered.
+    /// Bytes in a block whose end is not covered.
     pub tail: usize,
 }
 
 impl Split {
-    /// Of `length` bytes at `offset`.
+    /// Splits `length` bytes at `offset`.
     #[must_use]
     pub fn of(offset: u64, length: u64) -> Self {
         let block = BLOCK_BYTES as u64;

@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 
-/// Every export can be compared with two points.
+/// Lets every export be compared with two points.
 struct Points;
 
 impl Changes for Points {
@@ -27,7 +27,7 @@ impl Changes for Points {
     }
 }
 
-/// Fuzz target `nbd_options`: the bytes are what a client says after the greeting.
+/// Fuzz target `nbd_options`: the bytes are what a client sends after the greeting.
 pub fn fuzz_options(data: &[u8]) {
     let catalogue = Catalogue::default();
     catalogue.compare_by(Arc::new(Points));
@@ -61,7 +61,7 @@ pub fn fuzz_options(data: &[u8]) {
             } else {
                 negotiator.option(header.option, body, &mut out)
             };
-            // However hostile the option, its answer is bounded and an option is never left unanswered.
+            // However hostile the option, the answer is bounded, and every option is answered.
             assert!(out.len() < 64 << 10);
             match step {
                 Ok(Step::More) => assert!(out.len() >= 20),
@@ -76,11 +76,11 @@ pub fn fuzz_options(data: &[u8]) {
     }
 }
 
-/// Fuzz target `nbd_transmission`: the bytes are what a client sends after the handshake. Everything ends,
-/// and all memory comes home.
+/// Fuzz target `nbd_transmission`: the bytes are what a client sends after the handshake. Every request must end,
+/// and all memory must be returned.
 ///
 /// # Panics
-/// When the server misbehaves.
+/// If the server misbehaves.
 #[expect(clippy::expect_used, reason = "for fuzzing only")]
 pub fn fuzz_transmission(data: &[u8]) {
     let disk = Arc::new(RamDisk::new(64, 16, 16));
@@ -107,7 +107,7 @@ pub fn fuzz_transmission(data: &[u8]) {
     std::thread::scope(|scope| {
         scope.spawn(|| session.write_leftovers());
         scope.spawn(|| {
-            // Whatever the server says; it must come to an end.
+            // Whatever the server sends, it must come to an end.
             let _ = std::io::copy(&mut reading, &mut std::io::sink());
         });
         scope.spawn(|| {

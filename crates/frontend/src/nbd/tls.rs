@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A certificate, by the SHA-256 of its bytes: what `openssl x509 -noout -fingerprint -sha256` says.
+/// A certificate's SHA-256, as `openssl x509 -noout -fingerprint -sha256` prints it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Fingerprint([u8; 32]);
 
@@ -54,17 +54,17 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Where the server's certificate and key are.
+/// The files of the server's certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate, then those that vouch for it, in PEM.
+    /// The certificate, then its chain, in PEM.
     pub certificate: PathBuf,
     /// Its private key, in PEM.
     pub key: PathBuf,
-    /// Certificates, in PEM, of which one must vouch for each client's own.
+    /// Certificates, in PEM, one of which must vouch for each client's certificate.
     pub client_ca: Option<PathBuf>,
-    /// Lists, in PEM, of certificates that those of `client_ca` have revoked. With one, each that vouches for a client must have
-    /// a list here.
+    /// Revocation lists, in PEM, of the certificates in `client_ca`. If given, each certificate that vouches for a
+    /// client must have a list here.
     pub revoked: Option<PathBuf>,
 }
 
@@ -74,12 +74,12 @@ pub enum TlsError {
     /// A file cannot be read, or holds no PEM of the kind wanted.
     #[error("{}: {reason}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Certificate and key do not fit, or something like it.
+    /// Certificate and key do not match, or the like.
     #[error("TLS certificate or key: {0}")]
     Config(String),
 }
@@ -115,10 +115,10 @@ fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     }
 }
 
-/// The key, if nobody else may have it or have put it there.
+/// Reads the key. Refuses a file that another user can read or may have created.
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let opened = File::open(path).map_err(|e| file(path, e))?;
-    // Of what was opened, and not of what has its name by now.
+    // Metadata of the opened file, not of whatever has its name by now.
     let found = opened.metadata().map_err(|e| file(path, e))?;
     if found.mode() & 0o007 != 0 {
         let told = "any user of this machine may use this private key: chmod o= it";
@@ -148,7 +148,7 @@ fn words(error: &rustls::pki_types::pem::Error) -> String {
 }
 
 impl TlsFiles {
-    /// Reads them.
+    /// Reads the files.
     ///
     /// # Errors
     /// Which file is wrong, and why.

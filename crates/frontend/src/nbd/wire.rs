@@ -1,9 +1,9 @@
 //! The protocol's numbers and fixed-size messages, from the public specification
 //! (NetworkBlockDevice/nbd, doc/proto.md). All of it is big endian; nothing here does I/O.
 
-/// First word that a server sends.
+/// First word from a server.
 pub const MAGIC_INIT: u64 = 0x4e42_444d_4147_4943;
-/// Second word of the server, and first of each option.
+/// Second word from a server, and first word of each option.
 pub const MAGIC_OPTION: u64 = 0x4948_4156_454f_5054;
 /// First word of a reply to an option.
 pub const MAGIC_OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
@@ -19,11 +19,11 @@ pub const REQUEST_BYTES: usize = 28;
 /// Bytes of an option without its data.
 pub const OPTION_BYTES: usize = 16;
 
-/// The largest payload of one request, told to clients that ask.
+/// The largest payload of one request, reported to clients that ask.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
-/// The smallest request that clients are told to send. Smaller ones are served all the same.
+/// The smallest request size reported to clients. Smaller requests are served all the same.
 pub const BLOCK_BYTES_MIN: u32 = 512;
-/// The size that clients are told to prefer: no read-modify-write.
+/// The preferred request size reported to clients: it avoids read-modify-write.
 pub const BLOCK_BYTES_PREFERRED: u32 = 4096;
 
 /// Flags of the handshake, the same in both directions.
@@ -36,11 +36,11 @@ pub mod handshake {
 
 /// Options.
 pub mod option {
-    /// Ends the haggling; cannot be answered with an error.
+    /// Ends the negotiation; cannot be answered with an error.
     pub const EXPORT_NAME: u32 = 1;
     /// The client gives up.
     pub const ABORT: u32 = 2;
-    /// Names the exports.
+    /// Lists the exports.
     pub const LIST: u32 = 3;
     /// Changes to TLS.
     pub const STARTTLS: u32 = 5;
@@ -48,11 +48,11 @@ pub mod option {
     pub const INFO: u32 = 6;
     /// Describes an export, then starts the transmission.
     pub const GO: u32 = 7;
-    /// Asks for structured replies.
+    /// Requests structured replies.
     pub const STRUCTURED_REPLY: u32 = 8;
-    /// Names the meta contexts.
+    /// Lists the meta contexts.
     pub const LIST_META_CONTEXT: u32 = 9;
-    /// Chooses the meta contexts.
+    /// Chooses meta contexts.
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
@@ -72,7 +72,7 @@ pub mod reply {
     pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// Malformed.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
-    /// TLS first.
+    /// TLS is required first.
     pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
@@ -108,7 +108,7 @@ pub mod export_flag {
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     /// DF is honoured.
     pub const SEND_DF: u16 = 1 << 7;
-    /// A flush on one connection covers what all others were acknowledged.
+    /// A flush on one connection covers what was acknowledged on all others.
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     /// CACHE is served.
     pub const SEND_CACHE: u16 = 1 << 10;
@@ -132,7 +132,7 @@ pub mod command {
     pub const CACHE: u16 = 5;
     /// Zeros.
     pub const WRITE_ZEROES: u16 = 6;
-    /// What is mapped.
+    /// Reports which blocks are mapped.
     pub const BLOCK_STATUS: u16 = 7;
 }
 
@@ -140,9 +140,9 @@ pub mod command {
 pub mod command_flag {
     /// Durable before the reply.
     pub const FUA: u16 = 1;
-    /// Zeros that keep their space.
+    /// Zeros must keep their space.
     pub const NO_HOLE: u16 = 1 << 1;
-    /// The reply in one chunk.
+    /// The reply must be one chunk.
     pub const DF: u16 = 1 << 2;
     /// One extent only.
     pub const REQ_ONE: u16 = 1 << 3;
@@ -166,30 +166,30 @@ pub mod chunk {
 
 /// The meta context that each export has.
 pub const BASE_ALLOCATION: &str = "base:allocation";
-/// No space is behind the extent, and it reads as zeros.
+/// The extent has no space allocated, and reads as zeros.
 pub const STATE_HOLE_ZERO: u32 = 3;
 /// The extent has changed.
 pub const DIRTY: u32 = 1;
 
-/// An error number as the protocol has them.
+/// The protocol's error numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
     /// Read-only.
     Perm = 1,
-    /// Damage.
+    /// Damaged data or a failed medium.
     Io = 5,
-    /// No memory to serve it with, now.
+    /// No memory to serve it now.
     NoMem = 12,
-    /// Nonsense.
+    /// Invalid request.
     Inval = 22,
     /// Full, or a write past the end.
     NoSpc = 28,
     /// Too large for one reply.
     Overflow = 75,
-    /// Not fast.
+    /// Not possible faster than by writing.
     NotSup = 95,
-    /// Going down.
+    /// The server is shutting down.
     Shutdown = 108,
 }
 
@@ -202,51 +202,51 @@ pub struct RequestHeader {
     pub command: u16,
     /// The client's own number for it.
     pub cookie: u64,
-    /// Where, in bytes.
+    /// The offset in bytes.
     pub offset: u64,
-    /// How much, in bytes.
+    /// The length in bytes.
     pub length: u32,
 }
 
-/// What ends a connection at once, because the stream can no longer be understood or trusted.
+/// Errors that end a connection at once, because the stream can no longer be understood or trusted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
-    /// Not a request.
+    /// The bytes are not a request.
     #[error("request magic is {0:#010x}, not 0x25609513")]
     RequestMagic(u32),
-    /// Not an option.
+    /// The bytes are not an option.
     #[error("option magic is {0:#018x}")]
     OptionMagic(u64),
-    /// Flags of a client from the future.
+    /// The client sets flags that are unknown here.
     #[error("unknown client flags {0:#x}")]
     ClientFlags(u32),
-    /// An option so long that it is not worth reading.
+    /// An option is too long to be read.
     #[error("option {option} announces {length} bytes of data; at most {max} are read")]
     OptionLength {
         /// Its number.
         option: u32,
-        /// What it announces.
+        /// The announced length.
         length: u32,
         /// The limit.
         max: u32,
     },
-    /// A flood.
+    /// The client sends too many options.
     #[error("more than {0} options in one handshake")]
     TooManyOptions(u32),
-    /// An error that the protocol has no reply for.
+    /// An error for which the protocol has no reply.
     #[error("EXPORT_NAME asks for {0}, which cannot be served")]
     ExportName(String),
-    /// A payload so long that it is not worth draining.
+    /// A payload is too long to be drained.
     #[error("write of {length} bytes; at most {max} are drained")]
     PayloadLength {
-        /// What it announces.
+        /// The announced length.
         length: u32,
         /// The limit.
         max: u32,
     },
 }
 
-/// `N` bytes at `at`. Callers have checked the length; zeros stand for what is not there.
+/// The `N` bytes at `at`. Callers have checked the length; missing bytes become zeros.
 fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     if let Some(from) = bytes.get(at..at + N) {
@@ -274,10 +274,10 @@ pub fn be64(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl RequestHeader {
-    /// Decodes it.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// When the magic is wrong: the stream is out of step and cannot be put right.
+    /// If the magic number is wrong: the stream is out of step, which cannot be repaired.
     pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Result<Self, ProtocolError> {
         let magic = be32(bytes, 0);
         if magic != MAGIC_REQUEST {
@@ -317,13 +317,13 @@ pub fn simple_reply(cookie: u64, error: u32) -> [u8; 16] {
     out
 }
 
-/// The head of the only, and so last, chunk of a structured reply.
+/// The header of the only, and so last, chunk of a structured reply.
 #[must_use]
 pub fn chunk_head(cookie: u64, kind: u16, length: u32) -> [u8; 20] {
     head_of_chunk(cookie, kind, length, chunk::FLAG_DONE)
 }
 
-/// The head of a chunk of a structured reply, which is the last one or not.
+/// The header of a chunk of a structured reply, with these flags.
 #[must_use]
 pub fn head_of_chunk(cookie: u64, kind: u16, length: u32, flags: u16) -> [u8; 20] {
     let mut out = [0; 20];

@@ -1,17 +1,17 @@
-//! What a server says of its connections, so that clients cannot fill a disk with it.
+//! Reports about a server's connections, limited so that clients cannot fill a disk with them.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Gets to know why connections ended badly.
+/// Receives why connections ended badly.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Sentences in each [`WINDOW`].
+/// The most sentences in each [`WINDOW`].
 const WORDS_MAX: u32 = 30;
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Passes sentences on, not too many.
+/// Passes on sentences, up to the limit.
 pub struct Words {
     report: Report,
     said: Mutex<Said>,
@@ -32,7 +32,7 @@ impl Words {
         }
     }
 
-    /// Says it, unless much was said in the last minute; how much was left out is said later.
+    /// Passes on a sentence, unless the limit for the window is reached. The number of omitted ones is reported later.
     pub fn say(&self, words: &str) {
         self.say_at(words, Instant::now());
     }

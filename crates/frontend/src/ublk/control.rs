@@ -1,13 +1,13 @@
-//! `/dev/ublk-control`: devices are made and removed by commands in io_uring.
+//! `/dev/ublk-control`: makes and removes devices by commands through io_uring.
 
-use super::UblkError;
+use super::error::UblkError;
 use super::uapi::{self, ControlCommand, ControlOp, DeviceInfo, Params};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// The device that makes and removes devices; a server opens it again when it ends.
+/// The device that makes and removes devices. A server opens it again when it ends.
 pub const CONTROL: &str = "/dev/ublk-control";
 /// One command at a time.
 const ENTRIES: u32 = 1;
@@ -36,7 +36,7 @@ impl Control {
         let ring = IoUring::builder().build(ENTRIES).map_err(UblkError::Ring)?;
         let mut control = Self { file, ring };
         let wanted = uapi::F_USER_COPY | uapi::F_CMD_IOCTL_ENCODE;
-        // Kernels that cannot be asked are older than user copy is.
+        // Kernels that do not answer this are older than user copy.
         match control.features() {
             Ok(features) if features & wanted == wanted => Ok(control),
             Err(UblkError::Command { source, .. })
@@ -58,7 +58,7 @@ impl Control {
         Ok(features)
     }
 
-    /// What a device is.
+    /// Describes a device.
     pub fn info(&mut self, device: u32) -> Result<DeviceInfo, UblkError> {
         let mut info = DeviceInfo::default();
         let mut command = ControlCommand::new(device);
@@ -69,7 +69,7 @@ impl Control {
         Ok(info)
     }
 
-    /// Makes a device; the kernel chooses its number and may cut down what was asked for.
+    /// Makes a device. The kernel chooses its number and may reduce what was requested.
     pub fn add(&mut self, mut info: DeviceInfo) -> Result<DeviceInfo, UblkError> {
         info.device = uapi::NO_DEVICE;
         let mut command = ControlCommand::new(uapi::NO_DEVICE);
@@ -89,29 +89,27 @@ impl Control {
         unsafe { self.command(ControlOp::SetParams, &command) }
     }
 
-    /// Makes its block node. Returns when every queue has fetched and the partition table was read.
+    /// Makes its block node. Returns when every queue has fetched and the partition table has been read.
     pub fn start(&mut self, device: u32) -> Result<(), UblkError> {
         let mut command = ControlCommand::new(device);
         command.data = u64::from(std::process::id());
-        // SAFETY: it carries no address.
+        // SAFETY: the command carries no address.
         unsafe { self.command(ControlOp::StartDev, &command) }
     }
 
-    /// Removes its block node, after what the kernel still had to write.
+    /// Removes its block node, after the kernel has written what it still had.
     pub fn stop(&mut self, device: u32) -> Result<(), UblkError> {
-        // SAFETY: it carries no address.
+        // SAFETY: the command carries no address.
         unsafe { self.command(ControlOp::StopDev, &ControlCommand::new(device)) }
     }
 
-    /// Removes it. Who still holds it open keeps a dead one, and its number.
+    /// Removes the device. A process that still has it open keeps a dead one, and its number.
     pub fn delete(&mut self, device: u32) -> Result<(), UblkError> {
         let command = ControlCommand::new(device);
-        // SAFETY: it carries no address.
+        // SAFETY: the command carries no address.
         match unsafe { self.command(ControlOp::DelDevAsync, &command) } {
-            Err(UblkError::Command { source, .. })
-                if source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
-            {
-                // SAFETY: it carries no address.
+            Err(UblkError::Command { source, .. }) if is_unknown(&source) => {
+                // SAFETY: the command carries no address.
                 unsafe { self.command(ControlOp::DelDev, &command) }
             }
             result => result,
@@ -121,7 +119,7 @@ impl Control {
     /// Gives a command and waits for it.
     ///
     /// # Safety
-    /// What the command's address points at is valid for its length, and for what the kernel does with it.
+    /// The memory that the command's address points at must be valid for its length, and for what the kernel does with it.
     unsafe fn command(&mut self, op: ControlOp, command: &ControlCommand) -> Result<(), UblkError> {
         let failed = |source| UblkError::Command {
             what: op.name(),
@@ -137,8 +135,8 @@ impl Control {
         loop {
             match self.ring.submit_and_wait(1) {
                 Err(e) if e.kind() != io::ErrorKind::Interrupted => {
-                    // The entry may still stand in the queue: nobody may submit it later, when what its
-                    // address points at is gone.
+                    // The entry may still be in the queue. It must not be submitted later, when the memory
+                    // its address points at is gone.
                     self.ring = IoUring::builder().build(ENTRIES).map_err(UblkError::Ring)?;
                     return Err(failed(e));
                 }
@@ -151,5 +149,24 @@ impl Control {
                 };
             }
         }
+    }
+}
+
+/// True if the kernel does not know a command.
+fn is_unknown(error: &std::io::Error) -> bool {
+    // Its own ENOTSUPP, which is no error of the C library's: it was returned by mistake until the end of 2024.
+    const ENOTSUPP: i32 = 524;
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | ENOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_command_is_told_from_one_that_failed() {
+        let is_unknown = |errno| is_unknown(&std::io::Error::from_raw_os_error(errno));
+        assert!(is_unknown(libc::EOPNOTSUPP) && is_unknown(524));
+        assert!(!is_unknown(libc::EBUSY) && !is_unknown(libc::EINVAL));
     }
 }

@@ -1,8 +1,7 @@
-//! What would make a queue's thread wait: memory that others still hold, and the edges of unaligned requests.
+//! Work that would make a queue's thread wait: requests that need memory others still hold, and the edges of unaligned requests.
 //!
-//! Two threads a device take that over, one for reads and one for writes, because a read must not wait
-//! behind a write that waits for the medium. While anything stands in a lane, what comes after it and wants
-//! memory goes there too, or large requests would starve.
+//! Two threads a device take it over, one for reads and one for writes, because a read must not wait after a write that waits for
+//! the medium. While a lane has requests, later ones that need memory go there too; otherwise large requests would starve.
 
 use super::node::Node;
 use super::outcomes::{Outcomes, errno};
@@ -16,7 +15,7 @@ use vellum_core::addr::Lba;
 use vellum_device::block::{BlockError, Op, Replies, Request};
 use vellum_device::frames::{Frames, Share};
 
-/// One request that waits.
+/// A waiting request.
 struct Job {
     queue: u16,
     tag: u16,
@@ -24,7 +23,7 @@ struct Job {
     outcomes: Arc<Outcomes>,
 }
 
-/// The way into a lane.
+/// The sending end of a lane.
 #[derive(Clone, Debug)]
 pub struct Lane {
     jobs: mpsc::SyncSender<Job>,
@@ -32,7 +31,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Starts one, for at most `requests_max` requests. It ends when the last way into it is dropped.
+    /// Starts a lane for at most `requests_max` requests. It ends when its last sending end is dropped.
     pub fn start(
         name: &str,
         requests_max: usize,
@@ -53,12 +52,12 @@ impl Lane {
         Ok((Self { jobs, standing }, thread))
     }
 
-    /// Whether nothing stands in it.
+    /// True if no request is in it.
     pub fn is_empty(&self) -> bool {
         self.standing.load(Ordering::Relaxed) == 0
     }
 
-    /// Puts a request at its end. It has room for all tags of all queues, so this does not wait.
+    /// Appends a request. The lane has room for all tags of all queues, so this does not wait.
     pub fn put(&self, queue: u16, tag: u16, work: Work, outcomes: &Arc<Outcomes>) {
         self.standing.fetch_add(1, Ordering::Relaxed);
         let job = Job {
@@ -112,7 +111,7 @@ fn end(outcomes: &Outcomes, tag: u16, result: i32) {
     outcomes.wake();
 }
 
-/// The memory of a request, with the data of a write in it; `None` when `take` has none.
+/// The memory for a request, filled with the data if it is a write; `None` if `take` has none.
 pub fn frames(
     node: &Node,
     queue: u16,

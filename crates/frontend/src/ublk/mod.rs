@@ -1,21 +1,21 @@
 //! ublk: a volume as a block device of the kernel, `/dev/ublkbN`, by io_uring.
 //!
-//! A thread a queue takes requests from the kernel and hands them to the volume; data is copied straight between
-//! the kernel's pages and frames (*user copy*, Linux 6.5). Flush, FUA, discard and write-zeroes come through
-//! as such.
+//! One thread a queue takes requests from the kernel and hands them to the volume. Data is copied directly between the kernel's
+//! pages and frames (*user copy*, Linux 6.5). Flush, FUA, discard and write-zeroes arrive as such.
 //!
-//! - **Life of a device:** added, its limits set, fetched by every queue, started; stopped, its queues ended,
-//!   deleted. Stopping lets the kernel write what it still has, then the block node disappears.
-//! - **A server that dies** takes the block node with it: the kernel answers what is in flight with EIO. A dead
-//!   character node stays behind. It bears the volume's [`Mark`], by which [`clear_up`] finds it.
-//! - ublk can also hold a dead server's device until a new one takes over (user recovery). We do not use that: what was
-//!   acknowledged and not flushed went with the volume's write cache, and a mounted file system would go
-//!   on as if it were there; its next flush would be a lie. An error and a new mount, with the
-//!   journal's replay, are the truth (docs/decisions/0007-ublk.md).
-//! - **Sectors** have 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again
-//!   however the volume is attached. Physical blocks are published as 4 KiB, so nobody has to use less.
+//! - **Life of a device:** it is added, its limits are set, every queue fetches, and it is started. Then it is stopped, its
+//!   queues end, and it is deleted. On a stop the kernel first writes what it still has, then the block node disappears.
+//! - **A server that dies** takes the block node with it: the kernel answers what is in flight with EIO. A dead character node
+//!   stays behind. It carries the volume's [`Mark`], by which [`clear_up`] finds it.
+//! - ublk can also keep a dead server's device until a new one takes over (user recovery). We do not use that. What was
+//!   acknowledged but not flushed was lost with the volume's write cache, and a mounted file system would continue as if it were
+//!   there; its next flush would be a lie. An error and a new mount, with a replay of the journal, are the truth
+//!   (docs/decisions/0007-ublk.md).
+//! - **Sectors** have 512 bytes, as on a loop device: a partition table counts in sectors, and must be found again however the
+//!   volume is attached. Physical blocks are published as 4 KiB, so no client needs to use less.
 
 mod control;
+mod error;
 mod lanes;
 mod node;
 mod outcomes;
@@ -28,6 +28,7 @@ mod work;
 use crate::unaligned::ByteDevice;
 pub use control::CONTROL;
 use control::Control;
+pub use error::UblkError;
 use lanes::Lane;
 use node::Node;
 use queue::{DEPTH, Queue};
@@ -41,78 +42,21 @@ use vellum_device::block::BlockDevice;
 use vellum_device::frames::Share;
 use work::{Limits, SECTOR};
 
-/// The most queues; more processors share them. One volume's core has one lock.
+/// The most queues; with more processors, several share a queue. A volume's core has only one lock.
 const QUEUES_MAX: usize = 4;
 /// The longest read or write, unless the volume's memory for blocks is smaller.
 const TRANSFER_BLOCKS_MAX: usize = 256;
 /// The longest discard or write of zeros; the kernel splits longer ones.
 const ZERO_SECTORS_MAX: u32 = (1 << 31) / SECTOR as u32;
 
-/// What a device bears for its server, so that it is known again: never of two volumes the same, by chance.
+/// Identifies a device as its server's. Marks are chosen so that two volumes do not share one by chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(pub u64);
 
-/// Why a volume cannot be served by ublk.
-#[derive(Debug, thiserror::Error)]
-pub enum UblkError {
-    /// No driver.
-    #[error(
-        "there is no /dev/ublk-control: the kernel has no ublk, or its module is not loaded (modprobe ublk_drv)"
-    )]
-    NoDriver,
-    /// Not root.
-    #[error("making ublk devices needs root")]
-    NotAllowed,
-    /// No user copy.
-    #[error("this kernel's ublk has no user copy: it takes Linux 6.5 or newer")]
-    TooOld,
-    /// io_uring is forbidden, or lacks what is needed.
-    #[error("cannot set up io_uring for ublk: {0}; is it forbidden (kernel.io_uring_disabled)?")]
-    Ring(#[source] io::Error),
-    /// A node cannot be used.
-    #[error("cannot open {}: {source}", path.display())]
-    Node {
-        /// Which.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A queue cannot be served.
-    #[error("cannot serve a queue of ublk device {device}: {source}")]
-    Queue {
-        /// Of which device.
-        device: u32,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// A command failed.
-    #[error("cannot {what} ublk device {}: {source}", Shown(*device))]
-    Command {
-        /// What it was to do.
-        what: &'static str,
-        /// To which device.
-        device: u32,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-/// A device's number, if it has one yet.
-struct Shown(u32);
-
-impl std::fmt::Display for Shown {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            uapi::NO_DEVICE => f.write_str("(new)"),
-            number => write!(f, "{number}"),
-        }
-    }
-}
-
-/// Where trouble that has no caller is told.
+/// Receives errors that have no caller to return to.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// A volume that is a block device; no longer when dropped.
+/// A volume as a block device, until dropped.
 #[derive(Debug)]
 pub struct UblkServer {
     device: u32,
@@ -121,12 +65,11 @@ pub struct UblkServer {
 }
 
 impl UblkServer {
-    /// Makes a block device of a volume, and serves it on threads of its own. Its other front
-    /// ends must have clones of the same [`ByteDevice`]. What a dead server left with the same mark
-    /// is removed before.
+    /// Makes a block device of a volume, and serves it on threads of its own. The volume's other front ends must have clones of
+    /// the same [`ByteDevice`]. First removes what a dead server left with the same mark.
     ///
     /// # Errors
-    /// When this kernel or the system lacks something; nothing is left behind then.
+    /// If the kernel or the system lacks something. Nothing is then left behind.
     pub fn start(
         bytes: impl Into<ByteDevice>,
         mark: Option<Mark>,
@@ -160,14 +103,14 @@ impl UblkServer {
             threads: Vec::new(),
             ended: false,
         };
-        // From here on, dropping it undoes it.
+        // From here on, dropping the server undoes everything.
         control.set_params(info.device, &params(&**device, limits))?;
         server.serve(info.queues, &bytes, limits, report)?;
         control.start(info.device)?;
         Ok(server)
     }
 
-    /// Starts the threads, and waits until every queue may be started by the kernel.
+    /// Starts the threads, and waits until every queue is ready for the kernel to start.
     fn serve(
         &mut self,
         queues: u16,
@@ -190,6 +133,8 @@ impl UblkServer {
         };
         let (reads, writes) = (lane("ublk-reads")?, lane("ublk-writes")?);
         let (ready, readies) = mpsc::channel();
+        let mut started = Ok(());
+        let mut spawned = 0;
         for queue in 0..queues {
             let queue = Queue {
                 number: queue,
@@ -203,22 +148,30 @@ impl UblkServer {
             let thread = std::thread::Builder::new()
                 .name(format!("ublk-{number}-{}", queue.number))
                 .spawn(move || {
-                    if let Err(error) = queue.run(&ready) {
+                    if let Err(error) = queue.run(ready) {
                         report(&format!("a queue of device {number} ended: {error}"));
                     }
-                })
-                .map_err(failed)?;
-            self.threads.push(thread);
+                });
+            match thread {
+                Ok(thread) => self.threads.push(thread),
+                Err(error) => {
+                    started = Err(error);
+                    break;
+                }
+            }
+            spawned += 1;
         }
         drop(ready);
-        for _ in 0..queues {
-            // A thread that ends without a word has panicked.
-            readies
+        // All of them are waited for, even after a failure: the kernel takes requests for commands from a queue that is late for
+        // the device's end, and never answers them.
+        for _ in 0..spawned {
+            // A thread that ends without a message has panicked.
+            let is_ready = readies
                 .recv()
-                .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
-                .map_err(failed)?;
+                .unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()));
+            started = started.and(is_ready);
         }
-        Ok(())
+        started.map_err(failed)
     }
 
     /// The block device.
@@ -227,10 +180,10 @@ impl UblkServer {
         block_node(self.device)
     }
 
-    /// Ends it: the kernel writes what it still has, the block device disappears, whoever has it open gets errors.
+    /// Ends it: the kernel writes what it still has, the block device disappears, and programs that have it open get errors.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn stop(mut self) -> Result<(), UblkError> {
         self.end()
     }
@@ -240,11 +193,11 @@ impl UblkServer {
             return Ok(());
         }
         let mut control = Control::open()?;
-        // This ends the queues, and they the lanes.
+        // This ends the queues, which end the lanes.
         let stopped = control.stop(self.device);
         if stopped.is_ok() {
             for thread in self.threads.drain(..) {
-                // A panic has been told.
+                // A panic was already reported.
                 let _ = thread.join();
             }
         }
@@ -258,7 +211,7 @@ impl Drop for UblkServer {
     }
 }
 
-/// Whether this machine can serve ublk devices.
+/// Checks whether this machine can serve ublk devices.
 ///
 /// # Errors
 /// What it lacks.
@@ -266,13 +219,13 @@ pub fn supported() -> Result<(), UblkError> {
     Control::open().map(drop)
 }
 
-/// Removes the devices with a mark whose server is dead. One that is being served stays.
+/// Removes the devices with this mark whose server is dead. A device that is being served stays.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// If the kernel refuses.
 pub fn clear_up(mark: Mark) -> Result<(), UblkError> {
     match Control::open() {
-        // Without a driver there is nothing of it.
+        // Without a driver there are no devices.
         Err(UblkError::NoDriver) => Ok(()),
         Err(error) => Err(error),
         Ok(mut control) => clear_up_with(&mut control, mark),
@@ -288,7 +241,7 @@ fn clear_up_with(control: &mut Control, mark: Mark) -> Result<(), UblkError> {
     Ok(())
 }
 
-/// The block devices with a mark, dead or alive.
+/// The block devices with this mark, dead or alive.
 #[must_use]
 pub fn find(mark: Mark) -> Vec<PathBuf> {
     Control::open().map_or_else(
@@ -312,7 +265,7 @@ fn marked(control: &mut Control, mark: Mark) -> Vec<DeviceInfo> {
                 .parse()
                 .ok()
         })
-        // One that disappears meanwhile is none of ours.
+        // A device that disappears meanwhile is not ours.
         .filter_map(|number| control.info(number).ok())
         .filter(|info| info.mark == mark.0)
         .collect()
@@ -322,7 +275,7 @@ fn block_node(device: u32) -> PathBuf {
     Path::new("/dev").join(format!("ublkb{device}"))
 }
 
-/// What the kernel's block layer must know.
+/// The parameters for the kernel's block layer.
 fn params(device: &dyn BlockDevice, limits: Limits) -> Params {
     let mut params = Params {
         len: size_of::<Params>() as u32,
@@ -338,7 +291,7 @@ fn params(device: &dyn BlockDevice, limits: Limits) -> Params {
     basic.logical_shift = SECTOR.trailing_zeros() as u8;
     basic.physical_shift = block_shift;
     basic.io_min_shift = block_shift;
-    // Nothing is better than a block: mkfs would lay out stripes by it.
+    // No size is better than a block: mkfs would lay out stripes by it.
     basic.io_opt_shift = block_shift;
     basic.sectors_max = (limits.transfer_bytes_max / SECTOR) as u32;
     basic.sectors = limits.bytes / SECTOR;

@@ -1,6 +1,6 @@
-//! `/dev/ublkcN`: a device's requests, and the way of their data.
+//! `/dev/ublkcN`: a device's requests, and the transfer of their data.
 
-use super::UblkError;
+use super::error::UblkError;
 use super::uapi::{self, Descriptor};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,7 +12,7 @@ use vellum_device::frames::Frames;
 
 /// How long the node may take to appear.
 const NODE_PATIENCE: Duration = Duration::from_secs(2);
-/// Pieces of memory that one system call takes.
+/// The most pieces of memory in one system call.
 const PIECES_MAX: usize = 256;
 
 /// The character device.
@@ -22,14 +22,14 @@ pub struct Node {
 }
 
 impl Node {
-    /// Opens a device's node; only one process may.
+    /// Opens a device's node. Only one process may.
     pub fn open(device: u32) -> Result<Self, UblkError> {
         let path = PathBuf::from(format!("/dev/ublkc{device}"));
         let began = Instant::now();
         loop {
             match OpenOptions::new().read(true).write(true).open(&path) {
                 Ok(file) => return Ok(Self { file }),
-                // Where it is udev that makes nodes, or sets who may use them.
+                // On systems where udev makes nodes or sets their permissions.
                 Err(e)
                     if began.elapsed() < NODE_PATIENCE
                         && matches!(
@@ -49,23 +49,23 @@ impl Node {
         self.file.as_raw_fd()
     }
 
-    /// Fetches the data of a write into frames.
+    /// Copies the data of a write into frames.
     pub fn read_frames(&self, queue: u16, tag: u16, frames: &mut Frames) -> io::Result<()> {
         self.transfer(queue, tag, frames, libc::preadv)
     }
 
-    /// Hands frames over as the data of a read.
+    /// Copies frames to the kernel as the data of a read.
     pub fn write_frames(&self, queue: u16, tag: u16, frames: &Frames) -> io::Result<()> {
         self.transfer(queue, tag, frames, libc::pwritev)
     }
 
-    /// Fetches the data of a write.
+    /// Copies the data of a write into bytes.
     pub fn read_bytes(&self, queue: u16, tag: u16, bytes: &mut [u8]) -> io::Result<()> {
         self.file
             .read_exact_at(bytes, uapi::data_offset(queue, tag))
     }
 
-    /// Hands over the data of a read.
+    /// Copies bytes to the kernel as the data of a read.
     pub fn write_bytes(&self, queue: u16, tag: u16, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, uapi::data_offset(queue, tag))
     }
@@ -92,8 +92,7 @@ impl Node {
             if count == 0 {
                 return Ok(());
             }
-            // SAFETY: the pieces are memory of the frames, which the caller holds for as long as this takes; for
-            // `preadv` it holds them mutably.
+            // SAFETY: the pieces are memory of the frames, which the caller holds during the call; for `preadv` it holds them mutably.
             let done = unsafe {
                 call(
                     self.fd(),
@@ -104,7 +103,7 @@ impl Node {
             };
             match usize::try_from(done) {
                 Err(_) => return Err(io::Error::last_os_error()),
-                // The kernel copies all of a request's memory or says why not.
+                // The kernel copies all of a request's memory or returns an error.
                 Ok(done) if done != bytes => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => offset += bytes as u64,
             }
@@ -114,7 +113,7 @@ impl Node {
 
 #[cfg(test)]
 impl Node {
-    /// A file in a node's place. It has its data where the kernel would have it.
+    /// A file in place of a node. It has data at the offsets that the kernel uses.
     pub fn fake() -> Self {
         let file = tempfile::tempfile().unwrap();
         file.set_len(uapi::data_offset(4, 0)).unwrap();
@@ -122,7 +121,7 @@ impl Node {
     }
 }
 
-/// A queue's descriptors, which the kernel fills.
+/// A queue's descriptors, which the kernel fills in.
 pub struct Descriptors {
     base: *mut libc::c_void,
     depth: u16,
@@ -130,13 +129,13 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Maps those of a queue.
+    /// Maps the descriptors of a queue.
     pub fn map(node: &Node, queue: u16, depth: u16) -> io::Result<Self> {
         // SAFETY: no preconditions.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
             .map_err(|_| io::Error::last_os_error())?;
         let bytes = (usize::from(depth) * size_of::<Descriptor>()).next_multiple_of(page);
-        // SAFETY: a mapping of its own; the result is checked.
+        // SAFETY: a new mapping; the result is checked.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -144,7 +143,7 @@ impl Descriptors {
                 libc::PROT_READ,
                 libc::MAP_SHARED | libc::MAP_POPULATE,
                 node.fd(),
-                uapi::descriptors_offset(queue) as libc::off_t,
+                uapi::descriptors_offset(queue, page) as libc::off_t,
             )
         };
         if base == libc::MAP_FAILED {
@@ -153,11 +152,11 @@ impl Descriptors {
         Ok(Self { base, depth, bytes })
     }
 
-    /// What a tag's request is, as it stands now.
+    /// The current request of a tag.
     pub fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "tag {tag} of {}", self.depth);
-        // SAFETY: within the mapping, by the assertion; any bytes make a descriptor. Volatile, because the
-        // kernel writes it; it does so only while the tag is its own.
+        // SAFETY: within the mapping, by the assertion; any bytes make a descriptor. Volatile, because the kernel writes it,
+        // but only while it owns the tag.
         unsafe {
             self.base
                 .cast::<Descriptor>()
@@ -169,7 +168,7 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `map`, which nobody else has.
+        // SAFETY: the mapping made in `map`, which nothing else uses.
         unsafe { libc::munmap(self.base, self.bytes) };
     }
 }
@@ -183,7 +182,7 @@ mod tests {
     #[test]
     fn data_comes_and_goes_through_scattered_frames() {
         let pool = FramePool::new(1024, 8, 0).unwrap();
-        // Every other frame is free, so that no two are adjacent, and one call does not take them all.
+        // Every other frame is free, so that no two are adjacent and one call cannot take them all.
         let mut all: Vec<_> = (0..1024)
             .map(|_| pool.take(Share::Write, 1).unwrap())
             .collect();
@@ -207,7 +206,7 @@ mod tests {
         node.read_frames(1, 3, &mut frames).unwrap();
         assert_eq!(frames.block(0)[0], (299 % 256) as u8);
         assert_eq!(frames.block(299)[0], 0);
-        // Another request's data is elsewhere.
+        // Another request's data is at another offset.
         node.read_bytes(1, 4, &mut bytes).unwrap();
         assert!(bytes.iter().all(|&b| b == 0));
     }

@@ -1,7 +1,7 @@
-//! How requests ended, on their way to the queue that the kernel takes it from.
+//! The results of requests, on their way to a queue's thread.
 //!
-//! A volume answers on any thread, but the kernel takes a tag's end from its queue's thread alone. So ends
-//! are collected here, and an eventfd wakes that thread if it sleeps.
+//! A volume answers on any thread, but the kernel accepts the end of a tag only from its queue's thread. So results are collected
+//! here, and an eventfd wakes that thread if it sleeps.
 
 use super::node::Node;
 use parking_lot::Mutex;
@@ -12,19 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockError, Op, Replies, Request};
 
-/// The ends of one queue's requests.
+/// The results of one queue's requests.
 #[derive(Debug)]
 pub struct Outcomes {
     queue: u16,
     node: Arc<Node>,
     ended: Mutex<Vec<(u16, i32)>>,
     event: OwnedFd,
-    /// The queue's thread looks by itself before it sleeps, or has been woken.
+    /// True if the queue's thread will check before it sleeps, or has been woken.
     awake: AtomicBool,
 }
 
 impl Outcomes {
-    /// None yet.
+    /// A collection without results.
     pub fn new(queue: u16, node: Arc<Node>) -> io::Result<Self> {
         // SAFETY: no preconditions.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
@@ -35,7 +35,7 @@ impl Outcomes {
             queue,
             node,
             ended: Mutex::new(Vec::new()),
-            // SAFETY: just made, and nobody else's.
+            // SAFETY: just made, and owned by nothing else.
             event: unsafe { OwnedFd::from_raw_fd(event) },
             awake: AtomicBool::new(true),
         })
@@ -46,14 +46,14 @@ impl Outcomes {
         self.event.as_raw_fd()
     }
 
-    /// The wake-up was heard.
+    /// Clears the wake-up.
     pub fn clear_event(&self) {
         let mut count = 0_u64;
         // SAFETY: eight bytes of ours. With nothing to read it returns at once.
         unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
     }
 
-    /// A tag ended; said later with the others, by [`Self::wake`].
+    /// Adds a tag's result. [`Self::wake`] reports it later, together with others.
     pub fn push(&self, tag: u16, result: i32) {
         self.ended.lock().push((tag, result));
     }
@@ -67,10 +67,10 @@ impl Outcomes {
         }
     }
 
-    /// Before the queue's thread sleeps: whether it may.
+    /// True if the queue's thread may sleep. Called just before it does.
     pub fn may_sleep(&self) -> bool {
         self.awake.store(false, Ordering::SeqCst);
-        // Whoever pushed before this looks at `awake` after, and wakes.
+        // A thread that pushed before this checks `awake` afterwards, and wakes us.
         let empty = self.ended.lock().is_empty();
         if !empty {
             self.awake.store(true, Ordering::SeqCst);
@@ -78,12 +78,12 @@ impl Outcomes {
         empty
     }
 
-    /// The queue's thread is up.
+    /// Notes that the queue's thread is awake.
     pub fn woke(&self) {
         self.awake.store(true, Ordering::SeqCst);
     }
 
-    /// Takes what has ended.
+    /// Takes the results so far.
     pub fn take(&self, into: &mut Vec<(u16, i32)>) {
         into.append(&mut self.ended.lock());
     }
@@ -110,7 +110,7 @@ impl Replies for Outcomes {
     }
 }
 
-/// The errno for a failure; the kernel's block layer knows these.
+/// The errno for a failure. The kernel's block layer knows these.
 pub fn errno(error: &BlockError) -> i32 {
     match error {
         BlockError::OutOfRange { .. } => libc::EINVAL,

@@ -1,8 +1,8 @@
-//! A queue: one thread that takes requests from the kernel and gives their ends back.
+//! A queue: one thread that takes requests from the kernel and returns their results.
 //!
-//! Each tag is at any time either the kernel's (a FETCH or COMMIT_AND_FETCH of it stands in the ring) or
-//! ours (its request is with the volume, in a lane, or among the outcomes). When the device stops, the kernel
-//! ends its tags as aborted, and ours as soon as they are committed; with the last one the thread ends.
+//! At any time each tag belongs either to the kernel (a FETCH or COMMIT_AND_FETCH for it is in the ring) or to us (its request is
+//! with the volume, in a lane, or among the outcomes). When the device stops, the kernel aborts its own tags at once, and ours as
+//! soon as they are committed. The thread ends with the last one.
 
 use super::lanes::{Lane, frames};
 use super::node::{Descriptors, Node};
@@ -24,14 +24,14 @@ const WAKE: u64 = u64::MAX;
 /// Room for every tag and the eventfd at once, so that pushing cannot fail.
 const ENTRIES: u32 = 256;
 
-/// How long to leave alone a kernel that is short of memory.
+/// The pause when the kernel is short of memory.
 const SHORTAGE: Duration = Duration::from_millis(1);
 
 const _: () = assert!((DEPTH as u32) < ENTRIES);
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
-/// What a queue's thread needs.
+/// The data of a queue's thread.
 pub struct Queue {
     /// Its number.
     pub number: u16,
@@ -39,37 +39,39 @@ pub struct Queue {
     pub node: Arc<Node>,
     /// The volume.
     pub bytes: ByteDevice,
-    /// What was published.
+    /// The published limits.
     pub limits: Limits,
     /// For reads that would wait.
     pub reads: Lane,
-    /// For all else that would.
+    /// For other requests that would wait.
     pub writes: Lane,
 }
 
-/// A queue that runs.
+/// A running queue.
 struct Running {
     queue: Queue,
     ring: Ring,
     descriptors: Descriptors,
     outcomes: Arc<Outcomes>,
-    /// Whether the ring polls the eventfd.
+    /// True if the ring polls the eventfd.
     armed: bool,
     requests: Vec<Request>,
     ended: Vec<(u16, i32)>,
-    /// Tags that the kernel will still give requests for.
+    /// Tags for which the kernel will still deliver requests.
     live: u16,
 }
 
 impl Queue {
-    /// Serves until the device is gone. Says through `ready` when the kernel may start it, or why not.
+    /// Serves until the device is gone. Reports through `ready` when the kernel may start the device, or why not.
     ///
     /// # Errors
-    /// When the ring breaks down; the kernel then ends the device.
-    pub fn run(self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    /// If the ring fails. The kernel then ends the device.
+    pub fn run(self, ready: mpsc::Sender<io::Result<()>>) -> io::Result<()> {
         match self.begin() {
             Ok(mut running) => {
                 let _ = ready.send(Ok(()));
+                // Whoever waits for the other queues must notice if one of them panics.
+                drop(ready);
                 running.serve()
             }
             Err(error) => {
@@ -80,7 +82,7 @@ impl Queue {
     }
 
     fn begin(self) -> io::Result<Running> {
-        // Of this thread alone: the kernel knows a queue by the thread that fetched first.
+        // Used only by this thread: the kernel identifies a queue by the thread that fetched first.
         let ring: Ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
@@ -100,7 +102,7 @@ impl Queue {
         }
         running.arm()?;
         running.ring.submit()?;
-        // A command that is refused ends at once. The start of a device whose queue was refused would wait for ever.
+        // A refused command ends at once. Starting a device with a refused queue would wait forever.
         let refused = running.ring.completion().find(|e| e.result() < 0);
         match refused {
             Some(end) => Err(io::Error::from_raw_os_error(-end.result())),
@@ -134,7 +136,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes what the kernel has for us.
+    /// Handles what the kernel has delivered.
     fn reap(&mut self) {
         let ends: Vec<_> = self
             .ring
@@ -146,7 +148,7 @@ impl Running {
                 self.armed = false;
                 self.outcomes.clear_event();
             } else if result < 0 {
-                // Aborted, or the device is already past taking commands: no more of this tag.
+                // Aborted, or the device no longer accepts commands: this tag is finished.
                 self.live -= 1;
             } else {
                 self.take(tag as u16);
@@ -192,7 +194,7 @@ impl Running {
         }
     }
 
-    /// Waits for outcomes, unless it does already.
+    /// Polls for outcomes, unless that is already under way.
     fn arm(&mut self) -> io::Result<()> {
         if self.armed {
             return Ok(());
@@ -221,14 +223,15 @@ impl Running {
     }
 }
 
-/// After a submission that failed: returns when it may be tried again. What the kernel did not take still stands in the ring.
+/// Handles a failed submission. Returns when it may be retried; what the kernel did not take is still in the ring.
 ///
 /// # Errors
-/// The same, if it is not one that passes.
+/// The same error, if it is not a transient one.
 fn pause(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::EINTR) => Ok(()),
-        // No memory for a request now, or completions to be taken first: no reason to end a device that has a file system on it.
+        // The kernel has no memory for a request now, or wants completions taken first. That is no reason to end a
+        // device with a file system on it.
         Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
             std::thread::sleep(SHORTAGE);
             Ok(())

@@ -12,14 +12,14 @@ use vellum_device::block::{BlockError, Op};
 const BLOCKS: usize = 16;
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
-/// A disk, and what must be on it.
+/// A disk, and its expected contents.
 struct Pair {
     bytes: ByteDevice,
     model: Vec<u8>,
 }
 
 impl Pair {
-    /// Does what was asked for in bytes, as the lanes do it, on both.
+    /// Does a byte request on both, in the way the lanes do.
     fn edge(&mut self, edge: Edge, range: Range<usize>, fill: u8) -> Result<(), BlockError> {
         let offset = range.start as u64;
         match edge {
@@ -41,7 +41,7 @@ impl Pair {
     }
 }
 
-/// As the kernel lays it out.
+/// A descriptor in the kernel's layout.
 fn descriptor(raw: &[u8; size_of::<Descriptor>()]) -> Descriptor {
     let (half, rest) = raw.split_at(8);
     let word = |bytes: &[u8], at: usize| {
@@ -60,10 +60,11 @@ fn descriptor(raw: &[u8; size_of::<Descriptor>()]) -> Descriptor {
     }
 }
 
-/// Fuzz target `ublk_descriptors`: the bytes are what the kernel has put into a queue's descriptors. What is
-/// done lies on the device and within what was published, and does what the descriptor says.
+/// Fuzz target `ublk_descriptors`: the bytes are what the kernel has put into a queue's descriptors. Whatever is done must be
+/// within the device and the published limits, and must match the descriptor.
 ///
 /// # Panics
+/// If it does not.
 /// When it does not.
 pub fn fuzz_descriptors(data: &[u8]) {
     let disk = Arc::new(RamDisk::new(BLOCKS as u64, 8, 8));

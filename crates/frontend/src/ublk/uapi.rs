@@ -1,15 +1,15 @@
 //! The kernel's side of ublk, as include/uapi/linux/ublk_cmd.h has it: structures, commands, offsets.
 //!
-//! Only what we use: commands in ioctl encoding, and data by user copy. Both are there since Linux 6.5.
+//! Only what we use: commands in ioctl encoding, and data by user copy. Linux has both since 6.5.
 
 /// Commands to `/dev/ublk-control`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ControlOp {
-    /// What a device is.
+    /// Describes a device.
     GetDevInfo,
     /// Makes a device's character node.
     AddDev,
-    /// Removes a device, and waits until its last user has left.
+    /// Removes a device, and waits until its last user has closed it.
     DelDev,
     /// Makes its block node.
     StartDev,
@@ -17,9 +17,9 @@ pub enum ControlOp {
     StopDev,
     /// Sets its limits.
     SetParams,
-    /// What this kernel's ublk can do.
+    /// Reports what this kernel's ublk can do.
     GetFeatures,
-    /// Removes a device, and waits for nobody.
+    /// Removes a device without waiting.
     DelDevAsync,
 }
 
@@ -39,7 +39,7 @@ impl ControlOp {
         }
     }
 
-    /// How it is called in errors.
+    /// Its name in errors.
     pub const fn name(self) -> &'static str {
         match self {
             Self::GetDevInfo => "ask about",
@@ -55,7 +55,7 @@ impl ControlOp {
 
 /// Waits for a request of one tag.
 pub const FETCH: u32 = code(READ | WRITE, 0x20, size_of::<IoCommand>());
-/// Ends a tag's request, and waits for its next.
+/// Ends a tag's request, and waits for the next one.
 pub const COMMIT_AND_FETCH: u32 = code(READ | WRITE, 0x21, size_of::<IoCommand>());
 
 const WRITE: u32 = 1;
@@ -74,7 +74,7 @@ pub const F_CMD_IOCTL_ENCODE: u64 = 1 << 6;
 /// A device without a block node: not started, stopped, or its server died.
 pub const STATE_DEAD: u16 = 0;
 
-/// A device number or queue number that means none.
+/// The device number or queue number that means none.
 pub const NO_DEVICE: u32 = u32::MAX;
 const NO_QUEUE: u16 = u16::MAX;
 
@@ -82,14 +82,14 @@ const NO_QUEUE: u16 = u16::MAX;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ControlCommand {
-    /// Which device.
+    /// The device.
     pub device: u32,
     queue: u16,
     /// Bytes at `address`.
     pub len: u16,
-    /// What the command reads or fills.
+    /// The memory that the command reads or fills.
     pub address: u64,
-    /// What it takes besides.
+    /// An additional argument.
     pub data: u64,
     path_len: u16,
     pad: u16,
@@ -97,7 +97,7 @@ pub struct ControlCommand {
 }
 
 impl ControlCommand {
-    /// A command to a device that takes nothing.
+    /// A command to a device without arguments.
     pub const fn new(device: u32) -> Self {
         Self {
             device,
@@ -111,7 +111,7 @@ impl ControlCommand {
         }
     }
 
-    /// As it stands in a submission entry.
+    /// Its bytes in a submission entry.
     pub fn encode(&self) -> [u8; 80] {
         let mut out = [0; 80];
         out[0..4].copy_from_slice(&self.device.to_ne_bytes());
@@ -127,18 +127,18 @@ impl ControlCommand {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct IoCommand {
-    /// Which queue.
+    /// The queue.
     pub queue: u16,
-    /// Which of its requests.
+    /// The tag of the request.
     pub tag: u16,
-    /// How the request ended: bytes, or minus an errno.
+    /// The result of the request: bytes, or minus an errno.
     pub result: i32,
     /// Not used with user copy.
     address: u64,
 }
 
 impl IoCommand {
-    /// Ends (or first fetches, with a result that is not looked at) a tag's request.
+    /// Ends a tag's request, or first fetches it (the result is then ignored).
     pub const fn new(queue: u16, tag: u16, result: i32) -> Self {
         Self {
             queue,
@@ -148,7 +148,7 @@ impl IoCommand {
         }
     }
 
-    /// As it stands in a submission entry.
+    /// Its bytes in a submission entry.
     pub fn encode(&self) -> [u8; 80] {
         let mut out = [0; 80];
         out[0..2].copy_from_slice(&self.queue.to_ne_bytes());
@@ -163,29 +163,29 @@ impl IoCommand {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeviceInfo {
-    /// How many queues.
+    /// The number of queues.
     pub queues: u16,
-    /// Requests in flight of each.
+    /// Requests in flight per queue.
     pub depth: u16,
-    /// Whether it has a block node.
+    /// Its state; see [`STATE_DEAD`].
     pub state: u16,
-    /// Nothing.
+    /// Padding.
     pub pad0: u16,
     /// The longest request.
     pub io_bytes_max: u32,
     /// Its number.
     pub device: u32,
-    /// Who serves it.
+    /// The process that serves it.
     pub pid: i32,
-    /// Nothing.
+    /// Padding.
     pub pad1: u32,
-    /// What it uses of ublk.
+    /// The ublk features that it uses.
     pub flags: u64,
-    /// The server's own, kept by the kernel and not looked at.
+    /// The server's data, stored and ignored by the kernel.
     pub mark: u64,
-    /// User and group, for devices of users; the kernel's.
+    /// User and group of devices of unprivileged users; set by the kernel.
     pub owner: [u32; 2],
-    /// Nothing.
+    /// Reserved.
     pub reserved: [u64; 2],
 }
 
@@ -193,11 +193,11 @@ pub struct DeviceInfo {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Params {
-    /// Bytes of this.
+    /// The length of this structure in bytes.
     pub len: u32,
-    /// Which parts are set.
+    /// The parts that are set.
     pub types: u32,
-    /// What every device has.
+    /// Parameters of every device.
     pub basic: Basic,
     /// Discard and write-zeroes.
     pub discard: Discard,
@@ -208,11 +208,11 @@ pub const PARAM_BASIC: u32 = 1 << 0;
 /// `Params::discard` is set.
 pub const PARAM_DISCARD: u32 = 1 << 1;
 
-/// Writes are refused by the kernel.
+/// The kernel refuses writes.
 pub const ATTR_READ_ONLY: u32 = 1 << 0;
-/// There is a cache to flush.
+/// The device has a cache to flush.
 pub const ATTR_VOLATILE_CACHE: u32 = 1 << 2;
-/// FUA is understood.
+/// The device supports FUA.
 pub const ATTR_FUA: u32 = 1 << 3;
 
 /// `struct ublk_param_basic`.
@@ -221,17 +221,17 @@ pub const ATTR_FUA: u32 = 1 << 3;
 pub struct Basic {
     /// Attributes.
     pub attributes: u32,
-    /// Powers of two, in bytes: what can be addressed,
+    /// Powers of two, in bytes: the addressable unit,
     pub logical_shift: u8,
-    /// what is written without being read first,
+    /// the unit written without being read first,
     pub physical_shift: u8,
-    /// the best request,
+    /// the best request size,
     pub io_opt_shift: u8,
-    /// and the least good one.
+    /// and the smallest good one.
     pub io_min_shift: u8,
     /// The longest read or write.
     pub sectors_max: u32,
-    /// A border that no request may cross; none.
+    /// A boundary that no request may cross; none.
     pub chunk_sectors: u32,
     /// Its size.
     pub sectors: u64,
@@ -242,17 +242,17 @@ pub struct Basic {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discard {
-    /// Where the first whole block is.
+    /// The offset of the first whole block.
     pub alignment: u32,
-    /// What a discard can free.
+    /// The unit that a discard can free.
     pub granularity: u32,
     /// The longest discard.
     pub discard_sectors_max: u32,
     /// The longest write of zeros.
     pub zeroes_sectors_max: u32,
-    /// Ranges of one discard.
+    /// The most ranges in one discard.
     pub segments_max: u16,
-    /// Nothing.
+    /// Reserved.
     pub reserved: u16,
 }
 
@@ -260,17 +260,17 @@ pub struct Discard {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Descriptor {
-    /// What, in the low byte, and how.
+    /// The operation in the low byte, and flags.
     pub op_flags: u32,
-    /// How long.
+    /// The length.
     pub sectors: u32,
-    /// Where.
+    /// The start.
     pub start_sector: u64,
     /// Not used with user copy.
     pub address: u64,
 }
 
-/// What a descriptor's low byte says.
+/// The values of a descriptor's low byte, and the flags above it.
 pub mod op {
     /// Read.
     pub const READ: u32 = 0;
@@ -284,19 +284,19 @@ pub mod op {
     pub const WRITE_ZEROES: u32 = 5;
     /// The mask of the operation.
     pub const MASK: u32 = 0xff;
-    /// Durable before it ends.
+    /// Must be durable before it ends.
     pub const FUA: u32 = 1 << 13;
 }
 
-/// Descriptors that the kernel keeps room for, for each queue.
+/// Descriptors that the kernel reserves for each queue.
 const DEPTH_MAX: usize = 4096;
 
-/// Where a queue's descriptors are in the character device's memory.
-pub const fn descriptors_offset(queue: u16) -> usize {
-    queue as usize * DEPTH_MAX * size_of::<Descriptor>()
+/// The offset of a queue's descriptors in the character device's mapping. Each queue's begin on a page of the machine.
+pub const fn descriptors_offset(queue: u16, page: usize) -> usize {
+    queue as usize * (DEPTH_MAX * size_of::<Descriptor>()).next_multiple_of(page)
 }
 
-/// Where a request's data is in the character device.
+/// The offset of a request's data in the character device.
 pub const fn data_offset(queue: u16, tag: u16) -> u64 {
     const BASE: u64 = 0x8000_0000;
     const DATA_BITS: u32 = 25;
@@ -328,7 +328,8 @@ mod tests {
         assert_eq!(COMMIT_AND_FETCH, 0xc010_7521);
         assert_eq!(data_offset(0, 1), 0x8000_0000 + (1 << 25));
         assert_eq!(data_offset(1, 0), 0x8000_0000 + (1 << 41));
-        assert_eq!(descriptors_offset(1), 98_304);
+        assert_eq!(descriptors_offset(1, 4096), 98_304);
+        assert_eq!(descriptors_offset(1, 65_536), 131_072);
     }
 
     #[test]

@@ -1,56 +1,56 @@
-//! From what the kernel asks to what a volume is asked.
+//! Translates the kernel's requests into requests to a volume.
 
 use super::uapi::{Descriptor, op};
 use crate::unaligned::is_aligned;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::Op;
 
-/// Bytes of a sector, which is what the kernel counts in.
+/// Bytes of a sector, the kernel's unit.
 pub const SECTOR: u64 = 512;
 
-/// What has to be done.
+/// The work that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Whole blocks.
     Blocks {
         /// What to do with them.
         op: Op,
-        /// The first.
+        /// The first block.
         lba: u64,
-        /// How many.
+        /// How many blocks.
         blocks: u64,
     },
-    /// Some that are not whole; it has to wait for reads.
+    /// Partial blocks; these have to wait for reads.
     Bytes {
         /// What to do with them.
         edge: Edge,
         /// The first byte.
         offset: u64,
-        /// How many.
+        /// How many bytes.
         len: u64,
     },
 }
 
-/// What can be done with bytes.
+/// An operation on bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
     /// Read them.
     Read,
     /// Write them.
     Write {
-        /// Durable before it ends.
+        /// Must be durable before it ends.
         fua: bool,
     },
     /// Make them zero.
     Zero {
-        /// Whether their space may go.
+        /// True if their space may be given up.
         discard: bool,
-        /// Durable before it ends.
+        /// Must be durable before it ends.
         fua: bool,
     },
 }
 
-/// What a device takes.
+/// The limits of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Its size.
@@ -59,7 +59,7 @@ pub struct Limits {
     pub transfer_bytes_max: u64,
 }
 
-/// What a descriptor asks for; an errno when we published that we would not do that.
+/// The work that a descriptor requires; an errno if the request exceeds what was published.
 pub fn work(request: &Descriptor, limits: Limits) -> Result<Work, i32> {
     let fua = request.op_flags & op::FUA != 0;
     let (blocks, edge) = match request.op_flags & op::MASK {
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(ask(0xff, 0, 8), Err(libc::EOPNOTSUPP));
     }
 
-    /// Whatever the descriptor, what is done stays within the device and what was published.
+    /// Whatever the descriptor, the work stays within the device and the published limits.
     #[test]
     fn nothing_leads_outside() {
         let places = [0, 1, 7, 8, 2040, 2047, 2048, u64::MAX / 512, u64::MAX];

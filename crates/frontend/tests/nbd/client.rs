@@ -1,4 +1,4 @@
-//! A client that says exactly what it is told to, right or wrong.
+//! A client that sends exactly what the test wants, right or wrong.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,7 +51,7 @@ pub fn context_data(name: &str, queries: &[&str]) -> Vec<u8> {
 }
 
 impl Client {
-    /// Connected, greeting and flags exchanged.
+    /// Connects, and exchanges greeting and flags.
     pub fn greeted(path: &Path) -> Self {
         Self::greeted_on(UnixStream::connect(path).unwrap())
     }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    /// In transmission.
+    /// Connects, up to the transmission phase.
     pub fn connected(path: &Path, name: &str, structured: bool) -> Self {
         let mut client = Self::greeted(path);
         if structured {
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The kind of an option's last reply.
+    /// Returns the kind of an option's last reply.
     pub fn verdict(&mut self, option: u32, data: &[u8]) -> u32 {
         self.option(option, data).last().unwrap().0
     }
@@ -163,7 +163,7 @@ impl Client {
         self.stream.write_all(&out).unwrap();
     }
 
-    /// Takes one reply; `read` tells how much data a simple one carries.
+    /// Takes one reply; `read` is the length of data that a simple one carries.
     pub fn reply(&mut self, read: usize) -> Reply {
         let mut magic = [0; 4];
         self.stream.read_exact(&mut magic).unwrap();
@@ -218,7 +218,7 @@ impl Client {
         }
     }
 
-    /// One request and its reply's error.
+    /// Sends one request. Returns its reply's error.
     pub fn call(
         &mut self,
         command: u16,
@@ -255,7 +255,7 @@ impl Client {
         reply.data
     }
 
-    /// The extents of block status, as (bytes, state).
+    /// Returns the extents of block status, as (bytes, state).
     pub fn status(&mut self, flags: u16, offset: u64, length: u32) -> Vec<(u32, u32)> {
         self.send(wire::command::BLOCK_STATUS, flags, 6, offset, length, &[]);
         let reply = self.reply(0);
@@ -267,7 +267,7 @@ impl Client {
             .collect()
     }
 
-    /// The server hung up, without another word.
+    /// True if the server closed the connection without sending anything more.
     pub fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0; 16]) {
             Ok(count) => count == 0,

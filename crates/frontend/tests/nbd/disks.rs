@@ -11,10 +11,10 @@ use vellum_device::frames::FramePool;
 use vellum_frontend::nbd::{Export, Listen, Options, Server};
 use vellum_frontend::testing::RamDisk;
 
-/// Requests of one submission, and where their answers go.
+/// The requests of one submission, and where their answers go.
 type Batch = (Vec<Request>, Arc<dyn Replies>);
 
-/// A server on a socket of its own, and what it reported.
+/// A server on its own socket, and what it reported.
 pub struct Served {
     pub server: Server,
     pub reports: Arc<Mutex<Vec<String>>>,
@@ -71,14 +71,14 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// A disk that answers from a thread of its own: late, and each batch in another order than it came.
+/// A disk that answers from its own thread: late, and each batch in another order than it arrived.
 pub struct LateDisk {
     ram: Arc<RamDisk>,
     work: Mutex<Sender<Batch>>,
 }
 
 impl LateDisk {
-    /// Each request takes `each`.
+    /// Returns a disk whose requests each take `each`.
     pub fn new(ram: Arc<RamDisk>, each: Duration) -> Arc<Self> {
         let (work, queue): (_, Receiver<Batch>) = channel();
         let disk = Arc::clone(&ram);

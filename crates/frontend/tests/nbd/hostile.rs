@@ -1,4 +1,4 @@
-//! Clients that vanish, stall or talk nonsense hold up nobody and leave nothing behind.
+//! Clients that vanish, stall or send nonsense delay no other client and leave nothing behind.
 
 use crate::client::Client;
 use crate::disks::{LateDisk, Served, pattern, soon};
@@ -76,7 +76,7 @@ fn a_client_that_does_not_read_holds_up_nobody() {
             length: 131_072,
         }
         .encode();
-        // As many as the server takes, and more.
+        // As many as the server accepts, and more.
         for _ in 0..2000 {
             let _ = client.stream.write(&request);
         }
@@ -120,7 +120,7 @@ fn a_client_that_drips_a_payload_holds_up_nobody() {
     let ram = Arc::new(RamDisk::new(2048, 64, 64));
     let served = Served::of(Arc::clone(&ram) as _);
     let bytes = pattern(5, 65_536);
-    // More than have frames at a time, and none of them ever pauses.
+    // More clients than can have frames at once, and none of them ever pauses.
     let mut slow: Vec<Client> = (0..8)
         .map(|_| Client::connected(&served.path(), "disk", false))
         .collect();
@@ -152,7 +152,7 @@ fn a_client_that_drips_a_payload_holds_up_nobody() {
     assert!(other.read(1 << 20, 65_536) == bytes);
 }
 
-/// Set when it is dropped, also by a test that fails: whoever waits for it ends.
+/// Set when it is dropped, even by a failing test, so that a thread waiting for it ends.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -214,7 +214,7 @@ fn nonsense_ends_only_its_own_connection() {
     }
 }
 
-/// A small generator, so that a failure is repeated by its number.
+/// A small generator, so that a failure can be repeated from its number.
 struct Seeded(u64);
 
 impl Seeded {
@@ -255,7 +255,7 @@ fn seeded_options() {
         }
         fuzz_options(&data);
     }
-    // The way through, to be sure that the generator's words are understood.
+    // The valid sequence, to verify that the generator's words are understood.
     let mut data = vec![0, 0, 0, 3];
     data.extend_from_slice(&wire::MAGIC_OPTION.to_be_bytes());
     data.extend_from_slice(&option::LIST.to_be_bytes());

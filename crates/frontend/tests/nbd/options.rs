@@ -175,7 +175,7 @@ fn meta_contexts() {
         answers[0],
         (reply::META_CONTEXT, b"\0\0\0\x01base:allocation".to_vec())
     );
-    // Chosen for one export, used with another: not agreed.
+    // Contexts chosen for one export and used with another: not agreed.
     assert_eq!(
         client.verdict(option::GO, &info_data("two", &[])),
         reply::ACK
@@ -251,9 +251,9 @@ fn floods_and_nonsense_end_the_connection() {
     let mut client = Client::greeted(&served.path());
     client.send_option(option::EXPORT_NAME, &vec![b'x'; 50_000]);
     assert!(client.is_closed());
-    // Still up.
+    // The server still runs.
     Client::connected(&served.path(), "one", true);
-    // A client sees its end before that is reported.
+    // A client sees the end before it is reported.
     let reports = || served.reports.lock().unwrap().len();
     (0..500).take_while(|_| reports() < 4).for_each(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! The clients that people have. Each test says so when it is skipped because its client is missing.
+//! Common clients. Each test prints a message when it is skipped because its client is missing.
 
 use crate::disks::{LateDisk, Served, pattern};
 use std::process::{Command, Output};
@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use vellum_frontend::nbd::Export;
-use vellum_frontend::testing::RamDisk;
+use vellum_frontend::testing::{RamDisk, skipped};
 
 fn missing(program: &str) -> bool {
     let missing = Command::new(program).arg("--version").output().is_err();
     if missing {
-        eprintln!("SKIPPED: {program} is not installed");
+        skipped(format_args!("{program} is not installed"));
     }
     missing
 }
@@ -214,7 +214,7 @@ fn fio_verifies_what_it_wrote() {
     let (served, ram) = disk();
     let engines = text(&run(Command::new("fio").arg("--enghelp")));
     if !engines.contains("nbd") {
-        eprintln!("SKIPPED: this fio has no nbd engine");
+        skipped("this fio has no nbd engine");
         return;
     }
     for (size, depth) in [("4k", "32"), ("512", "4"), ("128k", "8"), ("5k", "16")] {

@@ -1,4 +1,4 @@
-//! Sector writers on several connections never undo each other, nor an aligned writer.
+//! Clients that write sectors on several connections never undo each other's writes, nor those of aligned writers.
 
 use crate::client::Client;
 use crate::disks::{LateDisk, Served};
@@ -8,8 +8,8 @@ use std::time::Duration;
 use vellum_frontend::nbd::wire::command;
 use vellum_frontend::testing::RamDisk;
 
-/// Each connection owns one sector of each of two blocks, and counts up in it: a lost update is a sector
-/// whose owner finds an old number there.
+/// Each connection owns one sector of each of two blocks, and counts up in it. An update is lost if the owner of a sector finds
+/// an old number there.
 fn sector_writers(each: Duration, turns: u32) {
     let ram = Arc::new(RamDisk::new(16, 64, 64));
     let served = Served::of(LateDisk::new(Arc::clone(&ram), each));
@@ -51,7 +51,7 @@ fn sector_writers_of_one_block_lose_nothing() {
     sector_writers(Duration::from_micros(100), 30);
 }
 
-/// Says so also when its thread panics.
+/// Reports the end even when its thread panics.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -71,7 +71,7 @@ fn an_aligned_write_is_not_undone_by_a_sector_write() {
             let _done = Done(&done);
             let mut client = Client::connected(&path, "disk", true);
             for _ in 0..400 {
-                // Bytes that nobody looks at, in the blocks that the others write whole.
+                // Unused bytes, in the blocks that the others write whole.
                 assert_eq!(client.write(512, &[0xaa; 512]), 0);
                 assert_eq!(
                     client.call(command::WRITE_ZEROES, 0, 4096 + 512, 512, &[]),

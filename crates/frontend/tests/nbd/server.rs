@@ -1,4 +1,4 @@
-//! Sockets, exports that come and go, the end.
+//! Sockets, exports that are added and removed, and the server's end.
 
 use crate::client::{Client, info_data};
 use crate::disks::{LateDisk, Served, soon};
@@ -37,7 +37,7 @@ fn only_a_stale_socket_is_replaced() {
     assert!(stale.exists());
     let second = Server::bind(&Listen::Unix(stale.clone())).unwrap();
     Client::greeted(&stale);
-    // A file that took the place of ours is not ours to remove.
+    // A file that replaced the socket must not be removed.
     std::fs::remove_file(&stale).unwrap();
     std::fs::write(&stale, "precious").unwrap();
     drop(second);
@@ -111,7 +111,8 @@ fn shutdown_finishes_what_is_in_flight() {
     }
 }
 
-/// All memory for writes is held by what has found no room: a client is told so, reads go on, and so does the end.
+/// All memory for writes is held by requests that found no room: clients get an error, reads continue, and the server can still
+/// end.
 #[test]
 fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
     let ram = Arc::new(RamDisk::new(2048, 1024, 1024));
@@ -163,7 +164,7 @@ fn shutdown_does_not_wait_for_a_deaf_client() {
     assert!(ram.all_frames_free());
 }
 
-/// A client whose connection has its place for certain: the end of a handshake is answered before the server gives the place.
+/// Returns a client whose connection certainly has its slot: the end of a handshake is answered before the server assigns it.
 fn settled(served: &Served, name: &str) -> Client {
     let mut client = Client::connected(&served.path(), name, true);
     assert_eq!(client.read(0, 4096).len(), 4096);

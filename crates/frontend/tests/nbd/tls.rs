@@ -1,4 +1,4 @@
-//! TCP with TLS, and without it only when asked for by name.
+//! TCP with TLS, and without it only when that is requested explicitly.
 
 use crate::disks::pattern;
 use std::collections::BTreeSet;
@@ -11,16 +11,16 @@ use std::process::Command;
 use std::sync::Arc;
 use vellum_frontend::nbd::wire::{self, option, reply};
 use vellum_frontend::nbd::{BindError, Export, Fingerprint, Listen, Protection, Server, TlsFiles};
-use vellum_frontend::testing::RamDisk;
+use vellum_frontend::testing::{RamDisk, skipped};
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// A certificate authority, a server and a client, under the names that libnbd looks for.
+/// Creates a certificate authority, a server and a client, under the names that libnbd looks for.
 fn certificates(folder: &Path) -> TlsFiles {
     signed(folder, &[]).0
 }
 
-/// The same with more clients, and who signs.
+/// Does the same with more clients. Returns the signing authority, too.
 fn signed(folder: &Path, more: &[&str]) -> (TlsFiles, rcgen::Issuer<'static, rcgen::KeyPair>) {
     let key = |()| rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
@@ -59,7 +59,7 @@ fn signed(folder: &Path, more: &[&str]) -> (TlsFiles, rcgen::Issuer<'static, rcg
     (files, issuer)
 }
 
-/// A folder for libnbd in which a client has its certificate.
+/// Creates a folder for libnbd that contains a client's certificate.
 fn of_client(folder: &Path, name: &str) -> PathBuf {
     let own = folder.join(name);
     std::fs::create_dir(&own).unwrap();
@@ -70,7 +70,7 @@ fn of_client(folder: &Path, name: &str) -> PathBuf {
     own
 }
 
-/// As a client is told by whoever makes certificates.
+/// Returns a certificate's fingerprint, as openssl prints it.
 fn fingerprint(certificate: &Path) -> Fingerprint {
     let told = Command::new("openssl")
         .args(["x509", "-noout", "-fingerprint", "-sha256", "-in"])
@@ -82,7 +82,7 @@ fn fingerprint(certificate: &Path) -> Fingerprint {
     digits.parse().unwrap()
 }
 
-/// What `nbdinfo` gets of an export, by the certificates of a folder.
+/// Returns what `nbdinfo` prints for an export, with the certificates in a folder.
 fn asked(server: &Server, folder: &Path, export: &str) -> Result<String, String> {
     let port = server.address().unwrap().port();
     let uri = format!(
@@ -101,7 +101,7 @@ fn has_tools(test: &str) -> bool {
     let has = |tool: &str, arg: &str| Command::new(tool).arg(arg).output().is_ok();
     let has_both = has("nbdinfo", "--version") && has("openssl", "version");
     if !has_both {
-        eprintln!("SKIPPED {test}: needs nbdinfo and openssl");
+        skipped(format_args!("{test}: needs nbdinfo and openssl"));
     }
     has_both
 }
@@ -148,7 +148,7 @@ fn an_export_is_for_the_clients_that_are_named_for_it() {
                 "{client} {export}: {told:?}"
             );
         }
-        // Nor is it told what else there is, and the default is one of its own.
+        // It does not learn which other exports exist, and the default is its own.
         let uri = format!(
             "nbds://localhost:{}/?tls-certificates={}",
             server.address().unwrap().port(),
@@ -254,7 +254,7 @@ fn nothing_is_served_before_tls() {
         reply::ERR_TLS_REQD
     );
     assert_eq!(option_verdict(&mut stream, option::STARTTLS), reply::ACK);
-    // Not TLS after all: the connection ends, the server does not.
+    // The client does not speak TLS: the connection ends, the server does not.
     stream.write_all(&[0x55; 64]).unwrap();
     let _ = stream.read_to_end(&mut Vec::new());
     TcpStream::connect(server.address().unwrap()).unwrap();
@@ -263,7 +263,7 @@ fn nothing_is_served_before_tls() {
 #[test]
 fn a_real_client_copies_over_tls() {
     if Command::new("nbdcopy").arg("--version").output().is_err() {
-        eprintln!("SKIPPED: nbdcopy is not installed");
+        skipped("nbdcopy is not installed");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -398,7 +398,7 @@ fn a_key_that_any_user_may_read_is_refused() {
     serve(Protection::Tls(files.clone()));
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("SKIPPED in part: only root can give a key to somebody else");
+        skipped("in part: only root can give a key to somebody else");
         return;
     }
     std::os::unix::fs::chown(&key, Some(65_533), None).unwrap();

@@ -124,13 +124,13 @@ fn flush_fua_trim_and_zeroes() {
         0
     );
     assert_eq!(disk.flushes.load(Ordering::Relaxed), 3);
-    // A trim takes whole blocks only.
+    // A trim affects whole blocks only.
     assert_eq!(client.call(command::TRIM, 0, 4000, 8288, &[]), 0);
     let mut model = pattern(1, 40_960);
     model[4096..12_288].fill(0);
     assert!(client.read(0, 40_960) == model);
     assert_eq!(client.call(command::TRIM, 0, 100, 200, &[]), 0);
-    // Zeros are zeros to the byte.
+    // Zeros are exact to the byte.
     assert_eq!(
         client.call(command::WRITE_ZEROES, flag::NO_HOLE, 15_000, 10_001, &[]),
         0
@@ -195,7 +195,7 @@ fn each_error_has_its_number() {
     let end = BLOCKS * 4096;
     for structured in [false, true] {
         let mut client = Client::connected(&served.path(), "disk", structured);
-        // Past the end: the specification wants ENOSPC for what writes, EINVAL for the rest.
+        // Past the end: the specification requires ENOSPC for writes, EINVAL for the rest.
         for (offset, length) in [
             (end, 512),
             (end - 512, 1024),

@@ -1,11 +1,12 @@
-//! Files that come, grow, are read and go, after two of filebench's personalities (workloads/varmail.f and fileserver.f).
+//! Files that are made, grow, are read and deleted, after two of filebench's personalities (workloads/varmail.f and
+//! fileserver.f).
 //!
-//! A file has a slot of its own, with room to grow. There are as many files as half of the slots, where filebench has 1,000 and
-//! 10,000: so a volume is in use whatever its size. The first of them are made by the load itself, for a new disk has none, and
-//! nothing is deleted until they are there.
+//! Each file has a slot with room to grow. There are half as many files as slots, where filebench has 1,000 and 10,000
+//! files, so that a volume is in use whatever its size. The load makes the first files itself, because a new disk has
+//! none, and nothing is deleted until they exist.
 
-use super::Steps;
 use super::spread::gamma_of_three_halves;
+use super::steps::Steps;
 use crate::rng::Rng;
 use crate::trace::Op;
 use std::collections::VecDeque;
@@ -16,25 +17,25 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// How a new file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewFile {
-    /// By an append to nothing.
+    /// By an append to an empty file.
     Appended,
-    /// As a whole: filebench's gamma distribution, of shape 1.5.
+    /// As a whole, with sizes of filebench's gamma distribution, shape 1.5.
     Whole {
-        /// Its mean.
+        /// The mean size.
         mean_bytes: u64,
     },
 }
 
-/// What is done each round.
+/// What is done in each round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Personality {
-    /// What is made.
+    /// How new files are made.
     pub new: NewFile,
-    /// An append's bytes, at most: any number up to that (`appendfilerand`).
+    /// The most bytes of an append: any number up to that (`appendfilerand`).
     pub append_bytes_max: u64,
-    /// Whether what is appended to is read before.
+    /// True if a file is read before an append to it.
     pub read_first: bool,
-    /// Whether each file that was written is flushed.
+    /// True if each written file is flushed.
     pub fsync: bool,
 }
 
@@ -56,11 +57,11 @@ pub const FILESERVER: Personality = Personality {
     fsync: false,
 };
 
-/// Files on a disk.
+/// The files on a disk.
 pub struct Files {
     personality: Personality,
     slot_blocks: u64,
-    /// What each slot holds, in bytes.
+    /// Bytes in each slot.
     held: Vec<u32>,
     full: Vec<u32>,
     empty: VecDeque<u32>,
@@ -73,7 +74,7 @@ impl Files {
             NewFile::Whole { mean_bytes } => mean_bytes,
         };
         let wanted = 4 * (file + personality.append_bytes_max) / BLOCK;
-        // A small volume has smaller files, not fewer than some.
+        // A small volume has smaller files, rather than too few.
         let slot_blocks = wanted.min(blocks / 16).max(1);
         let slots = u32::try_from(blocks / slot_blocks).unwrap_or(u32::MAX);
         Self {
@@ -125,7 +126,7 @@ impl Files {
         1 + rng.below(self.personality.append_bytes_max)
     }
 
-    /// The block that a file ends in is written again when it grows.
+    /// Appends to a file. The block that the file ends in is written again.
     fn append(&mut self, slot: u32, bytes: u64, steps: &mut Steps) {
         let held = u64::from(self.held[slot as usize]);
         let end = (held + bytes).min(self.slot_blocks * BLOCK);

@@ -1,24 +1,25 @@
-//! A package manager that unpacks: files one behind the other, each brought to the disk before the next (dpkg's fsync).
+//! A package manager that unpacks: files one after the other, each flushed before the next (dpkg's fsync).
 //!
-//! Sizes are lognormal, as those of the file systems of Agrawal and others ("A five-year study of file-system metadata", FAST 2007), with the
-//! median that they found each year; the mean is that of a compiler, Python and git as Debian installs them.
+//! Sizes are lognormal, like those in the file systems of Agrawal and others ("A five-year study of file-system
+//! metadata", FAST 2007), with the median found there each year. The mean is that of a compiler, Python and git as
+//! Debian installs them.
 
-use super::Steps;
 use super::spread::lognormal;
+use super::steps::Steps;
 use crate::rng::Rng;
 use crate::trace::Op;
 use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 
 const MEDIAN_BYTES: f64 = 4096.0;
-/// With that median, 52,000 bytes in the mean.
+/// With that median, a mean of 52,000 bytes.
 const SIGMA: f64 = 2.255;
 
-/// What is installed.
+/// The installed files.
 pub struct Install {
     blocks: u64,
     at: u64,
-    /// Where each file begins, and its blocks, oldest first.
+    /// The beginning and the blocks of each file, oldest first.
     files: VecDeque<(u64, u64)>,
 }
 
@@ -48,7 +49,7 @@ impl Install {
         self.at = end;
     }
 
-    /// Deletes the oldest ones, as long as they are such.
+    /// Deletes the oldest files while `such` holds for them.
     fn give_up(&mut self, steps: &mut Steps, such: impl Fn(u64, u64) -> bool) {
         while let Some((from, blocks)) = self
             .files

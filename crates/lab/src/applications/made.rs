@@ -1,23 +1,23 @@
-//! Files that are made, one after the other, and nothing else: a copy of a tree, a checkout. Each has a slot of its own; when there
-//! is none left, the oldest file is deleted.
+//! Files that are made one after the other, and nothing else: a copy of a tree, a checkout. Each has a slot; when no
+//! slot is left, the oldest file is deleted.
 
-use super::Steps;
 use super::spread::exponential;
+use super::steps::Steps;
 use crate::rng::Rng;
 use crate::trace::Op;
 
-/// Files on a disk.
+/// The files on a disk.
 pub struct Made {
     mean_blocks: u64,
     slot_blocks: u64,
-    /// What each slot holds, in blocks.
+    /// Blocks in each slot.
     held: Vec<u32>,
     next: usize,
 }
 
 impl Made {
     pub fn new(mean_blocks: u64, blocks: u64) -> Self {
-        // A small volume has smaller files, not fewer than some.
+        // A small volume has smaller files, rather than too few.
         let slot_blocks = (4 * (mean_blocks + 1)).min(blocks / 16).max(1);
         let slots = u32::try_from(blocks / slot_blocks).unwrap_or(u32::MAX);
         Self {

@@ -1,28 +1,28 @@
-//! A log-structured merge tree whose keys are written at random, after LevelDB's description of itself (doc/impl.md): tables are merged into the next
-//! level, from one end of the keys to the other and again, read, written anew, and discarded.
+//! A log-structured merge tree with random keys, after LevelDB's description of itself (doc/impl.md). Tables are
+//! merged into the next level, from one end of the keys to the other and again: read, written anew, and discarded.
 //!
-//! Its log is not here: where writes are not synced it is deleted before a kernel writes it back. Neither are reads by a user: the
-//! load is db_bench's `fillrandom`.
+//! The log is left out: where writes are not synced it is deleted before a kernel writes it back. Reads by users are
+//! left out too: the load is db_bench's `fillrandom`.
 
-use super::Steps;
+use super::steps::Steps;
 use crate::trace::Op;
 use std::collections::VecDeque;
 
 /// Blocks of a table: 2 MiB.
 const TABLE: u64 = 512;
-/// Tables of the young level that are merged at a time.
+/// Tables of the young level that are merged at once.
 const YOUNG: usize = 4;
 /// Tables of the first level: 10 MB. Each level after it has ten times as many.
 const FIRST_LEVEL: usize = 5;
 const FAN_OUT: usize = 10;
 
-/// All keys are below.
+/// All keys are below this.
 const KEYS: u64 = 1 << 48;
 
 #[derive(Clone, Copy)]
 struct Table {
     slot: u32,
-    /// Its keys: from here, to below there.
+    /// Its keys: from `from` to below `to`.
     from: u64,
     to: u64,
 }
@@ -30,20 +30,20 @@ struct Table {
 /// A tree on a disk.
 pub struct Merge {
     table_blocks: u64,
-    /// Tables that hold all keys once: as many are live, whatever is written.
+    /// Tables that hold all keys once: this many are live, whatever is written.
     live: usize,
-    /// The young level, oldest first; then levels whose tables lie side by side.
+    /// The young level, oldest first; then levels of disjoint tables.
     levels: Vec<Vec<Table>>,
-    /// Where each level's next merge begins.
+    /// Where the next merge of each level begins.
     next: Vec<u64>,
-    /// Parts of tables that were overwritten and not yet left out, by level.
+    /// Tables' worth of overwritten keys that are not yet left out, by level.
     overwritten: Vec<f64>,
     empty: VecDeque<u32>,
     #[cfg(test)]
     pub merged: Vec<Merged>,
 }
 
-/// What a merge took and made.
+/// What a merge read and wrote.
 #[cfg(test)]
 pub struct Merged {
     pub level: usize,
@@ -73,7 +73,7 @@ impl Merge {
         self.levels.iter().map(Vec::len).collect()
     }
 
-    /// What was written to memory becomes a table, and levels that are too large then are merged into the next.
+    /// Writes the memory table, then merges levels that are too large into the next.
     pub fn fill(&mut self, steps: &mut Steps) {
         if self.empty.is_empty() {
             self.drop_all(steps);
@@ -108,7 +108,7 @@ impl Merge {
         let to = upper.iter().map(|t| t.to).max().unwrap_or(KEYS);
         self.next[level] = to;
         let tables = &mut self.levels[level + 1];
-        // Keys are written at random: so many of those that come are there already.
+        // Keys are random: this share of the keys in the upper tables exists in the lower level already.
         let known = (tables.len() as f64 / self.live as f64).min(1.0);
         let begin = tables.partition_point(|t| t.to <= from);
         let end = tables.partition_point(|t| t.from < to);
@@ -140,7 +140,7 @@ impl Merge {
         });
     }
 
-    /// New tables, in order, between those that are there.
+    /// Writes new tables, in order, between the existing ones.
     fn write(&mut self, level: usize, ranges: &[(u64, u64)], steps: &mut Steps) {
         let first = ranges.first().map_or(0, |range| range.0);
         let at = match level {
@@ -168,7 +168,7 @@ impl Merge {
         }
     }
 
-    /// A database that no longer fits on a small disk is deleted, and another one begun.
+    /// Deletes a database that no longer fits on a small disk. A new one begins.
     fn drop_all(&mut self, steps: &mut Steps) {
         for level in std::mem::take(&mut self.levels) {
             self.discard(&level, steps);
@@ -179,7 +179,7 @@ impl Merge {
     }
 }
 
-/// Tables of a level above which it is merged into the next.
+/// The most tables of a level; with more it is merged into the next.
 fn most(level: usize) -> usize {
     match level {
         0 => YOUNG - 1,

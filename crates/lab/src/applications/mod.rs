@@ -1,8 +1,9 @@
-//! What some kinds of applications ask of a disk: files that come, grow, are read and go; a package manager; a database with a
-//! log; sorted runs that are merged. Models, held to what is published of the benchmarks that they are named for (docs/LAB.md has
-//! the statistics side by side, `tests` asserts them); synthetic all the same, and labelled so wherever they appear.
+//! The requests of some kinds of applications: files that are made, grow, are read and deleted; a package manager; a
+//! database with a log; sorted runs that are merged. These models match what is published of the benchmarks they are
+//! named after (docs/LAB.md compares the statistics, `tests` asserts them). They are synthetic all the same, and
+//! labelled so wherever they appear.
 //!
-//! Nothing here is fragmented; where a file's metadata goes is the journaling host's part ([`crate::journal`]).
+//! Nothing here is fragmented. The metadata of files is up to the journaling host ([`crate::journal`]).
 
 mod files;
 mod install;
@@ -10,77 +11,37 @@ mod made;
 mod merge;
 mod oltp;
 mod spread;
+mod steps;
 #[cfg(test)]
 mod tests;
 
 pub use files::{FILESERVER, NewFile, Personality, VARMAIL};
+pub use steps::Step;
 
 use crate::rng::Rng;
-use crate::trace::Op;
 use files::Files;
 use install::Install;
 use made::Made;
 use merge::Merge;
 use oltp::Oltp;
-use std::collections::VecDeque;
+use steps::Steps;
 
-/// Blocks of a request, at most: 128 KiB, as file systems send them.
-const PIECE: u64 = 32;
-
-/// Which application.
+/// The application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Application {
-    /// Files; of each round one is deleted, made, appended to and read.
+    /// Files; in each round one is deleted, made, appended to and read.
     Files(Personality),
-    /// Files are made, one after the other, and nothing else.
+    /// Files are made one after the other, and nothing else.
     Made {
-        /// Their blocks in the mean, spread exponentially.
+        /// Their mean size in blocks, spread exponentially.
         mean_blocks: u64,
     },
-    /// Files of packages, one behind the other, over the oldest when the disk is full.
+    /// Files of packages, one after the other, replacing the oldest when the disk is full.
     Install,
     /// TPC-C's transactions.
     Oltp,
     /// A log-structured merge tree.
     Merge,
-}
-
-/// What is asked next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What.
-    pub op: Op,
-    /// The first block.
-    pub lba: u64,
-    /// How many.
-    pub blocks: u32,
-}
-
-/// What is yet to be asked, in order.
-#[derive(Default)]
-struct Steps(VecDeque<Step>);
-
-impl Steps {
-    fn pieces(&mut self, op: Op, lba: u64, blocks: u64) {
-        let all = (0..blocks).step_by(PIECE as usize);
-        self.0.extend(all.map(|at| Step {
-            op,
-            lba: lba + at,
-            blocks: (blocks - at).min(PIECE) as u32,
-        }));
-    }
-
-    fn write(&mut self, lba: u64, blocks: u64) {
-        self.pieces(Op::Write { fua: false }, lba, blocks);
-    }
-
-    fn flush(&mut self) {
-        self.0.push_back(Step {
-            op: Op::Flush,
-            lba: 0,
-            blocks: 0,
-        });
-    }
 }
 
 enum Kind {
@@ -91,14 +52,14 @@ enum Kind {
     Merge(Merge),
 }
 
-/// An application that runs.
+/// A running application.
 pub struct Running {
     kind: Kind,
     steps: Steps,
 }
 
 impl Running {
-    /// It begins, on so many blocks.
+    /// Starts it on this many blocks.
     #[must_use]
     pub fn new(what: Application, blocks: u64) -> Self {
         Self {
@@ -113,7 +74,7 @@ impl Running {
         }
     }
 
-    /// What is asked next.
+    /// The next request.
     pub fn next(&mut self, rng: &mut Rng) -> Step {
         loop {
             if let Some(step) = self.steps.0.pop_front() {

@@ -1,21 +1,23 @@
-//! A database under the TPC-C benchmark (standard specification, revision 5.11): which pages its transactions read and change.
+//! A database under the TPC-C benchmark (standard specification, revision 5.11): the pages its transactions read and
+//! change.
 //!
-//! Rows, their sizes and how they are drawn are the standard's; pages of 8 KiB are filled with them in the order of their keys. What is small or
-//! always in use is taken to be in the database's memory: warehouses, districts, items, indices, and the ends of the tables that
-//! grow. So is half of what a stock level looks at, the rows of the last orders: with that a disk is asked for 1.9 pages a page
-//! written, which is what Chen and others measured ("TPC-E vs. TPC-C", SIGMOD Record 2010).
+//! Rows, their sizes and how they are drawn are the standard's; pages of 8 KiB are filled with them in the order of
+//! their keys. What is small or always in use is taken to be in the database's memory: warehouses, districts, items,
+//! indices, and the ends of the tables that grow. So is half of what a stock level reads, the rows of the last orders:
+//! with that the disk reads 1.9 pages per page written, as measured by Chen and others ("TPC-E vs. TPC-C", SIGMOD
+//! Record 2010).
 //!
-//! A transaction that changes anything is in the log, flushed, before its pages are written home. Transactions come one after the other, so
-//! no two share a flush.
+//! A transaction that changes anything is flushed to the log before its pages are written home. Transactions run one
+//! after the other, so no two share a flush.
 
-use super::Steps;
+use super::steps::Steps;
 use crate::rng::Rng;
 use crate::trace::Op;
 
 const PAGE_BYTES: u64 = 8192;
 const PAGE_BLOCKS: u64 = 2;
 
-/// Rows of a warehouse, and of them in a page (clauses 1.2, 1.3 and 4.2.2).
+/// Rows of a warehouse, and how many fit in a page (clauses 1.2, 1.3 and 4.2.2).
 const STOCK: u64 = 100_000;
 const STOCK_A_PAGE: u64 = PAGE_BYTES / 306;
 const CUSTOMERS: u64 = 3000;
@@ -25,15 +27,15 @@ const ORDER_BYTES: u64 = 24 + 8;
 const LINE_BYTES: u64 = 54;
 const HISTORY_BYTES: u64 = 46;
 
-/// Pages of a warehouse: its stock, then its customers, then orders, their lines and payments, which grow round and round.
+/// Pages of a warehouse: its stock, its customers, then orders, their lines and payments, which grow in a circle.
 pub const STOCK_PAGES: u64 = STOCK.div_ceil(STOCK_A_PAGE);
 pub const CUSTOMER_PAGES: u64 = (CUSTOMERS * DISTRICTS).div_ceil(CUSTOMERS_A_PAGE);
 const ORDER_PAGES: u64 = 18_372_000 / PAGE_BYTES;
 pub const WAREHOUSE_PAGES: u64 = STOCK_PAGES + CUSTOMER_PAGES + ORDER_PAGES;
 
-/// Names of customers: of each a district has three (clause 4.3.2.3).
+/// Names of customers: a district has three customers of each name (clause 4.3.2.3).
 const NAMES: u64 = 1000;
-/// Rows of stock that a stock level looks at, of 20 orders, that are not in memory.
+/// Rows of stock that a stock level reads for 20 orders and that are not in memory.
 const STOCK_LEVEL_READS: u64 = 20 * 10 / 2;
 
 /// A transaction (clause 2).
@@ -47,7 +49,7 @@ pub enum Transaction {
 }
 
 impl Transaction {
-    /// The least that the standard asks of each but the first (clause 5.2.3).
+    /// Draws a transaction, with the standard's minimum for each type but the first (clause 5.2.3).
     pub fn drawn(rng: &mut Rng) -> Self {
         match rng.below(100) {
             0..45 => Self::NewOrder,
@@ -67,11 +69,11 @@ pub fn non_uniform(rng: &mut Rng, a: u64, n: u64) -> u64 {
 /// A database, and where its log is.
 pub struct Oltp {
     blocks: u64,
-    /// Blocks of the log, at the volume's start, and where it is.
+    /// Blocks of the log, at the volume's start, and its current position.
     log: u64,
     log_at: u64,
     pages: u64,
-    /// Bytes that were ever added to each warehouse.
+    /// All bytes added to each warehouse.
     grown: Vec<u64>,
     changed: Vec<u64>,
 }
@@ -124,7 +126,7 @@ impl Oltp {
         self.read(home, page, steps);
         let lines = 5 + rng.below(11);
         for _ in 0..lines {
-            // One in a hundred is supplied by another warehouse (clause 2.4.1.5).
+            // One item in a hundred is supplied by another warehouse (clause 2.4.1.5).
             let from = match rng.below(100) {
                 0 => self.warehouse(rng),
                 _ => home,
@@ -136,7 +138,7 @@ impl Oltp {
     }
 
     fn payment(&mut self, rng: &mut Rng, home: u64, steps: &mut Steps) {
-        // Of a customer of another warehouse, 15 in a hundred (clause 2.5.1.2).
+        // For a customer of another warehouse in 15 of a hundred cases (clause 2.5.1.2).
         let whose = match rng.below(100) {
             0..15 => self.warehouse(rng),
             _ => home,
@@ -146,7 +148,7 @@ impl Oltp {
         self.grow(home, HISTORY_BYTES);
     }
 
-    /// The oldest order of each district, added at about the same time (clause 2.7.4).
+    /// Delivers the oldest order of each district; these were added at about the same time (clause 2.7.4).
     fn delivery(&mut self, rng: &mut Rng, home: u64, steps: &mut Steps) {
         let newest = self.grown[home as usize] / PAGE_BYTES;
         let page = (newest + ORDER_PAGES / 2) % ORDER_PAGES;
@@ -157,7 +159,8 @@ impl Oltp {
         }
     }
 
-    /// Reads a customer's row, 60 times in a hundred by name, which three have (clause 2.5.1.2); returns its page.
+    /// Reads a customer's row and returns its page. 60 times in a hundred it is found by name, which three customers
+    /// have (clause 2.5.1.2).
     fn customer(&mut self, rng: &mut Rng, warehouse: u64, steps: &mut Steps) -> u64 {
         let district = rng.below(DISTRICTS);
         if rng.below(100) >= 60 {
@@ -180,7 +183,7 @@ impl Oltp {
     }
 
     fn lba(&self, warehouse: u64, page: u64) -> u64 {
-        // A volume that is smaller than one warehouse has some of its pages.
+        // A volume smaller than one warehouse has only some of its pages.
         let page = (warehouse * WAREHOUSE_PAGES + page) % self.pages;
         (self.log + PAGE_BLOCKS * page).min(self.blocks - self.page_blocks())
     }
@@ -194,7 +197,7 @@ impl Oltp {
         self.changed.push(self.lba(warehouse, page));
     }
 
-    /// A page at the end of what grows is written when it is full.
+    /// Adds bytes to a growing table. The page at its end is written when it is full.
     fn grow(&mut self, warehouse: u64, bytes: u64) {
         let grown = &mut self.grown[warehouse as usize];
         let page = *grown / PAGE_BYTES;

@@ -8,8 +8,8 @@ pub fn exponential(rng: &mut Rng) -> f64 {
     -(1.0 - rng.unit()).ln()
 }
 
-/// A gamma distribution of shape 1.5: the sum of one of shape 1 and of one of shape 0.5, the second being half the square of a
-/// normal one.
+/// A gamma distribution of shape 1.5: the sum of one of shape 1 and one of shape 0.5; the latter is half the square of
+/// a normal one.
 pub fn gamma_of_three_halves(rng: &mut Rng, mean: f64) -> f64 {
     let whole = exponential(rng);
     let half = exponential(rng) * (TAU * rng.unit()).cos().powi(2);

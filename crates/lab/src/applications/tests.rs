@@ -1,19 +1,21 @@
-//! What each load does is what is published of it, within a tolerance that is said; and what it asks for can be had.
+//! Each load matches what is published of it, within the tolerance given, and all its requests are possible.
 
 use super::files::Files;
 use super::install::Install;
 use super::merge::Merge;
 use super::oltp::{self, Oltp, Transaction, WAREHOUSE_PAGES, non_uniform};
+use super::steps::PIECE;
 use super::*;
+use crate::trace::Op;
 use crate::workload::{Pattern, workloads};
 
-/// Within so many per cent.
+/// Asserts that a value is within so many percent of the published one.
 fn near(what: &str, seen: f64, published: f64, percent: f64) {
     let off = (seen / published - 1.0).abs() * 100.0;
     assert!(off <= percent, "{what}: {seen}, published {published}");
 }
 
-/// What was asked of one file at a time: the blocks, and of which kind.
+/// The requests of one file at a time, in blocks, by kind.
 #[derive(Default)]
 struct Asked {
     made: Vec<u64>,
@@ -31,7 +33,7 @@ fn asked(personality: Personality, blocks: u64) -> Asked {
     for round in 0..60_000 {
         let mut steps = Steps::default();
         files.round(&mut rng, &mut steps);
-        // The first rounds make the files that are there.
+        // The first rounds make the initial files.
         if round < 20_000 {
             continue;
         }
@@ -79,7 +81,8 @@ fn deviation(of: &[u64]) -> f64 {
 #[test]
 fn varmail_is_filebenchs() {
     let asked = asked(VARMAIL, 600_000);
-    // Each round of varmail.f: one file deleted, one made, one appended to, two read, two flushed. (What fills its slot is not appended to.)
+    // Each round of varmail.f: one file deleted, one made, one appended to, two read, two flushed. A file that fills
+    // its slot is not appended to.
     near("deleted", asked.deleted as f64, asked.rounds, 0.1);
     near("made", asked.made.len() as f64, asked.rounds, 1.0);
     near(
@@ -90,7 +93,7 @@ fn varmail_is_filebenchs() {
     );
     near("read", asked.read.len() as f64, 2.0 * asked.rounds, 0.1);
     near("flushed", asked.flushes as f64, 2.0 * asked.rounds, 0.1);
-    // appendfilerand: up to 16 KiB, each number as often.
+    // appendfilerand: up to 16 KiB, each size equally often.
     assert!(asked.made.iter().all(|&blocks| blocks <= 4));
     near("a new file", mean(&asked.made), 2.5, 1.0);
     // meanfilesize: 16 KiB, and half of a block for the end.
@@ -140,7 +143,7 @@ fn transactions_are_tpc_cs() {
     for (seen, published) in drawn.into_iter().zip([45.0, 43.0, 4.0, 4.0, 4.0]) {
         near("of all transactions", seen, published, 2.0);
     }
-    // The hottest fifth of the items, by the standard's formula: 84.6% of what is drawn.
+    // The hottest fifth of the items, by the standard's formula: 84.6% of the draws.
     let mut items = vec![0u32; 100_000];
     (0..4_000_000).for_each(|_| items[non_uniform(&mut rng, 8191, 100_000) as usize] += 1);
     near("the hottest fifth", hottest_fifth(items), 0.846, 1.0);
@@ -154,7 +157,7 @@ fn hottest_fifth(mut hits: Vec<u32>) -> f64 {
 
 #[test]
 fn a_database_asks_its_disk_for_what_tpc_c_was_seen_to() {
-    // One warehouse, beside the log.
+    // One warehouse, besides the log.
     let blocks = 2 * WAREHOUSE_PAGES * 64 / 63 + 2;
     let log = blocks / 64;
     let (mut database, mut rng) = (Oltp::new(blocks), Rng::new(1));
@@ -188,7 +191,7 @@ fn a_database_asks_its_disk_for_what_tpc_c_was_seen_to() {
     // All but order status and stock level change something.
     near("flushes", flushes, 0.92 * TRANSACTIONS, 0.5);
     assert_eq!(logged, flushes);
-    // Ten lines an order.
+    // Ten lines per order.
     let lines: u32 = stock.iter().sum();
     near(
         "stock rows an order",
@@ -196,7 +199,7 @@ fn a_database_asks_its_disk_for_what_tpc_c_was_seen_to() {
         4.5 * TRANSACTIONS,
         1.0,
     );
-    // 26 rows a page: what is drawn by the formula spreads over that.
+    // 26 rows per page: the formula's draws spread over that.
     near(
         "the hottest fifth of pages",
         hottest_fifth(stock),
@@ -207,7 +210,7 @@ fn a_database_asks_its_disk_for_what_tpc_c_was_seen_to() {
 
 #[test]
 fn a_tree_merges_as_leveldb_says() {
-    // Of tables of 2 MiB: fewer than 4 young ones, and 10, 100 and 1000 MB. On 4 GiB there is one more level.
+    // In tables of 2 MiB: fewer than 4 young ones, and 10, 100 and 1000 MB. On 4 GiB there is one more level.
     const MOST: [usize; 5] = [3, 5, 50, 500, usize::MAX];
     let mut tree = Merge::new(1 << 20);
     let (mut filled, mut written, mut read) = (0.0, 0.0, 0.0);
@@ -233,7 +236,7 @@ fn a_tree_merges_as_leveldb_says() {
     }
     let tables = tree.level_tables();
     assert_eq!(tables.len(), MOST.len());
-    // A level is full before the next one is begun.
+    // A level is full before the next one begins.
     assert!(
         tables[1..4]
             .iter()
@@ -246,18 +249,19 @@ fn a_tree_merges_as_leveldb_says() {
         match merged.level {
             // Four young tables and, at worst, the first level's 10 MB.
             0 => assert!(merged.upper == 4 && merged.lower <= 5),
-            // One, and at worst ten of the next level, and two at the borders.
+            // One table, and at worst ten of the next level, and two at the borders.
             _ => {
                 assert_eq!(merged.upper, 1);
                 wide += f64::from(u8::from(merged.lower > 12));
             }
         }
     }
-    // Tables that end early, for the next level but one is dense there, are not modelled: 2% take more.
+    // LevelDB ends a table early where the level after the next is dense. That is not modelled: 2% of the merges take
+    // more.
     assert!(wide < 0.03 * tree.merged.len() as f64, "{wide}");
-    // What a merge writes it has read, but for what was overwritten.
+    // A merge has read what it writes, except what was overwritten.
     assert!(read <= written + filled && read > 0.9 * written);
-    // Of a table 13 tables at worst are written for each of three levels, and 14 MB of four of 1 MB for the first.
+    // For each table at worst 13 tables are written for each of three levels, and 14 MB for four of 1 MB in the first.
     let amplification = written / filled;
     assert!(
         (10.0..1.0 + 3.5 + 3.0 * 13.0).contains(&amplification),
@@ -299,7 +303,7 @@ fn nothing_is_read_that_was_not_written_or_was_given_up() {
             continue;
         };
         if what == Application::Oltp {
-            // Its database is there before it begins.
+            // Its database exists before it begins.
             continue;
         }
         let fresh = what != Application::Files(VARMAIL) && what != Application::Files(FILESERVER);
@@ -309,7 +313,7 @@ fn nothing_is_read_that_was_not_written_or_was_given_up() {
             let step = running.next(&mut rng);
             let range = step.lba as usize..step.lba as usize + step.blocks as usize;
             match step.op {
-                // Of what is not appended to, nothing is written over that is not given up first.
+                // Blocks that are not appended to are never overwritten before they are discarded.
                 Op::Write { .. } => {
                     assert!(!fresh || there[range.clone()].iter().all(|&there| !there));
                     there[range].fill(true);

@@ -1,15 +1,15 @@
-//! Division by a number that stays the same, without a division: each write of a page map needs three.
+//! Division by a constant, without a division: each write of a page map needs three.
 
-/// A number to divide by.
+/// A divisor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Divisor {
     by: u32,
-    /// 2^64 over it, rounded down.
+    /// 2^64 divided by it, rounded down.
     inverse: u64,
 }
 
 impl Divisor {
-    /// 0 is taken for 1.
+    /// Takes a divisor; 0 counts as 1.
     pub fn new(by: u32) -> Self {
         let by = by.max(1);
         Self {
@@ -18,9 +18,9 @@ impl Divisor {
         }
     }
 
-    /// The quotient and what is left.
+    /// Returns the quotient and the remainder.
     pub fn split(self, number: u32) -> (u32, u32) {
-        // One too few at most, as the inverse is less than one too small.
+        // Too small by one at most, because the inverse is too small by less than one.
         let quotient = ((u128::from(self.inverse) * u128::from(number)) >> 64) as u32;
         let left = number - quotient * self.by;
         match left >= self.by {

@@ -1,18 +1,20 @@
 //! A drive around the page map: RAM for writes, requests, flushes.
 //!
-//! A write is answered when it is in RAM and the RAM has room for it: then there are not too many units on their way to flash. What is
-//! left of a unit that is not full stays in RAM that survives a power cut, as a small capacitor allows;
-//! a flush waits for the units on their way, not for those, and then takes a time of its own where the device says one. The engine's log on flash has the same assumption.
+//! A write completes when it is in RAM, and RAM has room for it unless too many units are on their way to flash. A partial unit
+//! stays in RAM that survives a power cut, as a small capacitor allows. A flush waits for the units on their way, not for the
+//! partial ones, and then takes the time that the device's file gives it. The engine's log on flash makes the same assumption.
 //!
-//! Without RAM a write is answered when the units that it fills are on flash, and there is nothing that a flush would wait for.
+//! Without RAM a write completes when the units that it fills are on flash, and a flush has nothing to wait for.
 
+use super::idle::Idle;
 use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
-use crate::flash::{Die, EraseBlock, Flash};
+use super::refresh::Refreshing;
+use crate::flash::{Cell, Die, EraseBlock, Flash};
 use crate::timeline::{Job, Tag, Timeline};
 use std::collections::VecDeque;
 
-/// What the drive works with.
+/// The flash and the clock that the drive works with.
 pub struct Io<'a> {
     /// The flash.
     pub flash: &'a mut Flash,
@@ -20,21 +22,21 @@ pub struct Io<'a> {
     pub time: &'a mut Timeline,
 }
 
-/// What is wanted of it.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Wanted {
     /// Read.
     Read,
     /// Write.
     Write {
-        /// And make all that was written durable.
+        /// Also makes everything written so far durable.
         fua: bool,
-        /// It is not answered before the units that it fills are on flash, as without RAM.
+        /// Completes only when the units that it fills are on flash, as without RAM.
         through: bool,
     },
-    /// Give up.
+    /// Discard.
     Discard,
-    /// Make all that was written durable.
+    /// Make everything written so far durable.
     Flush,
 }
 
@@ -47,16 +49,16 @@ struct Waiting {
     look: Option<u32>,
 }
 
-/// A request that waits for entries of the map.
+/// A request that waits for map entries.
 enum Look {
     Read(Tag, u64, u64),
-    /// A write or a discard, in its place among those; whether they have been read.
+    /// A write or a discard, in its place among those. True once its entries have been read.
     Write(bool),
-    /// No one's.
+    /// A free slot.
     Free,
 }
 
-/// Units that were asked to be programmed and are not, by number in the order of asking.
+/// Units on their way to flash, numbered in the order of the requests.
 #[derive(Default)]
 struct UnderWay {
     /// The number of the first in the queue.
@@ -81,37 +83,39 @@ impl UnderWay {
         }
     }
 
-    /// All before this one have ended.
+    /// Returns a number before which all units are on flash.
     fn oldest(&self) -> u64 {
         self.first
     }
 
-    /// The number of the next.
+    /// Returns the number of the next unit.
     fn next(&self) -> u64 {
         self.first + self.ended.len() as u64
     }
 }
 
-/// See the module.
+/// The drive; see the module.
 pub struct Drive {
-    map: PageMap,
+    pub(super) map: PageMap,
     ops: Vec<FlashOp>,
     unit_blocks: u64,
     ram_blocks: u64,
     under_way: UnderWay,
     waiting: VecDeque<Waiting>,
-    /// Each waits for the units before a number.
+    /// Each flush waits for the units before a number.
     flushes: VecDeque<(u64, Tag)>,
     flush_ns: u64,
     stage: Option<Stage>,
-    /// Lookups on their way, and which places among them are free.
+    /// Lookups in flight, and the free slots among them.
     looks: Vec<Look>,
     free_looks: Vec<u32>,
-    to_look: Vec<(Die, EraseBlock)>,
+    to_look: Vec<(Die, EraseBlock, Cell)>,
+    idle: Option<Idle>,
+    pub(super) refreshing: Option<Box<Refreshing>>,
 }
 
 impl Drive {
-    /// A drive over a map, with so much RAM for writes, or none.
+    /// Returns a drive over a map, with `ram_blocks` blocks of RAM for writes, or none.
     #[must_use]
     pub fn new(map: PageMap, unit_blocks: u32, ram_blocks: u64) -> Self {
         Self {
@@ -127,10 +131,12 @@ impl Drive {
             looks: Vec::new(),
             free_looks: Vec::new(),
             to_look: Vec::new(),
+            idle: None,
+            refreshing: None,
         }
     }
 
-    /// The same, with what a flush takes beside its waiting, and with map updates in some order.
+    /// Sets the time a flush takes in addition to its waiting, and the order of map updates.
     #[must_use]
     pub fn ordered(mut self, order: Order, flush_ns: u64) -> Self {
         assert!(
@@ -142,39 +148,93 @@ impl Drive {
         self
     }
 
-    /// Tells where the journal is: what is written there is order-critical (OFTL §3.1).
+    /// Sets how long the host must be idle before the drive folds its cache; `None`: it folds the cache only when full.
+    #[must_use]
+    pub fn folding(mut self, after_ns: Option<u64>) -> Self {
+        self.idle = after_ns.map(Idle::new);
+        self
+    }
+
+    /// Returns when it begins to fold, unless a request arrives before.
+    #[must_use]
+    pub fn timeout(&self) -> Option<u64> {
+        self.idle.as_ref().and_then(Idle::due)
+    }
+
+    /// Handles the timeout: folds a block of each die.
+    pub fn tick(&mut self, io: &mut Io<'_>) {
+        let Some(idle) = &mut self.idle else { return };
+        match self.map.fold_idle() {
+            true => idle.begins(),
+            false => return idle.empties(),
+        }
+        let job = io.time.begin(Tag::Folded);
+        self.carry_out(io, None, Some(job));
+        io.time.end(job);
+    }
+
+    /// Records that everything it folded is on flash.
+    pub fn folded(&mut self) {
+        if let Some(idle) = &mut self.idle {
+            idle.ended();
+        }
+    }
+
+    /// Folds the whole cache.
+    pub fn fold_all(&mut self, io: &mut Io<'_>) {
+        while self.map.fold_idle() {
+            self.carry_out(io, None, None);
+        }
+    }
+
+    /// Sets where the journal is: writes to it are order-critical (OFTL §3.1).
     pub fn watch(&mut self, start: u64, blocks: u64) {
         if let Some(stage) = &mut self.stage {
             stage.watch(start, blocks);
         }
     }
 
-    /// What the order of map updates came to, where there is one.
+    /// Returns the stage that orders map updates, if there is one.
     #[must_use]
     pub fn stage(&self) -> Option<&Stage> {
         self.stage.as_ref()
     }
 
-    /// The map.
+    /// Returns the map.
     #[must_use]
     pub fn map(&self) -> &PageMap {
         &self.map
     }
 
-    /// Looks at the entries of blocks that are to be asked for soon.
+    /// Ends preconditioning: wear is levelled from here on.
+    pub fn begin_life(&mut self) {
+        self.map.begin_life();
+    }
+
+    /// Reads the map entries of blocks that will be requested soon.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
         self.map.look_ahead(lbas);
     }
 
-    /// RAM for writes, in blocks.
+    /// Returns the RAM for writes, in blocks.
     #[must_use]
     pub fn ram_blocks(&self) -> u64 {
         self.ram_blocks
     }
 
-    /// Asks for something; `tag` is told when it is answered.
+    /// Takes a request; `tag` is notified when it completes.
     pub fn ask(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, lba: u64, blocks: u64) {
+        self.take_on(io, tag, wanted, (lba, blocks));
+        if self.refreshing.is_some() {
+            self.renew(io);
+        }
+    }
+
+    fn take_on(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, (lba, blocks): (u64, u64)) {
         let read = matches!(wanted, Wanted::Read);
+        if let Some(idle) = &mut self.idle {
+            idle.asked(io.time.now(), !read);
+        }
         let mut look = None;
         if self.map.is_paged() && blocks > 0 {
             look = self.look_up(io, (tag, read), lba, blocks);
@@ -195,7 +255,7 @@ impl Drive {
         self.admit(io);
     }
 
-    /// Writes where nothing takes time and nothing waits: then it is answered as soon as it is asked. Whether that is so.
+    /// Writes if nothing takes time and nothing waits, so that the write completes at once. Returns whether it did.
     pub fn write_at_once(&mut self, io: &mut Io<'_>, lba: u64, blocks: u64) -> bool {
         let idle = self.waiting.is_empty() && self.under_way.count == 0;
         if !io.time.is_instant() || !idle || self.map.is_paged() {
@@ -208,7 +268,7 @@ impl Drive {
         true
     }
 
-    /// Brings entries of the map into RAM; the lookup to wait for, if they have to be read.
+    /// Loads map entries into RAM. Returns the lookup to wait for, if they must be read.
     #[cold]
     fn look_up(
         &mut self,
@@ -248,7 +308,7 @@ impl Drive {
         look
     }
 
-    /// The entries that a request waited for are in RAM.
+    /// Resumes the request whose entries are now in RAM.
     pub fn looked(&mut self, io: &mut Io<'_>, place: u32) {
         let look = &mut self.looks[place as usize];
         match *look {
@@ -265,13 +325,13 @@ impl Drive {
         }
     }
 
-    /// A unit is on flash.
+    /// Handles a unit that is now on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
         self.under_way.end(unit);
         if let Some(stage) = &mut self.stage {
             stage.written(unit);
             if let Some((unit, die)) = stage.serial_next(unit) {
-                Self::program(io, unit, die);
+                Self::program(io, unit, (die, Cell::FIRST));
             }
         }
         let oldest = self.under_way.oldest();
@@ -314,7 +374,7 @@ impl Drive {
             }
             let barrier = match wanted {
                 Wanted::Write { fua, through } => {
-                    // What makes all durable waits for all in any case.
+                    // A write that makes everything durable waits for all units anyway.
                     let through = self.ram_blocks == 0 || (through && !fua);
                     let through = through.then(|| io.time.begin(tag));
                     for lba in lba..lba + blocks {
@@ -357,48 +417,54 @@ impl Drive {
         }
     }
 
-    fn program(io: &mut Io<'_>, unit: u64, die: Die) {
+    fn program(io: &mut Io<'_>, unit: u64, at: (Die, Cell)) {
         let job = io.time.begin_single(Tag::Unit(unit));
-        io.flash.program(io.time, die, Some(job));
+        io.flash.program(io.time, at, Some(job));
     }
 
-    /// Does what the map asks of the flash; `lba` was written and is in the last unit that is programmed, if one is, and `through`
-    /// is that of a write that waits for the units.
-    fn carry_out(&mut self, io: &mut Io<'_>, lba: Option<u64>, through: Option<Job>) {
+    /// Sends the map's operations to the flash. `lba` was written, and is in the last unit that is programmed, if any. `through`
+    /// is the job of a write that waits for the units.
+    pub(super) fn carry_out(&mut self, io: &mut Io<'_>, lba: Option<u64>, through: Option<Job>) {
         self.map.take_ops(&mut self.ops);
         let instant = io.time.is_instant();
         if let (Some(stage), Some(lba), false) = (&mut self.stage, lba, instant) {
-            let die = self.map.find(lba).map_or(Die(0), |(die, ..)| die);
+            let die = self.map.find(lba).map_or(Die(0), |place| place.at.0);
             stage.begin(lba, die);
         }
         let last = self.ops.len().wrapping_sub(1);
         for (at, op) in self.ops.drain(..).enumerate() {
             match op {
-                FlashOp::Read(die, block, blocks) => {
-                    io.flash.read(io.time, (die, block), blocks, None);
+                FlashOp::Read(die, block, cell, blocks) => {
+                    io.flash.read(io.time, (die, block, cell), blocks, None);
                 }
                 FlashOp::Erase(die, block) => {
                     if io.flash.erase(io.time, die, block, None) {
                         self.map.replaced(die, block);
                     }
                 }
+                FlashOp::EraseCache(die) => io.flash.erase_slc(io.time, die),
                 FlashOp::Summary(die) => io.flash.summary(io.time, die, through),
                 FlashOp::Copy(die) => io.flash.copy(io.time, die, None),
-                FlashOp::Program(die) if instant || through.is_some() || self.ram_blocks == 0 => {
-                    io.flash.program(io.time, die, through);
+                FlashOp::Program(die, cell)
+                    if instant || through.is_some() || self.ram_blocks == 0 =>
+                {
+                    io.flash.program(io.time, (die, cell), through);
                 }
-                FlashOp::Program(die) => {
+                FlashOp::Program(die, cell) => {
                     let unit = self.under_way.begin();
                     let goes = match &mut self.stage {
                         Some(stage) if at == last => stage.programs(unit, die),
                         _ => true,
                     };
                     if goes {
-                        Self::program(io, unit, die);
+                        Self::program(io, unit, (die, cell));
                     }
                 }
             }
         }
+        let (flash, now) = (&mut io.flash, io.time.now());
+        self.map
+            .tell_filled(|die, block| flash.filled(now, die, block));
     }
 
     fn read(&mut self, io: &mut Io<'_>, tag: Tag, lba: u64, blocks: u64) {
@@ -408,16 +474,16 @@ impl Drive {
         for lba in lba..lba + blocks {
             let at = self.map.find(lba);
             if run.is_some() && at != run {
-                if let Some((die, block, _)) = run {
-                    io.flash.read(io.time, (die, block), count, Some(job));
+                if let Some(place) = run {
+                    io.flash.read(io.time, place.at, count, Some(job));
                 }
                 count = 0;
             }
             run = at;
             count += u32::from(at.is_some());
         }
-        if let Some((die, block, _)) = run {
-            io.flash.read(io.time, (die, block), count, Some(job));
+        if let Some(place) = run {
+            io.flash.read(io.time, place.at, count, Some(job));
         }
         io.time.end(job);
     }

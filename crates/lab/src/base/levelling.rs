@@ -1,121 +1,23 @@
-//! Wear levelling: which free block is filled next, which victims are passed over, and when what is cold has to move.
+//! Wear levelling: which free block is filled next, which victims are passed over, and when cold data must move.
 //!
-//! *Dynamic*: of the free blocks the least worn is filled next, and of victims that are nearly as good the least worn is taken. So
-//! blocks that take part wear alike; those that hold cold data do not take part.
+//! *Dynamic*: the least worn free block is filled next, and among victims that are nearly as good the least worn is collected. So
+//! blocks in use wear evenly; those that hold cold data do not take part.
 //!
-//! *Static*: when a free block has been erased a number of times more often than the least worn of the full ones, that one's
-//! data move into it, and the young block is erased and filled with what comes next. Cold is what has lain still while as
-//! many blocks were filled as there are, and is nearly all alive. Such moves are counted apart from the collector's.
+//! *Static*: if a free block has been erased a given number of times more often than the least worn full block, the data of that
+//! full block move into the worn one. The less worn block is erased and filled with new data. A block is cold if, since it was
+//! filled, as many blocks were filled as the drive has, and nearly all of its data are valid. Such moves are counted separately
+//! from the collector's.
 
+use super::leveller::{Leveller, Levelling};
 use super::pagemap::{FlashOp, PageMap};
-use crate::flash::{Die, EraseBlock};
-use std::collections::{BTreeSet, VecDeque};
+use crate::flash::{Cell, Die, EraseBlock};
 
-/// What is done about uneven wear.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Levelling {
-    /// Worn blocks are passed over where others are free or as good.
-    pub dynamic: bool,
-    /// How many erasures apart blocks may be before what is cold is moved; none: it stays.
-    pub threshold: Option<u32>,
-}
-
-/// Erasures that blocks may be apart when nobody says how many.
-pub const THRESHOLD: u32 = 8;
-
-/// As much of a cold block may be dead, as a share. Where more is, the worn block that takes its place is soon the collector's choice, and worn
-/// more.
+/// The largest share of a cold block that may be dead. With more dead data, the collector would soon choose the worn block that
+/// takes its place, and wear it further.
 const WHOLE: u32 = 8;
-/// Full blocks that are looked at for it, from the least worn on.
-const LOOKED_AT: usize = 16;
-
-/// Who keeps count. Blocks are by their number over all dies.
-pub(super) struct Leveller {
-    pub how: Levelling,
-    per_die: u32,
-    erases: Vec<u32>,
-    /// Of each die, its full blocks by erasures.
-    full: Vec<BTreeSet<(u32, u32)>>,
-    /// Blocks filled since the start, and when each was.
-    clock: u64,
-    filled_at: Vec<u64>,
-}
-
-impl Leveller {
-    pub fn new(how: Levelling, dies: u32, per_die: u32) -> Self {
-        Self {
-            how,
-            per_die,
-            erases: vec![0; (dies * per_die) as usize],
-            full: vec![BTreeSet::new(); dies as usize],
-            clock: 0,
-            filled_at: vec![0; (dies * per_die) as usize],
-        }
-    }
-
-    pub fn erases(&self, block: u32) -> u32 {
-        self.erases[block as usize]
-    }
-
-    pub fn filled(&mut self, block: u32) {
-        let key = (self.erases(block), block);
-        self.full[(block / self.per_die) as usize].insert(key);
-        self.clock += 1;
-        self.filled_at[block as usize] = self.clock;
-    }
-
-    pub fn taken(&mut self, block: u32) {
-        let key = (self.erases(block), block);
-        self.full[(block / self.per_die) as usize].remove(&key);
-    }
-
-    pub fn erased(&mut self, block: u32) {
-        self.erases[block as usize] += 1;
-    }
-
-    /// Another block stands for it: an unworn one.
-    pub fn replaced(&mut self, block: u32) {
-        let before = (self.erases(block), block);
-        self.erases[block as usize] = 0;
-        let full = &mut self.full[(block / self.per_die) as usize];
-        if full.remove(&before) {
-            full.insert((0, block));
-        }
-    }
-
-    /// The place among a die's free blocks of the one to be filled next.
-    pub fn next_free(&self, base: u32, free: &VecDeque<u32>) -> usize {
-        if !self.how.dynamic {
-            return 0;
-        }
-        let worn = free.iter().map(|block| self.erases(base + block));
-        let least = worn.enumerate().min_by_key(|&(at, worn)| (worn, at));
-        least.map_or(0, |(at, _)| at)
-    }
-
-    /// If a die's blocks are too far apart: the place of the most worn free block, and the least worn full one that is cold.
-    fn apart(
-        &self,
-        base: u32,
-        free: &VecDeque<u32>,
-        is_whole: impl Fn(u32) -> bool,
-    ) -> Option<(usize, u32)> {
-        let threshold = self.how.threshold?;
-        let worn = free.iter().map(|block| self.erases(base + block));
-        let (at, most) = worn.enumerate().max_by_key(|&(at, worn)| (worn, at))?;
-        let young = self.full[(base / self.per_die) as usize].iter();
-        let mut young = young
-            .take(LOOKED_AT)
-            .take_while(|&&(least, _)| most > least.saturating_add(threshold));
-        let still = self.filled_at.len() as u64;
-        let is_still = |block: u32| self.clock - self.filled_at[block as usize] > still;
-        let &(_, block) = young.find(|&&(_, block)| is_still(block) && is_whole(block))?;
-        Some((at, block))
-    }
-}
 
 impl PageMap {
-    /// The same with wear levelling, before anything is written.
+    /// Adds wear levelling, before anything is written.
     #[must_use]
     pub fn levelled(mut self, how: Levelling) -> Self {
         if how != Levelling::default() {
@@ -125,20 +27,27 @@ impl PageMap {
         self
     }
 
-    /// Whether wear is levelled.
+    /// True if wear is levelled.
     #[must_use]
     pub fn is_levelled(&self) -> bool {
         self.leveller.is_some()
     }
 
-    /// Another block stands for one that was worn out.
+    /// Ends preconditioning: wear is levelled from here on.
+    pub fn begin_life(&mut self) {
+        if let Some(leveller) = &mut self.leveller {
+            leveller.begin_life();
+        }
+    }
+
+    /// Records that a new block replaces one that was worn out.
     pub fn replaced(&mut self, die: Die, block: EraseBlock) {
         if let Some(leveller) = &mut self.leveller {
             leveller.replaced(die.0 * self.per_die + block.0 - self.first);
         }
     }
 
-    /// Moves cold data into a worn block, if a die's blocks are too far apart. As many are free after it as before.
+    /// Moves cold data into a worn block, if a die's wear is too uneven. Frees as many blocks as it takes.
     pub(super) fn level(&mut self, die: usize) {
         let base = die as u32 * self.per_die;
         let free = &mut self.free[die];
@@ -153,6 +62,9 @@ impl PageMap {
         };
         let stream = self.filled_by[(base + young) as usize];
         self.filled_by[(base + old) as usize] = stream;
+        if let Some(opened) = &mut self.opened {
+            opened.push(base + old);
+        }
         let frontier = &mut self.frontiers[die * self.streams + usize::from(stream)];
         frontier.victims.remove(young);
         leveller.taken(base + young);
@@ -163,10 +75,17 @@ impl PageMap {
         match self.how.copy_back {
             true => self.ops.extend(units.map(|_| FlashOp::Copy(on))),
             false => {
-                let reads = units.map(|unit| FlashOp::Read(on, from, unit.len() as u32));
-                self.ops.extend(reads);
+                let first = (base + young) * self.pages;
+                for unit in units {
+                    let cell = self.cell(unit[0].0 - first);
+                    self.ops
+                        .push(FlashOp::Read(on, from, cell, unit.len() as u32));
+                }
                 let programs = (moving.len() as u32).div_ceil(self.unit_blocks);
-                self.ops.extend((0..programs).map(|_| FlashOp::Program(on)));
+                for unit in 0..programs {
+                    let cell = Cell::of_unit(unit, self.types);
+                    self.ops.push(FlashOp::Program(on, cell));
+                }
             }
         }
         self.summarize(die, self.pages);
@@ -191,8 +110,11 @@ impl PageMap {
 mod tests {
     use super::super::victims::Victim;
     use super::*;
+    use crate::drives;
     use crate::flash::Shape;
     use crate::rng::Rng;
+    use crate::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+    use crate::workload;
 
     const SHAPE: Shape = Shape {
         channels: 1,
@@ -210,7 +132,7 @@ mod tests {
         levelled: u64,
     }
 
-    /// A tenth of the volume takes all writes but `others` in a thousand.
+    /// A tenth of the volume receives all writes except `others` in a thousand.
     fn ran(how: Levelling, victim: Victim, others: u64) -> Ran {
         let map = PageMap::new(&SHAPE, 2, (0, 64), LOGICAL, victim).unwrap();
         let mut map = map.levelled(how);
@@ -262,10 +184,36 @@ mod tests {
         for levelled in [&fixed, &both] {
             assert!(levelled.deviation < none.deviation / 10.0);
             assert!(levelled.spread < none.spread / 10);
-            // That is not for nothing.
+            // Levelling has a cost.
             assert!(levelled.levelled > 0);
             assert!(levelled.amplification > none.amplification);
             assert!(levelled.amplification < none.amplification * 1.1);
+        }
+    }
+
+    #[test]
+    fn wear_from_before_the_run_is_not_levelled() {
+        let device = Device {
+            capacity: Some(256 << 20),
+            over_provisioning: Some(250),
+            ..Device::new(drives::own("oftl"))
+        };
+        let load = Synthetic::new(*workload::find("uniform").unwrap());
+        let scenario = Scenario {
+            precondition: Precondition::Steady,
+            verify: false,
+            ..Scenario::new(device, Load::Synthetic(load))
+        };
+        for policy in ["base:level-static", "vellum:on-drive,level-static"] {
+            let (mut sim, _) = scenario.prepared(&policy.parse().unwrap()).unwrap();
+            let seen = |sim: &crate::sim::Sim| {
+                let leveller = sim.ftl.drive().unwrap().map().leveller.as_ref().unwrap();
+                leveller.seen()
+            };
+            let (before, full) = seen(&sim);
+            assert!(before > 0 && full > 0, "{policy}");
+            sim.begin_life();
+            assert_eq!(seen(&sim), (0, full), "{policy}");
         }
     }
 

@@ -1,214 +1,32 @@
 //! A map that does not fit in RAM (DFTL: Gupta, Kim, Urgaonkar, ASPLOS 2009).
 //!
-//! The whole map is in translation pages on flash, of as many entries as a page holds. RAM has the entries that were used last (the paper's cached mapping
-//! table), each by itself, and where each translation page is (its global translation directory). A request whose entries are not
-//! there reads their translation page first. An entry that has changed and has to leave is written back: its page is read, takes
-//! all changed entries of its range at once (the paper's batch update), and is written anew. The collector changes entries as well: in RAM
-//! (its lazy copying), into which those that are not there are brought, so that they too gather before their page is written.
+//! The whole map is in translation pages on flash, each with as many entries as fit a page. RAM holds the most recently used
+//! entries one by one (the paper's cached mapping table), and where each translation page is (its global translation directory).
+//! A request whose entries are not in RAM reads their translation page first. A changed entry that is evicted is written back:
+//! its page is read, takes all changed entries of its range at once (the paper's batch update), and is written again. The
+//! collector changes entries, too. It changes them in RAM (the paper's lazy copying), and loads those that are not there, so that
+//! these changes also gather before their page is written.
 //!
-//! Where it differs from the paper: entries leave in the order of their last use (there: a segmented LRU), and translation pages go into
-//! the same blocks as data, as one more cold or hot page, instead of into blocks of their own.
+//! Differences from the paper: entries are evicted in LRU order (there: a segmented LRU), and translation pages go into the same
+//! blocks as data, as further cold or hot pages, instead of into separate blocks.
 //!
-//! RAM survives a power cut here, so a flush writes no map.
+//! RAM survives a power cut here, so a flush writes no map pages.
 
-use super::pagemap::{FlashOp, NONE, PageMap, TooSmall};
-use crate::flash::{Die, EraseBlock};
-use serde::Serialize;
-use std::collections::VecDeque;
-use vellum_core::addr::BLOCK_BYTES;
+use super::ops::{FlashOp, NONE, Place};
+use super::pagemap::{PageMap, TooSmall};
+use super::paging::{Lookups, PER_PAGE, Paging};
+use crate::flash::{Cell, Die, EraseBlock};
 
-/// Entries of a translation page.
-const PER_PAGE: u64 = BLOCK_BYTES as u64 / 4;
 /// RAM of a cached entry: a logical and a physical page number.
 pub const ENTRY_BYTES: u64 = 8;
-/// Translation pages that one call writes for the collector, at most: the others wait.
+/// The most translation pages that one call writes for the collector; the others wait.
 const SETTLED_AT_ONCE: usize = 256;
 
-/// What became of lookups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Lookups {
-    /// Blocks whose entry was in RAM.
-    pub hits: u64,
-    /// Blocks whose entry was not.
-    pub misses: u64,
-    /// Translation pages read because a request waited for them.
-    pub reads_waited: u64,
-    /// Translation pages read to be changed.
-    pub reads_to_change: u64,
-    /// Translation pages written because a changed entry had to leave.
-    pub writes_evicted: u64,
-    /// Translation pages written because the collector had moved what they tell of.
-    pub writes_moved: u64,
-}
-
-impl Lookups {
-    /// What has come since.
-    #[must_use]
-    pub fn since(self, before: Option<Self>) -> Self {
-        let before = before.unwrap_or_default();
-        Self {
-            hits: self.hits - before.hits,
-            misses: self.misses - before.misses,
-            reads_waited: self.reads_waited - before.reads_waited,
-            reads_to_change: self.reads_to_change - before.reads_to_change,
-            writes_evicted: self.writes_evicted - before.writes_evicted,
-            writes_moved: self.writes_moved - before.writes_moved,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    lba: u32,
-    before: u32,
-    after: u32,
-    changed: bool,
-}
-
-/// See the module.
-pub(in crate::base) struct Paging {
-    logical: u64,
-    most: usize,
-    /// Where the entry of a block is in the table.
-    places: Vec<u32>,
-    entries: Vec<Entry>,
-    /// The entries used last and least recently.
-    last: u32,
-    least: u32,
-    /// Pages that were moved and whose entries have not been looked at.
-    moved: Vec<u32>,
-    /// Translation pages that have to be written for that, and whether each is among them.
-    stale: VecDeque<u32>,
-    is_stale: Vec<bool>,
-    lookups: Lookups,
-}
-
-impl Paging {
-    fn new(logical: u64, most: usize) -> Self {
-        let most = most.min(logical as usize);
-        Self {
-            logical,
-            most,
-            places: vec![NONE; logical as usize],
-            entries: Vec::with_capacity(most),
-            last: NONE,
-            least: NONE,
-            moved: Vec::new(),
-            stale: VecDeque::new(),
-            is_stale: vec![false; logical.div_ceil(PER_PAGE) as usize],
-            lookups: Lookups::default(),
-        }
-    }
-
-    pub fn logical(&self) -> u64 {
-        self.logical
-    }
-
-    pub fn moved(&mut self, moved: &[(u32, u32)]) {
-        self.moved.extend(moved.iter().map(|&(_, lba)| lba));
-    }
-
-    fn unlink(&mut self, place: u32) {
-        let Entry { before, after, .. } = self.entries[place as usize];
-        match self.entries.get_mut(before as usize) {
-            Some(entry) => entry.after = after,
-            None => self.last = after,
-        }
-        match self.entries.get_mut(after as usize) {
-            Some(entry) => entry.before = before,
-            None => self.least = before,
-        }
-    }
-
-    fn link_last(&mut self, place: u32) {
-        let next = std::mem::replace(&mut self.last, place);
-        let entry = &mut self.entries[place as usize];
-        (entry.before, entry.after) = (NONE, next);
-        match self.entries.get_mut(next as usize) {
-            Some(entry) => entry.before = place,
-            None => self.least = place,
-        }
-    }
-
-    /// Uses an entry; whether it was there.
-    fn touch(&mut self, lba: u32, changed: bool) -> bool {
-        let place = self.places[lba as usize];
-        if place == NONE {
-            self.lookups.misses += 1;
-            return false;
-        }
-        self.lookups.hits += 1;
-        self.entries[place as usize].changed |= changed;
-        if self.last != place {
-            self.unlink(place);
-            self.link_last(place);
-        }
-        true
-    }
-
-    /// Brings an entry in; the translation page that has to be written for the one that leaves.
-    fn insert(&mut self, lba: u32, changed: bool) -> Option<u32> {
-        let entry = Entry {
-            lba,
-            before: NONE,
-            after: NONE,
-            changed,
-        };
-        let mut evicted = None;
-        let place = if self.entries.len() < self.most {
-            self.entries.push(entry);
-            self.entries.len() as u32 - 1
-        } else {
-            let place = self.least;
-            self.unlink(place);
-            let old = std::mem::replace(&mut self.entries[place as usize], entry);
-            self.places[old.lba as usize] = NONE;
-            evicted = old.changed.then_some(old.lba / PER_PAGE as u32);
-            place
-        };
-        self.places[lba as usize] = place;
-        self.link_last(place);
-        evicted
-    }
-
-    /// All entries of a translation page are as it has them.
-    fn written(&mut self, page: u32) {
-        let first = u64::from(page) * PER_PAGE;
-        let range = first as usize..(first + PER_PAGE).min(self.logical) as usize;
-        for &place in &self.places[range] {
-            if let Some(entry) = self.entries.get_mut(place as usize) {
-                entry.changed = false;
-            }
-        }
-        self.is_stale[page as usize] = false;
-    }
-
-    /// Sorts what was moved into what is changed in RAM and what is not there.
-    fn sort_moved(&mut self) {
-        while let Some(lba) = self.moved.pop() {
-            // A translation page itself: its place is in RAM.
-            let Some(&place) = self.places.get(lba as usize) else {
-                continue;
-            };
-            if let Some(entry) = self.entries.get_mut(place as usize) {
-                entry.changed = true;
-                continue;
-            }
-            // It is brought in as changed; what has to leave for it is written with all that changed beside it.
-            if let Some(page) = self.insert(lba, true)
-                && !std::mem::replace(&mut self.is_stale[page as usize], true)
-            {
-                self.stale.push_back(page);
-            }
-        }
-    }
-}
-
 impl PageMap {
-    /// The same with its map on flash and RAM for so many entries, before anything is written.
+    /// Moves the map to flash, with RAM for `entries` entries, before anything is written.
     ///
     /// # Errors
-    /// When the translation pages do not fit beside the data.
+    /// If the translation pages do not fit in addition to the data.
     pub fn paged(mut self, entries: usize) -> Result<Self, TooSmall> {
         let paging = Paging::new(self.logical(), entries);
         let logical = self.logical() + paging.is_stale.len() as u64;
@@ -224,7 +42,7 @@ impl PageMap {
         Ok(self)
     }
 
-    /// What became of lookups, the entries that RAM has room for, and the translation pages there are; where the map is on flash.
+    /// Returns the lookups, the entries that fit RAM, and the number of translation pages, if the map is on flash.
     #[must_use]
     pub fn lookups(&self) -> Option<(Lookups, u64, u64)> {
         let paging = self.paging.as_ref()?;
@@ -232,20 +50,20 @@ impl PageMap {
         Some((paging.lookups, paging.most as u64, pages))
     }
 
-    /// Whether the map is on flash.
+    /// True if the map is on flash.
     #[must_use]
     pub fn is_paged(&self) -> bool {
         self.paging.is_some()
     }
 
-    /// Brings the entries of some blocks into RAM, as changed or not; `waits` is told which translation pages have to be read for
-    /// that.
+    /// Loads the entries of some blocks into RAM, as changed or not. Appends the translation pages that must be read first to
+    /// `waits`.
     pub fn look_up(
         &mut self,
         lba: u64,
         blocks: u64,
         changed: bool,
-        waits: &mut Vec<(Die, EraseBlock)>,
+        waits: &mut Vec<(Die, EraseBlock, Cell)>,
     ) {
         let mut read = NONE;
         for lba in lba..lba + blocks {
@@ -258,10 +76,10 @@ impl PageMap {
             }
             let evicted = paging.insert(lba as u32, changed);
             if read != page
-                && let Some((die, block, _)) = self.find_translation(page)
+                && let Some(place) = self.find_translation(page)
             {
                 read = page;
-                waits.push((die, block));
+                waits.push(place.at);
                 self.lookup(|lookups| lookups.reads_waited += 1);
             }
             if let Some(evicted) = evicted {
@@ -272,7 +90,7 @@ impl PageMap {
         self.settle();
     }
 
-    /// Writes translation pages of what the collector has moved.
+    /// Writes translation pages for what the collector has moved.
     pub fn settle(&mut self) {
         for _ in 0..SETTLED_AT_ONCE {
             let Some(paging) = &mut self.paging else {
@@ -296,13 +114,14 @@ impl PageMap {
         }
     }
 
-    fn find_translation(&self, page: u32) -> Option<(Die, EraseBlock, u64)> {
+    fn find_translation(&self, page: u32) -> Option<Place> {
         self.find(self.logical() + u64::from(page))
     }
 
     fn write_translation(&mut self, page: u32) {
-        if let Some((die, block, _)) = self.find_translation(page) {
-            self.ops.push(FlashOp::Read(die, block, 1));
+        if let Some(place) = self.find_translation(page) {
+            let (die, block, cell) = place.at;
+            self.ops.push(FlashOp::Read(die, block, cell, 1));
             self.lookup(|lookups| lookups.reads_to_change += 1);
         }
         if let Some(paging) = &mut self.paging {
@@ -337,7 +156,7 @@ mod tests {
         }
     }
 
-    /// Half of the accesses read; `near` says how much of the volume is used.
+    /// Half of the accesses are reads; `near` is the part of the volume that is used.
     fn run(map: &mut PageMap, near: u64) -> Vec<FlashOp> {
         let mut rng = Rng::new(4);
         let (mut ops, mut waits) = (Vec::new(), Vec::new());
@@ -389,7 +208,7 @@ mod tests {
         let (near, lookups_near) = cost(512, 400);
         assert!(small > large, "{small} {large}");
         assert!(lookups.misses > 30_000 && lookups.reads_waited > 30_000);
-        // All but the first uses of a part that fits are hits, and hardly a page of the map is written.
+        // All but the first uses of a part that fits are hits, and almost no map page is written.
         assert!(lookups_near.misses < LOGICAL + 500, "{lookups_near:?}");
         assert!(near < small / 20, "{near} {small}");
     }

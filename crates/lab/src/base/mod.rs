@@ -1,23 +1,35 @@
-//! The baseline: a flash translation layer as most drives have it, for comparison. One map entry a page, no log
-//! headers, no checkpoints, its map in RAM that survives a crash. It costs nothing but its collector's moves; as an option wear is levelled, the
-//! map is on flash with a cache of its entries, and what is hot is kept apart from what is cold.
+//! The baseline for comparison: a flash translation layer as in most drives. It has one map entry a page, no log headers, no
+//! checkpoints, and a map in RAM that survives a crash. Its only cost is its collector's moves. Options add wear levelling, a map
+//! on flash with a cache of its entries, and the separation of hot from cold data.
 
 mod collector;
 mod divisor;
 mod drive;
+mod folding;
+mod heat;
+mod idle;
+mod leveller;
 mod levelling;
 mod mapcache;
+mod ops;
 mod order;
 mod own;
 mod pagemap;
+mod paging;
+mod refresh;
+mod renewing;
 mod separation;
+mod slc;
 mod victims;
 
 pub use drive::{Drive, Io, Wanted};
-pub use levelling::{Levelling, THRESHOLD};
-pub use mapcache::{ENTRY_BYTES, Lookups};
+pub use heat::COUNT_BYTES;
+pub use leveller::{Levelling, THRESHOLD};
+pub use mapcache::ENTRY_BYTES;
 pub use order::{Order, Stage};
 pub use own::{Choose, Chooser, Closed, Separate, Separator};
-pub use pagemap::{FlashOp, Moved, PageMap, TooSmall};
-pub use separation::COUNT_BYTES;
+pub use pagemap::{FlashOp, Moved, PageMap, Place, TooSmall};
+pub use paging::Lookups;
+pub use refresh::Refreshed;
+pub use slc::Folded;
 pub use victims::Victim;

@@ -1,9 +1,9 @@
-//! In what order a page map's updates are made (OFTL), and what comes of it when they are made in none.
+//! The order of a page map's updates (OFTL), and what happens without one.
 //!
-//! The rules are the core's ([`vellum_core::ordering`]); here they stand behind a drive that programs all its dies at the same
-//! time. A host that leaves a commit's first flush out relies on them: its commit block must not be in the map before the blocks
-//! that it commits. Where nobody sees to that, each such moment is counted: a power cut in it would have shown the file system a
-//! commit without its blocks.
+//! The rules are the core's ([`vellum_core::ordering`]); here they apply to a drive that programs all its dies at the same time.
+//! A host that omits a commit's first flush relies on them: its commit block must not be in the map before the blocks that it
+//! commits. On a drive without order, each such moment is counted: a power cut in it would have shown the file system a commit
+//! without its blocks.
 
 use crate::flash::Die;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,30 +12,30 @@ use vellum_core::ordering::{Class, Ordering, Rule, Ticket};
 /// How a drive orders its map updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As pages are programmed; nothing is counted.
+    /// In the order in which pages are programmed; nothing is counted.
     #[default]
     Off,
-    /// The same, and it is counted what that breaks.
+    /// The same order, but violations of the rules are counted.
     Unordered,
-    /// Journal pages after all that came before them (OFTL).
+    /// Journal pages after everything written before them (OFTL).
     Journal,
-    /// Journal pages one after the other, each programmed when the last one has been (the stream FTL of OFTL's evaluation).
+    /// Journal pages one after the other, each programmed when the one before is on flash (the stream FTL of OFTL's evaluation).
     Stream,
 }
 
-/// The stage.
+/// The stage between the drive and its map.
 pub struct Stage {
     serial: bool,
     order: Ordering,
     journal: std::ops::Range<u64>,
     /// Writes whose unit is not full, by die.
     open: BTreeMap<u32, Vec<Ticket>>,
-    /// Writes in units on their way.
+    /// Writes in units on their way to flash.
     units: BTreeMap<u64, Vec<Ticket>>,
-    /// Writes that the map does not have yet.
+    /// Writes that are not in the map yet.
     held: BTreeSet<Ticket>,
     critical: BTreeSet<Ticket>,
-    /// Journal units, the first of them on its way.
+    /// Journal units; the first of them is on its way.
     queue: VecDeque<(u64, Die)>,
     held_most: usize,
     early: u64,
@@ -60,13 +60,14 @@ impl Stage {
         }
     }
 
-    /// Writes that waited for their map update at the same time, at most: a byte each in the core's stage, ten in the paper's.
+    /// Returns the most writes that waited for their map update at once: each takes a byte in the core's stage, ten in the
+    /// paper's.
     #[must_use]
     pub fn held_most(&self) -> usize {
         self.held_most
     }
 
-    /// Journal blocks that were in the map before something that was written before them.
+    /// Returns the number of journal blocks that were in the map before something written before them.
     #[must_use]
     pub fn early(&self) -> u64 {
         self.early
@@ -76,7 +77,7 @@ impl Stage {
         self.journal = start..start + blocks;
     }
 
-    /// A block is written, to a die.
+    /// Records the write of a block to a die.
     pub(super) fn begin(&mut self, lba: u64, die: Die) {
         let class = match self.journal.contains(&lba) {
             true => Class::Journal,
@@ -91,7 +92,7 @@ impl Stage {
         self.open.entry(die.0).or_default().push(ticket);
     }
 
-    /// A unit with what was written to a die is to be programmed; says whether it may be now.
+    /// Records the unit that holds what was written to a die. Returns whether it may be programmed now.
     pub(super) fn programs(&mut self, unit: u64, die: Die) -> bool {
         let tickets = self.open.remove(&die.0).unwrap_or_default();
         let critical = tickets.iter().any(|ticket| self.critical.contains(ticket));
@@ -103,7 +104,7 @@ impl Stage {
         self.queue.len() == 1
     }
 
-    /// A unit is on flash.
+    /// Records that a unit is on flash.
     pub(super) fn written(&mut self, unit: u64) {
         for ticket in self.units.remove(&unit).unwrap_or_default() {
             let (held, critical, early) = (&mut self.held, &mut self.critical, &mut self.early);
@@ -115,7 +116,7 @@ impl Stage {
         }
     }
 
-    /// The journal unit whose turn it is, when the one before it was `unit`.
+    /// Returns the journal unit that follows `unit`, which was the first in the queue.
     pub(super) fn serial_next(&mut self, unit: u64) -> Option<(u64, Die)> {
         if self.queue.front().is_none_or(|&(first, _)| first != unit) {
             return None;

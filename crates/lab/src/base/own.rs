@@ -1,49 +1,49 @@
-//! Policies of one's own: the seam for what is not built in.
+//! User-defined policies.
 //!
-//! Who chooses victims sees the closed blocks of one die (and stream), each time that one has to be collected. It is asked far
-//! less often than pages are written, so it may take its time. Who separates is asked for each page that is written or moved.
+//! A victim policy sees the closed blocks of one die (and stream) each time one must be collected. It is called far less often
+//! than pages are written, so it may be slow. A separation policy is called for each page that is written or moved.
 
-/// A closed block, as its chooser sees it.
+/// A closed block, as a victim policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// Its number on its die.
     pub block: u32,
-    /// Its valid pages: what has to be moved.
+    /// Its valid pages, which must be moved.
     pub valid: u32,
-    /// Its pages.
+    /// All its pages.
     pub pages: u32,
-    /// Pages that have died on the die since it was filled, or since one of its own died.
+    /// Pages that died on the die since the block was filled, or since one of its own pages died.
     pub age: u64,
 }
 
-/// Chooses which block is collected next. There is one of it for each die and stream.
+/// Chooses which block is collected next. Each die and stream has its own instance.
 pub trait Choose {
-    /// The place in `closed` of the block that is collected. There is at least one; those without a dead page, which would free
-    /// nothing, are not among them as long as there are others. A place behind the last is taken as the last.
+    /// Returns the index in `closed` of the block to collect. There is at least one block. Blocks without a dead page, which
+    /// would free nothing, are left out unless there are no others. An index past the end counts as the last.
     fn choose(&mut self, closed: &[Closed]) -> usize;
 }
 
-/// Says which pages are hot, of those that the host writes. There is one for a map.
+/// Decides which pages written by the host are hot. Each map has its own instance.
 pub trait Separate {
-    /// The host writes a page. Whether it is hot: those are kept apart from the others.
+    /// Called when the host writes a page. Returns true if the page is hot: hot pages are kept apart from the others.
     fn written(&mut self, page: u64) -> bool;
 
-    /// The collector moves a page, from the hot ones or from the others. Whether it is hot now.
+    /// Called when the collector moves a page; `hot` says which part it moves from. Returns true if the page is hot now.
     fn moved(&mut self, page: u64, hot: bool) -> bool;
 }
 
-/// Makes one.
+/// Creates a separation policy.
 pub type Separator<'a> = &'a (dyn Fn() -> Box<dyn Separate> + Sync);
 
-/// Makes them, one after the other.
+/// Creates victim policies, one after the other.
 pub type Chooser<'a> = &'a (dyn Fn() -> Box<dyn Choose> + Sync);
 
-/// The closed blocks of one die, for somebody who chooses.
+/// The closed blocks of one die, for a user-defined victim policy.
 pub(super) struct Own {
     chooser: Box<dyn Choose>,
     pages: u32,
     closed: Vec<u32>,
-    /// When each block changed last, in pages that have died since the start.
+    /// When each block changed last, in pages that died since the start.
     changed: Vec<u64>,
     clock: u64,
     offered: Vec<Closed>,
@@ -120,7 +120,7 @@ mod tests {
     fn moved(map: PageMap) -> u64 {
         let (mut map, mut rng) = (map, Rng::new(5));
         for _ in 0..60_000 {
-            // Half of the writes to a tenth.
+            // Half of the writes go to a tenth.
             let among = if rng.below(2) == 0 { 340 } else { 3400 };
             map.write(rng.below(among));
             map.settle();
@@ -161,7 +161,7 @@ mod tests {
             moved(map(Victim::Greedy).choosing(&|| Box::new(By(best)))),
             moved(map(Victim::CostBenefit)),
         );
-        // Ties are decided otherwise.
+        // Ties are broken differently.
         assert!(own.abs_diff(built_in) * 50 < built_in, "{own} {built_in}");
     }
 

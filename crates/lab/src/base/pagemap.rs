@@ -1,90 +1,79 @@
 //! Page mapping: where each logical block is, and where the next one goes.
 //!
-//! Pure: it decides and says what the flash has to do ([`FlashOp`]); who has no flash drops that.
-//! Each die fills one block at a time, with the host's pages and the collector's alike (so that the closed forms apply); or two, one of
-//! them with what is hot. Units go round robin over the dies, past those that are full.
+//! Pure: it decides, and returns what the flash has to do ([`FlashOp`]); a caller without flash drops that. Each die fills one
+//! block at a time, with the host's pages and the collector's alike (so that the closed forms apply), or two blocks, one of them
+//! with hot data. Units go round robin over the dies, past those that are full.
 //!
-//! Memory is what a run's speed hangs on, so there are 8 bytes and a bit a page: the map, each page's owner (written and read in
-//! order only), and whether that still holds (small enough to stay in a cache). A victim's entries of the map are looked at
-//! together before they change, so that their cache misses are on their way at the same time.
+//! A run's speed depends on memory, so there are 8 bytes and a bit a page: the map, each page's owner (written and read only in
+//! order), and whether that owner is current (small enough to stay in a cache). The map entries of a victim are read together
+//! before they change, so that their cache misses overlap.
 
 use super::divisor::Divisor;
-use super::levelling::Leveller;
-use super::mapcache::Paging;
+use super::heat::{Heat, STREAMS_MOST};
+use super::leveller::Leveller;
+pub(super) use super::ops::NONE;
+pub use super::ops::{FlashOp, Place};
 use super::own::{Chooser, Own};
-use super::separation::Separation;
+use super::paging::Paging;
+use super::slc::Slc;
 use super::victims::{Victim, Victims};
-use crate::flash::{Die, EraseBlock, PLAIN, PageMapping, Shape};
+use crate::flash::{Cell, Die, EraseBlock, PLAIN, PageMapping, Shape};
 use crate::rng::{Rng, mix};
 use std::collections::VecDeque;
 
-pub(super) const NONE: u32 = u32::MAX;
-/// Erase blocks of each die that stay free for the collector, at least.
+/// The fewest erase blocks of each die that stay free for the collector.
 const RESERVE: u32 = 1;
-/// Cold, and hot.
-pub(super) const STREAMS_MOST: usize = 2;
-/// Blocks that are looked at together before they are written, at most.
+/// The most blocks that are read together before they are written.
 const AHEAD: usize = 16;
 
-/// What the flash has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlashOp {
-    /// Read so many blocks of one unit.
-    Read(Die, EraseBlock, u32),
-    /// Program a unit.
-    Program(Die),
-    /// Program the summary of a block that is full.
-    Summary(Die),
-    /// Read a unit and program another one with it, within the die.
-    Copy(Die),
-    /// Erase.
-    Erase(Die, EraseBlock),
-}
-
-/// What was written, in blocks.
+/// Blocks written, by cause, and erasures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// For the host.
+    /// Written for the host.
     pub host: u64,
-    /// By the collector.
+    /// Moved by the collector.
     pub moved: u64,
-    /// By wear levelling.
+    /// Moved by wear levelling.
     pub levelled: u64,
+    /// Moved by refreshing.
+    pub refreshed: u64,
     /// Pages of the map.
     pub map: u64,
     /// Erasures.
     pub erases: u64,
 }
 
-/// The flash is too small for what is asked of it.
+/// The error: the flash is too small for the blocks wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{logical} blocks do not fit: this flash can keep {most} of them alive; give it more capacity or over-provisioning"
 )]
 pub struct TooSmall {
-    /// Asked for.
+    /// Blocks wanted.
     pub logical: u64,
-    /// Possible.
+    /// The most that are possible.
     pub most: u64,
 }
 
-/// Where a die puts the pages of one stream.
+/// Where a die writes the pages of one stream.
 pub(super) struct Frontier {
     /// The block that is being filled, and how far.
     pub(super) active: u32,
     pub(super) offset: u32,
-    /// Pages that its open unit still takes.
+    /// Pages that still fit its open unit.
     pub(super) left: u32,
-    /// Its blocks, that one among them, and their pages that are alive.
+    /// The stream's blocks, including the open one, and their valid pages.
     pub(super) blocks: u32,
     pub(super) live: u64,
     pub(super) victims: Victims,
 }
 
-/// See the module.
+/// The page map; see the module.
 pub struct PageMap {
     pub(super) pages: u32,
     pub(super) unit_blocks: u32,
+    /// Page types that take different times.
+    pub(super) types: u32,
     pub(super) per_die: u32,
     /// Erase blocks of each die that stay free for the collector.
     pub(super) reserve: u32,
@@ -93,35 +82,38 @@ pub struct PageMap {
     by_pages: Divisor,
     by_die: Divisor,
     pub(super) map: Vec<u32>,
-    /// Who wrote each page last.
+    /// The logical block that was last written to each page.
     pub(super) owner: Vec<u32>,
-    /// Whether the map still leads to it, a bit a page.
+    /// One bit a page: true if the map still points to it.
     pub(super) alive: Vec<u64>,
     pub(super) valid: Vec<u32>,
-    /// How many blocks a die fills at a time: one, or one each for what is cold and what is hot.
+    /// The number of blocks a die fills at a time: one, or one for cold and one for hot data.
     pub(super) streams: usize,
-    /// By die, those of one after the other.
+    /// By die; the streams of a die are adjacent.
     pub(super) frontiers: Vec<Frontier>,
-    /// Which stream's frontier has filled a block last.
+    /// The stream that filled each block last.
     pub(super) filled_by: Vec<u8>,
-    /// By die.
+    /// Free blocks, by die.
     pub(super) free: Vec<VecDeque<u32>>,
-    /// Where each stream's next page goes.
+    /// The die of each stream's next page.
     turn: [usize; STREAMS_MOST],
-    /// A victim's pages that are alive, and their owners.
+    /// The valid pages of a victim, and their owners.
     pub(super) moving: Vec<(u32, u32)>,
     pub(super) counts: Moved,
     pub(super) ops: Vec<FlashOp>,
     pub(super) leveller: Option<Box<Leveller>>,
     pub(super) paging: Option<Box<Paging>>,
-    pub(super) separation: Option<Box<Separation>>,
+    pub(super) separation: Option<Box<Heat>>,
+    pub(super) slc: Option<Box<Slc>>,
+    /// Blocks that were begun, if the caller wants to know when they receive data.
+    pub(super) opened: Option<Vec<u32>>,
 }
 
 impl PageMap {
-    /// An empty map of `logical` blocks over erase blocks `first..first + per_die` of the first `dies` dies.
+    /// Returns an empty map of `logical` blocks over erase blocks `first..first + per_die` of the first `dies` dies.
     ///
     /// # Errors
-    /// When they do not fit.
+    /// If they do not fit.
     pub fn new(
         shape: &Shape,
         dies: u32,
@@ -139,6 +131,7 @@ impl PageMap {
         let mut map = Self {
             pages,
             unit_blocks: shape.unit_blocks,
+            types: 1,
             per_die,
             reserve: RESERVE,
             how: PLAIN,
@@ -160,12 +153,14 @@ impl PageMap {
             leveller: None,
             paging: None,
             separation: None,
+            slc: None,
+            opened: None,
         };
         map.begin(victim);
         Ok(map)
     }
 
-    /// Gives each frontier its first block, of an empty flash.
+    /// Gives each frontier its first block on empty flash.
     pub(super) fn begin(&mut self, victim: Victim) {
         self.frontiers.clear();
         for die in 0..self.free.len() {
@@ -184,10 +179,10 @@ impl PageMap {
         }
     }
 
-    /// The same in its drive's way, before anything is written.
+    /// Applies a drive's properties, before anything is written.
     ///
     /// # Errors
-    /// When the blocks do not fit beside what is kept free.
+    /// If the blocks do not fit in addition to what is kept free.
     pub fn mapped(mut self, how: PageMapping) -> Result<Self, TooSmall> {
         assert!(!how.copy_back || self.unit_blocks == 1);
         let kept_free = u64::from(self.per_die) * u64::from(how.kept_free) / 1000;
@@ -200,7 +195,22 @@ impl PageMap {
         }
     }
 
-    /// The same, its draws of victims following from this number: each frontier's are its own.
+    /// Sets the number of page types.
+    #[must_use]
+    pub fn typed(mut self, types: u32) -> Self {
+        self.types = types.max(1);
+        self
+    }
+
+    /// Returns the type of the page that holds a block of an erase block.
+    pub(super) fn cell(&self, offset: u32) -> Cell {
+        match self.types {
+            1 => Cell::FIRST,
+            types => Cell::of_unit(offset / self.unit_blocks, types),
+        }
+    }
+
+    /// Seeds the random choice of victims. Each frontier draws its own numbers.
     #[must_use]
     pub fn drawing(mut self, seed: u64) -> Self {
         let mut seeds = Rng::new(mix(seed));
@@ -210,7 +220,7 @@ impl PageMap {
         self
     }
 
-    /// The same with victims of somebody's own choice, before anything is written.
+    /// Uses a user-defined victim policy, before anything is written.
     #[must_use]
     pub fn choosing(mut self, chooser: Chooser<'_>) -> Self {
         for frontier in &mut self.frontiers {
@@ -219,12 +229,12 @@ impl PageMap {
         self
     }
 
-    /// Blocks that can be alive.
+    /// Returns the most blocks that can be valid.
     pub(super) fn most(&self) -> u64 {
         self.free.len() as u64 * self.room()
     }
 
-    /// Blocks that one die can keep alive.
+    /// Returns the most blocks that one die can keep valid.
     fn room(&self) -> u64 {
         room(self.per_die, self.reserve, self.streams, self.pages)
     }
@@ -233,18 +243,24 @@ impl PageMap {
         &mut self.frontiers[die * self.streams + stream]
     }
 
-    /// All of a die's.
+    /// Returns all frontiers of a die.
     pub(super) fn frontiers(&self, die: usize) -> &[Frontier] {
         &self.frontiers[die * self.streams..(die + 1) * self.streams]
     }
 
-    /// What was written so far.
+    /// Returns the number of dies.
+    #[must_use]
+    pub fn dies(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Returns the counts so far.
     #[must_use]
     pub fn counts(&self) -> Moved {
         self.counts
     }
 
-    /// Blocks that the host sees.
+    /// Returns the number of blocks that the host sees.
     #[must_use]
     pub fn logical(&self) -> u64 {
         match &self.paging {
@@ -253,20 +269,21 @@ impl PageMap {
         }
     }
 
-    /// Physical blocks without the reserve: the T of the closed forms.
+    /// Returns the physical blocks without the reserve: the T of the closed forms.
     #[must_use]
     pub fn physical(&self) -> u64 {
         let blocks = u64::from(self.per_die - self.reserve);
         self.free.len() as u64 * blocks * u64::from(self.pages)
     }
 
-    /// Blocks that are alive, those of a map on flash among them.
+    /// Returns the number of valid blocks, including those of a map on flash.
     #[must_use]
     pub fn live(&self) -> u64 {
-        self.frontiers.iter().map(|frontier| frontier.live).sum()
+        let live: u64 = self.frontiers.iter().map(|frontier| frontier.live).sum();
+        live + self.live_in_cache()
     }
 
-    /// What the flash has to do since this was last asked, in order.
+    /// Moves what the flash has to do since the last call into `into`, in order.
     pub fn take_ops(&mut self, into: &mut Vec<FlashOp>) {
         match into.is_empty() {
             true => std::mem::swap(into, &mut self.ops),
@@ -274,14 +291,17 @@ impl PageMap {
         }
     }
 
-    /// Forgets what the flash has to do: there is none.
+    /// Drops what the flash has to do, for callers without flash.
     pub fn drop_ops(&mut self) {
         self.ops.clear();
     }
 
     /// Writes one block.
     pub fn write(&mut self, lba: u64) {
-        self.write_uncounted(lba);
+        match self.slc.is_none() {
+            true => self.write_uncounted(lba),
+            false => self.write_to_cache(lba),
+        }
         self.counts.host += 1;
     }
 
@@ -296,7 +316,7 @@ impl PageMap {
         if self.how.striped {
             die = (lba / u64::from(self.unit_blocks)) as usize % dies;
         } else if self.frontier(die, stream).left == self.unit_blocks {
-            // A full die cannot win room by collecting: another takes its turn. One always has room.
+            // A full die cannot gain room by collecting, so another one takes its turn. One always has room.
             let room = self.room();
             for _ in 0..dies {
                 die = if die + 1 == dies { 0 } else { die + 1 };
@@ -308,12 +328,12 @@ impl PageMap {
         }
         self.turn[stream] = die;
         self.make_room(die, stream);
-        let fills = FlashOp::Program(Die(die as u32));
+        let fills = FlashOp::Program(Die(die as u32), Cell::FIRST);
         self.append(die, stream, lba as u32, fills);
     }
 
-    /// Looks at what is needed to write some blocks soon, so that it is in a cache by then: their entries in the map, and then
-    /// what those lead to.
+    /// Reads what the writes of some blocks will need soon, so that it is in a cache by then: their map entries, and then what
+    /// those point to.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
         let mut found = [NONE; AHEAD];
         for (old, lba) in found.iter_mut().zip(lbas) {
@@ -328,10 +348,13 @@ impl PageMap {
         );
     }
 
-    /// Gives one block up.
+    /// Discards one block.
     pub fn forget(&mut self, lba: u64) {
         let old = std::mem::replace(&mut self.map[lba as usize], NONE);
         if old == NONE {
+            if self.slc.is_some() {
+                self.forget_in_cache(lba);
+            }
             return;
         }
         self.alive[(old / 64) as usize] &= !(1 << (old % 64));
@@ -355,19 +378,25 @@ impl PageMap {
         }
     }
 
-    /// Where a block is, if it was written: the die, its erase block, and a number that blocks of one program unit share.
+    /// Returns where a block is, if it was written.
     #[must_use]
-    pub fn find(&self, lba: u64) -> Option<(Die, EraseBlock, u64)> {
+    pub fn find(&self, lba: u64) -> Option<Place> {
         let at = self.map[lba as usize];
-        (at != NONE).then(|| {
-            let (block, _) = self.by_pages.split(at);
+        if at == NONE {
+            return self.find_in_cache(lba);
+        }
+        Some({
+            let (block, offset) = self.by_pages.split(at);
             let (die, block) = self.by_die.split(block);
             let block = EraseBlock(self.first + block);
-            (Die(die), block, u64::from(at / self.unit_blocks))
+            Place {
+                at: (Die(die), block, self.cell(offset)),
+                unit: u64::from(at / self.unit_blocks),
+            }
         })
     }
 
-    /// Puts a block where a die's stream is being filled; `fills` is what its unit takes once that is full.
+    /// Appends a block to the open block of a die's stream. `fills` is the operation once its unit is full.
     pub(super) fn append(&mut self, die: usize, stream: usize, lba: u32, fills: FlashOp) {
         let unit_blocks = self.unit_blocks;
         let frontier = self.frontier(die, stream);
@@ -377,7 +406,10 @@ impl PageMap {
         frontier.left -= 1;
         if frontier.left == 0 {
             frontier.left = unit_blocks;
-            self.ops.push(fills);
+            self.ops.push(match self.types {
+                1 => fills,
+                _ => fills.with(self.cell(offset)),
+            });
         }
         self.summarize(die, offset + 1);
         let block = die as u32 * self.per_die + active;
@@ -385,8 +417,8 @@ impl PageMap {
         self.put(lba, block * self.pages + offset);
     }
 
-    /// A die's block is filled so far. Behind its last page comes its summary at once, on a drive that has them: who filled it waits
-    /// for that, as in DiskSim.
+    /// Programs a block's summary if `filled` says that its last page is written, on a drive that has summaries. Whoever filled
+    /// the block waits for that, as in DiskSim.
     pub(super) fn summarize(&mut self, die: usize, filled: u32) {
         if self.how.summary && filled == self.pages {
             self.ops.push(FlashOp::Summary(Die(die as u32)));
@@ -400,185 +432,12 @@ impl PageMap {
     }
 }
 
-/// Blocks that a die can keep alive: all but the reserve, and so many more that a victim always gives. Two frontiers each have a block
-/// that is not full, and a stream is collected that has a block's worth to give.
+/// Returns the blocks that a die can keep valid: all but the reserve, less enough for a victim to always free something.
+/// Two frontiers each have a block that is not full, and the collected stream must have a block's worth to give.
 fn room(per_die: u32, reserve: u32, streams: usize, pages: u32) -> u64 {
     let kept = reserve + 2 * streams as u32 - 1;
     u64::from(per_die.saturating_sub(kept)) * u64::from(pages)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SHAPE: Shape = Shape {
-        channels: 1,
-        dies: 3,
-        erase_blocks: 16,
-        units: 8,
-        unit_blocks: 4,
-    };
-
-    fn check(map: &PageMap, written: &[bool]) {
-        let mut live = 0;
-        for (lba, &wanted) in written.iter().enumerate() {
-            let at = map.map[lba];
-            assert_eq!(at != NONE, wanted, "block {lba}");
-            if wanted {
-                assert_eq!(map.owner[at as usize], lba as u32);
-                assert_eq!(map.alive[at as usize / 64] >> (at % 64) & 1, 1);
-                live += 1;
-            }
-        }
-        assert_eq!(map.valid.iter().sum::<u32>(), live);
-        assert_eq!(map.live(), u64::from(live));
-        for (at, frontier) in map.frontiers.iter().enumerate() {
-            let (die, stream) = (at / map.streams, at % map.streams);
-            let blocks = map.filled_by.iter().enumerate().filter(|&(block, &by)| {
-                let (of, block) = (block as u32 / map.per_die, block as u32 % map.per_die);
-                of == die as u32 && usize::from(by) == stream && !map.free[die].contains(&block)
-            });
-            let valid = blocks.clone().map(|(block, _)| u64::from(map.valid[block]));
-            assert_eq!(frontier.blocks as usize, blocks.clone().count());
-            assert_eq!(frontier.live, valid.sum::<u64>());
-        }
-        let alive: u32 = map.alive.iter().map(|bits| bits.count_ones()).sum();
-        assert_eq!(alive, live);
-    }
-
-    impl PageMap {
-        /// Panics unless the map, the owners and the counts agree.
-        pub(in crate::base) fn assert_sound(&self) {
-            let written: Vec<bool> = self.map.iter().map(|&at| at != NONE).collect();
-            check(self, &written);
-        }
-    }
-
-    #[test]
-    fn every_block_stays_where_the_map_says() {
-        for victim in [
-            Victim::Greedy,
-            Victim::Fifo,
-            Victim::Choices(1),
-            Victim::Choices(5),
-        ] {
-            let mut map = PageMap::new(&SHAPE, 3, (0, 16), 1200, victim).unwrap();
-            let mut written = vec![false; 1200];
-            let mut rng = Rng::new(3);
-            for step in 0..30_000 {
-                // The second half skews: some dies must not fill up under it.
-                let lba = rng.below(if step < 15_000 { 1200 } else { 60 });
-                if rng.below(10) == 0 {
-                    map.forget(lba);
-                    written[lba as usize] = false;
-                } else {
-                    map.write(lba);
-                    written[lba as usize] = true;
-                }
-                if step % 1000 == 0 {
-                    check(&map, &written);
-                }
-            }
-            check(&map, &written);
-            let mut ops = Vec::new();
-            map.take_ops(&mut ops);
-            let programs = ops.iter().filter(|op| matches!(op, FlashOp::Program(_)));
-            let counts = map.counts();
-            let blocks = programs.count() as u64 * 4;
-            // What is missing is in units that are not full.
-            assert!(counts.host + counts.moved - blocks < 3 * 4);
-        }
-    }
-
-    #[test]
-    fn what_cannot_fit_is_refused() {
-        let error = PageMap::new(&SHAPE, 3, (0, 16), 1400, Victim::Greedy).err();
-        let (logical, most) = (1400, 1344);
-        assert_eq!(error, Some(TooSmall { logical, most }));
-        let map = PageMap::new(&SHAPE, 3, (0, 16), 1200, Victim::Greedy).unwrap();
-        let kept_free = 250;
-        let how = PageMapping { kept_free, ..PLAIN };
-        let (logical, most) = (1200, 1056);
-        assert_eq!(map.mapped(how).err(), Some(TooSmall { logical, most }));
-    }
-
-    #[test]
-    fn a_striped_map_keeps_blocks_on_their_dies_and_room_on_each() {
-        let how = PageMapping {
-            striped: true,
-            kept_free: 250,
-            copy_back: false,
-            summary: false,
-        };
-        let map = PageMap::new(&SHAPE, 3, (0, 16), 1050, Victim::Greedy).unwrap();
-        let mut map = map.mapped(how).unwrap();
-        let mut rng = Rng::new(4);
-        for _ in 0..30_000 {
-            let lba = rng.below(1050);
-            map.write(lba);
-            assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));
-            assert!(map.free.iter().all(|free| free.len() >= 4));
-        }
-        for lba in (0..1050).filter(|&lba| map.map[lba as usize] != NONE) {
-            assert_eq!(map.find(lba).unwrap().0, Die((lba / 4 % 3) as u32));
-        }
-        assert!(map.counts().moved > 0);
-        map.assert_sound();
-    }
-
-    #[test]
-    fn what_is_copied_back_is_moved_all_the_same() {
-        let shape = Shape {
-            unit_blocks: 1,
-            ..SHAPE
-        };
-        let run = |copy_back| {
-            let map = PageMap::new(&shape, 3, (0, 16), 300, Victim::Greedy).unwrap();
-            let mut map = map.mapped(PageMapping { copy_back, ..PLAIN }).unwrap();
-            let mut rng = Rng::new(5);
-            (0..20_000).for_each(|_| map.write(rng.below(300)));
-            let mut ops = Vec::new();
-            map.take_ops(&mut ops);
-            let of = |wanted: fn(&FlashOp) -> bool| ops.iter().filter(|op| wanted(op)).count();
-            let reads = of(|op| matches!(op, FlashOp::Read(..)));
-            let copies = of(|op| matches!(op, FlashOp::Copy(_)));
-            let programs = of(|op| matches!(op, FlashOp::Program(_)));
-            (map.counts(), [reads, copies, programs].map(|n| n as u64))
-        };
-        let ((across, [reads, none, programs]), (within, [crossing, copies, host])) =
-            (run(false), run(true));
-        assert_eq!(across, within);
-        assert!(across.moved > 1000);
-        assert_eq!((reads, none, programs), (across.moved, 0, 20_000 + reads));
-        assert_eq!((crossing, copies, host), (0, across.moved, 20_000));
-    }
-
-    #[test]
-    fn a_summary_comes_behind_the_last_page_of_each_block() {
-        for separated in [false, true] {
-            let map = PageMap::new(&SHAPE, 3, (0, 16), 900, Victim::Greedy).unwrap();
-            let map = match separated {
-                true => map.separated(Victim::Greedy).unwrap(),
-                false => map,
-            };
-            let how = PageMapping {
-                summary: true,
-                ..PLAIN
-            };
-            let mut map = map.mapped(how).unwrap();
-            let mut rng = Rng::new(5);
-            (0..20_000).for_each(|_| map.write(rng.below(900)));
-            let mut ops = Vec::new();
-            map.take_ops(&mut ops);
-            for die in (0..3).map(Die) {
-                let count = |wanted| ops.iter().filter(|&&op| op == wanted).count();
-                let (programs, summaries) =
-                    (count(FlashOp::Program(die)), count(FlashOp::Summary(die)));
-                // Of each stream a block is not full.
-                let open = programs - summaries * 8;
-                assert!(summaries > 100 && open < 8 * map.streams, "{open}");
-            }
-            map.assert_sound();
-        }
-    }
-}
+mod tests;

@@ -1,140 +1,24 @@
-//! Hot and cold data apart: each in blocks of its own, and with free space of its own.
+//! Hot and cold data apart: each in its own blocks, and with its own free space.
 //!
-//! *Which is which*: how often each page is written is counted, and all counts are halved now and then, so that they follow the load (Hsieh, Kuo and
-//! Chang, "Efficient identification of hot data for flash memory storage systems", ACM TOS 2006; here each page has a counter, where they
-//! share some by hashes). Hot is what is written more often than the mean, and not just once. A page goes where its count says when it is
-//! written, and again when it is moved.
+//! *Which pages are hot*: see [`super::heat`].
 //!
-//! *Whose block is collected*: where the pages of a block die alike, the fewest have to be moved (Desnoyers, "Analytic models of SSD write performance",
-//! ACM TOS 2014), and fewer still when each stream has its share of the spare space (there, and Dayan, Bouganim and Bonnet, "Modelling and
-//! managing SSD write-amplification", 2015). What a stream moves goes as its writes, times its pages over its spare
-//! ones; the sum of that for both is least when the spare ones are as the square roots of writes times pages. So the stream that has more than that
-//! gives a block, chosen as without separation.
+//! *Which stream is collected*: where the pages of a block die at the same rate, the fewest have to be moved (Desnoyers,
+//! "Analytic models of SSD write performance", ACM TOS 2014), and fewer still when each stream has its share of the spare space
+//! (there, and Dayan, Bouganim and Bonnet, "Modelling and managing SSD write-amplification", 2015). What a stream moves is
+//! proportional to its writes, times its pages over its spare pages. The sum over both streams is least when their spare pages
+//! are in the ratio of the square roots of writes times pages. So the stream that has more than that gives up a block, chosen as
+//! without separation.
 //!
-//! Where a load is uniform it does not matter which pages are called hot: a stream's writes are then as its pages, and so is its share.
+//! Under a uniform load it does not matter which pages are called hot: a stream's writes are then proportional to its pages, and
+//! so is its share.
 
-use super::own::{Separate, Separator};
-use super::pagemap::{Frontier, PageMap, STREAMS_MOST, TooSmall};
+use super::heat::{COLD, HOT, Heat, STREAMS_MOST};
+use super::own::Separator;
+use super::pagemap::{Frontier, PageMap, TooSmall};
 use super::victims::Victim;
 
-const COLD: usize = 0;
-const HOT: usize = 1;
-/// RAM for each page's count.
-pub const COUNT_BYTES: u64 = 1;
-/// Counts are halved after so many writes for each page there is: then one of the mean's is told from one of a quarter of it.
-const WINDOW: u64 = 4;
-
-/// See the module.
-pub(super) struct Separation {
-    counts: Vec<u8>,
-    /// Of all counts.
-    sum: u64,
-    /// Writes until they are halved.
-    left: u64,
-    /// Pages of each stream that were overwritten or given up, halved with them: where a page is now says more than where its next version
-    /// goes, if the two differ.
-    died: [u64; STREAMS_MOST],
-    /// Who says it in place of the counts, and of how many pages: those of a map on flash are not the host's.
-    own: Option<(Box<dyn Separate>, u64)>,
-}
-
-impl Separation {
-    fn new(logical: u64) -> Self {
-        Self {
-            counts: vec![0; logical as usize],
-            sum: 0,
-            left: logical * WINDOW,
-            died: [0; STREAMS_MOST],
-            own: None,
-        }
-    }
-
-    /// There are so many pages, those of a map on flash among them.
-    pub fn cover(&mut self, pages: u64) {
-        self.counts.resize(pages as usize, 0);
-    }
-
-    /// Where a page belongs.
-    pub fn stream(&self, lba: u32) -> usize {
-        let count = u64::from(self.counts[lba as usize]);
-        match count > 1 && count * self.counts.len() as u64 > self.sum {
-            true => HOT,
-            false => COLD,
-        }
-    }
-
-    /// A page is written; where it belongs.
-    pub fn written(&mut self, lba: u32) -> usize {
-        if self.left == 0 {
-            self.halve();
-        }
-        self.left -= 1;
-        let count = &mut self.counts[lba as usize];
-        if *count < u8::MAX {
-            *count += 1;
-            self.sum += 1;
-        }
-        match &mut self.own {
-            Some((own, pages)) if u64::from(lba) < *pages => of_heat(own.written(lba.into())),
-            _ => self.stream(lba),
-        }
-    }
-
-    /// A page of a stream is moved; where it goes.
-    pub fn moved(&mut self, lba: u32, from: usize) -> usize {
-        match &mut self.own {
-            Some((own, pages)) if u64::from(lba) < *pages => {
-                of_heat(own.moved(lba.into(), from == HOT))
-            }
-            _ => self.stream(lba),
-        }
-    }
-
-    /// A page of a stream has died.
-    pub fn died(&mut self, stream: usize) {
-        self.died[stream] += 1;
-    }
-
-    #[cold]
-    fn halve(&mut self) {
-        self.left = self.counts.len() as u64 * WINDOW;
-        self.counts.iter_mut().for_each(|count| *count /= 2);
-        self.sum = self.counts.iter().map(|&count| u64::from(count)).sum();
-        self.died.iter_mut().for_each(|died| *died /= 2);
-    }
-
-    /// The stream of a die that has more than its share of the spare space.
-    pub fn to_collect(&self, map: &PageMap, die: usize) -> usize {
-        let pages = u64::from(map.pages);
-        let spare = |of: &Frontier| u64::from(of.blocks) * pages - of.live;
-        let share = |of: &Frontier, died: u64| (died as f64 * of.live as f64).sqrt();
-        // What has died in its full blocks. Less than a block's worth, and collecting might win nothing.
-        let dead = |of: &Frontier| {
-            let active = die as u32 * map.per_die + of.active;
-            let elsewhere = of.live - u64::from(map.valid[active as usize]);
-            u64::from(of.blocks - 1) * pages - elsewhere
-        };
-        let [cold, hot] = map.frontiers(die) else {
-            unreachable!("two streams have two frontiers")
-        };
-        let [of_cold, of_hot] = [share(cold, self.died[COLD]), share(hot, self.died[HOT])];
-        match spare(hot) as f64 * of_cold > spare(cold) as f64 * of_hot {
-            true if dead(hot) >= pages => HOT,
-            false if dead(cold) < pages => HOT,
-            _ => COLD,
-        }
-    }
-}
-
-fn of_heat(hot: bool) -> usize {
-    match hot {
-        true => HOT,
-        false => COLD,
-    }
-}
-
 impl PageMap {
-    /// The same with somebody's own word on what is hot, before anything is written; of a map that keeps it apart.
+    /// Uses a user-defined separation policy, before anything is written. The map must separate already.
     #[must_use]
     pub fn separating(mut self, separator: Separator<'_>) -> Self {
         let pages = self.logical();
@@ -144,33 +28,56 @@ impl PageMap {
         self
     }
 
-    /// The same with hot and cold data apart, before anything else is asked of it.
+    /// Separates hot from cold data. It must be called before anything else is done to the map.
     ///
     /// # Errors
-    /// When the blocks do not fit beside what two streams need.
+    /// If the blocks do not fit in addition to what two streams need.
     pub fn separated(mut self, victim: Victim) -> Result<Self, TooSmall> {
         self.streams = STREAMS_MOST;
-        // What is moved may fill a block of each.
+        // Moved pages may fill a block of each stream.
         self.reserve = self.streams as u32;
         let (logical, most) = (self.logical(), self.most());
         if logical > most {
             return Err(TooSmall { logical, most });
         }
-        self.separation = Some(Box::new(Separation::new(logical)));
+        self.separation = Some(Box::new(Heat::new(logical)));
         self.begin(victim);
         Ok(self)
     }
 
-    /// Whether they are apart.
+    /// True if hot and cold data are apart.
     #[must_use]
     pub fn is_separated(&self) -> bool {
         self.separation.is_some()
+    }
+
+    /// Returns the stream of a die that has more than its share of the spare space.
+    pub(super) fn to_collect(&self, heat: &Heat, die: usize) -> usize {
+        let pages = u64::from(self.pages);
+        let spare = |of: &Frontier| u64::from(of.blocks) * pages - of.live;
+        let share = |of: &Frontier, died: u64| (died as f64 * of.live as f64).sqrt();
+        // The dead pages of its full blocks. With less than a block's worth, collecting might gain nothing.
+        let dead = |of: &Frontier| {
+            let active = die as u32 * self.per_die + of.active;
+            let elsewhere = of.live - u64::from(self.valid[active as usize]);
+            u64::from(of.blocks - 1) * pages - elsewhere
+        };
+        let [cold, hot] = self.frontiers(die) else {
+            unreachable!("two streams have two frontiers")
+        };
+        let [of_cold, of_hot] = [share(cold, heat.died[COLD]), share(hot, heat.died[HOT])];
+        match spare(hot) as f64 * of_cold > spare(cold) as f64 * of_hot {
+            true if dead(hot) >= pages => HOT,
+            false if dead(cold) < pages => HOT,
+            _ => COLD,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::levelling::{Levelling, THRESHOLD};
+    use super::super::leveller::{Levelling, THRESHOLD};
+    use super::super::own::Separate;
     use super::*;
     use crate::flash::{Die, PLAIN, Shape};
     use crate::rng::Rng;
@@ -196,7 +103,8 @@ mod tests {
         map.mapped(PLAIN).unwrap().drawing(7)
     }
 
-    /// Nine tenths of the writes to a tenth of the volume, which is another one after each third of them; some pages are given up.
+    /// Sends nine tenths of the writes to a tenth of the volume, which changes after each third of them; some pages are
+    /// discarded.
     fn drift(map: &mut PageMap, logical: u64) {
         let mut rng = Rng::new(5);
         let hot = logical / 10;
@@ -220,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_block_stays_where_the_map_says_whatever_is_hot() {
-        // As full as it can be, and with room.
+        // As full as possible, and with room to spare.
         let most = map(1, Victim::Greedy).most();
         for logical in [most, most * 9 / 10] {
             for victim in VICTIMS {
@@ -253,8 +161,8 @@ mod tests {
         assert_eq!(run(), run());
     }
 
-    /// The built-in's counts, as somebody's own.
-    struct Counted(Separation);
+    /// The built-in counts, as a user-defined policy.
+    struct Counted(Heat);
 
     impl Separate for Counted {
         fn written(&mut self, page: u64) -> bool {
@@ -286,7 +194,7 @@ mod tests {
             map.take_ops(&mut ops);
             (ops, map.counts())
         };
-        let counted = || Box::new(Counted(Separation::new(3000))) as Box<dyn Separate>;
+        let counted = || Box::new(Counted(Heat::new(3000))) as Box<dyn Separate>;
         let own = map(3000, Victim::Greedy).separating(&counted);
         assert!(run(own) == run(map(3000, Victim::Greedy)));
     }
@@ -357,7 +265,7 @@ mod tests {
         assert!(called_hot(hot..logical) < 30);
         let mut mixed = 0;
         for lba in 0..logical {
-            let (Die(die), block, _) = map.find(lba).unwrap();
+            let (Die(die), block, _) = map.find(lba).unwrap().at;
             let by = map.filled_by[(die * 64 + block.0) as usize];
             mixed += u32::from(usize::from(by) != separation.stream(lba as u32));
         }

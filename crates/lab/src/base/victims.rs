@@ -1,8 +1,8 @@
 //! Which closed block is collected next.
 //!
-//! The one with the fewest valid pages is looked for when it is needed, which is far less often than pages die: of each block
-//! its valid pages are kept, 2 bytes, and of each group of blocks the fewest of any, so that a search reads little and a death
-//! writes two numbers.
+//! The block with the fewest valid pages is searched for when it is needed, which is far less often than pages die. The valid
+//! pages of each block are kept in 4 bytes, and so is the minimum of each group of blocks, so that a search reads little and a
+//! death writes two numbers.
 
 use super::own::Own;
 use crate::rng::Rng;
@@ -14,42 +14,42 @@ pub enum Victim {
     /// The block with the fewest valid pages.
     #[default]
     Greedy,
-    /// The one that was filled first.
+    /// The block that was filled first.
     Fifo,
-    /// The one with the fewest valid pages of so many drawn; 1 is a random one.
+    /// The block with the fewest valid pages among that many drawn at random; 1 is a random block.
     Choices(u32),
-    /// The best of what it frees times the time since a page of it died last, over what it costs (Kawaguchi).
+    /// The block with the best ratio of what it frees, times the time since one of its pages last died, to its cost (Kawaguchi).
     CostBenefit,
 }
 
-/// A victim may have so much of a block, as a share, more valid pages than the best when it is less worn.
-const SLACK: i16 = 16;
-/// Victims that are held against each other for that, at most.
+/// A victim that is less worn may have this share of a block more valid pages than the best.
+const SLACK: i32 = 16;
+/// The most victims that are compared for that.
 const LOOKED_AT: usize = 64;
 
-/// What a block frees times its age, over what it costs.
+/// Returns what a block frees times its age, over its cost.
 fn worth(pages: u32, valid: u32, age: f64) -> f64 {
     let live = f64::from(valid);
     (f64::from(pages) - live) * age / (2.0 * live).max(0.5)
 }
 
-/// A block that is not closed, and a group without any that is.
-const OPEN: i16 = i16::MAX;
-/// Blocks of a group.
+/// The value of a block that is not closed, and of a group without closed blocks.
+const OPEN: i32 = i32::MAX;
+/// Blocks in a group.
 const GROUP: usize = 256;
 
 /// The closed blocks of one die by their valid pages.
 pub(super) struct Fewest {
-    /// Of each block. Signed, as that is what processors find the least of many at a time of.
-    valid: Vec<i16>,
-    /// The fewest of each group.
-    least: Vec<i16>,
+    /// Valid pages of each block. Signed, because processors find the minimum of many signed numbers at once.
+    valid: Vec<i32>,
+    /// The minimum of each group.
+    least: Vec<i32>,
     /// Pages of a block.
-    full: i16,
+    full: i32,
 }
 
-/// The first of the fewest, and how few.
-fn fewest(valid: &[i16]) -> Option<(usize, i16)> {
+/// Returns the first index of the minimum, and the minimum.
+fn fewest(valid: &[i32]) -> Option<(usize, i32)> {
     let least = valid.iter().copied().min()?;
     let at = valid.iter().position(|&valid| valid == least)?;
     Some((at, least))
@@ -61,13 +61,13 @@ impl Fewest {
         Self {
             valid: vec![OPEN; blocks],
             least: vec![OPEN; blocks.div_ceil(GROUP)],
-            full: i16::try_from(pages).unwrap_or(OPEN - 1),
+            full: i32::try_from(pages).unwrap_or(OPEN - 1),
         }
     }
 
-    /// A block is closed, or has fewer valid pages than it had.
+    /// Sets the valid pages of a block that is closed, or has fewer than before.
     fn set(&mut self, block: u32, valid: u32) {
-        let (block, valid) = (block as usize, valid as i16);
+        let (block, valid) = (block as usize, valid as i32);
         self.valid[block] = valid;
         let least = &mut self.least[block / GROUP];
         *least = valid.min(*least);
@@ -89,9 +89,9 @@ impl Fewest {
         (least < OPEN).then_some(block)
     }
 
-    /// The first of those that are nearly as good as the best, and their valid pages. What is full gives nothing, however young
-    /// it is.
-    fn near(&self) -> impl Iterator<Item = (u32, i16)> {
+    /// Returns the first of the blocks that are nearly as good as the best, and their valid pages. A full block frees nothing,
+    /// however little it is worn.
+    fn near(&self) -> impl Iterator<Item = (u32, i32)> {
         let best = self.least.iter().copied().min().unwrap_or(OPEN);
         let most = best.saturating_add(self.full / SLACK).min(self.full - 1);
         let groups = self.valid.chunks(GROUP).zip(&self.least).enumerate();
@@ -117,7 +117,7 @@ pub(super) enum Victims {
     CostBenefit {
         pages: u32,
         closed: Vec<u32>,
-        /// When each block changed last, in pages that have died since the start.
+        /// When each block changed last, in pages that died since the start.
         changed: Vec<u64>,
         clock: u64,
     },
@@ -143,14 +143,14 @@ impl Victims {
         }
     }
 
-    /// Where chance has a part in it, it follows from this.
+    /// Sets the source of random numbers, if the policy draws any.
     pub fn draw_by(&mut self, source: Rng) {
         if let Self::Choices { rng, .. } = self {
             *rng = source;
         }
     }
 
-    /// A block is full.
+    /// Adds a full block.
     pub fn close(&mut self, block: u32, valid: u32) {
         match self {
             Self::Greedy(fewest) => fewest.set(block, valid),
@@ -169,12 +169,12 @@ impl Victims {
         }
     }
 
-    /// A page of a closed block has died; `valid` are left.
+    /// Records that a page of a closed block died; `valid` remain.
     pub fn died(&mut self, block: u32, valid: u32) {
         match self {
             Self::Greedy(fewest) => fewest.set(block, valid),
             Self::CostBenefit { changed, clock, .. } => {
-                // Time is what dies: it passes as the load goes on, whatever the clock on the wall.
+                // Time is counted in dead pages: it passes as the load proceeds, whatever the real time.
                 *clock += 1;
                 changed[block as usize] = *clock;
             }
@@ -183,7 +183,7 @@ impl Victims {
         }
     }
 
-    /// Takes one out that is not the collector's choice.
+    /// Removes a block that was not the collector's choice.
     pub fn remove(&mut self, block: u32) {
         match self {
             Self::Greedy(fewest) => fewest.remove(block),
@@ -195,7 +195,7 @@ impl Victims {
         }
     }
 
-    /// Takes the victim out, passing over worn blocks where others are nearly as good.
+    /// Takes the victim, passing over worn blocks if others are nearly as good.
     pub fn take_unworn(
         &mut self,
         valid: impl Fn(u32) -> u32,
@@ -226,7 +226,7 @@ impl Victims {
                 clock,
             } => {
                 let least = closed.iter().map(|&block| worn(block)).min()?;
-                // Benefit over cost, over how worn it is (cost, age and times: Chiang).
+                // Benefit over cost, over its wear (cost, age and times: Chiang).
                 let worths = closed.iter().map(|&block| {
                     let age = (*clock - changed[block as usize] + 1) as f64;
                     worth(*pages, valid(block), age) / f64::from(worn(block) - least + 1)
@@ -240,7 +240,7 @@ impl Victims {
         }
     }
 
-    /// Takes the victim out.
+    /// Takes the victim.
     pub fn take(&mut self, valid: impl Fn(u32) -> u32) -> Option<u32> {
         match self {
             Self::Greedy(fewest) => fewest.take(),

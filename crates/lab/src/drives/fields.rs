@@ -1,41 +1,41 @@
-//! A drive's file, value by value: what may be said, how it is read, how it is written.
+//! A drive's file, value by value: the values allowed, and how they are read and written.
 //!
-//! A file is described once: by code that goes through its values and hands each to a [`Fields`]. One of them
-//! reads a file ([`Reader`]), the other one writes one ([`Writer`]), so that what is written can be read.
+//! A file is described once, by code that passes each value to a [`Fields`]. One implementation reads a file ([`Reader`]), the
+//! other one writes one ([`Writer`]), so that whatever is written can be read.
 
 use std::fmt::Write as _;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with a file, and where.
+/// An error in a file, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {key}: {wrong}")]
 pub struct DriveError {
-    /// The line, from 1 on.
+    /// The line, counted from 1.
     pub line: usize,
     /// The table and the key.
     pub key: String,
-    /// What is wrong, and what is allowed.
+    /// What is wrong, and which values are allowed.
     pub wrong: String,
 }
 
-/// A number that a file has, kept as a whole number of small units: of nanoseconds, where the file says microseconds.
+/// A number in a file. It is kept as a whole number of small units: nanoseconds, if the file has microseconds.
 pub struct Key {
-    /// Its name in the file, the unit last.
+    /// Its name in the file, which ends with the unit.
     pub name: &'static str,
-    /// What it is.
+    /// A description.
     pub about: &'static str,
-    /// Small units in one of the file's.
+    /// Small units in one unit of the file.
     pub unit: u64,
     /// The least and the most, in small units.
     pub range: (u64, u64),
-    /// What it is a multiple of, in small units.
+    /// The value is a multiple of this, in small units.
     pub step: u64,
-    /// What it is when the file does not say.
+    /// The value if the file has none.
     pub default: Option<u64>,
 }
 
 impl Key {
-    /// What is allowed.
+    /// Describes the allowed values.
     fn allowed(&self) -> String {
         let in_file = |value: u64| value as f64 / self.unit as f64;
         let (least, most) = (in_file(self.range.0), in_file(self.range.1));
@@ -45,13 +45,13 @@ impl Key {
         )
     }
 
-    /// The small units of a number, if it may be one of these.
+    /// Converts a number to small units, if it is allowed.
     fn small(&self, number: f64) -> Option<u64> {
         let steps = number * self.unit as f64 / self.step as f64;
         let whole = steps.round();
-        // What cannot be kept exactly is refused; a decimal's own error is not more than this.
+        // A number that cannot be kept exactly is refused; the error of a decimal number is below this.
         let exact = (steps - whole).abs() <= 1e-6f64.max(whole.abs() * 1e-12);
-        // What is not a number is not in a range either.
+        // NaN is in no range either.
         let fits = exact && (0.0..=u64::MAX as f64 / self.step as f64).contains(&whole);
         let small = (whole as u64).checked_mul(self.step).filter(|_| fits)?;
         (self.range.0..=self.range.1)
@@ -60,24 +60,24 @@ impl Key {
     }
 }
 
-/// Who goes through the values of a table.
+/// A visitor of the values of a table.
 pub trait Fields {
-    /// A number.
+    /// Visits a number.
     ///
     /// # Errors
-    /// When the file has it wrong.
+    /// If the file has an invalid value.
     fn number(&mut self, key: &Key, value: &mut u64) -> Result<(), DriveError>;
 
-    /// Yes or no; no, where the file does not say.
+    /// Visits a switch. It is off if the file does not mention it.
     ///
     /// # Errors
-    /// When the file has it wrong.
+    /// If the file has an invalid value.
     fn switch(&mut self, name: &'static str, about: &str, on: &mut bool) -> Result<(), DriveError>;
 
-    /// A number that is kept in fewer bits.
+    /// Visits a number that is kept in 32 bits.
     ///
     /// # Errors
-    /// When the file has it wrong.
+    /// If the file has an invalid value.
     fn short(&mut self, key: &Key, value: &mut u32) -> Result<(), DriveError> {
         assert!(key.range.1 <= u64::from(u32::MAX));
         let mut long = u64::from(*value);
@@ -92,7 +92,7 @@ pub trait Fields {
 pub struct Lines<'a>(pub &'a str);
 
 impl Lines<'_> {
-    /// The line that a place is in.
+    /// Returns the line that contains a byte offset.
     pub fn of(self, offset: usize) -> usize {
         let before = &self.0.as_bytes()[..offset.min(self.0.len())];
         before.iter().filter(|&&byte| byte == b'\n').count() + 1
@@ -104,13 +104,13 @@ pub struct Reader<'a> {
     lines: Lines<'a>,
     name: String,
     table: &'a DeTable<'a>,
-    /// Where the table begins, for what is not in it.
+    /// The line where the table begins, reported for missing keys.
     line: usize,
     known: Vec<&'static str>,
 }
 
 impl<'a> Reader<'a> {
-    /// Of a table that is called so in errors.
+    /// Returns a reader of a table, with the name that errors give it.
     pub fn new(lines: Lines<'a>, name: &str, table: &'a DeTable<'a>, line: usize) -> Self {
         Self {
             lines,
@@ -121,24 +121,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Where it begins.
+    /// Returns the line where the table begins.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The line of a place in the file.
+    /// Returns the line of a byte offset in the file.
     pub fn line_of(&self, offset: usize) -> usize {
         self.lines.of(offset)
     }
 
-    /// What a key is, and its line.
+    /// Returns the value of a key, and its line.
     pub fn take(&mut self, name: &'static str) -> Option<(&'a DeValue<'a>, usize)> {
         self.known.push(name);
         let (key, value) = self.table.get_key_value(name)?;
         Some((value.get_ref(), self.lines.of(key.span().start)))
     }
 
-    /// An error about a key.
+    /// Returns an error about a key.
     pub fn wrong(&self, line: usize, name: &str, wrong: impl Into<String>) -> DriveError {
         let key = match self.name.is_empty() {
             true => name.into(),
@@ -148,12 +148,12 @@ impl<'a> Reader<'a> {
         DriveError { line, key, wrong }
     }
 
-    /// An error about a key that has to be there.
+    /// Returns an error about a missing key.
     pub fn missing(&self, name: &str, wanted: &str) -> DriveError {
         self.wrong(self.line, name, format!("it is missing: {wanted}"))
     }
 
-    /// A text of one line.
+    /// Reads a text of one line.
     pub fn text(&mut self, name: &'static str, about: &str) -> Result<String, DriveError> {
         const MOST: usize = 1000;
         let wanted = format!("{about}, in at most {MOST} characters of one line");
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A table within this one.
+    /// Reads a table within this one.
     pub fn table(&mut self, name: &'static str) -> Result<Option<Self>, DriveError> {
         let Some((value, line)) = self.take(name) else {
             return Ok(None);
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         Ok(Some(self.within(name, table, line)))
     }
 
-    /// A table in a place of this one.
+    /// Returns a reader of a table inside a value of this one.
     pub fn within(&self, name: &str, table: &'a DeTable<'a>, line: usize) -> Self {
         let name = match self.name.is_empty() {
             true => name.into(),
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         Self::new(self.lines, &name, table, line)
     }
 
-    /// Nothing else may be in it.
+    /// Checks that the table has no other keys.
     pub fn end(self) -> Result<(), DriveError> {
         for key in self.table.keys() {
             let name = key.get_ref().as_ref();
@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A value as a number, if it is one.
+/// Returns a value as a number, if it is one.
 fn number_of(value: &DeValue<'_>) -> Option<f64> {
     match value {
         DeValue::Integer(number) => number.to_string().parse().ok(),
@@ -240,12 +240,12 @@ impl Fields for Reader<'_> {
     }
 }
 
-/// Writes a table, each value below what it is and what is allowed.
+/// Writes a table. Above each value is a comment with its meaning and the allowed values.
 #[derive(Default)]
 pub struct Writer {
-    /// What is written so far.
+    /// The text so far.
     pub text: String,
-    /// Whether all is in one line, without a word.
+    /// True if everything goes on one line, without comments.
     pub inline: bool,
 }
 
@@ -258,19 +258,19 @@ impl Writer {
         };
     }
 
-    /// A number in no words.
+    /// Writes a number that has no value, commented out.
     fn silent(&mut self, about: &str, name: &str) {
         if !self.inline {
             let _ = writeln!(self.text, "# {about}.\n# {name} =");
         }
     }
 
-    /// A text.
+    /// Writes a text.
     pub fn text(&mut self, about: &str, name: &str, text: &str) {
         self.line(about, name, &toml::Value::from(text).to_string());
     }
 
-    /// What follows is in a table.
+    /// Begins a table.
     pub fn table(&mut self, name: &str, about: &str) {
         let _ = writeln!(self.text, "\n# {about}.\n[{name}]");
     }
@@ -285,7 +285,7 @@ impl Fields for Writer {
                 let value = *value as f64 / key.unit as f64;
                 self.line(&about, key.name, &value.to_string());
             }
-            // No number says it: it is what the file is silent about.
+            // No number means this: the key is left out.
             false => self.silent(&about, key.name),
         }
         Ok(())

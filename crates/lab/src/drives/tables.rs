@@ -1,8 +1,7 @@
 //! The tables of a drive's file.
 
 use super::fields::{DriveError, Fields, Key};
-use crate::flash::{Nand, PageMapping};
-use crate::sim::PART_BLOCKS;
+use crate::flash::{Energy, Nand, PART_BLOCKS, PageMapping, SlcCache, TYPES_MAX};
 use vellum_core::addr::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -10,8 +9,9 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 const MB: u64 = 1_000_000;
 const KIB: u64 = 1 << 10;
+const DAY: u64 = 86_400_000 * MS;
 
-/// How fast bytes go.
+/// A key for a speed in bytes.
 const fn rate(name: &'static str, about: &'static str, default: Option<u64>) -> Key {
     Key {
         name,
@@ -23,7 +23,7 @@ const fn rate(name: &'static str, about: &'static str, default: Option<u64>) -> 
     }
 }
 
-/// How many there are of something.
+/// A key for a count.
 const fn count(name: &'static str, about: &'static str, most: u64) -> Key {
     Key {
         name,
@@ -35,7 +35,7 @@ const fn count(name: &'static str, about: &'static str, most: u64) -> Key {
     }
 }
 
-/// How long something takes.
+/// A key for a time.
 const fn time(
     name: &'static str,
     about: &'static str,
@@ -53,10 +53,10 @@ const fn time(
     }
 }
 
-/// The host's link.
+/// Visits the host's link.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
 pub fn link(
     of: &mut impl Fields,
     command_ns: &mut u64,
@@ -94,10 +94,10 @@ pub fn link(
     of.number(&REQUEST, request_bytes)
 }
 
-/// The flash.
+/// Visits the flash.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
 pub fn flash(of: &mut impl Fields, nand: &mut Nand) -> Result<(), DriveError> {
     const PAGE: Key = Key {
         name: "page-kib",
@@ -157,10 +157,121 @@ pub fn flash(of: &mut impl Fields, nand: &mut Nand) -> Result<(), DriveError> {
     of.short(&SPARE, &mut nand.over_provisioning)
 }
 
-/// What a page map does its own way.
+/// Visits a page type.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
+pub fn page_type(
+    of: &mut impl Fields,
+    read: &mut u64,
+    program: &mut u64,
+) -> Result<(), DriveError> {
+    let second = (1, 1000 * MS);
+    let about = "From the cells to the register";
+    of.number(&time("read-us", about, US, second, None), read)?;
+    let about = "From the register to the cells";
+    of.number(&time("program-us", about, US, second, None), program)
+}
+
+/// Visits the cache that a page map writes first.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn slc_cache(of: &mut impl Fields, slc: &mut SlcCache) -> Result<(), DriveError> {
+    let second = (1, 1000 * MS);
+    let blocks = count(
+        "erase-blocks",
+        "Its erase blocks on each die, beside those that hold data",
+        65_536,
+    );
+    of.short(&blocks, &mut slc.blocks)?;
+    const BITS: Key = Key {
+        name: "bits-per-cell",
+        about: "Bits of the other blocks' cells: so many times as many pages as its blocks have these",
+        unit: 1,
+        range: (2, TYPES_MAX as u64),
+        step: 1,
+        default: None,
+    };
+    of.short(&BITS, &mut slc.bits)?;
+    let about = "From its cells to the register";
+    of.number(&time("read-us", about, US, second, None), &mut slc.read_ns)?;
+    let about = "From the register to its cells";
+    let program = time("program-us", about, US, second, None);
+    of.number(&program, &mut slc.program_ns)?;
+    let erase = time(
+        "erase-ms",
+        "What erasing one of its blocks takes",
+        MS,
+        second,
+        None,
+    );
+    of.number(&erase, &mut slc.erase_ns)?;
+    const NEVER: u64 = u64::MAX;
+    let about =
+        "How long nobody asks before it is folded; left out: it is folded only when it is full";
+    let key = time("idle-ms", about, MS, (0, 3_600_000 * MS), Some(NEVER));
+    let mut idle = slc.idle_ns.unwrap_or(NEVER);
+    of.number(&key, &mut idle)?;
+    slc.idle_ns = (idle != NEVER).then_some(idle);
+    Ok(())
+}
+
+/// Visits the energy of the flash's operations.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn energy(of: &mut impl Fields, energy: &mut Energy) -> Result<(), DriveError> {
+    const fn microjoules(name: &'static str, about: &'static str) -> Key {
+        Key {
+            name,
+            about,
+            unit: 1000,
+            range: (0, 1_000_000_000),
+            step: 1,
+            default: None,
+        }
+    }
+    let key = microjoules("read-uj", "To read a page from its cells, in microjoules");
+    of.number(&key, &mut energy.read_nj)?;
+    of.number(
+        &microjoules("program-uj", "To program one"),
+        &mut energy.program_nj,
+    )?;
+    let key = microjoules("erase-uj", "To erase a block, of one plane");
+    of.number(&key, &mut energy.erase_nj)
+}
+
+/// Visits the number of reads that an erase block stands.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn read_disturb(of: &mut impl Fields, reads: &mut u32) -> Result<(), DriveError> {
+    let about =
+        "Reads of an erase block's pages after which it is refreshed, from its last erasure on";
+    of.short(&count("reads", about, u32::MAX as u64), reads)
+}
+
+/// Visits how long an erase block keeps its data.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn retention(of: &mut impl Fields, age_ns: &mut u64) -> Result<(), DriveError> {
+    const DAYS: Key = Key {
+        name: "days",
+        about: "How long data lie in an erase block before it is refreshed, in days of virtual time",
+        unit: DAY,
+        range: (DAY / 100_000, 36_500 * DAY),
+        step: DAY / 100_000,
+        default: None,
+    };
+    of.number(&DAYS, age_ns)
+}
+
+/// Visits the properties of the drive's page map.
+///
+/// # Errors
+/// If the file has an invalid value.
 pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), DriveError> {
     const KEPT_FREE: Key = Key {
         name: "kept-free-percent",
@@ -189,10 +300,10 @@ pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), Drive
     )
 }
 
-/// A device that is known by its speed alone, beside its directions.
+/// Visits the figures of a device known only by its speed, other than those of its directions.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
 pub fn flush(of: &mut impl Fields, flush_ns: &mut u64) -> Result<(), DriveError> {
     let about = "What making durable takes that was written, beside waiting for it";
     of.number(
@@ -201,10 +312,10 @@ pub fn flush(of: &mut impl Fields, flush_ns: &mut u64) -> Result<(), DriveError>
     )
 }
 
-/// What is known of one direction of a device that is known by its speed alone.
+/// Visits the figures of one direction of a device known only by its speed.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
 pub fn flat(of: &mut impl Fields, latency: &mut u64, rate: &mut u64) -> Result<(), DriveError> {
     const LATENCY: Key = time(
         "latency-us",
@@ -217,10 +328,10 @@ pub fn flat(of: &mut impl Fields, latency: &mut u64, rate: &mut u64) -> Result<(
     of.number(&self::rate("mb-per-s", "How fast the bytes go", None), rate)
 }
 
-/// A size of requests that was measured. Without a bandwidth it is as if one request had come after the other.
+/// Visits a measured size of requests. Without a bandwidth, requests are taken to follow each other one at a time.
 ///
 /// # Errors
-/// When the file has it wrong.
+/// If the file has an invalid value.
 pub fn point(
     of: &mut impl Fields,
     (bytes, latency, rate): (&mut u64, &mut u64, &mut u64),

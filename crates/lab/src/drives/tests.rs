@@ -50,6 +50,253 @@ fn what_is_known_by_name_is_read_and_what_is_written_is_the_same_when_read() {
     }
 }
 
+const TYPES: &str =
+    "page-types = [{ read-us = 40, program-us = 500 }, { read-us = 61, program-us = 900 }]\n";
+
+fn typed(types: &str) -> String {
+    FLASH.replace("erase-ms", &format!("{types}erase-ms"))
+}
+
+#[test]
+fn page_types_are_read_and_written_and_refused() {
+    let drive = DriveFile::read("mine", &typed(TYPES)).unwrap();
+    let Kind::Nand(nand) = drive.preset.kind else {
+        panic!("it has flash")
+    };
+    assert_eq!(
+        nand.page_types.times(),
+        [(40_000, 500_000), (61_000, 900_000)]
+    );
+    assert_eq!(
+        DriveFile::read("mine", &drive.written()).as_ref(),
+        Ok(&drive)
+    );
+    assert_ne!(
+        drive.digest(),
+        DriveFile::read("mine", FLASH).unwrap().digest()
+    );
+    let one = "{ read-us = 50, program-us = 700 }";
+    let of = |types: &str| typed(&format!("page-types = {types}\n"));
+    let map = |key: &str| typed(TYPES) + &format!("[page-map]\n{key} = true\n");
+    refused(&[
+        (of("3"), 13, "page-types: it is a list of 2 to 5"),
+        (of(&format!("[{one}]")), 13, "it is a list of 2 to 5"),
+        (
+            of(&format!("[{}]", [one; 6].join(", "))),
+            13,
+            "it is a list of 2 to 5",
+        ),
+        (of(&format!("[{one}, 5]")), 13, "it is a list of 2 to 5"),
+        (
+            of(&format!("[{one}, {{ read-us = 50 }}]")),
+            13,
+            "program-us: it is missing",
+        ),
+        (
+            of(&format!("[{one}, {{ read-us = 0, program-us = 1 }}]")),
+            13,
+            "read-us: it is a number from",
+        ),
+        (
+            of(&format!(
+                "[{one}, {{ read-us = 50, program-us = 700, x = 1 }}]"
+            )),
+            13,
+            "there is no such key",
+        ),
+        (
+            of(&format!("[{one}, {{ read-us = 50, program-us = 800 }}]")),
+            13,
+            "program-us is the mean of its types: they come to 750, and it is 700",
+        ),
+        (map("summaries"), 19, "neither copy-back nor summaries"),
+    ]);
+}
+
+#[test]
+fn energy_is_read_and_written_and_refused() {
+    let of = |values: &str| format!("{FLASH}[energy]\n{values}");
+    let drive = DriveFile::read(
+        "mine",
+        &of("read-uj = 0.5\nprogram-uj = 70\nerase-uj = 0\n"),
+    )
+    .unwrap();
+    let Kind::Nand(nand) = drive.preset.kind else {
+        panic!("it has flash")
+    };
+    let energy = nand.energy.unwrap();
+    let nanojoules = (energy.read_nj, energy.program_nj, energy.erase_nj);
+    assert_eq!(nanojoules, (500, 70_000, 0));
+    assert_eq!(
+        DriveFile::read("mine", &drive.written()).as_ref(),
+        Ok(&drive)
+    );
+    refused(&[
+        (
+            of("read-uj = 1\nprogram-uj = 2\n"),
+            18,
+            "erase-uj: it is missing",
+        ),
+        (
+            of("read-uj = -1\nprogram-uj = 2\nerase-uj = 3\n"),
+            19,
+            "read-uj: it is a number from 0",
+        ),
+        (
+            of("read-uj = 1\nprogram-uj = 2\nerase-uj = 3\nidle-uj = 4\n"),
+            22,
+            "there is no such key",
+        ),
+    ]);
+}
+
+#[test]
+fn what_blocks_stand_is_read_and_written_and_refused() {
+    let of = |tables: &str| format!("{FLASH}{tables}");
+    let (reads, days) = (
+        "[read-disturb]\nreads = 100000\n",
+        "[retention]\ndays = 0.00001\n",
+    );
+    for (tables, wanted) in [
+        (String::new(), (None, None)),
+        (reads.into(), (Some(100_000), None)),
+        (days.into(), (None, Some(864_000_000))),
+        (
+            reads.to_owned() + "[retention]\ndays = 90",
+            (Some(100_000), Some(90 * 86_400 * 1_000_000_000)),
+        ),
+    ] {
+        let drive = DriveFile::read("mine", &of(&tables)).unwrap();
+        let refresh = nand(&of(&tables)).refresh;
+        assert_eq!((refresh.reads, refresh.age_ns), wanted);
+        let again = DriveFile::read("mine", &drive.written());
+        assert_eq!(again.as_ref(), Ok(&drive));
+        let is_plain = wanted == (None, None);
+        let plain = DriveFile::read("mine", FLASH).unwrap();
+        assert_eq!(drive.digest() == plain.digest(), is_plain);
+    }
+}
+
+#[test]
+fn what_blocks_cannot_stand_is_refused() {
+    let of = |tables: &str| format!("{FLASH}{tables}");
+    let (most, ages) = (
+        "a number from 1 to 4294967295",
+        "a number from 0.00001 to 36500",
+    );
+    refused(&[
+        (
+            of("[read-disturb]\n"),
+            18,
+            "[read-disturb] reads: it is missing: Reads of an erase",
+        ),
+        (of("[read-disturb]\nreads = 0\n"), 19, most),
+        (of("[read-disturb]\nreads = 4294967296\n"), 19, most),
+        (
+            of("[read-disturb]\nreads = 10.5\n"),
+            19,
+            "[read-disturb] reads: it is a number",
+        ),
+        (
+            of("[read-disturb]\nreads = 9\nper-page = 1\n"),
+            20,
+            "there are reads",
+        ),
+        (of("read-disturb = 100000\n"), 18, "there is no such key"),
+        (
+            of("[disturb]\nreads = 9\n"),
+            18,
+            "there is no such key; there are about",
+        ),
+        (
+            of("[retention]\n"),
+            18,
+            "[retention] days: it is missing: How long data",
+        ),
+        (of("[retention]\ndays = 0\n"), 19, ages),
+        (of("[retention]\ndays = 40000\n"), 19, ages),
+        (
+            of("[retention]\ndays = 0.000015\n"),
+            19,
+            "in steps of 0.00001",
+        ),
+        (
+            of("[retention]\nhours = 3\n"),
+            18,
+            "[retention] days: it is missing",
+        ),
+        (
+            "retention = 90\n".to_owned() + FLASH,
+            1,
+            "retention: it is a table: [retention]",
+        ),
+    ]);
+}
+
+const CACHE: &str = "[slc-cache]
+erase-blocks = 4
+bits-per-cell = 2
+read-us = 20
+program-us = 100
+erase-ms = 2
+";
+
+#[test]
+fn a_cache_is_read_and_written_and_refused() {
+    let with_cache = |more: &str| format!("{FLASH}{CACHE}{more}");
+    for (more, idle) in [
+        ("", None),
+        ("idle-ms = 0\n", Some(0)),
+        ("idle-ms = 2.5\n", Some(2_500_000)),
+    ] {
+        let drive = DriveFile::read("mine", &with_cache(more)).unwrap();
+        let Kind::Nand(nand) = drive.preset.kind else {
+            panic!("it has flash")
+        };
+        let slc = nand.slc.unwrap();
+        assert_eq!((slc.blocks, slc.units(64), slc.idle_ns), (4, 32, idle));
+        assert_eq!(
+            DriveFile::read("mine", &drive.written()).as_ref(),
+            Ok(&drive)
+        );
+    }
+    let three = typed(TYPES) + &CACHE.replace("cell = 2", "cell = 3");
+    let map = "[page-map]\ncopy-back = true\n";
+    refused(&[
+        (
+            with_cache("").replace("erase-blocks = 4\n", ""),
+            18,
+            "erase-blocks: it is missing",
+        ),
+        (
+            with_cache("").replace("cell = 2", "cell = 1"),
+            20,
+            "bits-per-cell: it is a number from 2 to 5",
+        ),
+        (
+            with_cache("idle-ms = -1\n"),
+            24,
+            "idle-ms: it is a number from 0",
+        ),
+        (with_cache("fast = true\n"), 24, "there is no such key"),
+        (
+            with_cache("").replace("block = 64", "block = 1"),
+            18,
+            "has a page at least",
+        ),
+        (
+            three,
+            19,
+            "the flash has 2 page-types, and so its cells have 2 bits",
+        ),
+        (
+            with_cache(map).replace("planes = 2", "planes = 1"),
+            18,
+            "neither copy-back nor summaries",
+        ),
+    ]);
+}
+
 #[test]
 fn a_files_figures_are_kept_exactly() {
     let nand = nand(FLASH);
@@ -62,7 +309,7 @@ fn a_files_figures_are_kept_exactly() {
     };
     assert_eq!(block.read.alone_ns(9_000), 90_000);
     assert_eq!(block.write.alone_ns(4096), 90_000);
-    // Without a bandwidth the one that lets one follow the other.
+    // Without a bandwidth, the one at which requests follow each other one at a time.
     assert!((89_990..=90_000).contains(&block.write.transfer_ns(4096)));
 }
 
@@ -76,7 +323,7 @@ fn with(text: &str, old: &str, new: &str) -> String {
     text.replacen(old, new, 1)
 }
 
-/// Each is refused, with its line and what is said.
+/// Checks that each text is refused, with its line and message.
 fn refused(cases: &[(String, usize, &str)]) {
     for (text, line, said) in cases {
         let error = DriveFile::read("mine", text).unwrap_err();

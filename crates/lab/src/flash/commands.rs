@@ -1,33 +1,35 @@
-//! A die with more than one command after the other: programs and erasures that stop for reads, cache commands, reads
-//! that are tried again. With none of that it does what a plain queue does, to the nanosecond.
+//! A die that does more than run one command after the other: programs and erasures that stop for reads, cache commands, reads
+//! that are retried. With all of that off it behaves like a plain queue, to the nanosecond.
 //!
-//! A die has two registers: one at the cells, and with cache commands a second one at the channel. Then the next program's data cross while
-//! the cells are busy with the one before, and what was sensed crosses while the cells sense the next.
+//! A die has two registers: one at the cells and, with cache commands, a second one at the channel. Then the next program's data
+//! cross while the cells are busy with the one before, and sensed data cross while the cells sense the next unit.
 //!
-//! A read that somebody waits for stops a program or an erasure; it and those that come meanwhile are served, then what was stopped goes on. Reads
-//! that nobody waits for (the collector's) keep their place among programs and erasures. Stopping and going on take time each, and
-//! after so many stops an operation goes through, so that it always ends.
+//! A read that a host request waits for stops a program or an erasure. It is served together with the reads that arrive in the
+//! meantime, then the stopped operation resumes. Reads that no request waits for (the collector's) keep their place among
+//! programs and erasures. Stopping and resuming each take time. After a maximum number of stops an operation runs to its end, so
+//! that it always completes.
 
+use super::cells::{Cell, CellTimes};
 use super::options::Options;
-use super::{Die, Shape};
+use super::shape::{Die, Shape};
 use crate::timeline::{Job, Tag, Timeline};
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// What dies were busy with, in virtual time, and how often they stopped.
+/// What dies were busy with, in virtual time, and how often operations were stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Busy {
-    /// Programs that have ended.
+    /// Programs that ended.
     pub programs: u64,
-    /// From the beginning of each to its end, with what it was stopped for.
+    /// Time from the beginning of each to its end, including the time it was stopped.
     pub programs_ns: u64,
-    /// Erasures that have ended.
+    /// Erasures that ended.
     pub erases: u64,
-    /// From the beginning of each to its end.
+    /// Time from the beginning of each to its end, including the time it was stopped.
     pub erases_ns: u64,
     /// Programs and erasures stopped for a read.
     pub suspensions: u64,
-    /// What stopping and going on took.
+    /// Time spent on stopping and resuming.
     pub suspensions_ns: u64,
     /// Programs whose data had begun to cross before the cells were free.
     pub loaded_early: u64,
@@ -37,18 +39,21 @@ pub struct Busy {
 pub(super) enum Work {
     Read {
         blocks: u32,
+        cell: Cell,
         retries: u32,
     },
-    Program,
-    /// Of a block's summary.
+    Program(Cell),
+    /// A block's summary.
     Summary,
     Copy,
     Erase,
+    /// A block with one bit a cell.
+    EraseSlc,
 }
 
 impl Work {
     fn is_program(self) -> bool {
-        matches!(self, Self::Program | Self::Summary)
+        matches!(self, Self::Program(_) | Self::Summary)
     }
 }
 
@@ -58,10 +63,10 @@ struct Task {
     job: Option<Job>,
 }
 
-/// What the cells and their register are at.
+/// What the cells and their register are doing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Data cross to the register.
+    /// The data cross to the register.
     Loading,
     /// Sensing, programming, erasing.
     Cells,
@@ -78,7 +83,7 @@ struct Doing {
     task: Task,
     phase: Phase,
     began: u64,
-    /// When the cells began, and when they end; what is left once stopped.
+    /// When the cells began, and when they end; the time left once stopped.
     cells_from: u64,
     ends: u64,
     left: u64,
@@ -88,39 +93,39 @@ struct Doing {
 #[derive(Default)]
 struct State {
     doing: Option<Doing>,
-    /// Which of the events set for it counts.
+    /// The number of the event that is valid; earlier ones are ignored.
     turn: u32,
     stopped: Option<Doing>,
-    /// A program whose data are, or will be, in the register at the channel.
+    /// A program whose data are in the register at the channel, or are crossing to it.
     loaded: Option<(Task, u64)>,
-    /// A read whose data cross from there.
+    /// A read whose data cross from the register at the channel.
     leaving: Option<Task>,
     first: VecDeque<Task>,
     then: VecDeque<Task>,
 }
 
-/// How long things take.
+/// How long operations take.
 pub(super) struct Timing {
-    pub read_ns: u64,
-    pub program_ns: u64,
+    pub cells: CellTimes,
     pub erase_ns: u64,
-    /// What so many blocks take on a channel.
+    pub erase_slc_ns: u64,
+    /// Transfer time by the number of blocks.
     pub transfer_ns: Vec<u64>,
     pub read_priority: bool,
 }
 
-/// See the module.
+/// The extended dies; see the module.
 pub(super) struct Commands {
     options: Options,
     dies: Vec<State>,
     busy: Busy,
 }
 
-/// What a die works with.
+/// What the dies share: the times, and the channels.
 pub(super) struct Bus<'a> {
     pub timing: &'a Timing,
     pub shape: &'a Shape,
-    /// When each channel is free.
+    /// The time at which each channel becomes free.
     pub channels: &'a mut [u64],
 }
 
@@ -129,7 +134,7 @@ impl Bus<'_> {
         self.take(now, die, self.timing.transfer_ns[blocks as usize])
     }
 
-    /// What is programmed crosses.
+    /// Transfers a program's data. Returns when they have crossed.
     fn load(&mut self, now: u64, die: Die, work: Work) -> u64 {
         let takes = match work {
             Work::Summary => self.timing.summary_ns(),
@@ -146,7 +151,40 @@ impl Bus<'_> {
 }
 
 impl Timing {
-    /// What a block's summary takes on a channel: a sector of the eight of 4 KiB.
+    /// Returns the sensing time of a page of the first type.
+    pub fn read_ns(&self) -> u64 {
+        self.cells.read(Cell::FIRST)
+    }
+
+    /// Returns the sensing time with all retries. The data of a try cross before the next try, but that is counted only as time
+    /// of the die.
+    fn reads(&self, work: Work) -> u64 {
+        let Work::Read {
+            blocks,
+            cell,
+            retries,
+        } = work
+        else {
+            return 0;
+        };
+        let read_ns = self.cells.read(cell);
+        read_ns + u64::from(retries) * (read_ns + self.transfer_ns[blocks as usize])
+    }
+
+    /// Returns the time the cells need to be programmed.
+    fn programs(&self, work: Work) -> u64 {
+        match work {
+            Work::Program(cell) => self.cells.program(cell),
+            _ => self.program_ns(),
+        }
+    }
+
+    /// Returns the programming time of a page of the first type.
+    pub fn program_ns(&self) -> u64 {
+        self.cells.program(Cell::FIRST)
+    }
+
+    /// Returns the transfer time of a block's summary: one of the eight sectors of 4 KiB.
     pub fn summary_ns(&self) -> u64 {
         self.transfer_ns[1] / 8
     }
@@ -169,7 +207,7 @@ impl Commands {
         self.busy = Busy::default();
     }
 
-    /// Asks a die for something.
+    /// Queues a request on a die.
     pub fn ask(
         &mut self,
         bus: &mut Bus<'_>,
@@ -197,15 +235,15 @@ impl Commands {
         self.load_early(bus, time, die);
     }
 
-    /// Stops what the cells do, if a read waits and that is worth it.
+    /// Stops the cells' operation if a read waits and stopping is worthwhile.
     fn stop(&mut self, time: &mut Timeline, die: Die) {
         let state = &mut self.dies[die.0 as usize];
         let (Some(how), Some(doing)) = (self.options.suspend, &mut state.doing) else {
             return;
         };
         let may = match doing.task.work {
-            Work::Program | Work::Summary => how.program,
-            Work::Erase => how.erase,
+            Work::Program(_) | Work::Summary => how.program,
+            Work::Erase | Work::EraseSlc => how.erase,
             Work::Read { .. } | Work::Copy => false,
         };
         if !may
@@ -268,7 +306,7 @@ impl Commands {
             }
             (None, None) => {
                 let held = state.leaving.is_some();
-                // A program's data need the register that a read's still leave.
+                // A program's data need the register that a read's data still occupy.
                 let may = |task: &mut Task| !held || !task.work.is_program();
                 match state.then.pop_front_if(may) {
                     Some(task) => (task, None),
@@ -286,19 +324,16 @@ impl Commands {
             stops: 0,
         };
         match task.work {
-            Work::Read { blocks, retries } => {
-                // A try's data cross before the next try, but that is only counted as time of the die's.
-                let again = bus.timing.read_ns + bus.timing.transfer_ns[blocks as usize];
-                doing.ends += bus.timing.read_ns + u64::from(retries) * again;
-            }
-            Work::Copy => doing.ends += bus.timing.read_ns + bus.timing.program_ns,
+            Work::Read { .. } => doing.ends += bus.timing.reads(task.work),
+            Work::Copy => doing.ends += bus.timing.read_ns() + bus.timing.program_ns(),
             Work::Erase => doing.ends += bus.timing.erase_ns,
-            Work::Program | Work::Summary => {
+            Work::EraseSlc => doing.ends += bus.timing.erase_slc_ns,
+            Work::Program(_) | Work::Summary => {
                 doing.cells_from = match ready {
                     Some(ready) => ready.max(now),
                     None => bus.load(now, die, task.work),
                 };
-                doing.ends = doing.cells_from + bus.timing.program_ns;
+                doing.ends = doing.cells_from + bus.timing.programs(task.work);
                 if options.cache_commands && doing.cells_from > now {
                     doing.phase = Phase::Loading;
                 }
@@ -313,7 +348,7 @@ impl Commands {
         self.load_early(bus, time, die);
     }
 
-    /// What was set for a die has come.
+    /// Handles the event set for a die.
     pub fn happen(&mut self, bus: &mut Bus<'_>, time: &mut Timeline, die: Die, turn: u32) {
         let state = &mut self.dies[die.0 as usize];
         if turn != state.turn {
@@ -357,7 +392,7 @@ impl Commands {
         self.begin_next(bus, time, die);
     }
 
-    /// A read's data have crossed from the register at the channel.
+    /// Handles the end of a transfer of a read's data from the register at the channel.
     pub fn crossed(&mut self, bus: &mut Bus<'_>, time: &mut Timeline, die: Die) {
         let state = &mut self.dies[die.0 as usize];
         if let Some(job) = state.leaving.take().and_then(|task| task.job) {
@@ -384,11 +419,11 @@ impl Commands {
     fn end(&mut self, time: &mut Timeline, ended: &Doing) {
         let took = time.now() - ended.began;
         match ended.task.work {
-            Work::Program | Work::Summary | Work::Copy => {
+            Work::Program(_) | Work::Summary | Work::Copy => {
                 self.busy.programs += 1;
                 self.busy.programs_ns += took;
             }
-            Work::Erase => {
+            Work::Erase | Work::EraseSlc => {
                 self.busy.erases += 1;
                 self.busy.erases_ns += took;
             }
@@ -400,7 +435,7 @@ impl Commands {
     }
 }
 
-/// Sets the die's next event; those that were set before do not count any more.
+/// Sets the die's next event. Events set before become invalid.
 fn set(state: &mut State, time: &mut Timeline, die: Die, at: u64) {
     state.turn = state.turn.wrapping_add(1);
     let turn = state.turn;
@@ -412,7 +447,7 @@ mod tests {
     use super::super::{BitErrors, EraseBlock, Flash, Nand, Suspend};
     use super::*;
 
-    const AT: (Die, EraseBlock) = (Die(0), EraseBlock(0));
+    const AT: (Die, EraseBlock, Cell) = (Die(0), EraseBlock(0), Cell::FIRST);
     const EACH: u64 = 20_000;
 
     fn nand() -> Nand {
@@ -450,7 +485,7 @@ mod tests {
         }
     }
 
-    /// Lets everything happen up to a moment; when each job ended, by its number.
+    /// Runs all events up to a moment. Appends each job that ended, with the time.
     fn until(flash: &mut Flash, time: &mut Timeline, end: u64, ended: &mut Vec<(u32, u64)>) {
         while time.next().is_some_and(|next| next <= end) {
             match time.pop().unwrap() {
@@ -464,7 +499,7 @@ mod tests {
         }
     }
 
-    /// An erasure at 0 and reads at some moments; when each ended, the erasure first.
+    /// Runs an erasure at 0, and reads at the given moments. Returns when each ended, the erasure first.
     fn erase_and_read(options: Options, reads: &[u64]) -> (Vec<u64>, Busy) {
         let (mut flash, mut time) = (flash(options), Timeline::default());
         let mut ended = Vec::new();
@@ -493,7 +528,7 @@ mod tests {
         assert_eq!(stops, [erase + read + 2 * EACH, 1_000_000 + EACH + read]);
         assert_eq!((busy.suspensions, busy.suspensions_ns), (1, 2 * EACH));
         assert_eq!((busy.erases, busy.erases_ns), (1, erase + read + 2 * EACH));
-        // A second read while it is stopped costs no second stop.
+        // A second read while the erasure is stopped costs no second stop.
         let (stops, busy) = erase_and_read(suspend(16), &[1_000_000, 1_030_000]);
         assert_eq!(stops[0], erase + 2 * read + 2 * EACH);
         assert_eq!(busy.suspensions, 1);
@@ -506,19 +541,19 @@ mod tests {
         assert_eq!(busy.suspensions, 5);
         let read = 50_000 + TRANSFER;
         assert_eq!(ends[0], 3_000_000 + 5 * (read + 2 * EACH));
-        // Nearly done, it is not stopped: that would take as long.
+        // An erasure that is nearly done is not stopped: stopping would take as long.
         let (ends, busy) = erase_and_read(suspend(5), &[3_000_000 - EACH]);
         assert_eq!((ends[0], busy.suspensions), (3_000_000, 0));
     }
 
-    /// So many programs, or reads, asked for at once; when the last one ended.
+    /// Requests `count` programs, or reads, at once. Returns when the last one ended.
     fn at_once(options: Options, count: u32, programs: bool) -> u64 {
         let (mut flash, mut time) = (flash(options), Timeline::default());
         let mut ended = Vec::new();
         for number in 0..count {
             let job = time.begin(Tag::Client(number));
             match programs {
-                true => flash.program(&mut time, AT.0, Some(job)),
+                true => flash.program(&mut time, (AT.0, Cell::FIRST), Some(job)),
                 false => flash.read(&mut time, AT, 1, Some(job)),
             }
             time.end(job);

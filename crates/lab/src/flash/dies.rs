@@ -1,37 +1,32 @@
-//! The dies and their queues, the channels and who has them.
+//! The dies with their queues, and the channels that they share.
 //!
-//! A die does one thing at a time, in the order asked; with read priority a read overtakes programs and
-//! erasures that have not begun (nothing is suspended). A read senses the unit into the die's register and
-//! then crosses the channel; a program crosses first. A channel carries one transfer at a time; who is ready first gets
-//! it first. A register stays busy until its data have crossed. What goes beyond that is in [`super::commands`], and in no one's way here.
+//! A die does one thing at a time, in the order of the requests. With read priority a read overtakes programs and erasures that
+//! have not begun (nothing is suspended). A read senses the unit into the die's register, and the data then cross the channel; a
+//! program's data cross first. A channel carries one transfer at a time, first ready, first served. A register stays busy until
+//! its data have crossed. Everything beyond that is in [`super::commands`], and costs nothing when it is off.
 
+use super::cells::{Cell, CellTimes};
 use super::commands::{Bus, Busy, Commands, Timing, Work};
 use super::endurance::{Blocks, NoSpare, Worn};
+use super::energy::{Counts, Energy, Taken};
 use super::errors::{Errors, Reads};
 use super::options::Options;
-use super::{Die, EraseBlock, Nand, Shape, Wear};
+use super::preset::Nand;
+use super::shape::{Die, EraseBlock, Shape};
+use super::stress::{Due, PastDue, Refresh, Stress};
+use super::wear::Wear;
 use crate::timeline::{Job, Tag, Timeline};
 use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// What was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Units sensed.
-    pub reads: u64,
-    /// Units programmed.
-    pub programs: u64,
-    /// Blocks erased.
-    pub erases: u64,
-}
-
 #[derive(Clone, Copy)]
 enum Kind {
-    Read { blocks: u32 },
-    Program,
+    Read { blocks: u32, cell: Cell },
+    Program(Cell),
     Summary,
     Copy,
     Erase,
+    EraseSlc,
 }
 
 #[derive(Clone, Copy)]
@@ -47,30 +42,40 @@ struct Queue {
     then: VecDeque<Task>,
 }
 
-/// See the module.
+/// The flash; see the module.
 pub struct Flash {
     shape: Shape,
+    /// Page types.
+    types: u32,
     timing: Timing,
     dies: Vec<Queue>,
-    /// When each channel is free.
+    /// The time at which each channel becomes free.
     channels: Vec<u64>,
     wear: Wear,
     counts: Counts,
+    page_blocks: u32,
+    energy: Option<Energy>,
     commands: Option<Box<Commands>>,
     errors: Option<Box<Errors>>,
     blocks: Option<Box<Blocks>>,
+    stress: Option<Box<Stress>>,
 }
 
 impl Flash {
-    /// Erased, unworn, idle.
+    /// Returns erased, unworn, idle flash.
     #[must_use]
     pub fn new(nand: &Nand, shape: Shape, read_priority: bool) -> Self {
         Self {
             shape,
+            types: nand.page_types.count().max(1),
             timing: Timing {
-                read_ns: nand.read_ns,
-                program_ns: nand.program_ns,
+                cells: CellTimes::new(
+                    (nand.read_ns, nand.program_ns),
+                    &nand.page_types,
+                    nand.slc.as_ref(),
+                ),
                 erase_ns: nand.erase_ns,
+                erase_slc_ns: nand.slc.map_or(nand.erase_ns, |slc| slc.erase_ns),
                 transfer_ns: (0..=u64::from(shape.unit_blocks))
                     .map(|blocks| {
                         blocks * BLOCK_BYTES as u64 * 1_000_000_000 / nand.bus_bytes_per_s
@@ -82,16 +87,22 @@ impl Flash {
             channels: vec![0; shape.channels as usize],
             wear: Wear::new(&shape),
             counts: Counts::default(),
+            page_blocks: nand.page_bytes / BLOCK_BYTES as u32,
+            energy: nand.energy,
             commands: None,
             errors: None,
             blocks: None,
+            stress: nand
+                .refresh
+                .is_on()
+                .then(|| Box::new(Stress::new(nand.refresh, shape.dies * shape.erase_blocks))),
         }
     }
 
-    /// The same with options, where blocks are rated for so many erasures.
+    /// Applies options to it. Blocks are rated for `rated` erasures.
     ///
     /// # Errors
-    /// When it would have more bad blocks than spare ones before its first write.
+    /// If a die would have more bad blocks than spare ones before the first write.
     pub fn with(mut self, options: &Options, rated: u32, seed: u64) -> Result<Self, NoSpare> {
         if options.is_extended() {
             let commands = Commands::new(*options, self.shape.dies);
@@ -106,49 +117,66 @@ impl Flash {
         Ok(self)
     }
 
-    /// How it is addressed.
+    /// Returns its geometry.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
-    /// How worn it is.
+    /// Returns the number of page types that take different times.
+    #[must_use]
+    pub fn types(&self) -> u32 {
+        self.types
+    }
+
+    /// Returns its erase counts.
     #[must_use]
     pub fn wear(&self) -> &Wear {
         &self.wear
     }
 
-    /// What was done since the start, or [`reset`](Self::reset).
+    /// Returns what was done since the start, or since [`reset`](Self::reset).
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// What its dies were busy with, where more than plain queues are simulated.
+    /// Returns the energy that took, if the drive's figures are known.
+    #[must_use]
+    pub fn energy(&self) -> Option<Taken> {
+        let energy = self.energy?;
+        Some(energy.taken(&self.counts, self.planes()))
+    }
+
+    fn planes(&self) -> u32 {
+        self.shape.unit_blocks / self.page_blocks
+    }
+
+    /// Returns what the dies were busy with, if more than plain queues are simulated.
     #[must_use]
     pub fn busy(&self) -> Option<Busy> {
         self.commands.as_ref().map(|commands| commands.busy())
     }
 
-    /// How its reads went, where bits can be wrong.
+    /// Returns how the reads went, if bit errors are simulated.
     #[must_use]
     pub fn errors(&self) -> Option<Reads> {
         self.errors.as_ref().map(|errors| errors.counts())
     }
 
-    /// How its blocks wore out, where they can.
+    /// Returns how blocks wore out, if they can.
     #[must_use]
     pub fn worn(&self) -> Option<Worn> {
         self.blocks.as_ref().map(|blocks| blocks.worn())
     }
 
-    /// Whether a die needed a spare block and had none.
+    /// True if a die needed a spare block and had none.
     #[must_use]
     pub fn is_worn_out(&self) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| blocks.is_over())
     }
 
-    /// Forgets counts and wear.
+    /// Clears counts and wear.
     pub fn reset(&mut self) {
         self.wear.reset();
         self.counts = Counts::default();
@@ -160,69 +188,143 @@ impl Flash {
         }
     }
 
-    /// From here on erasures wear it out: it has been prepared.
+    /// Ends preconditioning: from here on erasures wear blocks out.
     pub fn begin_life(&mut self) {
         if let Some(blocks) = &mut self.blocks {
             blocks.begin();
         }
     }
 
+    /// Returns when the data of a block must be refreshed.
+    #[must_use]
+    pub fn refresh(&self) -> Refresh {
+        self.stress
+            .as_ref()
+            .map_or_else(Refresh::default, |stress| stress.how())
+    }
+
+    /// A block's number over all dies.
+    fn number(&self, die: Die, block: EraseBlock) -> u32 {
+        die.0 * self.shape.erase_blocks + block.0
+    }
+
+    /// Counts `times` reads of a page. Pages with one bit a cell are ignored.
+    #[inline]
+    fn disturb(&mut self, (die, block, cell): (Die, EraseBlock, Cell), times: u32) {
+        let number = self.number(die, block);
+        if let Some(stress) = &mut self.stress
+            && cell != Cell::SLC
+        {
+            stress.read(number, times);
+        }
+    }
+
+    /// Records that a block holds data from now on.
+    pub fn filled(&mut self, now: u64, die: Die, block: EraseBlock) {
+        let number = self.number(die, block);
+        if let Some(stress) = &mut self.stress {
+            stress.filled(number, now);
+        }
+    }
+
+    /// Returns why a block is due for a refresh, if it is.
+    #[must_use]
+    pub fn why_due(&self, now: u64, die: Die, block: EraseBlock) -> Option<Due> {
+        self.stress.as_ref()?.why(self.number(die, block), now)
+    }
+
+    /// Takes a block that became due. It may have been erased since.
+    pub fn take_due(&mut self, now: u64) -> Option<(Die, EraseBlock)> {
+        let number = self.stress.as_mut()?.take(now)?;
+        let blocks = self.shape.erase_blocks;
+        Some((Die(number / blocks), EraseBlock(number % blocks)))
+    }
+
+    /// Returns when age makes a block due next.
+    #[must_use]
+    pub fn next_due(&self) -> Option<u64> {
+        self.stress.as_ref()?.next()
+    }
+
+    /// Returns how many blocks were due so far, on flash that refreshes none.
+    #[must_use]
+    pub fn past_due(&self, now: u64) -> Option<PastDue> {
+        Some(self.stress.as_ref()?.passed(now))
+    }
+
     /// Reads `blocks` of one unit, in an erase block.
     pub fn read(
         &mut self,
         time: &mut Timeline,
-        (die, block): (Die, EraseBlock),
+        at: (Die, EraseBlock, Cell),
         blocks: u32,
         job: Option<Job>,
     ) {
         self.counts.reads += 1;
+        self.counts.pages_read += u64::from(blocks.div_ceil(self.page_blocks));
+        self.disturb(at, 1);
         if self.commands.is_some() {
-            return self.read_extended(time, (die, block), blocks, job);
+            return self.read_extended(time, at, blocks, job);
         }
-        self.ask(time, die, Kind::Read { blocks }, job);
+        if !time.is_instant() {
+            let (die, _, cell) = at;
+            self.ask(time, die, Kind::Read { blocks, cell }, job);
+        }
     }
 
     #[cold]
     fn read_extended(
         &mut self,
         time: &mut Timeline,
-        (die, block): (Die, EraseBlock),
+        (die, block, cell): (Die, EraseBlock, Cell),
         blocks: u32,
         job: Option<Job>,
     ) {
         let retries = match &mut self.errors {
-            Some(errors) => {
+            Some(errors) if cell != Cell::SLC => {
                 let place = match &self.blocks {
                     Some(blocks) => blocks.place(die, block),
                     None => self.wear.place(die, block),
                 };
                 errors.read(self.wear.count(place), blocks)
             }
-            None => 0,
+            _ => 0,
         };
-        self.extended(time, die, Work::Read { blocks, retries }, job);
+        self.disturb((die, block, cell), retries);
+        let pages = u64::from(blocks.div_ceil(self.page_blocks));
+        self.counts.pages_read += u64::from(retries) * pages;
+        let work = Work::Read {
+            blocks,
+            cell,
+            retries,
+        };
+        self.extended(time, die, work, job);
     }
 
     /// Programs one unit.
-    pub fn program(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
+    pub fn program(&mut self, time: &mut Timeline, (die, cell): (Die, Cell), job: Option<Job>) {
         self.counts.programs += 1;
-        self.ask(time, die, Kind::Program, job);
+        if !time.is_instant() {
+            self.ask(time, die, Kind::Program(cell), job);
+        }
     }
 
-    /// Programs a block's summary, of which a sector crosses the channel.
+    /// Programs a block's summary; one sector of it crosses the channel.
     pub fn summary(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
         self.counts.programs += 1;
         self.ask(time, die, Kind::Summary, job);
     }
 
-    /// Programs one unit with what another one of the die holds: it is read into the register and goes no further.
+    /// Programs one unit with the contents of another one on the same die. They are read into the register and do not cross the
+    /// channel.
     pub fn copy(&mut self, time: &mut Timeline, die: Die, job: Option<Job>) {
         self.counts.reads += 1;
+        self.counts.pages_read += u64::from(self.planes());
         self.counts.programs += 1;
         self.ask(time, die, Kind::Copy, job);
     }
 
-    /// Erases one block; whether it was its last time, and an unworn one stands for it now.
+    /// Erases one block. Returns true if that was its last erasure and an unworn block replaces it.
     pub fn erase(
         &mut self,
         time: &mut Timeline,
@@ -231,6 +333,10 @@ impl Flash {
         job: Option<Job>,
     ) -> bool {
         self.counts.erases += 1;
+        let place = self.number(die, block);
+        if let Some(stress) = &mut self.stress {
+            stress.erased(place, time.now());
+        }
         let replaced = match &mut self.blocks {
             None => {
                 self.wear.erased(die, block);
@@ -243,6 +349,12 @@ impl Flash {
         };
         self.ask(time, die, Kind::Erase, job);
         replaced
+    }
+
+    /// Erases a block with one bit a cell. These blocks do not wear out here.
+    pub fn erase_slc(&mut self, time: &mut Timeline, die: Die) {
+        self.counts.erases_slc += 1;
+        self.ask(time, die, Kind::EraseSlc, None);
     }
 
     fn extended(&mut self, time: &mut Timeline, die: Die, work: Work, job: Option<Job>) {
@@ -260,7 +372,7 @@ impl Flash {
         commands.ask(&mut bus, time, die, work, job);
     }
 
-    /// What was set for a die has come.
+    /// Handles the event set for a die.
     pub fn array(&mut self, time: &mut Timeline, die: Die, turn: u32) {
         let mut bus = Bus {
             timing: &self.timing,
@@ -272,7 +384,7 @@ impl Flash {
         }
     }
 
-    /// What a die has read with a cache command has crossed its channel.
+    /// Handles the end of a channel transfer of data that a die read with a cache command.
     pub fn crossed(&mut self, time: &mut Timeline, die: Die) {
         let mut bus = Bus {
             timing: &self.timing,
@@ -290,11 +402,16 @@ impl Flash {
         }
         if self.commands.is_some() {
             let work = match kind {
-                Kind::Read { blocks } => Work::Read { blocks, retries: 0 },
-                Kind::Program => Work::Program,
+                Kind::Read { blocks, cell } => Work::Read {
+                    blocks,
+                    cell,
+                    retries: 0,
+                },
+                Kind::Program(cell) => Work::Program(cell),
                 Kind::Summary => Work::Summary,
                 Kind::Copy => Work::Copy,
                 Kind::Erase => Work::Erase,
+                Kind::EraseSlc => Work::EraseSlc,
             };
             return self.extended(time, die, work, job);
         }
@@ -317,35 +434,41 @@ impl Flash {
         queue.doing = queue.first.pop_front().or_else(|| queue.then.pop_front());
         let Some(task) = queue.doing else { return };
         match task.kind {
-            Kind::Read { .. } => time.at(time.now() + self.timing.read_ns, Tag::Sensed(die.0)),
-            Kind::Program => {
+            Kind::Read { cell, .. } => {
+                let takes = self.timing.cells.read(cell);
+                time.at(time.now() + takes, Tag::Sensed(die.0));
+            }
+            Kind::Program(cell) => {
                 let takes = self.timing.transfer_ns[self.shape.unit_blocks as usize];
                 let crossed = self.cross(time.now(), die, takes);
-                time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
+                time.at(crossed + self.timing.cells.program(cell), Tag::Idle(die.0));
             }
             Kind::Summary => {
                 let crossed = self.cross(time.now(), die, self.timing.summary_ns());
-                time.at(crossed + self.timing.program_ns, Tag::Idle(die.0));
+                time.at(crossed + self.timing.program_ns(), Tag::Idle(die.0));
             }
             Kind::Copy => {
-                let takes = self.timing.read_ns + self.timing.program_ns;
+                let takes = self.timing.read_ns() + self.timing.program_ns();
                 time.at(time.now() + takes, Tag::Idle(die.0));
             }
             Kind::Erase => time.at(time.now() + self.timing.erase_ns, Tag::Idle(die.0)),
+            Kind::EraseSlc => {
+                time.at(time.now() + self.timing.erase_slc_ns, Tag::Idle(die.0));
+            }
         }
     }
 
-    /// Takes the die's channel for so long, returns when that is over.
+    /// Occupies the die's channel for `takes` ns. Returns when the transfer ends.
     fn cross(&mut self, now: u64, die: Die, takes: u64) -> u64 {
         let free = &mut self.channels[(die.0 % self.shape.channels) as usize];
         *free = now.max(*free) + takes;
         *free
     }
 
-    /// A die has sensed what it reads.
+    /// Handles the end of a die's sensing.
     pub fn sensed(&mut self, time: &mut Timeline, die: Die) {
         if let Some(Task {
-            kind: Kind::Read { blocks },
+            kind: Kind::Read { blocks, .. },
             ..
         }) = self.dies[die.0 as usize].doing
         {
@@ -355,7 +478,7 @@ impl Flash {
         }
     }
 
-    /// A die has finished what it did.
+    /// Handles the end of a die's operation.
     pub fn idle(&mut self, time: &mut Timeline, die: Die) {
         if let Some(task) = self.dies[die.0 as usize].doing.take()
             && let Some(job) = task.job
@@ -363,5 +486,36 @@ impl Flash {
             time.end(job);
         }
         self.begin_next(time, die);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::BitErrors;
+    use super::super::preset::Kind as Inside;
+    use super::*;
+    use crate::drives;
+
+    #[test]
+    fn a_page_is_read_as_often_as_it_is_tried() {
+        let Inside::Nand(nand) = drives::own("oftl").kind else {
+            panic!("a drive of flash");
+        };
+        let hopeless = Options {
+            errors: Some(BitErrors {
+                fresh: 0.1,
+                worn: 0.1,
+                correctable: 1,
+                retries: 3,
+            }),
+            ..Options::default()
+        };
+        let flash = Flash::new(&nand, Shape::of(&nand, 1 << 20), true);
+        let mut flash = flash.with(&hopeless, 1000, 1).unwrap();
+        let mut time = Timeline::default();
+        time.set_instant(true);
+        let at = (Die(0), EraseBlock(0), Cell::FIRST);
+        flash.read(&mut time, at, 1, None);
+        assert_eq!((flash.counts().reads, flash.counts().pages_read), (1, 4));
     }
 }

@@ -1,11 +1,12 @@
-//! Blocks that wear out and spare ones that take their places, below whatever translation layer there is.
+//! Blocks that wear out and the spare blocks that replace them, below any translation layer.
 //!
-//! Each block has a limit of its own, drawn around the rated one. The erasure that reaches it is its last: a spare block of the
-//! same die stands for it from then on, under the same address. (What was in it had been moved before.) When a die needs a spare
-//! and has none, the drive is worn out.
+//! Each block has its own limit, drawn around the rated one. The erasure that reaches the limit is the last: from then on a spare
+//! block of the same die takes the block's address. (Its data were moved before.) When a die needs a spare and has none, the
+//! drive is worn out.
 
 use super::options::Endurance;
-use super::{Die, EraseBlock, Shape, Wear};
+use super::shape::{Die, EraseBlock, Shape};
+use super::wear::Wear;
 use crate::rng::Rng;
 use serde::Serialize;
 
@@ -18,15 +19,15 @@ pub struct Worn {
     pub retired: u64,
     /// Spare blocks at first, over all dies.
     pub spares: u64,
-    /// Spare blocks left on all dies, and on the die that has the fewest.
+    /// Spare blocks left on all dies.
     pub spares_left: u64,
-    /// On that die.
+    /// Spare blocks left on the die that has the fewest.
     pub spares_left_least: u32,
-    /// The die that needed a spare block and had none: the drive's end.
+    /// The die that needed a spare block and had none, which ended the drive's life.
     pub ended_by: Option<u32>,
 }
 
-/// More blocks are bad than there are spare ones.
+/// The error: a die has more bad blocks than spare ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "die {die} has {bad} bad blocks when new and {spares} spare ones: give it more (--spare) or fewer bad ones (--factory-bad)"
@@ -37,19 +38,19 @@ pub struct NoSpare {
     spares: u32,
 }
 
-/// See the module.
+/// The blocks and their limits; see the module.
 pub(super) struct Blocks {
     how: Endurance,
     rated: u32,
     rng: Rng,
     erase_blocks: u32,
-    /// Which block stands at an address.
+    /// The block at each address.
     places: Vec<u32>,
     /// Erasures that each block endures.
     limits: Vec<u32>,
     spares: Vec<u32>,
     worn: Worn,
-    /// Preparing a drive is not part of its life.
+    /// False during preconditioning, which does not wear the drive out.
     counts: bool,
 }
 
@@ -95,14 +96,14 @@ impl Blocks {
         Ok(blocks)
     }
 
-    /// A block's limit: normally distributed, near enough (the sum of twelve).
+    /// Draws a block's limit from an approximate normal distribution (the sum of twelve uniform ones).
     fn limit(&mut self) -> u32 {
         let normal = (0..12).map(|_| self.rng.unit()).sum::<f64>() - 6.0;
         let share = 1.0 + normal * f64::from(self.how.spread) / 1000.0;
         (f64::from(self.rated) * share).round().max(1.0) as u32
     }
 
-    /// The drive's life begins.
+    /// Begins the drive's life.
     pub fn begin(&mut self) {
         self.counts = true;
     }
@@ -115,12 +116,12 @@ impl Blocks {
         self.worn.ended_by.is_some()
     }
 
-    /// The place of a block in the table of wear.
+    /// Returns the place of a block in the table of wear.
     pub fn place(&self, die: Die, block: EraseBlock) -> usize {
         self.places[(die.0 * self.erase_blocks + block.0) as usize] as usize
     }
 
-    /// A block was erased once more; whether another one stands for it from now on.
+    /// Handles the erasure of a block. Returns true if a spare one replaces it.
     pub fn erased(&mut self, wear: &mut Wear, die: Die, block: EraseBlock) -> bool {
         let place = self.place(die, block);
         if !self.counts || wear.count(place) < self.limits[place] || self.is_over() {

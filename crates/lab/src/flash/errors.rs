@@ -1,8 +1,8 @@
-//! Bits that a read finds wrong, and what is done about it.
+//! Bit errors of reads, and their correction.
 //!
-//! Each codeword of 1 KiB has a number of wrong bits drawn from a Poisson distribution whose mean grows with the block's erasures.
-//! A read with a codeword that has more than can be corrected is tried again, at shifted thresholds: each try finds half as many
-//! bits wrong (assumed). What the last try does not give is lost: a read error.
+//! Each codeword of 1 KiB has a number of wrong bits drawn from a Poisson distribution whose mean grows with the block's
+//! erasures. A read of a codeword with more wrong bits than can be corrected is retried at shifted thresholds: each try finds
+//! half as many wrong bits (assumed). If the last try fails too, the data are lost: a read error.
 
 use super::options::BitErrors;
 use crate::rng::Rng;
@@ -13,7 +13,7 @@ const CODEWORDS: i32 = 4;
 const CODEWORD_BITS: f64 = 8192.0;
 /// Classes of wear up to the rated number of erasures; as many beyond it.
 const CLASSES: usize = 128;
-/// What a try at shifted thresholds leaves of the wrong bits.
+/// The share of wrong bits that remains at each retry.
 const BETTER: f64 = 0.5;
 
 /// Reads, and how they went.
@@ -21,20 +21,20 @@ const BETTER: f64 = 0.5;
 pub struct Reads {
     /// Units read.
     pub reads: u64,
-    /// Of those, the ones that were tried again.
+    /// Units of those that were retried.
     pub retried: u64,
-    /// How often that was.
+    /// Retries in sum.
     pub retries: u64,
-    /// What could not be corrected at the last try: data lost.
+    /// Units that could not be corrected at the last try: data lost.
     pub uncorrectable: u64,
 }
 
-/// See the module.
+/// The error model; see the module.
 pub(super) struct Errors {
     rng: Rng,
     rated: u32,
     retries: u32,
-    /// That a codeword cannot be corrected: by class of wear, and by try.
+    /// The probability that a codeword cannot be corrected, by class of wear and by try.
     fails: Vec<f64>,
     counts: Reads,
 }
@@ -68,7 +68,7 @@ impl Errors {
         self.counts = Reads::default();
     }
 
-    /// Reads so many blocks of a unit in an erase block that was erased so often; how often that is tried again.
+    /// Reads `blocks` blocks of a unit in an erase block with `erasures` erasures. Returns the number of retries.
     pub fn read(&mut self, erasures: u32, blocks: u32) -> u32 {
         self.counts.reads += 1;
         let class = u64::from(erasures) * CLASSES as u64 / u64::from(self.rated);
@@ -93,9 +93,9 @@ impl Errors {
     }
 }
 
-/// The chance that a Poisson variable of this mean is more than so many.
+/// Returns the probability that a Poisson variable of this mean exceeds `most`.
 fn beyond(mean: f64, most: u32) -> f64 {
-    // In logarithms: the terms are smaller than a float can be when the mean is large.
+    // In logarithms: if the mean is large the terms underflow.
     let mut log = -mean;
     let mut within = log.exp();
     for n in 1..=most {
@@ -137,7 +137,7 @@ mod tests {
         let new = tried(0);
         assert_eq!((new.reads, new.retries), (10_000, 0));
         let (worn, beyond) = (tried(1000), tried(2000));
-        // 82 wrong bits a codeword at the limit: one more try halves them to about what can be corrected.
+        // 82 wrong bits a codeword at the limit: one retry halves them to about what can be corrected.
         assert!(worn.retries > 9000 && worn.uncorrectable == 0, "{worn:?}");
         assert!(beyond.uncorrectable > 9000, "{beyond:?}");
         assert_eq!(tried(1000), worn);

@@ -1,6 +1,6 @@
-//! What flash does beyond the plain commands, wears out of and gets wrong: nothing of it unless it is asked for.
+//! Flash behaviour beyond the plain commands, wear and errors. All of it is off by default.
 
-/// Blocks wear out, each at a limit of its own, and spare blocks take their places.
+/// Blocks wear out, each at its own limit, and spare blocks replace them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endurance {
     /// The standard deviation of the blocks' limits, in thousandths of the rated one.
@@ -11,49 +11,49 @@ pub struct Endurance {
     pub factory_bad: u32,
 }
 
-/// Reads find bits wrong: the more, the more often the block was erased.
+/// Reads find wrong bits: the more often a block was erased, the more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BitErrors {
-    /// The share of bits that are wrong in a new block.
+    /// The share of wrong bits in a new block.
     pub fresh: f64,
-    /// The same in one that was erased as often as is rated; between the two, and beyond, it grows exponentially.
+    /// The share in a block at its rated erasures; between the two, and beyond, it grows exponentially.
     pub worn: f64,
     /// Bits that are corrected in a codeword of 1 KiB.
     pub correctable: u32,
-    /// How often a read is tried again before it is given up.
+    /// The most retries before a read is given up.
     pub retries: u32,
 }
 
-/// Programs and erasures stop for reads that somebody waits for.
+/// Programs and erasures stop for reads that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspend {
-    /// Programs do.
+    /// Programs stop.
     pub program: bool,
-    /// Erasures do.
+    /// Erasures stop.
     pub erase: bool,
-    /// What stopping takes, and again what going on takes.
+    /// The time stopping takes, and again the time resuming takes.
     pub each_ns: u64,
-    /// How often one program or erasure is stopped, at most: then it goes through to its end.
+    /// The most stops of one program or erasure: then it runs to its end.
     pub most: u32,
 }
 
-/// All of them.
+/// All the options.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Wearing out.
+    /// Wear-out.
     pub endurance: Option<Endurance>,
-    /// Bits that are wrong.
+    /// Bit errors.
     pub errors: Option<BitErrors>,
     /// Stopping for reads.
     pub suspend: Option<Suspend>,
     /// Cache commands: a page's data cross the channel while the cells are busy with the page before.
     pub cache_commands: bool,
-    /// Planes do not work together, even where they could: a program unit is one page.
+    /// Planes do not work together, even if they could: a program unit is one page.
     pub single_plane: bool,
 }
 
 impl Options {
-    /// Whether the dies' queues have more to do than one command after the other.
+    /// True if the dies do more than run one command after the other.
     pub(super) fn is_extended(&self) -> bool {
         self.errors.is_some() || self.suspend.is_some() || self.cache_commands
     }

@@ -1,6 +1,9 @@
-//! What a device is made of.
+//! The figures of a device.
 
+use super::cells::{PageTypes, SlcCache};
+use super::energy::Energy;
 use super::speed::Speed;
+use super::stress::Refresh;
 
 /// A NAND drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,45 +14,53 @@ pub struct Nand {
     pub dies_per_channel: u32,
     /// Planes of a die.
     pub planes: u32,
-    /// Whether the planes program and erase together; else they only add blocks.
+    /// True if the planes program and erase together; otherwise they only add blocks.
     pub multi_plane: bool,
     /// Pages of a block.
     pub pages_per_block: u32,
     /// Bytes of a page: a multiple of 4096.
     pub page_bytes: u32,
-    /// From the cells to the register.
+    /// Time from the cells to the register.
     pub read_ns: u64,
-    /// From the register to the cells.
+    /// Time from the register to the cells.
     pub program_ns: u64,
-    /// A block.
+    /// Time to erase a block.
     pub erase_ns: u64,
     /// A channel's speed.
     pub bus_bytes_per_s: u64,
     /// Erasures that a block endures.
     pub erase_limit: u32,
-    /// RAM for writes that are not yet on flash, bytes. 0: a page map answers a write when it is programmed, unless it
+    /// RAM for writes that are not yet on flash, in bytes. 0: a page map completes a write when it is programmed, unless it
     /// orders its updates.
     pub buffer_bytes: u64,
-    /// Space kept from the host, in thousandths of what it sees.
+    /// Space hidden from the host, in thousandths of the host's space.
     pub over_provisioning: u32,
-    /// How a page map goes about it.
+    /// Page types that take different times, if any.
+    pub page_types: PageTypes,
+    /// The cache that a page map writes first.
+    pub slc: Option<SlcCache>,
+    /// The energy of each operation, if known.
+    pub energy: Option<Energy>,
+    /// When a block's data must be refreshed.
+    pub refresh: Refresh,
+    /// How the drive's page map works.
     pub page_map: PageMapping,
 }
 
-/// What a page map does its own way on a drive.
+/// Properties of a drive's page map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageMapping {
-    /// Whether each block stays on the die that its number says; else each unit goes to the die whose turn it is.
+    /// True if each block stays on the die given by its number; otherwise units go to the dies in turn.
     pub striped: bool,
-    /// What the collector keeps free of each die, in thousandths of its erase blocks, and at least one of them.
+    /// What the collector keeps free on each die, in thousandths of its erase blocks; at least one block.
     pub kept_free: u32,
-    /// Whether the collector's moves do not cross the channel. A program unit is a block then.
+    /// True if the collector's moves do not cross the channel. A program unit is a block then.
     pub copy_back: bool,
-    /// Whether the last page of each block is its summary: programmed when all others are, and no data are in it.
+    /// True if the last page of each block is its summary: it is programmed after all others, and holds no data.
     pub summary: bool,
 }
 
-/// A page map in a drive of which nothing else is said.
+/// The page map of a drive whose file gives no properties.
 pub const PLAIN: PageMapping = PageMapping {
     striped: false,
     kept_free: 0,
@@ -57,37 +68,37 @@ pub const PLAIN: PageMapping = PageMapping {
     summary: false,
 };
 
-/// A device that is known by its speed alone.
+/// A device known only by its speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Of reads.
+    /// Speed of reads.
     pub read: Speed,
-    /// Of writes.
+    /// Speed of writes.
     pub write: Speed,
-    /// What making durable takes that was written, beside waiting for it.
+    /// Time a flush takes, in addition to waiting for the writes.
     pub flush_ns: u64,
 }
 
-/// What kind of device it is.
+/// The kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Flash whose every operation is simulated.
+    /// Flash, with every operation simulated.
     Nand(Nand),
     /// Latency and bandwidth.
     Block(Block),
 }
 
-/// A device.
+/// The figures of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preset {
-    /// What the command and its completion cost on the host's link.
+    /// Time of the command and its completion on the host's link.
     pub command_ns: u64,
-    /// The host's link.
+    /// Speed of the host's link.
     pub link_bytes_per_s: u64,
-    /// Whether a command waits for the data on the link, and does not overtake the write that they are of.
+    /// True if a command waits for the data on the link, and does not overtake the write whose data they are.
     pub link_in_order: bool,
-    /// What crosses the link as one request, at most; a longer one is cut.
+    /// The most bytes that cross the link as one request; a longer request is split.
     pub request_bytes: u64,
-    /// Its inside.
+    /// The inside of the device.
     pub kind: Kind,
 }

@@ -1,31 +1,32 @@
-//! How long a device takes of which nothing but that is known, by the size of a request.
+//! The timing of a device of which only that is known, by the size of a request.
 
-use crate::sim::PART_BLOCKS;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Sizes that a table may have.
+/// Requests are split into parts of this many blocks, as a drive's interface does, unless a drive with a page map says otherwise.
+pub const PART_BLOCKS: u32 = 256;
+/// The most sizes in a table.
 pub const POINTS_MAX: usize = 8;
-/// The largest of them, in bytes: larger requests are cut.
+/// The largest size, in bytes: larger requests are split.
 pub const SIZE_MAX: u64 = PART_BLOCKS as u64 * BLOCK_BYTES as u64;
-/// The longest that a request of a table's may take.
+/// The longest latency in a table.
 pub const LATENCY_MAX_NS: u64 = 1_000_000_000;
 
 /// How long requests of one direction take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speed {
-    /// All the same time, and that of their bytes.
+    /// The same latency for all, and the time of their bytes.
     Flat {
-        /// Beside the bytes.
+        /// Latency without the bytes.
         latency_ns: u64,
-        /// How fast these are.
+        /// Speed of the bytes.
         bytes_per_s: u64,
     },
-    /// As was measured, size by size.
+    /// Measured, size by size.
     Measured(Table),
 }
 
 impl Speed {
-    /// How long a request keeps those after it waiting.
+    /// Returns how long a request occupies the device, which delays the requests after it.
     #[must_use]
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         match self {
@@ -34,7 +35,7 @@ impl Speed {
         }
     }
 
-    /// How long a request takes that waits for no other.
+    /// Returns how long a request takes that waits for no other.
     #[must_use]
     pub fn alone_ns(&self, bytes: u64) -> u64 {
         match self {
@@ -49,21 +50,21 @@ const fn transfer_ns(bytes: u64, bytes_per_s: u64) -> u64 {
     bytes * 1_000_000_000 / bytes_per_s
 }
 
-/// What was measured of requests of one size.
+/// The measured figures of one size of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
     /// The size.
     pub bytes: u64,
-    /// How long one takes that waits for no other.
+    /// How long a request takes that waits for no other.
     pub latency_ns: u64,
-    /// How many bytes of them the device takes in a second, when it always has some to do.
+    /// Bytes of such requests that the device transfers in a second, when it is always busy.
     pub bytes_per_s: u64,
 }
 
-/// What is wrong with a point, of those before it or by itself.
+/// An error in a point, alone or compared with those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// As many as that are not allowed.
+    /// The number of points.
     #[error("a table has from 1 to {POINTS_MAX} sizes")]
     Points,
     /// A size.
@@ -79,12 +80,12 @@ pub enum TableError {
     /// A bandwidth.
     #[error("at that bandwidth the bytes alone take more than the latency that was measured")]
     Bandwidth,
-    /// A bandwidth, beside another.
+    /// A bandwidth, compared with another.
     #[error("at these bandwidths the larger size would take less time than the smaller one")]
     Falling,
 }
 
-/// A point, as it is gone by.
+/// A point, in the form used to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Known {
     bytes: u32,
@@ -92,7 +93,7 @@ struct Known {
     transfer_ns: u32,
 }
 
-/// A bandwidth at which the bytes take as long: the one with the most zeros at its end.
+/// Returns a bandwidth at which the bytes take the same time: the one with the most zeros at its end.
 fn roundest(known: &Known) -> u64 {
     let bytes = u64::from(known.bytes);
     let most = bytes * 1_000_000_000 / u64::from(known.transfer_ns.max(1));
@@ -103,20 +104,21 @@ fn roundest(known: &Known) -> u64 {
 
 /// Latency and bandwidth by the size of a request.
 ///
-/// Between two sizes times are on the line between theirs, so a larger request never takes less time, and its bandwidth is between
-/// theirs. One that is smaller than all takes what the smallest does; one that is larger goes on at the bandwidth of the largest.
+/// Times between two sizes are interpolated linearly, so a larger request never takes less time, and its bandwidth lies between
+/// theirs. A request smaller than all sizes takes what the smallest takes; a larger one continues at the bandwidth of the
+/// largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// By size; those behind `count` are nothing.
+    /// By size; the points from `count` on are unused.
     points: [Known; POINTS_MAX],
     count: u8,
 }
 
 impl Table {
-    /// One of these points, smallest size first.
+    /// Builds a table from points, smallest size first.
     ///
     /// # Errors
-    /// With the first point that cannot be, by its index.
+    /// With the index of the first invalid point.
     pub const fn new(points: &[Point]) -> Result<Self, (usize, TableError)> {
         if points.is_empty() || points.len() > POINTS_MAX {
             return Err((0, TableError::Points));
@@ -167,7 +169,7 @@ impl Table {
         &self.points[..usize::from(self.count)]
     }
 
-    /// What was measured: bandwidths that make such a table.
+    /// Returns points that would build this table.
     pub fn points(&self) -> impl Iterator<Item = Point> {
         self.known().iter().map(|known| Point {
             bytes: known.bytes.into(),

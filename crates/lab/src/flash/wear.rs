@@ -1,6 +1,6 @@
-//! How often each erase block was erased, and how long it lasts at that rate.
+//! How often each erase block was erased, and statistics of that.
 
-use super::{Die, EraseBlock, Shape};
+use super::shape::{Die, EraseBlock, Shape};
 
 /// Erase counts.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub struct Wear {
 }
 
 impl Wear {
-    /// None yet.
+    /// Starts with all counts 0.
     #[must_use]
     pub fn new(shape: &Shape) -> Self {
         Self {
@@ -19,56 +19,56 @@ impl Wear {
         }
     }
 
-    /// One more.
+    /// Counts an erasure of a block.
     pub fn erased(&mut self, die: Die, block: EraseBlock) {
         self.counts[(die.0 * self.erase_blocks + block.0) as usize] += 1;
     }
 
-    /// One more, of a block by its place in the table.
+    /// Counts an erasure of a block, by its place in the table.
     pub(super) fn erased_at(&mut self, place: usize) {
         self.counts[place] += 1;
     }
 
-    /// Erasures of a block by its place.
+    /// Returns the erasures of a block, by its place.
     pub(super) fn count(&self, place: usize) -> u32 {
         self.counts[place]
     }
 
-    /// A block of a die by its place, where none was replaced.
+    /// Returns the place of a die's block, if none was replaced.
     pub(super) fn place(&self, die: Die, block: EraseBlock) -> usize {
         (die.0 * self.erase_blocks + block.0) as usize
     }
 
-    /// A spare block comes into use; its place.
+    /// Adds a spare block. Returns its place.
     pub(super) fn add(&mut self) -> u32 {
         self.counts.push(0);
         self.counts.len() as u32 - 1
     }
 
-    /// Forgets what was: preconditioning is not part of a run.
+    /// Clears the counts: preconditioning is not part of a run.
     pub fn reset(&mut self) {
         self.counts.fill(0);
     }
 
-    /// All erasures.
+    /// Returns the sum of all erasures.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Erase blocks.
+    /// Returns the number of erase blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.counts.len() as u64
     }
 
-    /// Erasures of the block that was erased the most.
+    /// Returns the erasures of the most erased block.
     #[must_use]
     pub fn most(&self) -> u32 {
         self.counts.iter().copied().max().unwrap_or(0)
     }
 
-    /// The standard deviation of the blocks' erasures.
+    /// Returns the standard deviation of the blocks' erasures.
     #[must_use]
     pub fn deviation(&self) -> f64 {
         let blocks = self.blocks().max(1) as f64;
@@ -77,8 +77,8 @@ impl Wear {
         (squares.sum::<f64>() / blocks).sqrt()
     }
 
-    /// How many blocks were erased how often, in ten classes from the least to the most: the class's first
-    /// count, and its blocks.
+    /// Returns a histogram of the blocks' erasures, in ten classes from the least to the most: each class's first count, and its
+    /// blocks.
     #[must_use]
     pub fn histogram(&self) -> Vec<(u32, u64)> {
         let least = self.counts.iter().copied().min().unwrap_or(0);

@@ -1,23 +1,23 @@
-//! Results as one HTML file that needs nothing else: no network, no fonts, no library. Its plots are drawn by the script
-//! in it, from the figures in it; without a script there is the table.
+//! Results as one self-contained HTML file: no network, no fonts, no library. Its script draws the plots from the
+//! figures in it; without scripts the table remains.
 
 use crate::outcome::Outcome;
 use crate::verdict;
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What stands over the figures.
+/// The text above the figures.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Page {
     /// The heading.
     pub title: String,
-    /// What came of it, in one sentence; found in the figures.
+    /// The result in one sentence, derived from the figures.
     pub lead: Option<String>,
-    /// What was run: a line each.
+    /// What was run, one line each.
     pub about: Vec<String>,
     /// What a reader must know before trusting it.
     pub warnings: Vec<String>,
-    /// The command that gives the same figures again.
+    /// The command that reproduces the figures.
     pub command: String,
 }
 
@@ -25,7 +25,7 @@ const STYLE: &str = include_str!("report.css");
 const PLOT: &str = include_str!("plot.js");
 const SCRIPT: &str = include_str!("report.js");
 
-/// The file.
+/// Renders the file.
 ///
 /// # Errors
 /// When a figure cannot be written as JSON.
@@ -38,14 +38,14 @@ pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, 
     drawn(&page, &outcomes, SCRIPT, &below)
 }
 
-/// The file in which a script draws plots of figures, and what stands below them.
+/// The file in which a script plots figures, and the text below the plots.
 pub(crate) fn drawn(
     page: &Page,
     figures: &impl Serialize,
     script: &str,
     below: &str,
 ) -> Result<String, serde_json::Error> {
-    // Inside of a script nothing may look like its end.
+    // Nothing within the script may look like its end.
     let data = serde_json::to_string(figures)?.replace('<', "\\u003c");
     let mut body = String::from(
         "<div id=\"plots\"><noscript>The plots need JavaScript; the table does not.</noscript></div>\n",
@@ -59,7 +59,7 @@ pub(crate) fn drawn(
     Ok(frame(page, &body))
 }
 
-/// The file around what it shows.
+/// The file around its content.
 fn frame(page: &Page, body: &str) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\

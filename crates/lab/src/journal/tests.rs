@@ -3,10 +3,11 @@
 use super::*;
 use crate::workload::{self, Generator};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 const LOGICAL: u64 = 100_000;
 
-/// Single blocks over all that the journal leaves.
+/// Single blocks over everything beside the journal.
 fn shape(journal: &Journal, flush_every: u64) -> workload::Shape {
     workload::Shape {
         blocks: LOGICAL - journal.data_at(LOGICAL),
@@ -21,12 +22,19 @@ fn shape(journal: &Journal, flush_every: u64) -> workload::Shape {
     }
 }
 
+/// The blocks of a journal after its superblock.
+fn log(blocks: u64) -> Range<u64> {
+    let at = Places::of(blocks, LOGICAL).journal;
+    at + 1..at + blocks
+}
+
 fn requests(mode: Mode, commit: Commit) -> Vec<Request> {
     let journal = Journal {
         mode,
         blocks: 2048,
         commit,
         fsync_flushes: true,
+        write_back: 0,
         file: File::Overwritten,
     };
     let shape = shape(&journal, 50);
@@ -38,12 +46,13 @@ fn requests(mode: Mode, commit: Commit) -> Vec<Request> {
 #[test]
 fn every_home_block_was_journaled_as_it_is_and_the_journal_is_not_overrun() {
     let requests = requests(Mode::Data, Commit::TwoFlushes);
+    let at = Places::of(2048, LOGICAL).journal;
     let mut journal = BTreeMap::new();
     let mut homes = 0;
     for request in requests.iter().filter(|r| r.op != Op::Flush) {
         for (i, &content) in request.contents.iter().enumerate() {
             let lba = request.lba + i as u64;
-            if lba < 2048 {
+            if (at..at + 2048).contains(&lba) {
                 journal.insert(lba, content);
             } else {
                 homes += 1;
@@ -70,7 +79,7 @@ fn flushes_are_as_many_as_the_mode_says() {
         (all.iter().filter(|r| r.op == Op::Flush).count(), fua)
     };
     let (two, one) = (count(Commit::TwoFlushes), count(Commit::Async));
-    // 400 commits: a flush and a FUA each, or a flush, and the fsync's own; a checkpoint has one of both.
+    // 400 commits: a flush and a FUA each, or only a flush, and the flush of the fsync; a checkpoint has one of each.
     assert_eq!(two.0, one.0);
     assert_eq!(two.1 - one.1, 400);
     assert!(two.0 >= 800, "{two:?}");
@@ -94,28 +103,32 @@ fn a_file_that_grows_changes_bitmap_and_descriptor_once_a_commit() {
             blocks: 16_384,
             commit: Commit::TwoFlushes,
             fsync_flushes: true,
+            write_back: 0,
             file,
         };
         let shape = shape(&journal, 10);
-        // 2000 writes, 200 fsyncs; what is written into the journal but its superblock.
+        // 2000 writes, 200 fsyncs. Counts what is written into the journal except its superblock.
         let load = Generator::new(*workload::find("sequential").unwrap(), shape).take(2200);
         let host = Host::new(load, journal, LOGICAL, 1);
-        let journaled = host.filter(|r| r.op != Op::Flush && r.lba > 0 && r.lba < 16_384);
+        let log = log(16_384);
+        let journaled = host.filter(|r| r.op != Op::Flush && log.contains(&r.lba));
         journaled.map(|r| r.blocks).sum::<u32>()
     };
     assert_eq!(blocks(File::Overwritten), 200 * 3);
     assert_eq!(blocks(File::Growing), 200 * 5);
-    // Every 1024 blocks another indirect block.
+    // Another indirect block for every 1024 blocks.
     assert!((1200..1203).contains(&blocks(File::GrowingIndirect)));
 }
 
-/// Files of 8192 blocks, written with an fsync each 256 and deleted: blocks written into the journal and home.
+/// Files of 8192 blocks, written with an fsync every 256 and deleted. Returns the blocks written into the journal and
+/// home.
 fn deleted(mode: Mode, file: File, fsyncs: bool) -> (u64, u64) {
     let journal = Journal {
         mode,
         blocks: 16_384,
         commit: Commit::TwoFlushes,
         fsync_flushes: true,
+        write_back: 0,
         file,
     };
     let write = |lba| Request::write_one(lba, 1, lba);
@@ -128,11 +141,13 @@ fn deleted(mode: Mode, file: File, fsyncs: bool) -> (u64, u64) {
         ..write(0)
     };
     let load = load.flatten().chain([delete, Request::flush(0)]);
+    let log = log(16_384);
     let (mut journaled, mut home) = (0, 0);
-    for request in Host::new(load, journal, LOGICAL, 1).filter(|r| r.op != Op::Flush && r.lba > 0) {
-        match request.lba < 16_384 {
-            true => journaled += u64::from(request.blocks),
-            false => home += u64::from(request.blocks),
+    for request in Host::new(load, journal, LOGICAL, 1).filter(|r| r.op != Op::Flush) {
+        match request.lba {
+            at if log.contains(&at) => journaled += u64::from(request.blocks),
+            at if at + 1 == log.start => {}
+            _ => home += u64::from(request.blocks),
         }
     }
     (journaled, home)
@@ -140,12 +155,12 @@ fn deleted(mode: Mode, file: File, fsyncs: bool) -> (u64, u64) {
 
 #[test]
 fn what_is_deleted_does_not_come_home_and_indirect_blocks_are_revoked() {
-    // 32 commits: descriptor, inode, bitmap, group descriptor, commit; and the deletion's, with the same.
+    // 32 commits: descriptor, inode, bitmap, group descriptor, commit; and the same for the deletion.
     let (commits, growing) = (33, File::Growing);
     let (journaled, home) = deleted(Mode::Ordered, growing, true);
     assert_eq!((journaled, home), (commits * 5, 8192 + 3));
     assert_eq!(deleted(Mode::Writeback, growing, true), (journaled, home));
-    // An indirect block in each of the 32, and in the last a revoke block for the eight that there were.
+    // An indirect block in each of the 32, and in the last a revoke block for all eight.
     let indirect = deleted(Mode::Ordered, File::GrowingIndirect, true);
     assert_eq!(indirect, (journaled + 32 + 1, home));
     // A real one (docs/benchmarks/lab.md) was seen to take 218 blocks, three of them for another file.
@@ -154,7 +169,7 @@ fn what_is_deleted_does_not_come_home_and_indirect_blocks_are_revoked() {
     let data = deleted(Mode::Data, File::GrowingIndirect, true);
     assert!(data.1 < 2000, "{data:?}");
     assert!(data.0.abs_diff(8441) * 100 < 8441, "{data:?}");
-    // What was never synced is written nowhere.
+    // What was never synced is not written at all.
     assert_eq!(deleted(Mode::Ordered, growing, false), (5, 3));
     assert_eq!(deleted(Mode::Data, growing, false).1, 3);
 }

@@ -1,20 +1,19 @@
-//! Average responses, against another simulator's.
+//! Average responses, compared with another simulator's.
 //!
-//! DiskSim 4.0 with Microsoft's SSD extension, which CAFTL was evaluated with, comes with eight loads and what each should take on
-//! average. Six of them are generated: they are made here by the same rule, from its parameter files, for the preset `disksim`. Two are
-//! traces (iozone, postmark) and come with it.
+//! DiskSim 4.0 with Microsoft's SSD extension, with which CAFTL was evaluated, includes eight loads and the average
+//! response of each. Six are generated: they are made here by the same rule, with its parameter files, for the preset
+//! `disksim`. Two are traces (iozone, postmark) that come with it.
 //!
-//! Where the models differ is in docs/benchmarks/lab.md.
+//! docs/benchmarks/lab.md says where the models differ.
 
 use crate::base::{Levelling, Order, Victim};
 use crate::content::{Content, Contents};
 use crate::drives;
-use crate::flash;
 use crate::outcome::{Outcome, Snapshot};
 use crate::policy::{Base, Layer, Policy};
 use crate::replay::{Reading, RepeatedContents, TraceFile};
 use crate::rng::Rng;
-use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError};
+use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError};
 use crate::sim::Pace;
 use crate::trace::{Format, Op};
 use crate::workload::Request;
@@ -24,20 +23,21 @@ use std::path::Path;
 /// How far a response may be off, in percent.
 pub const OFF_MAX: f64 = 1.0;
 
-/// How many requests of the five million sequential writes are of one page, of two and of three, as DiskSim counted them. A dozen sequences of
-/// a length each is too few to draw: by that alone responses would be off by -0.6 to 3.2%.
+/// How many requests of the five million sequential writes have one page, two and three, as counted by DiskSim. Only a
+/// dozen sequences, each of one length, are too few to draw at random: that alone would move responses by -0.6 to
+/// 3.2%.
 const LENGTHS: [u64; 3] = [4_347_791, 600_113, 52_096];
 
-/// Flash of the drive: 8 packages of 16,384 blocks, of which each has 63 pages beside its summary.
+/// Flash of the drive: 8 packages of 16,384 blocks, each with 63 pages besides its summary.
 const FLASH_BYTES: u64 = 8 * 16_384 * 63 * 4096;
-/// Blocks that are asked for, from the first on: 7,018,904 sectors.
+/// Blocks that are requested, from the first on: 7,018,904 sectors.
 const SPAN_BLOCKS: u64 = 7_018_904 / 8;
-/// The longest gap between two requests; all shorter ones are as likely.
+/// The longest gap between two requests; gaps are uniform below it.
 const GAP_NS: u64 = 1_000_000;
 /// The mean of a request's length before it is rounded.
 const MEAN_SECTORS: f64 = 8.0;
 
-/// A generated load, and what DiskSim says of it.
+/// A generated load, and DiskSim's result for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reference {
     /// Its name there.
@@ -64,7 +64,7 @@ const fn reference(
     }
 }
 
-/// The six.
+/// The six generated loads.
 pub const REFERENCES: [Reference; 6] = [
     reference("sequential read, 250k", (true, true), 250_000, 0.132_511),
     reference("sequential write, 250k", (false, true), 250_000, 0.310_895),
@@ -74,7 +74,7 @@ pub const REFERENCES: [Reference; 6] = [
     reference("random write, 5M", (false, false), 5_000_000, 0.593_438),
 ];
 
-/// A trace of its validation, and what DiskSim says of it.
+/// A trace of its validation, and DiskSim's result for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace {
     /// Its name there.
@@ -83,7 +83,7 @@ pub struct Trace {
     response_ms: f64,
 }
 
-/// The two.
+/// The two traces.
 pub const TRACES: [Trace; 2] = [
     Trace {
         load: "iozone",
@@ -97,7 +97,7 @@ pub const TRACES: [Trace; 2] = [
     },
 ];
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Response {
     /// The load.
@@ -106,18 +106,18 @@ pub struct Response {
     pub requests: u64,
     /// DiskSim's average, in milliseconds.
     pub disksim_ms: f64,
-    /// Ours.
+    /// Our average, in milliseconds.
     pub measured_ms: f64,
     /// How far ours is off, in percent.
     pub off_percent: f64,
 }
 
-/// DiskSim's generator: a request after the other, at random places or from where the one before ended.
+/// DiskSim's generator: requests in sequence, at random places or from where the previous one ended.
 struct Generator {
     rng: Rng,
     reference: Reference,
     span: u64,
-    /// Each request stands for so many.
+    /// Each request stands for this many.
     parts: u64,
     at: u64,
     lba: u64,
@@ -126,8 +126,8 @@ struct Generator {
 }
 
 impl Generator {
-    /// A sequence is of requests of one length. DiskSim's first one is, by its statistics, of single pages, and 250,000 are not its
-    /// end. With `parts` the span is as many times shorter, and so are the sequences.
+    /// A sequence has requests of one length. DiskSim's first sequence is, by its statistics, of single pages, and
+    /// longer than 250,000 requests. With `parts` the span and the sequences are shorter by that factor.
     fn new(reference: Reference, parts: u64, seed: u64) -> Self {
         Self {
             rng: Rng::new(seed),
@@ -141,7 +141,7 @@ impl Generator {
         }
     }
 
-    /// How long the next of a sequence is.
+    /// The length of the next request of a sequence.
     fn length(&self) -> u64 {
         let mut before = self.version * self.parts;
         for (blocks, count) in (1..).zip(LENGTHS) {
@@ -153,7 +153,7 @@ impl Generator {
         LENGTHS.len() as u64
     }
 
-    /// Where the next request is and how long: behind the one before, in a sequence that has not come to the end of the span.
+    /// The place and length of the next request: after the previous one, unless its sequence or the span has ended.
     fn follow(&mut self) -> (u64, u64) {
         if !self.reference.sequential {
             return self.anywhere();
@@ -165,7 +165,7 @@ impl Generator {
         }
     }
 
-    /// Where a request is and how long, of those that lie within the span.
+    /// A random place and length within the span.
     fn anywhere(&mut self) -> (u64, u64) {
         loop {
             let lba = self.rng.below(self.span);
@@ -199,14 +199,13 @@ impl Iterator for Generator {
             lba: self.lba,
             blocks: self.blocks as u32,
             contents,
-            homes: None,
-            committed: None,
-            sizes: None,
+            ..Request::flush(0)
         })
     }
 }
 
-/// Runs one of them on the drive, or on one `parts` times smaller, which takes as many times fewer requests to the same state.
+/// Runs one of them on the drive, or on one `parts` times smaller, which reaches the same state with as many times
+/// fewer requests.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -227,10 +226,10 @@ pub fn response(reference: Reference, parts: u64, seed: u64) -> Result<Response,
     ))
 }
 
-/// Replays one of the traces that come with it.
+/// Replays one of the traces that come with DiskSim.
 ///
 /// # Errors
-/// When it cannot be read, or is not served to its end.
+/// When it cannot be read, or fails before its end.
 pub fn replayed(trace: &Trace, folder: &Path, seed: u64) -> Result<Response, ScenarioError> {
     let reading = Reading {
         format: Some(Format::DiskSim),
@@ -248,7 +247,7 @@ pub fn replayed(trace: &Trace, folder: &Path, seed: u64) -> Result<Response, Sce
 }
 
 impl Response {
-    /// Whether it is as near as it has to be.
+    /// True if it is close enough.
     #[must_use]
     pub fn is_near(&self) -> bool {
         self.off_percent.abs() <= OFF_MAX
@@ -288,26 +287,18 @@ const BASE: Policy = Policy {
 
 fn scenario(load: Load<'_>, parts: u64, seed: u64) -> Scenario<'_> {
     Scenario {
-        device: Device {
-            preset: drives::own("disksim"),
-            capacity: Some(FLASH_BYTES / parts),
-            over_provisioning: None,
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: false,
-            options: flash::Options::default(),
-        },
-        load,
         pace: Pace::Open,
         precondition: Precondition::Fill,
         seed,
-        daily_bytes: None,
         verify: false,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(FLASH_BYTES / parts),
+                read_priority: false,
+                ..Device::new(drives::own("disksim"))
+            },
+            load,
+        )
     }
 }
 
@@ -336,7 +327,7 @@ mod tests {
         for row in &rows {
             assert!(row.is_near(), "{row:?}");
         }
-        // What is asked for in turn meets nobody: it takes what its parts take, to the nanosecond.
+        // Sequential requests never wait for others: each takes what its parts take, to the nanosecond.
         let [sequential_read, sequential_write, ..] = rows;
         assert!(sequential_read.off_percent.abs() < 0.01);
         assert!(sequential_write.off_percent.abs() < 0.01);
@@ -373,7 +364,7 @@ mod tests {
             (f64::from(blocks) / 250_000.0, last, sequential)
         };
         let [sequential, _, _, random, ..] = REFERENCES;
-        // Sectors of a request, milliseconds of the run, requests from where the one before ended.
+        // Sectors of a request, milliseconds of the run, requests that start where the previous one ended.
         let (blocks, last, from_end) = of(random);
         assert!((blocks * 8.0 / 12.644 - 1.0).abs() < 0.01, "{blocks}");
         assert!((last as f64 / 125e9 - 1.0).abs() < 0.01);

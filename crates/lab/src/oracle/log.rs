@@ -1,12 +1,13 @@
-//! A log of segments by itself: what the engine's layout costs under uniform overwrites, without the engine.
+//! A log of segments alone: what the engine's layout costs under uniform overwrites, without the engine.
 //!
-//! The closed form has one block that is filled, by what the host writes and by what is moved. A log fills two, and neither is
-//! full. Of six hundred segments that is a thousandth of the space, and at little over-provisioning a thousandth of the space is a
-//! percent of the amplification. So here is a log with two heads and nothing else: no checkpoints, no chunks, no buffers.
+//! The closed form fills one block, with the host's writes and with moved blocks. A log fills two segments, and
+//! neither is full. Of six hundred segments that is a thousandth of the space, and at little over-provisioning a
+//! thousandth of the space is a percent of the amplification. So this is a log with two heads and nothing else: no
+//! checkpoints, no chunks, no buffers.
 
 use crate::rng::Rng;
 
-/// What is laid out.
+/// The layout of a log.
 #[derive(Clone, Copy, Debug)]
 pub struct Log {
     /// Segments.
@@ -23,14 +24,14 @@ const NOWHERE: u32 = u32::MAX;
 
 struct Segments {
     how: Log,
-    /// Where each of the host's blocks is: a segment's number times its pages, and the page.
+    /// The place of each of the host's blocks: its segment times the pages of a segment, plus the page.
     map: Vec<u32>,
-    /// Whose each page is.
+    /// The owner of each page.
     owners: Vec<u32>,
     valid: Vec<u32>,
     closed: Vec<bool>,
     free: Vec<u32>,
-    /// The host's and the collector's: what is filled, and how far.
+    /// The host's head and the collector's: the segment being filled, and how far.
     heads: [(u32, u32); 2],
 }
 
@@ -70,7 +71,7 @@ impl Segments {
         self.heads[head] = (segment, filled + 1);
     }
 
-    /// Writes a block, and says how many were moved for it.
+    /// Writes a block; returns how many were moved for it.
     fn write(&mut self, lba: u32) -> u64 {
         self.append(HOST, lba);
         let mut moved = 0;
@@ -95,7 +96,7 @@ impl Segments {
 }
 
 impl Log {
-    /// The over-provisioning of the closed forms: what is always free is not of it.
+    /// The over-provisioning of the closed forms, without the segments kept free.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         f64::from(self.segments - self.kept_free) * f64::from(self.pages) / f64::from(self.logical)
@@ -136,7 +137,7 @@ mod tests {
         };
         let off = log.amplification(4, 4, 1) / greedy(log.alpha(), 64.0) - 1.0;
         assert!(off.abs() < 0.004, "{off}");
-        // With few and long ones its second head costs something.
+        // With few and long segments the second head costs something.
         let log = Log {
             segments: 574,
             pages: 1012,

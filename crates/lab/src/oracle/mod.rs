@@ -1,9 +1,9 @@
-//! Write amplification under uniform random overwrites, and skewed ones, against what can be computed.
+//! Write amplification under uniform random overwrites, and skewed ones, compared with what can be computed.
 //!
-//! The page map is run without time, and so is the engine. `T`, the physical blocks of `alpha = T / U`, leaves
-//! out what is always free: the page map's reserve; of the engine, the segments that are free on
-//! average while it is written to, and of each segment headers and summary. The data's amplification is what is compared; with
-//! headers, summaries and the map the engine's is higher, and that is given too.
+//! The page map runs without time, and so does the engine. `T`, the physical blocks of `alpha = T / U`, leaves out
+//! what is always free: the page map's reserve; for the engine, the segments that are free on average while it is
+//! written to, and the headers and summary of each segment. The amplification of data is compared; the engine's is
+//! higher with headers, summaries and the map, and that is reported too.
 
 pub mod disksim;
 pub mod log;
@@ -12,59 +12,59 @@ pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::drives;
-use crate::flash::{self, Shape};
+use crate::flash::Shape;
 use crate::outcome::Snapshot;
 use crate::policy::{Engine, Layer, Policy};
 use crate::rng::Rng;
-use crate::scenario::{Device, Load, Own, Precondition, Scenario, ScenarioError, Synthetic};
+use crate::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
 use crate::sim::{Ftl, Pace};
 use crate::workload;
 use log::Log;
 use serde::Serialize;
 use skew::Skew;
 
-/// A row's load that has no skew.
+/// The load of a row without skew.
 pub const UNIFORM: &str = "uniform";
 
-/// What is compared.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What ran.
     pub policy: String,
-    /// What was asked of it.
+    /// The load.
     pub load: String,
-    /// The closed form's name, or who has published the figure.
+    /// The name of the closed form, or the publisher of the figure.
     pub form: &'static str,
-    /// Over-provisioning in thousandths, as asked for.
+    /// Over-provisioning in thousandths, as requested.
     pub over_provisioning: u32,
     /// Pages of a block (or data blocks of a segment).
     pub pages: f64,
-    /// T / U as it was.
+    /// T / U of the run.
     pub alpha: f64,
     /// Measured.
     pub measured: f64,
     /// Computed for this alpha, or published.
     pub computed: f64,
-    /// How far the measured is off, in percent.
+    /// How far the measured value is off, in percent.
     pub off_percent: f64,
-    /// With all that is written beside data.
+    /// The amplification with everything written besides data.
     pub with_overhead: f64,
 }
 
-/// How large the simulated drives are, and how long they run.
+/// The size of the simulated drives, and the length of their runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Blocks that the host sees.
     pub logical: u64,
-    /// Volumes' worth of overwrites before it counts, and while it does.
+    /// Volumes' worth of overwrites before the measurement.
     pub warm: u64,
-    /// While it does.
+    /// Volumes' worth of overwrites during the measurement.
     pub measure: u64,
-    /// Chance.
+    /// The seed.
     pub seed: u64,
 }
 
-/// Lambert's W0 on [-1/e, 0), by Newton from the branch that is needed.
+/// Lambert's W0 on [-1/e, 0), by Newton's method from the branch needed.
 fn lambert(x: f64) -> f64 {
     let mut w = if x < -0.3 {
         -1.0 + (2.0 * (1.0 + std::f64::consts::E * x)).max(0.0).sqrt()
@@ -101,20 +101,20 @@ pub fn greedy(alpha: f64, pages: f64) -> f64 {
     fifo(k * alpha) / k
 }
 
-/// The best of `draws` blocks drawn with equal chances, by the mean field of many blocks (Van Houdt); 1 is [`random`], many
-/// tend to [`greedy`].
+/// The best of `draws` random blocks, by the mean field of many blocks (Van Houdt). 1 is [`random`]; many approach
+/// [`greedy`].
 ///
-/// Let `m(i)` be the share of blocks with `i` valid pages and `M(i)` that with `i` or more. A victim has `i` or more with the
-/// chance `M(i)^draws`. In the steady state as many blocks fall below `i` valid pages by overwrites as victims with fewer are
-/// taken: `c i m(i) = 1 - M(i)^draws`, with `c` = alpha over the amplification. For a `c` that gives `M` from the
-/// full blocks down, and the right `c` is the one with which all valid pages are there.
+/// Let `m(i)` be the share of blocks with `i` valid pages, and `M(i)` that with `i` or more. A victim has `i` or more
+/// with probability `M(i)^draws`. In the steady state as many blocks fall below `i` valid pages by overwrites as
+/// victims with fewer are taken: `c i m(i) = 1 - M(i)^draws`, with `c` = alpha over the amplification. A given `c`
+/// determines `M` from the full blocks down, and the right `c` is the one with which all valid pages are present.
 #[must_use]
 pub fn choices(alpha: f64, pages: u32, draws: u32) -> f64 {
     let draws = draws.clamp(1, i32::MAX as u32) as i32;
     let valid = |c: f64| {
         let (mut above, mut sum) = (0.0, 0.0);
         for i in (1..=pages).rev() {
-            // What M(i) is: between M(i + 1) and 1, and its two sides cross once.
+            // M(i) is between M(i + 1) and 1, and its two sides cross once.
             let (mut low, mut high) = (above, 1.0f64);
             for _ in 0..60 {
                 let middle: f64 = f64::midpoint(low, high);
@@ -140,11 +140,12 @@ pub fn choices(alpha: f64, pages: u32, draws: u32) -> f64 {
     alpha / low
 }
 
-/// Volumes' worth of overwrites over which the amplification of random victims is measured with this standard error, as a share.
+/// Volumes' worth of overwrites needed to measure the amplification of random victims with this standard error, as a
+/// share.
 ///
-/// Whatever came before, a victim is expected to be valid by 1 / alpha, so what it is off by adds up like independent draws. A block is
-/// taken after a time that is exponential, and its pages die exponentially: the mean square of what is valid is
-/// 1 / (2 alpha - 1).
+/// Whatever happened before, the expected valid share of a victim is 1 / alpha, so deviations add up like independent
+/// draws. A block is taken after an exponential time, and its pages die exponentially: the mean square of the valid
+/// share is 1 / (2 alpha - 1).
 #[must_use]
 pub fn volumes(over_permille: u32, pages: u32, logical: u64, error: f64) -> u64 {
     let alpha = 1.0 + f64::from(over_permille) / 1000.0;
@@ -153,19 +154,19 @@ pub fn volumes(over_permille: u32, pages: u32, logical: u64, error: f64) -> u64 
     (each / (error * error)).ceil() as u64
 }
 
-/// Which page map.
+/// A kind of page map.
 #[derive(Clone, Copy, Debug)]
 pub struct Map {
     /// How its collector chooses.
     pub victim: Victim,
-    /// Whether hot and cold data are apart.
+    /// True if hot and cold data are kept apart.
     pub separated: bool,
     /// Pages of a block.
     pub pages: u32,
 }
 
 impl Map {
-    /// Everything in the same blocks.
+    /// All data in the same blocks.
     #[must_use]
     pub fn mixed(victim: Victim, pages: u32) -> Self {
         Self {
@@ -175,7 +176,7 @@ impl Map {
         }
     }
 
-    /// Hot and cold data apart.
+    /// Hot and cold data kept apart.
     #[must_use]
     pub fn separated(victim: Victim, pages: u32) -> Self {
         Self {
@@ -184,7 +185,7 @@ impl Map {
         }
     }
 
-    /// As it is named in a policy.
+    /// Its name as a policy.
     fn policy(self) -> String {
         let options = match self.victim {
             Victim::Greedy => None,
@@ -204,7 +205,7 @@ impl Map {
     /// The closed form of its victims under a uniform load.
     fn form(self) -> &'static str {
         match self.victim {
-            // Under a uniform load age says nothing; what there is of a closed form is greedy's.
+            // Under a uniform load age carries no information; greedy's closed form is the nearest.
             Victim::Greedy | Victim::CostBenefit => "greedy",
             Victim::Fifo => "FIFO",
             Victim::Choices(1) => "random",
@@ -212,7 +213,7 @@ impl Map {
         }
     }
 
-    /// What that gives.
+    /// The value of that closed form.
     fn uniform(self, alpha: f64) -> f64 {
         match self.victim {
             Victim::Greedy | Victim::CostBenefit => greedy(alpha, f64::from(self.pages)),
@@ -223,7 +224,7 @@ impl Map {
     }
 }
 
-/// A page map.
+/// Measures a page map.
 ///
 /// # Errors
 /// When the over-provisioning is too little for it.
@@ -234,7 +235,7 @@ pub fn page_map(
     effort: Effort,
 ) -> Result<Row, TooSmall> {
     let Map { victim, pages, .. } = kind;
-    // One die, so that it is the one pool of the closed forms, with the reserve beyond T.
+    // One die, so that it is the single pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
     let reserve = 1 + u32::from(kind.separated);
     let blocks = wanted.div_ceil(u64::from(pages)) as u32 + reserve;
@@ -293,7 +294,7 @@ pub fn page_map(
     })
 }
 
-/// The engine with nothing, zeros apart.
+/// The engine with all savings off but zeros.
 fn plain_engine() -> Policy {
     Policy {
         layer: Layer::Vellum(Engine::default()),
@@ -301,40 +302,32 @@ fn plain_engine() -> Policy {
     }
 }
 
-/// Flash for the engine, of 256 pages a block, with so much over-provisioning.
+/// Flash for the engine, of 256 pages a block, with this over-provisioning.
 fn on_flash(over_permille: u32, effort: Effort) -> Scenario<'static> {
     let Some(uniform) = workload::find("uniform") else {
         unreachable!("this crate's own")
     };
-    // Over-provisioning here is over the segments: the map area and the engine's reserve come on top.
+    // The over-provisioning here is for the segments: the map area and the engine's reserve are added to it.
     let bytes = effort.logical * 4096 * u64::from(1000 + over_permille) / 1000;
     let reserve = bytes / 50 + (96 << 20);
     let over = (bytes + reserve) / 4096 * 1000 / effort.logical - 1000;
     Scenario {
-        device: Device {
-            preset: drives::own("oftl"),
-            capacity: Some(bytes + reserve),
-            over_provisioning: Some(over as u32),
-            erase_limit: None,
-            flush_ns: 0,
-            read_priority: false,
-            options: flash::Options::default(),
-        },
-        load: Load::Synthetic(Synthetic::new(*uniform)),
-        pace: Pace::Closed { depth: 1 },
         precondition: Precondition::Fill,
         seed: effort.seed,
-        daily_bytes: None,
         verify: false,
-        timed: true,
-        sizes: None,
-        hashing: None,
-        own: Own::default(),
-        watch: None,
+        ..Scenario::new(
+            Device {
+                capacity: Some(bytes + reserve),
+                over_provisioning: Some(over as u32),
+                read_priority: false,
+                ..Device::new(drives::own("oftl"))
+            },
+            Load::Synthetic(Synthetic::new(*uniform)),
+        )
     }
 }
 
-/// The engine, collecting greedily; against a [log] of as many segments.
+/// Measures the engine with the greedy collector, against a [log] of as many segments.
 ///
 /// # Errors
 /// When it cannot be run.
@@ -377,7 +370,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
         .iter()
         .map(|step| at.map_or(0, |at| step.engine[at]));
     let free = free.sum::<u64>() as f64 / outcome.steps.len() as f64;
-    // Of a segment's blocks, those that hold data.
+    // The blocks of a segment that hold data.
     let pages = f64::from(usable) * (data + moved) / (data + moved + headers);
     let alpha = (stats.segments as f64 - free) * pages / logical as f64;
     let measured = (data + moved) / data;
@@ -396,7 +389,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     })
 }
 
-/// What a log comes to that has so many segments, so many of them free, of so many pages.
+/// The amplification of a log with this many segments, this many of them free, of this many pages.
 fn two_heads(
     segments: u64,
     free: f64,
@@ -410,7 +403,7 @@ fn two_heads(
         kept_free: free.round() as u32,
         logical: logical as u32,
     };
-    // What is between whole numbers is little, and for that the closed form is good enough.
+    // The difference to whole numbers is small, so the closed form is good enough for it.
     let between = greedy(alpha, pages) / greedy(whole.alpha(), f64::from(whole.pages));
     whole.amplification(effort.warm, effort.measure, effort.seed) * between
 }

@@ -1,8 +1,9 @@
-//! Write amplifications that others have published, of simulators of their own: loads for which nothing can be computed.
+//! Write amplifications published by others, from their simulators, for loads that have no closed form.
 //!
-//! SSD-iq (Haas and others, PVLDB 2025): 16 GiB in erase blocks of 8 MiB, pages of 4 KiB, greedy victims, all data in the same blocks. What it
-//! calls zipf has a write buffer before the flash, of 0.02% of the host's pages: the pages that were written last stay in it, and what is
-//! written again there is not written to the flash. Both counts are of what the host writes.
+//! SSD-iq (Haas and others, PVLDB 2025): 16 GiB in erase blocks of 8 MiB, pages of 4 KiB, greedy victims, all data in
+//! the same blocks. Its zipf load has a write buffer before the flash, of 0.02% of the host's pages: the pages written
+//! last stay in it, and a page overwritten there is not written to the flash. Both counts are relative to the host's
+//! writes.
 
 use super::{Row, UNIFORM};
 use crate::base::{PageMap, TooSmall, Victim};
@@ -13,32 +14,32 @@ use crate::zones::Zones;
 use lru::LruCache;
 use std::num::NonZeroUsize;
 
-/// How far off what is measured may be, in percent.
+/// How far a measurement may be off, in percent.
 pub const OFF_MAX: f64 = 1.0;
-/// Whose figures they are.
+/// The source of the figures.
 pub const SOURCE: &str = "SSD-iq";
 
 /// Erase blocks, and pages of each.
 const BLOCKS: u32 = 2048;
 const PAGES: u32 = 2048;
 
-/// What is written.
+/// The load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Written {
     Uniform,
-    /// To zones.
+    /// By zones.
     Zones(&'static str),
     /// By Zipf's law.
     Zipf(f64),
 }
 
-/// A figure, and what it is of.
+/// A published figure, and its setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Published {
     written: Written,
-    /// What the host's pages take of all, in thousandths.
+    /// The host's pages as a share of all, in thousandths.
     fill: u64,
-    /// Whether there is a write buffer.
+    /// True if there is a write buffer.
     buffered: bool,
     amplification: f64,
 }
@@ -61,7 +62,7 @@ const fn skewed(written: Written, buffered: bool, amplification: f64) -> Publish
     }
 }
 
-/// All of them. Those of zipf without a buffer are what its published program gives without one.
+/// All of them. The zipf figures without a buffer are what its published program gives without one.
 pub const PUBLISHED: [Published; 12] = [
     uniform(500, 1.254),
     uniform(700, 1.873),
@@ -89,14 +90,14 @@ impl Draw {
         match self {
             Self::Uniform => rng.below(logical),
             Self::Zones(zones) => zones.draw(rng, logical, false),
-            // Where a page lies is nothing to a page map: neighbours may be as popular.
+            // To a page map the place of a page does not matter, so neighbours may be equally popular.
             Self::Zipf(zipf) => zipf.draw(rng),
         }
     }
 }
 
 impl Published {
-    /// What is written, in words.
+    /// Describes the load.
     fn load(&self) -> String {
         match self.written {
             Written::Uniform => UNIFORM.into(),
@@ -105,7 +106,7 @@ impl Published {
         }
     }
 
-    /// The same on a page map. A drive of one of `parts` has so much less of everything but the pages of a block.
+    /// Measures it on a page map. With `parts`, everything but the pages of a block is smaller by that factor.
     ///
     /// # Errors
     /// When a part is too small.
@@ -113,7 +114,7 @@ impl Published {
         let blocks = BLOCKS / parts;
         let pages = u64::from(blocks) * u64::from(PAGES);
         let logical = pages * self.fill / 1000;
-        // One die; what is always free comes on top.
+        // One die; what is always free is added.
         let shape = Shape {
             channels: 1,
             dies: 1,
@@ -136,7 +137,7 @@ impl Published {
             Written::Zipf(skew) => Draw::Zipf(Exact::new(logical, skew)),
         };
         let mut rng = Rng::new(seed);
-        // Under a skewed load what is cold takes long to find its place.
+        // Under a skewed load cold data takes long to find its place.
         let (warm, measure) = match self.written {
             Written::Uniform => (5, 3),
             _ => (16, 4),
@@ -167,12 +168,12 @@ impl Published {
     }
 }
 
-/// Pages of the write buffer, of those that the host sees.
+/// Pages of the write buffer, for these pages of the host.
 fn buffer(logical: u64) -> NonZeroUsize {
     NonZeroUsize::new((logical / 5000) as usize).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// A page map, behind a write buffer where there is one.
+/// A page map, with a write buffer in front if there is one.
 struct Writes<'a> {
     map: &'a mut PageMap,
     buffer: Option<LruCache<u64, ()>>,
@@ -182,7 +183,7 @@ impl Writes<'_> {
     fn write(&mut self, lba: u64) {
         let to_flash = match &mut self.buffer {
             None => Some(lba),
-            // What is there already takes the place of what it was.
+            // A page that is in the buffer is overwritten there.
             Some(buffer) => match buffer.push(lba, ()) {
                 Some((left, ())) if left != lba => Some(left),
                 _ => None,
@@ -199,8 +200,8 @@ impl Writes<'_> {
 mod tests {
     use super::*;
 
-    /// A load for which both are known: of `n` pages that are written with equal chances a buffer of `b` has the next one with the chance
-    /// `b / n`, and what comes out of it is uniform again.
+    /// A load for which both are known: of `n` pages that are written with equal probability a buffer of `b` has the
+    /// next one with probability `b / n`, and what leaves it is uniform again.
     #[test]
     fn a_buffer_takes_its_share_of_a_uniform_load() {
         let plain = uniform(800, 2.689);

@@ -1,14 +1,15 @@
-//! What can be computed of a load that is not uniform: a share of the writes go to a share of the volume, and each part is uniform in itself.
+//! What can be computed for a skewed load: a share of the writes goes to a share of the volume, uniformly within each
+//! part.
 
 use crate::rng::Rng;
 use std::fmt;
 
-/// So much of the writes to so much of the volume, in percent; the rest to the rest.
+/// This percentage of the writes goes to this percentage of the volume, the rest to the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// Of the writes.
+    /// Percent of the writes.
     pub writes: u32,
-    /// Of the volume.
+    /// Percent of the volume.
     pub space: u32,
 }
 
@@ -19,7 +20,7 @@ impl fmt::Display for Skew {
 }
 
 impl Skew {
-    /// The next block to be written. What is hot lies first.
+    /// The next block to write. The hot part lies first.
     pub(super) fn draw(self, rng: &mut Rng, logical: u64) -> u64 {
         let hot = logical * u64::from(self.space) / 100;
         match rng.below(100) < u64::from(self.writes) {
@@ -28,18 +29,18 @@ impl Skew {
         }
     }
 
-    /// Of the hot part and of the cold: its share of the writes, and of the volume.
+    /// For the hot part and the cold part: its share of the writes, and of the volume.
     fn parts(self) -> [(f64, f64); 2] {
         let share = |percent: u32| f64::from(percent) / 100.0;
         let (writes, space) = (share(self.writes), share(self.space));
         [(writes, space), (1.0 - writes, 1.0 - space)]
     }
 
-    /// The amplification when the victim is the block that was filled first, and hot and cold pages are in the same blocks (Desnoyers 2014,
-    /// of nonuniform traffic).
+    /// The amplification when the victim is the block that was filled first, and hot and cold pages share blocks
+    /// (Desnoyers 2014, nonuniform traffic).
     ///
-    /// Each block is a victim when all others have been: after alpha over the amplification of writes, as a share of the volume. A page is
-    /// alive then with the chance that none of these were to it, and is moved.
+    /// Each block becomes a victim once all others have: after alpha over the amplification of writes, as a share of
+    /// the volume. A page is still valid, and moved, with the probability that none of these writes was to it.
     #[must_use]
     pub fn fifo(self, alpha: f64) -> f64 {
         let after = |amplification: f64| {
@@ -49,7 +50,7 @@ impl Skew {
             });
             parts.iter().sum::<f64>()
         };
-        // The larger an amplification is taken, the larger what follows from it, and slower.
+        // The larger the assumed amplification, the larger the result, but it grows more slowly.
         let (mut low, mut high) = (1.0, 1e6);
         for _ in 0..100 {
             let middle = f64::midpoint(low, high);
@@ -61,8 +62,8 @@ impl Skew {
         low
     }
 
-    /// The amplification when each part has blocks of its own, with spare ones as the square roots of writes times pages; of each part
-    /// it is what a uniform load's is.
+    /// The amplification when each part has its own blocks, with spare ones in proportion to the square root of writes
+    /// times pages. Within a part it is that of a uniform load.
     #[must_use]
     pub fn apart(self, alpha: f64, uniform: impl Fn(f64) -> f64) -> f64 {
         let parts = self.parts();
@@ -102,7 +103,7 @@ mod tests {
         for alpha in [1.07, 1.15, 1.28] {
             assert!((none.fifo(alpha) / fifo(alpha) - 1.0).abs() < 1e-9);
             assert!((none.apart(alpha, fifo) / fifo(alpha) - 1.0).abs() < 1e-9);
-            // Skew costs where all is mixed, and pays where it is not.
+            // Skew costs where all data is mixed, and pays where it is not.
             assert!(MOST.fifo(alpha) > fifo(alpha));
             assert!(MOST.apart(alpha, fifo) < fifo(alpha));
         }

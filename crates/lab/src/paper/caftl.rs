@@ -1,28 +1,27 @@
-//! CAFTL (Chen et al., 2011): what in-line deduplication finds (§4.2), what it costs in time (§4.3, §4.4), and how its store is searched
-//! (§4.3.3).
+//! CAFTL (Chen et al., 2011): what in-line deduplication finds (§4.2), what it costs in time (§4.3, §4.4), and how its
+//! store is searched (§4.3.3).
 
+mod setting;
 mod timing;
 
-use super::{
-    Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, Stated, run, scenario, workload,
-};
+use super::cell::{Cell, run};
+use super::claim::{Claim, Stated, percent};
+use super::evaluation::{Evaluation, Frame};
+use super::failure::PaperError;
+use super::list::Listed;
+use super::scenarios::scenario;
+use super::size::Size;
 use crate::content::Content;
-use crate::flash::Kind;
 use crate::outcome::Outcome;
-use crate::scenario::{Load, Scenario, Synthetic};
-use crate::sim::Pace;
+use crate::scenario::{Load, Scenario};
 use crate::vellum::Hashing;
-use crate::workload::{Again, Bursts, Generator, Shape};
+use crate::workload::{Generator, Shape};
+use setting::{
+    BLOCKS, CRC32_CYCLES, DUPLICATES, MHZ, SHA1_CYCLES, bursts, load, memory_kib, nanos,
+};
 use std::collections::HashMap;
 
-/// Writes that are duplicates, in percent: the paper's traces have 5.8 to 28.1.
-const DUPLICATES: [u32; 3] = [6, 17, 28];
-/// Blocks of a request, and of a sampling unit.
-const BLOCKS: u32 = 8;
-/// Cycles that the paper states for 4 KiB, and the slowest of its processors.
-const SHA1_CYCLES: u64 = 47_548;
-const CRC32_CYCLES: u64 = 4120;
-const MHZ: u64 = 304;
+/// Megabytes of the write buffer.
 const BUFFERS: [u64; 2] = [16, 2];
 
 const FOUND: &str = "Section 4.2: what is found";
@@ -63,16 +62,7 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-const fn nanos(cycles: u64, mhz: u64) -> u64 {
-    cycles * 1000 / mhz
-}
-
-/// For a tenth of so many contents, at 12 bytes an entry.
-fn memory_kib(contents: u64) -> u64 {
-    (contents / 10 * 12 / 1024).max(16)
-}
-
-/// The paper's store, with memory for a tenth of the contents; the same with sampling; ours with memory for all of them.
+/// The paper's store with memory for a tenth of the contents, the same with sampling, and ours with memory for all.
 fn systems(contents: u64) -> [(&'static str, String); 3] {
     let kib = memory_kib(contents);
     [
@@ -91,17 +81,7 @@ fn systems(contents: u64) -> [(&'static str, String); 3] {
     ]
 }
 
-fn load(duplicates: u32, requests: u64) -> Synthetic {
-    Synthetic {
-        requests,
-        request_blocks: BLOCKS,
-        duplicates,
-        again: Again::Soon,
-        ..Synthetic::new(workload("hot-cold"))
-    }
-}
-
-/// The whole evaluation, as far as there are parts for it.
+/// Runs the evaluation, as far as the lab can.
 ///
 /// # Errors
 /// When a run fails.
@@ -130,7 +110,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     })
 }
 
-/// What a pass that knows all that is stored finds: duplicates among the blocks, and blocks and contents stored at the end.
+/// What a pass that knows everything stored finds: duplicate blocks, and the blocks and contents stored at the end.
 struct Perfect {
     duplicates: u64,
     addresses: u64,
@@ -264,7 +244,7 @@ impl Shares {
     }
 }
 
-/// Contents that its index can hold: 8 bytes are counted for each.
+/// Contents that its index can hold, at 8 bytes each.
 fn entries(outcome: &Outcome) -> u64 {
     let index = outcome
         .memory
@@ -273,14 +253,10 @@ fn entries(outcome: &Outcome) -> u64 {
     index.map_or(0, |part| part.bytes / 8)
 }
 
-fn percent(share: f64) -> String {
-    format!("{:.1}%", share * 100.0)
-}
-
-/// How blocks are hashed: the paper's name, nanoseconds a block and for a decision, the switch.
+/// How blocks are hashed: the paper's name, nanoseconds per block and per decision, and the switch.
 fn hashings() -> [(&'static str, Hashing); 6] {
     let sha1 = nanos(SHA1_CYCLES, MHZ);
-    // Of a unit one block is hashed, and the others of those units of which it was found.
+    // One block of each unit is hashed, and the rest of those units whose block was found.
     let sampled = |each: u64| each / u64::from(BLOCKS) + each * u64::from(DUPLICATES[0]) / 100;
     let how = |check_ns, print_ns, switch| Hashing {
         check_ns,
@@ -298,27 +274,6 @@ fn hashings() -> [(&'static str, Hashing); 6] {
             how(sampled(nanos(CRC32_CYCLES, MHZ)), sha1, true),
         ),
     ]
-}
-
-/// The load in bursts of 800 blocks, a fifth of them read, ten times a second, above a buffer.
-fn bursts(
-    capacity: u64,
-    mut load: Synthetic,
-    buffer_megabytes: u64,
-    hashing: Hashing,
-) -> Scenario<'static> {
-    load.workload.reads = 20;
-    load.bursts = Some(Bursts {
-        requests: 800 / u64::from(load.request_blocks),
-        every_ns: 100_000_000,
-    });
-    let mut scenario = scenario("caftl", capacity, load);
-    scenario.pace = Pace::Open;
-    if let Kind::Nand(nand) = &mut scenario.device.preset.kind {
-        nand.buffer_bytes = buffer_megabytes << 20;
-    }
-    scenario.hashing = Some(hashing);
-    scenario
 }
 
 fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperError> {

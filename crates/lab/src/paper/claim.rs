@@ -1,18 +1,18 @@
-//! What a paper states, what came of it here, and whether the two agree: one rule for all, applied to the figures themselves.
+//! What a paper states, what was measured here, and whether the two agree: one rule for all, applied to the figures.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How far ours may be from the paper's own figure, as a share of that figure, to be called the same.
+/// How far ours may be from the paper's figure, as a share of that figure, to count as the same.
 pub const BAND: f64 = 0.15;
 
-/// Whether ours is what the paper states.
+/// How our result compares with what the paper states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Within [`BAND`] of the paper's figure.
     Yes,
-    /// Outside it, but the effect is there, the paper's way.
+    /// Outside it, but with an effect in the paper's direction.
     Direction,
     /// Neither.
     No,
@@ -28,10 +28,10 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The least and the most of some figures; of one figure both are the same.
+/// The least and the greatest of some figures; equal for a single figure.
 pub type Range = (f64, f64);
 
-/// Of these.
+/// The range of some values.
 pub(super) fn range(values: impl IntoIterator<Item = f64>) -> Range {
     let values = values.into_iter();
     values.fold((f64::MAX, f64::MIN), |(low, high), value| {
@@ -39,29 +39,44 @@ pub(super) fn range(values: impl IntoIterator<Item = f64>) -> Range {
     })
 }
 
-/// What is compared: figures in the unit in which they are printed.
+/// A share in percent, as printed.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
+/// A range of shares in percent, as printed.
+pub(super) fn percents((low, high): Range) -> String {
+    format!("{:.0} to {:.0}%", low * 100.0, high * 100.0)
+}
+
+/// A range of shares in percent.
+pub(super) fn in_percent((low, high): Range) -> Range {
+    (low * 100.0, high * 100.0)
+}
+
+/// What is compared: figures in the unit they are printed in.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stated {
-    /// A figure of the paper's, or a range of them.
+    /// A figure of the paper, or a range of figures.
     Figures {
-        /// The paper's.
+        /// The paper's figures.
         theirs: Range,
-        /// Ours.
+        /// Our figures.
         ours: Range,
-        /// The figure of something that has no effect: a speed of 1.0 times, 0% saved. None where there is no such figure.
+        /// The figure that means no effect: a speed of 1.0 times, 0% saved. None if there is no such figure.
         none: Option<f64>,
     },
     /// A limit that the paper prints: "less than", "at most".
     AtMost {
-        /// The paper's.
+        /// The paper's limit.
         theirs: f64,
-        /// Ours: the largest.
+        /// Our largest figure.
         ours: f64,
     },
     /// The paper says it in words and prints no figure.
     Words {
-        /// Whether what was measured is as the words say.
+        /// True if the measurement agrees with the words.
         holds: bool,
     },
 }
@@ -79,7 +94,7 @@ impl Stated {
         }
     }
 
-    /// With the figure of something that has no effect, by which a direction is told.
+    /// Sets the figure that means no effect; directions are judged by it.
     pub(super) const fn over(self, without: f64) -> Self {
         match self {
             Self::Figures { theirs, ours, .. } => Self::Figures {
@@ -91,7 +106,7 @@ impl Stated {
         }
     }
 
-    /// The rule.
+    /// Applies the rule.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match *self {
@@ -110,19 +125,19 @@ impl Stated {
         }
     }
 
-    /// Whether the paper prints a figure.
+    /// True if the paper prints a figure.
     #[must_use]
     pub const fn is_figure(&self) -> bool {
         !matches!(self, Self::Words { .. })
     }
 }
 
-/// All of ours lie in the paper's range, widened by the band at each end, and there are some.
+/// True if there are figures of ours, and all lie in the paper's range, widened by the band at each end.
 fn within((low, high): Range, ours: Range) -> bool {
     ours.0 <= ours.1 && ours.0 >= low - BAND * low.abs() && ours.1 <= high + BAND * high.abs()
 }
 
-/// All of ours lie on the paper's side of nothing, and show at least [`BAND`] of the least effect that it states.
+/// True if all of ours lie on the paper's side of no effect, and show at least [`BAND`] of the least effect it states.
 fn same_way(theirs: Range, ours: Range, none: f64) -> bool {
     let least = |range: Range, sign: f64| {
         let (one, other) = (sign * (range.0 - none), sign * (range.1 - none));
@@ -134,20 +149,20 @@ fn same_way(theirs: Range, ours: Range, none: f64) -> bool {
     })
 }
 
-/// What the paper states, and what came of it here.
+/// What a paper states, and what was measured here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     /// What is compared.
     pub what: String,
-    /// The paper's.
+    /// The paper's figures, in words.
     pub theirs: String,
-    /// Ours.
+    /// Our figures, in words.
     pub ours: String,
     /// The figures of both.
     pub stated: Stated,
-    /// What [`Stated::verdict`] says of them.
+    /// The result of [`Stated::verdict`] for them.
     pub verdict: Verdict,
-    /// Why they differ, where they do.
+    /// Why they differ, if they do.
     pub why: String,
 }
 
@@ -169,7 +184,7 @@ impl Claim {
         }
     }
 
-    /// Something that the paper says in words; there is nothing to explain where it holds.
+    /// A claim that the paper makes in words; if it holds there is nothing to explain.
     pub(super) fn words(
         what: impl Into<String>,
         theirs: impl Into<String>,
@@ -186,14 +201,14 @@ impl Claim {
         }
     }
 
-    /// Neither the same nor explained.
+    /// True if it is neither the same nor explained.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.verdict != Verdict::Yes && self.why.is_empty()
     }
 }
 
-/// How many there are of each verdict, of the claims that have figures and of those in words.
+/// Counts the claims by verdict, separately for those with figures and those in words.
 #[must_use]
 pub fn count<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> String {
     let (mut figures, mut words) = ([0; 3], [0; 3]);
@@ -253,7 +268,7 @@ mod tests {
         assert_eq!(of(0.6, 1.2, 1.0), Verdict::No);
         assert_eq!(of(23.7, -19.5, 0.0), Verdict::No);
         assert_eq!(of(10.0, 0.0, 0.0), Verdict::No);
-        // Without a figure of nothing there is no direction.
+        // Without a figure for no effect there is no direction.
         assert_eq!(Stated::figure(165.0, 635.0).verdict(), Verdict::No);
     }
 
@@ -267,7 +282,7 @@ mod tests {
         assert_eq!(removed(-5.0, 48.0).verdict(), Verdict::No);
         let (low, high) = range([]);
         assert_eq!(removed(low, high).verdict(), Verdict::No);
-        // A range on both sides of nothing has no direction.
+        // A range on both sides of no effect has no direction.
         let both = Stated::range((-7.0, 33.0), (40.0, 41.0)).over(0.0);
         assert_eq!(both.verdict(), Verdict::No);
     }

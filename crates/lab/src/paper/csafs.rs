@@ -1,16 +1,20 @@
-//! CSA-FS: how much less is written and erased when metadata is stored as what it changed and data once (its write traffic and erasures, by
-//! workload), and how many contents have to be known by their hashes for that (its table of hash entries).
+//! CSA-FS: how much less is written and erased when metadata is stored as differences and data once (write traffic and
+//! erasures by workload), and how many contents have to be known by their hashes for that (its table of hash entries).
 
-use super::{
-    Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, Stated, run, scenario, workload,
-};
+use super::cell::{Cell, run};
+use super::claim::{Claim, Stated};
+use super::evaluation::{Evaluation, Frame};
+use super::failure::PaperError;
+use super::list::Listed;
+use super::scenarios::{scenario, workload};
+use super::size::Size;
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
 use crate::scenario::{Precondition, Scenario, Synthetic};
 use crate::sizes;
 use crate::workload::Again;
 
-/// A workload of the paper's and what stands for it: load, sizes, writes a commit, percent of duplicates, and the paper's
+/// A workload of the paper and our substitute: load, sizes, writes per commit, percent of duplicates, and the paper's
 /// figures: less traffic, fewer erasures.
 struct Work {
     name: &'static str,
@@ -21,9 +25,9 @@ struct Work {
     file: File,
     traffic: f64,
     erases: f64,
-    /// Its speed over the plain drive's, and ours in percent, as a statement.
+    /// Its speed over the plain drive's, and the statement about ours in percent.
     speed: (&'static str, fn(f64) -> Stated),
-    /// Thousands of hash entries: of dedupfs, and of CSA-FS.
+    /// Thousands of hash entries, of dedupfs and of CSA-FS.
     entries: (u32, u32),
 }
 
@@ -73,7 +77,7 @@ const WORKS: [Work; 3] = [
     },
 ];
 
-/// What is run, how the host journals, the policy, and whether the application's data get smaller as well.
+/// The system, how the host journals, the policy, and whether the application's data is compressible as well.
 const SYSTEMS: [(&str, Mode, &str, bool); 10] = [
     ("plain drive, data=ordered", Mode::Ordered, "base", false),
     (
@@ -127,10 +131,10 @@ const SYSTEMS: [(&str, Mode, &str, bool); 10] = [
     ),
 ];
 
-/// Of [`SYSTEMS`]: what claims go by. The others are variants.
+/// The first of [`SYSTEMS`] that claims are about. The others are variants.
 const CLAIMED: usize = 6;
 
-/// Of [`SYSTEMS`]: the paper's, and its variant without deltas.
+/// Indexes into [`SYSTEMS`]: the system with deltas, and dedupfs.
 const AS_DELTAS: usize = 1;
 const DEDUPFS: usize = 3;
 
@@ -163,7 +167,7 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-/// The whole evaluation, as far as there are parts for it.
+/// Runs the evaluation, as far as the lab can.
 ///
 /// # Errors
 /// When a run fails.
@@ -266,7 +270,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     })
 }
 
-/// How many contents got an entry where all blocks are deduplicated, and where those do not that are stored in parts of pages.
+/// How many contents got an entry if all blocks are deduplicated, and if blocks stored in parts of pages are not.
 fn hash_entries(outcomes: &[((usize, &str), Outcome)]) -> Frame {
     let mut rows = Vec::new();
     let mut claims = Vec::new();
@@ -326,6 +330,7 @@ fn run_of(work: &Work, mode: Mode, writes: u64) -> Scenario<'static> {
             blocks: 8192,
             commit: Commit::TwoFlushes,
             fsync_flushes: false,
+            write_back: 0,
             file: work.file,
         }),
         ..Synthetic::new(workload(work.load))
@@ -336,7 +341,7 @@ fn run_of(work: &Work, mode: Mode, writes: u64) -> Scenario<'static> {
     scenario
 }
 
-/// Blocks to flash and erasures a write of the application, and writes a second.
+/// Blocks written to flash and erasures per write of the application, and writes per second.
 fn figures(outcome: &Outcome, writes: u64) -> (f64, f64, f64) {
     let each = |count: u64| count as f64 / writes as f64;
     let erases = outcome.life.as_ref().map_or(0, |life| life.erases);

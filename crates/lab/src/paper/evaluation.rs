@@ -1,21 +1,21 @@
-//! What an evaluation consists of.
+//! The parts of an evaluation.
 
 use super::claim::Claim;
 use super::list::Listed;
 use serde::{Deserialize, Serialize};
 
-/// A table or figure of the paper's.
+/// A table or figure of the paper.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Frame {
-    /// Which.
+    /// Its name.
     pub name: String,
-    /// In what setting ours was made, and where it is not the paper's.
+    /// The setting of our runs, and where it is not the paper's.
     pub setting: String,
     /// Headings.
     pub columns: Vec<String>,
     /// Rows.
     pub rows: Vec<Vec<String>>,
-    /// What the paper states of it.
+    /// What the paper states about it.
     pub claims: Vec<Claim>,
 }
 
@@ -48,8 +48,8 @@ pub struct Evaluation {
     pub paper: String,
     /// What was run.
     pub frames: Vec<Frame>,
-    /// What was not, and why.
+    /// What was not run, and why.
     pub missing: Vec<String>,
-    /// The figures and tables of its evaluation: all of them.
+    /// All figures and tables of the paper's evaluation.
     pub list: Vec<Listed>,
 }

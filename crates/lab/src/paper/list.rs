@@ -1,4 +1,4 @@
-//! Which figures and tables the papers' evaluations have, and what became of each here; and a table as it is printed.
+//! The figures and tables of the papers' evaluations, and what became of each here; and the printing of tables.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -6,13 +6,13 @@ use std::fmt::Write;
 /// A figure or table of a paper's evaluation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Listed {
-    /// Which.
+    /// Its name.
     pub name: String,
     /// What it shows.
     pub shows: String,
-    /// The name of the frame that it is run again in; none where it is not.
+    /// The name of the frame that repeats it; none if it is not repeated.
     pub frame: Option<String>,
-    /// In what the frame is less or other, or why there is none.
+    /// How the frame differs, or why there is none.
     pub note: String,
 }
 

@@ -1,10 +1,13 @@
-//! OFTL: fio's sequential writes with an fsync after each so many (its figures 6 and 9), a database (7) and a mail server (8), by what a
-//! flush takes.
+//! OFTL: fio's sequential writes with an fsync after every so many (its figures 6 and 9), a database (7) and a mail
+//! server (8), by the time of a flush.
 
-use super::{
-    BAND, Cell, Claim, Evaluation, Frame, Listed, PaperError, Size, Stated, run, scenario,
-    throughput, workload,
-};
+use super::cell::{Cell, run, throughput};
+use super::claim::{BAND, Claim, Stated};
+use super::evaluation::{Evaluation, Frame};
+use super::failure::PaperError;
+use super::list::Listed;
+use super::scenarios::{scenario, workload};
+use super::size::Size;
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
 use crate::scenario::{Precondition, Scenario, Synthetic};
@@ -12,14 +15,14 @@ use crate::scenario::{Precondition, Scenario, Synthetic};
 const FLUSH_MS: [u64; 3] = [2, 10, 50];
 const WINDOWS: [u64; 3] = [32, 64, 96];
 const MODES: [(&str, Mode); 2] = [("ordered", Mode::Ordered), ("data", Mode::Data)];
-/// The paper's name, the drive, and how the host commits above it.
+/// The paper's name, the drive, and how the host above it commits.
 const SYSTEMS: [(&str, &str, Commit); 4] = [
     ("base FTL", "base:unordered", Commit::TwoFlushes),
     ("stream FTL", "base:stream", Commit::DriveOrders),
     ("asynchronous commit", "base:unordered", Commit::Async),
     ("OFTL", "base:oftl", Commit::DriveOrders),
 ];
-/// The same host above drives that keep an order, and above one that does not: what leaving the flush out breaks.
+/// The same host above drives that keep an order, and above one that does not: what breaks without flushes.
 const UNFLUSHED: [(&str, &str, Commit); 3] = [
     ("stream FTL", "base:stream", Commit::DriveOrders),
     ("OFTL", "base:oftl", Commit::DriveOrders),
@@ -54,7 +57,8 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-/// Where one run was made: how the file system journals, what a flush takes, writes an fsync (0: the application's own), the system.
+/// The setting of a run: how the file system journals, the time of a flush, writes per fsync (0: the application's
+/// own), and the system.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Key {
     mode: &'static str,
@@ -63,28 +67,28 @@ struct Key {
     system: &'static str,
 }
 
-/// What it showed.
+/// The result of a run.
 struct Row {
     key: Key,
     outcome: Outcome,
-    /// Over the base FTL's in the same setting.
+    /// Its throughput over the base FTL's in the same setting.
     gain: f64,
 }
 
 impl Row {
-    /// Writes whose map update waited, at most.
+    /// The most writes whose map update waited.
     fn held(&self) -> u64 {
         self.outcome.order.unwrap_or_default().0
     }
 
-    /// Blocks that reach the drive, the journal's among them, for each time that it has to bring to flash what it holds.
+    /// Blocks that reach the drive, the journal's included, per time that it must bring to flash what it holds.
     fn blocks_a_flush(&self) -> f64 {
         let flushes = self.outcome.flushes.count + self.outcome.durable_writes;
         self.outcome.host_written as f64 / flushes.max(1) as f64
     }
 }
 
-/// The whole evaluation.
+/// Runs the evaluation.
 ///
 /// # Errors
 /// When a run fails.
@@ -105,7 +109,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     })
 }
 
-/// Fio's, and its frame.
+/// The runs of fio, and their frame.
 fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError> {
     let writes: u64 = match size {
         Size::Tiny => 3072,
@@ -145,7 +149,7 @@ fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError
     Ok((rows, frame))
 }
 
-/// A load in all settings: both modes, the paper's flushes, fsyncs as often as `windows` say, all systems.
+/// A load in all settings: both modes, the paper's flush times, the fsync intervals of `windows`, all systems.
 fn rows(
     windows: &[u64],
     threads: usize,
@@ -183,7 +187,7 @@ fn rows(
         .collect())
 }
 
-/// What the lab runs for a program of the paper's, and what the paper states of it.
+/// Our substitute for a program of the paper, and what the paper states about it.
 struct Application {
     figure: &'static str,
     load: &'static str,
@@ -210,7 +214,7 @@ const MAIL: Application = Application {
     claims: mail_claims,
 };
 
-/// Figures 7 and 8: what an application's own fsyncs make of it.
+/// Figures 7 and 8: the same with an application's own fsyncs.
 fn application(
     what: &Application,
     size: Size,
@@ -255,7 +259,7 @@ fn application(
         .claims((what.claims)(&rows, fio)))
 }
 
-/// What fio and the file system ask of the board.
+/// The requests of fio and the file system to the board.
 fn fio(
     load: &str,
     capacity: u64,
@@ -272,24 +276,25 @@ fn fio(
     scenario("oftl", capacity, file)
 }
 
-/// The paper's kernel is 4.4, and the journal what ext4 gives a disk of that size.
+/// The paper's kernel is 4.4, and the journal is as large as ext4 makes it on a disk of that size.
 fn journal(mode: Mode, commit: Commit, file: File) -> Journal {
     Journal {
         mode,
         blocks: 32_768,
         commit,
         fsync_flushes: false,
+        write_back: 0,
         file,
     }
 }
 
-/// What the order is for: dies are not alike busy, here because they collect.
+/// What the order is good for: dies are not equally busy, here because they collect.
 fn order(threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for (name, mode) in MODES {
         for (system, policy, commit) in UNFLUSHED {
             let mut scenario = fio("uniform", 1 << 30, (mode, commit), 32, 16_384);
-            // A drive that is full, so that dies collect.
+            // A full drive, so that dies collect.
             scenario.precondition = Precondition::Fill;
             let what = format!("order, {name}");
             cells.push(Cell::new((name, system), what, scenario, policy)?);
@@ -337,7 +342,7 @@ fn gain(rows: &[Row], system: &str, mode: &str, flush_ms: u64, window: u64) -> f
     row.gain
 }
 
-/// The least and the most that one system is of another, over all settings.
+/// The least and the greatest ratio of one system to another, over all settings.
 fn between(rows: &[Row], one: &str, other: &str) -> (f64, f64) {
     let of = rows.iter().filter(|row| row.key.system == one);
     let each = of.map(|row| {
@@ -354,7 +359,7 @@ fn between(rows: &[Row], one: &str, other: &str) -> (f64, f64) {
     })
 }
 
-/// The base FTL's blocks a flush, where it has the most flushes.
+/// The base FTL's blocks per flush, where it has the most flushes.
 fn least_a_flush(rows: &[Row]) -> f64 {
     let base = rows.iter().filter(|row| row.key.system == SYSTEMS[0].0);
     base.map(Row::blocks_a_flush).fold(f64::MAX, f64::min)
@@ -408,7 +413,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
     claims
 }
 
-/// Figure 9: the kernel's own way of leaving the flush out.
+/// Figure 9: the kernel's own way to avoid the flush.
 fn checksums(rows: &[Row]) -> Frame {
     let setting = "The runs of figure 6: OFTL over a kernel that commits asynchronously, by checksums, above the base FTL. What the checksum costs the processor is not in it.";
     let columns = ["mode", "flush", "OFTL over asynchronous commit"];

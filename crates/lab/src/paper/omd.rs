@@ -1,14 +1,17 @@
-//! OrderMergeDedup (Chen and Shen, FAST 2016): what deduplication writes when its tables are kept right by the order of writes, in five
-//! configurations, under weak (figure 2) and strong persistence (figure 3).
+//! OrderMergeDedup (Chen and Shen, FAST 2016): what deduplication writes when its tables are kept consistent by the
+//! order of writes, in five configurations, under weak (figure 2) and strong persistence (figure 3).
 
 mod btree;
 mod dmdedup;
 mod loads;
 
-use super::{
-    Cell, Claim, Evaluation, Frame, Listed, PaperError, Range, Size, Stated, range, run, scenario,
-    workload,
-};
+use super::cell::{Cell, run};
+use super::claim::{Claim, Range, Stated, range};
+use super::evaluation::{Evaluation, Frame};
+use super::failure::PaperError;
+use super::list::Listed;
+use super::scenarios::{scenario, workload};
+use super::size::Size;
 use crate::outcome::Outcome;
 use crate::scenario::{self, Precondition, Scenario, Synthetic};
 use crate::sim::Pace;
@@ -36,7 +39,7 @@ const PLAIN: usize = 0;
 const SHADOW: usize = 1;
 const WHOLE: usize = 4;
 
-/// Requests of the application's at a time.
+/// The most requests of the application open at a time.
 const DEPTH: u32 = 16;
 
 /// Two layers, one above the other.
@@ -47,14 +50,14 @@ const STACKS: [(&str, &str); 4] = [
     ("shadow", "vellum:dedup,layout=shadow,on-drive"),
 ];
 
-/// What the paper states of one kind of persistence, in per cent.
+/// What the paper states for one kind of persistence, in percent.
 struct Says {
     figure: &'static str,
     strong: bool,
     saved: Range,
-    /// How far from the ideal, in points, where it says so.
+    /// How far from the ideal, in points, if it says so.
     from_ideal: Option<f64>,
-    /// What Dmdedup writes more than the plain device.
+    /// How much more Dmdedup writes than the plain device.
     dmdedup: (&'static str, Range),
     install: Range,
 }
@@ -133,7 +136,7 @@ load's times say, 16 at a time, and waits for its flushes. Blocks written, table
 load over the plain device's (under strong persistence it writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
 anticipation). Blocks of zeros are contents like others. Hashing takes no time; equal blocks are compared, which reads them.";
 
-/// The whole evaluation.
+/// Runs the evaluation.
 ///
 /// # Errors
 /// When a run fails, or a trace cannot be read.
@@ -169,21 +172,21 @@ pub fn evaluate(
     })
 }
 
-/// A load under a system: percent of the plain device's blocks, and its time over that of the plain device.
+/// A load under a system: percent of the plain device's blocks, and its time relative to the plain device's.
 #[derive(Clone, Copy, Default)]
 struct Shown {
     percent: f64,
     time: f64,
 }
 
-/// A load on an empty volume of its own.
+/// A load on an empty volume.
 fn run_of(load: &Load, durable: bool) -> Scenario<'_> {
     let requests = if durable {
         &load.durable
     } else {
         &load.requests
     };
-    // Twice the room: space is not what is looked at.
+    // Twice the room: space is not what is measured.
     let capacity = (load.blocks * 2 * 4096).max(256 << 20);
     let nothing = Synthetic::new(workload("uniform"));
     let mut scenario = Scenario {
@@ -304,7 +307,7 @@ fn commits_of(rows: Vec<Vec<String>>) -> Frame {
     Frame::new("What a commit of shadowing writes", setting, &columns).rows(rows)
 }
 
-/// A row of it: how many commits, and the blocks of all by cause.
+/// A row of the table: how many commits, and the blocks of all commits by cause.
 fn commit_row(what: &[String; 2], system: &str, commits: u64, causes: [u64; 5]) -> Vec<String> {
     let each = |blocks: u64| match blocks {
         0 => "-".into(),
@@ -335,13 +338,13 @@ fn commit_of_shadow(what: &[String; 2], outcome: &Outcome) -> Vec<String> {
     commit_row(what, "shadow", outcome.counted("commits"), causes)
 }
 
-/// What is held against the paper's statements, of one load.
+/// What is compared with the paper's statements, for one load.
 struct Seen<'a> {
     name: &'a str,
     ideal: f64,
     whole: Shown,
     shadow: Shown,
-    /// In per cent of the plain device's blocks.
+    /// In percent of the plain device's blocks.
     dmdedup: f64,
     space: f64,
 }
@@ -405,7 +408,7 @@ fn claims(stated: &Says, all: &[Seen<'_>]) -> Vec<Claim> {
     claims
 }
 
-/// Of each load a figure, in whole per cent.
+/// Lists a figure for each load, in whole percent.
 fn list(all: &[Seen<'_>], of: impl Fn(&Seen<'_>) -> f64) -> String {
     let each = all
         .iter()
@@ -413,7 +416,7 @@ fn list(all: &[Seen<'_>], of: impl Fn(&Seen<'_>) -> f64) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What a load takes of the plain device's time.
+/// The time of a load relative to the plain device's.
 fn times(stated: &Says, all: &[Seen<'_>]) -> Vec<Claim> {
     let time = |seen: &Seen<'_>| (seen.whole.time - 1.0) * 100.0;
     let installs = |seen: &&Seen<'_>| seen.name.starts_with("install");
@@ -443,7 +446,7 @@ fn times(stated: &Says, all: &[Seen<'_>]) -> Vec<Claim> {
     claims
 }
 
-/// What shadowing writes: Dmdedup's as it is counted, and ours.
+/// What shadowing writes: Dmdedup's count, and ours.
 fn shadowing(stated: &Says, all: &[Seen<'_>]) -> [Claim; 2] {
     let shadow = range(
         all.iter()
@@ -474,7 +477,7 @@ fn shadowing(stated: &Says, all: &[Seen<'_>]) -> [Claim; 2] {
     ]
 }
 
-/// Each layout above a drive that has a translation layer of its own: both write amplifications.
+/// Each layout above a drive with its own translation layer: both write amplifications.
 fn stacked(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let capacity = match size {
         Size::Tiny => 128 << 20,

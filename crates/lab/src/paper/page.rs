@@ -1,11 +1,11 @@
-//! The page that the evaluations make: what `vellum lab paper` prints, and `docs/benchmarks/lab-papers.md`, byte for byte.
+//! The page of the evaluations: what `vellum lab paper` prints, and `docs/benchmarks/lab-papers.md`, byte for byte.
 
 use super::claim::{BAND, count};
 use super::evaluation::Evaluation;
 use super::list::table;
 use std::fmt::Write;
 
-/// As Markdown. The last line says how many of the papers' figures are met.
+/// The page as Markdown. The last line says how many of the papers' figures are met.
 #[must_use]
 pub fn page(evaluations: &[Evaluation]) -> String {
     let mut out = OPENING.replace("BAND", &format!("{:.0}%", BAND * 100.0));
@@ -69,7 +69,7 @@ fn one(out: &mut String, evaluation: &Evaluation) {
     }
 }
 
-/// All of them, as Markdown, under a heading of the second level.
+/// The list of figures and tables as Markdown, under a heading of the second level.
 fn list(evaluations: &[Evaluation]) -> String {
     let mut out = String::from("## Every figure and table of the evaluations\n\n");
     let heads = ["paper", "figure or table", "shows", "run here"];

@@ -1,25 +1,23 @@
-//! WOJ (Ni et al., 2018): its microbenchmarks, figures 2 to 5, what stands for its programs, figures 6 to 8, and the memory of its
-//! section 3.6.
+//! WOJ (Ni et al., 2018): its microbenchmarks (figures 2 to 5), substitutes for its programs (figures 6 to 8), and the
+//! memory of its section 3.6.
 
 mod programs;
+mod setting;
 
-use super::{
-    BAND, Cell, Claim, Evaluation, Frame, Listed, PaperError, Range, Size, Stated, range, run,
-    scenario, throughput, workload,
-};
+use super::cell::{Cell, run, throughput};
+use super::claim::{BAND, Claim, Stated, percents, range};
+use super::evaluation::{Evaluation, Frame};
+use super::failure::PaperError;
+use super::list::Listed;
+use super::scenarios::{scenario, workload};
+use super::size::Size;
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
 use crate::scenario::Synthetic;
+use setting::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS};
 
 const WINDOWS: [u64; 4] = [1, 10, 100, 1000];
-const DRIVES: [&str; 3] = ["fast-ssd", "moderate-ssd", "slow-ssd"];
-/// The paper's name, and ours.
-const SYSTEMS: [(&str, &str); 4] = [
-    ("No_Dedup_DJ", "base"),
-    ("WOJ_xxh64", "woj"),
-    ("Dmdedup_sha1", "dmdedup"),
-    ("the engine", "vellum:zero=off,write-once"),
-];
+/// The same names, for other hash functions.
 const HASHES: [(&str, &str); 6] = [
     ("WOJ_xxh64", "woj"),
     ("WOJ_md5", "woj:md5"),
@@ -31,10 +29,8 @@ const HASHES: [(&str, &str); 6] = [
         "vellum:zero=off,write-once=descriptor",
     ),
 ];
-/// 256 MB, as in the paper.
-const JOURNAL_BLOCKS: u64 = 65_536;
 
-/// What one row of a figure is.
+/// A row of a figure.
 struct Row {
     drive: &'static str,
     window: u64,
@@ -53,7 +49,7 @@ impl Row {
     }
 }
 
-/// Of one load, for drives and systems, over all windows.
+/// The rows of one load, for drives and systems, over all windows.
 fn rows(
     load: &str,
     drives: &[&'static str],
@@ -67,7 +63,7 @@ fn rows(
             let writes = match (size, window) {
                 (Size::Full, _) => 2 << 20,
                 (Size::Tiny, _) => 8192,
-                // An fsync a write fills the journal five times as fast.
+                // With an fsync per write the journal fills five times as fast.
                 (Size::Short, 1) => 65_536,
                 (Size::Short, _) => 262_144,
             };
@@ -80,6 +76,7 @@ fn rows(
                         blocks: JOURNAL_BLOCKS,
                         commit: Commit::TwoFlushes,
                         fsync_flushes: false,
+                        write_back: 0,
                         file: match load {
                             "sequential" => File::GrowingIndirect,
                             _ => File::Overwritten,
@@ -187,10 +184,7 @@ const SETTING: &str = "4 KiB writes to one file on ext3 in data=journal with a j
 paper's speeds, hash functions of its table 1, tables in RAM. Synthetic: the file system is the lab's model of jbd2. Ours is of a file of 1 GiB (256 MiB at a \
 flush each write) where the paper's has 8 GB; --full has the paper's. The time of the processor is hashing alone.";
 
-const NO_KERNEL: &str = "the lab has no kernel: neither page cache, nor system calls, nor device mapper take time, so the drive and the hash \
-decide alone, and the systems lie further apart than on the paper's machine";
-
-/// The whole evaluation, as far as there are parts for it.
+/// Runs the evaluation, as far as the lab can.
 ///
 /// # Errors
 /// When a run fails.
@@ -230,15 +224,6 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         missing: vec![],
         list: listed(),
     })
-}
-
-fn percents((low, high): Range) -> String {
-    format!("{:.0} to {:.0}%", low * 100.0, high * 100.0)
-}
-
-/// In percent, as it is printed.
-fn in_percent((low, high): Range) -> Range {
-    (low * 100.0, high * 100.0)
 }
 
 fn sequential_claims(rows: &[Row]) -> Vec<Claim> {

@@ -1,4 +1,4 @@
-//! The engine's options in the lab: those of the table of policies that it has, and how it holds each.
+//! The engine's options in the lab: those in the table of policies that the lab has, and how it stores each.
 
 use crate::base::{Levelling, THRESHOLD};
 use crate::vellum::{Deltas, Placing, Tidying};
@@ -11,36 +11,38 @@ use vellum_policies::size::{Size, exact};
 use vellum_policies::table::{Row, TABLE};
 use vellum_policies::words::{rule_name, rule_named, store_name, store_named};
 
-/// Memory of the index of contents when nobody says how much.
+/// Default memory of the index of contents.
 const INDEX_BYTES: usize = 64 << 20;
-/// What tells that two contents are equal: their bytes, or a fingerprint by one of these hashes. Here they differ in name alone; what one
-/// takes is an option of the run.
+/// How two contents are found to be equal: by their bytes, or by a fingerprint with one of these hashes. In the lab
+/// they differ only in name; the time one takes is an option of the run.
 const DECIDE: [&str; 5] = ["compare", "blake3", "sha256", "sha1", "md5"];
 
-/// What the engine does; by default it saves nothing but zeros.
+/// The engine's options; by default it saves nothing but zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// How its collector chooses.
     pub victim: Victim,
-    /// Whether zeros are a map entry alone.
+    /// True if zeros are only a map entry.
     pub zero: bool,
-    /// Whether equal blocks are stored once.
+    /// True if equal blocks are stored once.
     pub dedup: bool,
-    /// How: its index, of which the memory counts only then.
+    /// How: its index, whose memory counts only then.
     pub index: Dedup,
-    /// Whether blocks that can be stored in fewer bytes share pages.
+    /// True if compressible blocks share pages.
     pub compress: bool,
-    /// Whether and where blocks are stored as their difference to what they replace, where that is less.
+    /// Whether and where blocks are stored as differences from the blocks they replace, if that is smaller.
     pub deltas: Deltas,
-    /// What is done about blocks that a journal holds already.
+    /// What is done about blocks that a journal already holds.
     pub write_once: WriteOnce,
-    /// Whether the volume puts home itself what a journal has committed: the flush behind home writes is free.
+    /// True if the volume replays what a journal has committed: then the flush after home writes is free.
     pub replay: bool,
-    /// What is stored is made better beside its clients.
+    /// True if blocks that a file system has freed are dropped.
+    pub freed: bool,
+    /// The services that run beside the clients.
     pub tidying: Tidying,
     /// Where blocks go, and when they are durable.
     pub placing: Placing,
-    /// Above a drive with a page map, instead of straight on flash.
+    /// True if it runs above a drive with a page map, instead of directly on flash.
     pub on_drive: bool,
     /// What that drive does about uneven wear.
     pub levelling: Levelling,
@@ -60,6 +62,7 @@ impl Default for Engine {
             deltas: Deltas::Off,
             write_once: WriteOnce::Off,
             replay: false,
+            freed: false,
             tidying: Tidying::default(),
             placing: Placing::default(),
             on_drive: false,
@@ -68,13 +71,13 @@ impl Default for Engine {
     }
 }
 
-/// How a value is read and written.
+/// How an option is read and written.
 struct Access {
     name: &'static str,
-    /// Its values here, where they are not those of the table.
+    /// Its values here, if they are not those of the table.
     takes: Option<&'static str>,
     get: fn(&Engine) -> String,
-    /// `None`: it is no value here.
+    /// `None`: not a value here.
     put: fn(&mut Engine, &str) -> Option<()>,
 }
 
@@ -135,7 +138,7 @@ macro_rules! word {
 }
 
 /// In the order in which they are shown.
-static OPTIONS: [Access; 20] = [
+static OPTIONS: [Access; 21] = [
     word!("victim", victim, Victim::name, Victim::named),
     switch!("zero", zero),
     switch!("dedup", dedup),
@@ -165,6 +168,7 @@ static OPTIONS: [Access; 20] = [
         replays
     )
     .takes("on, off"),
+    switch!("freed", freed),
     word!("fold", tidying.fold, haste_name, haste_named),
     word!("sweep", tidying.sweep, haste_name, haste_named),
     word!("layout", placing.layout, Layout::name, layout_named),
@@ -215,7 +219,7 @@ fn decide_named(text: &str) -> Option<Decide> {
     }
 }
 
-/// By a model of sizes, which knows one way.
+/// Compression is by a model of sizes, which has only one method.
 fn compress(text: &str) -> Option<bool> {
     match text {
         "zstd" => Some(true),
@@ -246,7 +250,7 @@ fn deltas_named(text: &str) -> Option<Deltas> {
     all.into_iter().find(|deltas| deltas_name(*deltas) == text)
 }
 
-/// Whoever is told `on` goes on beside clients.
+/// `on` means beside clients.
 fn haste_name(haste: Option<Haste>) -> &'static str {
     match haste {
         None => "off",
@@ -294,18 +298,18 @@ fn threshold_of(text: &str) -> Option<Option<u32>> {
     }
 }
 
-/// The rows of a name that the lab has.
+/// The rows with this name that the lab has.
 fn rows(name: &str) -> impl Iterator<Item = &'static Row> + '_ {
     let of_lab = move |row: &&&Row| row.lab.is_some() && row.name == name;
     TABLE.iter().filter(of_lab).copied()
 }
 
-/// A value as it is shown, if it is one.
+/// A value as it is shown, if it is valid.
 fn value(name: &str, text: &str) -> Option<String> {
     rows(name).find_map(|row| row.kind.text(&row.kind.parse(text).ok()?))
 }
 
-/// All options that there are here, in order, with their values and rows.
+/// All options of the lab, in order, with their values and rows.
 pub(super) fn known() -> impl Iterator<Item = (&'static str, String, Vec<&'static Row>)> {
     OPTIONS
         .iter()
@@ -313,7 +317,7 @@ pub(super) fn known() -> impl Iterator<Item = (&'static str, String, Vec<&'stati
 }
 
 impl Engine {
-    /// How contents are deduplicated, if they are.
+    /// The settings of deduplication; off if contents are not deduplicated.
     #[must_use]
     pub fn core_dedup(&self) -> Dedup {
         Dedup {
@@ -337,7 +341,7 @@ impl Engine {
         taken.ok_or_else(|| format!("{name} is one of: {}", known.values()))
     }
 
-    /// The options that are not as they are by themselves.
+    /// The options that differ from the default.
     pub(super) fn shown(&self) -> impl Iterator<Item = String> + '_ {
         let chosen = OPTIONS.iter().filter_map(|Access { name, get, .. }| {
             let text = get(self);
@@ -350,7 +354,7 @@ impl Engine {
         })
     }
 
-    /// Why its options do not go together, if they do not.
+    /// Why its options contradict each other, if they do.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         if self.levelling != Levelling::default() && !self.on_drive {
             return Some(

@@ -1,8 +1,8 @@
-//! What a drive does about uneven wear, as an option of whatever is on it.
+//! What a drive does about uneven wear, as an option of anything on the drive.
 
 use crate::base::{Levelling, THRESHOLD};
 
-/// Sets what a drive does about uneven wear, if an option is about that.
+/// Sets what a drive does about uneven wear, if the option is about that.
 pub(super) fn set(levelling: &mut Levelling, option: &str) -> Option<Result<(), String>> {
     match option.split_once('=') {
         None if option == "level-dynamic" => levelling.dynamic = true,
@@ -19,7 +19,7 @@ pub(super) fn set(levelling: &mut Levelling, option: &str) -> Option<Result<(), 
     Some(Ok(()))
 }
 
-/// Levelling, as it is written.
+/// Levelling in the syntax of options.
 pub(super) fn shown(levelling: Levelling) -> impl Iterator<Item = String> {
     let dynamic = levelling.dynamic.then(|| "level-dynamic".to_string());
     let fixed = levelling.threshold.map(|erasures| match erasures {

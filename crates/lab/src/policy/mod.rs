@@ -1,6 +1,7 @@
-//! What is compared: a translation layer and its options, as people name them.
+//! What is compared: a translation layer and its options, by the names that users give.
 //!
-//! The engine's are those of the table of policies (`vellum-policies`), by the same names and words as on the command line.
+//! The engine's options are those of the table of policies (`vellum-policies`), with the same names and words as on
+//! the command line.
 
 mod engine;
 mod levelling;
@@ -15,27 +16,27 @@ use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_policies::table::{Row, Tier};
 
-/// Which translation layer.
+/// A translation layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// The baseline page map.
     Base(Base),
-    /// What the write-once paper measured above a device of which only the speed is known.
+    /// What the write-once paper measured, above a device of which only the speed is known.
     Raw(Saving),
     /// The engine.
     Vellum(Engine),
 }
 
-/// A layer, and how much space it is given.
+/// A layer, and the space it is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
-    /// Over-provisioning in thousandths, if not the device's.
+    /// Over-provisioning in thousandths; none: the device's.
     pub over_provisioning: Option<u32>,
 }
 
-/// A policy that is not one.
+/// The text is not a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?}: {why}")]
 pub struct PolicyError {
@@ -43,12 +44,12 @@ pub struct PolicyError {
     why: String,
 }
 
-/// What can be named, for a help text.
+/// The names, for a help text.
 pub const NAMES: &str = "base (a page map), vellum (the engine), woj, jftl and dmdedup (block devices alone: \
 what the write-once paper compares), each with options behind a colon, like vellum:compress,write-once or \
 base:fifo,op=28; `vellum lab list` tells all of them";
 
-/// All that can be named, with what it does.
+/// All names, with what they do.
 #[must_use]
 pub fn listing() -> String {
     let mut text = String::from(BASE);
@@ -74,7 +75,7 @@ base[:NAME,...] a page map
   map-cache=KIB              the map is on flash, and so much of it in memory, as DFTL has it
 ";
 
-/// An option of the engine: its values, what it is by itself, and what it does.
+/// Describes an option of the engine: its values, its default, and what it does.
 fn told(name: &str, values: &str, rows: &[&Row]) -> String {
     let docs: Vec<_> = rows.iter().map(|row| row.doc).collect();
     let usual = rows.first().and_then(|row| row.lab).unwrap_or_default();
@@ -88,7 +89,7 @@ fn told(name: &str, values: &str, rows: &[&Row]) -> String {
 }
 
 impl Layer {
-    /// Where the engine puts blocks; a log, where it does not run.
+    /// Where the engine puts blocks; the log if it does not run.
     #[must_use]
     pub fn layout(&self) -> Layout {
         match self {
@@ -144,7 +145,7 @@ impl Layer {
         }
     }
 
-    /// Why its options do not go together, if they do not.
+    /// Why its options contradict each other, if they do.
     fn contradiction(&self) -> Option<&'static str> {
         match self {
             Self::Base(base) => base.contradiction(),

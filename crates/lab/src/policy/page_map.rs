@@ -6,18 +6,18 @@ use crate::base::{ENTRY_BYTES, Levelling, Order, Victim};
 const TAKES: &str = "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, hot-cold, unordered, \
 oftl, stream, level-dynamic, level-static=, map-cache=, op=";
 
-/// What the baseline does.
+/// The options of the baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
     /// How its collector chooses.
     pub victim: Victim,
-    /// In what order its map is updated.
+    /// The order in which its map is updated.
     pub order: Order,
     /// What is done about uneven wear.
     pub levelling: Levelling,
-    /// Whether hot and cold data are apart.
+    /// True if hot and cold data are kept apart.
     pub separated: bool,
-    /// Entries of its map that RAM has room for, the map being on flash; none: all of it is in RAM.
+    /// Map entries that fit in RAM, with the map on flash; none: the whole map is in RAM.
     pub map_cache: Option<u32>,
 }
 
@@ -56,7 +56,7 @@ impl Base {
         Ok(())
     }
 
-    /// The options that are not as they are by themselves.
+    /// The options that differ from the default.
     pub(super) fn shown(&self) -> Vec<String> {
         let mut options = Vec::new();
         match self.victim {
@@ -83,7 +83,7 @@ impl Base {
         options
     }
 
-    /// Why its options do not go together, if they do not.
+    /// Why its options contradict each other, if they do.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
         (self.map_cache.is_some() && self.order != Order::Off).then_some(
             "map-cache= goes without unordered, oftl and stream: those keep the map in RAM",

@@ -1,7 +1,8 @@
-//! A scenario's device with a policy on it, as new.
+//! A scenario's device with a policy on it, new.
 
-use super::{Load, Scenario, ScenarioError};
-use crate::base::{Drive, Io, Order, PageMap};
+use super::capacity::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge, logical, physical};
+use super::{Scenario, ScenarioError};
+use crate::base::{Drive, Io, Levelling, Order, PageMap};
 use crate::blockdev::BlockDevice;
 use crate::flash::{Flash, Kind, Nand, Shape};
 use crate::policy::{Base, Engine, Layer, Policy};
@@ -13,36 +14,16 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas;
 use vellum_core::seam::Dedup;
 
-/// Flash that is simulated when nobody says how much: so that a run takes seconds.
-pub const DEFAULT_BYTES: u64 = 4 << 30;
-/// The most that is simulated: so far reach the engine's entries of 4 bytes.
-pub const CAPACITY_MAX: u64 = 8 << 40;
-/// Bytes of memory that the simulation takes for a block of flash: with a page map, and with the engine and an index of contents.
-const MEMORY_BYTES: (u64, u64) = (8, 22);
-
-/// More flash than is simulated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a device of {bytes} bytes: at most {} are simulated, which takes from {} to {} of memory",
-    crate::report::bytes(CAPACITY_MAX),
-    crate::report::bytes(CAPACITY_MAX / BLOCK_BYTES as u64 * MEMORY_BYTES.0),
-    crate::report::bytes(CAPACITY_MAX / BLOCK_BYTES as u64 * MEMORY_BYTES.1)
-)]
-pub struct TooLarge {
-    /// Asked for.
-    pub bytes: u64,
-}
-
-/// Erase blocks a die, at least, when nobody says how much.
+/// The fewest erase blocks per die by default.
 const ROUNDS_MIN: u64 = 64;
-/// What is kept from the host where the device does not say.
+/// Over-provisioning where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
 
-/// What tables in place are given of a drive's space beyond their volume, in thousandths: a 32nd that they keep free, and the tables
-/// themselves.
+/// The space of a drive that tables in place get beyond their volume, in thousandths: a 32nd that they keep free, and
+/// the tables themselves.
 const IN_PLACE_OVER: std::ops::RangeInclusive<u32> = 42..=50;
 
-/// A drive that has not served yet.
+/// A new drive.
 pub(super) struct Built {
     pub sim: Sim,
     pub logical: u64,
@@ -62,7 +43,7 @@ impl Scenario<'_> {
             .unwrap_or(of_device)
     }
 
-    /// Bytes of flash: as asked, or what the load needs and at least what makes sense.
+    /// Bytes of flash: as requested, or what the load needs, but at least a sensible minimum.
     fn bytes(&self, over: u32) -> u64 {
         let least = match &self.device.preset.kind {
             Kind::Nand(nand) => {
@@ -71,26 +52,40 @@ impl Scenario<'_> {
             }
             Kind::Block(_) => DEFAULT_BYTES,
         };
-        let needed = match &self.load {
-            Load::Trace { trace, .. } => physical(trace.blocks(), over) * BLOCK_BYTES as u64,
-            Load::Synthetic(_) | Load::Requests(_) => 0,
-        };
+        let needed = physical(self.load.blocks(), over) * BLOCK_BYTES as u64;
         self.device.capacity.unwrap_or(least.max(needed))
+    }
+
+    /// Checks that the load has what a policy needs.
+    fn check(&self, policy: &Policy) -> Result<(), ScenarioError> {
+        let Layer::Vellum(engine) = policy.layer else {
+            return Ok(());
+        };
+        let policy = policy.to_string();
+        if engine.compress && !self.knows_sizes() {
+            return Err(ScenarioError::Sizes { policy });
+        }
+        match engine.freed && !self.load.frees_blocks() {
+            true => Err(ScenarioError::Freed { policy }),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn build(&self, policy: &Policy) -> Result<Built, ScenarioError> {
         let over = self.over(policy);
-        if matches!(policy.layer, Layer::Vellum(engine) if engine.compress) && !self.knows_sizes() {
-            let policy = policy.to_string();
-            return Err(ScenarioError::Sizes { policy });
-        }
+        self.check(policy)?;
         let bytes = self.bytes(over);
         if bytes > CAPACITY_MAX {
             return Err(TooLarge { bytes }.into());
         }
         let preset = self.device.preset;
         match (&preset.kind, policy.layer) {
-            (Kind::Nand(nand), layer) => self.on_flash(nand, layer, over),
+            (Kind::Nand(nand), layer) => {
+                let mut built = self.on_flash(nand, layer, over)?;
+                built.notes.extend(cache_told(nand, layer).map(Into::into));
+                built.notes.extend(self.refresh_told(nand, layer));
+                Ok(built)
+            }
             (Kind::Block(figures), layer) => {
                 let physical = self.bytes(over).div_ceil(BLOCK_BYTES as u64);
                 let logical = logical(physical, over);
@@ -142,7 +137,7 @@ impl Scenario<'_> {
         }
     }
 
-    /// The map with the policies that are somebody's own, if any are.
+    /// The map with the caller's policies, if there are any.
     fn owned(&self, mut map: PageMap) -> PageMap {
         if let Some(chooser) = self.own.victims {
             map = map.choosing(chooser);
@@ -162,7 +157,7 @@ impl Scenario<'_> {
             bufs,
             placing: engine.placing,
             dedup,
-            // Who looks nothing up hashes nothing.
+            // Without lookups nothing is hashed.
             hashing: self.hashing.map(|how| Hashing {
                 check_ns: match dedup == Dedup::default() {
                     true => 0,
@@ -174,20 +169,99 @@ impl Scenario<'_> {
             sizes: self.sizes,
             deltas: engine.deltas,
             replay: engine.replay,
+            freed: engine.freed,
             tidying: engine.tidying,
             verify: self.verify,
         }
     }
 
-    /// The flash that a policy has.
+    /// The flash available under a policy.
     fn as_used(&self, nand: &Nand, layer: Layer) -> Nand {
         let has_map = !matches!(layer, Layer::Vellum(engine) if !engine.on_drive);
         Nand {
             multi_plane: nand.multi_plane && !self.device.options.single_plane,
-            // A page map keeps its data out of the last page; the engine has summaries of its own.
+            // A page map keeps its data out of the last page; the engine has its own summaries.
             pages_per_block: nand.pages_per_block - u32::from(has_map && nand.page_map.summary),
             ..*nand
         }
+    }
+
+    /// The page map of a drive, as its policy says.
+    fn page_map(
+        &self,
+        nand: &Nand,
+        shape: &Shape,
+        logical: u64,
+        base: Base,
+    ) -> Result<PageMap, ScenarioError> {
+        let whole = (0, shape.erase_blocks);
+        let mut map = PageMap::new(shape, shape.dies, whole, logical, base.victim)?;
+        if base.separated {
+            map = map.separated(base.victim)?;
+        }
+        let map = map.typed(nand.page_types.count()).mapped(nand.page_map)?;
+        let map = self.owned(map.drawing(self.seed));
+        let map = map.levelled(base.levelling);
+        if nand.slc.is_some() && (base.order != Order::Off || base.map_cache.is_some()) {
+            return Err(ScenarioError::Cache);
+        }
+        if nand.refresh.is_on() && (base.order != Order::Off || base.map_cache.is_some()) {
+            return Err(ScenarioError::Refresh);
+        }
+        Ok(match base.map_cache {
+            Some(entries) => map.paged(entries as usize)?,
+            None => map.cached(nand.slc.as_ref(), shape),
+        })
+    }
+
+    /// The drive below an engine.
+    fn drive_below(
+        &self,
+        nand: &Nand,
+        shape: &Shape,
+        (shown, cache): (u64, u64),
+        levelling: Levelling,
+    ) -> Result<Drive, ScenarioError> {
+        let (whole, greedy) = ((0, shape.erase_blocks), crate::base::Victim::Greedy);
+        let map = PageMap::new(shape, shape.dies, whole, shown, greedy)?;
+        let map = map.typed(nand.page_types.count()).mapped(nand.page_map)?;
+        let map = map.cached(nand.slc.as_ref(), shape).levelled(levelling);
+        let drive = Drive::new(map, shape.unit_blocks, cache).refreshing(nand.refresh);
+        Ok(drive.ordered(Order::Off, self.device.flush_ns))
+    }
+
+    /// A drive with a page map, and nothing above it.
+    fn drive(
+        &self,
+        nand: &Nand,
+        shape: &Shape,
+        (logical, cache, ram): (u64, u64, u64),
+        base: Base,
+    ) -> Result<Drive, ScenarioError> {
+        let map = self.page_map(nand, shape, logical, base)?;
+        let cache = if base.order == Order::Off { cache } else { ram };
+        let drive = Drive::new(map, shape.unit_blocks, cache).refreshing(nand.refresh);
+        let drive = drive.folding(nand.slc.and_then(|slc| slc.idle_ns));
+        Ok(drive.ordered(base.order, self.device.flush_ns))
+    }
+
+    /// What is not refreshed.
+    fn refresh_told(&self, nand: &Nand, layer: Layer) -> Vec<String> {
+        let mut told = Vec::new();
+        if matches!(layer, Layer::Vellum(engine) if !engine.on_drive) && nand.refresh.is_on() {
+            told.push(
+                "nothing is refreshed: the engine on flash does not look at reads and ages of erase blocks. \
+                 Those that are due are counted"
+                    .into(),
+            );
+        }
+        if nand.refresh.age_ns.is_some() && !self.timed {
+            told.push(
+                "untimed: data come of age ([retention]) only by the times at which requests come"
+                    .into(),
+            );
+        }
+        told
     }
 
     fn on_flash(&self, nand: &Nand, layer: Layer, over: u32) -> Result<Built, ScenarioError> {
@@ -201,36 +275,17 @@ impl Scenario<'_> {
         let mut flash = flash.with(options, rated, self.seed)?;
         let ram = (nand.buffer_bytes / BLOCK_BYTES as u64).max(u64::from(BUFS_MIN));
         let cache = if nand.buffer_bytes > 0 { ram } else { 0 };
-        let whole = (0, shape.erase_blocks);
-        let greedy = crate::base::Victim::Greedy;
         let mut notes = Vec::new();
         let ftl = match layer {
             Layer::Base(base) => {
-                let Base {
-                    victim,
-                    separated,
-                    order,
-                    levelling,
-                    map_cache,
-                } = base;
-                let mut map = PageMap::new(&shape, shape.dies, whole, logical, victim)?;
-                if separated {
-                    map = map.separated(victim)?;
-                }
-                let map = self.owned(map.mapped(nand.page_map)?.drawing(self.seed));
-                let mut map = map.levelled(levelling);
-                if let Some(entries) = map_cache {
-                    map = map.paged(entries as usize)?;
-                }
-                let cache = if order == Order::Off { cache } else { ram };
-                let drive = Drive::new(map, shape.unit_blocks, cache);
-                Ftl::Page(Box::new(drive.ordered(order, self.device.flush_ns)))
+                let drive = self.drive(nand, &shape, (logical, cache, ram), base)?;
+                Ftl::Page(Box::new(drive))
             }
             Layer::Raw(_) => return Err(ScenarioError::Raw),
             Layer::Vellum(engine) if engine.on_drive => {
-                // The volume takes all that the drive shows, as on a real one; the device's over-provisioning is
-                // shared: a third for the drive where the engine has a log to collect, beside what it keeps free; else all
-                // but what tables need.
+                // The volume takes everything the drive shows, as on a real one. The device's over-provisioning is
+                // shared: a third goes to the drive, besides what it keeps free, if the engine has a log to collect;
+                // else all but what tables need.
                 let shown = match layer.layout() {
                     areas::Layout::Log => {
                         let kept_free = nand.page_map.kept_free;
@@ -243,10 +298,7 @@ impl Scenario<'_> {
                     }
                 };
                 let inner = physical as f64 / shown as f64 - 1.0;
-                let map = PageMap::new(&shape, shape.dies, whole, shown, greedy)?;
-                let map = map.mapped(nand.page_map)?;
-                let drive = Drive::new(map.levelled(engine.levelling), shape.unit_blocks, cache);
-                let drive = drive.ordered(Order::Off, self.device.flush_ns);
+                let drive = self.drive_below(nand, &shape, (shown, cache), engine.levelling)?;
                 let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
                 notes.push(format!(
                     "the drive keeps {:.1}%, the engine the rest",
@@ -294,16 +346,20 @@ impl Scenario<'_> {
     }
 }
 
-/// What the host sees of so many blocks: over-provisioning is a share of that (T / U - 1).
-pub(super) fn logical(physical: u64, over_permille: u32) -> u64 {
-    physical * 1000 / u64::from(1000 + over_permille)
+/// What a drive's cache does not do under a policy.
+fn cache_told(nand: &Nand, layer: Layer) -> Option<&'static str> {
+    match (nand.slc, layer) {
+        (Some(_), Layer::Vellum(engine)) if engine.on_drive => {
+            Some("the drive folds its SLC cache when that is full, and not while it is idle")
+        }
+        (Some(_), Layer::Vellum(_)) => {
+            Some("without the drive's SLC cache: the engine writes to the other blocks itself")
+        }
+        _ => None,
+    }
 }
 
-pub(super) fn physical(logical: u64, over_permille: u32) -> u64 {
-    (logical * u64::from(1000 + over_permille)).div_ceil(1000)
-}
-
-/// In place of flash, where there is none.
+/// A placeholder for flash where there is none.
 fn no_nand() -> Nand {
     Nand {
         channels: 1,

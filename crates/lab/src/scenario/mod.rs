@@ -1,18 +1,27 @@
 //! What is run: a device, a policy, a load.
 
+mod beside;
 mod build;
+mod capacity;
+mod device;
+mod ending;
+mod jobs;
+mod named;
+mod portion;
 mod prepare;
 mod source;
 mod warm;
 
-pub use build::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
+pub use capacity::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
+pub use device::Device;
 
 use crate::admission::Admission;
 use crate::base::{Chooser, Order, Separator, TooSmall};
-use crate::flash::{self, Kind, NoSpare, Preset};
+use crate::flash::{Kind, NoSpare};
+use crate::jobs::{Jobs, JobsError};
 use crate::journal::Journal;
 use crate::life::{Life, WornOut};
-use crate::outcome::{Outcome, Snapshot};
+use crate::outcome::{OfTenant, Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
 use crate::progress::Watch;
 use crate::replay::{RepeatedContents, ReplayError, TraceFile};
@@ -20,81 +29,79 @@ use crate::series;
 use crate::sim::{Ftl, Pace, RunError, Sim};
 use crate::sizes::Sizes;
 use crate::sure::Sure;
+use crate::tenants::Tenants;
 use crate::vellum::{Hashing, LayoutError};
 use crate::workload::{Again, Bursts, Request, Workload};
-use build::physical;
-use prepare::flush;
+use capacity::physical;
+use ending::{flush, until_worn_out};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::recovery::RecoveryError;
 
-/// As many requests as wear a drive out.
+/// As many requests as it takes to wear the drive out.
 pub const UNTIL_WORN_OUT: u64 = u64::MAX;
-/// How often the erasures that all blocks endure together are written by them, at most: a load that writes little, or whose
-/// blocks are not written, ends as well.
+/// The load writes at most this many times the erasures that all blocks endure together. So a load that writes little,
+/// or whose blocks are not written, ends as well.
 const WEAR_OUT_TIMES: u64 = 4;
 
-/// A journal's blocks, at least: jbd2's own limit.
+/// The fewest blocks of a journal: jbd2's own limit.
 pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
 
-/// What is done before a run begins to count. None of it takes virtual time.
+/// What is done before measurement begins. None of it takes virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// Nothing: a new drive.
     None,
     /// Every block is written once, in order.
     Fill,
-    /// And then overwritten at random until the amplification stays the same.
+    /// `Fill`, then random overwrites until the amplification is stable.
     Steady,
-    /// Or by the load itself, until its amplification stands still.
+    /// `Fill`, then the load itself until its amplification is stable.
     Load,
 }
 
-/// A device at a size.
-#[derive(Clone, Copy, Debug)]
-pub struct Device {
-    /// Which.
-    pub preset: Preset,
-    /// Bytes of flash, rounded up to whole rounds of erase blocks; none: a size that takes seconds.
-    pub capacity: Option<u64>,
-    /// Over-provisioning in thousandths; none: the device's.
-    pub over_provisioning: Option<u32>,
-    /// Erasures that a block endures; none: the device's.
-    pub erase_limit: Option<u32>,
-    /// What a flush takes in a drive with a page map, beside the writes that it waits for, in nanoseconds. A block device has its own.
-    pub flush_ns: u64,
-    /// Whether reads overtake programs and erasures that have not begun.
-    pub read_priority: bool,
-    /// What its flash does beyond that.
-    pub options: flash::Options,
+/// A part of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// Its first block.
+    pub first: u64,
+    /// How many.
+    pub blocks: u64,
 }
 
-/// A load that nobody recorded.
-#[derive(Clone, Copy, Debug)]
+/// A load that is generated, not recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthetic {
-    /// What.
+    /// The pattern.
     pub workload: Workload,
-    /// How many requests; 0: as many as write the volume twice; [`UNTIL_WORN_OUT`].
+    /// How many requests; 0: as many as write the volume twice. May be [`UNTIL_WORN_OUT`].
     pub requests: u64,
-    /// Blocks of each.
+    /// Blocks of each request.
     pub request_blocks: u32,
-    /// Percent of zeros.
+    /// Percent of blocks that are zeros.
     pub zeros: u32,
-    /// Percent of blocks whose content others have as well.
+    /// Percent of blocks whose content other blocks have as well.
     pub duplicates: u32,
-    /// Which contents come again.
+    /// Which contents repeat.
     pub again: Again,
-    /// A flush after so many writes.
+    /// A flush after this many writes.
     pub flush_every: u64,
-    /// By how much of the volume the pattern moves on, in thousandths, while as many requests come as write it once.
+    /// By how much of the volume the pattern moves, in thousandths, in the time that as many requests as write it once
+    /// take.
     pub drift: u32,
-    /// At times of their own (`Pace::Open`): all of a burst at once, and then nothing for a while.
+    /// Requests arrive at their own times (`Pace::Open`): a burst all at once, and then nothing for a while.
     pub bursts: Option<Bursts>,
-    /// Through a file system that journals.
+    /// Goes through a file system that journals.
     pub journal: Option<Journal>,
+    /// Where the requests go; none: anywhere. Not with a journal.
+    pub area: Option<Area>,
+    /// The longest it runs, in virtual time; none: to its last request.
+    pub runtime_ns: Option<u64>,
+    /// How long it runs before it is measured.
+    pub ramp_ns: u64,
 }
 
 impl Synthetic {
-    /// As many requests of one block as write the volume twice, each block different from all others.
+    /// As many requests of one block as write the volume twice, with all contents different.
     #[must_use]
     pub fn new(workload: Workload) -> Self {
         Self {
@@ -108,10 +115,13 @@ impl Synthetic {
             drift: 0,
             bursts: None,
             journal: None,
+            area: None,
+            runtime_ns: None,
+            ramp_ns: 0,
         }
     }
 
-    /// What it is: figures go with it.
+    /// Describes the load. The text goes with the figures.
     #[must_use]
     pub fn told(&self) -> String {
         let mut told = self.workload.told();
@@ -126,168 +136,238 @@ impl Synthetic {
 }
 
 /// Where requests come from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of them a run, and it is copied with its scenario"
+)]
 #[derive(Clone, Copy)]
 pub enum Load<'a> {
-    /// Made up.
+    /// Generated.
     Synthetic(Synthetic),
     /// Recorded.
     Trace {
-        /// Which.
+        /// The trace.
         trace: &'a TraceFile,
-        /// How often it is replayed.
+        /// How many times it is replayed.
         times: u32,
-        /// What it writes when it is replayed again.
+        /// What the repetitions write.
         repeated: RepeatedContents,
     },
-    /// Made by whoever runs it, request by request.
+    /// Several recorded loads, side by side.
+    Tenants {
+        /// The tenants.
+        tenants: &'a Tenants,
+        /// How many times each is replayed.
+        times: u32,
+        /// What their repetitions write.
+        repeated: RepeatedContents,
+    },
+    /// Generated, by several jobs.
+    Jobs(&'a Jobs),
+    /// Given request by request by the caller.
     Requests(&'a [Request]),
 }
 
-/// Who decides in place of what a policy says.
+/// Decisions by the caller that replace parts of a policy.
 #[derive(Clone, Copy, Default)]
 pub struct Own<'a> {
-    /// Who chooses what a page map's collector takes.
+    /// Chooses the victims of a page map's collector.
     pub victims: Option<Chooser<'a>>,
-    /// Who says what is hot, where that is kept apart.
+    /// Says which writes are hot, where these are kept apart.
     pub separation: Option<Separator<'a>>,
-    /// Who says what each write may use.
+    /// Says what each write may use.
     pub admission: Option<Admission<'a>>,
 }
 
 /// A run.
 pub struct Scenario<'a> {
-    /// On what.
+    /// What it runs on.
     pub device: Device,
-    /// What.
+    /// What it runs.
     pub load: Load<'a>,
-    /// When.
+    /// When the host sends requests.
     pub pace: Pace,
-    /// After what.
+    /// What is done before.
     pub precondition: Precondition,
-    /// Chance.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Bytes that the host writes a day, to count years by; none: the trace's own rate, or one volume.
+    /// Bytes that the host writes per day, to compute years; none: the trace's own rate, or one volume.
     pub daily_bytes: Option<u64>,
-    /// Hold every read against what was written.
+    /// Compare every read with what was written.
     pub verify: bool,
-    /// Whether anything takes time; else writes, moves and erasures are only counted.
+    /// True if anything takes time; else writes, moves and erasures are only counted.
     pub timed: bool,
-    /// In how many bytes contents can be stored that a trace does not tell it of: what `compress` goes by.
+    /// The model of the sizes of contents for which a trace gives none; `compress` uses it.
     pub sizes: Option<Sizes>,
     /// The engine's hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
-    /// Policies of somebody's own.
+    /// Policies of the caller.
     pub own: Own<'a>,
-    /// Who sees how far it is, and may end it.
+    /// Reports progress to another thread, which may stop the run.
     pub watch: Option<&'a Watch>,
+}
+
+impl<'a> Scenario<'a> {
+    /// A load on a new device: timed and verified, one request after the other.
+    #[must_use]
+    pub fn new(device: Device, load: Load<'a>) -> Self {
+        Self {
+            device,
+            load,
+            pace: Pace::Closed { depth: 1 },
+            precondition: Precondition::None,
+            seed: 1,
+            daily_bytes: None,
+            verify: true,
+            timed: true,
+            sizes: None,
+            hashing: None,
+            own: Own::default(),
+            watch: None,
+        }
+    }
 }
 
 /// Why a scenario cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    /// Too small for the baseline.
+    /// The drive is too small for the baseline.
     #[error(transparent)]
     TooSmall(#[from] TooSmall),
-    /// Too large for memory.
+    /// The drive is too large for memory.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    /// More bad blocks than spare ones.
+    /// There are more bad blocks than spare ones.
     #[error(transparent)]
     NoSpare(#[from] NoSpare),
-    /// Too small for the engine, or of a shape that it cannot use.
+    /// The drive is too small for the engine, or has a shape that it cannot use.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The engine did not open a new volume.
     #[error("the engine does not open a new volume")]
     Open(#[from] RecoveryError),
-    /// It went wrong on the way.
+    /// The run failed.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// The trace.
+    /// The trace cannot be replayed.
     #[error(transparent)]
     Replay(#[from] ReplayError),
-    /// The trace touches more than there is.
+    /// The trace touches more than the volume has.
     #[error(
         "the trace touches {needs} blocks and the volume has {has}: give it a --capacity of at least {bytes} bytes"
     )]
     Footprint {
-        /// Needed.
+        /// Blocks needed.
         needs: u64,
-        /// There.
+        /// Blocks of the volume.
         has: u64,
-        /// Advised.
+        /// The capacity advised.
         bytes: u64,
     },
-    /// Nothing to ask for.
+    /// Nothing is left to send requests to.
     #[error(
         "requests of {request} blocks on a volume of {volume}, of which {left} are left beside a journal (that has at \
          least {JOURNAL_BLOCKS_MIN})"
     )]
     Request {
-        /// Blocks asked for at a time.
+        /// Blocks of a request.
         request: u32,
-        /// The volume's.
+        /// Blocks of the volume.
         volume: u64,
-        /// The application's.
+        /// Blocks left to the application.
         left: u64,
     },
-    /// Nobody says what is compressible.
+    /// Nothing says which blocks are freed.
+    #[error(
+        "{policy}: which blocks are freed is read from the bitmaps that a file system writes: \
+         make one up (--journal) whose file grows (--growing)"
+    )]
+    Freed {
+        /// The policy.
+        policy: String,
+    },
+    /// Nothing says what is compressible.
     #[error(
         "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes), or replay a trace that tells it"
     )]
     Sizes {
-        /// Which.
+        /// The policy.
         policy: String,
     },
-    /// Victims of one's own where nothing asks for them.
+    /// The caller chooses victims, but nothing would use them.
     #[error(
         "{policy}: victims of your own are of a page map on flash: take a policy that begins with base, and \
          a drive of flash"
     )]
     Chooser {
-        /// Which.
+        /// The policy.
         policy: String,
     },
-    /// Hot and cold of one's own where nothing is kept apart.
+    /// The caller separates hot and cold, but nothing would use it.
     #[error(
         "{policy}: hot and cold of your own are of a page map on flash that keeps them apart: \
          take base:hot-cold, and a drive of flash"
     )]
     Separator {
-        /// Which.
+        /// The policy.
         policy: String,
     },
-    /// Admission of one's own where there is nothing to admit to.
+    /// The caller decides on admission, but there is nothing to admit to.
     #[error(
         "{policy}: there is nothing that writes could be admitted to: take vellum:dedup, vellum:compress, \
          or base on a drive of flash that has a write buffer (buffer-kib) and no order of its own"
     )]
     Admission {
-        /// Which.
+        /// The policy.
         policy: String,
     },
-    /// A policy that flash cannot have.
+    /// The policy cannot run on flash.
     #[error(
         "woj and dmdedup are what the write-once paper measured above a real SSD: they run on block devices, like fast-ssd"
     )]
     Raw,
-    /// Tables where nothing can be overwritten.
+    /// Tables in place, on a medium that cannot be overwritten.
     #[error(
         "flash cannot be overwritten in place: layout=ordered and layout=shadow run above a drive (add on-drive) or on a block device"
     )]
     InPlace,
-    /// A policy that this device cannot have.
+    /// The load ends at a time, but no time passes.
+    #[error("the load lasts for a time, and nothing takes time when it is only counted")]
+    Untimed,
+    /// The load goes past the end of the volume.
+    #[error(
+        "the load goes to block {end}, and the volume has {volume}: give it a larger --capacity"
+    )]
+    Area {
+        /// The block after its last.
+        end: u64,
+        /// The volume's blocks.
+        volume: u64,
+    },
+    /// There is no room for the jobs.
+    #[error(transparent)]
+    Jobs(#[from] JobsError),
+    /// A page map that refreshes nothing.
+    #[error("with [read-disturb] or [retention] only the page map `base` runs here: take it")]
+    Refresh,
+    /// A page map with an SLC cache has no order and no map on flash.
+    #[error(
+        "on a drive with an SLC cache the page map keeps no order and no map on flash: take base, \
+         or a drive without [slc-cache]"
+    )]
+    Cache,
+    /// The policy cannot run on this device.
     #[error(
         "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and `vellum` runs on it"
     )]
     NoFlash {
-        /// Which.
+        /// The policy.
         policy: String,
     },
 }
 
 impl ScenarioError {
-    /// Whether the drive has too little room beside the volume for the policy.
+    /// True if the drive has too little room besides the volume for the policy.
     #[must_use]
     pub fn is_for_want_of_room(&self) -> bool {
         matches!(
@@ -301,26 +381,30 @@ impl ScenarioError {
 }
 
 impl Scenario<'_> {
-    /// Whether anything says in how many bytes blocks can be stored.
+    /// True if the sizes that blocks can be stored in are known.
     #[must_use]
     pub fn knows_sizes(&self) -> bool {
+        let knows = |trace: &TraceFile| {
+            let known = trace.summary().known;
+            known.is_some_and(|known| known.packed.0 > 0)
+        };
         let told = match &self.load {
-            Load::Trace { trace, .. } => trace
-                .summary()
-                .known
-                .is_some_and(|known| known.packed.0 > 0),
-            Load::Synthetic(_) => false,
+            Load::Trace { trace, .. } => knows(trace),
+            Load::Tenants { tenants, .. } => tenants.traces().any(knows),
+            Load::Synthetic(_) | Load::Jobs(_) => false,
             Load::Requests(requests) => requests.iter().any(|request| request.sizes.is_some()),
         };
         told || self.sizes.is_some()
     }
 
-    /// What figures are figures of. It goes with them into every form that they are given in, so that nobody takes what was made
-    /// up for what was measured.
+    /// Describes the load. The text goes with the figures wherever they are shown, so that nobody takes generated data
+    /// for measured data.
     fn load_told(&self) -> String {
         let mut told = match &self.load {
             Load::Synthetic(load) => load.told(),
             Load::Trace { trace, .. } => format!("trace ({})", trace.format().name()),
+            Load::Tenants { tenants, .. } => tenants.told(),
+            Load::Jobs(jobs) => jobs.told(),
             Load::Requests(_) => "requests given one by one".into(),
         };
         if let Some(model) = self.sizes {
@@ -332,7 +416,7 @@ impl Scenario<'_> {
     /// Runs one policy.
     ///
     /// # Errors
-    /// When it cannot be run, or is not served to its end.
+    /// When it cannot run, or fails before its end.
     pub fn run(&self, policy: &Policy) -> Result<Outcome, ScenarioError> {
         let mut built = self.build(policy)?;
         built.notes.extend(self.own_told(policy)?);
@@ -349,12 +433,14 @@ impl Scenario<'_> {
         flush(sim)?;
         sim.settle()?;
         sim.time.set_instant(!self.timed);
+        source.ramp_up(self, sim)?;
         let before = Snapshot::begin(sim);
-        sim.flash.begin_life();
+        sim.begin_life();
         source.measure(self, sim)?;
         let mut outcome = self.ended(sim, &before)?;
         outcome.policy = policy.to_string();
         outcome.load = self.load_told();
+        self.name_tenants(&mut outcome.tenants, logical);
         outcome.logical_blocks = logical;
         outcome.physical_blocks = built.physical;
         outcome.sure = match sim.ftl {
@@ -364,6 +450,9 @@ impl Scenario<'_> {
                 Sure::of(outcome.write_amplification, &outcome.steps, logical, warm)
             }
         };
+        if warm.as_ref().is_some_and(|warm| warm.is_unread) {
+            outcome.sure.settled = None;
+        }
         built.notes.extend(warm.map(|warm| warm.told));
         let daily = self.daily_bytes.or_else(|| source.daily_bytes(logical));
         outcome.life = self.life(sim, &outcome, daily, &mut built.notes);
@@ -371,12 +460,22 @@ impl Scenario<'_> {
         if !self.timed {
             outcome.notes.push("untimed: only counted".into());
             (outcome.reads, outcome.writes, outcome.flushes) = Default::default();
+            outcome.tenants.iter_mut().for_each(OfTenant::untimed);
         }
         outcome.partial = self.stopped();
         Ok(outcome)
     }
 
-    /// What is decided by whoever runs it, for the reader; and not where nothing would ask.
+    /// Fills in the tenants' names.
+    fn name_tenants(&self, seen: &mut [OfTenant], logical: u64) {
+        match &self.load {
+            Load::Jobs(jobs) => named::jobs(jobs, seen, logical),
+            Load::Tenants { tenants, .. } => named::tenants(tenants, seen),
+            _ => {}
+        }
+    }
+
+    /// Describes the caller's decisions to the reader. An error where nothing would use them.
     fn own_told(&self, policy: &Policy) -> Result<Vec<String>, ScenarioError> {
         let on_flash = matches!(self.device.preset.kind, Kind::Nand(_));
         let of_policy = || policy.to_string();
@@ -412,7 +511,7 @@ impl Scenario<'_> {
         Ok(told)
     }
 
-    /// Whether there is anything that a write may be admitted to.
+    /// True if there is anything that a write may be admitted to.
     fn admits(&self, policy: &Policy) -> bool {
         match (policy.layer, &self.device.preset.kind) {
             (Layer::Vellum(engine), _) => engine.compress || engine.core_dedup().index_bytes > 0,
@@ -423,15 +522,15 @@ impl Scenario<'_> {
         }
     }
 
-    /// Brings to the medium what is still in RAM, and says what the run came to.
+    /// Flushes what is still in RAM and returns the results of the run.
     fn ended(&self, sim: &mut Sim, before: &Snapshot) -> Result<Outcome, ScenarioError> {
-        // What is still in RAM belongs to the run; its wait does not.
+        // What is still in RAM belongs to the run; the wait for it does not.
         let seen = std::mem::take(&mut sim.seen);
         let mut ended = sim.time.now();
         if !sim.flash.is_worn_out() {
             until_worn_out(flush(sim))?;
             ended = sim.time.now();
-            // What is held back as well: nothing is saved by not counting it.
+            // Also write what is held back: not counting it would look like a saving.
             until_worn_out(sim.settle())?;
         }
         sim.seen = seen;
@@ -440,7 +539,7 @@ impl Scenario<'_> {
         Ok(outcome)
     }
 
-    /// How long the flash lasts; none where there is none.
+    /// How long the flash lasts; none without flash.
     fn life(
         &self,
         sim: &Sim,
@@ -463,20 +562,17 @@ impl Scenario<'_> {
         Some(Life { worn, ..life })
     }
 
-    /// Whether the volume holds what a trace touches.
+    /// Checks that the volume holds what a trace touches.
     fn holds(&self, policy: &Policy, has: u64) -> Result<(), ScenarioError> {
-        let Load::Trace { trace, .. } = &self.load else {
-            return Ok(());
-        };
-        let needs = trace.blocks();
-        if needs <= has {
+        let needs = self.load.blocks();
+        if needs <= has || matches!(self.load, Load::Jobs(_)) {
             return Ok(());
         }
         let bytes = physical(needs, self.over(policy)) * BLOCK_BYTES as u64;
         Err(ScenarioError::Footprint { needs, has, bytes })
     }
 
-    /// The drive as it is when a run begins, in time that does not pass, and the blocks of its volume.
+    /// The drive as it is when a run begins, with virtual time stopped, and the blocks of its volume.
     ///
     /// # Errors
     /// When it cannot be built or prepared.
@@ -487,22 +583,18 @@ impl Scenario<'_> {
         Ok((built.sim, built.logical))
     }
 
-    /// Requests that all erasures that the blocks endure are not enough for, and more.
-    fn wearing_out(&self, request_blocks: u32) -> u64 {
+    /// More requests than all the erasures that the `flash` blocks endure allow.
+    fn wearing_out(&self, load: &Synthetic, flash: u64) -> u64 {
         let Kind::Nand(nand) = &self.device.preset.kind else {
             return 0;
         };
         let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
-        let flash = self.device.capacity.unwrap_or(DEFAULT_BYTES) / BLOCK_BYTES as u64;
         let blocks = flash.saturating_mul(u64::from(limit) * WEAR_OUT_TIMES);
-        blocks / u64::from(request_blocks.max(1))
-    }
-}
-
-/// A drive that is worn out has ended its run, and well.
-fn until_worn_out(ran: Result<(), RunError>) -> Result<(), RunError> {
-    match ran {
-        Err(RunError::WornOut) => Ok(()),
-        other => other,
+        let writes = blocks / u64::from(load.request_blocks.max(1));
+        // A load that only reads wears nothing out, however long it runs.
+        match load.workload.reads {
+            reads @ 1..100 => writes.saturating_mul(100) / u64::from(100 - reads),
+            _ => writes,
+        }
     }
 }

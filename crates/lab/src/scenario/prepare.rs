@@ -1,15 +1,15 @@
-//! Bringing a drive to where a run begins.
+//! Brings a drive to the state in which a run begins.
 
 use super::{Precondition, Scenario, ScenarioError};
 use crate::content::Content;
 use crate::outcome::Snapshot;
 use crate::rng::Rng;
-use crate::sim::{Pace, RunError, Sim};
+use crate::sim::{Pace, Sim};
 use crate::trace::Op;
 use crate::workload::Request;
 
 impl Scenario<'_> {
-    /// Brings the drive to where the run begins, and says how that was decided.
+    /// Brings the drive to the state in which the run begins, and says how.
     pub(super) fn prepare(
         &self,
         sim: &mut Sim,
@@ -30,9 +30,7 @@ impl Scenario<'_> {
             contents: (lba..lba + u64::from(blocks))
                 .map(|lba| Content::synthetic(seed, lba, version))
                 .collect(),
-            homes: None,
-            committed: None,
-            sizes: None,
+            ..Request::flush(0)
         };
         let mut fill = (0..logical)
             .step_by(64)
@@ -45,7 +43,7 @@ impl Scenario<'_> {
             notes.push("filled once, in order, before the run".into());
             return Ok(());
         }
-        // Windows of half a volume, until two in a row amplify alike; at most 16 volumes' worth.
+        // Windows of half a volume, until two in a row amplify alike; at most 16 volumes.
         let mut rng = Rng::new(seed);
         let mut last = f64::INFINITY;
         let mut alike = 0;
@@ -78,10 +76,4 @@ impl Scenario<'_> {
         }
         Ok(())
     }
-}
-
-/// Brings what is in RAM to the medium.
-pub(super) fn flush(sim: &mut Sim) -> Result<(), RunError> {
-    let mut flush = std::iter::once(Request::flush(0));
-    sim.run(&mut flush, Pace::Open)
 }

@@ -1,59 +1,70 @@
-//! Where a run's requests come from: what a warm-up takes of them, and what is measured.
+//! The source of a run's requests: for the warm-up, and for what is measured.
 
+use super::beside::Beside;
+use super::ending::until_worn_out;
+use super::jobs::OfJobs;
+use super::portion::{Part, Portion, repetition};
 use super::{JOURNAL_BLOCKS_MIN, Load, Scenario, ScenarioError, Synthetic, UNTIL_WORN_OUT};
-use crate::journal::Host;
+use crate::journal::{File, Host};
 use crate::policy::{Layer, Policy};
 use crate::progress::{Watch, Watched};
 use crate::replay::{RepeatedContents, TraceFile};
-use crate::rng::mix;
 use crate::sim::Sim;
-use crate::trace::Op;
 use crate::workload::{self, Generator, Request};
 use std::cell::Cell;
 use std::rc::Rc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::{Region, WriteOnce};
 
-/// Repetitions of a trace that warm a drive up are numbered from here on, so that they write other contents than those that
-/// are measured.
-const WARM_REPETITIONS: u32 = 1 << 31;
+impl Load<'_> {
+    /// Blocks that a drive needs for a recorded load, or for the files of jobs.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        match self {
+            Self::Trace { trace, .. } => trace.blocks(),
+            Self::Tenants { tenants, .. } => tenants.blocks(),
+            Self::Jobs(jobs) => jobs.blocks(),
+            Self::Synthetic(_) | Self::Requests(_) => 0,
+        }
+    }
+
+    /// True if the load goes through a simulated file system that frees blocks.
+    #[must_use]
+    pub fn frees_blocks(&self) -> bool {
+        matches!(self, Self::Synthetic(load) if load.journal.is_some_and(|own| own.file != File::Overwritten))
+    }
+}
 
 /// A load on one drive.
 pub(super) enum Source<'a> {
-    /// Made up.
-    Made(Made<'a>),
+    /// Generated.
+    Made(Box<Made<'a>>),
     /// Recorded.
     Trace {
         trace: &'a TraceFile,
         times: u32,
         repeated: RepeatedContents,
-        /// Passes that the warm-up has taken.
+        /// Passes used by the warm-up.
         passes: u32,
     },
-    /// Given one by one.
+    /// Recorded, of several tenants; with the passes used by the warm-up.
+    Tenants(Beside<'a>, u32),
+    /// Generated, by several jobs.
+    Jobs(OfJobs<'a>),
+    /// Given request by request.
     Given(&'a [Request]),
 }
 
-/// A load that is measured from where the warm-up left it.
+/// A load whose measurement continues where the warm-up stopped.
 pub(super) struct Made<'a> {
     requests: Box<dyn Iterator<Item = Request> + 'a>,
     left: Rc<Cell<u64>>,
     count: u64,
-}
-
-/// How much of a load is taken.
-#[derive(Clone, Copy)]
-pub(super) struct Portion {
-    /// Blocks that it writes, at least.
-    pub blocks: u64,
-    /// Requests of it, at most.
-    pub requests: u64,
-    /// Whether its reads are left out: of most drives they change nothing that is counted.
-    pub skips_reads: bool,
+    load: Synthetic,
 }
 
 impl<'a> Scenario<'a> {
-    /// The requests for a drive that shows so many blocks, which is told where journals are.
+    /// The requests for a drive with this many blocks. Passes the places of journals to the drive.
     pub(super) fn source(
         &'a self,
         policy: &Policy,
@@ -66,12 +77,23 @@ impl<'a> Scenario<'a> {
         };
         match &self.load {
             Load::Requests(requests) => Ok(Source::Given(requests)),
+            Load::Jobs(jobs) => Ok(Source::Jobs(OfJobs::new(self, sim, jobs, logical)?)),
+            &Load::Tenants {
+                tenants,
+                times,
+                repeated,
+            } => {
+                let beside = Beside::new(sim, tenants, (times, repeated), rule);
+                Ok(Source::Tenants(beside, 0))
+            }
             Load::Synthetic(load) => {
                 if let Some(journal) = load.journal {
                     self.shape(load, logical)?;
-                    sim.watch(&[journal.region(logical, rule)]);
+                    sim.follow(&journal.disk(logical), rule);
                 }
-                Ok(Source::Made(self.made(load, logical)?))
+                let flash = sim.flash.shape().blocks();
+                let made = self.made(load, (logical, flash))?;
+                Ok(Source::Made(Box::new(made)))
             }
             &Load::Trace {
                 trace,
@@ -97,11 +119,16 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    fn made(&'a self, load: &Synthetic, logical: u64) -> Result<Made<'a>, ScenarioError> {
+    /// A generated load, on a volume of `logical` blocks on as many as `flash` has.
+    fn made(
+        &'a self,
+        load: &Synthetic,
+        (logical, flash): (u64, u64),
+    ) -> Result<Made<'a>, ScenarioError> {
         let shape = self.shape(load, logical)?;
         let each = u64::from(load.request_blocks);
         let count = match load.requests {
-            UNTIL_WORN_OUT => self.wearing_out(load.request_blocks),
+            UNTIL_WORN_OUT => self.wearing_out(load, flash),
             0 => 2 * shape.blocks / each,
             count => count,
         };
@@ -111,7 +138,12 @@ impl<'a> Scenario<'a> {
             left: Rc::clone(&left),
         };
         let made = self.watched(made);
+        let first = load.area.map_or(0, |area| area.first);
         let requests: Box<dyn Iterator<Item = Request>> = match load.journal {
+            None if first > 0 => Box::new(made.map(move |request| Request {
+                lba: request.lba + first,
+                ..request
+            })),
             None => Box::new(made),
             Some(journal) => {
                 let host = Host::new(made, journal, logical, self.seed);
@@ -122,18 +154,28 @@ impl<'a> Scenario<'a> {
             requests,
             left,
             count,
+            load: *load,
         })
     }
 
-    /// How a load lies on the volume, beside a journal if it has one.
+    /// The shape of a load on the volume, besides a journal if it has one.
     fn shape(&self, load: &Synthetic, volume: u64) -> Result<workload::Shape, ScenarioError> {
         let left = match load.journal {
             Some(journal) if journal.blocks >= JOURNAL_BLOCKS_MIN => {
                 volume.saturating_sub(journal.data_at(volume))
             }
             Some(_) => 0,
-            None => volume,
+            None => load.area.map_or(volume, |area| area.blocks),
         };
+        if (load.runtime_ns.is_some() || load.ramp_ns > 0) && !self.timed {
+            return Err(ScenarioError::Untimed);
+        }
+        if let Some(area) = load.area {
+            let end = area.first.saturating_add(area.blocks);
+            if end > volume {
+                return Err(ScenarioError::Area { end, volume });
+            }
+        }
         if load.request_blocks == 0 || u64::from(load.request_blocks) > left {
             return Err(ScenarioError::Request {
                 request: load.request_blocks,
@@ -182,27 +224,35 @@ impl<'a> Scenario<'a> {
 }
 
 impl Source<'_> {
-    /// Whether a drive can be warmed up by it.
+    /// True if it can warm a drive up.
     pub(super) fn goes_on(&self) -> bool {
         match self {
-            Self::Made(_) => true,
+            Self::Made(made) => made.load.workload.reads < 100,
             Self::Trace { trace, .. } => trace.summary().blocks_written > 0,
+            Self::Tenants(beside, _) => beside.pass().0 > 0,
+            Self::Jobs(jobs) => jobs.pass().0 > 0,
             Self::Given(_) => false,
         }
     }
 
-    /// Blocks that it may change: of a trace what it touches and the spare space, which is most of a volume or hardly any.
+    /// Blocks that it may change. For a trace that is what it touches and the spare space: most of a volume, or hardly
+    /// any.
     pub(super) fn reach(&self, logical: u64, over_permille: u32) -> u64 {
-        match self {
-            Self::Trace { trace, .. } => {
-                let spare = logical * u64::from(over_permille) / 1000;
-                logical.min(trace.blocks() + spare)
-            }
-            Self::Made(_) | Self::Given(_) => logical,
-        }
+        let touched = match self {
+            Self::Trace { trace, .. } => trace.blocks(),
+            Self::Tenants(beside, _) => beside.blocks(),
+            Self::Jobs(jobs) => jobs.blocks(),
+            Self::Made(made) => match made.load.area {
+                Some(area) => area.blocks,
+                None => return logical,
+            },
+            Self::Given(_) => return logical,
+        };
+        let spare = logical * u64::from(over_permille) / 1000;
+        logical.min(touched + spare)
     }
 
-    /// Serves a portion of it; of a trace whole passes. How many requests that took.
+    /// Serves a portion of it; for a trace whole passes. Returns the number of requests.
     pub(super) fn warm(
         &mut self,
         scenario: &Scenario<'_>,
@@ -212,32 +262,56 @@ impl Source<'_> {
         let pace = scenario.pace;
         match self {
             Self::Given(_) => Ok(0),
+            Self::Jobs(jobs) => jobs.warm(scenario, sim, portion),
             Self::Made(made) => {
                 made.left.set(u64::MAX);
                 let mut part = Part::new(&mut made.requests, portion);
                 sim.run(&mut part, pace)?;
                 Ok(portion.requests - part.portion.requests)
             }
-            Self::Trace { trace, passes, .. } => {
+            Self::Tenants(beside, passes) => {
+                let (blocks, requests) = beside.pass();
+                let whole = portion.whole();
                 let mut left = portion;
-                while left.blocks > 0 && left.requests > 0 && !scenario.stopped() {
-                    let repetition = WARM_REPETITIONS + *passes;
-                    *passes += 1;
-                    let seed = mix(scenario.seed ^ mix(u64::from(repetition)));
-                    let mut pass = trace.replay(seed, 1)?.numbered(repetition);
-                    let whole = Portion {
-                        blocks: u64::MAX,
-                        requests: u64::MAX,
-                        ..portion
-                    };
-                    sim.run(&mut scenario.unseen(Part::new(&mut pass, whole)), pace)?;
-                    pass.error().map_or(Ok(()), Err)?;
-                    let summary = trace.summary();
-                    left.blocks = left.blocks.saturating_sub(summary.blocks_written);
-                    left.requests = left.requests.saturating_sub(summary.seen.records);
+                while left.goes_on() && !scenario.stopped() {
+                    beside.warm(scenario, sim, repetition(scenario.seed, passes), whole)?;
+                    left.take(blocks, requests);
                 }
                 Ok(portion.requests - left.requests)
             }
+            Self::Trace { trace, passes, .. } => {
+                let mut left = portion;
+                while left.goes_on() && !scenario.stopped() {
+                    let (seed, repetition) = repetition(scenario.seed, passes);
+                    let mut pass = trace.replay(seed, 1)?.numbered(repetition);
+                    let part = Part::new(&mut pass, portion.whole());
+                    sim.run(&mut scenario.unseen(part), pace)?;
+                    pass.error().map_or(Ok(()), Err)?;
+                    let summary = trace.summary();
+                    left.take(summary.blocks_written, summary.seen.records);
+                }
+                Ok(portion.requests - left.requests)
+            }
+        }
+    }
+
+    /// Lets a load run for its ramp time before it is measured.
+    pub(super) fn ramp_up(
+        &mut self,
+        scenario: &Scenario<'_>,
+        sim: &mut Sim,
+    ) -> Result<(), ScenarioError> {
+        match self {
+            Self::Made(made) if made.load.ramp_ns > 0 => {
+                made.left.set(u64::MAX);
+                sim.lasts(Some(made.load.ramp_ns));
+                let mut part = Part::new(&mut made.requests, Portion::ALL);
+                let ran = sim.run(&mut part, scenario.pace);
+                sim.lasts(None);
+                Ok(until_worn_out(ran)?)
+            }
+            Self::Jobs(jobs) => jobs.ramp_up(sim),
+            _ => Ok(()),
         }
     }
 
@@ -248,22 +322,27 @@ impl Source<'_> {
         sim: &mut Sim,
     ) -> Result<(), ScenarioError> {
         let pace = scenario.pace;
-        let all = Portion {
-            blocks: u64::MAX,
-            requests: u64::MAX,
-            skips_reads: false,
-        };
         match self {
             Self::Given(requests) => {
                 scenario.begin(requests.len() as u64);
                 let ran = sim.run(&mut scenario.watched(requests.iter().cloned()), pace);
-                Ok(super::until_worn_out(ran)?)
+                Ok(until_worn_out(ran)?)
             }
             Self::Made(made) => {
                 scenario.begin(made.count);
                 made.left.set(made.count);
-                let ran = sim.run(&mut Part::new(&mut made.requests, all), pace);
-                Ok(super::until_worn_out(ran)?)
+                sim.lasts(made.load.runtime_ns);
+                let ran = sim.run(&mut Part::new(&mut made.requests, Portion::ALL), pace);
+                sim.lasts(None);
+                Ok(until_worn_out(ran)?)
+            }
+            Self::Jobs(jobs) => {
+                scenario.begin(jobs.requests());
+                jobs.measure(sim)
+            }
+            Self::Tenants(beside, _) => {
+                scenario.begin(beside.requests());
+                beside.measure(scenario, sim)
             }
             Self::Trace {
                 trace,
@@ -275,27 +354,24 @@ impl Source<'_> {
                 let mut replay = trace.replay(scenario.seed, *times)?.writing(*repeated);
                 let ran = sim.run(&mut scenario.watched(&mut replay), pace);
                 replay.error().map_or(Ok(()), Err)?;
-                Ok(super::until_worn_out(ran)?)
+                Ok(until_worn_out(ran)?)
             }
         }
     }
 
-    /// What the host writes a day, in bytes: at the trace's own rate, or one volume of a load; none where nobody knows.
+    /// Bytes that the host writes per day: at the trace's own rate, or one volume for a generated load; none if not
+    /// known.
     pub(super) fn daily_bytes(&self, logical: u64) -> Option<u64> {
         match self {
-            Self::Made(_) => Some(logical * BLOCK_BYTES as u64),
+            Self::Made(_) | Self::Jobs(_) => Some(logical * BLOCK_BYTES as u64),
             Self::Given(_) => None,
-            Self::Trace { trace, .. } => {
-                let summary = trace.summary();
-                let span = (summary.last_at - summary.first_at) as f64 / 1e9;
-                let bytes = summary.blocks_written as f64 * BLOCK_BYTES as f64;
-                (span > 0.0).then(|| (bytes / span * 86_400.0) as u64)
-            }
+            Self::Tenants(beside, _) => beside.daily_bytes(),
+            Self::Trace { trace, .. } => trace.summary().daily_bytes(),
         }
     }
 }
 
-/// So many requests as are left.
+/// The given number of requests.
 struct Taken<I> {
     from: I,
     left: Rc<Cell<u64>>,
@@ -310,43 +386,35 @@ impl<I: Iterator> Iterator for Taken<I> {
     }
 }
 
-/// A portion of a load, whose times begin at 0.
-struct Part<'a, I> {
-    from: &'a mut I,
-    portion: Portion,
-    start: Option<u64>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drives;
+    use crate::scenario::{DEFAULT_BYTES, Device};
+    use crate::workload::find;
 
-impl<'a, I> Part<'a, I> {
-    fn new(from: &'a mut I, portion: Portion) -> Self {
-        Self {
-            from,
-            portion,
-            start: None,
+    #[test]
+    fn what_wears_a_drive_out_is_counted_by_the_flash_there_is() {
+        // Larger than what is simulated of most drives.
+        let limit = 5;
+        let device = Device {
+            erase_limit: Some(limit),
+            ..Device::new(drives::own("qlc-nvme"))
+        };
+        for (reads, times) in [(0, 4), (75, 16), (100, 4)] {
+            let mut load = Synthetic::new(*find("sequential").unwrap());
+            load.requests = UNTIL_WORN_OUT;
+            load.workload.reads = reads;
+            let scenario = Scenario::new(device, Load::Synthetic(load));
+            let policy = "base".parse().unwrap();
+            let mut built = scenario.build(&policy).unwrap();
+            let source = scenario.source(&policy, &mut built.sim, built.logical);
+            let Ok(Source::Made(made)) = source else {
+                panic!("a load that is generated");
+            };
+            let flash = built.sim.flash.shape().blocks();
+            assert!(flash > 2 * DEFAULT_BYTES / BLOCK_BYTES as u64);
+            assert_eq!(made.count, flash * u64::from(limit) * times, "{reads}");
         }
-    }
-}
-
-impl<I: Iterator<Item = Request>> Iterator for Part<'_, I> {
-    type Item = Request;
-
-    fn next(&mut self) -> Option<Request> {
-        while self.portion.blocks > 0 && self.portion.requests > 0 {
-            let mut request = self.from.next()?;
-            self.portion.requests -= 1;
-            request.at = request
-                .at
-                .saturating_sub(*self.start.get_or_insert(request.at));
-            match request.op {
-                Op::Read if self.portion.skips_reads => continue,
-                Op::Write { .. } => {
-                    let blocks = u64::from(request.blocks);
-                    self.portion.blocks = self.portion.blocks.saturating_sub(blocks);
-                }
-                _ => {}
-            }
-            return Some(request);
-        }
-        None
     }
 }

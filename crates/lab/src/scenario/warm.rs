@@ -1,42 +1,46 @@
-//! A warm-up by the load itself: until its write amplification stands still.
+//! A warm-up by the load itself, until its write amplification is stable.
 //!
-//! Of all that the load wrote since the drive was filled, the last quarter is held against the two quarters before: parts that
-//! grow with the time that it took, because what comes last comes slowly (blocks that are hardly ever written), and two of them,
-//! because a curve is level where it turns. It must be so twice, a quarter more written: a curve that swings looks level now
-//! and then. A trace is taken in whole passes, so that like is held against like.
+//! The last quarter of everything the load has written since the drive was filled is compared with the two quarters
+//! before it. The quarters grow with the warm-up, because the last effects are slow (blocks that are hardly ever
+//! written). Two quarters are compared, because a curve is level where it turns. The test must pass twice, with a
+//! quarter more written in between, because a curve that swings looks level at times. A trace is taken in whole
+//! passes, so that like is compared with like.
 
-use super::source::{Portion, Source};
+use super::portion::Portion;
+use super::source::Source;
 use super::{Scenario, ScenarioError};
 use crate::policy::{Layer, Policy};
 use crate::sim::{Ftl, Sim};
 
-/// The last quarter amplifies like the one before, to so much of 1, and like the one before that, to
+/// The most that the last quarter's amplification may differ from that of the quarter before, as a fraction.
 const ALIKE: f64 = 0.005;
-/// so much.
+/// The same, from the quarter before that.
 const ALIKE_BEFORE: f64 = 0.01;
-/// Volumes that are written before anything is held against anything.
+/// Volumes written before the first comparison.
 const VOLUMES_MIN: u64 = 4;
-/// Volumes after which it ends, whether it stands still or not.
+/// Volumes after which it ends, stable or not.
 const VOLUMES_MAX: u64 = 48;
-/// The same in blocks: 256 GiB. More takes minutes.
+/// The same limit in blocks: 256 GiB. More takes minutes.
 const BLOCKS_MAX: u64 = 64 << 20;
-/// Requests for each block that may be written, at most: a load that hardly writes ends as well.
+/// The most requests per block that may be written, so that a load that hardly writes ends as well.
 const REQUESTS_A_BLOCK: u64 = 2;
 /// Parts of a volume that are counted one by one.
 const PARTS: u64 = 4;
-/// Parts from which on only whole quarters are held against each other.
+/// From this many parts on only whole quarters are compared.
 const PARTS_MANY: usize = 16;
 
 /// How a warm-up ended.
 pub(super) struct Warm {
-    /// By its rule.
+    /// True if it ended by its rule.
     pub settled: bool,
-    /// In words.
+    /// True if reads make the drive refresh blocks, and none was read often enough yet: later ones will be.
+    pub is_unread: bool,
+    /// Describes it.
     pub told: String,
 }
 
 impl Scenario<'_> {
-    /// Warms the drive up; none where nothing inside of it is known, or the load cannot go on.
+    /// Warms the drive up; none if nothing is known of its inside, or if the load cannot continue.
     pub(super) fn warm(
         &self,
         policy: &Policy,
@@ -49,6 +53,7 @@ impl Scenario<'_> {
             return Ok(None);
         }
         let caches_map = matches!(policy.layer, Layer::Base(base) if base.map_cache.is_some());
+        let refreshes = sim.flash.refresh().reads.is_some();
         let most = BLOCKS_MAX.min(VOLUMES_MAX * volume);
         let mut requests = most * REQUESTS_A_BLOCK;
         let start = sim.moment();
@@ -58,7 +63,7 @@ impl Scenario<'_> {
             let portion = Portion {
                 blocks: (volume / PARTS).max(1),
                 requests,
-                skips_reads: !caches_map,
+                skips_reads: !caches_map && !refreshes,
             };
             requests -= source.warm(self, sim, portion)?;
             let now = sim.moment();
@@ -68,24 +73,39 @@ impl Scenario<'_> {
             let settled = enough && level.holds(&curve);
             if settled || written >= most || requests == 0 || self.stopped() {
                 let volumes = written as f64 / volume as f64;
+                let is_unread = refreshes && sim.seen.blocks_read > 0 && !has_refreshed(sim);
+                let mut told = told(volumes, volume < logical, settled, changes(&curve));
+                if is_unread {
+                    told += UNREAD;
+                }
                 return Ok(Some(Warm {
                     settled,
-                    told: told(volumes, volume < logical, settled, changes(&curve)),
+                    is_unread,
+                    told,
                 }));
             }
         }
     }
 }
 
-/// Whether a curve has been level for long enough.
+const UNREAD: &str = "; no block had been read often enough to be refreshed ([read-disturb]), so \
+                      whether it had settled is not known";
+
+/// True if a block was read so often that it was refreshed, or should have been.
+fn has_refreshed(sim: &Sim) -> bool {
+    sim.refreshed()
+        .is_some_and(|all| all.for_reads + all.past_due.reads > 0)
+}
+
+/// Checks that a curve has been level for long enough.
 #[derive(Default)]
 struct Level {
-    /// Parts of the curve at which it is looked at again.
+    /// The length of the curve, in parts, at which it is checked again.
     again: Option<usize>,
 }
 
 impl Level {
-    /// Looks at a curve that has grown by a part.
+    /// Checks a curve that has grown by a part.
     fn holds(&mut self, curve: &[(u64, u64)]) -> bool {
         let parts = curve.len() - 1;
         if (parts > PARTS_MANY && !parts.is_multiple_of(4)) || self.again > Some(parts) {
@@ -122,8 +142,8 @@ fn told(times: f64, in_part: bool, settled: bool, changes: Option<(f64, f64)>) -
     format!("filled, then warmed up by the load itself: {times:.1} {what} written, {why}")
 }
 
-/// By how much, of 1, the last quarter amplifies more than the one before, and than the one before that; none where there
-/// are no quarters.
+/// By how much the last quarter amplifies more than the one before, and than the one before that, as fractions; none
+/// without quarters.
 fn changes(curve: &[(u64, u64)]) -> Option<(f64, f64)> {
     let last = curve.len() - 1;
     let quarter = last / 4;
@@ -144,7 +164,7 @@ fn changes(curve: &[(u64, u64)]) -> Option<(f64, f64)> {
 mod tests {
     use super::{Level, changes};
 
-    /// Quarters of a volume, of 1000 blocks each.
+    /// A curve in quarters of a volume of 1000 blocks.
     fn curve(parts: u64, amplification: impl Fn(u64) -> u64) -> Vec<(u64, u64)> {
         let mut curve = vec![(0, 0)];
         for part in 0..parts {
@@ -158,13 +178,13 @@ mod tests {
     fn quarters_are_held_against_those_before() {
         assert_eq!(changes(&curve(3, |_| 2000)), None);
         assert_eq!(changes(&curve(16, |_| 2000)), Some((0.0, 0.0)));
-        // Level where it turns: the last two quarters say nothing, the one before does.
+        // Level where it turns: the last two quarters are alike, the one before is not.
         let (last, both) = changes(&curve(16, |part| if part < 8 { 1000 } else { 2000 })).unwrap();
         assert_eq!((last, both), (0.0, 1.0));
         assert_eq!(changes(&curve(16, |_| 0)), None);
     }
 
-    /// After how many parts a curve is level.
+    /// The number of parts after which a curve is level.
     fn level(amplification: impl Fn(u64) -> u64) -> Option<u64> {
         let mut level = Level::default();
         (16..=192).find(|&parts| level.holds(&curve(parts, &amplification)))
@@ -173,10 +193,10 @@ mod tests {
     #[test]
     fn a_curve_must_be_level_twice() {
         assert_eq!(level(|_| 2000), Some(20));
-        // It falls to 2000 by and by: not before it is near.
+        // It falls to 2000 gradually: not level before it is near.
         let falls = level(|part| 2000 + 1000 / (part + 1));
         assert!(falls > Some(30), "{falls:?}");
-        // It turns about where it is first looked at.
+        // It turns about where it is first checked.
         let turns = |part: u64| 2000 + 10 * part.min(24 - part.min(24));
         assert!(level(turns) > Some(32));
         assert_eq!(level(|part| 1000 + 20 * part), None);

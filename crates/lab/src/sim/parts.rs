@@ -1,39 +1,26 @@
-//! The host's link: requests are cut into parts, which cross it, and are answered when all of theirs are.
+//! The host's link: requests are cut into parts that cross it. A request is answered when all its parts are.
 
-use super::{Ftl, Sim, io};
+use super::open::{Parent, Part, place};
+use super::{Ftl, RunError, Sim, io};
 use crate::admission::{Admitted, Arrived};
 use crate::base::Io;
 use crate::content::Contents;
 use crate::timeline::Tag;
 use crate::trace::Op;
 use crate::vellum::Asked;
-use crate::workload::Request;
-
-pub(super) struct Parent {
-    came: u64,
-    read: bool,
-    parts: u32,
-}
-
-pub(super) struct Part {
-    parent: u32,
-    pub(super) asked: Option<Asked>,
-    blocks: u32,
-}
-
-impl Part {
-    /// In the place of the number that services have.
-    pub(super) const NONE: Self = Self {
-        parent: 0,
-        asked: None,
-        blocks: 0,
-    };
-}
+use crate::workload::{Bytes, Request};
+use std::ops::Range;
 
 impl Sim {
-    /// Requests that are not answered.
+    /// Requests not answered yet.
     pub(super) fn open(&self) -> usize {
         self.parents.len() - self.free_parents.len()
+    }
+
+    /// The error when nothing can happen any more.
+    pub(super) fn stalled(&self) -> RunError {
+        let open = self.open();
+        RunError::Stalled { open }
     }
 
     pub(super) fn issue(&mut self, mut request: Request) {
@@ -43,6 +30,9 @@ impl Sim {
             Op::Write { fua } => self.seen_written(request.blocks, fua),
             _ => {}
         }
+        if !self.tenants.is_empty() {
+            self.tenant_asks(&request);
+        }
         let admitted = self.admitted(&request);
         if let Ftl::Page(drive) = &mut self.ftl
             && matches!(request.op, Op::Write { fua: false })
@@ -50,11 +40,15 @@ impl Sim {
         {
             self.seen.writes.add(0);
             self.seen.served += 1;
+            if !self.tenants.is_empty() {
+                self.tenant_is_answered(request.tenant, (false, request.blocks), 0);
+            }
             return;
         }
         let parent = Parent {
             came: self.time.now(),
             read,
+            tenant: request.tenant,
             parts: request.blocks.div_ceil(self.part_blocks).max(1),
         };
         let parts = parent.parts;
@@ -87,6 +81,21 @@ impl Sim {
         }
     }
 
+    // Cold: runs without tenants do not need it.
+    #[cold]
+    fn tenant_asks(&mut self, request: &Request) {
+        if let Some(host) = self.tenants.get_mut(usize::from(request.tenant)) {
+            host.asks(request);
+        }
+    }
+
+    #[cold]
+    fn tenant_is_answered(&mut self, tenant: u8, (read, blocks): (bool, u32), took: u64) {
+        if let Some(host) = self.tenants.get_mut(usize::from(tenant)) {
+            host.is_answered(read, blocks, took);
+        }
+    }
+
     fn admitted(&mut self, request: &Request) -> Admitted {
         match (&mut self.admission, request.op) {
             (Some(admission), Op::Write { fua }) => admission.admit(&Arrived {
@@ -107,14 +116,14 @@ impl Sim {
         self.seen.durable_writes += u64::from(fua);
     }
 
-    /// Takes the host's link for so many blocks.
+    /// Occupies the host's link for `blocks` blocks; returns when they have crossed.
     fn cross(&mut self, blocks: u32) -> u64 {
         let takes = self.link_ns[blocks as usize];
         self.link_free = self.link_free.max(self.time.now()) + takes;
         self.link_free
     }
 
-    /// The drive has answered a part.
+    /// Notes that the drive has answered a part.
     pub(super) fn answered(&mut self, part: u32) {
         let Part { parent, blocks, .. } = self.parts[part as usize];
         if self.parents[parent as usize].read && !self.time.is_instant() {
@@ -141,11 +150,16 @@ impl Sim {
         };
         seen.add(took);
         self.seen.served += 1;
+        if !self.tenants.is_empty() {
+            let (tenant, read) = (request.tenant, request.read);
+            self.tenant_is_answered(tenant, (read, blocks), took);
+        }
         self.free_parents.push(parent);
     }
 }
 
-/// One of a request's parts, of at most so many blocks each, which are taken in order.
+/// One of a request's parts, of at most `most` blocks each. Parts must be taken in order.
+#[inline]
 fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
     let first = part * most;
     let blocks = (request.blocks - first).min(most);
@@ -154,13 +168,12 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
         Op::Write { .. } if parts > 1 => Contents::from(&request.contents[range.clone()]),
         _ => std::mem::take(&mut request.contents),
     };
-    let (homes, sizes) = match parts {
-        1 => (request.homes.take(), request.sizes.take()),
+    let (bytes, sizes) = match parts {
+        1 => (request.bytes.take(), request.sizes.take()),
         _ => {
-            let homes = request.homes.as_ref();
             let sizes = request.sizes.as_ref();
             (
-                homes.map(|homes| Box::from(&homes[range.clone()])),
+                bytes_of(request, &range),
                 sizes.map(|sizes| Box::from(&sizes[range])),
             )
         }
@@ -171,9 +184,9 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
         lba: request.lba + u64::from(first),
         blocks,
         contents,
-        homes,
+        bytes,
         sizes,
-        // It is complete with the last of them.
+        // The transaction is complete with the last part.
         committed: match part + 1 == parts {
             true => request.committed.take(),
             false => None,
@@ -182,15 +195,11 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
     }
 }
 
-fn place<T>(all: &mut Vec<T>, free: &mut Vec<u32>, new: T) -> u32 {
-    match free.pop() {
-        Some(index) => {
-            all[index as usize] = new;
-            index
-        }
-        None => {
-            all.push(new);
-            all.len() as u32 - 1
-        }
-    }
+/// The bytes of one of its parts.
+#[cold]
+fn bytes_of(request: &Request, part: &Range<usize>) -> Bytes {
+    let bytes = request.bytes.as_ref()?.iter();
+    let within = bytes.filter(|(index, _)| part.contains(&(*index as usize)));
+    let own = within.map(|(index, bytes)| (index - part.start as u32, bytes.clone()));
+    Some(own.collect())
 }

@@ -1,23 +1,52 @@
 //! What was written to the medium, and why.
 
 use super::{Ftl, Sim};
+use crate::base::{Drive, Folded, Refreshed};
 use crate::series::Moment;
 use crate::vellum::Backing;
 use serde::Serialize;
 
-/// What a drive under the engine moves.
+/// The cause of blocks that a drive below the engine moves.
 pub(crate) const BY_DRIVE: &str = "moved by the drive";
 
 /// Blocks written to the medium, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// Why.
+    /// The cause.
     pub name: &'static str,
     /// Blocks of 4 KiB.
     pub blocks: u64,
 }
 
 impl Ftl {
+    /// What went through the drive's cache of single-bit cells, if it has one.
+    #[must_use]
+    pub fn drive(&self) -> Option<&Drive> {
+        match self {
+            Self::Page(drive) => Some(drive),
+            Self::Raw(_) => None,
+            Self::Vellum(vellum) => match vellum.backing() {
+                Backing::Drive(drive) => Some(drive),
+                Backing::Flash(_) | Backing::Block(_) => None,
+            },
+        }
+    }
+
+    /// The same, for what it does by itself.
+    pub(super) fn drive_mut(&mut self) -> Option<&mut Drive> {
+        match self {
+            Self::Page(drive) => Some(drive),
+            Self::Raw(_) => None,
+            Self::Vellum(vellum) => vellum.drive_below(),
+        }
+    }
+
+    /// What went through the drive's cache of blocks with one bit a cell, if it has one.
+    #[must_use]
+    pub fn folded(&self) -> Option<Folded> {
+        self.drive()?.map().folded()
+    }
+
     /// Blocks written to the medium by cause, always in the same order.
     #[must_use]
     pub fn written(&self) -> Vec<Cause> {
@@ -26,8 +55,14 @@ impl Ftl {
             Self::Page(drive) => {
                 let counts = drive.map().counts();
                 let mut written = vec![cause("data", counts.host), cause("moved", counts.moved)];
+                if let Some(cache) = drive.map().folded() {
+                    written.push(cause("folded", cache.folded));
+                }
                 if drive.map().is_levelled() {
                     written.push(cause("moved to level wear", counts.levelled));
+                }
+                if drive.is_refreshing() {
+                    written.push(cause("moved to refresh", counts.refreshed));
                 }
                 if drive.map().lookups().is_some() {
                     written.push(cause("map", counts.map));
@@ -67,7 +102,23 @@ impl Ftl {
 }
 
 impl Sim {
-    /// The counters of now.
+    /// What was refreshed, or was due and was not, where the drive says how much its blocks stand.
+    #[must_use]
+    pub fn refreshed(&self) -> Option<Refreshed> {
+        let past_due = self.flash.past_due(self.time.now())?;
+        let nobody = Refreshed {
+            past_due,
+            ..Refreshed::default()
+        };
+        Some(
+            self.ftl
+                .drive()
+                .and_then(Drive::refreshed)
+                .unwrap_or(nobody),
+        )
+    }
+
+    /// The counters at this moment.
     #[must_use]
     pub fn moment(&self) -> Moment {
         let written = self.ftl.written();

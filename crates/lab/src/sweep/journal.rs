@@ -1,14 +1,15 @@
-//! What is done of a sweep, as lines of JSON: the first says which sweep it is, each other is a run. A last line that is
-//! not whole is one that was being written when the sweep ended, and its run is done again.
+//! The finished runs of a sweep, as lines of JSON: the first names the sweep, each other is a run. An incomplete last
+//! line was being written when the sweep ended; its run is repeated.
 
-use super::{Point, Row};
+use super::grid::Point;
+use super::row::Row;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A line may have so many bytes.
+/// The most bytes of a line.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why the journal of a sweep cannot be used.
@@ -17,28 +18,28 @@ pub enum JournalError {
     /// It cannot be read or written.
     #[error("{path}")]
     Io {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It is another sweep's.
+    /// It belongs to another sweep.
     #[error("{path} is of another sweep ({found}): name another file, or remove it")]
     Other {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Which sweep.
+        /// The sweep it belongs to.
         found: String,
     },
-    /// A line that is none.
+    /// A line is not valid.
     #[error("{path}: line {line} is no run of a sweep's: {why}")]
     Line {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// Its number, from 1.
         line: u64,
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
@@ -48,7 +49,7 @@ struct Head {
     sweep: String,
 }
 
-/// See the module.
+/// The journal of a sweep; see the module.
 pub struct Journal {
     path: PathBuf,
     file: File,
@@ -56,7 +57,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal of the sweep that `what` describes, or begins it.
+    /// Opens the journal of the sweep that `what` describes, or creates it.
     ///
     /// # Errors
     /// When it cannot be used.
@@ -87,7 +88,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes what is there; how many bytes of it are whole lines.
+    /// Reads the finished runs; returns how many bytes are whole lines.
     fn read(&mut self, mut from: impl BufRead, what: &str) -> Result<u64, JournalError> {
         let mut whole = 0;
         let mut text = Vec::new();
@@ -130,16 +131,16 @@ impl Journal {
         Ok(whole)
     }
 
-    /// What is known of a run already.
+    /// The result of a run, if it is finished.
     #[must_use]
     pub fn done(&self, point: &Point) -> Option<&Row> {
         self.done.get(point)
     }
 
-    /// A run has come to its end.
+    /// Adds a finished run.
     ///
     /// # Errors
-    /// When that cannot be written.
+    /// When it cannot be written.
     pub fn add(&mut self, row: &Row) -> Result<(), JournalError> {
         self.line(row)
     }

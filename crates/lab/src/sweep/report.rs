@@ -1,6 +1,7 @@
 //! A sweep's rows as a table, as comma-separated values, and as one HTML file with plots.
 
-use super::{Axis, Row};
+use super::grid::Axis;
+use super::row::Row;
 use crate::csv::line;
 use crate::html::{Page, drawn, escape};
 use serde::Serialize;
@@ -8,7 +9,7 @@ use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("../html/sweep.js");
 
-/// What a table shows, and what its columns are called there.
+/// The figures in the table, and the names of their columns.
 const SHOWN: [(&str, &str); 7] = [
     ("host_written", "host blocks"),
     ("medium_written", "medium blocks"),
@@ -18,7 +19,7 @@ const SHOWN: [(&str, &str); 7] = [
     ("write_p99_ns", "write p99, us"),
     ("load", "load"),
 ];
-/// What is plotted.
+/// The figures that are plotted.
 const PLOTTED: [(&str, &str, f64); 4] = [
     ("write_amplification", "write amplification", 1.0),
     ("years", "years", 1.0),
@@ -78,7 +79,7 @@ pub fn table(axes: &[Axis], rows: &[Row]) -> String {
     out
 }
 
-/// All figures.
+/// All figures as comma-separated values.
 #[must_use]
 pub fn csv(axes: &[Axis], rows: &[Row]) -> String {
     let mut names: Vec<&str> = Vec::new();
@@ -134,22 +135,31 @@ pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> Result<String, serde_js
     drawn(page, &plots, SCRIPT, &body)
 }
 
-/// A figure over the first axis of numbers, a line for each point of the other axes.
+/// The units of sizes, each 1024 times the one before.
+const UNITS: &str = "KMGTP";
+
+/// A number, and the power of 1024 that its unit is.
+fn number(text: &str) -> Option<(f64, i32)> {
+    let units = UNITS.chars().zip(1..);
+    let mut units = units.filter_map(|(unit, power)| Some((text.strip_suffix(unit)?, power)));
+    let (digits, power) = units.next().unwrap_or((text, 0));
+    Some((digits.parse().ok()?, power))
+}
+
+/// A figure over the first axis of numbers, in the smallest unit that one of them has, with a line for each point of the other axes.
 fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64) -> Option<Plot> {
-    let number = |text: &str| {
-        text.trim_end_matches(['K', 'M', 'G', 'T'])
-            .parse::<f64>()
-            .ok()
-    };
     let numbers =
         |axis: &Axis| axis.values.len() > 1 && axis.values.iter().all(|v| number(v).is_some());
     let over = axes.iter().position(numbers)?;
+    let powers = axes[over].values.iter().filter_map(|v| number(v));
+    let least = powers.map(|(_, power)| power).min()?;
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
         let figure = row.figure(name).and_then(|text| text.parse::<f64>().ok());
-        let (Some(x), Some(y)) = (number(&row.point[over].1), figure) else {
+        let (Some((x, power)), Some(y)) = (number(&row.point[over].1), figure) else {
             continue;
         };
+        let x = x * 1024f64.powi(power - least);
         let others = row.point.iter().enumerate().filter(|(at, _)| *at != over);
         let parts: Vec<String> = others
             .map(|(_, (key, value))| match key.as_str() {
@@ -171,7 +181,10 @@ fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64
     }
     (!lines.is_empty()).then(|| Plot {
         title,
-        x: axes[over].key.clone(),
+        x: match UNITS.chars().nth((least - 1) as usize) {
+            Some(unit) if least > 0 => format!("{}, {unit}", axes[over].key),
+            _ => axes[over].key.clone(),
+        },
         lines,
     })
 }
@@ -222,10 +235,26 @@ mod tests {
         let html = html(&page, &axes, &rows).unwrap();
         assert!(html.contains("write amplification") && html.contains("too &lt;small&gt;"));
         assert!(!html.contains("http://") || html.contains("http://www.w3.org"));
-        // A line a policy, over the axis that is numbers.
+        // A line per policy, over the numeric axis.
         let plot = plot(&axes, &rows, "write_amplification", "", 1.0).unwrap();
         assert_eq!(plot.lines.len(), 2);
         assert_eq!(plot.lines[0].points, [(7.0, 1.5), (28.0, 2.5)]);
         assert_eq!(plot.x, "op");
+    }
+
+    #[test]
+    fn sizes_are_in_order_whatever_their_units() {
+        let axes: Vec<Axis> = vec!["capacity=512M 1G 2G".parse().unwrap()];
+        let points = crate::sweep::points(&axes).unwrap();
+        let rows = points.into_iter().map(|point| Row {
+            point,
+            figures: vec![("years".into(), "3".into())],
+            error: None,
+        });
+        let rows: Vec<Row> = rows.collect();
+        let plot = plot(&axes, &rows, "years", "", 1.0).unwrap();
+        let years = [(512.0, 3.0), (1024.0, 3.0), (2048.0, 3.0)];
+        assert_eq!(plot.lines[0].points, years);
+        assert_eq!(plot.x, "capacity, M");
     }
 }

@@ -1,10 +1,11 @@
-//! What `blkparse` prints: device, cpu, sequence, seconds, process, action, RWBS, sector, `+`, sectors.
+//! The output of `blkparse`: device, cpu, sequence, seconds, process, action, RWBS, sector, `+`, sectors.
 //!
-//! One request passes several actions (queued, issued, completed). The first action of a trace that is one of
-//! Q, D and C is the one that is read; the others are passed over, so that nothing is counted twice.
+//! A request passes several actions (queued, issued, completed). Only the first action of a trace that is one of Q, D
+//! and C is read; the others are skipped, so that nothing is counted twice.
 
+use super::error::Problem;
 use super::fields::{decimal, number, sectors, wrong};
-use super::{Op, Problem, Record};
+use super::record::{Op, Record};
 
 /// What earlier lines decided.
 #[derive(Default)]
@@ -14,7 +15,7 @@ pub struct State {
 }
 
 impl State {
-    /// One line.
+    /// Parses one line.
     pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
         // The totals at the end.
         self.summary |= line.starts_with("CPU") || line.starts_with("Total");
@@ -78,8 +79,8 @@ fn device_number(text: &str) -> Result<u32, Problem> {
     Ok(u32::from(major) << 16 ^ number::<u32>("device's minor", minor)?)
 }
 
-/// RWBS: what it does, with F before it for a flush first and F after it for FUA. A write that asks for a flush
-/// before it is read as one with FUA: here that makes all before it durable as well.
+/// Parses RWBS: the operation, with F before it for a flush first, and F after it for FUA. A write with a flush first
+/// is read as one with FUA: here that makes everything before it durable as well.
 fn operation(rwbs: &str, bytes: u64) -> Result<Option<Op>, Problem> {
     let (before, rest) = match rwbs.strip_prefix('F') {
         Some(rest) => (true, rest),

@@ -1,10 +1,12 @@
-//! blktrace's own binary events: 48 bytes each and what an event carries behind them, in the byte order of the machine
-//! that recorded them. One file a processor, to be merged by time, or one that `blkparse -d` made of them.
+//! blktrace's binary events: 48 bytes each, followed by a payload, in the byte order of the machine that recorded
+//! them. One file per processor, to be merged by time, or one file made by `blkparse -d`.
 //!
-//! What is read of a request's several events is as in `blkparse`'s text: the first action among queued, issued
-//! and completed that comes.
+//! As in `blkparse`'s text, only one action of a request is read: the first in the trace that is queued, issued or
+//! completed.
 
-use super::{Op, Problem, Record, SECTOR_BYTES};
+use super::error::Problem;
+use super::fields::SECTOR_BYTES;
+use super::record::{Op, Record};
 use std::io::{BufRead, ErrorKind, Read};
 use vellum_core::addr::Nanos;
 
@@ -19,13 +21,13 @@ const CATEGORY_PASSTHROUGH: u32 = 1 << 25;
 const CATEGORY_NOTICE: u32 = 1 << 26;
 const CATEGORY_DISCARD: u32 = 1 << 29;
 const CATEGORY_FUA: u32 = 1 << 31;
-/// Set where an event carries its control group.
+/// Set if an event carries its control group.
 const WITH_GROUP: u16 = 1 << 8;
 const QUEUED: u16 = 1;
 const ISSUED: u16 = 7;
 const COMPLETED: u16 = 8;
 
-/// Whether a file that begins so is one of blktrace's.
+/// True if a file that begins so is one of blktrace's.
 pub fn is_one(head: &[u8]) -> bool {
     let magic = head.first_chunk::<4>().copied().unwrap_or_default();
     [u32::from_le_bytes(magic), u32::from_be_bytes(magic)]
@@ -33,9 +35,9 @@ pub fn is_one(head: &[u8]) -> bool {
         .any(|magic| magic & !0xff == MAGIC)
 }
 
-/// Why an event is not read.
+/// Why an event cannot be read.
 pub enum Failure {
-    /// It cannot be right.
+    /// It is not valid.
     Problem(Problem),
     /// The file cannot be read.
     Io(std::io::Error),
@@ -62,11 +64,11 @@ struct Stream<R> {
     ended: bool,
 }
 
-/// The events of some files, merged.
+/// The events of several files, merged.
 pub struct Events<R> {
     streams: Vec<Stream<R>>,
     action: Option<u16>,
-    /// Bytes of all files that have been read.
+    /// Bytes read of all files.
     pub offset: u64,
 }
 
@@ -84,7 +86,7 @@ impl<R: BufRead> Events<R> {
         }
     }
 
-    /// The next event; none at the end. Inside: the request that it is, if it is one that is read.
+    /// Reads the next event; none at the end. The inner option is the request, if the event is one to read.
     pub fn next(&mut self) -> Result<Option<Option<Record>>, Failure> {
         for stream in &mut self.streams {
             if stream.next.is_none() && !stream.ended {
@@ -115,7 +117,7 @@ impl<R: BufRead> Events<R> {
             0 if is(CATEGORY_FLUSH) => Op::Flush,
             0 => return None,
             _ if is(CATEGORY_DISCARD) => Op::Discard,
-            // A write that asks for a flush before it: see `blkparse`.
+            // A write with a flush first: see `blkparse`.
             _ if is(CATEGORY_WRITE) => Op::Write {
                 fua: is(CATEGORY_FUA) || is(CATEGORY_FLUSH),
             },
@@ -127,7 +129,7 @@ impl<R: BufRead> Events<R> {
             at: Nanos(event.time),
             disk: event.device,
             op,
-            // Past the end of any disk it is refused by the reader.
+            // A sector past the end of any disk is refused by the reader.
             offset: match flush {
                 true => 0,
                 false => event.sector.saturating_mul(SECTOR_BYTES),
@@ -170,7 +172,7 @@ fn event<R: Read>(from: &mut R, offset: &mut u64) -> Result<Option<Event>, Failu
         let version = magic as u8;
         return Err(Problem::EventVersion { version }.into());
     }
-    // The error number and the length of what is carried share a word.
+    // The error number and the length of the payload share a word.
     let carried = match little {
         true => u16::from_le_bytes([bytes[46], bytes[47]]),
         false => u16::from_be_bytes([bytes[46], bytes[47]]),

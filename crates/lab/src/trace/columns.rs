@@ -1,16 +1,17 @@
-//! CSV of whatever columns: a map says which is what, and in which unit.
+//! CSV with any columns: a map says which column is what, and its unit.
 
-use super::fields::{decimal, name_number, number, wrong};
-use super::{Op, Problem, Record, SECTOR_BYTES};
+use super::error::Problem;
+use super::fields::{SECTOR_BYTES, decimal, name_number, number, wrong};
+use super::record::{Op, Record};
 use std::str::FromStr;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 
-/// Columns that a map may name.
+/// The most columns that a map may name.
 const COLUMNS_MAX: usize = 256;
-/// Words that a map may give one operation.
+/// The most bytes of a word for an operation.
 const WORD_BYTES_MAX: usize = 32;
 
-/// A map that is not one.
+/// Why a map is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?}: {need}")]
 pub struct ColumnsError {
@@ -22,18 +23,18 @@ pub struct ColumnsError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     separator: char,
-    /// And the nanoseconds of its unit.
+    /// The column, and the nanoseconds of its unit.
     time: Option<(usize, u64)>,
     op: usize,
-    /// And the bytes of its unit.
+    /// The column, and the bytes of its unit.
     offset: (usize, u64),
     length: (usize, u64),
     disk: Option<usize>,
-    /// What the operations are called: read, write, discard, flush.
+    /// The names of the operations: read, write, discard, flush.
     words: [Option<String>; 4],
 }
 
-/// What `--columns` takes, for a help text.
+/// The syntax of `--columns`, for a help text.
 pub const COLUMNS: &str = "time=N[:s|ms|us|ns|100ns], op=N, offset=N[:byte|sector|block], length=N[:byte|sector|block], \
 disk=N, read=WORD, write=WORD, discard=WORD, flush=WORD, separator=comma|semicolon|tab|space; columns are counted from 0; \
 op, offset and length are needed";
@@ -145,7 +146,7 @@ impl FromStr for Columns {
 }
 
 impl Columns {
-    /// One line. The first may be of headings.
+    /// Parses one line. The first may be a header.
     pub(super) fn parse(&self, line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
         let columns: Vec<&str> = match self.separator {
             ' ' => line.split_ascii_whitespace().collect(),

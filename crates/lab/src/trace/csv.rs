@@ -1,7 +1,8 @@
 //! Comma-separated traces: MSR Cambridge, `CloudPhysics`, Alibaba's and Tencent's block storage.
 
+use super::error::Problem;
 use super::fields::{name_number, number, sectors, ticks, wrong};
-use super::{Op, Problem, Record};
+use super::record::{Op, Record};
 
 /// Timestamp, Hostname, `DiskNumber`, Type, Offset, Size, `ResponseTime`; time in 100 ns, offset and size in bytes.
 pub fn msr(line: &str) -> Result<Record, Problem> {

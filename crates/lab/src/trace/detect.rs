@@ -1,12 +1,15 @@
-//! Which format a trace is of, by its first lines.
+//! Detects the format of a trace by its first lines.
 
+use super::blktrace;
+use super::error::TraceError;
+use super::format::Format;
 use super::open::packed_by;
-use super::{Format, Reader, TraceError, blktrace};
+use super::reader::Reader;
 
-/// The format that reads the beginning of a trace, whose first bytes (unpacked) `head` are.
+/// The format of a trace whose first bytes (unpacked) are `head`.
 ///
 /// # Errors
-/// When none does.
+/// When no format fits.
 pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
     if head.starts_with(&vellum_trace::MAGIC) {
         return Ok(Format::Vellum);
@@ -23,12 +26,12 @@ pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
         None => head,
     };
     let first = whole.split(|&b| b == b'\n').next().unwrap_or_default();
-    // Five columns are DiskSim's when the time has a fraction, and MQSim's when it has none.
+    // Five columns are DiskSim's if the time has a fraction, and MQSim's if it has none.
     let fraction = first
         .split(u8::is_ascii_whitespace)
         .find(|column| !column.is_empty())
         .is_some_and(|time| time.contains(&b'.'));
-    // Tencent's five numbers would be read as CloudPhysics', whose files say in a first line what they are.
+    // Tencent's five numbers could be read as CloudPhysics', whose files name their columns in the first line.
     let headed = first.windows(4).any(|word| word == b"time");
     let fits = |format: Format| match format {
         Format::Vellum | Format::Blktrace | Format::Csv => false,
@@ -36,7 +39,7 @@ pub fn detect(head: &[u8]) -> Result<Format, TraceError> {
         Format::CloudPhysics if !headed => false,
         Format::DiskSim if !fraction => false,
         Format::Mqsim if fraction => false,
-        // A mistake further on is for the reader to name.
+        // A mistake further on is reported by the reader.
         _ => matches!(Reader::new(whole, format).next(), Some(Ok(_))),
     };
     match Format::ALL.into_iter().find(|&format| fits(format)) {

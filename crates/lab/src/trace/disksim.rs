@@ -1,10 +1,11 @@
-//! `DiskSim`'s ASCII and MQSim's: time, disk, sector, sectors, kind. They look alike and differ in the time's unit
-//! (milliseconds with a fraction; nanoseconds) and read alike (bit 0, or 1, is a read).
+//! `DiskSim`'s ASCII format and MQSim's: time, disk, sector, sectors, kind. They look alike and differ in the time's
+//! unit (milliseconds with a fraction; nanoseconds). In both, bit 0, or 1, is a read.
 
+use super::error::Problem;
 use super::fields::{decimal, number, sectors, ticks, wrong};
-use super::{Op, Problem, Record};
+use super::record::{Op, Record};
 
-/// One line of `DiskSim`.
+/// Parses one line of `DiskSim`.
 pub fn parse(line: &str) -> Result<Record, Problem> {
     let [at, disk, sector, count, flags] = five("disksim", line)?;
     let flags = number::<u32>("flags", flags)?;
@@ -20,7 +21,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
     })
 }
 
-/// One line of MQSim.
+/// Parses one line of MQSim.
 pub fn parse_mqsim(line: &str) -> Result<Record, Problem> {
     let [at, disk, sector, count, kind] = five("mqsim", line)?;
     let read = match kind {

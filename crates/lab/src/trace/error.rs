@@ -1,68 +1,68 @@
 //! What can be wrong with a trace.
 
-use super::{DISK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX};
+use super::limits::{DISK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX};
 
 /// What is wrong with a line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Fewer columns than the format has, or more.
+    /// The line has fewer or more columns than the format.
     #[error("{found} columns where {format} has {need}")]
     Columns {
         /// The format.
         format: &'static str,
-        /// Found.
+        /// Columns found.
         found: usize,
-        /// Needed.
+        /// Columns needed.
         need: &'static str,
     },
-    /// A column that is not what it should be.
+    /// A column is not valid.
     #[error("{field} is {text:?}: {need}")]
     Field {
-        /// Which.
+        /// The column.
         field: &'static str,
-        /// What is there, cut short.
+        /// Its text, cut short.
         text: String,
-        /// What should be.
+        /// What it should be.
         need: &'static str,
     },
-    /// A request too long to be one.
+    /// A request is too long.
     #[error("a request of {bytes} bytes: at most {REQUEST_BYTES_MAX} are taken for one")]
     TooLong {
         /// Its bytes.
         bytes: u64,
     },
-    /// A request of nothing.
+    /// A request has no bytes.
     #[error("a request of 0 bytes")]
     Nothing,
-    /// Past the end of any disk.
+    /// A request goes past the end of any disk.
     #[error("a request at byte {offset}: no disk has so many ({DISK_BYTES_MAX})")]
     TooFar {
-        /// Where.
+        /// Its offset.
         offset: u64,
     },
-    /// A line that is not text.
+    /// A line is not text.
     #[error("not text: is this a binary trace, or a packed one?")]
     NotText,
-    /// A binary event that is none.
+    /// A binary event is not valid.
     #[error(
         "no event of blktrace's begins here: the file is damaged. Cut here (truncate -s) it can be read so far"
     )]
     NoEvent,
-    /// A binary event of another version.
+    /// A binary event has another version.
     #[error(
         "an event of blktrace's version {version}: version 7 is read; `blkparse` turns others into text"
     )]
     EventVersion {
-        /// Which.
+        /// The version.
         version: u8,
     },
-    /// A binary event that is not all there.
+    /// A binary event is incomplete.
     #[error("the file ends within an event: cut here (truncate -s) it can be read")]
     EventCut,
-    /// A line without an end.
+    /// A line has no end.
     #[error("a line of more than {LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// Hashes that do not fit the request.
+    /// The hashes do not fit the request.
     #[error(
         "a request of {bytes} bytes with {digits} digits of MD5: one of 32 digits for each 512 or 4096 bytes is needed"
     )]
@@ -77,7 +77,7 @@ pub enum Problem {
 /// Why a trace cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// A line that cannot be right.
+    /// A line is not valid.
     #[error("line {line}: {problem}")]
     Line {
         /// Its number, from 1.
@@ -95,13 +95,13 @@ pub enum TraceError {
         /// The first line, cut short.
         first: String,
     },
-    /// Packed by something else.
+    /// The file is packed in a way that is not supported.
     #[error("packed with {by}: gzip and zstd are read as they are; unpack it first")]
     Packed {
-        /// What.
+        /// The packer.
         by: &'static str,
     },
-    /// An event that cannot be right.
+    /// An event is not valid.
     #[error("byte {offset}: {problem}")]
     Event {
         /// Where it begins.
@@ -112,27 +112,27 @@ pub enum TraceError {
     /// Events cannot be read.
     #[error("byte {offset}: the file cannot be read")]
     EventIo {
-        /// How far it went.
+        /// The offset reached.
         offset: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// One of vellum's that does not hold.
+    /// A trace in Vellum's format is not valid.
     #[error(transparent)]
     Own(#[from] vellum_trace::TraceError),
-    /// Nothing in it.
+    /// There is no request in it.
     #[error("no request in {lines} lines: the trace is empty, or of another format")]
     Empty {
         /// How many lines there were.
         lines: u64,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("line {line}: the file cannot be read")]
     Io {
-        /// How far it went.
+        /// The line reached.
         line: u64,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

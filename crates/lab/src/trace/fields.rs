@@ -1,29 +1,32 @@
-//! Columns: numbers and times as traces write them, with what to say when they are not.
+//! Columns: numbers and times as traces write them, with the errors when they are not.
 
-use super::{Problem, SECTOR_BYTES};
+use super::error::Problem;
 use std::str::FromStr;
 use vellum_core::addr::Nanos;
 
-/// A column that is not what it should be.
+/// Bytes of a sector, where a format counts in them.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// The error for a column that is not valid.
 pub fn wrong(field: &'static str, text: &str, need: &'static str) -> Problem {
     let text = text.chars().take(40).collect();
     Problem::Field { field, text, need }
 }
 
-/// A whole number.
+/// Parses a whole number.
 pub fn number<T: FromStr>(field: &'static str, text: &str) -> Result<T, Problem> {
     text.parse()
         .map_err(|_| wrong(field, text, "a whole number is needed"))
 }
 
-/// So many sectors, in bytes.
+/// Parses a number of sectors, in bytes.
 pub fn sectors(field: &'static str, text: &str) -> Result<u64, Problem> {
     number::<u64>(field, text)?
         .checked_mul(SECTOR_BYTES)
         .ok_or_else(|| wrong(field, text, "too many sectors"))
 }
 
-/// A whole number of ticks of `nanos` nanoseconds.
+/// Parses a whole number of ticks of `nanos` nanoseconds.
 pub fn ticks(field: &'static str, text: &str, nanos: u64) -> Result<Nanos, Problem> {
     number::<u64>(field, text)?
         .checked_mul(nanos)
@@ -37,7 +40,7 @@ pub fn ticks(field: &'static str, text: &str, nanos: u64) -> Result<Nanos, Probl
         })
 }
 
-/// A name as a number that is the same in every run (FNV-1a). A number stays what it is, as far as it fits.
+/// A name as a number that is the same in every run (FNV-1a). A number is kept if it fits.
 pub fn name_number(text: &str) -> u32 {
     text.parse().unwrap_or_else(|_| {
         let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
@@ -47,7 +50,7 @@ pub fn name_number(text: &str) -> u32 {
     })
 }
 
-/// A decimal fraction of a unit of `nanos` nanoseconds: exact, unlike a floating number.
+/// Parses a decimal fraction of a unit of `nanos` nanoseconds: exact, unlike a floating-point number.
 pub fn decimal(field: &'static str, text: &str, nanos: u64) -> Result<Nanos, Problem> {
     let need = "a number like 12.345 is needed";
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));

@@ -1,8 +1,9 @@
-//! fio's iologs, versions 2 and 3: file, action, and for what is read or written, offset and length. Version 3 has a
-//! time in microseconds before them; version 2 has waits instead, in microseconds, one after the other.
+//! fio's iologs, versions 2 and 3: file, action, and for reads and writes offset and length. Version 3 has a time in
+//! microseconds before them; version 2 instead has waits in microseconds, one after the other.
 
+use super::error::Problem;
 use super::fields::{name_number, number, ticks, wrong};
-use super::{Op, Problem, Record};
+use super::record::{Op, Record};
 use vellum_core::addr::Nanos;
 
 const MICROSECOND: u64 = 1000;
@@ -11,12 +12,12 @@ const MICROSECOND: u64 = 1000;
 #[derive(Default)]
 pub struct State {
     version: Option<u8>,
-    /// The waits so far.
+    /// The sum of the waits so far.
     waited: u64,
 }
 
 impl State {
-    /// One line.
+    /// Parses one line.
     pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
         let Some(version) = self.version else {
             self.version = Some(match line {

@@ -1,10 +1,11 @@
 //! FIU's traces: time in nanoseconds, process, its name, sector, sectors, R or W, major, minor, MD5.
 //!
-//! The MD5 column has one of 32 digits for each 4 KiB, or one for each 512 B. The latter are put together into one
-//! content, which is equal exactly where all eight are.
+//! The MD5 column has 32 digits for each 4 KiB, or for each 512 B. In the latter case eight are combined into one
+//! content, which is equal exactly if all eight are.
 
-use super::fields::{number, sectors, ticks, wrong};
-use super::{Op, Problem, Record};
+use super::error::Problem;
+use super::fields::{SECTOR_BYTES, number, sectors, ticks, wrong};
+use super::record::{Op, Record};
 use crate::content::Content;
 use crate::rng::mix;
 use vellum_core::addr::BLOCK_BYTES;
@@ -16,7 +17,7 @@ const ZEROS: [&str; 2] = [
     "bf619eac0cdf3f68d496ea9344137e8b",
 ];
 
-/// One line.
+/// Parses one line.
 pub fn parse(line: &str) -> Result<Record, Problem> {
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();
     let &[at, _, _, sector, count, op, major, minor, md5] = columns.as_slice() else {
@@ -38,7 +39,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
     let mut contents = contents(bytes, md5)?;
     let block = BLOCK_BYTES as u64;
     if !offset.is_multiple_of(block) || !bytes.is_multiple_of(block) {
-        // Its hashes are of parts of blocks.
+        // The hashes are of parts of blocks.
         contents.clear();
     }
     Ok(Record {
@@ -61,11 +62,11 @@ fn contents(bytes: u64, md5: &str) -> Result<Vec<Content>, Problem> {
     }
     let hashes = (digits / DIGITS) as u64;
     let blocks = bytes / BLOCK_BYTES as u64;
-    if hashes * BLOCK_BYTES as u64 != bytes && hashes * super::SECTOR_BYTES != bytes {
+    if hashes * BLOCK_BYTES as u64 != bytes && hashes * SECTOR_BYTES != bytes {
         return Err(mismatch());
     }
     if blocks == 0 {
-        // Part of a block: its hash says nothing of the block.
+        // Only part of a block: its hash says nothing of the block.
         return Ok(Vec::new());
     }
     let per_block = (hashes / blocks) as usize;

@@ -1,4 +1,4 @@
-//! A trace's file as bytes: compressed or not is seen by looking. Memory is bounded whatever is in it.
+//! A trace file as bytes. Compression is detected. Memory is bounded whatever the file holds.
 
 use flate2::bufread::MultiGzDecoder;
 use std::fs::File;
@@ -11,15 +11,15 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 /// A trace's bytes.
 pub type Bytes = Box<dyn BufRead + Send>;
 
-/// What is read at a time.
+/// Bytes per read.
 const BUFFER_BYTES: usize = 128 << 10;
-/// zstd's window may be so long (a power of two): what its `--long` makes without a number.
+/// The largest window of zstd (a power of two): that of `--long` without a number.
 const WINDOW_LOG_MAX: u32 = 27;
 
-/// Opens a trace. How far reading has come in the file is added to `done`.
+/// Opens a trace. The progress in the file is added to `done`.
 ///
 /// # Errors
-/// When it cannot be opened, or read at all.
+/// When it cannot be opened or read.
 pub fn open(path: &Path, done: &Arc<AtomicU64>) -> io::Result<Bytes> {
     let from = Counted {
         from: File::open(path)?,
@@ -28,10 +28,10 @@ pub fn open(path: &Path, done: &Arc<AtomicU64>) -> io::Result<Bytes> {
     unpacked(BufReader::with_capacity(BUFFER_BYTES, from))
 }
 
-/// The same of anything.
+/// Unpacks any input.
 ///
 /// # Errors
-/// When it cannot be read at all.
+/// When it cannot be read.
 pub fn unpacked(mut from: impl BufRead + Send + 'static) -> io::Result<Bytes> {
     let head = from.fill_buf()?;
     if head.starts_with(&[0x1f, 0x8b]) {
@@ -45,7 +45,7 @@ pub fn unpacked(mut from: impl BufRead + Send + 'static) -> io::Result<Bytes> {
     Ok(Box::new(from))
 }
 
-/// What packed a file that begins so, if it is something that is not unpacked here.
+/// What packed a file that begins so, if that cannot be unpacked here.
 pub fn packed_by(head: &[u8]) -> Option<&'static str> {
     let begins: [(&[u8], &str); 6] = [
         (b"\xfd7zXZ\0", "xz"),
@@ -60,7 +60,7 @@ pub fn packed_by(head: &[u8]) -> Option<&'static str> {
     found.map(|(_, name)| *name).or(tar.then_some("tar"))
 }
 
-/// A reader that is seen from another thread.
+/// A reader whose progress another thread can see.
 struct Counted<R> {
     from: R,
     done: Arc<AtomicU64>,
@@ -74,7 +74,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// zstd's frames, one after the other.
+/// Reads zstd's frames, one after the other.
 struct Zstd<R> {
     from: R,
     context: DCtx<'static>,

@@ -1,6 +1,6 @@
-//! Vellum's own traces (`docs/TRACE.md`), as `vellum serve --record` and `vellum record` make them.
+//! Vellum's own traces (`docs/TRACE.md`), recorded by `vellum serve --record` and `vellum record`.
 
-use super::{Op, Record};
+use super::record::{Op, Record};
 use crate::content::Content;
 use crate::sizes::Size;
 use std::io::Read;
@@ -9,28 +9,28 @@ use vellum_trace::{
     Class, Content as Told, Entry, Journal, Op as Asked, Request, Sizes, TraceError,
 };
 
-/// What is known of the blocks written, added up.
+/// Totals of what is known of the blocks written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The encoding of these sizes.
+    /// The encoding that the sizes are for.
     pub sizes: Sizes,
-    /// Blocks whose size alone is known, and the bytes of these.
+    /// Blocks whose size alone is known, and the sum of the sizes.
     pub packed: (u64, u64),
-    /// Blocks whose size as a difference is known, and the bytes of these.
+    /// Blocks whose size as a difference is known, and the sum of the sizes.
     pub delta: (u64, u64),
     /// Blocks by class.
     pub classes: [u64; Class::ALL.len()],
 }
 
-/// The requests of one.
+/// Reads the requests of a trace.
 pub struct Own<R> {
     from: Option<R>,
     reader: Option<vellum_trace::Reader<R>>,
-    /// The last journals that were told.
+    /// The journals named last.
     pub journals: Vec<Journal>,
     /// Requests that are missing.
     pub lost: u64,
-    /// What the blocks were.
+    /// What is known of the blocks.
     pub known: Known,
 }
 
@@ -50,14 +50,14 @@ impl<R: Read> Own<R> {
         self.reader.as_ref().map(|reader| reader.header().blocks)
     }
 
-    /// Whether it broke off.
+    /// True if it broke off.
     pub fn is_cut(&self) -> bool {
         self.reader
             .as_ref()
             .is_some_and(|reader| !reader.is_whole())
     }
 
-    /// The next entry; none at the end. Inside: the request, if it is one.
+    /// Reads the next entry; none at the end. The inner option is the request, if it is one.
     pub fn next(&mut self) -> Result<Option<Option<Record>>, TraceError> {
         if let Some(from) = self.from.take() {
             let reader = vellum_trace::Reader::new(from)?;
@@ -70,7 +70,7 @@ impl<R: Read> Own<R> {
         Ok(Some(match entry? {
             Entry::Request(request) => Some(self.record(request)),
             Entry::Journals(journals) => {
-                // A file system that is being made anew has none for a moment.
+                // A file system that is being recreated has none for a moment.
                 if !journals.is_empty() {
                     self.journals = journals;
                 }
@@ -112,7 +112,7 @@ impl<R: Read> Own<R> {
             op: match request.op {
                 Asked::Read => Op::Read,
                 Asked::Write { fua } => Op::Write { fua },
-                // The engine does the same for both: what reads as zeros takes no room.
+                // The engine treats both the same: blocks that read as zeros take no room.
                 Asked::Discard { .. } | Asked::WriteZeroes { .. } => Op::Discard,
                 Asked::Flush => Op::Flush,
             },

@@ -1,4 +1,4 @@
-//! What the engine's volume lies on.
+//! The medium of the engine's volume.
 
 use super::log::OnFlash;
 use crate::base::{Drive, Io, Wanted};
@@ -6,18 +6,18 @@ use crate::blockdev::BlockDevice;
 use crate::timeline::Tag;
 use vellum_core::addr::Pba;
 
-/// A medium that carries the engine's effects out.
+/// A medium that carries out the engine's effects.
 pub enum Backing {
-    /// Flash, without anything between.
+    /// Flash, directly.
     Flash(Box<OnFlash>),
-    /// A drive that has a flash translation layer of its own.
+    /// A drive with a flash translation layer.
     Drive(Box<Drive>),
     /// A device of which only the speed is known.
     Block(Box<BlockDevice>),
 }
 
 impl Backing {
-    /// Writes; the write is durable.
+    /// Writes. A write with `durable` is durable when it is answered.
     pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32, durable: bool) {
         match self {
             Self::Flash(log) => log.write(io, tag, at, blocks),
@@ -60,7 +60,7 @@ impl Backing {
         }
     }
 
-    /// A unit of the drive's is on flash.
+    /// Notes that a program unit of the drive is on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
         match self {
             Self::Flash(log) => log.programmed(io, unit),
@@ -69,14 +69,15 @@ impl Backing {
         }
     }
 
-    /// Blocks that its own translation layer wrote beyond what was asked of it, and erasures.
+    /// Blocks that its translation layer wrote beyond what the engine wrote to it, and erasures.
     #[must_use]
     pub fn own_moves(&self) -> u64 {
         match self {
             Self::Flash(log) => log.area().map().counts().moved,
             Self::Drive(drive) => {
                 let counts = drive.map().counts();
-                counts.moved + counts.levelled
+                let folded = drive.map().folded().map_or(0, |cache| cache.folded);
+                counts.moved + counts.levelled + counts.refreshed + folded
             }
             Self::Block(_) => 0,
         }

@@ -1,19 +1,30 @@
-//! The driver: takes requests, feeds the engine, carries its effects out on a backing, keeps what is where.
+//! The driver: takes requests, feeds the engine, carries out its effects on a backing, and keeps the contents of the
+//! medium.
 
+mod asked;
+mod bases;
 mod blank;
-mod copies;
 mod deltas;
+mod dropping;
 mod effects;
+mod flight;
+mod freed;
+mod gate;
+mod hash_unit;
 mod hashing;
+mod held;
 mod parts;
 mod placing;
 mod serve;
 mod services;
 mod shadow;
+mod watch;
 
+pub use asked::Asked;
 pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
+use held::Gate;
 pub use placing::Placing;
 use services::Services;
 pub use services::Tidying;
@@ -22,134 +33,65 @@ use shadow::Shadow;
 use super::backing::Backing;
 use super::pages::Pages;
 use super::summaries::Summaries;
-use crate::admission::Admitted;
-use crate::base::Io;
-use crate::content::{Content, Contents};
-use crate::sizes::{Sizes, Tells};
+use crate::base::{Drive, Io};
+use crate::content::Content;
+use crate::sizes::Sizes;
 use crate::trace::Op;
-use crate::workload::{Committed, Homes};
+use crate::watching::Watching;
 use blank::Blank;
 use deltas::Bases;
+use dropping::Dropping;
+use flight::Flight;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, RequestId};
+use vellum_core::driver::{self, Extent, To};
 use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::{
-    Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Region, Setting, WriteOnce,
-};
+use vellum_core::seam::{Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Setting};
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
 
 /// The collector's buffers.
 const COLLECTOR_BUFS: u32 = 256;
-/// Clients' buffers, at least: one chunk can fill while another is written.
+/// The fewest client buffers: one chunk can fill while another is written.
 pub const BUFS_MIN: u32 = 512;
 
 /// The engine's options.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How the collector chooses.
+    /// How the collector chooses its victims.
     pub victim: Victim,
-    /// Whether blocks of zeros are a map entry alone.
+    /// True if a block of zeros is only a map entry.
     pub zero: bool,
-    /// Whether freed segments are erased or discarded.
+    /// True if freed segments are erased or discarded.
     pub discard: bool,
-    /// Clients' buffers: the RAM for writes.
+    /// Client buffers: the RAM for writes.
     pub bufs: u32,
     /// Where blocks go, and when they are durable.
     pub placing: Placing,
     /// In-line deduplication.
     pub dedup: Dedup,
-    /// Whether blocks are stored in fewer bytes.
+    /// True if blocks are compressed.
     pub compress: bool,
-    /// In how many bytes each content can be stored that nobody measured.
+    /// The model of the sizes of contents that were not measured.
     pub sizes: Option<Sizes>,
-    /// Whether and where blocks may be stored as their difference to what they replace.
+    /// Whether and where a block may be stored as a difference from the block it replaces.
     pub deltas: Deltas,
-    /// Whether the volume puts home itself what a journal has committed.
+    /// True if the volume replays what a journal has committed.
     pub replay: bool,
-    /// What is stored is made better beside its clients.
+    /// True if blocks that a file system has freed are dropped.
+    pub freed: bool,
+    /// The services that run beside the clients.
     pub tidying: Tidying,
-    /// The hash engine, where hashing takes time.
+    /// The hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
-    /// Keep what every block should be, and hold every read against it.
+    /// Keep the expected content of every block, and compare every read with it.
     pub verify: bool,
 }
 
-/// One request.
-#[derive(Clone, Debug)]
-pub struct Asked {
-    /// Its number, which is not 0; free again when it is answered.
-    pub id: u32,
-    /// What.
-    pub op: Op,
-    /// The first block.
-    pub lba: u64,
-    /// How many.
-    pub blocks: u32,
-    /// What a write writes.
-    pub contents: Contents,
-    /// Of a write into a journal: whose copies its blocks are.
-    pub homes: Homes,
-    /// In how many bytes its blocks can be stored, where that was measured.
-    pub sizes: Tells,
-    /// What a journal's transaction puts home that is complete with this write.
-    pub committed: Committed,
-    /// What a write may use.
-    pub admitted: Admitted,
-}
-
-/// What an effect in flight needs when it is done.
-#[derive(Clone, Copy)]
-enum Flight {
-    None,
-    Plain,
-    Read {
-        at: Pba,
-        blocks: u32,
-        request: u32,
-        first: u32,
-    },
-    Gather {
-        at: Pba,
-        blocks: u32,
-        to: Buf,
-    },
-    GatherPart {
-        at: Pba,
-        slot: u8,
-        to: Buf,
-    },
-    Meta {
-        at: Pba,
-        blocks: u32,
-    },
-    Compare {
-        buf: Buf,
-        at: Pba,
-        /// A part of the page there.
-        slot: Option<u8>,
-    },
-    Compared(bool),
-    Print(Content),
-    Parts {
-        at: Pba,
-        slot: u8,
-        count: u8,
-        request: u32,
-        first: u32,
-    },
-    PartsShown(bool),
-    /// A base is read, for what is to be done then.
-    Base(deltas::Then),
-    Erase {
-        at: Pba,
-    },
-}
-
-/// See the module.
+/// The engine on a simulated medium; see the module.
 pub struct Vellum {
     engine: Core,
     /// Every write is durable when it is answered.
@@ -160,14 +102,18 @@ pub struct Vellum {
     pages: Pages,
     compress: bool,
     sizes: Option<Sizes>,
-    /// In how many bytes contents can be stored that somebody measured, where they may be stored anew. Looked up only: its order is
-    /// chance.
+    /// The measured sizes of contents, kept while they may be stored anew. Never iterated: the order would be random.
     measured: HashMap<Content, u16>,
     bases: Option<Bases>,
-    /// Whether the core is told which blocks are copies of which, as a journal's descriptors say it.
-    descriptors: bool,
-    /// Whether it is told of transactions that are complete.
+    /// True if the core is notified of complete transactions.
     replay: bool,
+    /// True if contents are shared.
+    shares: bool,
+    /// Follows what a simulated file system writes.
+    watching: Option<Box<Watching>>,
+    dropping: Option<Dropping>,
+    /// Requests that wait before the core.
+    gate: Gate<Asked>,
     hashing: Option<Unit>,
     services: Services,
     bufs: Vec<Content>,
@@ -181,7 +127,7 @@ pub struct Vellum {
     shadow: Option<Shadow>,
 }
 
-/// What is told of a read of parts, or of a comparison with one. No medium damages anything here.
+/// The outcome of a read of parts, or of a comparison with one. No medium here damages anything.
 fn read_parts(sum: u32, whole: bool) -> Outcome<'static> {
     Outcome::Parts {
         sum,
@@ -191,10 +137,10 @@ fn read_parts(sum: u32, whole: bool) -> Outcome<'static> {
 }
 
 impl Vellum {
-    /// A new volume on a backing, opened for the first time.
+    /// Creates a volume on a backing and opens it for the first time.
     ///
     /// # Errors
-    /// When the engine does not open what the format just wrote.
+    /// When the engine does not open the volume that was just formatted.
     pub fn new(
         superblock: &Superblock,
         backing: Backing,
@@ -210,10 +156,8 @@ impl Vellum {
         let mut recovered = recover(&mut blank, superblock.medium_blocks(), crc32c::crc32c)?;
         recovered.begin_life()?;
         let bufs = settings.bufs.max(BUFS_MIN);
-        let buffers = Buffers {
-            first: Buf(bufs),
-            count: COLLECTOR_BUFS,
-        };
+        let (first, count) = (Buf(bufs), COLLECTOR_BUFS);
+        let buffers = Buffers { first, count };
         let options = Options {
             victim: settings.victim,
             discard: settings.discard,
@@ -249,8 +193,11 @@ impl Vellum {
             sizes: settings.sizes,
             measured: HashMap::new(),
             bases: makes_deltas.then(|| Bases::new(settings.deltas)),
-            descriptors: false,
             replay: settings.replay,
+            shares: policy != Dedup::default(),
+            watching: None,
+            dropping: settings.freed.then(Dropping::default),
+            gate: Gate::default(),
             hashing: settings.hashing.map(Unit::new),
             services: Services::new(settings.tidying),
             bufs: vec![Content::ZERO; (bufs + COLLECTOR_BUFS) as usize],
@@ -271,49 +218,64 @@ impl Vellum {
         self.engine.stats()
     }
 
-    /// The volume.
+    /// The volume's superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.engine.superblock()
     }
 
-    /// Looks at the entries of blocks that are to be asked for soon.
+    /// Touches the map entries of blocks that will soon be requested, so that their cache misses overlap.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
         if let Some(log) = self.engine.as_log() {
             log.look_ahead(lbas.map(Lba));
         }
     }
 
-    /// The same of contents.
+    /// The same for contents in the index.
     pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
         if let Some(log) = self.engine.as_log() {
             log.look_ahead_contents(contents.map(Content::sum));
         }
     }
 
-    /// RAM for writes and for what is moved, in blocks.
+    /// RAM for writes and for blocks being moved, in blocks.
     #[must_use]
     pub fn ram_blocks(&self) -> u64 {
         self.bufs.len() as u64
     }
 
-    /// What it lies on.
+    /// The medium.
     #[must_use]
     pub fn backing(&self) -> &Backing {
         &self.backing
     }
 
-    /// Blocks that were read and were not what had been written, where that is looked at.
+    /// The drive that it lies on, if there is one: for what that does by itself.
+    pub fn drive_below(&mut self) -> Option<&mut Drive> {
+        match &mut self.backing {
+            Backing::Drive(drive) => Some(drive),
+            Backing::Flash(_) | Backing::Block(_) => None,
+        }
+    }
+
+    /// Blocks whose read did not return what was written, if reads are verified.
     #[must_use]
     pub fn wrong_reads(&self) -> u64 {
         self.shadow.as_ref().map_or(0, |shadow| shadow.wrong)
     }
 
-    /// When it wants to be called by [`tick`](Self::tick), in nanoseconds.
+    /// True if its volume is tables in place.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        self.engine.as_log().is_none()
+    }
+
+    /// When it wants [`tick`](Self::tick) to be called, in nanoseconds.
     #[must_use]
     pub fn timeout(&self) -> Option<u64> {
         let engine = self.engine.poll_timeout().map(|at| at.0);
-        [engine, self.services.due()].into_iter().flatten().min()
+        let all = [engine, self.services.due(), self.gate_due()];
+        all.into_iter().flatten().min()
     }
 
     /// The next answer.
@@ -323,23 +285,16 @@ impl Vellum {
         Some(answer)
     }
 
-    /// Time has passed.
+    /// Runs what is due now.
     pub fn tick(&mut self, io: &mut Io<'_>) {
         self.feed(io, Input::Tick);
+        self.let_go(io);
         if self.services.due().is_some_and(|due| due <= io.time.now()) {
             self.serve(io);
         }
     }
 
-    /// Tells where journals are.
-    pub fn watch(&mut self, io: &mut Io<'_>, regions: &[Region]) {
-        self.descriptors = regions
-            .iter()
-            .any(|region| region.rule == WriteOnce::Descriptor);
-        self.feed(io, Input::Hint(Hint::Journals { regions }));
-    }
-
-    /// Asks for something.
+    /// Sends a request to the engine.
     pub fn ask(&mut self, io: &mut Io<'_>, asked: Asked) {
         self.services.client_came();
         self.waiting.push_back(asked);
@@ -349,7 +304,7 @@ impl Vellum {
         }
     }
 
-    /// An effect was carried out.
+    /// Notes that an effect has completed.
     pub fn done(&mut self, io: &mut Io<'_>, id: u32) {
         let flight = std::mem::replace(&mut self.flights[id as usize], Flight::None);
         let id = EffectId(id);
@@ -361,29 +316,14 @@ impl Vellum {
                 self.forget_pages(at);
                 self.finish(io, id, Outcome::Ok);
             }
-            Flight::Read {
-                at,
-                blocks,
-                request,
-                first,
-            } => {
-                for i in 0..blocks {
-                    self.show(
-                        request,
-                        first + i,
-                        self.medium[(at.0 + u64::from(i)) as usize],
-                    );
+            Flight::Read { from, to } => {
+                for i in 0..from.blocks {
+                    let content = self.medium[(from.at.0 + u64::from(i)) as usize];
+                    self.give(to, i, content);
                 }
-                self.finish_read(io, id, at, blocks);
+                self.finish_read(io, id, from);
             }
-            Flight::Gather { at, blocks, to } => {
-                for i in 0..blocks as usize {
-                    self.bufs[to.0 as usize + i] = self.medium[at.0 as usize + i];
-                }
-                self.finish_read(io, id, at, blocks);
-            }
-            Flight::GatherPart { at, slot, to } => self.part_gathered(io, id, (at, slot), to),
-            Flight::Meta { at, blocks } => {
+            Flight::Meta(Extent { at, blocks }) => {
                 let len = blocks as usize * BLOCK_BYTES;
                 let bytes = self.summaries.read(at, len, &self.medium);
                 self.finish(io, id, Outcome::Bytes(&bytes));
@@ -407,11 +347,10 @@ impl Vellum {
                 at,
                 slot,
                 count,
-                request,
-                first,
+                to,
             } => {
                 let page = self.medium[at.0 as usize];
-                let whole = self.show_parts(page, (slot, count), request, first);
+                let whole = self.give_parts(page, (slot, count), to);
                 self.finish(io, id, read_parts(page.sum(), whole));
             }
             Flight::Base(then) => self.base_read(io, id, then),
@@ -419,15 +358,34 @@ impl Vellum {
         }
     }
 
-    /// A unit of the drive under it is on flash.
+    /// Notes that a program unit of the drive below is on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
         self.backing.programmed(io, unit);
     }
 
-    fn finish_read(&mut self, io: &mut Io<'_>, id: EffectId, at: Pba, blocks: u32) {
+    /// Takes a block that was read.
+    fn give(&mut self, to: To, index: u32, content: Content) {
+        match to {
+            To::Request(request, first) => self.show(request.0, first + index, content),
+            To::Collector(buf) => self.bufs[(buf.0 + index) as usize] = content,
+        }
+    }
+
+    /// Takes a block of a read request.
+    fn show(&mut self, request: u32, index: u32, content: Content) {
+        if self.services.take_block(request, index, content) {
+            return;
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.show(request, index, content);
+        }
+    }
+
+    fn finish_read(&mut self, io: &mut Io<'_>, id: EffectId, from: Extent) {
         let mut sums = std::mem::take(&mut self.sums);
         sums.clear();
-        let range = at.0 as usize..at.0 as usize + blocks as usize;
+        let first = from.at.0 as usize;
+        let range = first..first + from.blocks as usize;
         sums.extend(self.medium[range].iter().map(|content| content.sum()));
         self.finish(io, id, Outcome::Sums(&sums));
         self.sums = sums;
@@ -438,11 +396,16 @@ impl Vellum {
         self.admit(io);
     }
 
-    /// Hands over what waits for buffers, in order.
+    /// Buffers reserved for requests that wait elsewhere.
+    fn reserved(&self) -> usize {
+        let hashing = self.hashing.as_ref().map_or(0, |unit| unit.reserved);
+        hashing + self.gate.reserved
+    }
+
+    /// Hands over the requests that wait for buffers, in order.
     fn admit(&mut self, io: &mut Io<'_>) {
         while let Some(first) = self.waiting.front() {
-            let reserved = self.hashing.as_ref().map_or(0, |unit| unit.reserved);
-            let needed = first.contents.len() + reserved;
+            let needed = first.contents.len() + self.reserved();
             if matches!(first.op, Op::Write { .. }) && self.free.len() < needed {
                 return;
             }
@@ -452,16 +415,27 @@ impl Vellum {
         }
     }
 
+    /// Passes a request to the gate, and on to the core if it may pass.
     fn hand_over(&mut self, io: &mut Io<'_>, asked: &Asked) {
+        self.see(asked);
+        if self.may_pass(io, asked) {
+            self.place(io, asked);
+        }
+    }
+
+    fn place(&mut self, io: &mut Io<'_>, asked: &Asked) {
+        self.passed(asked);
         let (id, lba) = (RequestId(asked.id), Lba(asked.lba));
         let (blocks, count) = (u64::from(asked.blocks), asked.blocks);
-        self.remember(asked);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.remember(asked);
+        }
         match asked.op {
             Op::Write { fua } => {
                 let fua = fua || self.strong;
                 let mut payloads = std::mem::take(&mut self.payloads);
                 payloads.clear();
-                self.tell_homes(io, asked);
+                self.read_along(io, asked);
                 for (index, &content) in asked.contents.iter().enumerate() {
                     let Some(buf) = self.free.pop() else {
                         unreachable!("admitted with buffers for all blocks")
@@ -473,6 +447,7 @@ impl Vellum {
                     digest.copied = !asked.admitted.dedup;
                     payloads.push(Payload { buf, digest });
                 }
+                self.classify(asked, &mut payloads);
                 let blocks = &payloads;
                 self.feed(
                     io,
@@ -487,6 +462,7 @@ impl Vellum {
                 if let Some(pairs) = asked.committed.as_deref().filter(|_| self.replay) {
                     self.feed(io, Input::Hint(Hint::Committed { pairs }));
                 }
+                self.handed_over(io);
             }
             Op::Read => {
                 let blocks = count;
@@ -512,14 +488,18 @@ impl Vellum {
     fn feed(&mut self, io: &mut Io<'_>, input: Input<'_>) {
         self.engine.handle(Nanos(io.time.now()), input);
         while let Some(effect) = self.engine.poll_effect() {
-            self.carry_out(io, effect);
+            driver::carry_out(self, io, effect);
         }
         while let Some(reply) = self.engine.poll_reply() {
-            if self.services.take_answer(reply.id.0, reply.result.is_ok()) {
+            let (id, is_ok) = (reply.id.0, reply.result.is_ok());
+            self.has_ended(io.time.now(), id, is_ok);
+            if self.services.take_answer(id, is_ok) || self.take_drop(id, is_ok) {
                 continue;
             }
-            self.check(reply.id.0, reply.result.is_ok());
-            // What was answered already has nobody to tell, unless it is an error.
+            if let Some(shadow) = &mut self.shadow {
+                shadow.check(id, is_ok);
+            }
+            // A request that was answered earlier is not answered again, unless it failed.
             if !hashing::is_answered(reply.id.0) || reply.result.is_err() {
                 self.answers.push_back((reply.id.0, reply.result));
             }
@@ -527,5 +507,7 @@ impl Vellum {
         if self.services.has_answer() {
             self.serve(io);
         }
+        self.drop_freed(io);
+        self.let_go(io);
     }
 }

@@ -1,26 +1,26 @@
-//! How an engine's volume lies on flash.
+//! The layout of an engine's volume on flash.
 //!
-//! A segment is `deep` erase blocks on each die of a *group*: `width` neighbouring dies. Program unit `u` of a segment is
-//! on die `u % width` of the group, so that a chunk's write goes to all of them. Erasing a segment erases its
-//! erase blocks. The engine's map area is overwritten in place, which flash cannot do; so the first erase blocks of
-//! the first group's dies are set aside for it and run by a small page map ([`Drive`]). A summary that is written a
-//! second time goes there as well.
+//! A segment is `deep` erase blocks on each die of a *group*: `width` neighbouring dies. Program unit `u` of a segment
+//! is on die `u % width` of the group, so a chunk's write goes to all of them. Erasing a segment erases its erase
+//! blocks. The engine overwrites its map area in place, which flash cannot do. So the first erase blocks of the first
+//! group's dies are set aside for it and run by a small page map ([`Drive`]). A summary that is written a second time
+//! goes there too.
 
 use crate::base::{PageMap, TooSmall, Victim};
-use crate::flash::{Die, EraseBlock, Shape};
+use crate::flash::{Cell, Die, EraseBlock, Shape};
 use vellum_core::format::geometry::{self, GeometryError, Params};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::{SumKind, areas};
 
-/// Segments that a volume should have, at least, before they are made longer.
+/// The fewest segments a volume should have before segments are made longer.
 const SEGMENTS_WANTED: u64 = 512;
-/// Fewer will do while they are shorter than this: what a segment costs (headers, a summary, the engine's margin
-/// for the collector) weighs more then.
+/// Fewer are enough while segments are shorter than this: the cost of a segment (headers, a summary, the engine's
+/// margin for the collector) weighs more then.
 const SHORT: (u64, u64) = (128, 512);
-/// Erase blocks of each die that the map area's page map has more than its content needs: two that it keeps back
-/// and one so that its victims are half empty.
+/// Erase blocks of each die that the map area's page map has beyond its content: two that it keeps in reserve, and one
+/// so that its victims are half empty.
 const AREA_SPARE: u32 = 3;
-/// The engine's limits for a segment's blocks.
+/// The engine's limits for the blocks of a segment.
 const SEGMENT_BLOCKS: std::ops::RangeInclusive<u64> = 64..=65_536;
 
 /// Why a volume cannot be laid out on some flash.
@@ -34,32 +34,32 @@ pub enum LayoutError {
         /// Blocks of an erase block.
         blocks: u64,
     },
-    /// The engine refuses.
+    /// The engine refuses the geometry.
     #[error("the engine cannot use this capacity")]
     Geometry(#[from] GeometryError),
-    /// More is asked of the engine than it can keep.
+    /// The engine cannot keep this many blocks.
     #[error(
         "the engine can keep {most} blocks alive in {segments} segments of {segment_blocks} on this flash, and \
          {logical} are asked for: give it more capacity or over-provisioning"
     )]
     Full {
-        /// Asked for.
+        /// Blocks requested.
         logical: u64,
-        /// Possible.
+        /// Blocks possible.
         most: u64,
         /// Segments.
         segments: u32,
         /// Blocks of each.
         segment_blocks: u32,
     },
-    /// More is asked of tables than they can keep.
+    /// The tables cannot keep this many blocks.
     #[error(
         "the tables leave room for {most} blocks, and {logical} are asked for: give it more capacity or over-provisioning"
     )]
     Tables {
-        /// Asked for.
+        /// Blocks requested.
         logical: u64,
-        /// Possible.
+        /// Blocks possible.
         most: u64,
     },
     /// The map area does not fit.
@@ -76,24 +76,24 @@ pub struct Place {
     pub block: EraseBlock,
 }
 
-/// See the module.
+/// A volume's layout; see the module.
 pub struct Layout {
     /// The volume.
     pub superblock: Superblock,
     /// Dies of a group.
     pub width: u32,
-    /// Erase blocks of a segment on each of them.
+    /// Erase blocks of a segment on each die of its group.
     pub deep: u32,
     /// Blocks of a program unit.
     pub unit_blocks: u32,
-    /// Every segment's.
+    /// The place of every segment.
     pub places: Vec<Place>,
     /// Erase blocks set aside for the map area, on each die of the first group.
     pub area_blocks: u32,
 }
 
 impl Layout {
-    /// Lays a volume of `logical` blocks out.
+    /// Lays out a volume of `logical` blocks.
     ///
     /// # Errors
     /// When it does not fit.
@@ -101,8 +101,9 @@ impl Layout {
         let erase_block = u64::from(shape.block_blocks());
         let width = width(shape)?;
         let deep = deep(shape, width);
+        debug_assert!((width * deep * shape.unit_blocks).is_power_of_two());
         let segment_blocks = (erase_block * u64::from(width * deep)) as u32;
-        // The area's size depends on the number of segments and takes some away: settle in two steps.
+        // The area's size depends on the number of segments and reduces it: settle in a few steps.
         let mut area_blocks = 0;
         let mut layout = None;
         for _ in 0..3 {
@@ -139,8 +140,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Lays a volume out on something that is not flash, as `vellum create` does: a log's segments, or tables. These are there
-    /// once, as in the papers that they are held against.
+    /// Lays out a volume on a medium other than flash, as `vellum create` does: segments of a log, or tables. There is
+    /// one copy of the tables, as in the papers they are compared with.
     ///
     /// # Errors
     /// When it does not fit.
@@ -191,20 +192,42 @@ impl Layout {
         )
     }
 
-    /// The die of a segment's program unit.
-    pub fn die(&self, segment: usize, unit: u32) -> Die {
-        Die(self.places[segment].die + unit % self.width)
+    /// The program unit of a segment's block. On flash everything here is a power of two ([`width`]), and this is asked for each
+    /// block that is read or written: a division would cost more than the rest.
+    pub fn unit(&self, offset: u32) -> u32 {
+        offset >> self.unit_blocks.trailing_zeros()
     }
 
-    /// The erase block, on that die.
+    /// The die of a segment's program unit.
+    pub fn die(&self, segment: usize, unit: u32) -> Die {
+        Die(self.places[segment].die + (unit & (self.width - 1)))
+    }
+
+    /// The erase block of a segment's program unit, on that die.
     pub fn block(&self, segment: usize, unit: u32) -> EraseBlock {
-        let erase_block = self.superblock.segment_blocks() / self.width / self.deep;
-        let deep = unit / self.width * self.unit_blocks / erase_block;
+        let deep = unit >> (self.width.trailing_zeros() + self.units_of_block());
         EraseBlock(self.places[segment].block.0 + deep)
+    }
+
+    /// How many program units an erase block has, as a power of two.
+    fn units_of_block(&self) -> u32 {
+        let erase_block = self.superblock.segment_blocks().trailing_zeros();
+        erase_block - (self.width * self.deep * self.unit_blocks).trailing_zeros()
+    }
+
+    /// The type of the unit's page, where there are `types` types.
+    pub fn cell(&self, unit: u32, types: u32) -> Cell {
+        match types {
+            1 => Cell::FIRST,
+            types => {
+                let row = unit >> self.width.trailing_zeros();
+                Cell::of_unit(row & ((1 << self.units_of_block()) - 1), types)
+            }
+        }
     }
 }
 
-/// The widest group, up to all dies, that leaves segments in number.
+/// The widest group, up to all dies, that leaves enough segments.
 fn width(shape: &Shape) -> Result<u32, LayoutError> {
     let blocks = u64::from(shape.block_blocks());
     if !blocks.is_power_of_two() || blocks > *SEGMENT_BLOCKS.end() {
@@ -228,7 +251,7 @@ fn width(shape: &Shape) -> Result<u32, LayoutError> {
         .ok_or(LayoutError::EraseBlock { blocks })
 }
 
-/// How many erase blocks of a die make a segment that is not short, as long as there are segments in number.
+/// How many erase blocks of a die make a segment that is not short, while there are enough segments.
 fn deep(shape: &Shape, width: u32) -> u32 {
     let round = u64::from(shape.block_blocks()) * u64::from(width);
     let fine = |deep: u32| {
@@ -269,7 +292,7 @@ fn params(blocks: u64, logical: u64, over_permille: u32, segment_blocks: Option<
     }
 }
 
-/// A volume of so many segments.
+/// A volume of this many segments.
 fn volume(
     segments: u64,
     segment_blocks: u32,
@@ -285,7 +308,7 @@ fn volume(
         ))
     };
     let wanted = segments * u64::from(segment_blocks);
-    // What lies before the segments grows with the volume, slowly.
+    // The part before the segments grows slowly with the volume.
     let mut blocks = wanted + 1;
     loop {
         let superblock = plan(blocks)?;
@@ -297,8 +320,8 @@ fn volume(
     }
 }
 
-/// Blocks of the map area: what is before the segments, the second superblock, and a place for each
-/// segment's second summary.
+/// Blocks of the map area: everything before the segments, the second superblock, and a place for the second summary
+/// of each segment.
 fn area(superblock: &Superblock) -> u64 {
     superblock.segment_start(vellum_core::addr::Segment(0)).0 + 1 + summaries(superblock)
 }

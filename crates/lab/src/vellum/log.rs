@@ -1,4 +1,4 @@
-//! The engine's volume straight on flash.
+//! The engine's volume directly on flash.
 
 use super::layout::Layout;
 use crate::base::{Drive, Io, TooSmall, Wanted};
@@ -14,7 +14,7 @@ enum Spot {
     Area(u64),
 }
 
-/// See the module.
+/// The volume on flash; see the module.
 pub struct OnFlash {
     layout: Layout,
     area: Drive,
@@ -25,12 +25,16 @@ pub struct OnFlash {
 }
 
 impl OnFlash {
-    /// Lays it out; `area_ram` blocks of RAM for the map area's writes.
+    /// Lays out the volume, with `area_ram` blocks of RAM for the map area's writes.
     ///
     /// # Errors
     /// When the map area does not fit.
     pub fn new(layout: Layout, io: &Io<'_>, area_ram: u64) -> Result<Self, TooSmall> {
         let map = layout.area_map(io.flash.shape())?;
+        let mut map = map.typed(io.flash.types());
+        if io.flash.refresh().age_ns.is_some() {
+            map = map.telling_filled();
+        }
         let unit_blocks = io.flash.shape().unit_blocks;
         Ok(Self {
             area: Drive::new(map, unit_blocks, area_ram),
@@ -51,14 +55,15 @@ impl OnFlash {
         match at.0.checked_sub(self.first) {
             None => Spot::Area(at.0),
             Some(_) if at.0 >= end => Spot::Area(self.first),
+            // A power of two; see `Layout::unit`.
             Some(from) => Spot::Segment {
-                index: (from / self.segment_blocks) as usize,
-                offset: (from % self.segment_blocks) as u32,
+                index: (from >> self.segment_blocks.trailing_zeros()) as usize,
+                offset: (from & (self.segment_blocks - 1)) as u32,
             },
         }
     }
 
-    /// A unit of the map area's is on flash.
+    /// Notes that a program unit of the map area is on flash.
     pub fn programmed(&mut self, io: &mut Io<'_>, unit: u64) {
         self.area.programmed(io, unit);
     }
@@ -81,12 +86,14 @@ impl OnFlash {
             let lba = self.first + 1 + index as u64 * u64::from(blocks);
             return self.area.ask(io, tag, durable, lba, u64::from(blocks));
         }
-        // A unit is programmed when its last block is here; the last of a segment with its end.
-        let unit = self.layout.unit_blocks;
+        // A unit is programmed when its last block arrives; the last unit of a segment, when the segment ends.
+        let types = io.flash.types();
         let job = io.time.begin(tag);
-        for unit in filled / unit..end / unit {
-            io.flash
-                .program(io.time, self.layout.die(index, unit), Some(job));
+        for unit in self.layout.unit(filled)..self.layout.unit(end) {
+            let at = (self.layout.die(index, unit), self.layout.cell(unit, types));
+            io.flash.program(io.time, at, Some(job));
+            let block = self.layout.block(index, unit);
+            io.flash.filled(io.time.now(), at.0, block);
         }
         io.time.end(job);
     }
@@ -98,14 +105,15 @@ impl OnFlash {
             Spot::Area(lba) => return self.area.ask(io, tag, Wanted::Read, lba, u64::from(blocks)),
         };
         let job = io.time.begin(tag);
-        let unit_blocks = self.layout.unit_blocks;
-        let on_flash = self.filled[index] / unit_blocks * unit_blocks;
+        let (unit_blocks, types) = (self.layout.unit_blocks, io.flash.types());
+        let on_flash = self.layout.unit(self.filled[index]) * unit_blocks;
         let end = (offset + blocks).min(on_flash);
         let mut from = offset;
         while from < end {
-            let unit = from / unit_blocks;
+            let unit = self.layout.unit(from);
             let to = end.min((unit + 1) * unit_blocks);
-            let at = (self.layout.die(index, unit), self.layout.block(index, unit));
+            let (die, block) = (self.layout.die(index, unit), self.layout.block(index, unit));
+            let at = (die, block, self.layout.cell(unit, types));
             io.flash.read(io.time, at, to - from, Some(job));
             from = to;
         }

@@ -1,5 +1,5 @@
-//! The engine that is served, here on simulated media: this driver takes the place of the device's runtime.
-//! Nothing of the flash translation layer is written again.
+//! The engine that is served, on simulated media. This driver takes the place of the device's runtime; nothing of the
+//! flash translation layer is written a second time.
 
 mod backing;
 mod driver;

@@ -1,7 +1,7 @@
 //! Pages of parts, without their bytes: which contents are in each.
 //!
-//! To the medium and to the collector a page of parts is one block more, so it has a [`Content`] like any other: one whose
-//! checksum is that of the page as the engine encodes it, directory and all.
+//! To the medium and the collector a page of parts is a block like any other, so it has a [`Content`]: one with the
+//! checksum of the page as the engine encodes it, directory included.
 
 use crate::content::Content;
 use std::collections::HashMap;
@@ -12,26 +12,26 @@ struct Page {
     /// Blocks of the medium that hold it.
     copies: u32,
     parts: Box<[Content]>,
-    /// What its directory says, where somebody reads it.
+    /// What its directory says, if anything reads it.
     directory: Box<[PartTag]>,
 }
 
-/// See the module.
+/// The pages of parts; see the module.
 #[derive(Default)]
 pub struct Pages {
-    /// Looked up only: its order is chance.
+    /// Never iterated: the order would be random.
     of: HashMap<Content, Page>,
     made: u32,
 }
 
 impl Pages {
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.of.is_empty()
     }
 
-    /// A page with this checksum, these parts and this directory, which one block of the medium holds.
+    /// Adds a page with this checksum, these parts and this directory, held by one block of the medium.
     pub fn make(&mut self, sum: u32, parts: Vec<Content>, directory: &[PartTag]) -> Content {
         loop {
             self.made = self.made.wrapping_add(1);
@@ -49,14 +49,14 @@ impl Pages {
         }
     }
 
-    /// One block more holds this, if it is a page.
+    /// Notes that one more block holds this content, if it is a page.
     pub fn copied(&mut self, content: Content) {
         if let Some(page) = self.of.get_mut(&content) {
             page.copies += 1;
         }
     }
 
-    /// One block fewer does.
+    /// Notes that one block fewer holds it.
     pub fn erased(&mut self, content: Content) {
         if let Some(page) = self.of.get_mut(&content) {
             page.copies -= 1;
@@ -66,7 +66,7 @@ impl Pages {
         }
     }
 
-    /// What its directory says; nothing, if it is no page.
+    /// What its directory says; empty if it is not a page.
     #[must_use]
     pub fn directory(&self, page: Content) -> &[PartTag] {
         self.of.get(&page).map_or(&[], |page| &page.directory)

@@ -1,7 +1,7 @@
-//! Segments' summaries, the only metadata that is read back: the owners alone, 4 bytes a block.
+//! Segments' summaries, the only metadata that is read back. Only the owners are kept: 4 bytes a block.
 //!
-//! A summary names each block's owner and checksum in 12 bytes. The checksum is that of what the medium holds, so it is left out,
-//! and put back when the summary is read.
+//! A summary has each block's owner and checksum in 12 bytes. The checksum is that of the block on the medium, so it
+//! is left out here and put back when the summary is read.
 
 use crate::content::Content;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment, Seq, Vba};
@@ -9,21 +9,21 @@ use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 
 const NONE: u32 = 0;
-/// Says that the number is a shared page's; an LBA is kept plus one.
+/// Marks the number of a shared page; an LBA is kept plus one.
 const SHARED: u32 = 1 << 31;
 
-/// See the module.
+/// The summaries of a volume; see the module.
 pub struct Summaries {
     superblock: Superblock,
-    /// Of each block of the segments.
+    /// The owner of each block of the segments.
     owners: Vec<u32>,
-    /// The newest chunk that each segment's summary knows of, where there is one.
+    /// The newest chunk in each segment's summary, if it has one.
     newest: Vec<Option<Seq>>,
     tags: Vec<Tag>,
 }
 
 impl Summaries {
-    /// Of a new volume: none.
+    /// The summaries of a new volume: none.
     #[must_use]
     pub fn new(superblock: &Superblock) -> Self {
         let (segments, each) = (superblock.segment_count(), superblock.segment_blocks());
@@ -39,15 +39,15 @@ impl Summaries {
         segment.0 as usize * self.superblock.segment_blocks() as usize
     }
 
-    /// Where a summary is that is written or read at `at`, if one is.
+    /// The segment whose summary is written or read at `at`, if there is one.
     fn segment(&self, at: Pba) -> Option<Segment> {
-        // It lies behind the data blocks.
+        // The summary lies after the data blocks.
         let usable = u64::from(self.superblock.usable_blocks());
         let (segment, offset) = self.superblock.segment_of(Pba(at.0.checked_sub(usable)?))?;
         (offset == 0).then_some(segment)
     }
 
-    /// A summary is written, if it is one.
+    /// Keeps what was written, if it is a summary.
     pub fn keep(&mut self, at: Pba, bytes: &[u8], medium: &[Content]) {
         let Some(segment) = self.segment(at) else {
             return;
@@ -71,7 +71,7 @@ impl Summaries {
         debug_assert_eq!(self.read(at, bytes.len(), medium), bytes);
     }
 
-    /// What was written at `at`; zeros where no summary was.
+    /// What was written at `at`; zeros where there is no summary.
     pub fn read(&mut self, at: Pba, len: usize, medium: &[Content]) -> Vec<u8> {
         let mut bytes = vec![0; len];
         let Some(segment) = self.segment(at) else {
@@ -115,7 +115,7 @@ impl Summaries {
         bytes
     }
 
-    /// A segment is erased.
+    /// Notes that a segment is erased.
     pub fn erased(&mut self, at: Pba) {
         if let Some((segment, _)) = self.superblock.segment_of(at) {
             self.newest[segment.0 as usize] = None;

@@ -5,7 +5,7 @@ use vellum_trace::{
     Block, Class, Committed, Content, Entry, Header, Journal, Op, Request, Sizes, Writer,
 };
 
-/// An event of blktrace's: time, sector, bytes, action, and how many bytes it carries.
+/// A blktrace event: time, sector, bytes, action, and the number of payload bytes.
 pub fn event(
     big: bool,
     (at, sector, bytes, action): (u64, u64, u32, u32),
@@ -56,14 +56,14 @@ pub fn blktrace(big: bool) -> Vec<u8> {
         ((5000, 0, 0, QUEUED | FLUSH | WRITE), 0),
         ((6000, 800, 4096, QUEUED | WRITE | FUA), 8),
         ((7000, 8000, 1 << 20, QUEUED | WRITE | DISCARD), 0),
-        // In a control group, whose number it carries.
+        // In a control group; the payload is its number.
         ((8000, 88, 4096, QUEUED | 1 << 8 | WRITE), 8),
     ];
     let one = |(fields, carries)| event(big, fields, carries);
     each.into_iter().flat_map(one).collect()
 }
 
-/// A trace of ours.
+/// A trace in Vellum's format.
 pub fn own() -> Vec<u8> {
     let header = Header {
         id: [3; 16],

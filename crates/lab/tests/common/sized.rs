@@ -1,6 +1,6 @@
-//! How much a test does: little in `make test`, all of it in the long set (`VELLUM_LONG=1`).
+//! The size of a test: small in `make test`, full in the long set (`VELLUM_LONG=1`).
 
-/// The one or the other.
+/// Returns the value for the set that runs.
 pub fn sized<T>(short: T, long: T) -> T {
     match std::env::var_os("VELLUM_LONG") {
         None => short,

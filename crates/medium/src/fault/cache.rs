@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use vellum_core::addr::BLOCK_BYTES;
 
-/// Bytes that a drive writes whole or not at all.
+/// Bytes that a drive writes atomically.
 pub const SECTOR_BYTES: usize = 512;
 
 const SECTORS: usize = BLOCK_BYTES / SECTOR_BYTES;
 
-/// Versions kept of one block: enough for an older one to win over a newer at a cut.
+/// Versions kept of one block: enough that an older one can win over a newer one at a cut.
 const VERSIONS_MAX: usize = 4;
 
 pub(super) type Block = [u8; BLOCK_BYTES];
 
-/// Writes that were not synced, newest last for each block.
+/// Unsynced writes, newest last for each block.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     blocks: BTreeMap<u64, Vec<Version>>,
@@ -24,7 +24,7 @@ pub(super) struct Cache {
 
 #[derive(Debug)]
 struct Version {
-    /// Which write it came with, and the how manieth sector of that it begins with.
+    /// The write it belongs to, and the sector of that write it begins with.
     write: u64,
     sector: u32,
     bytes: Box<Block>,
@@ -33,24 +33,24 @@ struct Version {
 /// What a power cut did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CutReport {
-    /// Writes that were not synced.
+    /// Unsynced writes.
     pub writes: u64,
-    /// Of these, those that are on the medium whole.
+    /// Writes that are completely on the medium.
     pub kept: u64,
-    /// Those of which nothing is.
+    /// Writes of which nothing is on the medium.
     pub dropped: u64,
-    /// Those that were torn at a sector.
+    /// Writes that were torn at a sector.
     pub torn: u64,
 }
 
-/// What becomes of one write at a power cut.
+/// The fate of one write at a power cut.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Kept,
     Dropped,
-    /// Cut off after so many sectors.
+    /// Cut off after this many sectors.
     Prefix(u32),
-    /// Each sector by itself, so many in 256.
+    /// Each sector is decided by itself, with this many chances in 256.
     Sectors(u32),
 }
 
@@ -59,7 +59,7 @@ impl Cache {
         self.blocks.len()
     }
 
-    /// The newest version of a block, to damage.
+    /// The newest version of a block, to be damaged.
     pub(super) fn newest_mut(&mut self, block: u64) -> Option<&mut Block> {
         self.blocks
             .get_mut(&block)
@@ -67,7 +67,7 @@ impl Cache {
             .map(|v| &mut *v.bytes)
     }
 
-    /// Lays what is here over what is on the medium.
+    /// Lays the cached writes over bytes read from the medium.
     pub(super) fn overlay(&self, at: u64, bytes: &mut [u8]) {
         let end = at + (bytes.len() / BLOCK_BYTES) as u64;
         for (block, versions) in self.blocks.range(at..end) {
@@ -78,7 +78,7 @@ impl Cache {
         }
     }
 
-    /// Takes a write of whole blocks.
+    /// Adds a write of whole blocks.
     pub(super) fn insert(&mut self, at: u64, bytes: &[u8]) {
         self.writes += 1;
         for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
@@ -97,7 +97,7 @@ impl Cache {
         }
     }
 
-    /// Forgets blocks.
+    /// Drops blocks.
     pub(super) fn forget(&mut self, blocks: Range<u64>) {
         let found: Vec<u64> = self.blocks.range(blocks).map(|(&block, _)| block).collect();
         for block in found {
@@ -105,7 +105,7 @@ impl Cache {
         }
     }
 
-    /// Takes some block out, to be written back.
+    /// Removes some block, to be written back.
     pub(super) fn evict(&mut self, rng: &mut Rng) -> Option<(u64, Box<Block>)> {
         let (&first, _) = self.blocks.first_key_value()?;
         let (&last, _) = self.blocks.last_key_value()?;
@@ -115,7 +115,7 @@ impl Cache {
         Some((block, newest.bytes))
     }
 
-    /// Takes the newest version of everything out, in the order of addresses.
+    /// Removes the newest version of every block, in address order.
     pub(super) fn take_all(&mut self) -> Vec<(u64, Box<Block>)> {
         let blocks = std::mem::take(&mut self.blocks);
         blocks
@@ -124,8 +124,8 @@ impl Cache {
             .collect()
     }
 
-    /// Loses power. Calls `apply` with each block of which something got to the medium: it must lay the
-    /// given sectors over what is there.
+    /// Cuts the power. Calls `apply` for each block of which something reached the medium; it must lay the given sectors over
+    /// the block's present contents.
     pub(super) fn cut(
         &mut self,
         rng: &mut Rng,
@@ -136,7 +136,7 @@ impl Cache {
             writes: writes.len() as u64,
             ..CutReport::default()
         };
-        // Of 256: cuts that lose nearly nothing and nearly everything are as telling as those between.
+        // In 256ths. Cuts that lose almost nothing or almost everything are as revealing as those between.
         let keep = [0, 8, 128, 240, 255, 256][rng.below(6) as usize];
         let tear = [0, 16, 128][rng.below(3) as usize];
         let fates: BTreeMap<u64, Fate> = writes
@@ -169,7 +169,7 @@ impl Cache {
                         Some(Fate::Sectors(keep)) => rng.chance(*keep, 256),
                         Some(Fate::Dropped) | None => false,
                     };
-                    // In any order: a newer one comes after an older, mostly.
+                    // In any order; usually a newer write follows an older one.
                     if survives && (sector.is_none() || !rng.chance(1, 8)) {
                         let from = index * SECTOR_BYTES;
                         *sector = Some(&version.bytes[from..from + SECTOR_BYTES]);

@@ -1,8 +1,9 @@
-//! Plays a tape forward, and builds at any instant what a power cut there leaves.
+//! Plays a tape forward, and builds what a power cut at any instant leaves.
 //!
-//! What is kept, whatever the seed: a write that had ended before a sync was asked for, once that sync has ended well; a durable write
-//! that has ended well. Of everything else any subset stays, in any order, torn at sectors, as by [`FaultMedium`](super::FaultMedium). A
-//! discard that nothing has covered has happened or not, and its blocks read as zeros or as what was there.
+//! Whatever the seed, two kinds of writes are kept: those that had ended before a sync was requested, if that sync has succeeded; and
+//! durable writes that have succeeded. Of all other writes any subset stays, in any order, torn at sectors, as by
+//! [`FaultMedium`](super::FaultMedium). A discard that nothing has covered may have happened or not, and its blocks read as zeros or as
+//! their old contents.
 
 use super::cache::{Cache, CutReport, SECTOR_BYTES};
 use super::rng::Rng;
@@ -11,14 +12,15 @@ use crate::medium::Medium;
 use crate::memory::MemoryMedium;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// A tape that is played.
+/// A tape that is being played.
 #[derive(Debug)]
 pub struct Cuts<'a> {
     tape: &'a Tape,
     now: usize,
-    /// What no cut can take any more.
+    /// The contents that no cut can lose any more.
     kept: MemoryMedium,
-    /// What a cut may take, as it was issued; and behind some of it what none can take any more, which it does not change.
+    /// Operations that a cut may lose, in the order of issue. A durable operation stays in the list while an earlier one can still be
+    /// lost.
     open: Vec<Open>,
     rng: Rng,
 }
@@ -27,12 +29,12 @@ pub struct Cuts<'a> {
 struct Open {
     issued: usize,
     ended: Option<usize>,
-    /// Whether no cut can take it any more: by itself, or by a sync.
+    /// True if no cut can lose it any more, because it was durable itself or a sync covered it.
     is_durable: bool,
 }
 
 impl<'a> Cuts<'a> {
-    /// From what was on the medium when the tape began. The seed tells what becomes of discards that a sync covers.
+    /// Starts from the contents of the medium when the tape began. The seed decides the fate of discards that a sync covers.
     #[must_use]
     pub fn new(start: &MemoryMedium, tape: &'a Tape, seed: u64) -> Self {
         Self {
@@ -44,7 +46,7 @@ impl<'a> Cuts<'a> {
         }
     }
 
-    /// Plays on until this instant.
+    /// Plays the tape on to this instant.
     pub fn advance_to(&mut self, instant: usize) {
         while self.now < instant {
             let Some(event) = self.tape.event(self.now) else {
@@ -63,7 +65,7 @@ impl<'a> Cuts<'a> {
         }
     }
 
-    /// So many writes and discards could be lost now.
+    /// The number of writes and discards that a cut could lose now.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.iter().filter(|open| !open.is_durable).count()
@@ -83,7 +85,7 @@ impl<'a> Cuts<'a> {
         let Some(place) = self.open.iter().position(|open| open.issued == issued) else {
             return;
         };
-        // Of what failed, any part may be there, and no sync covers it.
+        // If it failed, any part of it may be on the medium, and no sync covers it.
         self.open[place].ended = is_ok.then_some(self.now);
         if let (
             true,
@@ -100,18 +102,18 @@ impl<'a> Cuts<'a> {
         self.forget_durable();
     }
 
-    /// A sync that was asked for then has ended well.
+    /// Handles the success of a sync that was requested at that instant.
     fn cover(&mut self, asked: usize) {
         let is_covered = |open: &Open| open.ended.is_some_and(|ended| ended < asked);
         let (tape, rng) = (self.tape, &mut self.rng);
         self.open.retain_mut(|open| {
             let is_discard = matches!(tape.asked(open.issued), Some(Asked::Discard { .. }));
-            // One that is covered has happened or not, and that is settled here.
+            // A covered discard has happened or not, and that is decided here.
             let never_was = is_covered(open) && !open.is_durable && is_discard && !rng.chance(3, 4);
             open.is_durable |= is_covered(open);
             !never_was
         });
-        // In the order in which all of them came: a newer one is not written over by an older one.
+        // In the order of issue, so that a newer write is not overwritten by an older one.
         for open in self.open.iter().filter(|open| open.is_durable) {
             match self.tape.asked(open.issued) {
                 Some(Asked::Write { at, bytes, .. }) => write(&self.kept, *at, bytes),
@@ -122,13 +124,13 @@ impl<'a> Cuts<'a> {
         self.forget_durable();
     }
 
-    /// What is durable matters to what is before it.
+    /// Drops durable operations that have no undecided one before them: they no longer matter.
     fn forget_durable(&mut self) {
         let first = self.open.iter().position(|open| !open.is_durable);
         self.open.drain(..first.unwrap_or(self.open.len()));
     }
 
-    /// What is there when the power goes now.
+    /// Builds what is on the medium if the power goes off now.
     #[must_use]
     pub fn cut(&self, seed: u64) -> (MemoryMedium, CutReport) {
         let (medium, mut cache, mut rng) = (self.kept.fork(), Cache::default(), Rng::new(seed));
@@ -168,7 +170,7 @@ impl<'a> Cuts<'a> {
     }
 }
 
-/// What the medium that was recorded refused is past its end here too, and so on no medium.
+/// An operation past the end was refused by the recorded medium, and is not written here either.
 fn write(medium: &MemoryMedium, at: Pba, bytes: &[u8]) {
     let _ = medium.write(at, bytes);
 }
@@ -192,9 +194,10 @@ mod tests {
         tape.end(issued, true);
     }
 
-    /// A write in flight keeps what came behind it on the list of what a cut may meet; what a sync has covered since stays all the same.
+    /// A write in flight keeps later operations in the list of what a cut may affect. Those that a sync has covered since
+    /// must stay durable all the same.
     #[test]
-    fn what_a_sync_covered_is_newer_than_a_durable_write_before_it() {
+    fn a_write_covered_by_a_sync_is_newer_than_a_durable_write_before_it() {
         let mut tape = Tape::default();
         tape.issue(asked(0, 1, false));
         carry_out(&mut tape, asked(1, 2, true));

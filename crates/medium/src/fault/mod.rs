@@ -1,33 +1,33 @@
 //! The fault injector: a medium that does what real ones do on a bad day.
 //!
-//! It lies over a pristine medium and keeps what was not synced in a volatile cache, visible to reads,
-//! as a drive does. One seed decides everything, so a failure is found again.
+//! It wraps a pristine medium and keeps unsynced writes in a volatile cache, visible to reads, as a drive does. One seed decides
+//! everything, so a failure can be reproduced.
 //!
-//! What it may break, and nothing else:
+//! It may cause these faults, and no others:
 //!
 //! | fault | what happens | reported |
 //! | --- | --- | --- |
 //! | power cut | of the writes that no sync or durable write has covered, any subset stays, in any order, torn at 512-byte sectors; then every operation fails until [`restart`](FaultMedium::restart) | yes, from then on |
-//! | early write-back | the cache, when it is full, writes some block before any sync | no |
+//! | early write-back | a full cache writes some block before any sync | no |
 //! | discard | unsynced writes to the range are gone; the blocks read as zeros or as older content | no |
-//! | `read_error` | a read fails, its memory is undefined | yes |
-//! | `flip_read` | one bit of what is read is wrong, this time | no |
+//! | `read_error` | a read fails, and its memory is undefined | yes |
+//! | `flip_read` | one bit read is wrong, this time | no |
 //! | `write_error` | a write fails; any of its sectors may have changed | yes |
 //! | `full` | a write fails with ENOSPC and changes nothing | yes |
-//! | `flip_write` | one bit of what is written is wrong, for good | no |
-//! | `misdirected_write` | a write lands on other blocks; those it was meant for keep their content | no |
+//! | `flip_write` | one bit written is wrong, permanently | no |
+//! | `misdirected_write` | a write lands on other blocks; the intended blocks keep their content | no |
 //! | `lost_write` | a write is reported and never happens | no |
-//! | `sync_error` | a sync fails; any of the unsynced writes may be lost, any may be durable; all of them are read as written until the [cache is dropped](Medium::drop_cache) or the power is cut, and no later sync writes them | yes |
-//! | `lost_sync` | a sync or the durability of a write is reported and did not happen | no |
+//! | `sync_error` | a sync fails; any of the unsynced writes may be lost, any may be durable; all of them read as written until the [cache is dropped](Medium::drop_cache) or the power is cut, and no later sync writes them | yes |
+//! | `lost_sync` | a sync, or the durability of a write, is reported but did not happen | no |
 //!
-//! So what is *kept*, whatever the seed: a write covered by a sync that succeeded (`lost_sync` aside), or
-//! durable itself, stays until it is overwritten or discarded; a sector is old or new, never a mixture; blocks that were
-//! not written do not change (`misdirected_write` aside).
+//! So, whatever the seed, these guarantees are *kept*: a write that is durable itself, or is covered by a sync that succeeded
+//! (`lost_sync` aside), stays until it is overwritten or discarded; a sector is old or new, never a mixture; blocks that were not
+//! written do not change (`misdirected_write` aside).
 //!
-//! Operations are carried out inside `submit`, in order, so that a seed means the same each time.
+//! Operations are carried out inside `submit`, in order, so that a seed always means the same.
 //!
-//! Where a cut needs a real kernel above, whose writes no seed decides, a [`Recorder`] writes them down once, and [`Cuts`] builds
-//! what as many cuts as wanted would have left.
+//! If a cut needs a real kernel above, whose writes no seed decides, a [`Recorder`] records them once, and [`Cuts`] builds what
+//! any number of cuts would have left.
 
 mod cache;
 mod cuts;
@@ -54,7 +54,7 @@ use std::io;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// A medium with faults laid over another. The table in the [module](self) says which.
+/// A medium with faults over another one. The table in the [module](self) lists the faults.
 pub struct FaultMedium {
     base: Box<dyn Medium>,
     name: String,
@@ -66,7 +66,7 @@ struct State {
     plan: Plan,
     rng: Rng,
     cache: Cache,
-    /// What a failed sync was to write: clean to the page cache, whether it is on the medium or not.
+    /// Writes that a failed sync should have made durable: the page cache considers them clean, whether or not they are on the medium.
     given_up: Cache,
     off: bool,
     full: bool,
@@ -76,16 +76,16 @@ struct State {
     scratch: Vec<u8>,
 }
 
-/// What has happened so far.
+/// Counts of what has happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultStats {
     /// Reads, writes, syncs and discards.
     pub ios: u64,
-    /// How often each of [`Fault::ALL`] struck.
+    /// How often each of [`Fault::ALL`] happened.
     pub faults: [u64; Fault::ALL.len()],
     /// Power cuts.
     pub cuts: u64,
-    /// What the last of them did.
+    /// What the last power cut did.
     pub last_cut: CutReport,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for FaultMedium {
 }
 
 impl FaultMedium {
-    /// Lays faults over a medium that nobody else uses.
+    /// Adds faults over a medium that nothing else uses.
     #[must_use]
     pub fn new(base: Box<dyn Medium>, plan: Plan) -> Self {
         let name = format!("{} (with injected faults)", base.name());
@@ -122,13 +122,13 @@ impl FaultMedium {
         }
     }
 
-    /// Lays faults over blank memory.
+    /// Adds faults over blank memory.
     #[must_use]
     pub fn over_memory(blocks: u64, plan: Plan) -> Self {
         Self::new(Box::new(MemoryMedium::new(blocks)), plan)
     }
 
-    /// Breaks other things from now on; counts start again.
+    /// Replaces the plan. Counts start again.
     pub fn set_plan(&self, plan: Plan) {
         let state = &mut *self.state.lock();
         state.rng = Rng::new(plan.seed);
@@ -137,36 +137,41 @@ impl FaultMedium {
         state.plan = plan;
     }
 
-    /// From now on every write fails with ENOSPC, or none does for this reason.
+    /// Makes every write fail with ENOSPC from now on, or stops that.
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
     }
 
-    /// Loses power: what was not synced may be gone, and nothing works until [`restart`](Self::restart).
+    /// Cuts the power: unsynced writes may be lost, and every operation fails until [`restart`](Self::restart).
     pub fn power_cut(&self, seed: u64) -> CutReport {
         let state = &mut *self.state.lock();
         self.cut(state, &mut Rng::new(seed))
     }
 
-    /// Whether the power is off.
+    /// True if the power is off.
     #[must_use]
     pub fn is_off(&self) -> bool {
         self.state.lock().off
     }
 
-    /// Power is back, for a new user: a cut that was planned is not planned any more, and completions
-    /// that nobody took are forgotten.
+    /// Restores the power for a new user. A planned cut is cancelled, and completions that were never taken are dropped: the
+    /// previous user, if it still waits for them, waits for ever.
     pub fn restart(&self) {
-        let state = &mut *self.state.lock();
-        state.off = false;
-        state.plan.cut_after = None;
+        self.power_on();
         self.completions.clear();
     }
 
-    /// Damages a block where it is: turns one bit (counted modulo the block's) over, for good.
+    /// Restores the power for the same user. A planned cut is cancelled.
+    pub fn power_on(&self) {
+        let state = &mut *self.state.lock();
+        state.off = false;
+        state.plan.cut_after = None;
+    }
+
+    /// Damages a block in place: flips one bit (counted modulo the block's bits), permanently.
     ///
     /// # Errors
-    /// When the medium below fails.
+    /// If the medium below fails.
     pub fn flip_bit(&self, at: Pba, bit: usize) -> Result<(), MediumError> {
         let state = &mut *self.state.lock();
         if let Some(block) = state.cache.newest_mut(at.0) {
@@ -179,7 +184,7 @@ impl FaultMedium {
         self.base.write(at, &block)
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened.
     #[must_use]
     pub fn stats(&self) -> FaultStats {
         self.state.lock().stats
@@ -191,7 +196,7 @@ impl FaultMedium {
         self.state.lock().cache.len()
     }
 
-    /// Loses power, and nothing else: all that was written is there.
+    /// Cuts the power without losing anything: all that was written is kept.
     pub fn power_off(&self) {
         let state = &mut *self.state.lock();
         for (block, bytes) in state.cache.take_all() {
@@ -204,7 +209,7 @@ impl FaultMedium {
         let base = &self.base;
         let report = state.cache.cut(rng, |at, sectors| {
             let mut block = [0; BLOCK_BYTES];
-            // The base failing here is one more way of losing the write; its later reads tell.
+            // A failure of the base loses this write too; later reads show it.
             if base.read(Pba(at), &mut block).is_err() {
                 return;
             }
@@ -223,8 +228,8 @@ impl FaultMedium {
         report
     }
 
-    /// Counts an operation and decides whether it fails. `Err` when the power is off or goes off now;
-    /// `last` is done first in that case, for what is in flight may still get there.
+    /// Counts an operation and decides whether it fails: `Err` if the power is off or goes off now. In the latter case `last`
+    /// runs first, because what is in flight may still reach the medium.
     fn begin(&self, state: &mut State, last: impl FnOnce(&mut State)) -> io::Result<()> {
         if !state.off {
             state.ios += 1;
@@ -282,13 +287,13 @@ impl FaultMedium {
             Some(Fault::MisdirectedWrite) => {
                 let places = self.blocks() - (bytes.len() / BLOCK_BYTES) as u64;
                 let other = state.rng.below(places);
-                // Any place but its own.
+                // Any place except the intended one.
                 at = Pba(if other >= at.0 { other + 1 } else { other }.min(places));
             }
             Some(Fault::LostWrite) => return Ok(()),
             _ => {}
         }
-        // A medium that lies about a sync lies about a durable write.
+        // A medium that lies about a sync also lies about a durable write.
         if durable && state.choose(plan::DURABILITY, at, bytes.len()) == Some(Fault::LostSync) {
             durable = false;
         }
@@ -313,7 +318,7 @@ impl FaultMedium {
         Ok(())
     }
 
-    /// A write that fails on its way: some of its sectors are new.
+    /// Lets a write fail midway: some of its sectors are new.
     fn tear(&self, state: &mut State, at: Pba, bytes: &mut [u8]) {
         let mut old = vec![0; bytes.len()];
         if self.base.read(at, &mut old).is_err() {
@@ -339,7 +344,7 @@ impl FaultMedium {
             return Ok(());
         }
         for (block, bytes) in state.cache.take_all() {
-            // After a failed fsync, Linux calls dirty pages clean: they are read as before, and never written.
+            // After a failed fsync, Linux considers dirty pages clean: they read as before, and are never written.
             if fault.is_some() {
                 state.given_up.insert(block, &*bytes);
             }
@@ -362,7 +367,7 @@ impl FaultMedium {
         if state.rng.chance(1, 4) {
             return Ok(()); // older content shines through
         }
-        // The base is ours alone: the next completion is this one's.
+        // The base is ours alone, so the next completion belongs to this operation.
         let mut done = Vec::new();
         self.base
             .submit(&mut vec![Io::new(0, Kind::Discard { blocks }, at)]);
@@ -417,20 +422,20 @@ impl FaultMedium {
 }
 
 impl State {
-    /// What reads give in place of what the medium below has.
+    /// Lays over `bytes` what reads return in place of what the medium below has.
     fn overlay(&self, at: Pba, bytes: &mut [u8]) {
         self.given_up.overlay(at.0, bytes);
         self.cache.overlay(at.0, bytes);
     }
 
-    /// A write that is not durable yet.
+    /// Adds a write that is not durable yet.
     fn insert(&mut self, at: Pba, bytes: &[u8]) {
         self.given_up
             .forget(at.0..at.0 + (bytes.len() / BLOCK_BYTES) as u64);
         self.cache.insert(at.0, bytes);
     }
 
-    /// Whether one of these faults befalls this operation: by a rule, or by chance.
+    /// Chooses which of these faults, if any, this operation gets: by a rule, or by chance.
     fn choose(&mut self, faults: &[Fault], at: Pba, bytes: usize) -> Option<Fault> {
         let end = at.0.saturating_add((bytes / BLOCK_BYTES) as u64);
         let mut chosen = None;
@@ -446,7 +451,7 @@ impl State {
         }
         for &fault in faults {
             let rate = self.plan.rates[fault as usize];
-            // Drawn also when a rule has chosen: a rule does not change what chance does elsewhere.
+            // Drawn even if a rule has chosen, so that a rule does not change what chance does elsewhere.
             if rate > 0 && self.rng.chance(rate, 1_000_000) {
                 chosen = chosen.or(Some(fault));
             }

@@ -1,4 +1,4 @@
-//! What to break, and when.
+//! Which faults to cause, and when.
 
 use std::ops::Range;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Self; 9] = [
         Self::ReadError,
         Self::FlipRead,
@@ -32,7 +32,7 @@ impl Fault {
         Self::LostSync,
     ];
 
-    /// Its name in a plan's text.
+    /// Its name in the text of a plan.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,10 +49,10 @@ impl Fault {
     }
 }
 
-/// What can befall a read.
+/// Faults that a read can get.
 pub(super) const READ: &[Fault] = &[Fault::ReadError, Fault::FlipRead];
 
-/// What can befall a write.
+/// Faults that a write can get.
 pub(super) const WRITE: &[Fault] = &[
     Fault::WriteError,
     Fault::Full,
@@ -61,37 +61,37 @@ pub(super) const WRITE: &[Fault] = &[
     Fault::LostWrite,
 ];
 
-/// What can befall a sync.
+/// Faults that a sync can get.
 pub(super) const SYNC: &[Fault] = &[Fault::SyncError, Fault::LostSync];
 
-/// What can befall the durability of a write.
+/// Faults that the durability of a write can get.
 pub(super) const DURABILITY: &[Fault] = &[Fault::LostSync];
 
-/// A fault at a place and a time, rather than by chance.
+/// A fault at a chosen place and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
-    /// To operations that touch these blocks. A sync touches all.
+    /// Applies to operations that touch these blocks. A sync touches all.
     pub blocks: Range<u64>,
-    /// After this many of them have passed.
+    /// How many of them pass first.
     pub skip: u64,
-    /// To so many of them.
+    /// How many of them then get the fault.
     pub times: u64,
 }
 
-/// What to break, and when. The default has a volatile cache and breaks nothing.
+/// Which faults to cause, and when. The default has a volatile cache and causes none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Decides everything that is left to chance.
+    /// Decides everything left to chance.
     pub seed: u64,
-    /// Blocks that the volatile cache holds before it writes some back by itself; 0: write-through.
+    /// Blocks that the volatile cache holds before it writes some back on its own; 0: write-through.
     pub cache_blocks_max: usize,
-    /// How often, in a million operations, each of [`Fault::ALL`] happens.
+    /// How often each of [`Fault::ALL`] happens, in a million operations.
     pub rates: [u32; Fault::ALL.len()],
-    /// Faults at chosen places and times; they come before those by chance.
+    /// Faults at chosen places and times; they take precedence over those by chance.
     pub rules: Vec<Rule>,
-    /// Lose power during the operation after so many reads, writes, syncs and discards.
+    /// Cuts the power during the operation after this many reads, writes, syncs and discards.
     pub cut_after: Option<u64>,
 }
 
@@ -107,21 +107,21 @@ impl Default for Plan {
     }
 }
 
-/// Why a plan's text is none.
+/// Why text is not a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// Not `name=number`.
+    /// It is not `name=number`.
     #[error("`{0}` in a fault plan is not name=number")]
     NotPair(String),
-    /// No such thing.
+    /// There is no such name.
     #[error(
         "`{0}` is not part of a fault plan; seed, cache_blocks, cut_after and the faults' names are"
     )]
     UnknownName(String),
-    /// A number that is none, or too large.
+    /// The number is malformed or too large.
     #[error("`{value}` is not a number that `{name}` can have in a fault plan")]
     BadNumber {
-        /// Of what.
+        /// The name it is for.
         name: String,
         /// The text.
         value: String,
@@ -129,7 +129,7 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The default with this seed.
+    /// The default plan with this seed.
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self {
@@ -138,21 +138,21 @@ impl Plan {
         }
     }
 
-    /// With a fault that happens so often in a million operations.
+    /// Adds a fault with this rate in a million operations.
     #[must_use]
     pub fn with_rate(mut self, fault: Fault, per_million: u32) -> Self {
         self.rates[fault as usize] = per_million;
         self
     }
 
-    /// With a fault at a place and a time.
+    /// Adds a fault at a chosen place and time.
     #[must_use]
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// With the `nth` operation (from 0 on) that this fault can befall failing, once.
+    /// Makes the `nth` operation (from 0) that this fault can affect fail, once.
     #[must_use]
     pub fn with_nth(self, fault: Fault, nth: u64) -> Self {
         self.with_rule(Rule {
@@ -163,7 +163,7 @@ impl Plan {
         })
     }
 
-    /// With the power lost during the operation after so many.
+    /// Cuts the power during the operation after this many.
     #[must_use]
     pub fn with_cut_after(mut self, ios: u64) -> Self {
         self.cut_after = Some(ios);
@@ -174,7 +174,7 @@ impl Plan {
 impl FromStr for Plan {
     type Err = PlanError;
 
-    /// Parses `seed=7,cut_after=1000,read_error=50`: rates are in a million.
+    /// Parses `seed=7,cut_after=1000,read_error=50`. Rates are per million.
     fn from_str(text: &str) -> Result<Self, PlanError> {
         let mut plan = Self::default();
         for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {

@@ -1,7 +1,8 @@
-//! A medium that writes down all that is asked of it.
+//! A medium that records every operation.
 //!
-//! An operation is written down before the medium below sees it, and its end before its submitter does. So what a submitter knew to
-//! have ended when it asked for a sync had ended on the tape too: the tape is never kinder than the truth, and never harsher.
+//! An operation is recorded before the medium below sees it, and its end is recorded before its submitter learns of it. So every
+//! operation that a submitter knew to have ended when it requested a sync has also ended on the tape. The tape allows exactly the losses
+//! that the real medium could have.
 
 use super::tape::{Asked, Tape};
 use crate::error::MediumError;
@@ -12,7 +13,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use vellum_core::addr::Pba;
 
-/// Lies over another medium, and writes down what goes through.
+/// Wraps another medium, and records what passes through.
 #[derive(Debug)]
 pub struct Recorder<M> {
     base: M,
@@ -22,12 +23,12 @@ pub struct Recorder<M> {
 #[derive(Debug, Default)]
 struct Log {
     tape: Tape,
-    /// When each operation in flight was issued, by where it lies in memory: nobody moves it before it is given back.
+    /// When each operation in flight was issued, by its address in memory: it does not move before it is given back.
     flights: HashMap<usize, usize>,
 }
 
 impl<M: Medium> Recorder<M> {
-    /// Over a medium that nobody else writes.
+    /// Wraps a medium that nothing else writes.
     #[must_use]
     pub fn new(base: M) -> Self {
         Self {
@@ -36,18 +37,18 @@ impl<M: Medium> Recorder<M> {
         }
     }
 
-    /// What it lies over.
+    /// The medium below.
     pub fn base(&self) -> &M {
         &self.base
     }
 
-    /// This instant: what ended before is behind it.
+    /// The present instant: everything that ended before has a smaller one.
     #[must_use]
     pub fn now(&self) -> usize {
         self.log.lock().tape.len()
     }
 
-    /// What was written down so far; from now on a new tape runs. Nothing may be in flight.
+    /// Returns the tape so far, and starts a new one. Nothing may be in flight.
     #[must_use]
     pub fn take(&self) -> Tape {
         std::mem::take(&mut *self.log.lock()).tape
@@ -61,7 +62,7 @@ impl<M: Medium> Recorder<M> {
             Kind::Write { durable } => {
                 let mut bytes = Vec::with_capacity(io.len());
                 for piece in io.pieces() {
-                    // SAFETY: whoever pushed the piece promised that it is valid and nobody writes it until the Io is back.
+                    // SAFETY: the code that pushed the piece promised that it is valid and is not written until the Io is given back.
                     bytes.extend_from_slice(unsafe { piece.bytes() });
                 }
                 let bytes = bytes.into_boxed_slice();
@@ -81,7 +82,7 @@ impl<M: Medium> Recorder<M> {
         }
     }
 
-    /// What is asked and ends now.
+    /// Records a synchronous operation.
     fn at_once(
         &self,
         asked: Asked,
@@ -128,7 +129,7 @@ impl<M: Medium> Medium for Recorder<M> {
                 Ok(done)
             }
             Err(io) => {
-                // It will be submitted, and is written down then.
+                // It will be submitted, and is recorded then.
                 let log = &mut *self.log.lock();
                 if let Some(issued) = log.flights.remove(&place(&io)) {
                     log.tape.take_back(issued);

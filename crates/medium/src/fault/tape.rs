@@ -1,17 +1,17 @@
-//! All that was asked of a medium, in the order in which it was asked, and when each operation ended.
+//! All operations requested of a medium, in order, and when each ended.
 //!
-//! That is enough to tell what a power cut at any of these instants may leave: what was in flight then, and what a sync had
-//! covered.
+//! This is enough to derive what a power cut at any instant may leave: it shows which operations were in flight then, and which ones a
+//! sync had covered.
 
 use std::ops::Range;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 
-/// What was asked. Reads change nothing, and are not here.
+/// A requested operation. Reads change nothing, and are not recorded.
 #[derive(Debug)]
 pub enum Asked {
     /// Put bytes on the medium.
     Write {
-        /// Where they begin.
+        /// Where the bytes begin.
         at: Pba,
         /// Whole blocks.
         bytes: Box<[u8]>,
@@ -20,9 +20,9 @@ pub enum Asked {
     },
     /// Make durable what had ended before.
     Sync,
-    /// The blocks' content is not needed any more.
+    /// The contents of the blocks are no longer needed.
     Discard {
-        /// The first.
+        /// The first block.
         at: Pba,
         /// How many.
         blocks: u64,
@@ -45,29 +45,29 @@ impl Asked {
 /// One instant of a tape.
 #[derive(Debug)]
 pub enum Event {
-    /// Something was asked.
+    /// An operation was requested.
     Issued(Asked),
-    /// What was asked at an earlier instant has ended.
+    /// An operation requested at an earlier instant has ended.
     Ended {
-        /// That instant.
+        /// That earlier instant.
         issued: usize,
-        /// Whether it succeeded.
+        /// True if it succeeded.
         is_ok: bool,
     },
 }
 
-/// What happened to a medium; an instant is an index of it.
+/// What happened to a medium. An instant is an index into it.
 #[derive(Debug, Default)]
 pub struct Tape(Vec<Event>);
 
 impl Tape {
-    /// So many instants have passed.
+    /// The number of instants so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nothing was asked.
+    /// True if nothing was requested.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -78,13 +78,13 @@ impl Tape {
         self.0.iter()
     }
 
-    /// What happened at an instant.
+    /// The event at an instant.
     #[must_use]
     pub fn event(&self, at: usize) -> Option<&Event> {
         self.0.get(at)
     }
 
-    /// What was asked at an instant, if something was.
+    /// The operation requested at an instant, if any.
     #[must_use]
     pub fn asked(&self, at: usize) -> Option<&Asked> {
         match self.0.get(at) {
@@ -93,7 +93,7 @@ impl Tape {
         }
     }
 
-    /// The instant of what is asked now.
+    /// Records a request and returns its instant.
     pub(super) fn issue(&mut self, asked: Asked) -> usize {
         self.0.push(Event::Issued(asked));
         self.0.len() - 1
@@ -103,7 +103,7 @@ impl Tape {
         self.0.push(Event::Ended { issued, is_ok });
     }
 
-    /// It was not asked after all. A sync that never ends covers nothing.
+    /// Withdraws a request. A sync that never ends covers nothing.
     pub(super) fn take_back(&mut self, issued: usize) {
         if let Some(event) = self.0.get_mut(issued) {
             *event = Event::Issued(Asked::Sync);

@@ -1,4 +1,4 @@
-//! What the tests of media share.
+//! Code shared by the tests of media.
 
 use std::path::Path;
 use std::time::Duration;
@@ -27,16 +27,16 @@ impl Memory {
         &mut self.0[index].0
     }
 
-    /// An operation on blocks `from..from + blocks` of this memory.
+    /// Returns an operation on blocks `from..from + blocks` of this memory.
     pub fn io(&mut self, token: u64, kind: Kind, at: u64, from: usize, blocks: usize) -> Box<Io> {
         let mut io = Io::new(token, kind, Pba(at));
         let memory = &mut self.0[from..from + blocks];
-        // SAFETY: the tests keep the memory and leave it alone until the operation is back.
+        // SAFETY: the tests keep the memory, and do not touch it until the operation returns.
         unsafe { io.push(memory.as_mut_ptr().cast(), blocks * BLOCK_BYTES) };
         io
     }
 
-    /// The same with its blocks scattered: those of odd places only.
+    /// Returns the same with scattered blocks: only those in odd places.
     pub fn scattered(&mut self, token: u64, kind: Kind, at: u64, blocks: usize) -> Box<Io> {
         let mut io = Io::new(token, kind, Pba(at));
         for index in 0..blocks {
@@ -64,7 +64,7 @@ pub fn finish(medium: &dyn Medium, count: usize) -> Vec<Done> {
     done
 }
 
-/// Submits, waits, and demands success.
+/// Submits, waits, and requires success.
 #[allow(dead_code, clippy::vec_box, reason = "what `submit` takes")]
 pub fn run(medium: &dyn Medium, mut ios: Vec<Box<Io>>) -> Vec<Done> {
     let count = ios.len();
@@ -77,7 +77,7 @@ pub fn run(medium: &dyn Medium, mut ios: Vec<Box<Io>>) -> Vec<Done> {
     done
 }
 
-/// A file of so many blocks in each way of doing I/O that this machine has.
+/// Creates a file of `blocks` blocks for each I/O mode that this machine has.
 #[allow(dead_code)]
 pub fn files(folder: &Path, blocks: u64, prealloc: Prealloc) -> Vec<FileMedium> {
     let mut files = Vec::new();

@@ -1,11 +1,11 @@
-//! The life time estimates of eMMC 5.0: one for each kind of its cells, in tenths.
+//! The life time estimates of eMMC 5.0: one for each of its two kinds of cells, in tenths.
 
 use crate::drive::wear::Wear;
 
-/// What `life_time` of the kernel says, like `0x01 0x02`: the worse of the two.
+/// Parses the kernel's `life_time`, like `0x01 0x02`, and takes the worse of the two.
 ///
 /// # Errors
-/// When it says nothing.
+/// If it has no estimate.
 pub fn of_estimates(text: &str) -> Result<Wear, String> {
     let tenth = |word: &str| u8::from_str_radix(word.strip_prefix("0x")?, 16).ok();
     let tenths = text

@@ -1,4 +1,4 @@
-//! What a drive tells of its own wear: the SMART log of NVMe, what smartctl reads of SATA, the life time estimates of eMMC.
+//! What a drive reports about its own wear: the SMART log of NVMe, smartctl's report for SATA, the life time estimates of eMMC.
 
 mod emmc;
 mod nvme;
@@ -10,17 +10,17 @@ pub use nvme::{LOG_BYTES, of_log};
 pub use smartctl::of_report;
 pub use wear::Wear;
 
-/// A drive that volumes lie on.
+/// A drive that volumes are on.
 #[derive(Clone, Debug)]
 pub struct Drive {
-    /// As the kernel calls it.
+    /// The kernel's name for it.
     pub name: String,
-    /// As its maker calls it.
+    /// Its maker's name for it.
     pub model: Option<String>,
-    /// Bytes that the kernel has written to it since boot, for whomever.
+    /// Bytes that the kernel has written to it since boot, whoever wrote them.
     pub written_bytes: Option<u64>,
-    /// What it tells, or why it does not.
+    /// Its wear, or why it is not known.
     pub wear: Result<Wear, String>,
-    /// Bytes that its data sheet promises to take, if somebody has looked.
+    /// The bytes that its data sheet promises it can take, if a user has given them.
     pub promised_bytes: Option<u64>,
 }

@@ -2,17 +2,17 @@
 
 use crate::drive::wear::Wear;
 
-/// How long it is.
+/// The length of the log in bytes.
 pub const LOG_BYTES: usize = 512;
 /// "A value of 1 corresponds to 1,000 units of 512 bytes."
 const UNIT_BYTES: u128 = 512_000;
 const PERCENTAGE_USED: usize = 5;
 const DATA_UNITS_WRITTEN: std::ops::Range<usize> = 48..64;
 
-/// What it says.
+/// Parses the log.
 ///
 /// # Errors
-/// When it cannot be true.
+/// If its values cannot be true.
 pub fn of_log(log: &[u8; LOG_BYTES]) -> Result<Wear, String> {
     let mut units = [0; 16];
     units.copy_from_slice(&log[DATA_UNITS_WRITTEN]);

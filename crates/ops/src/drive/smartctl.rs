@@ -1,13 +1,13 @@
-//! What `smartctl --json --log=devstat` reads of a SATA drive: the device statistics of the ATA standard. The attributes that
-//! are older mean something else with each maker.
+//! What `smartctl --json --log=devstat` reads from a SATA drive: the device statistics of the ATA standard. The older attributes
+//! mean something different for each maker.
 
 use crate::drive::wear::Wear;
 use serde_json::Value;
 
-/// What a report says.
+/// Parses a report.
 ///
 /// # Errors
-/// When it does not have both figures.
+/// If it does not have both figures.
 pub fn of_report(report: &str) -> Result<Wear, String> {
     let report: Value =
         serde_json::from_str(report).map_err(|_| "smartctl did not answer in JSON".to_owned())?;

@@ -1,12 +1,12 @@
-//! How worn a drive says that it is.
+//! How worn a drive says it is.
 
-/// What a drive tells of its wear.
+/// A drive's report of its wear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wear {
-    /// How much of its life is used, at most; over 100 when it has outlived what was promised.
+    /// The most of its life that is used; over 100 if it has outlived its promised life.
     pub used_percent: u8,
-    /// In steps of so many.
+    /// The resolution of `used_percent`.
     pub step_percent: u8,
-    /// Bytes that hosts have written to it in its life.
+    /// Bytes that hosts have written to it over its life.
     pub written_bytes: Option<u64>,
 }

@@ -1,6 +1,6 @@
-//! An answer, as bytes.
+//! An HTTP answer.
 
-/// What is sent back.
+/// An answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     status: u16,
@@ -8,7 +8,7 @@ pub struct Answer {
     body: Vec<u8>,
 }
 
-/// Nothing of this may be kept, framed, guessed at or read by other sites; the page fetches from here alone.
+/// Answers must not be stored, framed, sniffed or read by other sites; the page fetches from here alone.
 const HEADERS: &str = "Cache-Control: no-store\r\n\
     Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n\
@@ -18,7 +18,7 @@ const HEADERS: &str = "Cache-Control: no-store\r\n\
     Connection: close\r\n";
 
 impl Answer {
-    /// All is well, and this is what was asked for.
+    /// A successful answer with this content.
     pub fn of(kind: &'static str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status: 200,
@@ -27,7 +27,7 @@ impl Answer {
         }
     }
 
-    /// It is not answered, and why.
+    /// A refusal, with its reason.
     pub fn refused(status: u16, why: &str) -> Self {
         Self {
             status,
@@ -36,12 +36,12 @@ impl Answer {
         }
     }
 
-    /// Its code.
+    /// Its status code.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// All of it, or without what is not wanted.
+    /// The answer as bytes, with or without its body.
     pub fn bytes(&self, has_body: bool) -> Vec<u8> {
         let reason = match self.status {
             200 => "OK",

@@ -1,22 +1,22 @@
-//! By which names we may be asked.
+//! The host names under which requests are accepted.
 //!
-//! A browser lets a page of another site read what comes from that site's own name, and its owner may let the name lead to this
-//! machine afterwards ("DNS rebinding"). Such a request names a Host that is not ours. An address is no name, and cannot
-//! lead elsewhere.
+//! A browser lets a page of another site read answers that come from that site's own name, and the owner of that name can
+//! later point it at this machine ("DNS rebinding"). Such a request carries a Host that is not ours. An address is not a name
+//! and cannot be pointed elsewhere.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The names that are ours, besides addresses and `localhost`.
+/// The accepted names, besides addresses and `localhost`.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// These as well.
+    /// Accepts these names as well.
     pub fn new(names: Vec<String>) -> Self {
         Self(names)
     }
 
-    /// Whether a request's Host is ours. One that has none comes from no browser.
+    /// True if a request's Host is accepted. A request without one does not come from a browser.
     pub fn has(&self, host: Option<&str>) -> bool {
         let Some(host) = host else { return true };
         let name = without_port(host.trim());
@@ -28,7 +28,7 @@ impl Hosts {
     }
 }
 
-/// The port may be another one: who comes through a tunnel has one of his own.
+/// Ports are not compared, because a client behind a tunnel uses a different one.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

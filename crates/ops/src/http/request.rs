@@ -1,12 +1,12 @@
-//! A request, from bytes that anybody may have sent.
+//! A request, parsed from bytes of an untrusted client.
 
 use crate::http::answer::Answer;
 
-/// A longer head is refused.
+/// The most bytes in a head; a longer one is refused.
 pub const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
 
-/// What somebody asks for.
+/// A request's head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     path: String,
@@ -16,10 +16,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request that these bytes begin; none while its head has not all come.
+    /// Parses the request that these bytes begin with; `None` while its head is incomplete.
     ///
     /// # Errors
-    /// What to answer to what is no request, or one that nobody may send here.
+    /// The answer to bytes that are not a request, or to a request that is not allowed here.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, Answer> {
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut headers);
@@ -49,7 +49,7 @@ impl Request {
                 .collect()
         };
         let mut hosts = values("Host");
-        // A browser always says it; with two of them nobody knows which one a proxy went by.
+        // A browser always sends a Host. If there are two, it is unclear which one a proxy used.
         if hosts.len() > 1 || (hosts.is_empty() && parsed.version == Some(1)) {
             return Err(Answer::refused(400, "a request names one Host"));
         }
@@ -63,22 +63,22 @@ impl Request {
         }))
     }
 
-    /// What it asks for, without what follows a question mark.
+    /// The requested path, without the query.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Under which name it has found us, with the port; none by HTTP/1.0.
+    /// The host name it used, with the port; `None` in HTTP/1.0.
     pub fn host(&self) -> Option<&str> {
         self.host.as_deref()
     }
 
-    /// Whether it wants more than the head of the answer.
+    /// True if it wants the body of the answer as well as the head.
     pub fn has_body(&self) -> bool {
         self.has_body
     }
 
-    /// Whether it reads OpenMetrics.
+    /// True if it accepts OpenMetrics.
     pub fn takes_open_metrics(&self) -> bool {
         self.takes_open_metrics
     }

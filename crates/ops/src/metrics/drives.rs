@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 use std::fmt::Error;
 
-/// What drives tell, and what is reckoned from it.
+/// What drives report, and what is computed from it.
 #[derive(Debug)]
 pub(super) struct Worn(pub Vec<Drive>, pub Vec<DriveView>);
 

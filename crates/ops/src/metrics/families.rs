@@ -1,24 +1,24 @@
-//! The families of what servers count, as a table.
+//! The metric families for the counters of servers, as a table.
 
 use prometheus_client::registry::Unit;
 
-/// A family of metrics: one for each volume, or for each volume and kind.
+/// A family of metrics, with one metric for each volume, or for each volume and kind.
 pub(super) struct Family {
     pub name: &'static str,
     pub help: &'static str,
     pub unit: Option<Unit>,
     pub kind: Kind,
-    /// The name of the label that tells the members apart, if there are several.
+    /// The label that distinguishes the members, if there are several.
     pub label: &'static str,
-    /// Each member's value of the label, and the counter that it is: the names are those of `vellum stats --all`.
+    /// Each member's label value and its counter, named as in `vellum stats --all`.
     pub members: Members,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
-    /// It only grows while the server runs.
+    /// Only grows while the server runs.
     Counter,
-    /// It is so much now.
+    /// A current value.
     Gauge,
 }
 

@@ -1,4 +1,5 @@
-//! What is told of a journal's transactions: what a volume that replays by itself would pledge, and nothing more.
+//! Which of a journal's transactions are recorded: what a volume that replays by itself would pledge, and nothing
+//! more.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -63,7 +64,7 @@ impl BlockDevice for Disk {
     }
 }
 
-/// A file system with a journal whose log begins at its first block, and what was seen of it.
+/// A file system with a journal whose log begins at its first block, and the classes found in it.
 struct Host {
     disk: Disk,
     classes: Classes,
@@ -108,7 +109,7 @@ impl Host {
         blocks.insert(lba, block.to_vec());
     }
 
-    /// Asks for a write; what it commits.
+    /// Writes a block; returns what the write commits.
     fn write(&mut self, lba: u64, block: &[u8]) -> Vec<Committed> {
         self.on_disk(lba, block);
         let (blocks, _) = block.as_chunks::<BLOCK_BYTES>();
@@ -116,14 +117,14 @@ impl Host {
         self.classes.committed(lba, blocks)
     }
 
-    /// The journal's superblock says where its log begins: with the next transaction.
+    /// Lets the journal's superblock say that its log begins with the next transaction.
     fn begin(&mut self) {
         log::begin(&mut self.journal_superblock, self.sequence, self.next);
         let superblock = self.journal_superblock.clone();
         assert!(self.write(JOURNAL, &superblock).is_empty());
     }
 
-    /// All blocks of a transaction but the commit block; then what that commits.
+    /// Writes all blocks of a transaction but the commit block, then the commit block; returns what that commits.
     fn commit(&mut self, homes: &[(u32, u32)]) -> Vec<(u64, u64)> {
         for homes in homes.chunks(200) {
             let copies: Vec<&[u8]> = homes.iter().map(|_| &[7; BLOCK_BYTES][..]).collect();
@@ -145,7 +146,7 @@ impl Host {
             .collect()
     }
 
-    /// Of two blocks.
+    /// Commits a transaction of two blocks.
     fn commit_two(&mut self) -> Vec<(u64, u64)> {
         self.commit(&[(HOME, 0), (HOME + 1, 0)])
     }
@@ -161,7 +162,7 @@ fn a_transaction_is_told_with_its_commit_block_but_what_is_not_to_be_replayed() 
     assert_eq!(host.commit_two(), [(home(0), 2), (home(1), 3)]);
     let homes = [(HOME, ESCAPED), (HOME + 1, 0), (HOME + 2, DELETED)];
     assert_eq!(host.commit(&homes), [(home(1), 7)]);
-    // Outside of the file system.
+    // Outside the file system.
     assert_eq!(host.commit(&[(HOME, 0), (4096, 0)]), [(home(0), 11)]);
 }
 

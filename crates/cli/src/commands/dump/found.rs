@@ -1,4 +1,4 @@
-//! What a dump is of: a volume as recovery finds it, or what is certain of it where that refuses.
+//! The subject of a dump: a volume as recovery finds it, or what is certain about it if recovery refuses.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -9,13 +9,13 @@ use vellum_core::recovery::rescue::{Loss, Trust};
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
-/// See the module.
+/// The subject of a dump; see the module.
 pub struct Found {
     pub recovered: Recovered,
     damage: Option<(RecoveryError, Loss)>,
 }
 
-/// Reads what leads to the data of the volume.
+/// Reads the volume's metadata.
 pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
     let mut source = MediumSource::new(medium);
     let blocks = medium.blocks();
@@ -37,7 +37,7 @@ pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
 }
 
 impl Found {
-    /// Names what is damaged, and which of these blocks are lost for it.
+    /// Reports what is damaged, and which of these blocks are lost because of it.
     pub fn tell(&self, range: &std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
         let Some((error, loss)) = &self.damage else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What a volume of tables in place has: no chunks and no segments.
+//! Dumps a volume with tables in place: it has no chunks and no segments.
 
 use anyhow::Result;
 use std::io::Write;
@@ -68,7 +68,7 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// The map, a line a run of blocks that lie in order.
+/// The map, with one line for each run of consecutive blocks.
 pub fn map(found: &Recovered, range: Range<u64>, out: &mut dyn Write) -> Result<()> {
     let links = found.links().map(|(lba, at, _)| (u64::from(lba), at.0));
     let mut run: Option<(u64, u64, u64)> = None;

@@ -1,4 +1,4 @@
-//! All of a volume, into an archive.
+//! Dumps all of a volume into an archive.
 
 use crate::archive::{self, size};
 use crate::keys::Key;
@@ -17,7 +17,7 @@ use vellum_device::archive::{Head, Kind, dump};
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
-/// Writes it.
+/// Writes the archive.
 pub fn run(volume: &Path, to: &Path, json: bool, key: &Key) -> Result<()> {
     let is_stream = archive::is_stream(to);
     if is_stream && json {
@@ -58,7 +58,7 @@ pub fn run(volume: &Path, to: &Path, json: bool, key: &Key) -> Result<()> {
     }
 }
 
-/// What is dumped: as much as the volume has, or all where no superblock tells that.
+/// What is dumped: as much as the volume has, or everything if no superblock says how much that is.
 fn head_of(medium: &dyn Medium) -> Result<Head> {
     let all = medium.blocks();
     let found = find_superblock(&mut MediumSource::new(medium), all, crc32c);

@@ -1,9 +1,9 @@
-//! What the journals of the file systems on a disk tell of write-once journaling and of deltas.
+//! What the journals of the file systems on a disk reveal about write-once journaling and deltas.
 //!
-//! How often a block is written cannot be seen in what is stored, but for one place: a journal holds, until it comes round, the
-//! copies of the blocks that were written last, and where their homes are. A home that is equal to its newest copy would have been
-//! mapped to that (write-once); of two copies of one home the later could have been stored as its difference to the earlier.
-//! Homes are looked at by chance, as many as make the error small; nothing of a journal is believed but its bytes.
+//! How often a block is written cannot be seen in stored data, with one exception: until it wraps, a journal holds copies of the
+//! blocks written last, with their homes. A home equal to its newest copy would have been mapped to that (write-once). Of two
+//! copies of one home, the later could have been stored as its difference to the earlier. Homes are sampled at random, as many as
+//! keep the error small; only a journal's bytes are believed.
 
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -16,27 +16,27 @@ use vellum_device::pack::{Compression, part_bytes, part_bytes_after};
 use vellum_ext4::journal::{Alignment, Block, Journal, JournalBlock, Layout, Sequence};
 use vellum_ext4::{Source, Span, Unreadable, scan};
 
-/// Deltas are between blocks that are stored in fewer bytes.
+/// Deltas are compared with blocks that are stored compressed.
 const BESIDES: Compression = Compression::ZSTD;
-/// Homes whose copies are looked at, of a journal.
+/// The most homes of a journal whose copies are examined.
 const HOMES: usize = 4096;
-/// Blocks of a log that are read, and copies in it that are known, at most: 4 GiB.
+/// The most blocks read in a log, and copies remembered in it: 4 GiB.
 const LOG_BLOCKS: usize = 1 << 20;
 
-/// What a journal has told.
+/// The findings for one journal.
 pub struct Told {
-    /// Whose it is.
+    /// The UUID of its file system.
     pub uuid: vellum_ext4::Uuid,
-    /// Home blocks that it has copies of.
+    /// Home blocks with copies in it.
     pub homes: u64,
-    /// The share of them that is at home as it is in the journal.
+    /// The share of home blocks that equal their newest copy.
     pub once: Share,
-    /// What of a copy is saved if it is stored as its difference to the one before, besides what compression saves.
+    /// The share of a copy that is saved if it is stored as its difference to the previous one, beyond what compression saves.
     pub delta: Share,
 }
 
 impl Told {
-    /// As programs read it.
+    /// As JSON.
     pub fn json(&self) -> Value {
         let share = |share: Share| json!({"of": share.of, "percent": 100.0 * share.mean, "percent_bound": 100.0 * share.bound});
         json!({
@@ -47,13 +47,14 @@ impl Told {
         })
     }
 
-    /// As people do.
+    /// Prints them for people.
     pub fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let percent =
             |share: Share| format!("{:.1}%, +-{:.1}", 100.0 * share.mean, 100.0 * share.bound);
         writeln!(
             out,
-            "  write-once     {}: of {} blocks in the journal of {} so many are at home as they are there, and would be written once",
+            "  write-once     {}: of {} blocks with copies in the journal of {}, this share equals its \
+             newest copy and would be written once",
             percent(self.once),
             self.homes,
             self.uuid
@@ -73,19 +74,19 @@ impl Told {
     }
 }
 
-/// A share that was found in a sample.
+/// A share measured in a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// Of so many.
+    /// The size of the sample.
     pub of: u64,
-    /// From 0 to 1.
+    /// The share, from 0 to 1.
     pub mean: f64,
     /// How far it may be off, with 95% confidence.
     pub bound: f64,
 }
 
 impl Share {
-    /// Of these values; `all`: how many they stand for.
+    /// Computed from these values. `all`: how many values they stand for.
     fn new(values: &[f64], all: usize) -> Self {
         let count = values.len() as f64;
         if values.is_empty() {
@@ -98,7 +99,7 @@ impl Share {
         let mean = values.iter().sum::<f64>() / count;
         let squares = values.iter().map(|value| (value - mean).powi(2));
         let variance = squares.sum::<f64>() / count;
-        // What no sample showed may still be there: the rule of three. And what was looked at is no guess.
+        // There may be a share that no sample showed: the rule of three. And values that were examined are not estimated.
         let unseen = (3.0 / count).min(1.0);
         let left = (1.0 - count / (all as f64).max(count)).sqrt();
         Self {
@@ -120,8 +121,8 @@ impl Source for Disk<'_> {
     }
 }
 
-/// What the journals on a disk of so many bytes tell. What is no disk with an ext3 or ext4 has none, and of a journal that cannot
-/// be worked with (`vellum journal list` says why) nothing is told.
+/// The findings for the journals on a disk of this many bytes. Without an ext3 or ext4 there are none. Journals that cannot be
+/// used are skipped (`vellum journal list` says why).
 pub fn read(file: &File, bytes: u64) -> Vec<Told> {
     let scan = scan(&mut Disk(file), bytes / BLOCK_BYTES as u64);
     let systems = scan.file_systems.iter();
@@ -156,7 +157,7 @@ fn told(file: &File, journal: &Journal, home: Span, uuid: vellum_ext4::Uuid) -> 
             once.push(f64::from(u8::from(newest == at_home)));
         }
     }
-    // Of homes that were not looked at it is not known how many copies are there.
+    // For homes that were not examined, the number of copies is not known.
     let all_pairs = pairs * homes / versions.len().max(1);
     Told {
         uuid,
@@ -172,8 +173,8 @@ fn block(file: &File, at: u64) -> Option<[u8; BLOCK_BYTES]> {
     Some(block)
 }
 
-/// Home blocks with their copies in the journal, oldest first, as bytes of the disk; the homes in an order that has nothing to do
-/// with where they are.
+/// Home blocks with their copies in the journal, the oldest first, as bytes of the disk. The order of the homes does
+/// not depend on where they are.
 fn copies(file: &File, journal: &Journal, home: Span) -> Vec<(u64, Vec<u64>)> {
     let format = &journal.format;
     let layout = Layout::new(&journal.extents, format.block_bytes);
@@ -225,8 +226,7 @@ fn copies(file: &File, journal: &Journal, home: Span) -> Vec<(u64, Vec<u64>)> {
         .collect()
 }
 
-/// What the blocks of a log are copies of, or none. The log goes round: what a place holds is what the newest transaction that
-/// claims it says.
+/// The home, if any, of each block in a log. The log is circular: a place holds what the newest transaction that claims it says.
 #[derive(Default)]
 struct Claims(HashMap<JournalBlock, (Sequence, Option<u64>)>);
 
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// A tool of e2fsprogs; none where there is none.
+    /// Runs a tool of e2fsprogs; `None` if it is not installed.
     fn run(tool: &str, arguments: &[&str]) -> Option<()> {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = Command::new(tool);
@@ -271,17 +271,17 @@ mod tests {
         Some(())
     }
 
-    /// Two transactions of the same ten blocks, of which the second has one byte changed in each; six are at home as
-    /// the second has them, four as the first.
+    /// Two transactions of the same ten blocks. In the second, each block has one byte changed. Six are at home as in the
+    /// second, four as in the first.
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test says that it was skipped")]
     fn a_journal_tells_what_came_home_and_what_differs_little() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let disk = path("disk");
         let arguments = ["-q", "-F", "-b", "4096", "-J", "size=4", &disk, "64M"];
         if run("mke2fs", &[&["-t", "ext4"], &arguments[..]].concat()).is_none() {
-            eprintln!("SKIPPED: needs mke2fs and debugfs");
+            let mut stderr = std::io::stderr();
+            writeln!(stderr, "SKIP: needs mke2fs and debugfs").unwrap();
             return;
         }
         let mut random = 7u64;
@@ -318,7 +318,7 @@ mod tests {
         let delta = told[0].delta;
         assert_eq!((delta.of, delta.bound), (10, 0.0));
         assert!((0.45..0.55).contains(&delta.mean), "{delta:?}");
-        // What is no disk tells nothing.
+        // A file without a file system has no journals.
         assert!(read(&File::open(path("first")).unwrap(), first.len() as u64).is_empty());
     }
 
@@ -328,7 +328,7 @@ mod tests {
         claims.add(at, Sequence(u32::MAX), Some(4096));
         claims.add(at, Sequence(u32::MAX - 1), Some(8192));
         assert_eq!(claims.0[&at].1, Some(4096));
-        // Sequences go round as well.
+        // Sequence numbers wrap as well.
         claims.add(at, Sequence(0), None);
         claims.add(at, Sequence(u32::MAX), Some(4096));
         assert_eq!(claims.0[&at].1, None);

@@ -1,4 +1,4 @@
-//! `vellum lab compare`: all policies over one load.
+//! `vellum lab compare`: runs all policies with one load.
 
 use super::output::{Course, Output};
 use super::progress::{interrupted, watched};
@@ -30,20 +30,19 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the comparison.
     pub fn run(&self) -> Result<()> {
         let ready = source::ready(&self.setup)?;
         let scenario = self.setup.scenario(&ready)?;
-        let journal = compare::knows_journal(&scenario.load);
         let policies = match self.policy.is_empty() {
-            true => compare::policies(&ready.device.preset, journal, scenario.knows_sizes()),
+            true => compare::policies(&ready.device.preset, compare::Known::of(&scenario)),
             false => self.policy.clone(),
         };
         let threads = self.threads.map_or_else(parallel::cores, usize::from);
         let (outcomes, failed) = watched(&policies, |watches| {
             compare::run(&scenario, &policies, watches, threads)
         })?;
-        // What nobody named needs no words, where anything fits.
+        // Policies that the user did not name are left out silently if they do not fit, as long as others do.
         let quietly = self.policy.is_empty() && !outcomes.is_empty();
         let (left_out, failed): (Vec<_>, Vec<_>) = failed
             .into_iter()
@@ -66,9 +65,10 @@ impl Args {
                 names.join("; ")
             ));
         }
-        if !journal {
+        if !compare::knows_journal(&scenario.load) {
             warnings.push(
-                "where a journal is, is not known, so write-once is left out (--journal-at for a trace, --journal for a load)"
+                "the place of the journal is not known, so write-once is left out (use --journal-at \
+                 for a trace, --journal for a load)"
                     .into(),
             );
         }

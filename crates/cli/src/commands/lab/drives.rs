@@ -1,4 +1,4 @@
-//! `vellum lab drives`: those that are known by name, and one as a file.
+//! `vellum lab drives`: lists the drives known by name, or prints one as a file.
 
 use crate::outcome::out;
 use anyhow::Result;
@@ -20,7 +20,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         if let Some(drive) = &self.drive {
             return Ok(write!(out(), "{}", drive.written())?);

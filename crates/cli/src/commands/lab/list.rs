@@ -1,4 +1,4 @@
-//! `vellum lab list`: what there is.
+//! `vellum lab list`: lists what the lab offers.
 
 use crate::outcome::out;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use vellum_lab::sizes;
 use vellum_lab::trace::Format;
 use vellum_lab::workload;
 
-/// Does it.
+/// Prints the list.
 pub fn run() -> Result<()> {
     writeln!(out(), "drives (a file of one: vellum lab drives NAME)")?;
     for drive in drives::known() {

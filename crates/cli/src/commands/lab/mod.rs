@@ -1,4 +1,4 @@
-//! `vellum lab`: the engine on simulated flash, in virtual time.
+//! `vellum lab`: runs the engine on simulated flash, in virtual time.
 
 mod compare;
 mod drives;
@@ -41,7 +41,7 @@ enum What {
     List,
 }
 
-/// Does it.
+/// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Run(run) => run.run(),

@@ -1,4 +1,4 @@
-//! `vellum lab validate`: write amplification against the closed forms, responses against another simulator's.
+//! `vellum lab validate`: compares write amplification with the closed forms, and response times with another simulator's.
 
 use super::output::save;
 use super::progress::spinner;
@@ -16,7 +16,7 @@ use vellum_lab::parallel;
 use vellum_lab::svg::{Line, Plot};
 use vellum_options::number::{number, over_provisioning};
 
-/// What is held against the closed forms.
+/// What is compared with the closed forms.
 #[derive(Clone, Copy)]
 enum Kind {
     Map(Map, Option<Skew>),
@@ -50,10 +50,10 @@ fn kinds() -> Vec<Kind> {
     [&mixed[..], &skewed, &[Kind::Engine]].concat()
 }
 
-/// The share that chance may have in what is measured of random victims: a standard error, a quarter of what is accepted.
+/// The share of chance in measurements with random victims: a standard error, a quarter of what is accepted.
 const CHANCE: f64 = 0.0005;
 
-/// Volumes' worth of overwrites that are measured.
+/// How many times the volume is overwritten during a measurement.
 fn volumes(victim: Victim, pages: u32, over: u32, logical: u64) -> u64 {
     let random = oracle::volumes(over, pages, logical, CHANCE);
     let volumes = match victim {
@@ -102,7 +102,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the validation.
     pub fn run(&self) -> Result<()> {
         let does = |part: &str| self.only.as_ref().is_none_or(|only| only == part);
         if self.plot.is_some() && !does("amplification") {
@@ -185,7 +185,7 @@ impl Args {
                     let measure = volumes(map.victim, map.pages, over, maps);
                     oracle::page_map(map, None, over, effort(maps, 6, measure))?
                 }
-                // What is cold is written a quarter as often as the mean.
+                // Cold data is written a quarter as often as the mean.
                 Kind::Map(map, skew) => oracle::page_map(map, skew, over, effort(maps, 12, 6))?,
                 Kind::Engine => oracle::engine(over, effort(engines, 6, 3))?,
             })
@@ -199,13 +199,13 @@ impl Args {
     }
 }
 
-/// What the lab is held to: see docs/LAB.md.
+/// The accuracy that the lab must reach: see docs/LAB.md.
 fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
     for row in rows {
         let allowed = match row.policy.as_str() {
             _ if row.form == published::SOURCE => published::OFF_MAX,
             "vellum" => 1.0,
-            // What is hot is found by counting, and not at once.
+            // Hot data is found by counting, so not at once.
             separated if separated.contains("hot-cold") => 0.5,
             _ => 0.2,
         };
@@ -229,7 +229,7 @@ fn oracle_plot(rows: &[Row]) -> Plot {
         .iter()
         .filter(|row| row.load == UNIFORM && row.form != published::SOURCE)
     {
-        // What there was, not what was asked for: of the engine's flash some is not for data.
+        // The actual over-provisioning, not the requested one: some of the engine's flash is not for data.
         let x = (row.alpha - 1.0) * 100.0;
         let pages = match row.policy.as_str() {
             "vellum" => String::new(),

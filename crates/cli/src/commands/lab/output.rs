@@ -1,4 +1,4 @@
-//! How figures are given: a table, JSON, CSV, a report.
+//! Output formats for figures: a table, JSON, CSV, a report.
 
 use crate::outcome::out;
 use crate::replace;
@@ -35,7 +35,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// Writes it, if it is wanted.
+    /// Writes the outcomes, if wanted.
     pub fn give(&self, outcomes: &[Outcome]) -> Result<()> {
         match &self.steps {
             Some(path) => write(path, &csv::steps(outcomes)),
@@ -44,15 +44,15 @@ impl Course {
     }
 }
 
-/// What is given, in each of its forms; as JSON what it is itself.
+/// Figures in each output format; as JSON they are serialized themselves.
 pub trait Figures: Serialize {
-    /// What is missing, if not all was done.
+    /// What is missing, if not everything was done.
     fn partial(&self) -> Option<String>;
-    /// For people.
+    /// The table for people.
     fn table(&self) -> String;
-    /// With a heading.
+    /// As CSV, with a heading.
     fn csv(&self) -> String;
-    /// As one file.
+    /// As one HTML file.
     fn html(&self, page: &Page) -> Result<String>;
 }
 
@@ -76,7 +76,7 @@ impl Figures for Vec<Outcome> {
 }
 
 impl Output {
-    /// Gives them.
+    /// Prints or writes the figures.
     pub fn give(
         &self,
         title: &str,
@@ -106,7 +106,7 @@ impl Output {
     }
 }
 
-/// Prints a table below what has to be known of it.
+/// Prints a table after the notes that a reader needs.
 pub fn print(about: &[String], warnings: &[String], table: &str) -> Result<()> {
     let mut out = out();
     for line in about {
@@ -122,7 +122,7 @@ pub fn save(path: &Path, plot: &Plot) -> Result<()> {
     write(path, &plot.render())
 }
 
-/// Replaces a report. What is no file (a terminal, a pipe) is written to as it is: nothing may take its place.
+/// Replaces a report. If the path is not a file (a terminal, a pipe), it is written to directly: nothing may take its place.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let name = || path.display().to_string();
     if path.metadata().is_ok_and(|there| !there.is_file()) {

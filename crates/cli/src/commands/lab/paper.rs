@@ -1,4 +1,4 @@
-//! `vellum lab paper`: the papers' evaluations, run again.
+//! `vellum lab paper`: repeats the papers' evaluations.
 
 use super::progress::spinner;
 use crate::outcome::{out, usage};
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it. Fails when ours is neither what a paper states nor explained.
+    /// Runs the evaluations. Fails if one of our results is neither what a paper states nor explained.
     pub fn run(&self) -> Result<()> {
         let threads = self.threads.map_or_else(parallel::cores, usize::from);
         let size = match self.full {

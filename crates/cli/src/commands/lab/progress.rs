@@ -1,4 +1,4 @@
-//! Runs that are watched: how far they are, and Ctrl-C, which ends them with what they have.
+//! Runs with a progress display, and Ctrl-C, which ends them with the results so far.
 
 use crate::signals::Stop;
 use anyhow::{Result, bail};
@@ -10,19 +10,27 @@ use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 
-/// How often the bars are drawn.
+/// How often the bars are redrawn.
 const EVERY: Duration = Duration::from_millis(150);
 
-/// Does `work` while a bar a policy shows how far it is. A signal ends the runs; what they have is kept and marked.
+/// Ends the thread that draws when the work is over. A panic ends it too: the scope waits for this thread.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Does `work` while one bar for each policy shows its progress. A signal ends the runs; their results so far are kept and marked.
 pub fn watched<R>(policies: &[Policy], work: impl FnOnce(&[Watch]) -> R) -> Result<R> {
     let stop = Stop::on_signals(false)?;
     let watches: Vec<Watch> = policies.iter().map(|_| Watch::default()).collect();
     let over = AtomicBool::new(false);
     let result = std::thread::scope(|scope| {
         scope.spawn(|| draw(policies, &watches, &stop, &over));
-        let result = work(&watches);
-        over.store(true, Ordering::Relaxed);
-        result
+        let _over = Over(&over);
+        work(&watches)
     });
     Ok(result)
 }
@@ -46,23 +54,20 @@ pub fn counted<R>(runs: u64, work: impl FnOnce(&Watch, &AtomicU64) -> R) -> Resu
             }
             bar.finish_and_clear();
         });
-        let result = work(&watch, &done);
-        over.store(true, Ordering::Relaxed);
-        result
+        let _over = Over(&over);
+        work(&watch, &done)
     });
     Ok(result)
 }
 
-/// Reads a trace while a bar shows how much of the file is read, and how long it will still take. Nothing is
-/// shown of what takes no time.
+/// Reads a trace while a bar shows how much of the file is read, and how long the rest will take. Short reads show nothing.
 pub fn reading<R: Send>(path: &Path, work: impl FnOnce(&Watch) -> R) -> R {
     let watch = Watch::default();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| draw_reading(path, &watch, &over));
-        let result = work(&watch);
-        over.store(true, Ordering::Relaxed);
-        result
+        let _over = Over(&over);
+        work(&watch)
     })
 }
 
@@ -88,7 +93,7 @@ fn draw_reading(path: &Path, watch: &Watch, over: &AtomicBool) {
     }
 }
 
-/// Fails when a run was ended: whoever reads the exit code should know, too.
+/// Fails if a run was ended early, so that the exit code shows it too.
 pub fn interrupted(outcomes: &[Outcome]) -> Result<()> {
     if outcomes.iter().any(|outcome| outcome.partial) {
         bail!("interrupted: the figures are those of a part of the load");
@@ -125,7 +130,7 @@ fn draw(policies: &[Policy], watches: &[Watch], stop: &Stop, over: &AtomicBool) 
     let _ = bars.clear();
 }
 
-/// What is done by itself, and nobody knows how long it takes.
+/// A spinner for work of unknown duration.
 pub fn spinner(text: String) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     bar.set_style(
@@ -135,4 +140,22 @@ pub fn spinner(text: String) -> ProgressBar {
     bar.set_message(text);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+
+    #[test]
+    fn work_that_panics_ends_the_drawing_too() {
+        let (tell, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let work = || reading(Path::new("trace"), |_| panic!("of the test"));
+            let ended: std::thread::Result<()> = catch_unwind(AssertUnwindSafe(work));
+            let _ = tell.send(ended.is_err());
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(true));
+    }
 }

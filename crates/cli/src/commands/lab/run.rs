@@ -1,4 +1,4 @@
-//! `vellum lab run`: a load under a few policies.
+//! `vellum lab run`: runs a load under a few policies.
 
 use super::output::{Course, Output, save};
 use super::progress::{interrupted, watched};
@@ -30,7 +30,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the load.
     pub fn run(&self) -> Result<()> {
         let ready = source::ready(&self.setup)?;
         let scenario = self.setup.scenario(&ready)?;

@@ -1,4 +1,4 @@
-//! `vellum lab shares`: how much of what a trace writes it has written before.
+//! `vellum lab shares`: how much of a trace's written data was written before.
 
 use super::progress::reading;
 use crate::outcome::{out, tell};
@@ -17,7 +17,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the command.
     pub fn run(&self) -> Result<()> {
         writeln!(
             out(),

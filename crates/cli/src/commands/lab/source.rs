@@ -1,4 +1,4 @@
-//! Where a trace is read from: a file, or standard input, which is kept in a file as long as it is needed, for a trace is read more than once.
+//! Reads traces from a file, or from standard input. The latter is kept in a temporary file, because a trace is read more than once.
 
 use super::progress;
 use anyhow::{Context, Result, bail};
@@ -7,17 +7,30 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_lab::replay::{Reading, TraceFile};
+use vellum_lab::tenants::Tenants;
 use vellum_options::setup::{Ready, Setup};
 
-/// Reads all that a run needs.
+/// Reads everything that a run needs.
 pub fn ready(setup: &Setup) -> Result<Ready> {
-    Ok(setup.ready_with(trace(setup)?.map(Arc::new)))
+    let read = |(path, reading): (&Path, Reading)| self::read(path, &reading);
+    let trace = setup.trace().map(read).transpose()?.map(Arc::new);
+    Ok(setup.ready_with(trace, tenants(setup)?))
 }
 
-/// Reads the trace, if it is one.
-pub fn trace(setup: &Setup) -> Result<Option<TraceFile>> {
-    let read = |(path, reading): (&Path, Reading)| self::read(path, &reading);
-    setup.trace().map(read).transpose()
+/// Reads the tenants' traces, each file once.
+fn tenants(setup: &Setup) -> Result<Option<Arc<Tenants>>> {
+    let reading = setup.reading();
+    let mut known: Vec<(&Path, Arc<TraceFile>)> = Vec::new();
+    let mut all = Vec::new();
+    for (name, path) in setup.tenants() {
+        let trace = match known.iter().find(|(of, _)| *of == path) {
+            Some((_, trace)) => Arc::clone(trace),
+            None => Arc::new(read(path, &reading).with_context(|| format!("tenant {name}"))?),
+        };
+        known.push((path, Arc::clone(&trace)));
+        all.push((name, trace));
+    }
+    Ok(vellum_options::tenants::tenants(all)?)
 }
 
 fn read(path: &Path, reading: &Reading) -> Result<TraceFile> {
@@ -37,12 +50,12 @@ fn read_input(reading: &Reading) -> Result<TraceFile> {
     if input.is_terminal() {
         bail!("a trace is wanted there, not a terminal");
     }
-    // Without a name: nothing is left behind, however this ends.
+    // Without a name, so nothing is left behind, however this ends.
     let mut kept = tempfile::tempfile().context("no temporary file (TMPDIR says where)")?;
     std::io::copy(&mut input, &mut kept).context("it cannot be kept in a temporary file")?;
     kept.seek(SeekFrom::Start(0))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
-    // Each run opens it again, to the end of the process.
+    // Each run opens it again, until the process ends.
     std::mem::forget(kept);
     read_file(&path, reading)
 }

@@ -1,4 +1,4 @@
-//! `vellum lab sweep`: a grid over any options of a run.
+//! `vellum lab sweep`: runs a grid over any options of a run.
 
 use super::output::{Figures, Output};
 use super::progress::counted;
@@ -8,22 +8,25 @@ use crate::outcome::usage;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use vellum_lab::drives::{self, DriveFile};
 use vellum_lab::html::Page;
 use vellum_lab::parallel;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
+use vellum_lab::replay::of_all_processors;
 use vellum_lab::scenario::Scenario;
-use vellum_lab::sweep::{self, Axis, Journal, Point, Row};
+use vellum_lab::sweep::{self, Axis, Journal, JournalError, Point, Row};
 use vellum_options::number::number;
 use vellum_options::setup::{Ready, Setup};
 use vellum_options::words;
 
-/// Options that say which trace it is and how it is read: with one of them as an axis it is read for each run.
-const OF_THE_TRACE: [&str; 4] = ["format", "columns", "journal-at", "in-place"];
+/// Options that select the trace or how it is read. With one of them as an axis, the trace is read for each run.
+const OF_THE_TRACE: [&str; 5] = ["tenant", "format", "columns", "journal-at", "in-place"];
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -55,7 +58,7 @@ struct One {
     policy: Policy,
 }
 
-/// What came of a sweep: a list of rows.
+/// The results of a sweep: a list of rows.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Grid<'a> {
@@ -85,7 +88,7 @@ impl Figures for Grid<'_> {
     }
 }
 
-/// Parses the options of one run: what it has of its own wins.
+/// Parses the options of one run. Its own options take precedence over the common ones.
 fn one(common: &[String], point: &Point) -> Result<One> {
     let own = point.iter().map(|(key, value)| format!("--{key}={value}"));
     let words = common.iter().cloned().chain(own);
@@ -96,10 +99,10 @@ fn one(common: &[String], point: &Point) -> Result<One> {
 }
 
 impl Args {
-    /// Does it.
+    /// Runs the sweep.
     pub fn run(&self) -> Result<()> {
         let points = sweep::points(&self.vary).map_err(|error| usage(error.to_string()))?;
-        // All are looked at before any is run.
+        // All are checked before any is run.
         let runs: Vec<One> = points
             .iter()
             .map(|point| one(&self.run, point))
@@ -108,13 +111,13 @@ impl Args {
             .vary
             .iter()
             .any(|a| OF_THE_TRACE.contains(&a.key.as_str()));
-        let trace = match (shared, runs.first()) {
-            (true, Some(first)) => source::trace(&first.setup)?.map(Arc::new),
-            _ => None,
-        };
-        let ready = |one: &One| match shared {
-            true => Ok(one.setup.ready_with(trace.clone())),
-            false => source::ready(&one.setup),
+        let first = runs.first().filter(|_| shared);
+        let read = first.map(|first| source::ready(&first.setup)).transpose()?;
+        let ready = |one: &One| match &read {
+            Some(Ready { trace, tenants, .. }) => {
+                Ok(one.setup.ready_with(trace.clone(), tenants.clone()))
+            }
+            None => source::ready(&one.setup),
         };
         let looked_at = if shared { points.len() } else { 1 };
         for (run, point) in runs.iter().zip(&points).take(looked_at) {
@@ -122,19 +125,10 @@ impl Args {
             run.setup.scenario(&ready).with_context(|| named(point))?;
         }
         let what = self.run.join(" ") + &of_own(&runs);
-        let mut journal = match &self.resume {
-            None => None,
-            Some(path) => Some(Journal::open(path, &what)?),
-        };
-        let known: Vec<Option<Row>> = points
-            .iter()
-            .map(|point| {
-                journal
-                    .as_ref()
-                    .and_then(|journal| journal.done(point))
-                    .cloned()
-            })
-            .collect();
+        let mut journal = self.journal(&what, &runs, read.as_ref())?;
+        let done = |point| journal.as_ref().and_then(|journal| journal.done(point));
+        let known = points.iter().map(|point| done(point).cloned());
+        let known: Vec<Option<Row>> = known.collect();
         let left: Vec<usize> = (0..points.len())
             .filter(|&at| known[at].is_none())
             .collect();
@@ -143,13 +137,10 @@ impl Args {
         let fresh = counted(left.len() as u64, |watch, done| {
             parallel::map(&left, threads, |_, &at| {
                 let row = result(&runs[at], &points[at], &ready, watch);
-                if let Some(row) = &row {
+                // A run that failed may not fail again.
+                if let Some(row) = row.as_ref().filter(|row| row.error.is_none()) {
                     let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-                    let (journal, trouble) = &mut *keeper;
-                    if let Some(Err(error)) = journal.as_mut().map(|journal| journal.add(row)) {
-                        // What could not be kept is reported all the same.
-                        trouble.get_or_insert(error);
-                    }
+                    keep(&mut keeper, row);
                 }
                 count(done);
                 row
@@ -171,31 +162,85 @@ impl Args {
         if let Some(error) = trouble {
             return Err(error).context("what was done could not be kept");
         }
+        self.verdict(&rows, points.len())
+    }
+
+    /// The results of earlier runs of the same sweep, if they are kept.
+    fn journal(&self, what: &str, runs: &[One], read: Option<&Ready>) -> Result<Option<Journal>> {
+        let Some(path) = &self.resume else {
+            return Ok(None);
+        };
+        let what = what.to_owned() + &of_input(runs, read)?;
+        Ok(Some(Journal::open(path, &what)?))
+    }
+
+    /// Fails unless all runs are done.
+    fn verdict(&self, rows: &[Row], runs: usize) -> Result<()> {
         let failed = rows.iter().filter(|row| row.error.is_some()).count();
-        match (rows.len() < points.len(), failed) {
+        let goes_on = match self.resume {
+            Some(_) => "; the same command goes on",
+            None => "",
+        };
+        match (rows.len() < runs, failed) {
             (true, _) => bail!(
-                "interrupted: {} of {} runs are done{}",
-                rows.len(),
-                points.len(),
-                if self.resume.is_some() {
-                    "; the same command goes on"
-                } else {
-                    ""
-                }
+                "interrupted: {} of {runs} runs are done{goes_on}",
+                rows.len()
             ),
             (_, 0) => Ok(()),
-            (_, failed) => bail!("{failed} of {} runs could not be run", points.len()),
+            (_, failed) => bail!("{failed} of {runs} runs could not be run"),
         }
     }
 }
 
-/// What tells a sweep over drives of one's own from one over the same files as they were before.
+/// Keeps a result. One that could not be kept is still reported.
+fn keep((journal, trouble): &mut (&mut Option<Journal>, Option<JournalError>), row: &Row) {
+    if let Some(Err(error)) = journal.as_mut().map(|journal| journal.add(row)) {
+        trouble.get_or_insert(error);
+    }
+}
+
+/// Distinguishes a sweep over the user's own drive files from one over earlier versions of the same files.
 fn of_own(runs: &[One]) -> String {
     let own = runs.iter().map(|run| run.setup.drive());
     let own = own.filter(|drive| drives::find(&drive.name) != Some(*drive));
     let digests: BTreeSet<u32> = own.map(DriveFile::digest).collect();
     let digests = digests.iter().map(|digest| format!(" drive:{digest:08x}"));
     digests.collect()
+}
+
+/// Distinguishes a sweep from one by another program, or over what the same files had in them earlier.
+fn of_input(runs: &[One], read: Option<&Ready>) -> Result<String> {
+    let mut digests: Vec<u32> = runs.iter().filter_map(|run| run.setup.job_file()).collect();
+    digests.dedup();
+    let program = "/proc/self/exe";
+    let program = digest(&[program.into()]).with_context(|| program)?;
+    let shared = read.into_iter().flat_map(Ready::traces);
+    let mut traces: BTreeSet<PathBuf> = shared.map(|trace| trace.path().into()).collect();
+    if read.is_none() {
+        let files = runs.iter().flat_map(|run| run.setup.trace_files());
+        traces.extend(files.map(PathBuf::from));
+    }
+    for path in traces {
+        let seen = digest(&of_all_processors(&path));
+        digests.push(seen.with_context(|| path.display().to_string())?);
+    }
+    let digests = digests.iter().map(|digest| format!(" input:{digest:08x}"));
+    Ok(format!(" vellum:{program:08x}") + &digests.collect::<String>())
+}
+
+/// A checksum of what is in files.
+fn digest(files: &[PathBuf]) -> std::io::Result<u32> {
+    let (mut sum, mut buffer) = (0, vec![0; 1 << 20]);
+    for path in files {
+        let mut file = File::open(path)?;
+        loop {
+            match file.read(&mut buffer)? {
+                0 => break,
+                length => sum = crc32c::crc32c_append(sum, &buffer[..length]),
+            }
+        }
+    }
+    Ok(sum)
 }
 
 fn count(done: &AtomicU64) {
@@ -207,7 +252,7 @@ fn named(point: &Point) -> String {
     format!("the run with {}", parts.join(" "))
 }
 
-/// Runs one; none when it was ended: a part of a run says nothing.
+/// Runs one point; `None` if it was ended early, because a partial run means nothing.
 fn result(
     run: &One,
     point: &Point,

@@ -1,4 +1,4 @@
-//! Answers over HTTP: one request a connection, in a bounded time, by a bounded number of threads.
+//! Answers over HTTP: one request on each connection, in bounded time, by a bounded number of threads.
 
 use crate::outcome::tell;
 use crate::signals::Stop;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_ops::http::{Answer, HEAD_BYTES_MAX, Request};
 
-/// Connections answered at once; who comes when all are taken is turned away.
+/// Connections answered at once; further ones are closed.
 const CLIENTS_MAX: usize = 32;
-/// How long a request may take to come, and its answer to be taken.
+/// How long a request may take to arrive, and its answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long nothing is accepted when there is no descriptor for it.
+/// How long to stop accepting when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers at this address until a signal; `path` is what is told to look at.
+/// Answers at this address until a signal. `path` is what the user is told to open.
 pub fn serve<A>(address: SocketAddr, path: &str, answer: A) -> Result<()>
 where
     A: Fn(&Request) -> Answer + Send + Sync + 'static,
@@ -42,14 +42,14 @@ where
             std::thread::sleep(PAUSE);
             continue;
         };
-        // Each client's thread has one, and so has the listener.
+        // Each client's thread has one, and so does the listener.
         if Arc::strong_count(answer) > CLIENTS_MAX {
             continue;
         }
         let answer = Arc::clone(answer);
         let _ = std::thread::Builder::new()
             .name("http-client".into())
-            // Who is gone, or too slow, is told nothing.
+            // A client that is gone, or too slow, gets no answer.
             .spawn(move || drop(talk(&client, &*answer)));
     }
 }
@@ -70,7 +70,7 @@ fn talk(client: &TcpStream, answer: &impl Fn(&Request) -> Answer) -> std::io::Re
         left = &left[written..];
     }
     client.shutdown(Shutdown::Write)?;
-    // What has come and is not read would turn the end into a reset, which may overtake the answer.
+    // Unread input would turn the close into a reset, which may overtake the answer.
     let mut rest = [0; 512];
     client.set_read_timeout(Some(PAUSE))?;
     for _ in 0..16 {
@@ -101,7 +101,7 @@ fn request(mut client: &TcpStream, deadline: Instant) -> std::io::Result<Result<
     }
 }
 
-/// How long it is until then.
+/// The time left until the deadline.
 fn until(deadline: Instant) -> std::io::Result<Duration> {
     let left = deadline.saturating_duration_since(Instant::now());
     match left.is_zero() {

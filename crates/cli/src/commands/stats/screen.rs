@@ -1,23 +1,23 @@
-//! A terminal on which the same lines are drawn again and again, until somebody presses `q`.
+//! A terminal on which the same lines are redrawn until the user presses `q`.
 
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// How soon a signal is noticed while keys are waited for.
+/// How soon a signal is noticed while waiting for keys.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What is drawn on. Where no terminal is, one text follows the other.
+/// The screen. Without a terminal, each text is printed after the previous one.
 pub struct Screen {
-    /// The terminal as it was, if keys are read from one.
+    /// The terminal's settings before, if keys are read from one.
     keys: Option<libc::termios>,
     is_terminal: bool,
-    /// Lines of what is shown.
+    /// The number of lines shown.
     lines: usize,
 }
 
 impl Screen {
-    /// Begins; keys are no longer shown, nor kept until the end of a line.
+    /// Starts: keys are no longer echoed, nor buffered until the end of a line.
     pub fn begin() -> Self {
         // SAFETY: a number.
         let is_terminal = unsafe { libc::isatty(io::stdout().as_raw_fd()) } == 1;
@@ -29,7 +29,7 @@ impl Screen {
         }
     }
 
-    /// Draws a text in place of the one before.
+    /// Draws a text in place of the previous one.
     pub fn draw(&mut self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
         if !self.is_terminal {
@@ -37,7 +37,7 @@ impl Screen {
             return out.flush();
         }
         let (rows, columns) = size();
-        // A line that is wrapped, or scrolled away, would not be found again.
+        // A line that is wrapped or scrolled away could not be found again.
         let lines: Vec<String> = text
             .lines()
             .take(rows.saturating_sub(1))
@@ -49,13 +49,13 @@ impl Screen {
         for line in &lines {
             writeln!(out, "{line}\x1b[K")?;
         }
-        // What was longer before.
+        // Clear the rest of a longer text.
         write!(out, "\x1b[J")?;
         self.lines = lines.len();
         out.flush()
     }
 
-    /// Waits so long; true when somebody wants no more.
+    /// Waits this long. Returns true if the user quits.
     pub fn wait(&self, most: Duration, stopped: &dyn Fn() -> bool) -> bool {
         let until = Instant::now() + most;
         loop {
@@ -76,22 +76,22 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         if let Some(before) = &self.keys {
-            // SAFETY: what was read of the same terminal.
+            // SAFETY: settings read from the same terminal.
             unsafe { libc::tcsetattr(io::stdin().as_raw_fd(), libc::TCSANOW, before) };
         }
     }
 }
 
-/// Reads keys one by one from now on; how it was before, or none where there is no keyboard.
+/// Switches to reading keys one at a time. Returns the previous settings; `None` if there is no keyboard.
 fn raw_keys() -> Option<libc::termios> {
     let keyboard = io::stdin().as_raw_fd();
-    // SAFETY: a place for what is read; it is used only when it was.
+    // SAFETY: room for the settings, which are used only if the call succeeded.
     unsafe {
         let mut before = std::mem::zeroed();
         if libc::tcgetattr(keyboard, &raw mut before) != 0 {
             return None;
         }
-        // In the background it would be stopped for changing what is not its own.
+        // In the background the process would be stopped for changing a terminal that it does not own.
         if libc::tcgetpgrp(keyboard) != libc::getpgrp() {
             return None;
         }
@@ -124,7 +124,7 @@ fn is_quit_pressed(most: Duration) -> bool {
 
 /// Rows and columns of the terminal.
 fn size() -> (usize, usize) {
-    // SAFETY: a place for what is read.
+    // SAFETY: room for the result.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
         libc::ioctl(io::stdout().as_raw_fd(), libc::TIOCGWINSZ, &raw mut size);

@@ -1,4 +1,4 @@
-//! A dozen lines of what a server has counted of a volume, for a person.
+//! A dozen lines about a volume's counters, for people.
 
 use crate::size::Size;
 use serde_json::Value;
@@ -6,16 +6,16 @@ use std::fmt::Write;
 use vellum_ops::causes::{CAUSES, SPARED};
 use vellum_ops::health;
 
-/// What was counted, and what had been when it was looked at before.
+/// A volume's counters, now and at the previous look.
 pub struct Counted<'a> {
     volume: &'a Value,
     before: Option<&'a Value>,
-    /// Seconds since then.
+    /// Seconds since the previous look.
     every: f64,
 }
 
 impl<'a> Counted<'a> {
-    /// Of one volume; of `before` it is `every` seconds.
+    /// For one volume; `before` is from `every` seconds ago.
     pub fn new(volume: &'a Value, before: Option<&'a Value>, every: u64) -> Self {
         Self {
             volume,
@@ -24,7 +24,7 @@ impl<'a> Counted<'a> {
         }
     }
 
-    /// A counter, by its name as `stats --all` has it; one that is not there is 0.
+    /// A counter, by its name in `stats --all`; 0 if it is missing.
     fn of(&self, name: &str) -> u64 {
         counter(self.volume, name)
     }
@@ -33,7 +33,7 @@ impl<'a> Counted<'a> {
         names.iter().map(|name| self.of(name)).sum()
     }
 
-    /// By how much it has grown in a second.
+    /// Its growth per second.
     fn rate(&self, name: &str) -> f64 {
         let before = self.before.map_or(0, |before| counter(before, name));
         self.of(name).saturating_sub(before) as f64 / self.every
@@ -232,7 +232,7 @@ impl<'a> Counted<'a> {
         )
     }
 
-    /// What is wrong, a line each; or that nothing is.
+    /// What is wrong, one line each; or that nothing is.
     fn health(&self) -> Vec<String> {
         let found = health::findings(self.volume);
         match found.is_empty() {
@@ -326,7 +326,7 @@ mod tests {
         );
     }
 
-    /// A server of another version, or one of a plain file, counts other things.
+    /// A server of another version, or one of a plain file, has different counters.
     #[test]
     fn what_is_not_counted_is_nothing_to_fail_for() {
         for strange in [

@@ -1,21 +1,21 @@
-//! How fast counters grow: the difference of two looks at them.
+//! How fast counters grow: the difference between two looks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 use vellum_ops::view::{Counted, View};
 
-/// What a volume does in a second.
+/// A volume's activity per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     /// Bytes that clients write.
     pub clients: f64,
-    /// Bytes that the drive gets.
+    /// Bytes that the drive receives.
     pub medium: f64,
     /// Flushes.
     pub flushes: f64,
 }
 
-/// What all volumes do, by their UUIDs.
+/// The activity of all volumes, by UUID.
 #[derive(Default)]
 pub struct Paces {
     before: BTreeMap<String, (Duration, [u64; 3])>,
@@ -23,7 +23,7 @@ pub struct Paces {
 }
 
 impl Paces {
-    /// They were looked at, so long after the beginning.
+    /// Records a look, taken this long after the beginning.
     pub fn note(&mut self, view: &View, at: Duration) {
         self.now.clear();
         let mut seen = BTreeMap::new();
@@ -43,7 +43,7 @@ impl Paces {
         self.before = seen;
     }
 
-    /// What a volume does; none until it was looked at twice.
+    /// A volume's activity; `None` until there were two looks.
     pub fn of(&self, uuid: &str) -> Option<Pace> {
         self.now.get(uuid).copied()
     }
@@ -54,7 +54,7 @@ fn counts(counted: &Counted) -> [u64; 3] {
     [counted.clients_written, counted.medium_written, flushes]
 }
 
-/// None when a server has begun anew in between.
+/// `None` if a server was restarted in between.
 fn pace(before: [u64; 3], now: [u64; 3], seconds: f64) -> Option<Pace> {
     let grown = |at: usize| Some(now[at].checked_sub(before[at])? as f64 / seconds);
     let is_later = seconds > 0.0;

@@ -1,4 +1,4 @@
-//! What `vellum top` draws: the sentence, a row for each volume, and of the chosen one what is written and how long fsyncs wait.
+//! The screen of `vellum top`: the sentence, a row for each volume, and for the chosen one what is written and how long fsyncs wait.
 
 use crate::commands::top::pace::Paces;
 use ratatui::Frame;
@@ -11,11 +11,11 @@ use ratatui::widgets::{
 use vellum_ops::units;
 use vellum_ops::view::{Counted, View, VolumeView};
 
-/// The one colour that says something.
+/// The one colour that carries meaning.
 const ACCENT: Color = Color::Cyan;
-/// With fewer columns, what stands side by side stands below each other.
+/// With fewer columns, panels are stacked instead of side by side.
 const NARROW: u16 = 80;
-/// Columns of a bar of the histogram, and between two.
+/// Columns of a histogram bar, and between two bars.
 const BAR: (u16, u16) = (6, 1);
 
 /// What is shown.
@@ -25,17 +25,17 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// This, with its first volume chosen.
+    /// Shows this view, with its first volume chosen.
     pub fn of(view: View) -> Self {
         Self { view, chosen: 0 }
     }
 
-    /// What was asked last.
+    /// The current view.
     pub fn view(&self) -> &View {
         &self.view
     }
 
-    /// The same later. The chosen volume stays chosen.
+    /// Replaces the view by a later one. The chosen volume stays chosen.
     pub fn replace(&mut self, view: View) {
         let uuid = self
             .view
@@ -50,17 +50,17 @@ impl Shown {
         self.view = view;
     }
 
-    /// The volume below.
+    /// Chooses the volume below.
     pub fn choose_next(&mut self) {
         self.chosen = (self.chosen + 1).min(self.view.volumes.len().saturating_sub(1));
     }
 
-    /// The volume above.
+    /// Chooses the volume above.
     pub fn choose_before(&mut self) {
         self.chosen = self.chosen.saturating_sub(1);
     }
 
-    /// Draws it.
+    /// Draws the screen.
     pub fn draw(&self, paces: &Paces, frame: &mut Frame<'_>) {
         let volumes = u16::try_from(self.view.volumes.len()).unwrap_or(u16::MAX);
         let parts = [
@@ -79,7 +79,7 @@ impl Shown {
         frame.render_widget(Line::from(words), keys);
     }
 
-    /// Of the chosen volume's drive.
+    /// The sentence about the chosen volume's drive.
     fn draw_sentence(&self, frame: &mut Frame<'_>, area: Rect) {
         let uuid = self
             .view
@@ -136,7 +136,7 @@ impl Shown {
     }
 }
 
-/// Words to the left, figures to the right.
+/// Text is aligned to the left, figures to the right.
 fn cell(text: impl Into<String>, is_words: bool) -> Line<'static> {
     let line = Line::from(text.into());
     match is_words {
@@ -200,7 +200,7 @@ fn titled(title: &str) -> Block<'_> {
         .padding(padding)
 }
 
-/// What programs wrote, what the drive got, and that by cause: a line each.
+/// What programs wrote, what the drive received, and that by cause, one line each.
 fn draw_written(counted: &Counted, frame: &mut Frame<'_>, area: Rect) {
     let (wrote, got) = (counted.clients_written, counted.medium_written);
     let parts = counted
@@ -233,7 +233,7 @@ fn draw_written(counted: &Counted, frame: &mut Frame<'_>, area: Rect) {
     );
 }
 
-/// A bar for each step; where there is no room for that, for several together.
+/// One bar for each step; if there is no room, for several steps together.
 fn draw_waits(counted: &Counted, frame: &mut Frame<'_>, area: Rect) {
     let block = titled("How long an fsync waits: % that took less than");
     let steps = counted.flushes.steps();

@@ -84,15 +84,16 @@ def has(folder, n, seed):
 def check(folder, seed, last):
     status = installed(folder)
     for n in range(max(1, last - PACKAGES + 2), last + 1):
-        # The next one is of another package, so this one is as it was acknowledged.
+        # The next transaction is about another package, so this one is as it was acknowledged.
         if status.get(package(n)) != [str(n), "ii"]:
             sys.exit(f"transaction {n} was acknowledged, and {package(n)} is {status.get(package(n))}")
         has(folder, n, seed)
-    # Whoever was cut off does it again.
+    # The interrupted operation is repeated. It must be the only one: this life may be cut as well, and would then have
+    # acknowledged data in part.
     before = last + 1 - PACKAGES
     is_begun = status.get(package(last + 1)) != ([str(before), "ii"] if before > 0 else None)
     there = last + 1 if is_begun else last
-    if there > 0:
+    if is_begun:
         with tempfile.TemporaryDirectory() as place:
             dpkg(folder, "--install", build(place, there, seed, "none"))
     audit = dpkg(folder, "--audit")

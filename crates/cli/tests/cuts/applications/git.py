@@ -44,7 +44,7 @@ def write(folder, mode, seed):
 
 
 def check(folder, seed, last):
-    # A lock of the command that was cut off: git says who is to remove it.
+    # A lock of the interrupted command: git says that the user must remove it.
     for place, _, names in os.walk(os.path.join(folder, ".git")):
         for name in names:
             if name.endswith(".lock"):

@@ -11,7 +11,7 @@ def here():
 
 
 def opened(folder, **options):
-    # Not with paranoid checks: then it does not open after a cut within a batch, whose last pages ext4 may have as zeros.
+    # Without paranoid checks: with them it does not open after a cut within a batch whose last pages ext4 may have as zeros.
     return plyvel.DB(os.path.join(folder, "base"), **options)
 
 
@@ -20,7 +20,7 @@ def write(folder, mode, seed):
     compression = None if mode == "none" else mode
     base = opened(folder, create_if_missing=True, compression=compression, **small)
     base.put(b"last", b"0", sync=True)
-    # What LevelDB has not synced itself: the name of the database.
+    # LevelDB does not sync the name of the database itself.
     subprocess.run(["sync", "-f", folder], check=True)
     acknowledge(0)
     for n in transactions(folder):

@@ -52,7 +52,7 @@ class Server:
         self.session = subprocess.Popen(client, stdin=pipe, stdout=pipe, stderr=self.said, text=True)
 
     def wait(self, folder):
-        # It says whether it takes connections; what else is wrong the session will find.
+        # It reports whether connections are accepted; the session finds any other error.
         asks = [os.path.join(binaries(), "pg_isready"), "-q", "-h", folder]
         end = time.monotonic() + 600
         while subprocess.run(asks).returncode != 0:
@@ -83,7 +83,7 @@ class Server:
 
     def __exit__(self, kind, *_):
         self.session.kill()
-        # In order: sessions are ended, a last checkpoint is made.
+        # An orderly stop: sessions are ended, and a last checkpoint is made.
         self.process.terminate() if kind else self.process.send_signal(2)
         try:
             code = self.process.wait(600)
@@ -98,7 +98,7 @@ def write(folder, mode, seed):
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
     become(NOBODY)
-    # Its own syncs of a thousand files take long; one of the file system does the same.
+    # Its own syncs of a thousand files are slow; one sync of the file system is enough.
     tool("initdb", "-N", "-k", "-A", "trust", "-U", "owner", "--locale=C", "--wal-segsize=1", "-D", f"{folder}/data")
     subprocess.run(["sync", "-f", folder], check=True)
     with Server(folder, mode) as server:

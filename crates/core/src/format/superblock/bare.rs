@@ -1,11 +1,11 @@
-//! A volume that is without data, and without its secret: a pack's.
+//! The superblock of a pack, which has no data and no secret.
 
 use super::secret::Secret;
 use super::{Properties, Superblock};
 use crate::addr::Seq;
 
 impl Superblock {
-    /// Of a pack, which is without data and without the volume's secret: the newest chunk whose data was whole, or was not looked at.
+    /// The newest chunk whose data was whole, or was not examined, if this is a pack, which has no data and no secret.
     #[must_use]
     pub fn without_data(&self) -> Option<Seq> {
         match self.secret {

@@ -1,38 +1,38 @@
-//! What a program must know of a volume to read it: a bit for each thing that volumes from before have not.
+//! Incompatible features: one bit for each thing that older volumes do not have, and that a program must know to read the volume.
 
 use super::resettled::Resettled;
 
-/// Blocks' sums are XXH3.
+/// Block sums are XXH3.
 pub(super) const XXH3_SUMS: u64 = 1;
 
-/// Sectors of tables say of which edition of their block they are, and there is a table of these.
+/// Each sector of a table names the edition of its block, and there is a table of editions.
 const EDITIONS: u64 = 2;
 
 /// A log's leaves have parities, and its roots second copies.
 pub(super) const COPIES: u64 = 4;
 
-/// Behind a second root is the summary so far of each segment that a head is in.
+/// The second copy of a root is followed by the open summaries of the segments that the heads are in.
 const OPEN_SUMMARIES: u64 = 8;
 
-/// It is a pack. Data is not there, and nothing is to be served.
+/// The volume is a pack: it has no data, and must not be served.
 pub(super) const WITHOUT_DATA: u64 = 16;
 
-/// Of tables in place what leads to data is there twice.
+/// Each block of the map, and of the directory, of tables in place has a twin.
 const TWINS: u64 = 32;
 
 /// A chunk's header names the LBAs of the chunk before.
 const NAMES: u64 = 64;
 
-/// A log's roots and leaves lie behind its segments.
+/// A log's roots and leaves lie after its segments.
 const MOVED: u64 = 128;
 
-/// There is room for what snapshots keep.
+/// There is room for the blocks that snapshots keep.
 pub(super) const SNAPSHOTS: u64 = 256;
 
-/// There are clones in the list of snapshots, or were.
+/// The list of snapshots has clones, or had some.
 pub(super) const CLONES: u64 = 512;
 
-/// It has grown, and what belongs to snapshots has moved: blocks have had other addresses.
+/// The volume has grown, and the blocks of snapshots have moved to other LBAs.
 const RESETTLED: u64 = 1024;
 
 pub(super) const KNOWN: u64 = XXH3_SUMS
@@ -47,7 +47,7 @@ pub(super) const KNOWN: u64 = XXH3_SUMS
     | CLONES
     | RESETTLED;
 
-/// What a volume has that one from before has not.
+/// What a volume may have that older ones do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     pub editions: bool,
@@ -59,7 +59,7 @@ pub struct Features {
 }
 
 impl Features {
-    /// By its bits; `resettled` counts where they say so.
+    /// Decodes the bits; `resettled` is used only if its bit is set.
     pub(super) fn of(incompatible: u64, resettled: Resettled) -> Self {
         Self {
             editions: incompatible & EDITIONS != 0,

@@ -1,13 +1,15 @@
-//! What a superblock's fields may say, before anything is made of them.
+//! Checks the fields of a superblock before they are used.
 
 use super::{ENTRY_WIDTH, KNOWN, RawSuperblock, WHAT};
 use crate::addr::BLOCK_BYTES;
 use crate::entry::MAX_PBA;
 use crate::format::areas::Layout;
-use crate::format::{FormatError, VERSION, can_be, within_numbers};
+use crate::format::error::{FormatError, can_be, within_numbers};
+use crate::format::field::VERSION;
 
 impl RawSuperblock {
-    /// The layout, and the blocks of a segment, if this program knows the volume and the medium can hold it.
+    /// Checks that this program knows the volume, and that the medium can hold it. Returns the layout, and the number of blocks
+    /// in a segment.
     pub(super) fn checked(&self, medium_blocks: u64) -> Result<(Layout, u32), FormatError> {
         self.is_known()?;
         let check = |ok, field, value| can_be(WHAT, ok, field, value);

@@ -1,18 +1,19 @@
-//! What is left of a superblock whose properties were torn: its first sector, which has a checksum of its own.
+//! The rest of a superblock whose properties were torn: its first sector, which has its own checksum.
 //!
-//! A change of properties writes one mirror, and then the other. A power cut may leave the first of these with some sectors new
-//! and some old, and then the other mirror is the only one that is whole. If that is lost as well, the first sector still says
-//! where everything is, for a medium writes a sector as a whole. So such a volume can be read.
+//! A change of properties writes one mirror, and then the other. A power cut may leave the first of them with some sectors new and some
+//! old, and then only the other mirror is whole. If the other mirror is lost as well, the first sector still says where everything is,
+//! because a medium writes a sector as a whole. So such a volume can be read.
 
 use super::{Properties, RawSuperblock, Superblock, WHAT};
 use crate::addr::BLOCK_BYTES;
+use crate::format::error::FormatError;
+use crate::format::field::Crc;
 use crate::format::table::SECTOR_BYTES;
-use crate::format::{Crc, FormatError};
 use core::mem::offset_of;
 use zerocopy::FromBytes;
 
 impl RawSuperblock {
-    /// From a whole block that begins as a superblock does.
+    /// Reads the fields of a whole block that begins as a superblock does.
     pub(super) fn of(bytes: &[u8]) -> Result<Self, FormatError> {
         let truncated = FormatError::Truncated {
             what: WHAT,
@@ -40,16 +41,17 @@ impl RawSuperblock {
 }
 
 impl Superblock {
-    /// Why there is no whole superblock, if this is what is left of a torn one.
+    /// Why there is no whole superblock, if this is the first sector of a torn one.
     #[must_use]
     pub fn torn(&self) -> Option<FormatError> {
         self.torn
     }
 
-    /// From the first sector of a block that may be anything. It has no properties, and its volume is not to be written.
+    /// Decodes the first sector of a block that may be anything. The result has no properties, and its volume must not be
+    /// written.
     ///
     /// # Errors
-    /// As [`Superblock::decode`], and of volumes from before 2026-11-25.
+    /// As for [`Superblock::decode`], and for volumes from before 2026-11-25.
     pub fn decode_head(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
         let raw = RawSuperblock::of(bytes)?;
         let (found, expected) = (sum(bytes, crc), raw.head_crc.get());

@@ -1,34 +1,34 @@
-//! Which leaves a volume has, and which of them tell each other.
+//! The leaves of a volume, and the stripes that they form.
 
 use super::Superblock;
 use crate::addr::Leaf;
 
 impl Superblock {
-    /// Leaves that map LBAs.
+    /// The number of leaves that map LBAs.
     #[must_use]
     pub fn map_leaves(&self) -> u32 {
         self.leaves.map
     }
 
-    /// Leaves that hold shared pages.
+    /// The number of leaves that hold shared pages.
     #[must_use]
     pub fn shared_leaves(&self) -> u32 {
         self.leaves.shared
     }
 
-    /// Leaves that hold deltas, behind those. A volume that was made before there were deltas has none.
+    /// The number of leaves that hold deltas, which follow the shared pages'. A volume from before deltas has none.
     #[must_use]
     pub fn delta_leaves(&self) -> u32 {
         self.leaves.deltas
     }
 
-    /// The parities of all these, behind them. A volume that was made before there were any has none.
+    /// The number of parities, which follow all other leaves. A volume from before parities has none.
     #[must_use]
     pub fn parity_leaves(&self) -> u32 {
         self.leaves.parities
     }
 
-    /// The same volume, empty, as programs made it before there were copies of what leads to data.
+    /// The same volume, empty, as older programs made it: without copies of metadata.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         self.leaves.parities = 0;
@@ -37,25 +37,25 @@ impl Superblock {
         self
     }
 
-    /// Whether a chunk's header names the LBAs of the chunk before.
+    /// True if a chunk's header repeats the LBAs of the previous chunk.
     #[must_use]
     pub fn has_names(&self) -> bool {
         self.features.names
     }
 
-    /// All leaves, parities too.
+    /// The number of all leaves, including parities.
     #[must_use]
     pub fn leaves(&self) -> u32 {
         self.first_parity() + self.leaves.parities
     }
 
-    /// The number of the first parity: those before are leaves of tables.
+    /// The number of the first parity; those before it are leaves of tables.
     #[must_use]
     pub fn first_parity(&self) -> u32 {
         self.leaves.map + self.leaves.shared + self.leaves.deltas
     }
 
-    /// How many stripes there are: without parities each leaf is one.
+    /// The number of stripes; without parities each leaf is a stripe.
     #[must_use]
     pub fn stripes(&self) -> u32 {
         match self.leaves.parities {
@@ -64,7 +64,7 @@ impl Superblock {
         }
     }
 
-    /// The leaves that share a parity. They lie far apart: of blocks that are lost in a row each is another stripe's.
+    /// The leaves that share a parity. They lie far apart, so that adjacent lost blocks belong to different stripes.
     pub fn stripe(&self, stripe: u32) -> impl Iterator<Item = Leaf> + Clone + use<> {
         let leaves = stripe..self.first_parity();
         leaves.step_by(self.stripes() as usize).map(Leaf)

@@ -1,16 +1,16 @@
-//! What belongs to snapshots has other LBAs from when a volume grew: it lies behind what clients see.
+//! The blocks of snapshots get other LBAs when a volume grows, because they follow those that clients see.
 //!
-//! What is on the medium since before names the old ones: tags of blocks, records of chunks, directories of pages. Some are clients'
-//! by now. So an LBA that something of before names is believed where the map says the same, and where it has been
-//! settled: clients' blocks from before the first growth have their LBA since ever.
+//! Older structures on the medium name the old LBAs: tags of blocks, records of chunks, directories of pages. Some of these are
+//! clients' LBAs now. So an LBA that an older structure names is trusted if the map agrees, or if it is settled: clients' blocks
+//! from before the first growth have always had their LBA.
 
 use crate::addr::Life;
 
-/// Which LBAs have meant another block before.
+/// The LBAs that once meant another block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resettled {
-    /// Blocks, from the first on, that have not.
+    /// The number of blocks, from the first on, whose LBA has always been theirs.
     pub settled: u64,
-    /// From this life on none has.
+    /// Since this life began, LBAs have not changed.
     pub since: Life,
 }

@@ -1,13 +1,13 @@
-//! What a volume's hashes are keyed with, and its structures are signed with.
+//! The key of a volume's hashes, and the signature of its structures.
 
 use crate::addr::Seq;
 
-/// See the module.
+/// The secret of a volume, or what a pack has in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Secret {
     /// Half of it is the signature.
     Known([u8; 32]),
-    /// Of a pack. Chunks up to this one had whole data.
+    /// A pack has no secret. The data of chunks up to `through` was whole, or was not examined.
     Withheld { through: Seq, signature: [u8; 16] },
 }
 
@@ -16,7 +16,7 @@ impl Secret {
         let (mut number, mut signature) = ([0; 8], [0; 16]);
         number.copy_from_slice(&bytes[..8]);
         signature.copy_from_slice(&bytes[16..]);
-        // No number of a chunk reaches further.
+        // Chunk numbers are not larger than this.
         let through = Seq(u64::from_le_bytes(number) & (u64::MAX >> 1));
         match is_withheld {
             true => Self::Withheld { through, signature },

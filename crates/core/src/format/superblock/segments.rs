@@ -2,7 +2,7 @@
 
 use crate::addr::{Pba, Segment};
 
-/// Segments, one behind the other: each a power of two of blocks, the last of them its summary's.
+/// Segments, one after the other. Each is a power of two of blocks; the last of them hold its summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentArea {
     first: u64,
@@ -12,7 +12,7 @@ pub struct SegmentArea {
 }
 
 impl SegmentArea {
-    /// So many segments of so many blocks, from block `first` on; a summary takes the last `summary` of each.
+    /// The area of `count` segments of `blocks` blocks, from block `first` on; a summary takes the last `summary` blocks of each.
     pub(super) fn new(first: u64, blocks: u32, summary: u32, count: u32) -> Self {
         debug_assert!(blocks.is_power_of_two());
         Self {
@@ -29,25 +29,25 @@ impl SegmentArea {
         Pba(self.first)
     }
 
-    /// The block behind the last segment.
+    /// The block after the last segment.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.first + u64::from(self.count) * u64::from(self.blocks)
     }
 
-    /// Blocks in a segment.
+    /// The number of blocks in a segment.
     #[must_use]
     pub fn blocks(&self) -> u32 {
         self.blocks
     }
 
-    /// Those of them before its summary.
+    /// The number of blocks before its summary.
     #[must_use]
     pub fn usable(&self) -> u32 {
         self.usable
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -60,11 +60,11 @@ impl SegmentArea {
         Pba(self.first + u64::from(segment.0) * u64::from(self.blocks))
     }
 
-    /// The segment that a block is in, and its place there; `None` outside of them and on summaries.
+    /// The segment that a block is in, and its offset there; `None` outside the segments and on summaries.
     #[must_use]
     pub fn segment_of(&self, pba: Pba) -> Option<(Segment, u32)> {
         let from_first = pba.0.checked_sub(self.first)?;
-        // A power of two, and every write asks: a division would take longer than all else here.
+        // The size is a power of two, and every write computes this: a division would take longer than everything else here.
         let segment = from_first >> self.blocks.trailing_zeros();
         let offset = from_first as u32 & (self.blocks - 1);
         (segment < u64::from(self.count) && offset < self.usable)

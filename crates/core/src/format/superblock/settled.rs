@@ -5,13 +5,13 @@ use super::resettled::Resettled;
 use crate::addr::{Lba, Life};
 
 impl Superblock {
-    /// Which LBAs have meant another block before, if any have.
+    /// The LBAs that once meant another block, if there are any.
     #[must_use]
     pub fn resettled(&self) -> Option<Resettled> {
         self.features.resettled
     }
 
-    /// Whether an LBA has meant the same block since ever.
+    /// True if an LBA has always meant the same block.
     #[must_use]
     pub fn is_settled(&self, lba: Lba) -> bool {
         self.features
@@ -19,7 +19,7 @@ impl Superblock {
             .is_none_or(|how| lba.0 < how.settled)
     }
 
-    /// It grows from what `before` says: what belongs to snapshots moves, in the life that begins with that.
+    /// Applies growth from the geometry of `before`: the blocks of snapshots move, in the life that begins with it.
     pub(in crate::format) fn resettle(&mut self, before: &Self) {
         if before.kept_blocks == 0 || before.history() == self.history() {
             return;

@@ -1,27 +1,27 @@
-//! What a rescue's map leads to at last: a block of a segment that is there, once, and no more of them than a segment has. What is
-//! certain comes first; a guess has what that leaves.
+//! Checks the map that a rescue has made. Each entry has to lead to a block inside a segment, no block may be used twice, and no segment
+//! may have more live blocks than it has blocks. Certain entries are checked first; guesses get the blocks that are left.
 
 use super::super::replay::Replay;
-use super::LbaSet;
+use super::lbas::LbaSet;
 use crate::addr::{Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::summary::Owner;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
-/// Blocks that are led to.
+/// The blocks that checked entries lead to.
 struct Led {
-    /// So many in each segment.
+    /// How many of them each segment has.
     live: Vec<u32>,
-    /// Which number a page has.
+    /// The number of each page.
     numbers: BTreeMap<Pba, Vba>,
     /// Pages whose deltas have been looked at.
     followed: BTreeSet<Vba>,
 }
 
 impl Replay<'_> {
-    /// Unmaps what leads to no block of a segment, or to more than a segment has; says which LBAs. Deltas are forgotten whose base
-    /// leads there: they cannot be decoded.
+    /// Unmaps entries that lead to no block of a segment, or to more blocks than the segment holds, and returns their LBAs. Forgets
+    /// deltas whose base does so, because they cannot be decoded.
     pub(super) fn drop_dead_ends(&mut self, guessed: &LbaSet) -> Vec<Lba> {
         let mut led = Led {
             live: vec![0; self.superblock.segment_count() as usize],
@@ -57,7 +57,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a number stands for a page that no other one stands for.
+    /// True if a number stands for a page, and no other number stands for the same page.
     fn is_page(&self, led: &mut Led, vba: Vba, parts: bool) -> bool {
         let shared = self.state.shared();
         if !shared.is_placed(vba) || shared.has_parts(vba) != parts {
@@ -85,7 +85,7 @@ impl Replay<'_> {
         fits
     }
 
-    /// Follows the deltas of these pages, and of those that they need.
+    /// Checks the deltas of these pages, and of the pages that they need.
     fn drop_dead_deltas(&mut self, led: &mut Led, mut pages: Vec<Vba>) {
         while let Some(page) = pages.pop() {
             if !led.followed.insert(page) {
@@ -101,7 +101,8 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether the base of a delta is somewhere. A page of parts has one number as long as it is there, and its block's tag says it.
+    /// True if the base of a delta exists. A page of parts keeps its number for as long as it exists, and its block's tag names the
+    /// number.
     fn is_base(&self, led: &mut Led, part: PartId, base: PartId) -> bool {
         let shared = self.state.shared();
         let is_written_over = shared.is_placed(base.page)
@@ -114,7 +115,7 @@ impl Replay<'_> {
             && self.is_page(led, base.page, true)
     }
 
-    /// Whose a block was when it was written, if that is known of its segment.
+    /// The owner that a block had when it was written, if that is known of its segment.
     fn tag_of(&self, pba: Pba) -> Option<Owner> {
         let (segment, offset) = self.superblock.segment_of(pba)?;
         let (_, tags) = self.tags.iter().rev().find(|(of, _)| *of == segment)?;

@@ -1,5 +1,6 @@
-//! Whether what a guess leads to is still there. A chunk that was torn, or of a life that ended before it, is no part of the log; but its
-//! blocks were written, and what was there before is gone. All headers tell of that, and the segments' summaries.
+//! Decides whether the block that a guess leads to is still there. A chunk may be no part of the log, because it was torn, or because its
+//! life's log ended before it. But its blocks were written, so the earlier blocks there are gone. All headers, and the segments'
+//! summaries, are evidence of that.
 
 use super::super::replay::Replay;
 use super::scan::{Scan, Spot};
@@ -9,18 +10,18 @@ use crate::format::chunk::{self, Record};
 use crate::format::summary::{self, Owner, Tag};
 use alloc::{vec, vec::Vec};
 
-/// A whole summary: the newest chunk that it tells of, and what it says of each block.
+/// The contents of a whole summary: the newest chunk that it covers, and the tag of each block.
 type Told = (Seq, Vec<Tag>);
 
-/// The summary that was read last: guesses that are near each other lead to one segment, mostly.
+/// The summary that was read last: guesses near each other mostly lead to the same segment.
 #[derive(Default)]
 pub(super) struct Summaries {
     last: Option<(Segment, Option<Told>)>,
 }
 
 impl Replay<'_> {
-    /// Whether an LBA's block is what was there when it was mapped to it, by the chunk `through` or before: nothing tells that
-    /// something else has been written there since.
+    /// True if an LBA's block is still the one that the LBA was mapped to, by the chunk `through` or an earlier one: there is no evidence
+    /// that something else has been written there since.
     pub(super) fn is_still_there(
         &mut self,
         scan: &Scan,
@@ -32,7 +33,7 @@ impl Replay<'_> {
         let (pba, own, is_parts) = match entry {
             Entry::Unmapped | Entry::Zero => return true,
             Entry::Plain(pba) => (pba, Owner::Lba(lba), false),
-            // It is left out as one that leads nowhere.
+            // A number without a page: its entry is dropped later, because it leads nowhere.
             Entry::Shared(vba) | Entry::Packed(vba, _) if !shared.is_placed(vba) => return true,
             Entry::Shared(vba) => (shared.pba(vba), Owner::Vba(vba), false),
             Entry::Packed(vba, _) => (shared.pba(vba), Owner::Vba(vba), true),
@@ -45,7 +46,7 @@ impl Replay<'_> {
             written.extend(self.tag_by(spot, offset).map(|tag| (spot.seq, tag)));
         }
         written.sort_unstable_by_key(|(seq, _)| *seq);
-        // What it says of itself; else it was another LBA's when it was written, and is shared by now, or was.
+        // Either the block's own tag names this LBA. Or another LBA owned the block when it was written, and the two share it, or did.
         let by_itself = written.iter().rfind(|(_, tag)| tag.owner == own);
         let by_another = written
             .iter()
@@ -63,7 +64,7 @@ impl Replay<'_> {
         }
     }
 
-    /// What a header says of a block of its chunk.
+    /// The tag that a header gives a block of its chunk.
     fn tag_by(&mut self, spot: &Spot, offset: u32) -> Option<Tag> {
         let mut block = [0; BLOCK_BYTES];
         let start = self.superblock.segment_start(spot.place.segment);

@@ -1,12 +1,13 @@
-//! The newest version that any header tells of, for what no map checkpoint tells any more.
+//! Guesses: for LBAs that no map checkpoint covers any more, the newest version that any header names.
 //!
-//! The headers are applied from the first that there is. What they do not say: which blocks were discarded, or moved, by
-//! a chunk whose segment has been erased since. So a block may come back that was discarded; but never another LBA's:
-//! a number that has stood for another page since is not followed, nor what was said of an LBA before it was that block's.
+//! All headers that exist are applied, oldest first. If a chunk's segment has been erased since, no header shows which blocks the chunk
+//! discarded or moved. So a discarded block may come back. But an LBA never gets another LBA's block. A number that has come to stand for
+//! another page is not followed. A record about an LBA from before the volume grew is not followed either, if the LBA meant another block
+//! then.
 
+use super::doubt::{Doubt, nowhere};
 use super::evidence::Summaries;
 use super::scan::{Scan, Spot};
-use super::{Doubt, nowhere};
 use crate::addr::{Generation, Lba, Life, Pba, Segment, Seq, Vba};
 use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::chunk::Record;
@@ -19,20 +20,20 @@ use alloc::collections::BTreeSet;
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
-/// What all headers together say.
+/// The result of applying all headers.
 struct Found {
     state: State,
     since: Since,
 }
 
-/// By which chunk, counted in their order, something was named last.
+/// For numbers and LBAs, the index (in log order) of the chunk that last named them.
 #[derive(Default)]
 struct Since {
-    /// A number came to stand for a page.
+    /// The chunk at which a number came to stand for its page.
     page: HashMap<u32, usize>,
-    /// An LBA came to be mapped to a number.
+    /// The chunk that mapped an LBA to a number.
     lba: HashMap<u64, usize>,
-    /// Numbers whose page is not where it was said to be any more: something else has been written there.
+    /// Numbers whose page is no longer at its recorded place: something else has been written there.
     gone: BTreeSet<u32>,
 }
 
@@ -56,7 +57,7 @@ impl Since {
                 self.lba.insert(lba.0, index);
             }
             Record::SharePart { lba, vba, .. } => {
-                // It does not say where the page is: a chunk that is missing may have given the number to another one.
+                // The record does not name the page's place, and a missing chunk may have given the number to another page.
                 let placed = self.page.get(&vba.0);
                 match placed.is_some_and(|&placed| spots.lack_none(placed, index)) {
                     true => self.lba.insert(lba.0, index),
@@ -64,7 +65,7 @@ impl Since {
                 };
             }
             Record::MoveShared { vba, from, .. } => {
-                // If it was somewhere else, or something else was there by then, it stood for another page before.
+                // If the number's page was at another place, or had been overwritten by then, the number stood for another page before.
                 let is_another = self.gone.contains(&vba.0)
                     && spots
                         .writer(&all.superblock, from)
@@ -85,7 +86,7 @@ impl Since {
         self.gone.remove(&vba.0);
     }
 
-    /// Whether the number still stands for the page that it stood for when the LBA came to be mapped to a number.
+    /// True if the number still stands for the page that it stood for when the LBA was mapped to it.
     fn holds(&self, lba: Lba, vba: Vba) -> bool {
         match (self.lba.get(&lba.0), self.page.get(&vba.0)) {
             (Some(mapped), Some(placed)) => mapped >= placed && !self.gone.contains(&vba.0),
@@ -94,10 +95,10 @@ impl Since {
     }
 }
 
-/// Chunks by their places.
+/// Chunks, by their places.
 struct Spots<'a> {
     all: &'a [Spot],
-    /// Of each the first before it from which none is missing.
+    /// For each chunk, the first chunk of the run without a gap that leads up to it.
     since: Vec<usize>,
     by_place: Vec<(Segment, u32, usize)>,
 }
@@ -122,12 +123,12 @@ impl<'a> Spots<'a> {
         }
     }
 
-    /// Whether no chunk is missing between two.
+    /// True if no chunk is missing between two.
     fn lack_none(&self, from: usize, to: usize) -> bool {
         self.since[to] <= from
     }
 
-    /// The chunk that has written what is in a block.
+    /// The chunk that wrote what is in a block.
     fn writer(&self, superblock: &Superblock, pba: Pba) -> Option<usize> {
         let (segment, offset) = superblock.segment_of(pba)?;
         let next = self
@@ -138,7 +139,7 @@ impl<'a> Spots<'a> {
     }
 }
 
-/// Fills in what is in doubt.
+/// Fills in guesses for what is in doubt.
 pub(super) fn guess(
     main: &mut Replay<'_>,
     scan: &Scan,
@@ -166,7 +167,7 @@ pub(super) fn guess(
     Ok(())
 }
 
-/// A guess leads to a block that something else may have been written to since.
+/// Marks guesses as gone whose block may have been overwritten since.
 fn doubt_what_was_written_over(
     main: &mut Replay<'_>,
     scan: &Scan,
@@ -179,7 +180,7 @@ fn doubt_what_was_written_over(
         let (mut at, end) = (from, from.plus(blocks));
         while let Some((lba, entry)) = main.state.map().next_mapped(at, end) {
             at = lba.plus(1);
-            // When it came to be mapped so, at the latest.
+            // The latest chunk that can have mapped the LBA there.
             let named = since.lba.get(&lba.0).map(|&index| scan.spots[index].seq);
             let before = doubt.missing.map(|missing| Seq(missing.0 - 1));
             let through = match doubt.blank.contains(lba) {
@@ -216,7 +217,7 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
         if let Some(how) = resettled.take_if(|how| spot.life >= how.since) {
             forget_resettled(&mut all.state, &mut since, how);
         }
-        // What was torn is the log's end, or behind it.
+        // Torn chunks are at the end of the log, or after it.
         let Some(chunk) = all.chunk_at(spot.place) else {
             break;
         };
@@ -237,7 +238,7 @@ fn apply_all(main: &mut Replay<'_>, scan: &Scan) -> Result<Found, RecoveryError>
     })
 }
 
-/// The volume has grown: what was said of an LBA that has meant another block since was said of that.
+/// The volume has grown: forgets records about LBAs that mean another block since.
 fn forget_resettled(state: &mut State, since: &mut Since, how: Resettled) {
     let blocks = state.map().blocks();
     state.doubt(Lba(how.settled), blocks - how.settled);
@@ -246,8 +247,8 @@ fn forget_resettled(state: &mut State, since: &mut Since, how: Resettled) {
     }
 }
 
-/// Shared pages whose leaf is lost are where the headers say; whose LBAs lead there is a guess then. A page of parts always
-/// has a header that tells of it; of another one an LBA is believed that says itself that it had it.
+/// If the leaf of a shared page is lost, places the page where the headers put it; the LBAs that lead to it become guesses. For a page of
+/// parts, a header always names its number. For any other page, an LBA is trusted only if its own records say that it had the number.
 fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
     let unplaced = main
         .state
@@ -261,7 +262,7 @@ fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
         });
     for (lba, entry, vba) in unplaced {
         doubt.unknown.insert(lba, 1);
-        // That it had another number once says nothing of this one.
+        // A record that gave the LBA another number is no evidence for this one.
         let is_its_own = found.state.map().get(lba) == entry && found.since.holds(lba, vba);
         if matches!(entry, Entry::Shared(_)) && !is_its_own {
             doubt.gone.insert(lba, 1);
@@ -285,7 +286,7 @@ fn place_numbers(main: &mut Replay<'_>, found: &Found, doubt: &mut Doubt) {
 }
 
 impl Found {
-    /// Whether what an LBA is said to be mapped to is still what it was then.
+    /// True if the page that an LBA was mapped to is still the same.
     fn leads_to_its_own(&self, main: &Replay<'_>, lba: Lba, entry: Entry) -> bool {
         match entry {
             Entry::Unmapped | Entry::Zero | Entry::Plain(_) => true,

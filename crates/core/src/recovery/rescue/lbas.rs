@@ -1,10 +1,10 @@
-//! A set of LBAs of one volume, a bit each; nothing is allocated before the first is in it.
+//! A set of LBAs of one volume, one bit each; nothing is allocated before the first insertion.
 
 use crate::addr::Lba;
 use alloc::{vec, vec::Vec};
 use core::ops::Range;
 
-/// See the module.
+/// A set of LBAs, one bit each.
 #[derive(Clone, Debug)]
 pub struct LbaSet {
     blocks: u64,
@@ -12,7 +12,7 @@ pub struct LbaSet {
 }
 
 impl LbaSet {
-    /// An empty set of a volume with so many blocks.
+    /// An empty set, for a volume with so many blocks.
     #[must_use]
     pub fn new(blocks: u64) -> Self {
         Self {
@@ -21,12 +21,21 @@ impl LbaSet {
         }
     }
 
-    /// Takes in all.
+    /// The members before `blocks`.
+    #[must_use]
+    pub fn before(&self, blocks: u64) -> Self {
+        let mut before = Self::new(self.blocks.min(blocks));
+        self.runs()
+            .for_each(|(from, length)| before.insert(from, length));
+        before
+    }
+
+    /// Inserts all LBAs of the volume.
     pub fn insert_all(&mut self) {
         self.insert(Lba(0), self.blocks);
     }
 
-    /// Takes in a run, as far as the volume has it.
+    /// Inserts a run, as far as the volume has it.
     pub fn insert(&mut self, from: Lba, blocks: u64) {
         let range = self.within(from, blocks);
         if self.words.is_empty() && !range.is_empty() {
@@ -35,27 +44,27 @@ impl LbaSet {
         self.each_word(range, |word, mask| *word |= mask);
     }
 
-    /// Takes out a run.
+    /// Removes a run.
     pub fn remove(&mut self, from: Lba, blocks: u64) {
         let range = self.within(from, blocks);
         self.each_word(range, |word, mask| *word &= !mask);
     }
 
-    /// Whether it is in.
+    /// True if the set contains it.
     #[must_use]
     pub fn contains(&self, lba: Lba) -> bool {
         let word = self.words.get((lba.0 / 64) as usize);
         word.is_some_and(|word| word >> (lba.0 % 64) & 1 == 1)
     }
 
-    /// How many there are.
+    /// How many LBAs it contains.
     #[must_use]
     pub fn len(&self) -> u64 {
         let ones = self.words.iter().map(|word| u64::from(word.count_ones()));
         ones.sum()
     }
 
-    /// Whether there is none.
+    /// True if it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
@@ -80,7 +89,7 @@ impl LbaSet {
         })
     }
 
-    /// The first in `range` that is in the set, or is not.
+    /// The first LBA in `range` that is in the set, or with `is_in` false, that is not.
     fn first(&self, range: Range<u64>, is_in: bool) -> Option<u64> {
         if self.words.is_empty() {
             return (!is_in && !range.is_empty()).then_some(range.start);
@@ -137,6 +146,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!((set.len(), set.is_empty()), (model.len() as u64, model.is_empty()));
+                prop_assert_eq!(set.before(from).len(), model.range(..from).count() as u64);
             }
             let listed: BTreeSet<u64> = set.runs().flat_map(|(lba, blocks)| lba.0..lba.0 + blocks).collect();
             prop_assert!((0..260).all(|lba| set.contains(Lba(lba)) == model.contains(&lba)));

@@ -1,4 +1,4 @@
-//! Replay that goes on: the steps that a rescue takes one by one.
+//! Replay that goes on after damage: the steps of a rescue.
 
 use super::super::Unreadable;
 use super::super::replay::{Found, Replay};
@@ -21,7 +21,7 @@ impl Replay<'_> {
         (known || self.data_is_whole(&found.header, &found.records)).then_some(found)
     }
 
-    /// What the header at a place names of the chunk before its own, on volumes whose headers do.
+    /// What the header at a place repeats of the previous chunk, on volumes whose headers do that.
     pub(super) fn names_at(&mut self, place: Cursor) -> Option<Names> {
         let start = self.superblock.segment_start(place.segment);
         let mut block = [0; BLOCK_BYTES];
@@ -32,8 +32,8 @@ impl Replay<'_> {
         self.superblock.has_names().then_some(names)
     }
 
-    /// Applies a chunk; `wrong` is told of each record that names what the volume does not hold. `tags`: and notes whose its
-    /// blocks are.
+    /// Applies a chunk. Calls `wrong` for each record that names what the volume does not hold. `tags`: also notes the owners of
+    /// its blocks.
     pub(super) fn apply_found(
         &mut self,
         place: Cursor,
@@ -48,11 +48,11 @@ impl Replay<'_> {
             wrong(record);
             Ok(())
         });
-        debug_assert!(applied.is_ok(), "nothing is an error here");
+        debug_assert!(applied.is_ok(), "a rescue goes on after a wrong record");
         (self.last_seq, self.last_life) = (found.header.seq, found.header.life);
     }
 
-    /// What is moved, to `to`, was where it is moved from, if that is not known.
+    /// If it is not known where a moved block was, assumes that it was where the record moves it from. It is now at `to`.
     pub(super) fn follow(&mut self, record: &Record, to: Pba) {
         match *record {
             Record::Move { lba, from, .. }
@@ -70,7 +70,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Whether a block looks like a page of parts.
+    /// True if a block looks like a page of parts.
     fn holds_parts(&mut self, at: Pba) -> bool {
         let mut block = [0; BLOCK_BYTES];
         let mut parts = Vec::new();
@@ -78,7 +78,7 @@ impl Replay<'_> {
         read.is_ok() && pack::directory(&block, self.crc, &mut parts).is_ok()
     }
 
-    /// The tags of segments whose summary does not tell of all their chunks.
+    /// Restores the tags of segments whose summary does not cover all their chunks.
     pub(super) fn restore_tags(&mut self, spots: &[Spot]) {
         let usable = self.superblock.usable_blocks();
         let blocks = self.superblock.segment_blocks() - usable;
@@ -100,12 +100,12 @@ impl Replay<'_> {
                 });
             }
         }
-        // What cannot be read now matters to who goes on alone.
+        // Blocks that cannot be read now matter only to a volume that will be written.
         self.unread = None::<Unreadable>;
     }
 
-    /// LBAs that lead to what has been written over since the root, in segments that were erased since; but for pages in
-    /// `placed`, whose place has been told.
+    /// LBAs that lead to blocks overwritten since the root, in segments that were erased since. Leaves out pages in `placed`, whose place
+    /// is certain.
     pub(super) fn overwritten(&self, placed: &BTreeSet<Vba>) -> Vec<Lba> {
         let was_open = self.root.cursors.map(|cursor| cursor.segment);
         let leads = self.state.map().iter().filter(|(lba, entry)| {
@@ -133,7 +133,7 @@ impl Replay<'_> {
         leads.map(|(lba, _)| lba).collect()
     }
 
-    /// Whether a block has been written since the root, in a segment that was erased since.
+    /// True if a block has been written since the root, in a segment that was erased since.
     pub(super) fn is_written_since(&self, pba: Pba) -> bool {
         let Some((segment, offset)) = self.superblock.segment_of(pba) else {
             return false;
@@ -144,7 +144,7 @@ impl Replay<'_> {
         !was_open.contains(&segment) && tags.is_some_and(|(_, tags)| is_there(tags))
     }
 
-    /// LBAs that lead to a page which has two numbers: the guesses among them, or all.
+    /// LBAs that lead to a page with two numbers: only the guesses among them, or all if none is a guess.
     pub(super) fn in_conflict(&self, guessed: &dyn Fn(Lba) -> bool) -> Vec<Lba> {
         let mut numbers: BTreeMap<Pba, Vba> = BTreeMap::new();
         let mut twice = BTreeSet::new();
@@ -162,7 +162,7 @@ impl Replay<'_> {
         }
     }
 
-    /// LBAs that lead to a number whose page is somewhere: where, and which.
+    /// LBAs that lead to a number whose page has a place, with the place and the number.
     fn numbered(&self) -> impl Iterator<Item = (Lba, Pba, Vba)> + '_ {
         self.state
             .map()

@@ -1,4 +1,4 @@
-//! Every chunk header that is whole, wherever it lies: found without a map checkpoint.
+//! Finds every whole chunk header, wherever it is, without a map checkpoint.
 
 use super::super::Source;
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
@@ -15,7 +15,7 @@ pub(super) struct Spot {
     pub life: Life,
     prev_life: Life,
     pub place: Cursor,
-    /// How long it is, its header included.
+    /// The chunk's length, with its header.
     pub blocks: u32,
 }
 
@@ -30,26 +30,27 @@ impl Spot {
         }
     }
 
-    /// Whether this is what follows a chunk of that number and life.
+    /// True if this chunk follows the chunk of that number and life.
     pub fn follows(&self, seq: Seq, life: Life) -> bool {
         self.seq == seq.next() && self.prev_life == life
     }
 }
 
-/// What the headers tell together.
+/// The result of a scan of all headers.
 pub(super) struct Scan {
-    /// Those that are of the log, in its order: a number may be missing, and none is there twice.
+    /// The headers that are part of the log, in log order. Chunk numbers may be missing; none appears twice.
     pub spots: Vec<Spot>,
-    /// All, by their places: also those that are of the log no more, or never were.
+    /// All headers by place, including those that are no longer, or never were, part of the log.
     headers: Vec<Spot>,
-    /// The newest chunk that any header knew to be durable: one that is no part of the log any more tells of those before it.
+    /// The newest chunk that any header reports as durable. A header that is no longer part of the log vouches for the chunks before it,
+    /// too.
     pub durable: Seq,
-    /// The newest map checkpoint that any knew to be durable.
+    /// The newest map checkpoint that any header reports as durable.
     pub root_generation: Generation,
 }
 
 impl Scan {
-    /// The headers whose chunks have a block.
+    /// The headers whose chunks contain a block.
     pub fn over(&self, segment: Segment, offset: u32) -> impl Iterator<Item = &Spot> {
         let place = |spot: &Spot| (spot.place.segment, spot.place.offset);
         let end = self
@@ -62,22 +63,22 @@ impl Scan {
         near.filter(move |spot| offset < spot.place.offset + spot.blocks)
     }
 
-    /// The same, of every block of each segment.
+    /// Scans again, and looks at every block of each segment.
     pub fn closely(self, source: &mut dyn Source, superblock: &Superblock, crc: Crc) -> Self {
         let mut scan = Self::of(source, superblock, crc, true);
         scan.durable = scan.durable.max(self.durable);
         scan
     }
 
-    /// Whether chunks are missing of those behind this one that were durable.
+    /// True if durable chunks after this one are missing.
     pub fn lacks_any(&self, after: Seq) -> bool {
         let behind = |spot: &&Spot| spot.seq > after && spot.seq <= self.durable;
         let found = self.spots.iter().filter(behind).count() as u64;
         after.0 + found < self.durable.0
     }
 
-    /// A whole chunk is passed over, `closely` not even that: a header of before, of which a lost write has left more than itself,
-    /// may hide one that is of the log.
+    /// Scans all segments. Skips the data of a whole chunk, unless `closely`: if writes were lost, a stale header may seem to have data
+    /// there, and hide a header that is part of the log.
     pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc, closely: bool) -> Self {
         let mut scan = Self {
             spots: Vec::new(),
@@ -92,8 +93,9 @@ impl Scan {
         scan
     }
 
-    /// The chunks of one segment. Behind those of its last use may lie some of the one before: of older chunks. A header of before
-    /// that a lost write has left in its place hides what is behind it: where no chunk follows, that is looked into.
+    /// Walks the chunks of one segment. Older chunks, of the segment's previous use, may follow the chunks of its last use. If a write
+    /// was lost, a stale header remains, and hides the headers behind it. So if no chunk follows a chunk, its data is searched for
+    /// headers.
     fn walk(
         &mut self,
         source: &mut dyn Source,
@@ -116,7 +118,7 @@ impl Scan {
                 self.root_generation = self.root_generation.max(header.root_generation);
                 self.headers.push(Spot::of(header, place));
             }
-            // What lies behind one of a higher number and an older life tells that this one is of before.
+            // If the previous header has a higher number but an older life, the previous one is stale.
             let is_next = |header: &ChunkHeader| {
                 let is_newer = header.seq > newest || header.life > life;
                 is_newer && superblock.is_of_log(header.seq, header.life)
@@ -141,7 +143,7 @@ impl Scan {
     }
 }
 
-/// The header of ours at a place, if there is one whose chunk its segment has room for.
+/// This volume's header at a place, if there is one whose chunk fits in its segment.
 fn header_at(
     source: &mut dyn Source,
     superblock: &Superblock,
@@ -161,8 +163,8 @@ fn header_at(
     (is_ours && fits).then_some(header)
 }
 
-/// Leaves out what is no part of the log: what an older life wrote behind the place at which a newer one went on, and
-/// what is not what the chunk after it followed.
+/// Leaves out chunks that are not part of the log: those that an older life wrote past the point where a newer life went on, and those
+/// that the next chunk does not follow.
 fn in_force(mut spots: Vec<Spot>) -> Vec<Spot> {
     spots.sort_unstable_by_key(|spot| (spot.seq, core::cmp::Reverse(spot.life)));
     let mut newest = Life(0);

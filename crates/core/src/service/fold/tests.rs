@@ -6,7 +6,7 @@ use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
 use alloc::vec;
 
-/// Pages of which two, one and two owners were counted.
+/// Pages with two, one and two owners counted.
 const PAGES: [(Vba, u32); 3] = [(Vba(3), 2), (Vba(5), 1), (Vba(9), 2)];
 
 fn foldable(found: impl IntoIterator<Item = (u32, u8)>) -> (Vec<u32>, usize) {
@@ -40,17 +40,17 @@ fn a_page_whose_owners_are_all_found_is_foldable() {
 }
 
 #[test]
-fn who_joins_a_page_after_its_count_keeps_no_other_from_being_folded() {
+fn a_page_that_gains_owners_after_its_count_keeps_no_other_from_being_folded() {
     let joined = [(3, 0), (3, 1), (5, 0), (3, 2), (9, 0), (9, 1)];
     assert_eq!(foldable(joined), (vec![5, 9], 6));
-    // However many they are, they take the place of one.
+    // However many new owners there are, they count as one.
     let many = (2..30).map(|slot| (3, slot));
     assert_eq!(foldable(joined.into_iter().chain(many)), (vec![5, 9], 6));
 }
 
 const MADE_WITH: usize = 8;
 
-/// A volume with pages of parts in its first segment, each made with eight: page by page who has them.
+/// A volume with pages of parts in its first segment, each made with eight: the owners page by page.
 fn volume_of(pages: &[&[u64]]) -> Fake {
     let start = superblock().segment_start(Segment(0));
     let mut volume = Fake {
@@ -73,7 +73,7 @@ fn volume_of(pages: &[&[u64]]) -> Fake {
     volume
 }
 
-/// Carries one out beside such clients: what was folded, whether it came to its end, and when.
+/// Runs a fold in these surroundings: returns what was folded, whether it finished, and when.
 fn run(
     volume: &mut Fake,
     around: Around,
@@ -116,7 +116,7 @@ fn run(
 }
 
 #[test]
-fn what_is_left_of_sparse_pages_is_stored_anew_in_rows() {
+fn blocks_left_in_sparse_pages_are_rewritten_row_by_row() {
     let full: Vec<u64> = (100..108).collect();
     let pages: [&[u64]; 4] = [&[7, 5, 6, 2000], &full, &[], &[9000, 9999]];
     let mut volume = volume_of(&pages);
@@ -124,14 +124,14 @@ fn what_is_left_of_sparse_pages_is_stored_anew_in_rows() {
     let (rows, well, _) = run(&mut volume, Around::default(), told);
     assert_eq!(rows, [(5, 3), (2000, 1), (9000, 1), (9999, 1)]);
     assert!(well);
-    // Of that page nothing is sparse.
+    // None of that page's parts is folded: it is not sparse.
     assert_eq!(volume.parts.len(), full.len());
     let (rows, well, _) = run(&mut volume, Around::default(), told);
     assert!(rows.is_empty() && well);
 }
 
 #[test]
-fn a_page_that_is_not_given_up_is_left_where_it_is() {
+fn a_page_that_could_not_be_given_up_is_not_folded() {
     let mut volume = volume_of(&[&[1, 3, 5], &[20]]);
     let row = |lba| match lba {
         Lba(3) => Row::Stays,
@@ -140,7 +140,7 @@ fn a_page_that_is_not_given_up_is_left_where_it_is() {
     let (rows, well, _) = run(&mut volume, Around::default(), row);
     assert_eq!(rows, [(1, 1), (20, 1)]);
     assert!(well);
-    // Two of one part: the page is not given up with fewer blocks than it has owners.
+    // Two owners of one part: the page cannot be given up with fewer blocks than it has owners.
     let mut volume = volume_of(&[&[1, 3, 5]]);
     volume.parts.insert(3, volume.parts[&1]);
     let (rows, well, _) = run(&mut volume, Around::default(), |_| Row::Told);
@@ -148,7 +148,7 @@ fn a_page_that_is_not_given_up_is_left_where_it_is() {
 }
 
 #[test]
-fn it_ends_early_where_room_is_needed_for_long() {
+fn a_fold_ends_early_if_there_is_no_room_for_long() {
     let mut volume = volume_of(&[&[1, 3]]);
     volume.has_room = false;
     let (rows, well, now) = run(&mut volume, Around::default(), |_| Row::Told);
@@ -157,7 +157,7 @@ fn it_ends_early_where_room_is_needed_for_long() {
 }
 
 #[test]
-fn it_makes_way_for_clients_before_each_thing() {
+fn a_fold_makes_way_for_clients_before_each_step() {
     let mut volume = volume_of(&[&[1, 3]]);
     let around = Around {
         busy: true,

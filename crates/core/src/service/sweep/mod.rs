@@ -1,10 +1,10 @@
-//! A sweep for blocks that are stored twice: deduplication out of line (CAFTL §3.5).
+//! A sweep for blocks that are stored twice: out-of-line deduplication (CAFTL §3.5).
 //!
-//! What it goes by are checksums: of each block that is alive, as a [`Walk`] finds them. Blocks of one checksum are told to the core in
-//! pairs, which it reads, compares and shares, or finds that they have changed; where both have several owners, the map is searched for
-//! those of the one. Memory is bounded: a volume with more blocks than fit is gone through several times, each time for a part of the
-//! checksums (`pass`). How far it is the core keeps with its map checkpoints, so that the next one goes on there: whatever that says,
-//! at worst a duplicate is found by the next sweep, or a pair is compared again.
+//! A sweep compares the checksums of all live blocks, as a [`Walk`] finds them. It gives blocks with the same checksum to the core in
+//! pairs. The core reads, compares and shares them, or finds that they have changed. If both have several owners, the sweep searches the
+//! map for the owners of one. Its memory is bounded: if a volume has more blocks than fit, it is walked several times, each time for a
+//! part of the checksums (`pass`). The core records the progress with map checkpoints, so that the next sweep continues there. Even if
+//! the record is wrong, no harm is done: a duplicate is found only by the next sweep, or a pair is compared again.
 
 mod pass;
 
@@ -21,18 +21,19 @@ use core::mem;
 use core::ops::Range;
 use pass::{CHECKSUMS, Pass};
 
-/// Pairs of pages with several owners each that are kept until these owners are looked for, in all of the map at once: half a MiB.
+/// Pairs of pages with several owners each that are collected before their owners are searched for, in all of the map at once:
+/// half a MiB.
 const SHARED: usize = 64 << 10;
-/// Entries of the map that are searched at once for a page's owners: 30 microseconds of the volume's lock.
+/// Entries of the map searched at once for a page's owners: this holds the volume's lock for 30 microseconds.
 const OWNERS: u64 = 16 << 10;
-/// How often the map checkpoint says how far it is, while it compares. While it looks through the summaries it gets no further.
+/// How often a map checkpoint records a sweep's progress while it compares. While it walks the summaries there is no progress to record.
 const KEEP: Nanos = Nanos(60_000_000_000);
-/// How many unequal contents of one checksum each block of that checksum is held against.
+/// Different contents may have one checksum. A block is compared with at most this many of them.
 const COLLIDING: usize = 4;
-/// How often a pair is told that is put off, with a pause between: a tenth of a second in all.
+/// How often a pair that is put off is given again, with pauses in between: a tenth of a second in all.
 const TRIES: u32 = 100;
 
-/// How much of a sweep is done, in thousandths, that has passed the checksums that are less.
+/// Returns how much of a sweep is done, in thousandths, when all checksums below `swept` are.
 #[must_use]
 pub fn permille_of(swept: u32) -> u64 {
     u64::from(swept) * 1000 / CHECKSUMS
@@ -42,52 +43,53 @@ pub fn permille_of(swept: u32) -> u64 {
 enum At {
     /// A pass begins, from this checksum on.
     Begin(u64),
-    /// It looks for what the pass is about.
+    /// Collects the blocks of the pass.
     Fill,
-    /// It tells pairs.
+    /// Gives pairs.
     Pairs,
-    /// Owners of pages are looked for, in the map from this LBA on.
+    /// Searches for owners of pages, in the map from this LBA on.
     Owners(u64),
-    /// Those that were found are told, this one next.
+    /// Gives the owners found, this one next.
     Found(usize),
 }
 
-/// See the module.
+/// A sweep of a volume.
 #[derive(Debug)]
 pub struct Sweep {
     walk: Walk,
-    /// Bytes that may be taken for what is found.
+    /// Bytes of memory that it may use.
     spare: u64,
     at: At,
     pass: Pass,
     pairs: Pairs,
-    /// Pages that have several owners each: all of the one's are to become the other's, and only the map knows who they are.
+    /// Pairs of pages that have several owners each: all owners of the first should move to the second, and only the map names
+    /// them.
     pages: Vec<(Vba, Vba)>,
     owners: Vec<(Lba, Vba)>,
-    /// Up to where they were looked for.
+    /// The map has been searched for owners up to here.
     owners_to: u64,
-    /// How often the pair that is being told was put off; and whether it was only just.
+    /// How often the current pair was put off, and whether it was only just put off.
     put_off: u32,
     is_put_off: bool,
-    /// When it was last kept how far it is.
+    /// When the progress was last recorded.
     kept: Nanos,
 }
 
-/// Where it is among the pairs of a pass.
+/// The place among the pairs of a pass.
 #[derive(Debug, Default)]
 struct Pairs {
-    /// Those of one checksum.
+    /// The blocks of one checksum.
     same: Range<usize>,
-    /// The one of them that is told next.
+    /// The block to be given next.
     one: usize,
-    /// Contents of that checksum that are not equal: a collision must not speak for all that is like one of them.
+    /// Different contents of that checksum. If there were only the first one, blocks that equal another could not be shared.
     contents: Vec<Holder>,
-    /// The one of these that it is held against.
+    /// The next of these contents that the block is compared with.
     against: usize,
 }
 
 impl Pairs {
-    /// Goes on to the next of the same checksum.
+    /// Moves on to the next block of the same checksum.
     fn pass_one(&mut self, is_new: Option<Holder>) {
         self.contents
             .extend(is_new.filter(|_| self.contents.len() < COLLIDING));
@@ -96,8 +98,8 @@ impl Pairs {
 }
 
 impl Sweep {
-    /// One that goes on where the last one was left, as `Core::swept` says. `spare`: bytes that it may take, though it takes 18 MiB in
-    /// any case.
+    /// A sweep that continues where the last one was left, as `Core::swept` says. `spare`: bytes that it may use; it uses 18 MiB
+    /// in any case.
     #[must_use]
     pub fn new(
         superblock: Superblock,
@@ -121,7 +123,8 @@ impl Sweep {
         }
     }
 
-    /// What has become of the pair of [`Step::Merge`], by the volume's counters before and after: nobody else tells of pairs.
+    /// Takes the result of the pair of [`Step::Merge`], from the volume's counters before and after. These are unambiguous, because
+    /// nothing else gives pairs.
     pub fn merged(&mut self, before: &Stats, after: &Stats) {
         let reads = after.merge_reads - before.merge_reads;
         self.walk.turn.spend(2 * reads);
@@ -135,12 +138,12 @@ impl Sweep {
         match self.at {
             At::Found(index) => self.at = At::Found(index + 1),
             _ if is_unequal => self.pairs.against += 1,
-            // Shared; or they are no pair any more, or could not be read.
+            // The pair was shared, or it is no longer a pair, or it is unreadable.
             _ => self.pairs.pass_one(None),
         }
     }
 
-    /// All checksums that are less have been seen to; 0: it has ended.
+    /// Returns the step that records that all checksums below `at` are done; 0: the sweep has ended.
     fn keep(&mut self, now: Nanos, at: u64) -> Option<Step> {
         let keep = now.0 - self.kept.0 >= KEEP.0;
         if keep {
@@ -160,11 +163,11 @@ impl Sweep {
         if !self.walk.has_found() {
             return self.walk.ask(volume);
         }
-        // Only what is alive: a dead block that came first would speak for all of its content.
+        // Only live blocks are added: if a dead block came first, all others would be compared with it in vain.
         let (pass, mut live) = (&mut self.pass, Vec::new());
         self.walk.found(|at, found| match found {
             Found::Blocks(tags) => volume.contents(at, tags, &mut live),
-            Found::Parts(parts) => volume.parts(at, parts, &mut live),
+            Found::Parts(_, parts) => volume.parts(at, parts, &mut live),
         });
         live.iter()
             .for_each(|(holder, sum)| pass.add(*holder, *sum));
@@ -176,7 +179,7 @@ impl Sweep {
         self.at = At::Pairs;
     }
 
-    /// The next thing to do among the pairs; none: look again.
+    /// Returns the next step among the pairs; `None`: look again.
     fn next_pair(&mut self, now: Nanos, around: &Around) -> Option<Step> {
         let pairs = &mut self.pairs;
         if pairs.one < pairs.same.end {
@@ -199,7 +202,7 @@ impl Sweep {
         let next = self.pass.content(pairs.same.end);
         let last = mem::replace(&mut pairs.same, next);
         if pairs.same.is_empty() {
-            // Pages are seen to when there are many, and at the end.
+            // Pages are handled when there are many, and at the end.
             if !self.pages.is_empty() {
                 self.find_owners();
                 return None;
@@ -217,7 +220,7 @@ impl Sweep {
         self.keep(now, behind)
     }
 
-    /// The pair, when it is its turn: a client's request finds the reads of one under way at most.
+    /// Gives the pair when it is the sweep's turn: a client's request waits for at most one pair's reads.
     fn tell(&mut self, now: Nanos, around: &Around, lba: Lba, of: Holder) -> Step {
         if mem::take(&mut self.is_put_off) {
             return Step::Wait(Nanos(now.0 + PAUSE.0));
@@ -231,7 +234,7 @@ impl Sweep {
         self.at = At::Owners(0);
     }
 
-    /// The page that is to have what this one has.
+    /// Returns the page that should replace this one.
     fn successor(&self, page: Vba) -> Option<Vba> {
         let at = self.pages.binary_search_by_key(&page, |(page, _)| *page);
         at.ok().map(|at| self.pages[at].1)

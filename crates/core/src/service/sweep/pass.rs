@@ -1,22 +1,21 @@
-//! A part of the checksums, and who has what of them: as much as fits in memory.
+//! A pass of a sweep: a range of checksums, and the holders of each, as many as fit in memory.
 
 use crate::addr::{Lba, Vba};
 use crate::index::Holder;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// How many checksums there are.
+/// The number of checksums.
 pub(super) const CHECKSUMS: u64 = 1 << 32;
-/// Owners and checksums that a sweep keeps at once, at least: 16 MiB of them, and an eighth more.
+/// The least number of holders and checksums that a sweep keeps at once: 16 MiB of them, and an eighth more.
 const ENTRIES: usize = 2 << 20;
-/// How often it goes through all that is stored, where it can have the memory for that: 0.6 bytes a block, a seventh of what the
-/// map has.
+/// How many passes a sweep takes at most, if it may use the memory for that: 0.6 bytes a block, a seventh of the map's memory.
 const PASSES: u64 = 16;
-/// Bits that a [`Stored`] has for a checksum.
+/// The bits of a [`Stored`] for a checksum.
 const PLACE_BITS: u32 = 31;
 
-/// A block that is stored: its checksum's place in the pass, whether an LBA of its own has it and not a shared page,
-/// and that one's number. In order, the shared page of a content comes first.
+/// A stored block: its checksum's place in the pass, whether its holder is an LBA and not a shared page, and the holder's number.
+/// When sorted, the shared page of a content comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stored(u64);
 
@@ -43,25 +42,26 @@ impl Stored {
     }
 }
 
-/// See the module.
+/// One pass of a sweep.
 #[derive(Debug)]
 pub(super) struct Pass {
     from: u64,
     to: u64,
-    /// Where it is about more checksums than a [`Stored`] tells apart, neighbours are taken for one, for comparison tells them.
+    /// If a pass covers more checksums than a [`Stored`] can distinguish, neighbouring checksums are treated as one. The comparison tells
+    /// their blocks apart.
     shift: u32,
     stored: Vec<Stored>,
     most: usize,
 }
 
 impl Pass {
-    /// From this checksum on, of a volume with so many blocks; `spare`: bytes that it may take.
+    /// A pass from this checksum on, for a volume with `blocks` blocks; `spare`: bytes that it may use.
     pub fn new(from: u64, blocks: u64, spare: u64) -> Self {
         Self::of(from, blocks, room(blocks, spare))
     }
 
     fn of(from: u64, blocks: u64, expected: usize) -> Self {
-        // Checksums are spread evenly, but not quite, and clients go on writing.
+        // Checksums are spread evenly, but not perfectly, and clients keep writing.
         let most = expected + expected / 8;
         let width = CHECKSUMS * expected as u64 / blocks.max(expected as u64);
         let to = (from + width.max(1)).min(CHECKSUMS);
@@ -74,7 +74,7 @@ impl Pass {
         }
     }
 
-    /// Where the next one begins.
+    /// Where the next pass begins.
     pub fn to(&self) -> u64 {
         self.to
     }
@@ -94,7 +94,8 @@ impl Pass {
         (self.from..self.to).contains(&sum)
     }
 
-    /// There are more than was to be expected (one content very often): the larger half of the checksums is the next pass's.
+    /// Leaves the upper half of the checksums to the next pass, because there are more blocks than expected (if one content is very
+    /// frequent).
     fn leave_to_the_next(&mut self) {
         self.sort();
         let (first, middle) = (self.stored[0], self.stored[self.most / 2]);
@@ -103,7 +104,7 @@ impl Pass {
         self.stored.truncate(count);
         self.to = self.to.min(self.from + (kept << self.shift));
         if count == self.most {
-            // One content has no room alone: what is passed over of it is the next sweep's.
+            // One content alone exceeds the room: the rest of its blocks is left to the next sweep.
             self.stored.truncate(self.most / 2);
         }
     }
@@ -116,7 +117,7 @@ impl Pass {
         self.stored.len()
     }
 
-    /// Who has the checksum that the one at this place has, from there on; sorted before.
+    /// Returns the blocks with the checksum of the one at `from`, starting there; the pass must be sorted.
     pub fn content(&self, from: usize) -> Range<usize> {
         let mut contents = self.stored[from..].chunk_by(|one, next| one.place() == next.place());
         from..from + contents.next().map_or(0, <[Stored]>::len)
@@ -126,18 +127,18 @@ impl Pass {
         self.stored[index].holder()
     }
 
-    /// Behind the checksum of one of them.
+    /// Returns the checksum that follows the one of this block.
     pub fn behind(&self, index: usize) -> u64 {
         self.from + ((self.stored[index].place() + 1) << self.shift)
     }
 
-    /// How much of a sweep is done when so many thousandths of this are.
+    /// Returns how much of a sweep is done when `inside` thousandths of this pass are.
     pub fn permille(&self, inside: u64) -> u64 {
         (self.from * 1000 + (self.to - self.from) * inside) / CHECKSUMS
     }
 }
 
-/// How many there is room for: what makes few passes of a large volume, where it may take so many bytes.
+/// Returns how many entries there is room for: enough for few passes of a large volume, if it may use that many bytes.
 fn room(blocks: u64, spare: u64) -> usize {
     let wanted = blocks.div_ceil(PASSES) as usize;
     let fits = (wanted * size_of::<Stored>()) as u64 <= spare;
@@ -148,7 +149,7 @@ fn room(blocks: u64, spare: u64) -> usize {
 mod tests {
     use super::*;
 
-    /// All passes of a sweep over so many blocks of these checksums: what each has, by checksum's owners.
+    /// Runs all passes of a sweep over blocks with these checksums; returns the number of passes, and the holders by checksum.
     fn passes(sums: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
         let (mut at, mut count, mut found) = (from, 0, Vec::new());
         while at < CHECKSUMS {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_passed_before_is_not_looked_at() {
+    fn a_sweep_skips_checksums_that_are_already_done() {
         let sums: Vec<u32> = (0..1000).map(spread).collect();
         let from = 3 << 30;
         let (_, found) = passes(&sums, from, 100_000);
@@ -196,9 +197,9 @@ mod tests {
         assert!(!found.is_empty() && found.len() < 500);
     }
 
-    /// One content that is there so often that nothing else fits: the others are in passes of their own.
+    /// If one content is so frequent that nothing else fits beside it, the others are in separate passes.
     #[test]
-    fn one_content_that_is_everywhere_costs_no_other_its_place() {
+    fn a_very_frequent_content_displaces_no_other() {
         let sums: Vec<u32> = (0..3000)
             .map(|lba| if lba % 3 == 0 { spread(lba) } else { 1 << 20 })
             .collect();
@@ -211,9 +212,9 @@ mod tests {
         );
     }
 
-    /// A wide pass does not tell a checksum from its neighbour; a narrow one does.
+    /// A wide pass does not distinguish a checksum from its neighbour; a narrow one does.
     #[test]
-    fn a_checksum_is_known_but_for_one_bit() {
+    fn a_wide_pass_does_not_distinguish_neighbouring_checksums() {
         let (_, found) = passes(&[6, 7, 8], 0, 100);
         assert_eq!(found.len(), 2);
         let (_, found) = passes(&[u32::MAX, u32::MAX - 1], 1 << 31, 100);

@@ -6,7 +6,7 @@ use crate::format::pack::PartTag;
 use crate::format::summary::{Owner, Tag};
 use alloc::vec;
 
-/// What became of a pair.
+/// The result of a pair.
 enum Met {
     Merged,
     Unequal,
@@ -14,7 +14,7 @@ enum Met {
     PutOff,
 }
 
-/// Carries one out: the pairs that were told, where it said that it is, and when it ended.
+/// Runs a sweep: returns the pairs that were given, the progress it reported, and when it ended.
 fn run(
     volume: &Fake,
     from: u32,
@@ -87,7 +87,7 @@ fn of(lba: u64) -> Holder {
 }
 
 #[test]
-fn blocks_of_one_checksum_are_told_in_pairs_and_no_others() {
+fn only_blocks_of_one_checksum_are_given_in_pairs() {
     let volume = volume(&[
         (lba(9), 1 << 20),
         (lba(3), 1 << 21),
@@ -97,16 +97,16 @@ fn blocks_of_one_checksum_are_told_in_pairs_and_no_others() {
     ]);
     let (told, kept, _) = run(&volume, 0, Around::default(), |_, _| Met::Merged);
     assert_eq!(told, [(8, of(4)), (9, of(4))]);
-    // Behind the checksum that has been told, and at the end.
+    // The sweep records its progress after a checksum, and at the end.
     assert_eq!(kept.last(), Some(&0));
     assert!(kept[0] > 1 << 20 && kept[0] <= 1 << 21);
-    // Whoever goes on behind it tells nothing of it.
+    // A sweep that continues after the first checksum gives none of its pairs.
     let (told, ..) = run(&volume, kept[0], Around::default(), |_, _| Met::Merged);
     assert!(told.is_empty());
 }
 
 #[test]
-fn blocks_of_one_checksum_that_are_not_equal_are_told_apart() {
+fn unequal_blocks_of_one_checksum_are_told_apart() {
     let sum = 1 << 20;
     let volume = volume(&[(lba(1), sum), (lba(2), sum), (lba(3), sum), (lba(4), sum)]);
     let equal = |one: u64, other: Holder| other == of(one % 2) || other == of(one % 2 + 2);
@@ -117,13 +117,13 @@ fn blocks_of_one_checksum_that_are_not_equal_are_told_apart() {
     let (told, ..) = run(&volume, 0, Around::default(), met);
     let expected = [(2, of(1)), (3, of(1)), (4, of(1)), (4, of(2))];
     assert_eq!(told, expected);
-    // What is gone is held against nothing else.
+    // A block that is gone is compared with nothing else.
     let (told, ..) = run(&volume, 0, Around::default(), |_, _| Met::Gone);
     assert_eq!(told, [(2, of(1)), (3, of(1)), (4, of(1))]);
 }
 
 #[test]
-fn a_pair_that_is_put_off_is_told_again_but_not_for_ever() {
+fn a_pair_that_is_put_off_is_given_again_but_not_for_ever() {
     let volume = volume(&[(lba(1), 7), (lba(2), 7)]);
     let mut left = 3;
     let (told, _, now) = run(&volume, 0, Around::default(), |_, _| {
@@ -137,7 +137,7 @@ fn a_pair_that_is_put_off_is_told_again_but_not_for_ever() {
 }
 
 #[test]
-fn all_owners_of_a_page_are_told_of_the_other_one() {
+fn all_owners_of_one_page_are_paired_with_the_other_page() {
     let page = |page| Owner::Vba(Vba(page));
     let mut volume = volume(&[(page(5), 7), (page(2), 7), (lba(1), 7)]);
     volume.shared = [(20, Vba(5)), (30, Vba(2)), (9999, Vba(5))].into();
@@ -147,7 +147,7 @@ fn all_owners_of_a_page_are_told_of_the_other_one() {
 }
 
 #[test]
-fn parts_of_pages_are_told_as_blocks_are() {
+fn parts_of_pages_are_paired_as_blocks_are() {
     let mut volume = volume(&[(Owner::Vba(Vba(8)), 1), (lba(6), 5)]);
     let at = superblock().segment_start(Segment(0));
     volume.pages = [(at, Vba(8))].into();
@@ -156,7 +156,7 @@ fn parts_of_pages_are_told_as_blocks_are() {
 }
 
 #[test]
-fn it_makes_way_for_clients_before_each_pair() {
+fn a_sweep_makes_way_for_clients_before_each_pair() {
     let volume = volume(&[(lba(1), 7), (lba(2), 7), (lba(3), 7)]);
     let around = Around {
         busy: true,

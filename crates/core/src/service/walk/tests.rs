@@ -20,9 +20,9 @@ fn page(lba: u64) -> Vec<u8> {
     page
 }
 
-/// A segment with a summary, and another whose summary cannot be read; of its pages of parts one is not what it was.
+/// One segment has a summary, but only the first of its pages of parts is as written. The summaries of the others cannot be read.
 #[test]
-fn what_can_be_read_is_found_and_nothing_else() {
+fn a_walk_finds_what_can_be_read_and_nothing_else() {
     let superblock = superblock();
     let usable = superblock.usable_blocks();
     let start = superblock.segment_start(Segment(0));
@@ -62,7 +62,7 @@ fn what_can_be_read_is_found_and_nothing_else() {
             Step::Read { .. } => walk.read(Seen::Nothing),
             Step::Found => walk.found(|at, found| match found {
                 Found::Blocks(tags) => blocks += tags.len(),
-                Found::Parts(told) => parts.push((at, told[0].lba)),
+                Found::Parts(_, told) => parts.push((at, told[0].lba)),
             }),
             Step::End(well) => {
                 assert!(well);
@@ -73,7 +73,7 @@ fn what_can_be_read_is_found_and_nothing_else() {
     }
     assert_eq!(blocks, usable as usize);
     assert_eq!(reads, [(pages[0], 2), (pages[2], 1)]);
-    // What the third one holds is another page.
+    // The third one holds another page.
     assert_eq!(parts, [(pages[0], Lba(0))]);
     assert_eq!(walk.permille(), 1000);
 }

@@ -1,17 +1,17 @@
-//! Shared pages: VBA -> physical page, how many LBAs own it, and the XOR of those LBAs.
+//! Shared pages: VBA -> physical page, the number of LBAs that own it, and the XOR of those LBAs.
 //!
-//! When all but one owner have left, the XOR *is* the one that remains, and its map entry becomes an
-//! ordinary one again (CAFTL §3.3, WOJ §3.4). Counts live in memory alone: after a crash they are
-//! counted anew from the map, so they are never too low (promise 5). A freed number is not given out
-//! again before the next map checkpoint is durable, because an older leaf may still name it; until then
+//! When all but one owner have left, the XOR *is* the remaining one, and its map entry becomes an ordinary one again (CAFTL §3.3,
+//! WOJ §3.4). Counts exist only in memory: after a crash they are recounted from the map, so they are never too low (promise 5).
+//! A freed number is not reused before the next map checkpoint is durable, because an older leaf may still name it; until then
 //! its page stays in the table too, or such a leaf would lead nowhere after a crash.
 
 mod numbers;
 mod pages;
 mod parts;
-mod places;
+mod settle;
 
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
+use crate::by_pba::ByPba;
 use crate::entry::{LEAF_ENTRIES, PACKED_PAGES};
 use crate::seam::Fingerprint;
 use crate::state::deltas::Deltas;
@@ -20,13 +20,12 @@ use crate::state::resident::Resident;
 use crate::state::shelf::{decode, encode};
 use alloc::vec::Vec;
 use numbers::Free;
-use pages::{PARTS, Pages};
-use places::Places;
+use pages::{PARTS, Pages, Uses};
 
-/// What is left of a page when an owner has gone.
+/// The state of a page after an owner has left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// Several owners still.
+    /// It still has several owners.
     Shared,
     /// One owner: its entry becomes `Plain(pba)`.
     One(Lba, Pba),
@@ -35,25 +34,32 @@ pub enum Left {
 /// The table of shared pages.
 pub struct Shared {
     limit: u32,
-    /// Numbers that recovery must find free: they are not given out.
+    /// How many numbers are kept free for recovery: they are not allocated.
     reserve: u32,
     pages: Pages,
     free: Free,
-    at: Places,
+    /// The whole page at each address. The segment's summary names a page of parts, so such a page is here only if the summary was lost.
+    at: ByPba,
     dirty: Dirty,
+    /// Whole pages, and how many LBAs own them.
+    whole: usize,
     owned: u64,
-    /// Pages of parts that have an owner, and how many LBAs own one of those.
+    /// Pages of parts that have an owner, and how many LBAs own a part of them.
     packed: usize,
     parts_owned: u64,
     deltas: Deltas,
-    /// Pages of parts that deltas need, and those of them that no LBA owns a part of.
+    /// Pages of parts that deltas need, and how many of these pages have no other use.
     bases: u64,
     orphans: u64,
-    /// Of each page the hash that its content has in an index, where there is one.
+    /// The hash that each page's content has in an index, if there is one.
     hashes: Vec<u64>,
-    /// Of each page the fingerprint of its content, where that is known; zeros where not. It lives as long as the
-    /// page is shared: while it is, nothing changes its content.
+    /// The fingerprint of each page's content, or zeros if it is not known. It is valid as long as the page is shared, because nothing
+    /// changes the content until then.
     prints: Vec<[u8; 16]>,
+}
+
+fn pba_of(place: u32) -> Pba {
+    Pba(u64::from(place & !PARTS))
 }
 
 fn limit_of(leaves: u32) -> u32 {
@@ -69,8 +75,9 @@ impl Shared {
             reserve: 0,
             pages: Pages::default(),
             free: Free::default(),
-            at: Places::default(),
+            at: ByPba::default(),
             dirty: Dirty::new(leaves as usize),
+            whole: 0,
             owned: 0,
             packed: 0,
             parts_owned: 0,
@@ -82,65 +89,69 @@ impl Shared {
         }
     }
 
-    /// There are so many leaves now: as many, or more.
+    /// Grows to `leaves` and `delta_leaves` leaves, at least as many as now.
     pub(in crate::state) fn lengthen(&mut self, leaves: u32, delta_leaves: u32) {
         self.limit = limit_of(leaves);
         self.dirty.lengthen(leaves as usize);
         self.deltas.lengthen(delta_leaves);
     }
 
-    /// How many pages are shared by whole blocks.
+    /// The number of pages shared as whole blocks.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.at.len() - self.packed
+        self.whole
     }
 
-    /// How many LBAs are mapped to parts.
+    /// The number of LBAs mapped to parts.
     #[must_use]
     pub fn parts_owned(&self) -> u64 {
         self.parts_owned
     }
 
-    /// How many pages hold parts.
+    /// The number of pages that hold parts.
     #[must_use]
     pub fn packed(&self) -> usize {
         self.packed
     }
 
-    /// How many LBAs own them.
+    /// The number of LBAs that own shared pages.
     #[must_use]
     pub fn owned(&self) -> u64 {
         self.owned
     }
 
-    /// Whether no page is shared.
+    /// True if no page is shared as whole blocks.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.at.is_empty()
+        self.whole == 0
     }
 
-    /// Where a shared page is.
+    /// Returns where a page is.
     #[must_use]
     pub fn pba(&self, vba: Vba) -> Pba {
-        Pba(self.pages.pba(vba.0).into())
+        pba_of(self.pages.place(vba.0))
     }
 
-    /// Whether a page of this number is somewhere.
+    /// True if a page of this number has an address.
     #[must_use]
     pub fn is_placed(&self, vba: Vba) -> bool {
-        self.pages.get(vba.0).is_some_and(|page| page.place != 0)
+        self.pages.place(vba.0) != 0
     }
 
-    /// Whether that page is at this address.
+    /// True if that page is at this address.
     #[must_use]
     pub fn is_at(&self, vba: Vba, pba: Pba) -> bool {
         self.is_placed(vba) && self.pba(vba) == pba
     }
 
-    /// Whether that page holds parts.
+    /// True if that page holds parts.
     #[must_use]
     pub fn has_parts(&self, vba: Vba) -> bool {
-        self.pages.get(vba.0).is_some_and(pages::Page::has_parts)
+        let uses = self.pages.uses(vba.0);
+        match uses.is_any() {
+            true => uses.of_parts,
+            false => self.pages.place(vba.0) & PARTS != 0,
+        }
     }
 
     /// Notes the hash of a page's content.
@@ -151,7 +162,7 @@ impl Shared {
         self.hashes[vba.0 as usize] = hash;
     }
 
-    /// The hash of a page's content as it was noted last; 0 where none was.
+    /// Returns the hash of a page's content that was noted last; 0 if there is none.
     #[must_use]
     pub fn hash(&self, vba: Vba) -> u64 {
         self.hashes.get(vba.0 as usize).copied().unwrap_or(0)
@@ -172,7 +183,7 @@ impl Shared {
         (print != [0; 16]).then_some(Fingerprint(print))
     }
 
-    /// A page's content is not what it was.
+    /// Notes that a page's content has changed.
     pub(in crate::state) fn forget_print(&mut self, vba: Vba) {
         if let Some(print) = self.prints.get_mut(vba.0 as usize) {
             *print = [0; 16];
@@ -184,23 +195,25 @@ impl Shared {
         self.prints = Vec::new();
     }
 
-    /// How many own it.
+    /// Returns how many LBAs own the page.
     #[must_use]
     pub fn owners(&self, vba: Vba) -> u32 {
-        self.pages.get(vba.0).map_or(0, |page| page.owners)
+        self.pages.uses(vba.0).owners
     }
 
-    /// Which shared page is at a physical address.
+    /// True if anything leads into the page of this number.
+    #[must_use]
+    pub fn is_used(&self, vba: Vba) -> bool {
+        self.pages.uses(vba.0).is_any()
+    }
+
+    /// Returns the whole page at a physical address.
     #[must_use]
     pub fn find(&self, pba: Pba) -> Option<Vba> {
-        // Without any the hash of the address is not needed, and every block that the collector moves asks.
-        if self.at.is_empty() {
-            return None;
-        }
-        self.at.find(&self.pages, pba.0 as u32).map(Vba)
+        self.at.get(pba).map(Vba)
     }
 
-    /// Keeps so many numbers that were never given out for later; whether there are as many, and one more.
+    /// Reserves never-used numbers for recovery; true if there are that many, and one more.
     pub(in crate::state) fn reserve(&mut self, numbers: u32) -> bool {
         self.reserve = numbers;
         self.has_fresh()
@@ -210,13 +223,13 @@ impl Shared {
         (self.pages.len() as u32).saturating_add(self.reserve) < self.limit
     }
 
-    /// Whether so many numbers are left that were never given out.
+    /// True if `numbers` numbers are left that were never used.
     #[must_use]
     pub fn has_numbers(&self, numbers: usize) -> bool {
         self.pages.len().saturating_add(numbers) <= self.limit as usize
     }
 
-    /// A number for a page that is about to come; `None` when the table is full.
+    /// Allocates a number for a new page; `None` when the table is full.
     pub(in crate::state) fn number(&mut self) -> Option<Vba> {
         let vba = match self.free.take() {
             Some(vba) => vba,
@@ -230,7 +243,7 @@ impl Shared {
         Some(Vba(vba))
     }
 
-    /// The same for a page of parts, of which an entry tells fewer numbers apart.
+    /// The same for a page of parts, whose entries can name fewer numbers.
     pub(in crate::state) fn number_for_parts(&mut self) -> Option<Vba> {
         match self.free.next() {
             Some(vba) if vba >= PACKED_PAGES => None,
@@ -239,30 +252,37 @@ impl Shared {
         }
     }
 
-    /// A number that was given out stands for the page at `pba` from now on, still without owners.
+    /// Makes an allocated number name the page at `pba`, still without owners.
     pub(in crate::state) fn begin(&mut self, vba: Vba, pba: Pba, parts: bool) {
-        let parts = if parts { PARTS } else { 0 };
-        self.packed += usize::from(parts != 0);
-        self.at.remove(&self.pages, vba.0);
-        self.put(vba, pba, parts);
-        self.at.insert(&self.pages, vba.0);
+        self.leave_place(vba);
+        match parts {
+            true => {
+                self.packed += 1;
+                self.put(vba, pba, PARTS);
+            }
+            false => {
+                self.whole += 1;
+                self.put(vba, pba, 0);
+                self.at.insert(pba, vba.0);
+            }
+        }
     }
 
-    /// Puts a page where replay says it is; a number past the table's limit is refused. [`Shared::settle`] makes it
-    /// one that is found there.
+    /// Puts a page where replay says it is; false if the number is past the table's limit. The page can be found by its address only
+    /// after [`Shared::settle`].
     pub(in crate::state) fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
         if vba.0 >= self.limit {
             return false;
         }
         self.pages.lengthen(vba.0 as usize + 1);
-        // What the number stood for before does not matter.
+        // Deltas of the number's previous page have ended.
         self.forget_deltas(vba);
         self.put(vba, pba, if parts { PARTS } else { 0 });
         true
     }
 
-    /// Takes a leaf from its block; `false`: it has a number past the table's limit, or a place that `is_data` says is none. It is on the
-    /// medium just so: else each opening would have the whole table written anew.
+    /// Takes a leaf from its block; false if it has a number past the table's limit, or a place that `is_data` rejects. The leaf is not
+    /// marked dirty, because the medium has exactly its contents: otherwise each opening would rewrite the whole table.
     pub(in crate::state) fn load_leaf(
         &mut self,
         leaf: Leaf,
@@ -284,7 +304,31 @@ impl Shared {
         true
     }
 
-    /// The leaf of a page's place, if it has to be read first.
+    /// Returns the leaf of a page's place, if it has to be read before `leaving` owners leave the page. If other owners remain, the place
+    /// is not needed.
+    pub(in crate::state) fn leaf_away_to_leave(&self, vba: Vba, leaving: u32) -> Option<Leaf> {
+        let uses = self.pages.uses(vba.0);
+        // A page of parts ends when its last owner leaves. A whole page stops being shared when its last owner but one leaves.
+        let stays = match uses.of_parts {
+            true => uses.owners > leaving || uses.xor > 0,
+            false => uses.owners > leaving + 1,
+        };
+        (!stays).then(|| self.leaf_away(vba)).flatten()
+    }
+
+    /// Returns the LBA that will own a whole page alone once `leaving` has left it, if only one remains.
+    pub(in crate::state) fn heir(&self, vba: Vba, leaving: Lba) -> Option<Lba> {
+        let uses = self.pages.uses(vba.0);
+        let is_last = !uses.of_parts && uses.owners == 2;
+        is_last.then(|| Lba(u64::from(uses.xor ^ leaving.0 as u32)))
+    }
+
+    /// Returns the leaf that will hold the place of the next new page, if it has to be read first.
+    pub(in crate::state) fn leaf_away_to_begin(&self) -> Option<Leaf> {
+        self.leaf_away(Vba(self.free.next()?))
+    }
+
+    /// Returns the leaf of a page's place, if it has to be read first.
     pub(in crate::state) fn leaf_away(&self, vba: Vba) -> Option<Leaf> {
         let leaf = Leaf(vba.0 / LEAF_ENTRIES as u32);
         self.pages.is_piece_away(leaf.0 as usize).then_some(leaf)
@@ -295,131 +339,101 @@ impl Shared {
         self.pages.leaves()
     }
 
-    /// The same, to be fetched from somewhere, or to be told where they are.
+    /// The same, mutable.
     pub(in crate::state) fn leaves_mut(&mut self) -> &mut Resident {
         self.pages.leaves_mut()
     }
 
-    /// Lets leaves of places go, if there are more in memory than there may be.
-    pub(in crate::state) fn trim(&mut self, all: bool) {
-        self.pages.trim(&self.dirty, all);
+    /// Evicts leaves of places, if there are more in memory than allowed.
+    pub(in crate::state) fn trim(&mut self, long: bool) {
+        self.pages.trim(&self.dirty, long);
     }
 
-    /// Replay says that the page has moved.
+    /// Replays a move of the page.
     pub(in crate::state) fn restore_move(&mut self, vba: Vba, pba: Pba) {
-        let parts = self.pages.page(vba.0).place & PARTS;
+        let parts = self.pages.place(vba.0) & PARTS;
         self.put(vba, pba, parts);
     }
 
-    /// The page has moved.
+    /// Moves the page.
     pub(in crate::state) fn relocate(&mut self, vba: Vba, pba: Pba) {
-        self.at.remove(&self.pages, vba.0);
+        self.leave_place(vba);
         self.restore_move(vba, pba);
-        self.at.insert(&self.pages, vba.0);
+        if !self.has_parts(vba) {
+            self.at.insert(pba, vba.0);
+        }
+    }
+
+    /// Makes the page unfindable by its address, unless another page has taken over the address.
+    fn leave_place(&mut self, vba: Vba) {
+        self.at.remove(self.pba(vba), Some(vba.0));
     }
 
     fn put(&mut self, vba: Vba, pba: Pba, parts: u32) {
-        self.pages.set_place(vba.0, parts | pba.0 as u32);
-        self.mark_dirty(vba);
+        let place = parts | pba.0 as u32;
+        self.pages.set_place(vba.0, place, &mut self.dirty);
     }
 
-    /// `lba` owns the page too. `false` when the count is full: the caller stores a copy instead.
+    /// Makes `lba` an owner of the page too. False if the count is full: the caller then stores a copy instead.
     #[must_use]
     pub(in crate::state) fn add(&mut self, vba: Vba, lba: Lba) -> bool {
-        let mut page = self.pages.page(vba.0);
-        let Some(owners) = page.owners.checked_add(1) else {
+        let mut uses = self.pages.uses(vba.0);
+        let Some(owners) = uses.owners.checked_add(1) else {
             return false;
         };
-        page.owners = owners;
-        page.xor ^= lba.0 as u32;
-        self.pages.set(vba.0, page);
+        uses.owners = owners;
+        uses.xor ^= lba.0 as u32;
+        self.pages.set_uses(vba.0, uses);
         self.owned += 1;
         true
     }
 
-    /// `lba` does not own the page any more.
+    /// Removes `lba` from the page's owners.
     pub(in crate::state) fn remove(&mut self, vba: Vba, lba: Lba) -> Left {
-        let mut page = self.pages.page(vba.0);
+        let mut uses = self.pages.uses(vba.0);
         assert!(
-            page.owners > 1,
+            uses.owners > 1,
             "shared page {vba} would have no owner: a count was too low"
         );
-        page.owners -= 1;
+        uses.owners -= 1;
         self.owned -= 1;
-        page.xor ^= lba.0 as u32;
-        self.pages.set(vba.0, page);
-        if page.owners > 1 {
+        uses.xor ^= lba.0 as u32;
+        self.pages.set_uses(vba.0, uses);
+        if uses.owners > 1 {
             return Left::Shared;
         }
-        let (owner, pba) = (Lba(u64::from(page.xor)), Pba(u64::from(page.pba())));
-        self.free_page(vba);
-        Left::One(owner, pba)
+        let pba = self.pba(vba);
+        self.owned -= 1;
+        self.whole -= 1;
+        self.free_page(vba, pba);
+        Left::One(Lba(u64::from(uses.xor)), pba)
     }
 
-    /// After recovery has counted the owners: pages with one become plain (they are returned), pages
-    /// with none are freed, and numbers between are free. Which number is found at a page is settled here
-    /// as well: a leaf may have held a freed number beside the one that took over its page. `None`: two numbers that
-    /// have owners are at one page.
-    pub(in crate::state) fn settle(&mut self) -> Option<Vec<(Lba, Pba)>> {
-        let mut plain = Vec::new();
-        let is_kept = |page: pages::Page| match page.has_parts() {
-            true => page.is_needed(),
-            false => page.owners > 1,
-        };
-        let numbers = 0..self.pages.len() as u32;
-        let kept = numbers
-            .clone()
-            .filter(|number| is_kept(self.pages.page(*number)));
-        self.at = Places::with_room(kept.count(), self.pages.len());
-        for index in numbers {
-            let page = self.pages.page(index);
-            if page.owners == 1 && !page.has_parts() {
-                plain.push((Lba(u64::from(page.xor)), Pba(u64::from(page.pba()))));
-            }
-            if is_kept(page) {
-                if self.at.insert(&self.pages, index).is_some() {
-                    return None;
-                }
-                self.packed += usize::from(page.has_parts());
-            } else {
-                self.free_page(Vba(index));
-            }
-        }
-        Some(plain)
-    }
-
-    fn free_page(&mut self, vba: Vba) {
-        let mut page = self.pages.page(vba.0);
-        if !page.has_parts() {
-            self.owned -= u64::from(page.owners);
-        }
-        (page.owners, page.xor) = (0, 0);
-        self.pages.set(vba.0, page);
+    /// Frees a page that is no longer owned or needed.
+    fn free_page(&mut self, vba: Vba, pba: Pba) {
+        self.pages.set_uses(vba.0, Uses::default());
         if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
             *hash = 0;
         }
         if let Some(print) = self.prints.get_mut(vba.0 as usize) {
             *print = [0; 16];
         }
-        self.at.remove(&self.pages, vba.0);
+        self.at.remove(pba, Some(vba.0));
         self.free.put(vba.0);
     }
 
-    /// A map checkpoint begins: what was freed until now can be used again once it is durable.
+    /// Begins a map checkpoint: numbers freed until now can be reused once it is durable.
     pub(in crate::state) fn checkpoint_begins(&mut self) {
         self.free.checkpoint_begins();
     }
 
-    /// The map checkpoint is durable.
+    /// Notes that the map checkpoint is durable.
     pub(in crate::state) fn checkpoint_durable(&mut self) {
         while let Some(vba) = self.free.rested() {
-            self.pages.set_place(vba, 0);
-            self.mark_dirty(Vba(vba));
+            // The address may stay in a leaf that is not in memory: it does no harm, because a page without owners is free. So no leaf is
+            // read to clear it.
+            self.pages.clear_place_here(vba, &mut self.dirty);
         }
-    }
-
-    fn mark_dirty(&mut self, vba: Vba) {
-        self.dirty.mark(Leaf(vba.0 / LEAF_ENTRIES as u32));
     }
 
     /// Which leaves of the table have changed since they were written.
@@ -427,12 +441,12 @@ impl Shared {
         &self.dirty
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub(in crate::state) fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.dirty
     }
 
-    /// A leaf's block: the address of each page, 0 for none.
+    /// Encodes a leaf's block: the address of each page, 0 for none.
     pub(in crate::state) fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) {
         match self.pages.places(leaf.0 as usize) {
             Some(places) => encode(places.entries(), out),
@@ -455,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_xor_names_the_last_owner() {
+    fn the_xor_of_the_owners_is_the_last_owner() {
         let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(77)).unwrap();
         for lba in [5, 9, 1000] {
@@ -493,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_freed_number_leads_somewhere_as_long_as_a_leaf_may_name_it() {
+    fn a_freed_number_keeps_its_page_as_long_as_a_leaf_may_name_it() {
         let in_leaf = |shared: &Shared| {
             let mut leaf = [0; LEAF_ENTRIES * 4];
             shared.encode_leaf(Leaf(0), &mut leaf);
@@ -502,13 +516,13 @@ mod tests {
         let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(10)).unwrap();
         assert!(shared.add(vba, Lba(1)) && shared.add(vba, Lba(2)));
-        // A map checkpoint writes LBA 2's leaf, which names the page; only then does LBA 1 leave it.
+        // A map checkpoint writes LBA 2's leaf, which names the page. Only then does LBA 1 leave the page.
         shared.checkpoint_begins();
         shared.remove(vba, Lba(1));
         assert_eq!(in_leaf(&shared), 10);
         shared.checkpoint_durable();
         assert_eq!(in_leaf(&shared), 10);
-        // The next one writes LBA 2's leaf again, as a plain entry.
+        // The next map checkpoint writes LBA 2's leaf again, now with a plain entry.
         shared.checkpoint_begins();
         assert_eq!(in_leaf(&shared), 10);
         shared.checkpoint_durable();
@@ -522,9 +536,9 @@ mod tests {
             for vba in order {
                 assert!(shared.restore(Vba(vba), Pba(10), false));
             }
-            // Number 0 was freed; 1 has the owners now.
+            // Number 0 was freed; now 1 has the owners.
             assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));
-            assert_eq!(shared.settle(), Some(vec![]));
+            assert_eq!(shared.settle(), vec![]);
             assert_eq!(shared.find(Pba(10)), Some(Vba(1)));
         }
     }

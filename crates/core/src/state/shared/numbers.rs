@@ -1,11 +1,12 @@
-//! Numbers that no page has.
+//! Free page numbers: numbers that no page has.
 
 use alloc::vec::Vec;
 
-/// Numbers are less than 64 to this power.
+/// Numbers are below 64 to this power.
 const LEVELS: usize = 5;
 
-/// A set, of which the least is found at once: a bit for each number, and for each 64 bits one that says whether any is set.
+/// A set whose least member is found at once. It has a bit for each number, and above each 64 bits one bit that says whether any of them
+/// is set.
 #[derive(Default)]
 struct Set {
     levels: [Vec<u64>; LEVELS],
@@ -29,7 +30,7 @@ impl Set {
         for words in &mut self.levels {
             let at = index / 64;
             if at >= words.len() {
-                // By an eighth more at a time: a volume that shares much has millions.
+                // Grows by an eighth at a time: a volume that shares much has millions.
                 words.reserve_exact(at + 1 + at / 8 - words.len());
                 words.resize(words.capacity(), 0);
             }
@@ -53,7 +54,7 @@ impl Set {
     }
 }
 
-/// Those that can be given out, those that a map checkpoint on its way sets free, and those that the next one will.
+/// Numbers that can be allocated now, numbers that the map checkpoint in flight will free, and numbers that the next one will free.
 #[derive(Default)]
 pub(super) struct Free {
     ready: Set,
@@ -62,22 +63,22 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// The one that is given out next: the least, so that those which are in use stay together.
+    /// Returns the next number to allocate: the least, so that used numbers stay together.
     pub fn next(&self) -> Option<u32> {
         self.ready.least()
     }
 
-    /// Gives it out.
+    /// Allocates the least free number.
     pub fn take(&mut self) -> Option<u32> {
         self.ready.take()
     }
 
-    /// A number is freed: it rests until a map checkpoint is durable that began afterwards.
+    /// Frees a number: it rests until a map checkpoint that began afterwards is durable.
     pub fn put(&mut self, number: u32) {
         self.resting.put(number);
     }
 
-    /// A map checkpoint begins.
+    /// Begins a map checkpoint.
     pub fn checkpoint_begins(&mut self) {
         debug_assert!(
             self.ending.least().is_none(),
@@ -86,7 +87,7 @@ impl Free {
         core::mem::swap(&mut self.ending, &mut self.resting);
     }
 
-    /// That one is durable: the next number that can be given out from now on.
+    /// After that checkpoint is durable, returns the next number that can be allocated from now on.
     pub fn rested(&mut self) -> Option<u32> {
         let number = self.ending.take()?;
         self.ready.put(number);

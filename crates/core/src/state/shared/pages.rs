@@ -1,68 +1,90 @@
-//! Pages by their numbers, in pieces: a table that grows is not copied, and keeps no room for later.
+//! Pages by their numbers, in pieces: a growing table is not copied, and reserves no room.
 //!
-//! A number that rests keeps the address of its page, and nothing else. So what owners take is apart, and is given back
-//! when a piece has none left: numbers come and go in runs, as a journal does. The addresses of a piece are a leaf of the table, and need
-//! not stay in memory: what is not there, and not on the medium, is all zeros.
+//! A freed number that still rests keeps only the address of its page. So the owners' counts are stored separately, and are freed when a
+//! piece has no owners left. That happens often, because numbers are used and freed in runs, for example by a journal. The addresses of a
+//! piece are a leaf of the table, and need not stay in memory. A leaf that is neither in memory nor on the medium is all zeros.
 
+use crate::addr::Leaf;
 use crate::entry::LEAF_ENTRIES;
 use crate::state::dirty::Dirty;
 use crate::state::resident::{Look, Resident};
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use core::ops::Range;
 
-/// In a page's address: it holds parts, so what is left of it stays as it is.
+/// A flag in a page's address: the page holds parts, so its last owner's entry does not become plain.
 pub(super) const PARTS: u32 = 1 << 31;
 
-/// As many as a leaf of the table has.
+/// The pages of a piece: as many as a leaf of the table has entries.
 const PIECE: usize = LEAF_ENTRIES;
 
-/// A count of owners that does not fit, or just does.
+/// From this count of owners on, the count is kept in `many`.
 const MANY: u8 = u8::MAX;
 
+/// The uses of a page: how many LBAs and deltas lead into it. This is in memory even if the page's address is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
-    /// Where it is, and [`PARTS`]; 0: nowhere.
-    pub place: u32,
+pub(super) struct Uses {
     pub owners: u32,
-    /// Of a shared page, the XOR of its owners. Of a page of parts, how many deltas need one of them.
+    /// For a shared page, the XOR of its owners. For a page of parts, how many deltas need one of its parts.
     pub xor: u32,
+    /// True if the owners own parts. Not known for a page without uses.
+    pub of_parts: bool,
 }
 
-impl Page {
-    pub fn pba(self) -> u32 {
-        self.place & !PARTS
-    }
-
-    pub fn has_parts(self) -> bool {
-        self.place & PARTS != 0
-    }
-
-    /// Of a page of parts: whether anything leads into it.
-    pub fn is_needed(self) -> bool {
+impl Uses {
+    /// True if anything leads into the page.
+    pub fn is_any(self) -> bool {
         self.owners > 0 || self.xor > 0
     }
 }
 
 struct Owned {
     counts: [u8; PIECE],
-    xors: [u32; PIECE],
+    /// A bit for each page whose owners own parts.
+    of_parts: [u64; PIECE / 64],
+    /// Absent while all are zero: no delta needs most pages of parts.
+    xors: Option<Box<[u32; PIECE]>>,
+}
+
+impl Owned {
+    fn xor(&self, index: usize) -> u32 {
+        self.xors.as_ref().map_or(0, |xors| xors[index])
+    }
+
+    fn set_xor(&mut self, index: usize, xor: u32) {
+        match &mut self.xors {
+            Some(xors) => xors[index] = xor,
+            None if xor == 0 => {}
+            none => none.insert(Box::new([0; PIECE]))[index] = xor,
+        }
+    }
+}
+
+impl Default for Owned {
+    fn default() -> Self {
+        Self {
+            counts: [0; PIECE],
+            of_parts: [0; PIECE / 64],
+            xors: None,
+        }
+    }
 }
 
 #[derive(Default)]
 struct Piece {
     owned: Option<Box<Owned>>,
-    /// How many of its pages have something there.
+    /// How many pages of the piece have uses.
     in_use: u16,
 }
 
-/// See the module.
+/// The address and the uses of each page, by its number.
 #[derive(Default)]
 pub(super) struct Pages {
     places: Resident,
     pieces: Vec<Piece>,
     len: usize,
-    /// Counts from [`MANY`] on.
+    /// Counts of owners from [`MANY`] on.
     many: BTreeMap<u32, u32>,
-    /// For the next piece that needs one, so that coming and going allocates nothing.
+    /// Memory for the next piece that needs it, so that use and release allocate nothing.
     spare: Option<Box<Owned>>,
 }
 
@@ -75,7 +97,7 @@ impl Pages {
         self.len
     }
 
-    /// Room for so many.
+    /// Makes room for `pages` pages.
     pub fn lengthen(&mut self, pages: usize) {
         self.len = self.len.max(pages);
         let pieces = self.len.div_ceil(PIECE);
@@ -83,99 +105,128 @@ impl Pages {
         self.places.lengthen(pieces);
     }
 
-    /// What is at a number, if that was ever given out.
-    pub fn get(&self, number: u32) -> Option<Page> {
-        ((number as usize) < self.len).then(|| self.page(number))
-    }
-
-    /// What is at a number that was given out.
-    pub fn page(&self, number: u32) -> Page {
-        let place = self.place(number);
+    /// Returns the uses of a number's page: none, if the number was never used.
+    pub fn uses(&self, number: u32) -> Uses {
         let (piece, index) = split(number);
-        let Some(owned) = &self.pieces[piece].owned else {
-            return Page {
-                place,
-                ..Page::default()
-            };
+        let piece = self.pieces.get(piece);
+        let Some(owned) = piece.and_then(|piece| piece.owned.as_ref()) else {
+            return Uses::default();
         };
         let owners = match owned.counts[index] {
             MANY => self.many[&number],
             few => few.into(),
         };
-        let xor = owned.xors[index];
-        Page { place, owners, xor }
+        Uses {
+            owners,
+            xor: owned.xor(index),
+            of_parts: owned.of_parts[index / 64] >> (index % 64) & 1 != 0,
+        }
     }
 
-    /// Where such a page is.
-    pub fn pba(&self, number: u32) -> u32 {
-        self.place(number) & !PARTS
-    }
-
-    fn place(&self, number: u32) -> u32 {
+    /// Returns where the page of a number is, and [`PARTS`]; 0: nowhere, as for a number never used.
+    pub fn place(&self, number: u32) -> u32 {
         let (piece, index) = split(number);
+        if number as usize >= self.len {
+            return 0;
+        }
         let places = self.places.get(piece, || self.is_kept(piece));
         places.map_or(0, |places| places[index])
     }
 
-    /// Whether the addresses of a piece are on the medium.
+    /// True if the addresses of a piece are on the medium.
     fn is_kept(&self, piece: usize) -> bool {
         self.places
             .shelf()
             .is_some_and(|shelf| shelf.is_kept(piece))
     }
 
-    /// Whether the addresses of a piece have to be read first.
+    /// True if the addresses of a piece have to be read first.
     pub fn is_piece_away(&self, piece: usize) -> bool {
         piece < self.pieces.len() && self.places.here(piece).is_none() && self.is_kept(piece)
     }
 
-    pub fn set_place(&mut self, number: u32, place: u32) {
+    /// Sets the address of a number's page, and notes in `dirty` that its leaf has changed.
+    pub fn set_place(&mut self, number: u32, place: u32, dirty: &mut Dirty) {
         let (piece, index) = split(number);
         let is_kept = self.is_kept(piece);
         let places = match self.places.here(piece) {
             None if !is_kept => Some(self.places.put_empty(piece)),
-            // What is on the medium and cannot be fetched stays as it is there.
+            // A leaf on the medium that cannot be read stays as it is there.
             _ => self.places.get_mut(piece, || true),
         };
-        if let Some(places) = places {
-            places[index] = place;
+        let leaf = Leaf(piece as u32);
+        match places {
+            Some(places) => {
+                let was = core::mem::replace(&mut places[index], place);
+                self.places.changed(dirty, leaf, index, was);
+            }
+            None => dirty.mark(leaf),
         }
     }
 
-    pub fn set(&mut self, number: u32, page: Page) {
-        if self.place(number) != page.place {
-            self.set_place(number, page.place);
-        }
+    pub fn set_uses(&mut self, number: u32, uses: Uses) {
         let (piece, index) = split(number);
         let piece = &mut self.pieces[piece];
         let owned = match &mut piece.owned {
             Some(owned) => owned,
-            None if !page.is_needed() => return,
-            none => none.insert(self.spare.take().unwrap_or_else(|| {
-                Box::new(Owned {
-                    counts: [0; PIECE],
-                    xors: [0; PIECE],
-                })
-            })),
+            None if !uses.is_any() => return,
+            none => none.insert(self.spare.take().unwrap_or_default()),
         };
-        let (count, xor) = (&mut owned.counts[index], &mut owned.xors[index]);
-        let was_needed = *count > 0 || *xor > 0;
-        if *count == MANY {
+        let count = owned.counts[index];
+        let was_any = count > 0 || owned.xor(index) > 0;
+        if count == MANY {
             self.many.remove(&number);
         }
-        *count = page.owners.min(MANY.into()) as u8;
-        *xor = page.xor;
-        if *count == MANY {
-            self.many.insert(number, page.owners);
+        owned.counts[index] = uses.owners.min(MANY.into()) as u8;
+        owned.set_xor(index, uses.xor);
+        let bit = 1 << (index % 64);
+        match uses.of_parts && uses.is_any() {
+            true => owned.of_parts[index / 64] |= bit,
+            false => owned.of_parts[index / 64] &= !bit,
         }
-        piece.in_use = piece.in_use + u16::from(page.is_needed()) - u16::from(was_needed);
+        if owned.counts[index] == MANY {
+            self.many.insert(number, uses.owners);
+        }
+        piece.in_use = piece.in_use + u16::from(uses.is_any()) - u16::from(was_any);
         if piece.in_use == 0 {
-            // All zeros again.
+            // The memory is all zeros again.
             self.spare = piece.owned.take();
         }
     }
 
-    /// The addresses of a piece, for whoever looks at all; `None`: all zeros.
+    /// The number of pieces.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// True if anything leads into a page of a piece.
+    pub fn has_uses(&self, piece: usize) -> bool {
+        self.pieces[piece].owned.is_some()
+    }
+
+    /// The numbers in a piece that were ever used.
+    pub fn numbers_of(&self, piece: usize) -> Range<u32> {
+        let end = self.len.min((piece + 1) * PIECE);
+        (piece * PIECE) as u32..end as u32
+    }
+
+    /// Copies the addresses of a piece without keeping them in memory: for callers that visit all.
+    pub fn read_places(&self, piece: usize, out: &mut [u32; PIECE]) {
+        match self.places(piece) {
+            Some(places) => out.copy_from_slice(places.entries()),
+            None => out.fill(0),
+        }
+    }
+
+    /// Clears the address of a number's page, if it is in memory and set.
+    pub fn clear_place_here(&mut self, number: u32, dirty: &mut Dirty) {
+        let is_away = self.is_piece_away(split(number).0);
+        if !is_away && self.place(number) != 0 {
+            self.set_place(number, 0, dirty);
+        }
+    }
+
+    /// Returns the addresses of a piece, for callers that visit all; `None`: all zeros.
     pub fn places(&self, piece: usize) -> Option<Look<'_>> {
         let is_one = piece < self.pieces.len();
         is_one.then(|| self.places.look_at(piece, || self.is_kept(piece)))?
@@ -184,7 +235,9 @@ impl Pages {
     /// Takes the addresses of a piece from its leaf.
     pub fn load(&mut self, piece: usize, places: Box<[u32; PIECE]>) {
         let last = places.iter().rposition(|&place| place != 0);
-        let Some(last) = last else { return };
+        let Some(last) = last else {
+            return self.places.leave_out(places);
+        };
         self.lengthen(piece * PIECE + last + 1);
         self.places.put(piece, places);
     }
@@ -194,14 +247,14 @@ impl Pages {
         &self.places
     }
 
-    /// The same, to be fetched from somewhere, or to be told where they are.
+    /// The same, mutable.
     pub fn leaves_mut(&mut self) -> &mut Resident {
         &mut self.places
     }
 
-    /// Lets some go, if there are more in memory than there may be.
-    pub fn trim(&mut self, dirty: &Dirty, all: bool) {
-        self.places.trim(dirty, all);
+    /// Evicts some leaves, if there are more in memory than allowed.
+    pub fn trim(&mut self, dirty: &Dirty, long: bool) {
+        self.places.trim(dirty, long);
     }
 }
 
@@ -211,35 +264,50 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
-    fn page() -> impl Strategy<Value = Page> {
+    fn uses() -> impl Strategy<Value = Uses> {
         let owners = prop_oneof![Just(0u32), 1..4u32, 250..260u32, Just(u32::MAX)];
-        (0..5u32, owners, 0..2u32).prop_map(|(place, owners, xor)| Page { place, owners, xor })
+        (owners, 0..2u32, any::<bool>()).prop_map(|(owners, xor, of_parts)| {
+            let of_parts = of_parts && (owners > 0 || xor > 0);
+            Uses {
+                owners,
+                xor,
+                of_parts,
+            }
+        })
     }
 
     proptest! {
         #[test]
-        fn behaves_like_a_vector(steps in prop::collection::vec((0..3000u32, page()), 1..300)) {
+        fn behaves_like_a_vector(steps in prop::collection::vec((0..3000u32, 0..5u32, uses()), 1..300)) {
             const NUMBERS: usize = 3000;
+            let zeros = |owned: &Owned| {
+                let is_one = |at| owned.xor(at) != 0 || owned.of_parts[at / 64] != 0;
+                owned.counts == [0; PIECE] && !(0..PIECE).any(is_one)
+            };
             let mut pages = Pages::default();
+            let mut dirty = Dirty::new(NUMBERS.div_ceil(PIECE));
             pages.lengthen(NUMBERS);
-            let mut model = vec![Page::default(); NUMBERS];
+            let mut model = vec![(0, Uses::default()); NUMBERS];
             let mut numbers = Vec::new();
-            for (number, page) in steps {
-                // A few numbers again and again, so that pieces are given back and taken anew.
+            for (number, place, uses) in steps {
+                // A few numbers again and again, so that pieces are freed and reused.
                 let number = number / 500 * 500;
-                pages.set(number, page);
-                model[number as usize] = page;
+                pages.set_place(number, place, &mut dirty);
+                pages.set_uses(number, uses);
+                model[number as usize] = (place, uses);
+                prop_assert!(pages.spare.as_deref().is_none_or(zeros));
                 numbers.push(number);
             }
             for number in numbers {
-                prop_assert_eq!(pages.page(number), model[number as usize]);
+                let page = (pages.place(number), pages.uses(number));
+                prop_assert_eq!(page, model[number as usize]);
             }
             for (number, piece) in pages.pieces.iter().enumerate() {
                 let of_piece = model.chunks(PIECE).nth(number).unwrap_or_default();
-                let in_use = of_piece.iter().filter(|page| page.is_needed()).count();
+                let in_use = of_piece.iter().filter(|(_, uses)| uses.is_any()).count();
                 prop_assert_eq!((usize::from(piece.in_use), piece.owned.is_some()), (in_use, in_use > 0));
             }
-            let many = model.iter().filter(|page| page.owners >= MANY.into()).count();
+            let many = model.iter().filter(|(_, uses)| uses.owners >= MANY.into()).count();
             prop_assert_eq!(pages.many.len(), many);
         }
     }

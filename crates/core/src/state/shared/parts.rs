@@ -1,7 +1,7 @@
-//! Pages of parts: who leads into them. LBAs do, and deltas do, which need what they are a difference to.
+//! The uses of pages of parts: LBAs own parts, and deltas need parts as their bases.
 //!
-//! A page is given up when nothing leads into it any more, and its deltas with it; so what only they need is given up as well. A
-//! delta needs a page of an older chunk (`engine::delta`), so there is no circle, and this ends.
+//! A page is given up when it has no uses any more. Its deltas end with it, so pages that only these deltas needed are given up as well.
+//! A delta needs a page of an older chunk (`engine::delta`), so there is no cycle, and this ends.
 
 use super::Shared;
 use crate::addr::{Pba, Vba};
@@ -21,86 +21,86 @@ impl Shared {
         &mut self.deltas
     }
 
-    /// Pages that deltas need, and how many of them are kept for that alone.
+    /// Returns the number of pages that deltas need, and how many of these are kept only for deltas.
     #[must_use]
     pub fn bases(&self) -> (u64, u64) {
         (self.bases, self.orphans)
     }
 
-    /// Whether deltas need parts of a page.
+    /// True if deltas need parts of a page.
     #[must_use]
     pub fn is_base(&self, vba: Vba) -> bool {
-        let page = self.pages.get(vba.0);
-        page.is_some_and(|page| page.has_parts() && page.xor > 0)
+        let uses = self.pages.uses(vba.0);
+        uses.of_parts && uses.xor > 0
     }
 
-    /// Whether a page holds parts, and anything leads to one of them.
+    /// True if a page holds parts, and one of them is owned, or needed by a delta.
     #[must_use]
     pub fn is_owned_or_needed(&self, vba: Vba) -> bool {
-        let page = self.pages.get(vba.0);
-        page.is_some_and(|page| page.has_parts() && page.is_needed())
+        let uses = self.pages.uses(vba.0);
+        uses.of_parts && uses.is_any()
     }
 
-    /// One more LBA is mapped to a part of the page. There are fewer LBAs than a count can hold.
+    /// Maps one more LBA to a part of the page. There are fewer LBAs than a count can hold.
     pub(in crate::state) fn add_part(&mut self, vba: Vba) {
-        debug_assert!(self.has_parts(vba));
-        let mut page = self.pages.page(vba.0);
-        self.orphans -= u64::from(page.owners == 0 && page.xor > 0);
-        page.owners += 1;
-        self.pages.set(vba.0, page);
+        let mut uses = self.pages.uses(vba.0);
+        self.orphans -= u64::from(uses.owners == 0 && uses.xor > 0);
+        uses.owners += 1;
+        uses.of_parts = true;
+        self.pages.set_uses(vba.0, uses);
         self.parts_owned += 1;
     }
 
-    /// One fewer is. Pages that are given up by that go to `died`, with where they were: that one, and those that
-    /// its deltas were the last to need.
+    /// Maps one LBA fewer to the page. Adds the pages that are given up by that to `died`, with their addresses: the page itself, and
+    /// pages that only its deltas needed.
     pub(in crate::state) fn remove_part(&mut self, vba: Vba, died: &mut Vec<(Vba, Pba)>) {
-        let mut page = self.pages.page(vba.0);
+        let mut uses = self.pages.uses(vba.0);
         assert!(
-            page.owners > 0,
+            uses.owners > 0,
             "page of parts {vba} has fewer owners than none"
         );
-        page.owners -= 1;
-        self.pages.set(vba.0, page);
+        uses.owners -= 1;
+        self.pages.set_uses(vba.0, uses);
         self.parts_owned -= 1;
-        if page.owners > 0 {
+        if uses.owners > 0 {
             return;
         }
-        if page.xor > 0 {
+        if uses.xor > 0 {
             self.orphans += 1;
             return;
         }
         let mut next = died.len();
-        died.push((vba, Pba(u64::from(page.pba()))));
-        while let Some(&(vba, _)) = died.get(next) {
+        died.push((vba, self.pba(vba)));
+        while let Some(&(vba, pba)) = died.get(next) {
             self.packed -= 1;
-            self.free_page(vba);
+            self.free_page(vba, pba);
             self.end_deltas(vba, died);
             next += 1;
         }
     }
 
-    /// A page is given up, and its deltas with it.
+    /// Ends the deltas of a page that is given up.
     fn end_deltas(&mut self, vba: Vba, died: &mut Vec<(Vba, Pba)>) {
         for part in self.deltas.slots(vba) {
             let Some(base) = self.deltas.remove(part) else {
                 continue;
             };
-            let mut page = self.pages.page(base.page.0);
-            assert!(page.xor > 0, "page {} is needed by delta {part}", base.page);
-            page.xor -= 1;
-            self.pages.set(base.page.0, page);
-            if page.xor > 0 {
+            let mut uses = self.pages.uses(base.page.0);
+            assert!(uses.xor > 0, "page {} is needed by delta {part}", base.page);
+            uses.xor -= 1;
+            self.pages.set_uses(base.page.0, uses);
+            if uses.xor > 0 {
                 continue;
             }
             self.bases -= 1;
-            if page.owners == 0 {
+            if uses.owners == 0 {
                 self.orphans -= 1;
-                died.push((base.page, Pba(u64::from(page.pba()))));
+                died.push((base.page, self.pba(base.page)));
             }
         }
     }
 
-    /// `part`, of a page that somebody is about to own, is a delta that needs `base`.
+    /// Makes `part`, of a page that is about to be owned, a delta that needs `base`.
     pub(in crate::state) fn add_delta(&mut self, part: PartId, base: PartId) {
         debug_assert!(
             self.deltas.base_of(base).is_none(),
@@ -111,34 +111,35 @@ impl Shared {
     }
 
     fn need(&mut self, base: Vba) {
-        let mut page = self.pages.page(base.0);
-        self.bases += u64::from(page.xor == 0);
-        self.orphans += u64::from(page.xor == 0 && page.owners == 0);
-        page.xor += 1;
-        self.pages.set(base.0, page);
+        let mut uses = self.pages.uses(base.0);
+        self.bases += u64::from(uses.xor == 0);
+        self.orphans += u64::from(uses.xor == 0 && uses.owners == 0);
+        uses.xor += 1;
+        uses.of_parts = true;
+        self.pages.set_uses(base.0, uses);
     }
 
-    /// What replay says of a part.
+    /// Replays a delta.
     pub(in crate::state) fn restore_delta(&mut self, part: PartId, base: PartId) {
         self.deltas.remove(part);
         self.deltas.insert(part, base);
     }
 
-    /// What a page's number stood for before does not matter, nor do the deltas of that.
+    /// Forgets the deltas of a number's previous page.
     pub(super) fn forget_deltas(&mut self, vba: Vba) {
         for part in self.deltas.slots(vba) {
             self.deltas.remove(part);
         }
     }
 
-    /// A part is no delta: what it needs is not there.
+    /// Forgets a delta whose base does not exist.
     pub(in crate::state) fn forget_delta(&mut self, part: PartId) {
         self.deltas.remove(part);
     }
 
-    /// After recovery has counted the owners: counts who is needed by a delta that somebody owns, or that is in a page
-    /// which is needed itself. The others are forgotten. Pages that are needed for that alone are returned; `None`: a
-    /// delta's base is nowhere, or there are more than the table holds.
+    /// Settles deltas after recovery has counted the owners. Counts the bases of deltas that are owned, or whose page is itself needed,
+    /// and forgets the other deltas. Returns the pages that only deltas need. `None`: a delta's base does not exist, or there are more
+    /// deltas than the table holds.
     pub(in crate::state) fn settle_deltas(&mut self) -> Option<Vec<Pba>> {
         let mut needed: Vec<Vba> = Vec::new();
         let mut alive: Vec<Vba> = self.deltas.iter().map(|(part, _)| part.page).collect();
@@ -164,8 +165,7 @@ impl Shared {
         }
         let dead: Vec<PartId> = self.deltas.iter().map(|(part, _)| part).collect();
         for part in dead {
-            let page = self.pages.get(part.page.0);
-            if !page.is_some_and(|page| page.has_parts() && page.is_needed()) {
+            if !self.is_owned_or_needed(part.page) {
                 self.deltas.remove(part);
             }
         }

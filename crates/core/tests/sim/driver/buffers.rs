@@ -1,4 +1,4 @@
-//! Buffers: what is in each, and whose it is.
+//! Buffers: the contents of each, and its owner.
 
 use super::super::medium::Cell;
 use super::super::model::OpId;
@@ -11,7 +11,7 @@ use vellum_core::seam::{Ack, Digest, Input, Packed, Payload, Refusal};
 const WRITE_MAX: u64 = 64;
 
 impl Driver {
-    /// A buffer with a block in it.
+    /// Takes a free buffer and puts a block into it.
     pub(super) fn take_buf(&mut self, token: u32) -> u32 {
         let at = self.rng.below(self.free.len() as u64) as usize;
         let buf = self.free.swap_remove(at);
@@ -35,7 +35,7 @@ impl Driver {
         }
     }
 
-    /// A write is handed over; its client may have been answered before.
+    /// Hands over a write; its client may already have its answer.
     pub(super) fn write(
         &mut self,
         id: RequestId,
@@ -43,7 +43,7 @@ impl Driver {
         blocks: &[Payload],
         fua: bool,
     ) -> Result<(), Failure> {
-        // Answered as things were before, with room for what was to come: they may have changed since.
+        // Answers by the state before, with room for the requests to come. It may have changed since.
         let most = u64::from(CLIENT_BUFS) - self.free.len() as u64 + WRITE_MAX;
         let may_answer = std::mem::replace(&mut self.may_answer, self.engine.may_answer(most));
         let op = self.model.begin(lba, tokens.iter().copied(), fua);
@@ -66,10 +66,10 @@ impl Driver {
         })
     }
 
-    /// A write that was answered before has taken effect; or it has not, and only a medium that fails is a reason.
+    /// Ends a write that was answered early. It has taken effect, unless the medium fails: that is the only excuse.
     pub(super) fn kept(&mut self, op: OpId, result: Result<(), Refusal>) -> Result<(), Failure> {
         if result.is_err() {
-            // What is set aside can take room that there was.
+            // Segments that are set aside can take up room that was free.
             let has_failed = self.poisoned || !self.suspects.is_empty();
             ensure!(has_failed, "a write was answered, and then {result:?}");
             self.model.end(op, false, false);
@@ -77,7 +77,7 @@ impl Driver {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, buf: Buf) -> Result<(), Failure> {
+    pub(super) fn take_back(&mut self, buf: Buf) -> Result<(), Failure> {
         let index = buf.0 as usize;
         ensure!(
             buf.0 < CLIENT_BUFS,

@@ -1,4 +1,4 @@
-//! Copies without data, of blocks of which the model knows what they hold.
+//! Copies without data, of blocks whose contents the model knows.
 
 use super::{Driver, Failure, Request};
 use crate::sim::open::Volume;
@@ -7,10 +7,10 @@ use vellum_core::addr::{Lba, RequestId};
 use vellum_core::format::areas::Layout;
 use vellum_core::seam::{Copy, Input};
 
-/// A life's copies. Of a die of their own, so that seeds mean what they did before there were any.
+/// A life's copies. They use a separate generator, so that seeds mean what they did before.
 pub struct Copies {
     rng: Rng,
-    /// In so many steps one.
+    /// One step in so many makes a copy; 0: none does.
     one_in: u64,
 }
 
@@ -24,7 +24,7 @@ impl Copies {
         Self { rng, one_in }
     }
 
-    /// Asks for one, now and then.
+    /// Requests a copy now and then.
     pub fn ask(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         if self.one_in == 0 || self.rng.below(self.one_in) > 0 || driver.open_requests() > 60 {
             return Ok(());
@@ -39,7 +39,7 @@ impl Copies {
 }
 
 impl Driver {
-    /// Copies as many blocks as are known, and do not lie where they are copied to.
+    /// Copies those blocks that are known and do not overlap their destination.
     pub fn copy(&mut self, from: u64, to: u64, blocks: u64) -> Result<(), Failure> {
         let apart = if from < to {
             blocks.min(to - from)

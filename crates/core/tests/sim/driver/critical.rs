@@ -1,5 +1,5 @@
-//! Blocks that are not to be shared by their content, told anew at any moment. What is written while it is one of them has a page of its
-//! own: no two of them are in one, whatever a sweep, an index or a journal says.
+//! Critical blocks: they must not be shared by their content, and the set changes at any moment. A block written while it is
+//! critical has a page of its own: no two of them share one, whatever a sweep, an index or a journal says.
 
 use super::{Driver, Failure};
 use crate::sim::medium::Broken;
@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use vellum_core::addr::Lba;
 use vellum_core::seam::{Hint, Input, Region};
 
-/// What was told, and what was written since.
+/// The critical ranges, and what was written since.
 #[derive(Default)]
 pub struct Critical {
     ranges: Vec<(u64, u64)>,
-    /// Written since they are critical.
+    /// Blocks written since they became critical.
     alone: BTreeSet<u64>,
-    /// What was told to be a journal at some time. What is written home is mapped there on purpose.
+    /// Every region that was ever announced as a journal. Blocks written home are mapped there on purpose.
     journals: Vec<Region>,
-    /// In this life there is none: all that is shared is shared by its content.
+    /// True if this life has no journals: then everything shared is shared by its content.
     without_journals: bool,
 }
 
@@ -26,7 +26,7 @@ impl Critical {
         ranges.any(|(start, blocks)| lba.wrapping_sub(*start) < *blocks)
     }
 
-    /// What is to be told of journals.
+    /// The journals to announce.
     pub fn journals<'a>(&mut self, regions: &'a [Region]) -> &'a [Region] {
         let told = if self.without_journals { &[] } else { regions };
         self.journals.extend(told);
@@ -45,12 +45,12 @@ impl Critical {
         self.alone.extend(written);
     }
 
-    /// Whoever asks for a copy wants it shared.
+    /// A copy is meant to be shared.
     pub fn copied(&mut self, lba: u64, blocks: u64) {
         self.alone.retain(|at| at.wrapping_sub(lba) >= blocks);
     }
 
-    /// What was refused leaves what was there.
+    /// A refused write leaves the old contents.
     pub fn answered(&mut self, well: bool) {
         if !well {
             self.alone.clear();
@@ -58,7 +58,7 @@ impl Critical {
     }
 }
 
-/// How often they are told anew. Of a die of its own.
+/// How often the ranges change. Uses a separate generator.
 pub struct Protects {
     rng: Rng,
     one_in: u64,
@@ -74,7 +74,7 @@ impl Protects {
         }
     }
 
-    /// In some lives there are no journals.
+    /// Disables journals in some lives.
     pub fn begin(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         driver.critical.without_journals = self.one_in > 0 && self.rng.percent(50);
         match driver.critical.without_journals {
@@ -100,7 +100,7 @@ impl Protects {
 }
 
 impl Driver {
-    /// Tells what is critical from now on.
+    /// Sets the ranges that are critical from now on.
     pub fn protect(&mut self, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
         let ours = ranges.iter().map(|(lba, blocks)| (lba.0, *blocks));
         self.critical.ranges = ours.collect();
@@ -113,7 +113,7 @@ impl Driver {
         }
     }
 
-    /// When nothing is under way: each of those that were written since has a page of its own.
+    /// Checks at rest that each critical block written since has a page of its own.
     pub fn check_critical(&self) -> Result<(), Failure> {
         let Some(engine) = self.engine.as_log() else {
             return Ok(());

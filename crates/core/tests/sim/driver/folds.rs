@@ -1,4 +1,4 @@
-//! Blocks that are stored anew by whoever looks after sparse pages, which is no client: read, and some time later told.
+//! Folds: blocks of sparse pages that are read, and some time later handed over to be stored again. The requester is no client.
 
 use super::{Driver, Failure, Request, ensure};
 use vellum_core::addr::{Lba, RequestId};
@@ -15,7 +15,7 @@ impl Request {
 }
 
 impl Driver {
-    /// With this chance in percent: goes on with a fold that is under way, or begins one.
+    /// With this chance in percent, continues a fold that is under way, or begins one.
     pub fn fold(&mut self, percent: u64) -> Result<(), Failure> {
         if !self.rng.percent(percent) || self.end_fold()? {
             return Ok(());
@@ -26,7 +26,7 @@ impl Driver {
         self.begin_fold(lba, blocks)
     }
 
-    /// Begins to fold blocks; another one that is under way is not gone on with.
+    /// Begins to fold blocks; another fold that is under way is abandoned.
     pub fn begin_fold(&mut self, lba: u64, blocks: u64) -> Result<(), Failure> {
         self.to_fold = None;
         let folds = |request: &Request| matches!(request, Request::Fold { .. });
@@ -63,7 +63,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Ends it, if the blocks have been read and there are buffers for them; `false` if not.
+    /// Ends a fold if its blocks have been read and there are buffers for them; `false` if not.
     pub fn end_fold(&mut self) -> Result<bool, Failure> {
         let Some((lba, tokens)) = self.to_fold.take_if(|(_, of)| of.len() <= self.free.len())
         else {

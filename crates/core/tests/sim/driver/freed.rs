@@ -1,6 +1,6 @@
-//! Blocks that a file system has given up without saying so, dropped as the device does (docs/decisions/0013): what was freed is
-//! known late, each request is seen before the core has it, and what it changes is not dropped any more. A run is taken, and handed to the
-//! core as a discard of our own, at once.
+//! Blocks that a file system has freed without a discard, and that are dropped as the device does it (docs/decisions/0013). The
+//! device learns late what was freed. It sees each request before the core does, and no longer drops the blocks that the request
+//! changes. It takes a run of freed blocks, and at once sends the core a discard for it.
 
 use super::{Ask, Driver, Failure, Request};
 use crate::sim::medium::{Broken, Medium};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use vellum_core::addr::{Lba, RequestId};
 use vellum_core::seam::Input;
 
-/// What is free, and since when by the model's clock.
+/// The free blocks, with the time since when by the model's clock.
 #[derive(Default)]
 pub struct Freed {
     waiting: BTreeMap<u64, u64>,
@@ -17,7 +17,7 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// Something is about to be changed.
+    /// Notes that blocks are about to change.
     pub fn see(&mut self, medium: &Medium, lba: u64, blocks: u64) {
         if medium.broken == Broken::FreedIsBlind {
             return;
@@ -32,7 +32,7 @@ impl Freed {
         }
     }
 
-    /// Some blocks in a row, of which the first is not before `from`.
+    /// A run of blocks, the first of which is not before `from`.
     fn take(&mut self, from: u64, most: u64) -> Option<(u64, Vec<u64>)> {
         let mut run = self.waiting.range(from..);
         let (&first, &since) = run.next()?;
@@ -46,10 +46,10 @@ impl Freed {
     }
 }
 
-/// What a life's file system gives up. Of a die of its own, so that seeds mean what they did before there was any.
+/// What a life's file system frees. Uses a separate generator, so that seeds mean what they did before.
 pub struct GivesUp {
     rng: Rng,
-    /// In so many steps one; 0: it gives up nothing.
+    /// One step in so many frees or drops blocks; 0: none does.
     one_in: u64,
     longest: u64,
 }
@@ -65,7 +65,7 @@ impl GivesUp {
         }
     }
 
-    /// Gives something up, or something of what was is dropped, now and then.
+    /// Frees blocks, or drops some that are free, now and then.
     pub fn serve(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         if self.one_in == 0 || self.rng.below(self.one_in) > 0 || driver.open_requests() > 60 {
             return Ok(());
@@ -87,7 +87,7 @@ impl GivesUp {
 }
 
 impl Driver {
-    /// How many were dropped.
+    /// The number of blocks dropped.
     pub fn freed_blocks(&self) -> u64 {
         self.freed.dropped
     }
@@ -109,7 +109,7 @@ impl Driver {
         }
     }
 
-    /// The model is told only if the file system did without all of these ever since: what it has written again must stay.
+    /// Drops freed blocks. The model learns of it only if none of them was written since: blocks written again must stay.
     fn drop_freed(&mut self, lba: u64, since: &[u64]) -> Result<(), Failure> {
         let (id, blocks) = (self.number(), since.len() as u64);
         let mut each = (lba..).zip(since);

@@ -1,4 +1,4 @@
-//! What the engine is told of what is stored: hints, which may be right, out of date or wrong.
+//! What the engine is told about stored blocks: hints, which may be right, outdated or wrong.
 
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};
@@ -6,18 +6,18 @@ use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::seam::{Commits, Dedup, Hint, Input, Region, Service, Setting};
 
 impl Driver {
-    /// Tells where journals are.
+    /// Announces where journals are.
     pub fn watch(&mut self, regions: &[Region]) -> Result<(), Failure> {
         let regions = self.critical.journals(regions);
         self.feed(Input::Hint(Hint::Journals { regions }))
     }
 
-    /// Tells what a descriptor block said.
+    /// Reports the contents of a descriptor block.
     pub fn journaled(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
         self.feed(Input::Hint(Hint::Journaled { pairs }))
     }
 
-    /// Tells of a transaction that is complete.
+    /// Reports a complete transaction.
     pub fn committed(&mut self, pairs: &[(Lba, Lba)]) -> Result<(), Failure> {
         for (home, journal) in pairs {
             self.freed.see(&self.medium, home.0, 1);
@@ -26,30 +26,30 @@ impl Driver {
         self.feed(Input::Hint(Hint::Committed { pairs }))
     }
 
-    /// Switches deltas.
+    /// Switches deltas on or off.
     pub fn make_deltas(&mut self, percent: u64) -> Result<(), Failure> {
         self.deltas = percent;
         self.known.clear();
         self.feed(Input::Set(Setting::Deltas { on: percent > 0 }))
     }
 
-    /// Tells how to deduplicate, and what not.
+    /// Sets how to deduplicate, and which blocks to exclude.
     pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
         self.feed(Input::Set(Setting::Dedup { policy: *policy }))?;
         self.protect(ranges)
     }
 
-    /// Tells how far a sweep is.
+    /// Reports how far a sweep is.
     pub fn swept(&mut self, to: u32, keep: bool) -> Result<(), Failure> {
         self.feed(Input::Service(Service::Swept { to, keep }))
     }
 
-    /// Tells when to commit, where there are tables.
+    /// Sets when to commit, for tables.
     pub fn commits(&mut self, policy: Commits) -> Result<(), Failure> {
         self.feed(Input::Set(Setting::Commits { policy }))
     }
 
-    /// Tells what a summary may have said, or not any more: checksums that are right, and of other contents.
+    /// Reports what a summary may have said, now or earlier: right checksums, and those of other contents.
     pub fn contents(&mut self) -> Result<(), Failure> {
         let at = self.rng.below(self.medium.blocks());
         let end = (at + self.rng.range(1, 200)).min(self.medium.blocks());
@@ -68,7 +68,7 @@ impl Driver {
         self.tell(Pba(at), &tags)
     }
 
-    /// Tells what a page of parts may have said: what one on the medium does, or anything.
+    /// Reports what a page of parts may have said: the contents of one on the medium, or anything.
     pub fn parts(&mut self) -> Result<(), Failure> {
         let pages = self.medium.blocks();
         let start = self.rng.below(pages);
@@ -90,7 +90,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells what all pages of parts say, dead ones too.
+    /// Reports the contents of all pages of parts, dead ones included.
     pub fn parts_of_all(&mut self) -> Result<(), Failure> {
         for at in 0..self.medium.blocks() {
             let parts = parts::directory(&self.medium, at);
@@ -100,7 +100,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells what a summary says.
+    /// Reports the contents of a summary.
     pub fn tell(&mut self, at: Pba, tags: &[Tag]) -> Result<(), Failure> {
         self.feed(Input::Hint(Hint::Contents { at, tags }))
     }

@@ -1,11 +1,13 @@
-//! Taking what comes out of the engine: every effect and every reply is held against what may be.
+//! Takes the engine's outputs: checks that every effect and every reply is allowed.
 
+use super::effects::placeholder;
 use super::parts;
 use super::{
     Driver, EFFECTS_MAX, End, Failure, Flight, RELEASED, Request, SEGMENT_MAX, Stage, ensure,
 };
 use crate::sim::model::Seen;
-use vellum_core::addr::{Buf, RequestId};
+use vellum_core::addr::{Buf, EffectId, RequestId};
+use vellum_core::driver;
 use vellum_core::seam::{Against, Block, Effect, Page, Refusal, Reply};
 
 impl Driver {
@@ -14,61 +16,8 @@ impl Driver {
             eprintln!("{} < {effect:?}", self.now);
         }
         self.counts.effects += 1;
-        let id = match effect {
-            Effect::WriteChunk { id, .. }
-            | Effect::WriteData { id, .. }
-            | Effect::WriteMeta { id, .. }
-            | Effect::Sync { id }
-            | Effect::Erase { id, .. }
-            | Effect::Read { id, .. }
-            | Effect::Gather { id, .. }
-            | Effect::GatherPart { id, .. }
-            | Effect::ReadMeta { id, .. }
-            | Effect::ReadParts { id, .. }
-            | Effect::Compare { id, .. }
-            | Effect::Fingerprint { id, .. } => id,
-            Effect::CopyOut {
-                from,
-                request,
-                index,
-            } => {
-                let token = self.token(from);
-                ensure!(
-                    token != RELEASED,
-                    "CopyOut from buffer {from}, which nobody holds"
-                );
-                return self.fill(request.0, index, token);
-            }
-            Effect::ZeroOut {
-                request,
-                first,
-                blocks,
-            } => {
-                return (first..first + blocks)
-                    .try_for_each(|index| self.fill(request.0, index, 0));
-            }
-            Effect::Stored { buf, part } => {
-                let token = self.token(buf);
-                ensure!(
-                    token != RELEASED,
-                    "part {part} is buffer {buf}, which nobody holds"
-                );
-                self.known.insert((part.page.0, part.slot), token);
-                return Ok(());
-            }
-            Effect::GivenUp { page } => {
-                self.known.retain(|(known, _), _| *known != page.0);
-                return Ok(());
-            }
-            Effect::Release { buf } => return self.release(buf),
-            Effect::Stopped => {
-                ensure!(!self.stopped, "Stopped twice");
-                self.stopped = true;
-                if !self.poisoned {
-                    self.model.flushed(self.model.clock());
-                }
-                return Ok(());
-            }
+        let Some(id) = effect.id() else {
+            return driver::carry_out(self, &mut placeholder(), effect);
         };
         ensure!(
             self.flights.iter().all(|f| f.id != id),
@@ -78,32 +27,7 @@ impl Driver {
             self.flights.len() < EFFECTS_MAX,
             "{EFFECTS_MAX} effects in flight"
         );
-        let bufs = match effect {
-            Effect::WriteChunk { blocks, .. } => {
-                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
-                let whole = (0..blocks as usize - 1)
-                    .filter(|&index| self.engine.chunk_block(id, index) != Block::Page)
-                    .count();
-                ensure!(
-                    whole <= bufs.len(),
-                    "chunk of {blocks} blocks with {} buffers",
-                    bufs.len()
-                );
-                bufs
-            }
-            Effect::WriteData { blocks, .. } => {
-                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
-                ensure!(
-                    bufs.len() == blocks as usize,
-                    "{effect:?} with {} buffers",
-                    bufs.len()
-                );
-                bufs
-            }
-            // Held for as long as it is compared.
-            Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
-            _ => Vec::new(),
-        };
+        let bufs = self.bufs_of(id, &effect)?;
         let needs = match effect {
             Effect::ReadParts { base, .. }
             | Effect::Compare {
@@ -113,54 +37,8 @@ impl Driver {
             _ => None,
         };
         let base = self.base_in_memory(needs);
-        let same = match effect {
-            Effect::Compare {
-                buf,
-                with: Against::Buffer(other),
-                ..
-            } => {
-                let [token, other] = [buf, other].map(|buf| self.token(buf));
-                ensure!(
-                    token != RELEASED && other != RELEASED,
-                    "{effect:?} with a buffer that nobody holds"
-                );
-                token == other
-            }
-            Effect::Compare {
-                buf,
-                with: Against::Part(Page::Buffer(page), slot, _),
-                ..
-            } => {
-                parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
-                    == Some(self.token(buf))
-            }
-            _ => false,
-        };
-        let mut parts: Vec<_> = match effect {
-            Effect::ReadParts {
-                page: Page::Buffer(page),
-                slot,
-                count,
-                ..
-            } => (slot..slot + count)
-                .map(|slot| {
-                    parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
-        // A page that is whole, on its way with the collector, and what is in it cannot be decoded.
-        if let Effect::ReadParts {
-            page: Page::Buffer(page),
-            ..
-        } = effect
-            && self.faults.unreadable > 0
-            && let Some(at) = self.goes_to(page)
-            && self.rng.percent(50)
-        {
-            self.suspects.insert(at);
-            parts[0] = None;
-        }
+        let same = self.compare_in_memory(&effect, base)?;
+        let parts = self.parts_in_memory(&effect, base);
         self.medium.writes += 1;
         let flight = Flight {
             effect,
@@ -185,7 +63,94 @@ impl Driver {
         Ok(())
     }
 
-    /// Where a buffer of the collector's is being written to, if it is.
+    /// The buffers that an effect is written from or compares.
+    fn bufs_of(&self, id: EffectId, effect: &Effect) -> Result<Vec<Buf>, Failure> {
+        Ok(match *effect {
+            Effect::WriteChunk { blocks, .. } => {
+                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                let whole = (0..blocks as usize - 1)
+                    .filter(|&index| self.engine.chunk_block(id, index) != Block::Page)
+                    .count();
+                ensure!(
+                    whole <= bufs.len(),
+                    "chunk of {blocks} blocks with {} buffers",
+                    bufs.len()
+                );
+                bufs
+            }
+            Effect::WriteData { blocks, .. } => {
+                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                ensure!(
+                    bufs.len() == blocks as usize,
+                    "{effect:?} with {} buffers",
+                    bufs.len()
+                );
+                bufs
+            }
+            // The buffer is held while it is compared.
+            Effect::Compare { buf, .. } | Effect::Fingerprint { buf, .. } => vec![buf],
+            _ => Vec::new(),
+        })
+    }
+
+    /// The result of a comparison of blocks in memory: they are as they are now.
+    fn compare_in_memory(&self, effect: &Effect, base: Option<u32>) -> Result<bool, Failure> {
+        Ok(match *effect {
+            Effect::Compare {
+                buf,
+                with: Against::Buffer(other),
+                ..
+            } => {
+                let [token, other] = [buf, other].map(|buf| self.token(buf));
+                ensure!(
+                    token != RELEASED && other != RELEASED,
+                    "{effect:?} with a buffer that nobody holds"
+                );
+                token == other
+            }
+            Effect::Compare {
+                buf,
+                with: Against::Part(Page::Buffer(page), slot, _),
+                ..
+            } => {
+                parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
+                    == Some(self.token(buf))
+            }
+            _ => false,
+        })
+    }
+
+    /// The parts of a page in memory that an effect reads, as they are now.
+    fn parts_in_memory(&mut self, effect: &Effect, base: Option<u32>) -> Vec<Option<u32>> {
+        let mut parts: Vec<_> = match *effect {
+            Effect::ReadParts {
+                page: Page::Buffer(page),
+                slot,
+                count,
+                ..
+            } => (slot..slot + count)
+                .map(|slot| {
+                    parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
+                })
+                .collect(),
+            _ => Vec::new(),
+        };
+        // The page is whole, and the collector is moving it, but a part of it cannot be decoded.
+        if let Effect::ReadParts {
+            page: Page::Buffer(page),
+            ..
+        } = *effect
+            && self.faults.unreadable > 0
+            && let Some(at) = self.goes_to(page)
+            && self.rng.percent(50)
+        {
+            self.suspects.insert(at);
+            parts[0] = None;
+        }
+        parts
+    }
+
+    /// The place that a buffer of the collector's is being written to, if any.
     fn goes_to(&self, buf: Buf) -> Option<u64> {
         self.flights.iter().find_map(|flight| match flight.effect {
             Effect::WriteChunk { at, .. } => {
@@ -196,7 +161,7 @@ impl Driver {
         })
     }
 
-    /// No write may meet another access to the same blocks: their order would be chance.
+    /// Checks that no write overlaps another access to the same blocks: their order would be random.
     fn check_overlap(&self, new: &Flight) -> Result<(), Failure> {
         for (at, blocks, writes) in new.ranges() {
             ensure!(
@@ -236,12 +201,12 @@ impl Driver {
         Ok(())
     }
 
-    /// How the last request ended, if it did within its own `handle`.
+    /// The result of the last request, if it ended within its own `handle`.
     pub fn answered_at_once(&self) -> Option<Result<(), Refusal>> {
         self.last_result
     }
 
-    /// Whether a request may end so.
+    /// Checks that a request may end with this result.
     fn judge(&mut self, request: &Request, result: Result<(), Refusal>) -> Result<(), Failure> {
         match result {
             Ok(()) => self.counts.done += 1,
@@ -268,7 +233,7 @@ impl Driver {
             }
             Err(Refusal::Unreadable(pba)) => {
                 self.counts.unreadable += 1;
-                // Nor can blocks be vouched for whose checksums cannot be read.
+                // Nor can blocks be verified if their checksums cannot be read.
                 let near = pba.0.saturating_sub(SEGMENT_MAX)..pba.0 + SEGMENT_MAX;
                 ensure!(
                     self.suspects.range(near).next().is_some(),
@@ -352,7 +317,7 @@ impl Driver {
     }
 }
 
-/// The buffer with a page of which a delta is asked for.
+/// The buffer with the page from which a delta is requested.
 fn page_in_memory(effect: &Effect) -> Option<Buf> {
     match *effect {
         Effect::ReadParts {

@@ -11,7 +11,7 @@ use vellum_core::seam::{Base, Block, Bucket, Packed, Page};
 
 const TOKEN: usize = 4;
 
-/// In how many bytes a token is stored, and how: few, some or nearly all of a block's.
+/// The number of bytes that a token is stored in, and its encoding: few, some or nearly all of a block's bytes.
 pub fn packed(token: u32) -> Packed {
     let mixed = token.wrapping_mul(0x9e37_79b1) >> 8;
     let most = [100, 100, 400, 2000, 3500][mixed as usize % 5];
@@ -27,7 +27,7 @@ pub fn packed(token: u32) -> Packed {
 /// What is added to a delta's encoding.
 const DELTA: u8 = 5;
 
-/// The same as a delta, which is shorter.
+/// Like [`packed`], but as a delta, which is shorter.
 pub fn delta(token: u32, base: PartId) -> Packed {
     let alone = packed(token);
     let len = (alone.len.get() / 4).max(TOKEN as u16);
@@ -39,7 +39,7 @@ pub fn delta(token: u32, base: PartId) -> Packed {
     }
 }
 
-/// A token as its difference to its base.
+/// A token as its difference from its base.
 fn difference(token: u32, base: u32) -> u32 {
     token ^ base.rotate_left(7) ^ 0x5bd1_e995
 }
@@ -59,7 +59,7 @@ fn store(token: u32, base: Option<u32>, encoding: u8, out: &mut [u8]) {
     out[TOKEN..].fill(filling(stored));
 }
 
-/// The token in a part of a page, if it is whole; of a delta, if this is what it was made against.
+/// The token in a part of a page, if the part is whole and, for a delta, `base` is its base.
 pub fn find(tokens: Tokens, page: &Cell, slot: u8, base: Option<u32>) -> Option<u32> {
     let mut bytes = vec![0; super::super::medium::BLOCK];
     page.fill(tokens, &mut bytes);
@@ -82,7 +82,7 @@ pub fn find(tokens: Tokens, page: &Cell, slot: u8, base: Option<u32>) -> Option<
     whole.then_some(token)
 }
 
-/// What a page tells of its parts; nothing, if it is none.
+/// The directory of a page; empty if the block is not a page of parts.
 pub fn directory(medium: &Medium, at: u64) -> Vec<PartTag> {
     let mut bytes = vec![0; super::super::medium::BLOCK];
     medium.read_into(at, &mut bytes);
@@ -92,7 +92,7 @@ pub fn directory(medium: &Medium, at: u64) -> Vec<PartTag> {
 }
 
 impl Driver {
-    /// The blocks of a chunk, header and all.
+    /// The blocks of a chunk, including its header.
     pub(super) fn chunk_cells(&mut self, id: EffectId, blocks: u32) -> Vec<Cell> {
         let cells = &self.cells;
         let token = |buf: Buf| cells[buf.0 as usize].token();
@@ -118,7 +118,7 @@ impl Driver {
         data
     }
 
-    /// The block that a delta needs, as far as it is in memory.
+    /// The base that a delta needs, if it is in memory.
     pub(super) fn base_in_memory(&self, base: Option<Base>) -> Option<u32> {
         match base? {
             Base::Block(buf) => Some(self.token(buf)),
@@ -129,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// The block that a delta needs, read if it has to be.
+    /// The base that a delta needs, read if necessary.
     pub(super) fn base_of(&mut self, flight: &Flight, base: Option<Base>) -> Option<u32> {
         let Some(Base::Part(Page::Medium(at), slot)) = base else {
             return flight.base;
@@ -143,7 +143,7 @@ impl Driver {
         find(self.medium.tokens, &self.medium.read(at.0), slot, None)
     }
 
-    /// How a block is offered: alone, or as a delta against what is there, or against anything else that may be a base.
+    /// How a block is offered: alone, or as a delta against its old contents, or against any other possible base.
     pub(super) fn in_fewer_bytes(&mut self, lba: u64, buf: u32, token: u32) -> Packed {
         let Some((base, known)) = self.forced_base.or_else(|| self.known_base(lba)) else {
             self.against[buf as usize] = None;
@@ -157,7 +157,7 @@ impl Driver {
         }
     }
 
-    /// With this driver's chance: what is there, or what another block may be a delta against, and its token.
+    /// With this driver's chance, a base that is the block's old contents or another block's possible base, and its token.
     fn known_base(&mut self, lba: u64) -> Option<(PartId, u32)> {
         if !self.rng.percent(self.deltas) {
             return None;

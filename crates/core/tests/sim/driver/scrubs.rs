@@ -1,12 +1,12 @@
-//! Scrubs beside all else that a life does, as the core's machine says: the driver is its host. Answers come late, blocks that went bad
-//! before are there to be found, and those of which there is a copy to be mended.
+//! Scrubs beside everything else in a life, run by the core's state machine with the driver as its host. Answers come late. Some blocks
+//! went bad before: scrubs must find them, and mend those that have a copy.
 //!
-//! | what must hold | how it is seen |
+//! | what must hold | how it is checked |
 //! | --- | --- |
-//! | no whole block is called damaged | where it is something is bad, or reads fail |
-//! | what was bad all along, and is read there all along, is found | when a scrub has ended |
-//! | what is mended is as it was | the model knows what may be read there |
-//! | a mirror of the superblock that is bad is found and written anew | when it is looked at again |
+//! | no whole block is called damaged | something is bad where it is, or reads fail |
+//! | a block that was bad all along, and is still mapped, is found | when a scrub has ended |
+//! | a mended block is as it was | the model knows what may be read there |
+//! | a bad mirror of the superblock is found and rewritten | when it is read again |
 
 use super::{Ask, Driver, Failure, Request, SEGMENT_MAX, ensure};
 use crate::sim::medium::{BLOCK, Broken, Rot};
@@ -19,24 +19,24 @@ use vellum_core::seam::{Input, Mend, Refusal, Service};
 use vellum_core::service::copies;
 use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict};
 
-/// What scrubs came to.
+/// The results of scrubs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scrubbed {
     pub ended: u64,
     /// Blocks that were called damaged.
     pub damaged: u64,
-    /// Of them, those that were written anew from a copy.
+    /// Those of them that were rewritten from a copy.
     pub mended: u64,
-    /// Mirrors that were written anew.
+    /// Mirrors that were rewritten.
     pub mirrors: u64,
 }
 
 /// What a scrub waits for.
 enum Waits {
     Nothing,
-    /// A read, and its request.
+    /// A read, with its request.
     Blocks(Lba, u32, u32),
-    /// It is told this later.
+    /// The machine gets this later.
     Tell(Item, u64, Seen),
 }
 
@@ -46,12 +46,12 @@ struct Bad {
     lba: u64,
     at: u64,
     bit: u16,
-    /// By the model's clock.
+    /// The time by the model's clock.
     since: u64,
 }
 
 impl Bad {
-    /// Whether it is so still.
+    /// True if it is still bad.
     fn is_there(&self, driver: &Driver) -> bool {
         let rot = driver.medium.rot.get(&self.at);
         matches!(rot, Some(Rot::Flip(bit)) if *bit == self.bit)
@@ -63,27 +63,27 @@ impl Bad {
 /// A scrub that is under way.
 struct One {
     machine: Scrub,
-    /// What it must find.
+    /// The blocks that it must find.
     hidden: Vec<Bad>,
     found: BTreeSet<u64>,
 }
 
-/// A block that is to be written anew from this copy.
+/// A block to be rewritten from this copy.
 struct Mends {
     lba: u64,
     at: Pba,
     token: u32,
 }
 
-/// A life's scrubs. Of a die of their own, so that seeds mean what they did before there were any.
+/// A life's scrubs. They use a separate generator, so that seeds mean what they did before.
 pub struct Scrubs {
     rng: Rng,
-    /// In so many steps one is a scrub's; 0: there are none.
+    /// One step in so many is a scrub's; 0: there are none.
     one_in: u64,
     rate: u32,
     one: Option<One>,
     waits: Waits,
-    /// What is left to be mended of the last one.
+    /// The damaged blocks of the last scrub that are left to mend.
     damaged: Vec<u64>,
     mends: Option<Mends>,
     bad: Vec<Bad>,
@@ -109,7 +109,7 @@ impl Scrubs {
         }
     }
 
-    /// Some blocks have gone bad, of data that is needed and of superblocks; whether any has.
+    /// Makes some blocks of superblocks and of needed data go bad. Returns true if it has.
     pub fn spoil(&mut self, driver: &mut Driver) -> bool {
         if self.one_in == 0 || self.rng.percent(30) {
             return false;
@@ -121,7 +121,7 @@ impl Scrubs {
             let token = driver.medium.read(at).token();
             copies.entry(token).or_insert_with(Vec::new).push(at);
         }
-        // Of many of these there is a copy.
+        // Many of these blocks have a copy.
         let twice = copies.into_values().filter(|of| of.len() > 1);
         let twice: Vec<u64> = twice.flatten().collect();
         let since = driver.model.clock();
@@ -153,7 +153,7 @@ impl Scrubs {
         true
     }
 
-    /// Goes on by a step, now and then.
+    /// Takes a step now and then.
     pub fn serve(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         if self.one_in == 0 || self.rng.below(self.one_in) > 0 || driver.open_requests() > 60 {
             return Ok(());
@@ -176,7 +176,7 @@ impl Scrubs {
             Step::Wait(until) => self.now = until.0,
             Step::End => self.end(driver)?,
             Step::Look(Item::Blocks(lba, blocks)) => {
-                // At rest, as after the whole of a scrub, and now and then.
+                // Notes the place now and then, as at rest and after a whole scrub.
                 let to = one.machine.place();
                 if self.rng.percent(10) {
                     let keep = to != 0;
@@ -189,7 +189,7 @@ impl Scrubs {
                 self.waits = Waits::Tell(item, 1, seen);
             }
         }
-        // Some are ended where they are.
+        // Some scrubs are ended early.
         if self.rng.below(2000) == 0 {
             self.one = None;
             self.waits = Waits::Nothing;
@@ -210,12 +210,12 @@ impl Scrubs {
         });
     }
 
-    /// Tells the machine what has come of what it asked for; whether it waits for nothing now.
+    /// Gives the machine the result of its request; true if it now waits for nothing.
     fn has_come(&mut self, driver: &mut Driver) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.waits, Waits::Nothing) {
             Waits::Nothing => return Ok(true),
             Waits::Blocks(lba, blocks, id) => {
-                // What one has asked for that was ended is nobody's.
+                // The results of a scrub that was ended are ignored.
                 let Some((_, result)) = driver.looked.take_if(|(of, _)| *of == id) else {
                     self.waits = Waits::Blocks(lba, blocks, id);
                     return Ok(false);
@@ -262,7 +262,7 @@ impl Scrubs {
         }
     }
 
-    /// What was there to be found has been, unless it is elsewhere by now.
+    /// Checks that everything bad has been found, unless it is elsewhere by now.
     fn end(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let Some(one) = self.one.take() else {
             return Ok(());
@@ -279,7 +279,7 @@ impl Scrubs {
         Ok(())
     }
 
-    /// Writes a block anew, that a copy was found of the last time; or looks for a copy of the next one.
+    /// Rewrites a block for which the last call found a copy, or looks for a copy of the next one.
     fn mend(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         if let Some(Mends { lba, at, token }) = self.mends.take() {
             if driver.poisoned || !driver.engine.leads_to(Lba(lba), at) {
@@ -304,7 +304,7 @@ impl Scrubs {
 }
 
 impl Driver {
-    /// Looks at blocks as the device does: not where nothing is stored, and else by a client's read.
+    /// Examines blocks as the device does: not where nothing is stored, and otherwise by a client's read.
     fn look(&mut self, lba: Lba, blocks: u32) -> Result<Waits, Failure> {
         let item = Item::Blocks(lba, blocks);
         let extents = self.engine.extents(lba, u64::MAX >> 1, 1);
@@ -327,7 +327,7 @@ impl Driver {
         Ok(Waits::Blocks(lba, blocks, id))
     }
 
-    /// What a read says of its blocks; nothing when the volume does not go on.
+    /// What a read says about its blocks; `None` if the volume does not continue.
     fn judge_look(&mut self, result: Result<(), Refusal>) -> Result<Option<Seen>, Failure> {
         if self.medium.broken == Broken::ScrubTrusts {
             return Ok(Some(Seen::Good));
@@ -342,7 +342,7 @@ impl Driver {
         }
     }
 
-    /// That something is bad where a block was called so.
+    /// Checks that something is bad where a block was called damaged.
     fn is_bad_near(&self, at: Pba) -> Result<Option<Seen>, Failure> {
         let near = at.0.saturating_sub(SEGMENT_MAX)..at.0 + SEGMENT_MAX;
         ensure!(
@@ -352,7 +352,7 @@ impl Driver {
         Ok(Some(Seen::Bad))
     }
 
-    /// Mirrors are looked at here. What else leads to data nothing is bad of, while a life lasts.
+    /// Examines mirrors. Other metadata is never bad during a life.
     fn look_at(&mut self, item: Item) -> Seen {
         let Item::Mirror(index) = item else {
             return Seen::Good;
@@ -368,7 +368,7 @@ impl Driver {
         }
     }
 
-    /// A block that is stored somewhere, and is a copy of what should be at `lba`.
+    /// A stored block that is a copy of what should be at `lba`.
     fn copy_of(&mut self, lba: u64) -> Option<Mends> {
         let (at, sum) = self.engine.whole_at(Lba(lba))?;
         let superblock = self.engine.superblock().clone();
@@ -401,7 +401,7 @@ impl Driver {
         None
     }
 
-    /// What is said of a segment's blocks, in memory or by its summary.
+    /// The tags of a segment's blocks, from memory or from its summary.
     fn tags(&self, superblock: &Superblock, segment: Segment) -> Option<Vec<Tag>> {
         if let Some(tags) = self.engine.written_tags(segment) {
             return Some(tags);

@@ -1,4 +1,4 @@
-//! Folds and sweeps beside all else that a life does, as the core's machines say: the driver is their host.
+//! Folds and sweeps beside everything else in a life, run by the core's state machines with the driver as their host.
 
 use super::{Driver, Failure, Request, ensure};
 use crate::sim::medium::BLOCK;
@@ -13,40 +13,40 @@ use vellum_core::service::sweep::Sweep;
 use vellum_core::service::{Machine, Seen, Step};
 use vellum_core::stats::Stats;
 
-/// What services came to.
+/// The results of services.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Served {
-    /// Of them, how many came to their end.
+    /// Services that ran to their end.
     pub ended: u64,
     /// Rows of blocks that were folded.
     pub rows: u64,
-    /// Pairs of blocks that were told.
+    /// Pairs of blocks that were reported.
     pub pairs: u64,
 }
 
 /// What a service waits for.
 enum Waits {
     Nothing,
-    /// These blocks are read at some moment from now on,
+    /// These blocks are read at some moment from now on.
     Read(Pba, u32),
-    /// and told at a later one, when they may be others. `None`: they cannot be read.
+    /// The bytes are handed over at a later moment, when the blocks may have changed. `None`: they cannot be read.
     Tell(Option<Vec<u8>>),
-    /// A row of blocks that is to be folded.
+    /// A row of blocks to be folded.
     Row,
-    /// A pair; so much had been counted before.
+    /// A pair, with the statistics from before.
     Pair(Box<Stats>),
 }
 
-/// A life's services. Of a die of their own, so that seeds mean what they did before there were any.
+/// A life's services. They use a separate generator, so that seeds mean what they did before.
 pub struct Services {
     rng: Rng,
-    /// In so many steps one is a service's; 0: there are none.
+    /// One step in so many is a service's; 0: there are none.
     one_in: u64,
     haste: Haste,
     rate: u32,
     running: Option<Running>,
     waits: Waits,
-    /// A service's own clock: here nobody waits for it.
+    /// A service's own clock: nothing here waits for it.
     now: u64,
     pub served: Served,
 }
@@ -71,7 +71,7 @@ impl Services {
         self.one_in > 0
     }
 
-    /// Goes on by a step, now and then.
+    /// Takes a step now and then.
     pub fn serve(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         let is_turn = self.are_on() && self.rng.below(self.one_in) == 0;
         if !is_turn || !self.has_come(driver)? {
@@ -125,7 +125,7 @@ impl Services {
         });
     }
 
-    /// Tells the service what has come of what it asked for; whether it waits for nothing now.
+    /// Gives the service the result of its request; true if it now waits for nothing.
     fn has_come(&mut self, driver: &mut Driver) -> Result<bool, Failure> {
         match std::mem::replace(&mut self.waits, Waits::Nothing) {
             Waits::Nothing => return Ok(true),
@@ -144,7 +144,7 @@ impl Services {
                     self.waits = Waits::Row;
                     return Ok(false);
                 };
-                // Some are found not to be worth it.
+                // Some rows are found not to be worth it.
                 let is_told = well && self.rng.percent(90) && driver.end_fold()?;
                 driver.to_fold = None;
                 self.served.rows += u64::from(is_told);
@@ -168,7 +168,7 @@ impl Services {
 }
 
 impl Driver {
-    /// What is on the medium, whatever is being written there.
+    /// The contents of the medium, whatever is being written there.
     fn read_for_service(&mut self, at: Pba, blocks: u32) -> Option<Vec<u8>> {
         if self.read_fails(at.0, blocks) {
             return None;

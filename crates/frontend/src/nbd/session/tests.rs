@@ -1,4 +1,4 @@
-//! Clients that do not take their replies, on sockets that take little: all else waits in the session.
+//! Clients that do not take their replies, on sockets with small buffers: everything else waits in the session.
 
 use super::super::receive::Receiver;
 use super::super::wire::{MAGIC_SIMPLE, RequestHeader, be32, command};
@@ -9,20 +9,25 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::thread::{Scope, ScopedJoinHandle};
 
-/// A session, and its client.
+/// A session and its client.
 fn connected(disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>) {
+    const LEAST: i32 = 1;
+    buffered(LEAST, disk, heap)
+}
+
+/// The same, with a socket that buffers so many bytes, and a little more.
+fn buffered(bytes: i32, disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>) {
     let (client, server) = UnixStream::pair().unwrap();
     client
         .set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    let least = 1i32;
     // SAFETY: an int that lives during the call.
     let set = unsafe {
         libc::setsockopt(
             server.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_SNDBUF,
-            (&raw const least).cast(),
+            (&raw const bytes).cast(),
             size_of::<i32>() as u32,
         )
     };
@@ -67,7 +72,7 @@ fn read_request(length: usize) -> [u8; 28] {
     request.encode()
 }
 
-/// Takes a reply to a read: its error.
+/// Takes the reply to a read, and returns its error.
 fn take_reply(client: &mut UnixStream, length: usize) -> u32 {
     let mut head = [0; 16];
     client.read_exact(&mut head).unwrap();
@@ -90,7 +95,7 @@ fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
     let (mut client, session) = connected(&disk, &Heap::new(0, Duration::ZERO));
     std::thread::scope(|scope| {
         serve(scope, &session);
-        // A few more than may be in flight: what the socket takes makes room for others.
+        // A few more than may be in flight: what the socket buffers makes room for others.
         let requests = REQUESTS_MAX as usize + 64;
         client
             .write_all(&read_request(BLOCK_BYTES).repeat(requests))
@@ -113,12 +118,12 @@ fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
 
 const KIB: usize = 1 << 10;
 
-/// The disk of the long reads: 32 KiB of a connection may be in flight.
+/// The disk for long reads: a connection may have 32 KiB in flight.
 fn small_disk() -> Arc<RamDisk> {
     Arc::new(RamDisk::new(64, 1, 16))
 }
 
-/// Asks for 192 KiB and leaves them unread; returns when they are taken from the heap of 256 KiB.
+/// Requests 192 KiB and leaves them unread. Returns once they are taken from the heap of 256 KiB.
 fn ask_and_leave(client: &mut UnixStream, heap: &Arc<Heap>) {
     client.write_all(&read_request(192 * KIB)).unwrap();
     soon("it is taken", || heap.left() == 64 << 10);
@@ -191,11 +196,61 @@ fn what_nobody_takes_has_so_much_memory_and_who_takes_nothing_for_longest_is_cut
         deaf.set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         soon("the first is cut off", || first.state.lock().dead);
-        // It gets what its socket had, and the end.
+        // It gets what its socket had buffered, and then the end.
         let _ = deaf.read_to_end(&mut taken);
         assert!(taken.len() < 48 * KIB);
         assert_eq!(take_reply(&mut other, 48 * KIB), 0);
         soon("all is given back", || leftovers.bytes() == 0);
         drop((deaf, other));
+    });
+}
+
+/// The thread that answers one client's requests answers those of all others too.
+#[test]
+fn a_client_that_reads_as_fast_as_it_is_answered_keeps_no_thread_of_the_device() {
+    let disk = Arc::new(RamDisk::new(1, 1, 16));
+    let (mut client, session) = buffered(200_000, &disk, &Heap::new(0, Duration::ZERO));
+    let opening = Opening {
+        cookie: 1,
+        kind: Kind::Plain,
+        offset: 0,
+        length: 0,
+        cost: 0,
+    };
+    let (over, began) = (AtomicBool::new(false), Instant::now());
+    // What the receiving thread answers itself, like reads of holes.
+    let answer = || {
+        while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(10) {
+            if let Ok(Some(slot)) = session.try_open(opening) {
+                session.end_part(slot, Ok(()));
+            }
+        }
+    };
+    let flush = |_| {
+        // Where there are many processors, the writer may send all the time.
+        while began.elapsed() < Duration::from_secs(10) {
+            let state = session.state.lock();
+            if !state.sending && !state.queue.is_empty() {
+                break;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+        let began = Instant::now();
+        session.flush();
+        began.elapsed()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| session.write_leftovers());
+        scope.spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
+        let answering = [scope.spawn(answer), scope.spawn(answer)];
+        let longest = (0..20).map(flush).max();
+        over.store(true, Ordering::Relaxed);
+        for thread in answering {
+            thread.join().unwrap();
+        }
+        session.flush();
+        session.end();
+        assert!(longest < Some(Duration::from_secs(3)), "{longest:?}");
     });
 }

@@ -1,8 +1,12 @@
-//! What hashing costs by the buffer and the processor (figures 10 and 11), and what sampling saves by its unit (13 and 14).
+//! What hashing costs by buffer and processor (figures 10 and 11), and what sampling saves by its unit (13 and 14).
 
-use super::{DUPLICATES, MHZ, SHA1_CYCLES, bursts, load, memory_kib, nanos, percent};
+use super::setting::{DUPLICATES, MHZ, SHA1_CYCLES, bursts, load, memory_kib, nanos};
 use crate::outcome::Outcome;
-use crate::paper::{Cell, Claim, Frame, PaperError, Size, Stated, run};
+use crate::paper::cell::{Cell, run};
+use crate::paper::claim::{Claim, Stated, percent};
+use crate::paper::evaluation::Frame;
+use crate::paper::failure::PaperError;
+use crate::paper::size::Size;
 use crate::vellum::Hashing;
 
 pub const COSTS: &str = "Figures 10 and 11: hashing, by the buffer and by the processor";
@@ -34,12 +38,12 @@ const fn each(check_ns: u64) -> Hashing {
     }
 }
 
-/// A latency over another, less one.
+/// By how much a latency exceeds another, as a share.
 fn added(with: u64, without: u64) -> f64 {
     with as f64 / without.max(1) as f64 - 1.0
 }
 
-/// Of reads and of writes.
+/// The mean latencies of reads and writes.
 fn means(outcome: &Outcome) -> (u64, u64) {
     (outcome.reads.mean_ns, outcome.writes.mean_ns)
 }
@@ -91,7 +95,7 @@ pub fn buffers_and_clocks(size: Size, capacity: u64, threads: usize) -> Result<F
         .claims(added_by_hashing(&shares)))
 }
 
-/// What hashing adds to reads and to writes, by the buffer's megabytes and the clock.
+/// What hashing adds to reads and writes, by the megabytes of the buffer and by the clock.
 fn added_by_hashing(shares: &[(u64, u64, f64, f64)]) -> Vec<Claim> {
     let of = |buffer, mhz| {
         let found = shares
@@ -149,7 +153,7 @@ pub fn units(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperEr
     let requests = requests(size) / 4;
     let mut cells = Vec::new();
     for duplicates in DUPLICATES {
-        // Four requests in five write.
+        // Four requests in five are writes.
         let contents = requests * u64::from(REQUEST_BLOCKS) * 4 / 5 * u64::from(100 - duplicates);
         let store = format!(
             "vellum:zero=off,dedup,dedup-memory={}K,store=caftl",
@@ -158,7 +162,7 @@ pub fn units(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperEr
         for unit in std::iter::once(1).chain(SAMPLES) {
             let mut load = load(duplicates, requests);
             load.request_blocks = REQUEST_BLOCKS;
-            // Of a unit one block is hashed, and the others of those units of which it was found.
+            // One block of each unit is hashed, and the rest of those units whose block was found.
             let rest = u64::from(unit - 1) * u64::from(duplicates) / 100;
             let hash = sha1 * (1 + rest) / u64::from(unit);
             let scenario = bursts(capacity, load, SMALL, each(hash));

@@ -1,37 +1,38 @@
-//! The B-trees that Dmdedup keeps its metadata in, those of the kernel's device mapper (`persistent-data`), as far as is needed to count
-//! which of their blocks a transaction copies. A block that is to change is copied once a transaction, and so is all that leads to it.
+//! The B-trees that Dmdedup keeps its metadata in, those of the kernel's device mapper (`persistent-data`), as far as
+//! needed to count the blocks that a transaction copies. A block that changes is copied once per transaction, and so
+//! are all blocks above it.
 
-/// Bytes of a block; of these, its header.
+/// Bytes of a block, and of its header.
 const BLOCK_BYTES: usize = 4096;
 const HEADER_BYTES: usize = 32;
-/// Of a key, and of what leads to another block.
+/// Bytes of a key, and of a child's number.
 const KEY_BYTES: usize = 8;
 const CHILD_BYTES: usize = 8;
 
-/// Which transaction; the first is 1.
+/// The number of a transaction; the first is 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Transaction(pub u64);
 
-/// Which block of a tree.
+/// The number of a block in a tree.
 type Number = usize;
 
 #[derive(Default)]
 struct Node {
     keys: Vec<u64>,
-    /// As many as keys; of a leaf none.
+    /// As many as keys; a leaf has none.
     children: Vec<Number>,
     copied: Transaction,
 }
 
-/// See the module.
+/// A tree; see the module.
 pub struct Tree {
     nodes: Vec<Node>,
     leaf_most: usize,
-    /// Blocks copied since it was made, new ones included.
+    /// Blocks copied since the tree was made, new ones included.
     pub written: u64,
 }
 
-/// Entries of a block: the kernel wants a multiple of three.
+/// The most entries of a block: the kernel requires a multiple of three.
 fn most(value_bytes: usize) -> usize {
     (BLOCK_BYTES - HEADER_BYTES) / (KEY_BYTES + value_bytes) / 3 * 3
 }
@@ -39,7 +40,7 @@ fn most(value_bytes: usize) -> usize {
 const ROOT: Number = 0;
 
 impl Tree {
-    /// An empty one, with values of so many bytes.
+    /// An empty tree with values of this many bytes.
     pub fn new(value_bytes: usize) -> Self {
         Self {
             nodes: vec![Node::default()],
@@ -48,7 +49,7 @@ impl Tree {
         }
     }
 
-    /// Gives a key its value.
+    /// Sets the value of a key.
     pub fn set(&mut self, key: u64, now: Transaction) {
         let leaf = self.leaf_for(key, now);
         if let Err(at) = self.nodes[leaf].keys.binary_search(&key) {
@@ -56,7 +57,7 @@ impl Tree {
         }
     }
 
-    /// Takes a key out. What is left is not put together with its neighbours, which would copy these too.
+    /// Removes a key. The leaf is not merged with its neighbours, which would copy these too.
     pub fn remove(&mut self, key: u64, now: Transaction) {
         let leaf = self.leaf_for(key, now);
         if let Ok(at) = self.nodes[leaf].keys.binary_search(&key) {
@@ -64,8 +65,8 @@ impl Tree {
         }
     }
 
-    /// The leaf that a key belongs in, and has room; the way there is copied. What is full is split on the way down, as the
-    /// kernel does it.
+    /// The leaf that a key belongs in, with room for it. Copies the path to it. Full blocks are split on the way down,
+    /// as in the kernel.
     fn leaf_for(&mut self, key: u64, now: Transaction) -> Number {
         self.copy(ROOT, now);
         if self.is_full(ROOT) {
@@ -94,7 +95,7 @@ impl Tree {
         node.keys.len() >= most
     }
 
-    /// Which child a key is under: the first, too, of what is smaller than all.
+    /// The child that holds a key. The first child also takes keys smaller than all others.
     fn child_for(&mut self, node: Number, key: u64) -> usize {
         let keys = &mut self.nodes[node].keys;
         keys[0] = keys[0].min(key);
@@ -109,7 +110,7 @@ impl Tree {
         }
     }
 
-    /// A new block with the upper half of another.
+    /// Moves the upper half of a block to a new block.
     fn half_of(&mut self, node: Number, now: Transaction) -> Number {
         let node = &mut self.nodes[node];
         let at = node.keys.len() / 2;
@@ -135,7 +136,7 @@ impl Tree {
         parent.children.insert(child + 1, half);
     }
 
-    /// The root stays where it is, above two new blocks.
+    /// Splits the root: it stays where it is, above two new blocks.
     fn split_root(&mut self, now: Transaction) {
         let right = self.half_of(ROOT, now);
         let left = Node {
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
     use crate::rng::mix;
 
-    /// All keys from the left to the right.
+    /// All keys from left to right.
     fn keys(tree: &Tree, at: Number) -> Vec<u64> {
         let node = &tree.nodes[at];
         match node.children.is_empty() {
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(tree.written - before, 3);
         tree.set(mix(7), Transaction(3));
         assert_eq!(tree.written - before, 6);
-        // Keys that come by chance have leaves of their own.
+        // Random keys have separate leaves.
         (0..10).for_each(|number| tree.set(mix(number), Transaction(4)));
         let apart = tree.written - before - 6;
         assert!((13..=31).contains(&apart), "{apart}");

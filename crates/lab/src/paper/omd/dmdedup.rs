@@ -1,13 +1,14 @@
-//! What Dmdedup would write for a load: counted, block by block, and not run; so it has no times.
+//! Counts, block by block, what Dmdedup would write for a load. It is not run, so there are no times.
 //!
-//! Dmdedup (Tarasov and others, OLS 2014) keeps its metadata, when it is to survive, in copy-on-write B-trees of the kernel's device
-//! mapper, of blocks of 4 KiB: the map by LBA, the index by hash, and of the blocks of data a space map: two bits of count a block in bitmaps, a tree
-//! of these bitmaps, and a tree of the counts above two. A transaction copies whatever changes and all above it, then what says
-//! which blocks of metadata are free (a bitmap and its index), and writes the superblock. A device of its own for metadata is as
-//! if it were the same one.
+//! Dmdedup (Tarasov and others, OLS 2014) can keep its metadata durable in copy-on-write B-trees of the kernel's
+//! device mapper, with blocks of 4 KiB: the map by LBA, the index by hash, and a space map of the data blocks. The
+//! space map has two bits of count per block in bitmaps, a tree of these bitmaps, and a tree of the counts above two.
+//! A transaction copies whatever changes and everything above it, then the blocks that say which metadata blocks are
+//! free (a bitmap and its index), and writes the superblock. A separate device for metadata is counted as if it were
+//! the same one.
 //!
-//! It is counted in Dmdedup's favour: copied blocks of metadata are all in one bitmap, which is true up to 64 MiB of them; nodes are never put
-//! together; and a flush with nothing new is free.
+//! It is counted in Dmdedup's favour: copied metadata blocks are all in one bitmap, which is true up to 64 MiB of
+//! them; nodes are never merged; and a flush with nothing new is free.
 
 use super::btree::{Transaction, Tree};
 use crate::content::Content;
@@ -19,27 +20,27 @@ use std::collections::HashMap;
 /// Bytes of a block's number, and of the SHA-1 that OrderMergeDedup's authors use (§3).
 const NUMBER_BYTES: usize = 8;
 const HASH_BYTES: usize = 20;
-/// Of a bitmap's entry in its tree, and of a count above two.
+/// Bytes of a bitmap's entry in its tree, and of a count above two.
 const BITMAP_ENTRY_BYTES: usize = 16;
 const COUNT_BYTES: usize = 4;
-/// Blocks whose counts are in one bitmap: two bits each, behind a header of 16 bytes.
+/// Blocks whose counts are in one bitmap: two bits each, after a header of 16 bytes.
 const BITMAP_BLOCKS: u64 = (4096 - 16) * 4;
-/// The largest count that two bits hold; three says that it is elsewhere.
+/// The largest count that two bits hold; three says that the count is elsewhere.
 const SMALL_COUNT: u32 = 2;
 
-/// What waits at most this long for its transaction, in nanoseconds (§4.2).
+/// The longest wait for a transaction to commit, in nanoseconds (§4.2).
 const COMMIT_AFTER: u64 = 1_000_000_000;
 
-/// When a transaction is committed.
+/// When a transaction commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// At a flush, at a write with FUA, and after a second.
     Weak,
-    /// After each block: Dmdedup takes requests apart into these.
+    /// After each block: Dmdedup splits requests into blocks.
     Strong,
 }
 
-/// Blocks written, by what for.
+/// Blocks written, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Transactions.
@@ -50,20 +51,20 @@ pub struct Written {
     pub map: u64,
     /// The index of hashes.
     pub hashes: u64,
-    /// Which blocks are free, of data and of metadata, and their counts.
+    /// The free blocks of data and metadata, and the counts.
     pub space: u64,
     /// The superblock.
     pub roots: u64,
 }
 
 impl Written {
-    /// All of them.
+    /// The sum of all blocks.
     pub fn total(&self) -> u64 {
         self.data + self.map + self.hashes + self.space + self.roots
     }
 }
 
-/// A block of data.
+/// The number of a data block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Number(u64);
 
@@ -72,14 +73,14 @@ struct Dmdedup {
     hashes: Tree,
     bitmaps: Tree,
     counts: Tree,
-    /// By bitmap: which transaction has copied it.
+    /// For each bitmap: the last transaction that copied it.
     copied: Vec<Transaction>,
     links: HashMap<u64, Number>,
     stored: HashMap<Content, Number>,
-    /// By block of data. What has no link any more is kept for its hash: blocks are given up by hand alone.
+    /// For each data block. A block without links is kept for its hash: blocks are only given up by hand.
     references: Vec<u32>,
     now: Transaction,
-    /// Since when something is not committed.
+    /// When the first uncommitted change was made.
     since: Option<u64>,
     written: Written,
 }
@@ -143,12 +144,12 @@ impl Dmdedup {
         }
     }
 
-    /// A block of data, with the reference of its hash.
+    /// Stores a data block, with the reference of its hash.
     fn store(&mut self, content: Content) -> Number {
         let number = Number(self.references.len() as u64);
         self.references.push(0);
         self.written.data += 1;
-        // Contents that differ in little have hashes that differ in all.
+        // Similar contents have unrelated hashes.
         self.hashes.set(mix(content.0), self.now);
         self.refer(number, 1);
         self.stored.insert(content, number);
@@ -165,7 +166,7 @@ impl Dmdedup {
             self.counts.remove(number.0, self.now);
         }
         let bitmap = number.0 / BITMAP_BLOCKS;
-        // What the bitmap's entry says has changed as well: where it is.
+        // The bitmap's entry has changed as well: it says where the bitmap is.
         self.bitmaps.set(bitmap, self.now);
         let copied = bitmap as usize;
         if self.copied.len() <= copied {
@@ -183,7 +184,7 @@ impl Dmdedup {
         }
         self.now.0 += 1;
         self.written.commits += 1;
-        // Metadata's own bitmap, and its index.
+        // The metadata's bitmap, and its index.
         self.written.space += 2;
         self.written.roots += 1;
     }
@@ -220,9 +221,9 @@ mod tests {
             data, map, hashes, ..
         } = one;
         assert_eq!((one.commits, data, map, hashes, one.roots), (1, 1, 1, 1, 1));
-        // A bitmap and its tree of data, a bitmap and its index of metadata.
+        // A bitmap and its tree for data, a bitmap and its index for metadata.
         assert_eq!((one.space, one.total()), (4, 8));
-        // The same again changes nothing, and is no transaction.
+        // The same again changes nothing and is no transaction.
         let again = [
             write(0, 5, 1, false),
             Request::flush(0),

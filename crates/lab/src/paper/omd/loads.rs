@@ -1,8 +1,9 @@
-//! The loads: six that are made up, with the paper's shares of duplicates and as much space as its workloads write to (§4.4); or traces of
-//! real activity.
+//! The loads: six synthetic ones, with the paper's shares of duplicates and as much space as its workloads write to
+//! (§4.4); or traces of real activity.
 
 use crate::content::Content;
-use crate::paper::{PaperError, Size};
+use crate::paper::failure::PaperError;
+use crate::paper::size::Size;
 use crate::replay::{Reading, TraceFile};
 use crate::rng::{Rng, mix};
 use crate::shares::Shares;
@@ -10,18 +11,18 @@ use crate::trace::Op;
 use crate::workload::Request;
 use std::path::{Path, PathBuf};
 
-/// Blocks that a captured load may write: it is kept in memory.
+/// The most blocks that a captured load may write: it is kept in memory.
 const BLOCKS_MAX: u64 = 1 << 24;
-/// Traces of a directory.
+/// The most traces of a directory.
 const TRACES_MAX: usize = 64;
 
-/// See the module.
+/// A load; see the module.
 pub struct Load {
     pub name: String,
-    /// The device that it runs on.
+    /// The device it runs on.
     pub device: &'static str,
     pub requests: Vec<Request>,
-    /// The same, with every write durable when it is answered: what a plain device does under strong persistence.
+    /// The same requests with every write durable when answered: what a plain device does under strong persistence.
     pub durable: Vec<Request>,
     pub shares: Shares,
     /// Blocks that a volume needs for it.
@@ -46,34 +47,34 @@ impl Load {
         }
     }
 
-    /// Percent of the blocks written that storing each content once would leave.
+    /// Percent of the written blocks that would remain if each content were stored once.
     pub fn ideal(&self) -> f64 {
         100.0 - self.shares.percent()
     }
 }
 
-/// A load that is made up.
+/// A synthetic load.
 struct Made {
     name: &'static str,
-    /// Where the paper runs it.
+    /// The device the paper runs it on.
     device: &'static str,
-    /// Of the blocks written, in percent: have a content that was written before.
+    /// Percent of the written blocks whose content was written before.
     duplicates: u64,
     requests: u64,
     /// Blocks of a request.
     blocks: u64,
     /// Blocks of the volume that it writes to.
     span: u64,
-    /// In percent: goes on where the last one ended.
+    /// Percent of the requests that continue where the last one ended.
     sequential: u64,
     flush_every: u64,
-    /// Between two requests.
+    /// Time between two requests.
     gap_us: u64,
 }
 
 const TABLET: &str = "omd-tablet";
 const SERVER: &str = "omd-server";
-/// Where captured loads run: neither of the paper's.
+/// The device for captured loads: neither of the paper's.
 const CAPTURED: &str = "moderate-ssd";
 
 const LOADS: [Made; 6] = [
@@ -145,7 +146,7 @@ const LOADS: [Made; 6] = [
     },
 ];
 
-/// The six.
+/// The six loads.
 pub fn made(size: Size) -> Vec<Load> {
     let part = if size == Size::Tiny { 8 } else { 1 };
     LOADS.iter().map(|load| make(load, part)).collect()
@@ -179,9 +180,7 @@ fn make(made: &Made, part: u64) -> Load {
             lba,
             blocks: made.blocks as u32,
             contents: each.collect(),
-            homes: None,
-            committed: None,
-            sizes: None,
+            ..Request::flush(0)
         });
         lba += made.blocks;
         if (number + 1).is_multiple_of(made.flush_every) {

@@ -1,10 +1,15 @@
-//! Figures 6 to 8: what programs write, file by file, instead of one file in windows of one size.
+//! Figures 6 to 8: the writes of programs, file by file, instead of one file in windows of one size.
 
-use super::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS, in_percent, percents};
+use super::setting::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS};
 use crate::applications::Application;
 use crate::journal::{Commit, File, Journal, Mode};
 use crate::outcome::Outcome;
-use crate::paper::{Cell, Claim, Frame, PaperError, Size, Stated, range, run, scenario, workload};
+use crate::paper::cell::{Cell, run};
+use crate::paper::claim::{Claim, Stated, in_percent, percents, range};
+use crate::paper::evaluation::Frame;
+use crate::paper::failure::PaperError;
+use crate::paper::scenarios::{scenario, workload};
+use crate::paper::size::Size;
 use crate::scenario::Synthetic;
 use crate::workload::{Pattern, Workload};
 
@@ -12,19 +17,19 @@ pub const FILEBENCH: &str = "Figure 6: Filebench";
 pub const PUTS: &str = "Figure 7: LevelDB's puts";
 pub const REAL: &str = "Figure 8: real files";
 
-/// What stands for a program of the paper's.
+/// Our substitute for a program of the paper.
 #[derive(Clone, Copy)]
 struct Program {
     name: &'static str,
     load: Workload,
     file: File,
-    /// Writes an fsync; 0: the program's own, or none.
+    /// Writes per fsync; 0: the program's own fsyncs, or none.
     window: u64,
     /// Requests of a short run: about half a gigabyte of writes, where fsyncs are rare.
     requests: u64,
 }
 
-/// Files of so many blocks in the mean are made, and nothing else happens.
+/// A workload that only makes files of this mean size in blocks.
 const fn files(name: &'static str, blocks: u64) -> Workload {
     Workload {
         name,
@@ -61,12 +66,12 @@ fn filebench() -> [Program; 8] {
 
 const VARMAIL: &str = "varmail";
 const FILESERVER: &str = "fileserver";
-/// Those whose fsyncs lie far apart, of which the paper has its greatest figure.
+/// The programs with the fewest fsyncs, for which the paper has its greatest figure.
 const WIDE: [&str; 3] = ["cr_L", "ws_w1000", "ws_pa_w1000"];
-/// Those that write much that belongs to the journal alone.
+/// The programs that write much that only the journal needs.
 const NARROW: [&str; 3] = [VARMAIL, "ws_w1", "ws_pa_w1"];
 
-/// What one run showed.
+/// The result of one run.
 struct Row {
     program: &'static str,
     drive: &'static str,
@@ -100,6 +105,7 @@ impl Rows {
                             blocks: JOURNAL_BLOCKS,
                             commit: Commit::TwoFlushes,
                             fsync_flushes: false,
+                            write_back: 0,
                             file: program.file,
                         }),
                         ..Synthetic::new(program.load)
@@ -135,13 +141,13 @@ impl Rows {
         self.find(program, drive, other).seconds / self.find(program, drive, one).seconds.max(1e-9)
     }
 
-    /// The share of No_Dedup_DJ's blocks that a system does not write; the drive makes no difference.
+    /// The share of No_Dedup_DJ's blocks that a system does not write. The drive makes no difference.
     fn removed(&self, program: &str, system: &str) -> f64 {
         let blocks = |system| self.find(program, "fast-ssd", system).medium_blocks() as f64;
         1.0 - blocks(system) / blocks("No_Dedup_DJ").max(1.0)
     }
 
-    /// A row a load and drive: each system's speed over No_Dedup_DJ's, and what it does not write.
+    /// A row per load and drive: each system's speed over No_Dedup_DJ's, and the share it does not write.
     fn frame(&self, name: &str, setting: &str, claims: Vec<Claim>) -> Frame {
         let (plain, _) = SYSTEMS[0];
         let (_, others) = SYSTEMS.split_at(1);
@@ -264,7 +270,7 @@ fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
         window,
         requests,
     };
-    // 2 MiB a table.
+    // 2 MiB per table.
     let programs = [
         program("puts in order", "sequential", 512, 131_072),
         program("puts at random", "key-value", 0, 32_768),
@@ -294,7 +300,7 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
         window: 0,
         requests,
     };
-    // A gcc of 3.1 GB in more than 4000 files; of a clone the small files that it checks out.
+    // A gcc of 3.1 GB in more than 4000 files; for a clone, the small files it checks out.
     let programs = [
         program("copy image", workload("sequential"), 131_072),
         program("copy source", files("source", 190), 5000),

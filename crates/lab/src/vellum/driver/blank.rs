@@ -1,10 +1,10 @@
-//! A new volume's few blocks, for the engine to open.
+//! The few blocks of a new volume that the engine opens.
 
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::recovery::{Source, Unreadable};
 
-/// See the module.
+/// The blocks by number; see the module.
 pub(super) struct Blank(pub BTreeMap<u64, Box<[u8]>>);
 
 impl Source for Blank {

@@ -1,16 +1,18 @@
 //! Effects on blocks that share pages, and comparisons.
 
-use super::deltas::{Then, on_medium};
-use super::{Flight, Vellum, read_parts};
+use super::Vellum;
+use super::bases::on_medium;
+use super::flight::{Flight, Then};
 use crate::base::Io;
 use crate::content::Content;
 use std::collections::BTreeMap;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
+use vellum_core::driver::{Parts, To};
 use vellum_core::format::pack;
-use vellum_core::seam::{Against, Base, Block, Page};
+use vellum_core::seam::{Against, Block, Page};
 
 impl Vellum {
-    /// A chunk in which blocks may share pages: encoded, for the checksums of those pages.
+    /// Encodes a chunk in which blocks may share pages, for the checksums of those pages.
     pub(super) fn write_parts(&mut self, id: EffectId, at: Pba, blocks: u32) {
         let mut parts: BTreeMap<Pba, Vec<Content>> = BTreeMap::new();
         for (buf, place, slot) in self.engine.chunk_places(id) {
@@ -29,7 +31,7 @@ impl Vellum {
                     content
                 }
                 Block::Page => {
-                    // Nobody reads what would be stored.
+                    // Nothing reads what would be stored.
                     let store = &mut |_, _, _: &mut [u8]| {};
                     self.engine.encode_page(id, index, &mut self.bytes, store);
                     self.make_page(parts.remove(&place).unwrap_or_default())
@@ -44,7 +46,7 @@ impl Vellum {
         }
     }
 
-    /// A page with these parts has been encoded.
+    /// Adds a page with these parts, which has been encoded.
     fn make_page(&mut self, parts: Vec<Content>) -> Content {
         let sum = self.superblock().sum(crc32c::crc32c).of(&self.bytes);
         let mut directory = Vec::new();
@@ -55,7 +57,7 @@ impl Vellum {
         self.pages.make(sum, parts, &directory)
     }
 
-    /// The segment at `at` is erased.
+    /// Forgets the pages of the segment at `at`, which is erased.
     pub(super) fn forget_pages(&mut self, at: Pba) {
         if self.pages.is_empty() {
             return;
@@ -75,17 +77,13 @@ impl Vellum {
         with == Some(self.bufs[buf.0 as usize])
     }
 
-    /// `parts`: the first and how many; `to`: the request, and its first block that they are; `base`: what a delta needs.
-    pub(super) fn read_parts(
-        &mut self,
-        io: &mut Io<'_>,
-        id: EffectId,
-        page: Page,
-        (slot, count): (u8, u8),
-        to: (RequestId, u32),
-        base: Option<Base>,
-    ) {
-        let (RequestId(request), first) = to;
+    pub(super) fn start_parts(&mut self, io: &mut Io<'_>, id: EffectId, parts: Parts, to: To) {
+        let Parts {
+            page,
+            slot,
+            count,
+            base,
+        } = parts;
         match page {
             Page::Medium(at) if let Some(base) = on_medium(base) => {
                 let parts = (slot, count);
@@ -96,15 +94,14 @@ impl Vellum {
                     at,
                     slot,
                     count,
-                    request,
-                    first,
+                    to,
                 };
                 let tag = self.fly(id, parts);
                 self.backing.read(io, tag, at, 1);
             }
             Page::Buffer(buf) => {
                 let page = self.bufs[buf.0 as usize];
-                let whole = self.show_parts(page, (slot, count), request, first);
+                let whole = self.give_parts(page, (slot, count), to);
                 if let Some(base) = on_medium(base) {
                     return self.read_base(io, id, base, Then::Shown(whole));
                 }
@@ -114,33 +111,7 @@ impl Vellum {
         }
     }
 
-    /// A part of the page at a place is to be in a buffer.
-    pub(super) fn gather_part(
-        &mut self,
-        io: &mut Io<'_>,
-        id: EffectId,
-        (at, slot): (Pba, u8),
-        to: Buf,
-    ) {
-        let tag = self.fly(id, Flight::GatherPart { at, slot, to });
-        self.backing.read(io, tag, at, 1);
-    }
-
-    /// It has been read.
-    pub(super) fn part_gathered(
-        &mut self,
-        io: &mut Io<'_>,
-        id: EffectId,
-        (at, slot): (Pba, u8),
-        to: Buf,
-    ) {
-        let page = self.medium[at.0 as usize];
-        let part = self.pages.part(page, slot);
-        self.bufs[to.0 as usize] = part.unwrap_or_default();
-        self.finish(io, id, read_parts(page.sum(), part.is_some()));
-    }
-
-    pub(super) fn compare(&mut self, io: &mut Io<'_>, id: EffectId, buf: Buf, with: Against) {
+    pub(super) fn start_compare(&mut self, io: &mut Io<'_>, id: EffectId, buf: Buf, with: Against) {
         let base = match with {
             Against::Part(.., base) => on_medium(base),
             _ => None,
@@ -160,7 +131,7 @@ impl Vellum {
             Against::Buffer(other) => (other, None),
             Against::Part(Page::Buffer(other), slot, _) => (other, Some(slot)),
         };
-        // Looked at now: it may be released by the next effect.
+        // Compared now: the next effect may release it.
         let same = self.is_same(buf, self.bufs[other.0 as usize], slot);
         if let Some(base) = base {
             return self.read_base(io, id, base, Then::Compared(same));
@@ -169,18 +140,12 @@ impl Vellum {
         io.time.done(tag);
     }
 
-    /// Parts of a page have come; whether they were there.
-    pub(super) fn show_parts(
-        &mut self,
-        page: Content,
-        (slot, count): (u8, u8),
-        request: u32,
-        first: u32,
-    ) -> bool {
+    /// Takes parts of a page that was read: the first and how many. Returns true if all of them were there.
+    pub(super) fn give_parts(&mut self, page: Content, (slot, count): (u8, u8), to: To) -> bool {
         let mut whole = true;
         for i in 0..count {
             match self.pages.part(page, slot + i) {
-                Some(content) => self.show(request, first + u32::from(i), content),
+                Some(content) => self.give(to, u32::from(i), content),
                 None => whole = false,
             }
         }

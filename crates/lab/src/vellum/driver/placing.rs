@@ -1,21 +1,20 @@
 //! Where the engine puts blocks, and when they are durable.
 
-use super::Vellum;
 use vellum_core::engine::Options;
 use vellum_core::format::areas::Layout;
 use vellum_core::seam::Commits;
 use vellum_core::tables::{self, Persistence};
 
-/// See the module.
+/// Placement and durability; see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placing {
     /// A log, or tables in place.
     pub layout: Layout,
     /// When a write is answered.
     pub persistence: Persistence,
-    /// Of tables: whether what no answer waits for is held back and merged (OrderMergeDedup §2.2).
+    /// Tables only: true if writes that no answer waits for are held back and merged (OrderMergeDedup §2.2).
     pub merging: bool,
-    /// Of tables: whether a commit is held back when more is likely to come (§2.2).
+    /// Tables only: true if a commit is held back when more is likely to arrive (§2.2).
     pub anticipation: bool,
 }
 
@@ -39,13 +38,5 @@ impl Placing {
             ..Commits::default()
         });
         options
-    }
-}
-
-impl Vellum {
-    /// Whether its volume is tables in place.
-    #[must_use]
-    pub fn is_in_place(&self) -> bool {
-        self.engine.as_log().is_none()
     }
 }

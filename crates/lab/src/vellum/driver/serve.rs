@@ -1,7 +1,7 @@
-//! Services in virtual time: folds and sweeps, as the core's machines say.
+//! Services in virtual time: folds and sweeps, by the core's state machines.
 //!
-//! As the device has it, but for when one begins: here clients may never be quiet, so it begins when they have written enough, and goes
-//! on beside them. When the load is over there is one more of each, for what is left.
+//! As in the device, except for when one begins: clients may never be quiet here, so it begins when they have written
+//! enough, and runs beside them. When the load is over each runs once more, for what is left.
 
 use super::Vellum;
 use super::services::{OURS, Tidying, Waits};
@@ -17,13 +17,13 @@ use vellum_core::service::sweep::Sweep;
 use vellum_core::service::{Machine, Seen, Step};
 
 impl Vellum {
-    /// Whether a service is at work, or is to be.
+    /// True if a service is running or due.
     #[must_use]
     pub fn is_tidying(&self) -> bool {
         self.services.running.is_some() || self.services.last != [false; 2]
     }
 
-    /// The load is over: each service goes through all once more.
+    /// The load is over: runs each service once more.
     pub fn tidy(&mut self, io: &mut Io<'_>) {
         if !io.time.is_instant() {
             let Tidying { fold, sweep } = self.services.which;
@@ -32,7 +32,7 @@ impl Vellum {
         }
     }
 
-    /// What a service reads of the medium has come.
+    /// Continues after a service's read of the medium has completed.
     pub fn service_read(&mut self, io: &mut Io<'_>) {
         let Waits::Read(at, blocks) = std::mem::replace(&mut self.services.waits, Waits::No) else {
             unreachable!("a service has read what it did not ask for")
@@ -54,7 +54,7 @@ impl Vellum {
         self.serve(io);
     }
 
-    /// Goes on with a service, or begins one.
+    /// Continues a service, or begins one.
     pub(super) fn serve(&mut self, io: &mut Io<'_>) {
         if self.services.serving || !self.services.are_on() || io.time.is_instant() {
             return;
@@ -64,7 +64,7 @@ impl Vellum {
         self.services.serving = false;
     }
 
-    /// Goes on by one step; whether there is another one now.
+    /// Runs one step; true if another can follow now.
     fn serve_once(&mut self, io: &mut Io<'_>) -> bool {
         if let Some(well) = self.services.answered.take() {
             self.service_answered(io, well);
@@ -95,6 +95,7 @@ impl Vellum {
                 self.services.waits = Waits::Read(at, blocks);
                 self.backing.read(io, Tag::Service, at, blocks);
             }
+            // A step of a walk: the sweep or fold that walks uses it and never returns it.
             Step::Found => unreachable!("what a service finds is its own"),
             Step::Fold { lba, blocks } => {
                 self.services.waits = Waits::ToFold(lba, vec![None; blocks as usize]);
@@ -118,7 +119,7 @@ impl Vellum {
     fn begin_service(&mut self, io: &Io<'_>) -> Option<Running> {
         let written = self.engine.stats().host_blocks_written;
         let Tidying { fold, sweep } = self.services.which;
-        // Who is told to wait for nothing does not wait for room to be short.
+        // A fold in a hurry does not wait until space is short.
         let is_short = fold == Some(Haste::Now) || fold::is_wanted(self.engine.room());
         let services = &mut self.services;
         let superblock = self.engine.superblock().clone();
@@ -142,7 +143,7 @@ impl Vellum {
         None
     }
 
-    /// The engine has answered what a service asked for.
+    /// Continues after the engine has answered a service's request.
     fn service_answered(&mut self, io: &mut Io<'_>, well: bool) {
         match std::mem::replace(&mut self.services.waits, Waits::No) {
             Waits::ToFold(lba, got) => {
@@ -161,9 +162,9 @@ impl Vellum {
         }
     }
 
-    /// Hands over what has been read, if all of it can be stored in fewer bytes.
+    /// Hands over what has been read, if all of it can be stored smaller.
     fn fold_row(&mut self, io: &mut Io<'_>, lba: Lba, got: &[Option<Content>]) -> Option<()> {
-        if self.free.len() < got.len() {
+        if self.free.len() < got.len() + self.reserved() {
             return None;
         }
         let mut payloads = Vec::with_capacity(got.len());

@@ -1,4 +1,4 @@
-//! Folds and sweeps in virtual time: which there are, and what the one at work waits for.
+//! Folds and sweeps in virtual time: which are on, and what the running one waits for.
 
 use crate::content::Content;
 use vellum_core::addr::{Lba, Pba};
@@ -6,27 +6,27 @@ use vellum_core::service::pace::Haste;
 use vellum_core::service::running::Running;
 use vellum_core::stats::Stats;
 
-/// What a service asks the engine for has this number, and no client's request has it: the engine has a place for each up to the
-/// greatest.
+/// The number of all requests of services. No client's request has it. It is small because the engine has a slot for
+/// each number up to the greatest.
 pub(super) const OURS: u32 = 0;
-/// Which services there are, and how they are with clients.
+/// Which services are on, and how much they hurry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tidying {
-    /// Sparse pages are folded.
+    /// Folds sparse pages.
     pub fold: Option<Haste>,
-    /// What is stored twice is looked for.
+    /// Looks for what is stored twice.
     pub sweep: Option<Haste>,
 }
 
 /// What a service waits for.
 pub(super) enum Waits {
-    /// Nothing, or for a moment.
+    /// Nothing, or a point in time.
     No,
     /// Blocks of the medium.
     Read(Pba, u32),
     /// Blocks that are to be folded.
     ToFold(Lba, Vec<Option<Content>>),
-    /// A pair; so much had been counted before.
+    /// The merge of a pair; with the counters from before.
     Merge(Box<Stats>),
 }
 
@@ -34,17 +34,17 @@ pub(super) struct Services {
     pub which: Tidying,
     pub running: Option<Running>,
     pub waits: Waits,
-    /// The engine has answered, well or not.
+    /// The engine's answer: true if it succeeded.
     pub answered: Option<bool>,
-    /// It is being asked what to do next.
+    /// True while the service is running a step.
     pub serving: bool,
-    /// When it is to be asked again.
+    /// When to run it next.
     pub due: Option<u64>,
-    /// Blocks that clients had written when a fold, and a sweep, began last.
+    /// Blocks that clients had written when the last fold, and the last sweep, began.
     pub written: [u64; 2],
-    /// One of each is to come yet, when the load is over.
+    /// True for each that is to run once more when the load is over.
     pub last: [bool; 2],
-    /// Clients' requests that have come, and that are open.
+    /// Client requests that have arrived, and those that are open.
     pub came: u64,
     pub open: u64,
 }
@@ -65,12 +65,12 @@ impl Services {
         }
     }
 
-    /// Whether there are any.
+    /// True if any service is on.
     pub fn are_on(&self) -> bool {
         self.which != Tidying::default()
     }
 
-    /// When one wants to go on.
+    /// When one wants to continue.
     pub fn due(&self) -> Option<u64> {
         self.due
     }
@@ -83,7 +83,7 @@ impl Services {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// Takes the answer to a request, if it was a service's.
+    /// Takes the answer to a request. True if the request was a service's.
     pub fn take_answer(&mut self, request: u32, well: bool) -> bool {
         if request == OURS {
             self.answered = Some(well);
@@ -91,12 +91,12 @@ impl Services {
         request == OURS
     }
 
-    /// Whether the engine has answered one.
+    /// True if the engine has answered a service.
     pub fn has_answer(&self) -> bool {
         self.answered.is_some()
     }
 
-    /// Takes a block of a read, if it was a service's.
+    /// Takes a block of a read. True if the read was a service's.
     pub fn take_block(&mut self, request: u32, index: u32, content: Content) -> bool {
         if request == OURS
             && let Waits::ToFold(_, got) = &mut self.waits

@@ -1,6 +1,6 @@
-//! What every block should be, and every read held against it.
+//! The expected content of every block, to compare reads with.
 
-use super::{Asked, Vellum};
+use super::asked::Asked;
 use crate::content::Content;
 use crate::trace::Op;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
-    /// Of a new volume.
+    /// The shadow of a new volume.
     pub fn new(blocks: u64) -> Self {
         Self {
             blocks: vec![Content::ZERO; blocks as usize],
@@ -20,46 +20,42 @@ impl Shadow {
             wrong: 0,
         }
     }
-}
 
-impl Vellum {
-    pub(super) fn remember(&mut self, asked: &Asked) {
-        let Some(shadow) = &mut self.shadow else {
-            return;
-        };
+    /// Notes a request before the engine gets it.
+    pub fn remember(&mut self, asked: &Asked) {
         let range = asked.lba as usize..asked.lba as usize + asked.blocks as usize;
         match asked.op {
-            Op::Write { .. } => shadow.blocks[range].copy_from_slice(&asked.contents),
-            Op::Discard => shadow.blocks[range].fill(Content::ZERO),
+            Op::Write { .. } => self.blocks[range].copy_from_slice(&asked.contents),
+            Op::Discard => self.blocks[range].fill(Content::ZERO),
             Op::Read => {
-                let wanted = shadow.blocks[range].to_vec();
+                let wanted = self.blocks[range].to_vec();
                 let got = vec![None; wanted.len()];
-                shadow.reads.insert(asked.id, (wanted, got));
+                self.reads.insert(asked.id, (wanted, got));
             }
             Op::Flush => {}
         }
     }
 
-    /// A block of a read has come.
-    pub(super) fn show(&mut self, request: u32, index: u32, content: Content) {
-        if self.services.take_block(request, index, content) {
-            return;
-        }
-        if let Some(shadow) = &mut self.shadow
-            && let Some((_, got)) = shadow.reads.get_mut(&request)
-        {
+    /// Notes blocks that the volume drops. The file system has not written them since, so a reader would find them in
+    /// its page cache, which is not modelled.
+    pub fn dropped(&mut self, first: u64, after: u64) {
+        self.blocks[first as usize..after as usize].fill(Content::ZERO);
+    }
+
+    /// Takes a block of a read.
+    pub fn show(&mut self, request: u32, index: u32, content: Content) {
+        if let Some((_, got)) = self.reads.get_mut(&request) {
             got[index as usize] = Some(content);
         }
     }
 
-    /// A request is answered: if it was a read, it holds what was written.
-    pub(super) fn check(&mut self, request: u32, well: bool) {
-        if let Some(shadow) = &mut self.shadow
-            && let Some((wanted, got)) = shadow.reads.remove(&request)
+    /// Checks the content of a read that is answered.
+    pub fn check(&mut self, request: u32, well: bool) {
+        if let Some((wanted, got)) = self.reads.remove(&request)
             && well
         {
             let both = wanted.iter().zip(&got);
-            shadow.wrong += both.filter(|(w, g)| Some(**w) != **g).count() as u64;
+            self.wrong += both.filter(|(w, g)| Some(**w) != **g).count() as u64;
         }
     }
 }

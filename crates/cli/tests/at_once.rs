@@ -1,0 +1,185 @@
+//! Two commands for one volume at the same time, and commands that are killed on their way.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Server, can_attach, dir, eventually, ok, run, text};
+use std::fs;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn started(args: &[&str]) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// A clone on two loop devices would be two file systems on the same blocks.
+#[test]
+fn of_two_who_attach_a_clone_one_is_refused() {
+    if !can_attach("of_two_who_attach_a_clone_one_is_refused") {
+        return;
+    }
+    let dir = dir();
+    let (volume, clone) = (
+        dir.path().join("disk.vellum"),
+        dir.path().join("disk.vellum@c"),
+    );
+    ok(&["create", text(&volume), "--size=64M"]);
+    ok(&["attach", text(&volume), "--via=fuse"]);
+    ok(&["snapshot", text(&volume), "s"]);
+    ok(&["clone", &format!("{}@s", text(&volume)), "c"]);
+    for _ in 0..5 {
+        let both: Vec<_> = (0..2).map(|_| started(&["attach", text(&clone)])).collect();
+        let ended = both
+            .into_iter()
+            .map(|mut one| one.wait().unwrap().success());
+        assert_eq!(ended.filter(|success| *success).count(), 1);
+        ok(&["detach", text(&clone)]);
+    }
+    ok(&["detach", text(&volume)]);
+}
+
+/// The lock of a volume is removed with its record, and whoever waits for it must not hold the removed one.
+#[test]
+fn who_attaches_and_detaches_at_once_waits_for_the_others() {
+    if !can_attach("who_attaches_and_detaches_at_once_waits_for_the_others") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let volume = text(&volume);
+    ok(&["create", volume, "--size=64M"]);
+    for _ in 0..5 {
+        ok(&["attach", volume, "--via=fuse"]);
+        let (attach, detach) = (["attach", volume, "--via=fuse"], ["detach", volume]);
+        let all: Vec<_> = [&detach[..], &attach, &attach, &attach]
+            .map(started)
+            .into_iter()
+            .collect();
+        let ended: Vec<bool> = all
+            .into_iter()
+            .map(|mut one| one.wait().unwrap().success())
+            .collect();
+        assert!(ended[0], "detach");
+        // At most one of them has attached it. Whether or not, the next round can.
+        let attached = ended[1..].iter().filter(|attached| **attached).count();
+        assert!(attached <= 1, "{ended:?}");
+        ok(&detach);
+    }
+}
+
+/// A stopped server. Ended with its test, whatever happens: whoever looks at its FUSE folder would hang.
+struct Stopped(i32);
+
+impl Stopped {
+    fn of(server: i32) -> Self {
+        // SAFETY: a child of a child of this process.
+        unsafe { libc::kill(server, libc::SIGSTOP) };
+        Self(server)
+    }
+
+    fn goes_on(self) {
+        // SAFETY: as above.
+        unsafe { libc::kill(self.0, libc::SIGCONT) };
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // SAFETY: as above; nobody has waited for it.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn an_attach_that_is_killed_has_recorded_its_server() {
+    if !can_attach("an_attach_that_is_killed_has_recorded_its_server") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    ok(&["create", text(&volume), "--size=64M"]);
+    let mut attach = started(&["attach", text(&volume), "--via=fuse"]);
+    let children = format!("/proc/{0}/task/{0}/children", attach.id());
+    let mut server = None;
+    eventually("it has started a server", || {
+        let found = fs::read_to_string(&children).unwrap_or_default();
+        server = found.split(' ').find_map(|pid| pid.parse::<i32>().ok());
+        // Until it runs its own program, its parent waits for it.
+        server.is_some_and(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|word| word == b"serve")
+        })
+    });
+    let server = server.unwrap();
+    // Before it is ready.
+    let stopped = Stopped::of(server);
+    let info: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(&volume), "--json"])).unwrap();
+    let record = format!("/run/vellum/{}.json", info["uuid"].as_str().unwrap());
+    eventually("the server is recorded", || {
+        let record = fs::read(&record).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+        record["server"]["pid"] == server
+    });
+    attach.kill().unwrap();
+    attach.wait().unwrap();
+    stopped.goes_on();
+    ok(&["detach", text(&volume)]);
+    eventually("its server is gone", || {
+        !Path::new(&format!("/proc/{server}")).exists()
+    });
+}
+
+/// `vellum restart` that is killed while the old server answers what it has read.
+#[test]
+fn a_server_goes_on_if_who_should_take_over_is_gone() {
+    if !can_attach("a_server_goes_on_if_who_should_take_over_is_gone") {
+        return;
+    }
+    let dir = dir();
+    let (volume, control) = (dir.path().join("v"), dir.path().join("control"));
+    let fuse = dir.path().join("fuse");
+    fs::create_dir(&fuse).unwrap();
+    ok(&["create", text(&volume), "--size=64M"]);
+    let serve = [
+        text(&volume),
+        "--fuse",
+        text(&fuse),
+        "--control",
+        text(&control),
+    ];
+    let server = Server::start(dir.path(), &serve);
+    for _ in 0..3 {
+        let mut stream = UnixStream::connect(&control).unwrap();
+        // So the answer cannot be sent, however late this thread goes on.
+        stream.shutdown(Shutdown::Read).unwrap();
+        let order = b"{\"command\":\"hand-over\",\"order\":\"now\"}\n";
+        stream.write_all(order).unwrap();
+        drop(stream);
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        // A dead mount would not answer, or with an error.
+        run(
+            "timeout",
+            &[
+                "30",
+                "dd",
+                &format!("if={}/v", text(&fuse)),
+                "of=/dev/null",
+                "bs=4k",
+                "count=1",
+                "iflag=direct",
+            ],
+        );
+    }
+    assert_eq!(server.term(), Some(0));
+}

@@ -1,0 +1,108 @@
+//! What a volume, a stranger's file or a strange path must not lead a command of root's to.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{Running, can_attach, dir, eventually, fails, ok, run, text};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+
+/// Not only an ext4: blkid finds file systems, partition tables, swap areas, members of LVM.
+#[test]
+fn attach_makes_no_file_system_over_another_without_force() {
+    if !can_attach("attach_makes_no_file_system_over_another_without_force") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let volume = text(&volume);
+    ok(&["create", volume, "--size=64M"]);
+    let device = ok(&["attach", volume, "--via=fuse"]);
+    run("mkswap", &[device.trim()]);
+    ok(&["detach", volume]);
+    fails(2, &["attach", volume, "--via=fuse", "--mkfs"], &["--force"]);
+    let device = ok(&["attach", volume, "--via=fuse"]);
+    assert!(run("blkid", &["-p", device.trim()]).contains("swap"));
+    ok(&["detach", volume]);
+    ok(&["attach", volume, "--via=fuse", "--mkfs", "--force"]);
+    ok(&["detach", volume]);
+}
+
+#[test]
+fn a_volume_does_not_lift_what_mounting_forbids() {
+    if !can_attach("a_volume_does_not_lift_what_mounting_forbids") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("disk.vellum"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    let attach = [
+        "attach",
+        text(&volume),
+        "--via=fuse",
+        "--mount",
+        text(&mount),
+    ];
+    ok(&["create", text(&volume), "--size=64M"]);
+    let options = || {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let line = mounts.lines().find(|line| line.contains(text(&mount)));
+        line.unwrap().to_owned()
+    };
+    ok(&[&attach[..], &["--mkfs"]].concat());
+    ok(&["set", text(&volume), "mount-options=suid,dev"]);
+    ok(&["detach", text(&volume)]);
+    ok(&attach);
+    assert!(options().contains("nosuid") && options().contains("nodev"));
+    ok(&["detach", text(&volume)]);
+    ok(&[&attach[..], &["--options=suid,dev"]].concat());
+    assert!(!options().contains("nosuid") && !options().contains("nodev"));
+    ok(&["detach", text(&volume)]);
+}
+
+#[test]
+fn the_journal_of_a_clone_is_mounted_without_asynchronous_commits() {
+    if !can_attach("the_journal_of_a_clone_is_mounted_without_asynchronous_commits") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("disk.vellum"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    let volume = text(&volume);
+    ok(&["create", volume, "--size=64M"]);
+    ok(&["attach", volume, "--via=fuse", "--mkfs"]);
+    ok(&["snapshot", volume, "s"]);
+    ok(&["clone", &format!("{volume}@s"), "c"]);
+    let clone = format!("{volume}@c");
+    let options = "--options=data=journal,journal_async_commit";
+    let attach = ["attach", &clone, "--mount", text(&mount), options];
+    fails(2, &attach, &["journal_async_commit", "clone"]);
+    ok(&["detach", volume]);
+}
+
+#[test]
+fn a_path_that_is_not_utf8_is_served() {
+    let dir = dir();
+    let folder = dir.path().join(OsStr::from_bytes(b"x\xff"));
+    fs::create_dir(&folder).unwrap();
+    let vellum = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));
+        command.current_dir(&folder).args(args);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let succeeds = |args: &[&str]| vellum(args).status().unwrap().success();
+    assert!(succeeds(&["create", "a.vlm", "--size=64M"]));
+    let _server = Running(
+        vellum(&["serve", "a.vlm", "--socket", "s"])
+            .spawn()
+            .unwrap(),
+    );
+    eventually("it answers", || succeeds(&["stats", "a.vlm"]));
+    assert!(succeeds(&["info", "a.vlm", "--json"]));
+    assert!(succeeds(&["snapshot", "a.vlm", "s"]));
+    assert!(succeeds(&["get", "a.vlm"]));
+}

@@ -1,0 +1,145 @@
+//! Requests the blocks from which a map checkpoint computes the parities of its stripes ([`ahead`](super::ahead)).
+
+use super::ahead::{Mask, PARITY};
+use super::leaf_blocks::Block;
+use super::{Engine, Pending};
+use crate::addr::{BLOCK_BYTES, Leaf};
+use crate::format::leaf;
+use crate::format::root::LeafSlot;
+use crate::seam::{Effect, Outcome};
+
+impl Engine {
+    /// True if the stripe can be written now: everything its parity is computed from is in memory. If not, requests the missing
+    /// blocks, and reads ahead for the stripes after it.
+    pub(super) fn is_read_for(&mut self, stripe: u32) -> bool {
+        if !self.state.has_away() && self.checkpoint.ahead.is_empty() {
+            return true;
+        }
+        self.read_for(stripe);
+        self.checkpoint.ahead.next = self.checkpoint.ahead.next.max(stripe + 1);
+        while self.checkpoint.ahead.next < self.superblock.stripes()
+            && self.checkpoint.ahead.has_room()
+        {
+            self.read_for(self.checkpoint.ahead.next);
+            self.checkpoint.ahead.next += 1;
+        }
+        !self.checkpoint.ahead.waits(stripe)
+    }
+
+    /// Returns a stripe's parity on the medium, minus the old contents of the leaves to be written: adding the new contents gives the new
+    /// parity. `None`: the parity has to be computed from all leaves.
+    pub(super) fn parity_without(&mut self, stripe: u32, dirty: Mask) -> Option<Block> {
+        let mask = self.read_mask(stripe, dirty);
+        let ahead = &mut self.checkpoint.ahead;
+        let sum = ahead.take(stripe, mask, &mut self.checkpoint.blocks);
+        let mut sum = sum.filter(|_| mask != 0)?;
+        for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
+            let is_one = dirty & !mask & 1 << index != 0;
+            if is_one && self.is_kept(leaf) && !self.add_written(leaf, &mut sum) {
+                self.checkpoint.blocks.give_back(sum);
+                return None;
+            }
+        }
+        Some(sum)
+    }
+
+    /// Adds the old contents of a changed leaf from memory; false if they are not the leaf that the newest root names.
+    fn add_written(&mut self, leaf: Leaf, sum: &mut Block) -> bool {
+        let mut block = self.checkpoint.blocks.take();
+        let is_told =
+            self.state.as_written(leaf, &mut block[..]) && self.is_as_kept(leaf, &block[..]);
+        if is_told {
+            leaf::add(sum, &block);
+        }
+        self.checkpoint.blocks.give_back(block);
+        is_told
+    }
+
+    fn is_kept(&self, leaf: Leaf) -> bool {
+        self.checkpoint.slots[leaf.0 as usize] != LeafSlot::Absent
+    }
+
+    /// True if the newest root leads to a leaf with these bytes.
+    fn is_as_kept(&self, leaf: Leaf, block: &[u8]) -> bool {
+        match self.checkpoint.slots[leaf.0 as usize] {
+            LeafSlot::Absent => false,
+            LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => {
+                leaf::checksum(leaf, block, self.superblock.crc()) == sum
+            }
+        }
+    }
+
+    /// Returns which leaves of a stripe have changed.
+    pub(super) fn dirty_of(&self, stripe: u32) -> Mask {
+        let leaves = self.superblock.stripe(stripe).enumerate();
+        leaves.fold(0, |dirty, (index, leaf)| {
+            dirty | Mask::from(self.state.is_dirty(leaf)) << index
+        })
+    }
+
+    /// Requests the blocks that a stripe's parity is computed from, unless they are already requested.
+    fn read_for(&mut self, stripe: u32) {
+        let mask = self.read_mask(stripe, self.dirty_of(stripe));
+        let ahead = &mut self.checkpoint.ahead;
+        let new = ahead.ask(stripe, mask, &mut self.checkpoint.blocks);
+        for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
+            if new >> index & 1 == 1 {
+                self.read_kept(leaf);
+            }
+        }
+        if let Some(parity) = self.superblock.parity(stripe)
+            && new & PARITY != 0
+        {
+            self.read_kept(parity);
+        }
+    }
+
+    /// Returns the blocks to read before these leaves of a stripe are written. There are none if all other leaves of the stripe are in
+    /// memory. Memory still holds the old contents of most leaves.
+    fn read_mask(&self, stripe: u32, dirty: Mask) -> Mask {
+        let parity = self.superblock.parity(stripe);
+        if dirty == 0 || !parity.is_some_and(|parity| self.is_kept(parity)) {
+            return 0;
+        }
+        let (mut unknown, mut is_away) = (0, false);
+        for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
+            if !self.is_kept(leaf) {
+                continue;
+            }
+            match dirty >> index & 1 == 1 {
+                true => unknown |= Mask::from(!self.state.knows_written(leaf)) << index,
+                false => is_away |= self.state.is_away(leaf),
+            }
+        }
+        match is_away {
+            true => unknown | PARITY,
+            false => 0,
+        }
+    }
+
+    fn read_kept(&mut self, leaf: Leaf) {
+        let Some(at) = self.state.place_of_leaf(leaf) else {
+            unreachable!("{leaf} is on the medium");
+        };
+        self.outbox.ask(Pending::Kept(leaf), |id| Effect::ReadMeta {
+            id,
+            at,
+            blocks: 1,
+        });
+    }
+
+    /// Takes a leaf or a parity that a map checkpoint requested.
+    pub(super) fn kept_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
+        let stripe = self.superblock.stripe_of(leaf);
+        let mut leaves = self.superblock.stripe(stripe);
+        let bit = leaves
+            .position(|of| of == leaf)
+            .map_or(PARITY, |index| 1 << index);
+        let block = match outcome {
+            Outcome::Bytes(bytes) => <&[u8; BLOCK_BYTES]>::try_from(bytes).ok(),
+            _ => None,
+        };
+        let block = block.filter(|block| self.is_as_kept(leaf, &block[..]));
+        self.checkpoint.ahead.came(stripe, bit, block);
+    }
+}

@@ -1,0 +1,98 @@
+//! Recovery's visit of all pages: it counts their owners, and settles each by the count.
+
+use super::pages::{PARTS, Uses};
+use super::{Shared, pba_of};
+use crate::addr::{Lba, Pba, Vba};
+use crate::by_pba::ByPba;
+use alloc::vec::Vec;
+
+impl Shared {
+    /// Counts an owner of a whole page during recovery; false if the number does not stand for a whole page.
+    #[must_use]
+    pub(in crate::state) fn count_owner(&mut self, vba: Vba, lba: Lba) -> bool {
+        let uses = self.pages.uses(vba.0);
+        let may_be = (vba.0 as usize) < self.pages.len() && !uses.of_parts;
+        may_be && self.add(vba, lba)
+    }
+
+    /// The same for a part.
+    #[must_use]
+    pub(in crate::state) fn count_part(&mut self, vba: Vba) -> bool {
+        let uses = self.pages.uses(vba.0);
+        let may_be = (vba.0 as usize) < self.pages.len() && (uses.of_parts || !uses.is_any());
+        if may_be {
+            self.add_part(vba);
+        }
+        may_be
+    }
+
+    /// Visits all pages whose owners recovery has counted, in the order of their numbers.
+    ///
+    /// # Errors
+    /// The number of a page that has no address, or is not of its owners' kind (whole or parts), or is at an address that `may_be`
+    /// refuses.
+    pub(in crate::state) fn visit_owned(
+        &self,
+        mut may_be: impl FnMut(Pba) -> bool,
+    ) -> Result<(), Vba> {
+        let mut places = self.pages.leaves().memory();
+        for piece in 0..self.pages.pieces() {
+            self.pages.read_places(piece, &mut places);
+            for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
+                let uses = self.pages.uses(number);
+                let is_one = place != 0 && uses.of_parts == (place & PARTS != 0);
+                if uses.is_any() && !(is_one && may_be(pba_of(place))) {
+                    return Err(Vba(number));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles pages after recovery has counted the owners: pages with one owner become plain (they are returned), pages without owners
+    /// are freed, and numbers in between are free. This also decides which number is found at a whole page's address: a leaf may still
+    /// hold a freed number besides the number that took over its page.
+    pub(in crate::state) fn settle(&mut self) -> Vec<(Lba, Pba)> {
+        let mut plain = Vec::new();
+        let is_whole = |uses: Uses| !uses.of_parts && uses.owners > 1;
+        let numbers = 0..self.pages.len() as u32;
+        let whole = numbers.filter(|number| is_whole(self.pages.uses(*number)));
+        self.at = ByPba::with_room(whole.count());
+        let mut places = self.pages.leaves().memory();
+        for piece in 0..self.pages.pieces() {
+            self.pages.read_places(piece, &mut places);
+            for (number, place) in self.pages.numbers_of(piece).zip(places.iter()) {
+                let (uses, pba) = (self.pages.uses(number), pba_of(*place));
+                if uses.of_parts {
+                    self.packed += 1;
+                } else if is_whole(uses) {
+                    self.at.insert(pba, number);
+                    self.whole += 1;
+                } else {
+                    if uses.owners == 1 {
+                        plain.push((Lba(u64::from(uses.xor)), pba));
+                        self.owned -= 1;
+                    }
+                    self.free_page(Vba(number), pba);
+                }
+            }
+        }
+        plain
+    }
+
+    /// Lets pages of parts at these addresses be found without a summary from now on.
+    pub(in crate::state) fn find_pages_of_parts(&mut self, is_one_of_these: impl Fn(Pba) -> bool) {
+        let mut places = self.pages.leaves().memory();
+        for piece in 0..self.pages.pieces() {
+            if !self.pages.has_uses(piece) {
+                continue;
+            }
+            self.pages.read_places(piece, &mut places);
+            for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
+                if self.pages.uses(number).of_parts && is_one_of_these(pba_of(place)) {
+                    self.at.insert(pba_of(place), number);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Why a request to a volume fails.
+
+/// Why a request failed; each maps onto an errno.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BlockError {
+    /// EINVAL.
+    #[error("blocks {lba}+{blocks} end past the volume's {size} blocks")]
+    OutOfRange {
+        /// First block requested.
+        lba: u64,
+        /// How many.
+        blocks: u64,
+        /// The volume's size in blocks.
+        size: u64,
+    },
+    /// EPERM.
+    #[error("the volume is attached read-only")]
+    ReadOnly,
+    /// ENOSPC.
+    #[error("no physical space left: discard something, or migrate to a larger volume")]
+    Full,
+    /// ENOSPC, too.
+    #[error(
+        "what the volume is on has no room (a file system that is full, as a rule): free some there, \
+         and it goes on by itself"
+    )]
+    NoRoom,
+    /// EIO: checksum, medium, or a poisoned volume; the text says which and where.
+    #[error("{0}")]
+    Io(String),
+    /// EIO. Only the volume's own copies get this error, never a client.
+    #[error("a block cannot be copied by a link")]
+    Unlinkable,
+    /// ESHUTDOWN.
+    #[error("the volume is shutting down")]
+    Stopping,
+}

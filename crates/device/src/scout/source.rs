@@ -1,0 +1,70 @@
+//! The volume as the scout reads it.
+
+use crate::block::{Op, Replies, Request};
+use crate::frames::{Frames, Share};
+use crate::limits::SCAN_READ_BLOCKS;
+use crate::requests::OneAnswer;
+use crate::shared::Shared;
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_ext4::{Source, Unreadable};
+
+/// Reads the volume like a client.
+pub(crate) struct VolumeSource<'a> {
+    shared: &'a Shared,
+    answer: Arc<OneAnswer>,
+    replies: Arc<dyn Replies>,
+}
+
+impl<'a> VolumeSource<'a> {
+    pub fn new(shared: &'a Shared) -> Self {
+        let answer = Arc::new(OneAnswer::default());
+        Self {
+            shared,
+            replies: answer.clone(),
+            answer,
+        }
+    }
+
+    /// Frames of the volume's own: a client may hold all others while it waits for this thread to end. They come back in any case.
+    fn frames(&self, count: usize) -> Option<Frames> {
+        match self.shared.scout.is_stopping() {
+            true => None,
+            false => self.shared.frames.take(Share::OwnRead, count).ok(),
+        }
+    }
+
+    fn read_some(&self, lba: u64, out: &mut [u8]) -> Option<()> {
+        let count = out.len() / BLOCK_BYTES;
+        let request = Request {
+            tag: 0,
+            op: Op::Read,
+            lba: Lba(lba),
+            blocks: count as u64,
+            frames: self.frames(count)?,
+        };
+        self.shared
+            .ask(request, &self.replies, |now, inner, pending, batch| {
+                inner.admit(now, pending, &[], batch);
+            });
+        let (request, result) = self.answer.wait();
+        result.ok()?;
+        for (index, block) in out.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            block.copy_from_slice(request.frames.block(index));
+        }
+        Some(())
+    }
+}
+
+impl Source for VolumeSource<'_> {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+        let bytes = out.len() as u64;
+        let mut lba = offset / BLOCK_BYTES as u64;
+        for part in out.chunks_mut(SCAN_READ_BLOCKS * BLOCK_BYTES) {
+            self.read_some(lba, part)
+                .ok_or(Unreadable { offset, bytes })?;
+            lba += SCAN_READ_BLOCKS as u64;
+        }
+        Ok(())
+    }
+}

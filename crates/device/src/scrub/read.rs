@@ -1,0 +1,21 @@
+//! Reads blocks of the volume for a scrub.
+
+use crate::block::{BlockError, Op, Request};
+use crate::frames::{Frames, Share};
+use crate::shared::Shared;
+use vellum_core::addr::Lba;
+
+/// Reads what these blocks hold, as a client would; it is not counted as a client's read.
+pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
+    let request = Request {
+        tag: 0,
+        op: Op::Read,
+        lba,
+        blocks: blocks.into(),
+        frames: shared.frames.take(Share::OwnRead, blocks as usize)?,
+    };
+    let read = shared.call(request, |now, inner, pending, batch| {
+        inner.admit(now, pending, &[], batch);
+    });
+    read.map(|request| request.frames)
+}

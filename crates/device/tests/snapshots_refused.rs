@@ -1,0 +1,258 @@
+//! What is done with a snapshot may be refused, at its start or midway, because the file system below has no room. Then the other
+//! snapshots read as they did, also after a restart, and so does that one unless it is being deleted.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use common::{Client, assert_sound, open, read_all, small};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use vellum_device::block::BlockError;
+use vellum_device::{CreateOptions, OpenOptions, SnapshotError, Volume};
+use vellum_medium::{FaultMedium, Medium, Plan};
+
+const BLOCKS: u64 = 4000;
+
+struct World {
+    fault: Arc<FaultMedium>,
+    medium: Arc<dyn Medium>,
+    volume: Arc<Volume>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::of(BLOCKS)
+    }
+
+    /// A new volume with room for snapshots, on a medium that can have no room.
+    fn of(logical_blocks: u64) -> Self {
+        let fault = Arc::new(FaultMedium::over_memory(8 * BLOCKS, Plan::default()));
+        let options = CreateOptions {
+            segment_blocks: Some(64),
+            logical_blocks: Some(logical_blocks),
+            history: 1500,
+            ..CreateOptions::default()
+        };
+        Volume::create(&*fault, &options).unwrap();
+        let medium: Arc<dyn Medium> = fault.clone();
+        let volume = open(&medium);
+        Self {
+            fault,
+            medium,
+            volume,
+        }
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.volume)
+    }
+
+    /// Writes until the medium, which is full, takes no more.
+    fn fill(&self) {
+        self.fault.set_full(true);
+        let mut client = self.client();
+        let mut at = (0..BLOCKS - 40).step_by(40).cycle();
+        while client.write(at.next().unwrap(), &[9; 40]).is_ok() {}
+    }
+
+    /// Gives the medium room again, and waits until the volume has found it.
+    fn relieve(&self) {
+        self.fault.set_full(false);
+        let began = Instant::now();
+        while self.client().write(0, &[8]).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(20), "it finds room");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn reopened(self) -> Self {
+        self.volume.stop().unwrap();
+        let Self { fault, medium, .. } = self;
+        let volume = open(&medium);
+        Self {
+            fault,
+            medium,
+            volume,
+        }
+    }
+
+    /// Cuts the power. Gives it back when the volume is gone, which would wait for ever for what a restart forgets.
+    fn cut(self, seed: u64) -> Arc<dyn Medium> {
+        let Self {
+            fault,
+            medium,
+            volume,
+        } = self;
+        if !fault.is_off() {
+            fault.power_cut(seed);
+        }
+        drop(volume);
+        fault.set_plan(Plan::default());
+        fault.restart();
+        medium
+    }
+
+    fn seen(&self, name: &str) -> Vec<u64> {
+        read_all(&Arc::new(self.volume.seen_at(name).unwrap()))
+    }
+
+    fn write_all(&self, fill: u64) {
+        let mut client = self.client();
+        for lba in (0..BLOCKS).step_by(40) {
+            client.write(lba, &[fill; 40]).unwrap();
+        }
+    }
+}
+
+/// What is listed on the medium is kept for: a command that was refused has not begun.
+#[test]
+fn one_that_could_not_be_deleted_reads_as_before() {
+    let world = World::new();
+    world.write_all(1);
+    world.volume.take_snapshot("s", 1).unwrap();
+    world.fill();
+    assert!(world.volume.delete_snapshot("s").is_err());
+    assert!(world.volume.roll_back("s").is_err());
+    world.relieve();
+    assert!(!world.volume.snapshots().unwrap()[0].leaves);
+    world.write_all(2);
+    let world = world.reopened();
+    assert_eq!(world.seen("s"), [1; BLOCKS as usize]);
+    world.volume.delete_snapshot("s").unwrap();
+    assert_eq!(world.volume.snapshots().unwrap(), []);
+}
+
+/// A deletion that is refused midway leaves rows that the next try does not meet. It has to write them all the same: they are the
+/// older snapshot's now.
+#[test]
+fn one_that_was_deleted_in_two_tries_leaves_the_older_one_what_it_needs() {
+    const MANY: u64 = 5 * BLOCKS;
+    let world = World::of(MANY);
+    world.volume.take_snapshot("older", 1).unwrap();
+    world.volume.take_snapshot("newer", 2).unwrap();
+    // Far apart, so that each step of the deletion writes many blocks of rows.
+    for first in 0..MANY / 40 {
+        let mut client = world.client();
+        let lbas = (0..40).map(|n| first + n * MANY / 40);
+        let requests = lbas
+            .map(|lba| client.write_request(lba, &[2], false))
+            .collect();
+        for tag in client.submit(requests) {
+            client.sink.wait(tag).unwrap();
+        }
+    }
+    world.fault.set_full(true);
+    let refused = world.volume.delete_snapshot("newer");
+    assert!(
+        matches!(refused, Err(SnapshotError::Block(_))),
+        "{refused:?}"
+    );
+    assert!(world.volume.snapshots().unwrap()[1].leaves, "it has begun");
+    // Some of its rows are gone, so nobody knows what has changed since.
+    for (since, until) in [("newer", None), ("older", Some("newer"))] {
+        let changed = world.volume.changed_since(since, until);
+        assert!(matches!(changed, Err(SnapshotError::Leaves)), "{changed:?}");
+    }
+    world.relieve();
+    world.volume.delete_snapshot("newer").unwrap();
+    let world = world.reopened();
+    assert_eq!(world.seen("older"), [0; MANY as usize]);
+    assert_eq!(world.volume.snapshots().unwrap().len(), 1);
+}
+
+/// Whoever gives up all snapshots gets a volume of one state, though a rollback was cut short. Read-only it is told.
+#[test]
+fn a_rollback_that_was_cut_short_is_completed_though_all_are_given_up() {
+    let mut midway = 0;
+    for ios in 0..30 {
+        let world = World::new();
+        world.write_all(1);
+        world.volume.take_snapshot("s", 1).unwrap();
+        world.write_all(2);
+        world.client().flush().unwrap();
+        world.fault.set_plan(Plan::seeded(ios).with_cut_after(ios));
+        let _ = world.volume.roll_back("s");
+        let medium = world.cut(ios);
+        let open = |read_only| {
+            let options = OpenOptions {
+                read_only,
+                without_snapshots: !read_only,
+                ..small()
+            };
+            Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap())
+        };
+        let volume = open(true);
+        let blocks = read_all(&volume);
+        let is_mixed = blocks.iter().any(|one| *one != blocks[0]);
+        if is_mixed {
+            midway += 1;
+            let told = volume.check_unmixed();
+            assert!(matches!(told, Err(SnapshotError::Returns(_))), "{told:?}");
+        }
+        drop(volume);
+        let volume = open(false);
+        let blocks = read_all(&volume);
+        assert!(
+            blocks.iter().all(|one| *one == blocks[0]),
+            "cut after {ios}"
+        );
+        assert!(!is_mixed || blocks[0] == 1, "cut after {ios}");
+        assert_eq!(volume.snapshots().unwrap(), []);
+        assert_eq!(volume.snapshot_room().unwrap().0, 0);
+        volume.check_unmixed().unwrap();
+        volume.stop().unwrap();
+        drop(volume);
+        assert_sound(&*medium);
+    }
+    assert!(midway > 0);
+}
+
+/// A block that held nothing is kept as one that holds nothing. So a full volume gets nothing back for it.
+#[test]
+fn what_held_nothing_gives_nothing_back() {
+    let fault = FaultMedium::over_memory(BLOCKS, Plan::default());
+    let medium: Arc<dyn Medium> = Arc::new(fault);
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(3 * BLOCKS),
+        history: 1000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium);
+    // The name makes it one of the schedule's.
+    let name = "auto-1970-01-01T00:00:05Z";
+    volume.take_snapshot(name, 5).unwrap();
+    let mut client = Client::new(&volume);
+    let full = (0..3 * BLOCKS).find_map(|lba| client.write(lba, &[lba + 1]).err());
+    assert!(matches!(full, Some(BlockError::Full)), "{full:?}");
+    let all = volume.snapshots().unwrap();
+    assert_eq!((all[0].name.as_str(), all[0].scheduled), (name, true));
+    assert_eq!(all[0].kept_bytes, 0);
+    let (kept, _) = volume.snapshot_room().unwrap();
+    assert!(kept > 1000, "each has a place: {kept}");
+}
+
+/// What is written to a snapshot lies in memory, of which there is a bound. Blocks that lie there already can be written at it.
+#[test]
+fn at_the_bound_of_memory_what_is_there_can_be_written_again() {
+    let world = World::of(70_000);
+    world.volume.take_snapshot("s", 1).unwrap();
+    let seen = Arc::new(world.volume.seen_at("s").unwrap().with_memory());
+    let mut client = Client::new(&seen);
+    let most = vellum_device::limits::SNAPSHOT_MEMORY as u64;
+    for lba in (0..most).step_by(64) {
+        client.write(lba, &[1; 64]).unwrap();
+    }
+    assert!(matches!(client.write(most, &[1]), Err(BlockError::Full)));
+    assert!(matches!(client.discard(most, 1), Err(BlockError::Full)));
+    client.write(7, &[2]).unwrap();
+    client.discard(8, 2).unwrap();
+    assert_eq!(client.read(6, 5).unwrap(), [1, 2, 0, 0, 1]);
+    // The zeros take the memory of one block, and not of two.
+    client.write(most, &[3]).unwrap();
+}

@@ -1,0 +1,42 @@
+//! A request that is open at the drive, and its parts.
+
+use crate::vellum::Asked;
+
+/// A request that is not answered.
+pub(super) struct Parent {
+    pub(super) came: u64,
+    pub(super) read: bool,
+    pub(super) tenant: u8,
+    pub(super) parts: u32,
+}
+
+/// A part of one.
+pub(super) struct Part {
+    pub(super) parent: u32,
+    pub(super) asked: Option<Asked>,
+    pub(super) blocks: u32,
+}
+
+impl Part {
+    /// Fills the numbers that belong to services and to the volume's own discards.
+    pub(super) const NONE: Self = Self {
+        parent: 0,
+        asked: None,
+        blocks: 0,
+    };
+}
+
+/// Puts something into a free place of a table, or adds one. Returns the place.
+#[inline]
+pub(super) fn place<T>(all: &mut Vec<T>, free: &mut Vec<u32>, new: T) -> u32 {
+    match free.pop() {
+        Some(index) => {
+            all[index as usize] = new;
+            index
+        }
+        None => {
+            all.push(new);
+            all.len() as u32 - 1
+        }
+    }
+}

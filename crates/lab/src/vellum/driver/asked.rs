@@ -1,0 +1,30 @@
+//! A request to the engine.
+
+use crate::admission::Admitted;
+use crate::content::Contents;
+use crate::sizes::Tells;
+use crate::trace::Op;
+use crate::workload::{Bytes, Committed};
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its number, never 0. It can be used again once the request is answered.
+    pub id: u32,
+    /// What it does.
+    pub op: Op,
+    /// The first block.
+    pub lba: u64,
+    /// How many blocks.
+    pub blocks: u32,
+    /// What a write writes.
+    pub contents: Contents,
+    /// The bytes of metadata that a file system writes.
+    pub bytes: Bytes,
+    /// The sizes its blocks can be stored in, if measured.
+    pub sizes: Tells,
+    /// For a write that completes a journal's transaction: the blocks that the transaction puts home.
+    pub committed: Committed,
+    /// What the write may use.
+    pub admitted: Admitted,
+}

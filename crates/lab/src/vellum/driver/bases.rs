@@ -1,0 +1,163 @@
+//! Keeps bases, and makes and reads differences from them.
+
+use super::deltas::{Deltas, Known, Version};
+use super::flight::{Flight, Then};
+use super::{Asked, Vellum};
+use crate::base::Io;
+use crate::content::Content;
+use crate::sizes::{Size, told};
+use vellum_core::addr::{Buf, EffectId, Lba, Pba, Vba};
+use vellum_core::engine::Earlier;
+use vellum_core::entry::{MAX_PARTS, PartId};
+use vellum_core::seam::{Base, Packed, Page};
+use vellum_watch::EarlierPlaces;
+
+/// Where a base must be read from, if it is on the medium.
+pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
+    match base {
+        Some(Base::Part(Page::Medium(at), _)) => Some(at),
+        _ => None,
+    }
+}
+
+impl Vellum {
+    /// The size that a block of a write can be stored in.
+    pub(super) fn pack(&mut self, asked: &Asked, index: usize, buf: Buf) -> Option<Packed> {
+        if !self.compress {
+            return None;
+        }
+        let (content, model) = (asked.contents[index], self.sizes);
+        let sizes = asked.sizes.as_ref();
+        let size = sizes.map_or(Size::default(), |sizes| sizes[index]);
+        let bytes = size.packed.or_else(|| Some(model?.bytes(content)));
+        let packs = asked.admitted.pack;
+        let alone = bytes.and_then(told).filter(|_| packs);
+        if let Some(bytes) = size.packed.filter(|_| self.services.are_on()) {
+            self.measured.insert(content, bytes);
+        }
+        let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
+            return alone;
+        };
+        let lba = asked.lba + index as u64;
+        let mut replaces = false;
+        let mut delta = None;
+        // Blocks of zeros have no delta. Neither have the journal's own blocks: they replace unrelated content, which
+        // no model of changes describes, and the device would find that there is nothing to gain.
+        let is_own = asked.written().is_journals(index);
+        let has_none = content == Content::ZERO || is_own;
+        let places = (!has_none).then(|| match &mut self.watching {
+            Some(watching) => watching.earlier_places(Lba(lba)),
+            None => EarlierPlaces::of(Lba(lba)),
+        });
+        let home = places.map_or(lba, |places| places.home.0);
+        for place in places.into_iter().flat_map(EarlierPlaces::all) {
+            let earlier = log.earlier(place);
+            replaces |= earlier != Earlier::Nothing;
+            if packs
+                && let Earlier::Base(part) = earlier
+                && let Some(base) = bases.known.get(&part.raw()).copied()
+            {
+                delta = bases.delta((part, base), (lba, home), content, size.delta, model);
+                break;
+            }
+        }
+        if sizes.is_some() || !bases.versions.is_empty() {
+            let since = delta.map(|(part, packed)| (part.raw(), packed.len.get()));
+            bases.versions.insert(lba, Version { content, since });
+        }
+        if let Some((part, packed)) = delta {
+            bases.want(buf, 0);
+            return Some(Packed {
+                base: Some(part),
+                ..packed
+            });
+        }
+        let bytes = alone.map_or(0, |packed| packed.len.get());
+        bases.want(buf, u16::from(replaces) * bytes);
+        alone
+    }
+
+    /// The size that a block can be stored in anew. A delta stays one while its base is known; in a log of deltas it
+    /// is merged with its base.
+    pub(super) fn pack_anew(&self, lba: Lba, content: Content) -> Option<Packed> {
+        let base = self.engine.base_at(lba).zip(self.bases.as_ref());
+        if let Some((part, bases)) = base
+            && bases.deltas == Deltas::Packed
+        {
+            let base = *bases.known.peek(&part.raw())?;
+            let home = (lba.0, lba.0);
+            let delta = bases.delta((part, base), home, content, None, self.sizes)?;
+            return Some(Packed {
+                base: Some(part),
+                ..delta.1
+            });
+        }
+        let measured = self.measured.get(&content).copied();
+        told(measured.or_else(|| Some(self.sizes?.bytes(content)))?)
+    }
+
+    /// Notes that this buffer's block is not worth keeping as a base.
+    pub(super) fn unwanted(&mut self, buf: Buf) {
+        if let Some(bases) = &mut self.bases {
+            bases.want(buf, 0);
+        }
+    }
+
+    /// Notes that a buffer's block is this part from now on.
+    pub(super) fn keep_base(&mut self, buf: Buf, part: PartId) {
+        let content = self.bufs[buf.0 as usize];
+        if let Some(bases) = &mut self.bases {
+            let wanted = bases.wanted.get_mut(buf.0 as usize);
+            match wanted.map_or(0, std::mem::take) {
+                0 => bases.known.pop(&part.raw()),
+                bytes => bases.known.put(part.raw(), Known { content, bytes }),
+            };
+        }
+    }
+
+    /// Notes that the parts of this page no longer exist.
+    pub(super) fn drop_bases(&mut self, page: Vba) {
+        if let Some(bases) = self.bases.as_mut().filter(|bases| !bases.known.is_empty()) {
+            for slot in 0..MAX_PARTS as u8 {
+                bases.known.pop(&PartId { page, slot }.raw());
+            }
+        }
+    }
+
+    pub(super) fn read_base(&mut self, io: &mut Io<'_>, id: EffectId, at: Pba, then: Then) {
+        let tag = self.fly(id, Flight::Base(then));
+        self.backing.read(io, tag, at, 1);
+    }
+
+    /// Continues after a base has been read.
+    pub(super) fn base_read(&mut self, io: &mut Io<'_>, id: EffectId, then: Then) {
+        match then {
+            Then::Read { at, parts, to } => {
+                let (slot, count) = parts;
+                let tag = self.fly(
+                    id,
+                    Flight::Parts {
+                        at,
+                        slot,
+                        count,
+                        to,
+                    },
+                );
+                self.backing.read(io, tag, at, 1);
+            }
+            Then::Compare { buf, at, slot } => {
+                let slot = Some(slot);
+                let tag = self.fly(id, Flight::Compare { buf, at, slot });
+                self.backing.read(io, tag, at, 1);
+            }
+            Then::Shown(whole) => {
+                let tag = self.fly(id, Flight::PartsShown(whole));
+                io.time.done(tag);
+            }
+            Then::Compared(same) => {
+                let tag = self.fly(id, Flight::Compared(same));
+                io.time.done(tag);
+            }
+        }
+    }
+}

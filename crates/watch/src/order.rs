@@ -1,0 +1,543 @@
+//! Decides which commit blocks of journals wait, what for, and how long.
+//!
+//! Requests in flight arrive in any order, and the server of the volume chooses the order in which they take effect. With
+//! `journal_async_commit` a commit block is in flight together with the blocks it commits, so it must be handed on after all of
+//! them. [`Commits`] decides that for one journal. This module handles all journals of a volume, and the time limits. The rules:
+//!
+//! 1. A block counts as present once it has taken effect. What is handed on later takes effect later.
+//! 2. Commit blocks wait only in a journal whose superblock says that commits are asynchronous. In any other, jbd2 sends a commit
+//!    block after the answers to everything it commits. If something is missing then, a layer above us (such as a writeback
+//!    cache) reorders writes and is responsible for that. There a commit block continues at once, unjudged.
+//! 3. A client is not kept waiting for blocks that it cannot send: some clients send nothing more before they have an answer
+//!    (nbdfuse). So [`COMMIT_SILENCE`] after the last new block of its journal, the commit block is answered, and keeps waiting.
+//!    A commit block that must be durable when it is answered cannot be answered early. After [`COMMIT_PATIENCE`] it fails
+//!    instead, and jbd2 aborts its journal: what was lost on the way to us must not be committed.
+//! 4. A journal that is not known from its start cannot be followed later. So a superblock that begins a log waits,
+//!    while a scan is needed, until the scan is done ([`SCOUT_PATIENCE`] at most). jbd2 sends nothing of the log before
+//!    that superblock is answered.
+//!    If a superblock tells of a log that was not known to be empty, blocks of its transaction may have been written before. Then
+//!    its commit block waits no longer than [`COMMIT_SILENCE`], and continues unjudged.
+//! 5. A commit block does not overtake the one before it, whether or not that one was answered.
+
+use crate::change::{Blocks, Change};
+use crate::classes::is_own;
+use crate::limits::{COMMIT_PATIENCE, COMMIT_SILENCE, SCOUT_PATIENCE};
+use crate::ranges::{BLOCK, Range};
+use vellum_core::addr::Nanos;
+use vellum_core::seam::Payload;
+use vellum_ext4::Span;
+use vellum_ext4::journal::{Commits, Mark, Verdict, begins_a_log};
+
+/// The journals of a volume and their commit blocks; see the module.
+#[derive(Default)]
+pub struct CommitOrder {
+    journals: Vec<Journal>,
+    /// The ranges of all journals, in address order.
+    places: Vec<Range>,
+    /// True if something may continue that could not before.
+    is_due: bool,
+    /// Commit blocks that continued after everything they commit, and those that continued unjudged.
+    complete: u64,
+    unjudged: u64,
+}
+
+struct Journal {
+    commits: Commits,
+    /// When the last new block arrived.
+    news: Nanos,
+}
+
+/// What a write waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The end of a scan.
+    Scan,
+    /// The blocks that a commit block commits.
+    Blocks {
+        /// The journal's index, if it is still known.
+        journal: Option<usize>,
+        /// How many blocks are missing.
+        missing: u32,
+        /// Which transaction comes next is a guess, so what is missing may have been written before.
+        is_guess: bool,
+    },
+}
+
+/// What to do with a write from some block on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It waits.
+    Wait(Reason),
+    /// It is refused: what it commits will never be present.
+    Refuse,
+}
+
+/// The state of a waiting write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// Since when it waits.
+    pub since: Nanos,
+    /// What it waits for.
+    pub reason: Reason,
+    /// Its client has been answered.
+    pub is_answered: bool,
+    /// It must not be answered before it takes effect, because it must be durable then, or because there may be no room for it.
+    pub is_withheld: bool,
+}
+
+impl Wait {
+    /// True if an answer now would promise no more than can be kept.
+    #[must_use]
+    pub fn may_be_answered(&self) -> bool {
+        !(self.is_answered || self.is_withheld)
+    }
+
+    /// The journal's index, if which of its transactions comes next is a guess.
+    #[must_use]
+    pub fn guess(&self) -> Option<Option<usize>> {
+        match self.reason {
+            Reason::Blocks {
+                journal,
+                is_guess: true,
+                ..
+            } => Some(journal),
+            _ => None,
+        }
+    }
+
+    /// True if it is an answered commit block of that journal.
+    fn is_answered_of(&self, journal: usize) -> bool {
+        let is_of =
+            |reason| matches!(reason, Reason::Blocks { journal: of, .. } if of == Some(journal));
+        self.is_answered && is_of(self.reason)
+    }
+}
+
+impl CommitOrder {
+    /// Sets the journals. A journal that was known keeps its state. A wait stays with its journal even if the journal's index changes.
+    pub fn follow<'a>(&mut self, found: &[Commits], waits: impl Iterator<Item = &'a mut Wait>) {
+        let before = std::mem::take(&mut self.journals);
+        let place = |known: &Journal| {
+            let mut found = found.iter();
+            found.position(|new| known.commits.is_of_the_same(new))
+        };
+        let numbers: Vec<Option<usize>> = before.iter().map(place).collect();
+        let new = |commits: &Commits| Journal {
+            commits: commits.clone(),
+            news: Nanos(0),
+        };
+        self.journals = found.iter().map(new).collect();
+        for (journal, number) in before.into_iter().zip(&numbers) {
+            if let Some(number) = *number {
+                self.journals[number] = journal;
+            }
+        }
+        for wait in waits {
+            if let Reason::Blocks { journal, .. } = &mut wait.reason {
+                *journal = journal.and_then(|number| numbers[number]);
+            }
+        }
+        let spans = found.iter().flat_map(|commits| commits.layout().extents());
+        let places = spans.map(|span| (span.start / BLOCK, span.end() / BLOCK));
+        self.places = places.collect();
+        self.places.sort_unstable();
+        self.is_due = true;
+    }
+
+    /// Records that a change has taken effect, or never will.
+    pub fn ended(&mut self, now: Nanos, change: &Change<'_>, is_done: bool) {
+        if !self.is_in_journal(change.first, change.blocks) {
+            return;
+        }
+        let span = change.span();
+        for journal in &mut self.journals {
+            let is_news = match is_done {
+                true => journal.commits.took_effect(span),
+                false => journal.commits.refused(span),
+            };
+            if is_news {
+                journal.news = now;
+                self.is_due = true;
+            }
+        }
+    }
+
+    /// Records that an answered commit block was refused. jbd2 does not check the answer to its flush, so from then on no
+    /// commit block of that log succeeds.
+    pub fn lose(&mut self, change: &Change<'_>) {
+        for journal in &mut self.journals {
+            journal.commits.lost(change.span());
+        }
+    }
+
+    /// Returns true, once, if something may continue that could not before.
+    pub fn take_due(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
+    }
+
+    /// Notes that something may continue for another reason.
+    pub fn wake(&mut self) {
+        self.is_due = true;
+    }
+
+    /// When a wait must end or be answered. `None` if it has been answered and only waits for blocks that will come.
+    #[must_use]
+    pub fn deadline(&self, wait: &Wait) -> Option<Nanos> {
+        let news = |journal: Option<usize>| {
+            let news = journal.map_or(Nanos(0), |number| self.journals[number].news);
+            wait.since.max(news)
+        };
+        let (from, patience) = match wait.reason {
+            Reason::Blocks {
+                journal,
+                is_guess: true,
+                ..
+            } => (news(journal), COMMIT_SILENCE),
+            _ if wait.is_answered => return None,
+            Reason::Scan => (wait.since, SCOUT_PATIENCE),
+            Reason::Blocks { journal, .. } => {
+                let patience = match wait.may_be_answered() {
+                    true => COMMIT_SILENCE,
+                    false => COMMIT_PATIENCE,
+                };
+                (news(journal), patience)
+            }
+        };
+        Some(Nanos(from.0.saturating_add(patience.as_nanos() as u64)))
+    }
+
+    /// Commit blocks that continued after everything they commit, and those that continued unjudged.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        (self.complete, self.unjudged)
+    }
+
+    /// Gives up a guess about a journal, unless a commit block has replaced it by what is so. The commit block that waited for it
+    /// then continues unjudged, and tells where the next transaction begins.
+    pub fn give_up(&mut self, journal: Option<usize>) {
+        if let Some(number) = journal
+            && self.journals[number].commits.is_guess()
+        {
+            self.journals[number].commits.give_up();
+        }
+    }
+
+    /// Tells the journals of a waiting commit block that continues regardless of what it waits for: the next one is judged.
+    pub fn let_through(&mut self, change: &Change<'_>, payloads: &[Payload]) {
+        // As if there were no room to wait in.
+        self.stop(change, payloads, |_| false, || false, core::iter::empty());
+    }
+
+    /// Returns the first block of a write that must not continue. The journals are told about all blocks before it. `has_room`:
+    /// whether there is room for the write to wait from a block on. `is_behind`: whether there is something that no scan has
+    /// seen. `waits`: what waits already; for a retry, what waits before it.
+    pub fn stop<'a>(
+        &mut self,
+        change: &Change<'_>,
+        payloads: &[Payload],
+        has_room: impl Fn(usize) -> bool,
+        is_behind: impl Fn() -> bool,
+        waits: impl Iterator<Item = &'a Wait> + Clone,
+    ) -> Option<(usize, Stop)> {
+        let blocks = change.written?;
+        let is_mark = |(_, payload): &(usize, &Payload)| is_own(&payload.digest);
+        for (index, _) in payloads.iter().enumerate().filter(is_mark) {
+            let has_room = has_room(index);
+            let stop = if self.is_in_journal(change.first + index as u64, 1) {
+                self.mark(change.first, blocks, index, has_room, waits.clone())
+            } else {
+                let waits = begins_a_log(blocks.block(index)) && has_room && is_behind();
+                waits.then_some(Stop::Wait(Reason::Scan))
+            };
+            if let Some(stop) = stop {
+                return Some((index, stop));
+            }
+        }
+        None
+    }
+
+    /// Handles a block that may be a journal's own. Returns how it must stop, if it must.
+    fn mark<'a>(
+        &mut self,
+        first: u64,
+        blocks: &dyn Blocks,
+        index: usize,
+        has_room: bool,
+        mut waits: impl Iterator<Item = &'a Wait>,
+    ) -> Option<Stop> {
+        let offset = (first + index as u64) * BLOCK;
+        let bytes = blocks.block(index);
+        let read =
+            |(number, known): (usize, &Journal)| Some((number, known.commits.read(offset, bytes)?));
+        let (number, (at, mark)) = self.journals.iter().enumerate().find_map(read)?;
+        let commits = &mut self.journals[number].commits;
+        let is_judged = commits.is_asynchronous();
+        match mark {
+            Mark::Superblock(begins) => commits.superblock(begins),
+            Mark::Commit(sequence) => {
+                let before = Span::new(first * BLOCK, index as u64 * BLOCK);
+                // An earlier commit block was answered and still waits. Whether this one is complete is not known before the earlier one
+                // has continued.
+                let verdict = match waits.any(|wait| wait.is_answered_of(number)) {
+                    true => Verdict::Waits(1),
+                    false => commits.commit(at, sequence, before),
+                };
+                match verdict {
+                    Verdict::Complete => self.complete += 1,
+                    Verdict::Unjudged => self.unjudged += 1,
+                    Verdict::Never if is_judged => return Some(Stop::Refuse),
+                    Verdict::Waits(missing) if is_judged && has_room => {
+                        return Some(Stop::Wait(Reason::Blocks {
+                            journal: Some(number),
+                            missing,
+                            is_guess: commits.is_guess(),
+                        }));
+                    }
+                    Verdict::Never | Verdict::Waits(_) => {
+                        commits.give_up();
+                        commits.commit(at, sequence, before);
+                        self.unjudged += 1;
+                    }
+                }
+            }
+        }
+        self.is_due = true;
+        None
+    }
+
+    fn is_in_journal(&self, first: u64, blocks: u64) -> bool {
+        let near = self.places.partition_point(|(_, after)| *after <= first);
+        let near = self.places.get(near);
+        near.is_some_and(|(start, _)| *start < first + blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vellum_core::addr::Buf;
+    use vellum_core::seam::Digest;
+    use vellum_ext4::Uuid;
+    use vellum_ext4::journal::{
+        Alignment, JournalBlock, JournalFeatures, JournalFormat, Log, OWN, Sequence,
+    };
+
+    const FORMAT: JournalFormat = JournalFormat {
+        block_bytes: BLOCK as u32,
+        first: JournalBlock(1),
+        end: JournalBlock(16),
+        features: JournalFeatures {
+            compatible: 0,
+            // Asynchronous commits.
+            incompatible: 4,
+        },
+        seed: 0,
+    };
+
+    /// A journal of 16 blocks that begins at this block of the volume. The next transaction is 7, at its first block.
+    fn journal(start: u64) -> Commits {
+        let journal = vellum_ext4::journal::Journal {
+            extents: vec![Span::new(start * BLOCK, 16 * BLOCK)],
+            format: FORMAT,
+            is_empty: true,
+            blocks: 16,
+            fast_commit_blocks: 0,
+            uuid: Uuid::default(),
+            superblock: JournalBlock(0),
+            is_external: false,
+            alignment: Alignment::Aligned,
+        };
+        let mut commits = Commits::new(&journal, 1 << 30).unwrap();
+        let begin = Some((Sequence(7), JournalBlock(1)));
+        let format = FORMAT;
+        commits.superblock(Some(Log { format, begin }));
+        commits
+    }
+
+    fn order(found: &[Commits]) -> CommitOrder {
+        let mut order = CommitOrder::default();
+        order.follow(found, std::iter::empty());
+        assert!(order.take_due() && !order.take_due());
+        order
+    }
+
+    const fn wait(journal: usize, is_withheld: bool) -> Wait {
+        Wait {
+            since: Nanos(5),
+            reason: Reason::Blocks {
+                journal: Some(journal),
+                missing: 1,
+                is_guess: false,
+            },
+            is_answered: false,
+            is_withheld,
+        }
+    }
+
+    struct One([u8; 4096]);
+
+    impl Blocks for One {
+        fn count(&self) -> usize {
+            1
+        }
+
+        fn block(&self, _: usize) -> &[u8] {
+            &self.0
+        }
+    }
+
+    /// A commit block of that transaction, written to that block of the volume.
+    fn commit(order: &mut CommitOrder, at: u64, sequence: u8, waits: &[Wait]) -> Option<Stop> {
+        let mut block = [0; 4096];
+        block[..12].copy_from_slice(&[&OWN[..], &[0, 0, 0, 2, 0, 0, 0, sequence]].concat());
+        let block = One(block);
+        let change = Change {
+            first: at,
+            blocks: 1,
+            written: Some(&block),
+        };
+        let payload = Payload {
+            buf: Buf(0),
+            digest: Digest {
+                first: u32::from_le_bytes(OWN),
+                ..Digest::default()
+            },
+        };
+        let stop = order.stop(&change, &[payload], |_| true, || false, waits.iter());
+        stop.map(|(_, stop)| stop)
+    }
+
+    fn ended(order: &mut CommitOrder, first: u64, blocks: u64, is_done: bool) {
+        let change = Change {
+            first,
+            blocks,
+            written: None,
+        };
+        order.ended(Nanos(9), &change, is_done);
+    }
+
+    #[test]
+    fn a_commit_block_waits_only_for_the_blocks_it_commits() {
+        let mut order = order(&[journal(100)]);
+        let waits = |missing| {
+            Some(Stop::Wait(Reason::Blocks {
+                journal: Some(0),
+                missing,
+                is_guess: false,
+            }))
+        };
+        assert_eq!(commit(&mut order, 104, 7, &[]), waits(3));
+        ended(&mut order, 200, 3, true);
+        assert!(!order.take_due(), "no journal has that block");
+        ended(&mut order, 101, 2, true);
+        assert!(order.take_due());
+        assert_eq!(commit(&mut order, 104, 7, &[]), waits(1));
+        ended(&mut order, 103, 1, true);
+        assert_eq!(commit(&mut order, 104, 7, &[]), None);
+        assert_eq!(order.counts(), (1, 0));
+        // The next transaction begins after it. If a block of that transaction is refused, so is its commit.
+        ended(&mut order, 105, 1, false);
+        assert_eq!(commit(&mut order, 106, 8, &[]), Some(Stop::Refuse));
+        // Outside of any journal nothing is a commit block.
+        assert_eq!(commit(&mut order, 300, 8, &[]), None);
+    }
+
+    /// jbd2 may send the next transaction once a commit block was answered, even while it waits. The next commit block is judged
+    /// when the one before it has continued: `commit_order` met that case under load with seed 1084.
+    #[test]
+    fn a_commit_block_does_not_overtake_one_that_was_answered() {
+        let answered = Wait {
+            is_answered: true,
+            ..wait(0, false)
+        };
+        let mut order = order(&[journal(100)]);
+        assert!(matches!(
+            commit(&mut order, 104, 8, &[answered]),
+            Some(Stop::Wait(_))
+        ));
+        assert_eq!(order.counts(), (0, 0));
+        // The waiting commit block is of another journal, or was not answered; in the latter case jbd2 would not have sent this one.
+        let other = Wait {
+            reason: wait(1, false).reason,
+            ..answered
+        };
+        assert_eq!(commit(&mut order, 104, 8, &[wait(0, false), other]), None);
+        assert_eq!(order.counts(), (0, 1));
+    }
+
+    /// A restarted server meets a log in its middle, by a superblock that moves the tail. Blocks of the transaction that were written
+    /// before do not come again. So its commit block continues, even if it may not be answered early.
+    #[test]
+    fn a_guess_is_given_up_soon() {
+        let mut commits = journal(100);
+        commits.give_up();
+        commits.set_empty(false);
+        let begin = Some((Sequence(7), JournalBlock(1)));
+        let format = FORMAT;
+        commits.superblock(Some(Log { format, begin }));
+        let mut order = order(&[commits]);
+        ended(&mut order, 102, 1, true);
+        let Some(Stop::Wait(reason)) = commit(&mut order, 103, 7, &[]) else {
+            panic!("the missing block may still come");
+        };
+        let one = Wait {
+            reason,
+            ..wait(0, true)
+        };
+        assert_eq!(one.guess(), Some(Some(0)));
+        let silence = COMMIT_SILENCE.as_nanos() as u64;
+        assert_eq!(order.deadline(&one), Some(Nanos(9 + silence)));
+        order.give_up(Some(0));
+        assert_eq!(commit(&mut order, 103, 7, &[]), None);
+        assert_eq!(order.counts(), (0, 1));
+        // The next one is judged.
+        let next = commit(&mut order, 105, 8, &[]);
+        let Some(Stop::Wait(reason)) = next else {
+            panic!("{next:?}");
+        };
+        let one = Wait {
+            reason,
+            ..wait(0, true)
+        };
+        assert_eq!(one.guess(), None);
+        ended(&mut order, 104, 1, true);
+        assert_eq!(commit(&mut order, 105, 8, &[]), None);
+        assert_eq!(order.counts(), (1, 1));
+    }
+
+    #[test]
+    fn a_wait_ends_some_time_after_the_last_new_block_of_its_journal() {
+        let after = |at: u64, time: core::time::Duration| Some(Nanos(at + time.as_nanos() as u64));
+        let mut order = order(&[journal(100), journal(200)]);
+        assert_eq!(order.deadline(&wait(0, false)), after(5, COMMIT_SILENCE));
+        assert_eq!(order.deadline(&wait(0, true)), after(5, COMMIT_PATIENCE));
+        ended(&mut order, 101, 1, true);
+        assert_eq!(order.deadline(&wait(0, false)), after(9, COMMIT_SILENCE));
+        assert_eq!(order.deadline(&wait(1, false)), after(5, COMMIT_SILENCE));
+        let mut one = wait(0, false);
+        one.is_answered = true;
+        assert_eq!(order.deadline(&one), None);
+        one = wait(0, true);
+        one.reason = Reason::Scan;
+        assert_eq!(order.deadline(&one), after(5, SCOUT_PATIENCE));
+    }
+
+    /// A scan may find journals in another order, or no longer find one of them. A wait must still stay with its own journal.
+    #[test]
+    fn a_wait_stays_with_its_own_journal_whatever_a_later_scan_finds() {
+        let (one, other) = (journal(100), journal(200));
+        let mut order = order(&[one.clone(), other.clone()]);
+        order.journals[1].news = Nanos(1000);
+        let mut waits = [wait(1, true)];
+        let mut deadline = |found: &[Commits]| {
+            order.follow(found, waits.iter_mut());
+            let patience = COMMIT_PATIENCE.as_nanos() as u64;
+            order.deadline(&waits[0]).unwrap().0 - patience
+        };
+        assert_eq!(deadline(&[one.clone(), other.clone()]), 1000);
+        let found = [other.clone(), journal(300), one.clone()];
+        assert_eq!(deadline(&found), 1000, "in another order");
+        assert_eq!(deadline(&[one]), 5, "found no more");
+        assert_eq!(deadline(&[other]), 5, "another one now");
+    }
+}
