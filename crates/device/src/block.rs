@@ -29,6 +29,16 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// True if its answer says that it is durable.
+    pub fn is_fua(self) -> bool {
+        match self {
+            Self::Write { fua } | Self::Discard { fua } | Self::WriteZeroes { fua } => fua,
+            Self::Read | Self::Flush => false,
+        }
+    }
+}
+
 /// One request; returned with its frames when it is answered.
 #[derive(Debug)]
 pub struct Request {

@@ -72,6 +72,23 @@ impl Cause {
     }
 }
 
+/// Counts a request that a client has sent.
+fn count(clients: &mut ClientStats, pending: &Pending) {
+    let op = pending.request.op;
+    let counted = match op {
+        Op::Read => &mut clients.read,
+        Op::Write { .. } => &mut clients.write,
+        Op::Flush => &mut clients.flush,
+        Op::Discard { .. } => &mut clients.discard,
+        Op::WriteZeroes { .. } => &mut clients.write_zeroes,
+    };
+    counted.requests += u64::from(!pending.is_rest);
+    if op != Op::Flush {
+        counted.bytes += pending.request.blocks * BLOCK_BYTES as u64;
+    }
+    clients.fua += u64::from(op.is_fua() && !pending.is_rest);
+}
+
 /// What is left to do once the lock is released.
 #[derive(Default)]
 #[expect(
@@ -215,25 +232,9 @@ impl Inner {
         let Request {
             op, lba, blocks, ..
         } = pending.request;
-        let mut own = ClientStats::default();
-        let clients = match pending.own {
-            true => &mut own,
-            false => &mut self.counters.clients,
-        };
-        let (counted, fua) = match op {
-            Op::Read => (&mut clients.read, false),
-            Op::Write { fua } => (&mut clients.write, fua),
-            Op::Flush => (&mut clients.flush, false),
-            Op::Discard { fua } => (&mut clients.discard, fua),
-            Op::WriteZeroes { fua } => (&mut clients.write_zeroes, fua),
-        };
-        counted.requests += u64::from(!pending.is_rest);
-        counted.bytes += if op == Op::Flush {
-            0
-        } else {
-            blocks * BLOCK_BYTES as u64
-        };
-        clients.fua += u64::from(fua && !pending.is_rest);
+        if !pending.own {
+            count(&mut self.counters.clients, &pending);
+        }
         if (blocks == 0 && op != Op::Flush) || (op == Op::Flush && self.read_only) {
             return batch.answers.push(pending, Ok(()));
         }
@@ -246,7 +247,7 @@ impl Inner {
                 self.keeps[id as usize] = keep;
             }
         }
-        let ack = self.gate.handed_over(&pending, fua);
+        let ack = self.gate.handed_over(&pending, op.is_fua());
         let id = self.requests.insert(pending);
         let input = match op {
             // A request has one frame per block, and there are fewer frames than a u32 holds.

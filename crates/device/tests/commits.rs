@@ -550,7 +550,7 @@ fn a_wait_ends() {
     let error = host.client.sink.wait(commit).unwrap_err().to_string();
     let place = ((at + 3) * 4096).to_string();
     assert!(
-        error.contains(&place) && error.contains("1 blocks"),
+        error.contains(&place) && error.contains("1 of the blocks"),
         "{error}"
     );
     let took = began.elapsed().as_secs();

@@ -69,11 +69,7 @@ impl RamDisk {
 
     fn serve(&self, request: &mut Request) -> Result<(), BlockError> {
         let (lba, count) = (request.lba.0, request.blocks);
-        let fua = match request.op {
-            Op::Flush => true,
-            Op::Write { fua } | Op::Discard { fua } | Op::WriteZeroes { fua } => fua,
-            Op::Read => false,
-        };
+        let fua = request.op == Op::Flush || request.op.is_fua();
         self.flushes.fetch_add(u64::from(fua), Ordering::Relaxed);
         let durable_write = request.op == Op::Write { fua: true };
         self.durable_writes

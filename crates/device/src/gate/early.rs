@@ -147,11 +147,8 @@ impl Early {
             return result;
         }
         let relies = match request.op {
-            Op::Flush => !self.lost.is_empty(),
-            Op::Write { fua } | Op::Discard { fua } | Op::WriteZeroes { fua } => {
-                fua && !self.lost.is_empty()
-            }
             Op::Read => self.lost.iter().any(|lost| is_near(*lost, run)),
+            op => (op == Op::Flush || op.is_fua()) && !self.lost.is_empty(),
         };
         match (relies, self.lost.first()) {
             (true, Some(lost)) => result.and(Err(broken(*lost))),

@@ -192,7 +192,7 @@ impl Layout {
         )
     }
 
-    /// The program unit of a segment's block. On flash everything here is a power of two ([`width`]), and this is asked for each
+    /// The program unit of a segment's block. On flash everything here is a power of two (`width`), and this is asked for each
     /// block that is read or written: a division would cost more than the rest.
     pub fn unit(&self, offset: u32) -> u32 {
         offset >> self.unit_blocks.trailing_zeros()
