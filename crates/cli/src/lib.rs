@@ -39,6 +39,7 @@ mod remover;
 mod replace;
 mod resize;
 mod restart;
+mod room;
 mod sent;
 mod served;
 mod server_log;

@@ -3,9 +3,10 @@
 use crate::claim;
 use crate::opened;
 use crate::outcome::usage;
+use crate::room::free_bytes;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::entry::MAX_PBA;
@@ -106,6 +107,9 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         false => Some(plan(bytes / BLOCK)?),
     };
     if new.force && !device && path.is_file() {
+        if new.preallocate {
+            has_room(path, bytes)?;
+        }
         make_way(path)?;
     }
     let medium = FileMedium::create(path, bytes, prealloc)?;
@@ -159,6 +163,27 @@ fn plan(
         properties: (new.choose)(&planned)?,
         history: new.history,
     })
+}
+
+/// Refuses to replace a file by one that needs more bytes than would be free without it.
+fn has_room(path: &Path, bytes: u64) -> Result<()> {
+    let old = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    // With a second name, its bytes stay.
+    let its_own = if old.nlink() == 1 {
+        old.blocks() * 512
+    } else {
+        0
+    };
+    match free_bytes(path).map(|free| free + its_own) {
+        Some(room) if room < bytes => bail!(
+            "{}: --preallocate takes {}, and only {} would be free without the old file, which is as it \
+             was: free more, or leave out --preallocate",
+            path.display(),
+            Size(bytes),
+            Size(room)
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// Removes a file that is to be replaced. It is locked meanwhile, so that no server loses its volume.

@@ -158,13 +158,27 @@ fn files_that_are_no_volumes_are_refused_everywhere() {
     );
     ok(&["create", text(&junk), "--size=64M", "--force"]);
     ok(&["check", text(&junk)]);
-    // What cannot be made takes nothing away.
+}
+
+#[test]
+fn what_cannot_be_made_takes_nothing_away() {
+    let dir = dir();
+    let junk = dir.path().join("junk");
+    ok(&["create", text(&junk), "--size=64M"]);
     let before = fs::read(&junk).unwrap();
     let create = ["create", text(&junk), "--size=64M", "--force"];
     let tables = ["--layout=ordered", "--set=compress=zstd"];
     fails(2, &[&create[..], &tables].concat(), &["compress"]);
     let small = [&create[..], &["--medium-size=64K"]].concat();
     fails(1, &small, &["junk"]);
+    let large = [
+        "create",
+        text(&junk),
+        "--force",
+        "--size=6T",
+        "--preallocate",
+    ];
+    fails(1, &large, &["junk", "--preallocate", "free"]);
     assert!(fs::read(&junk).unwrap() == before, "it is as it was");
 }
 

@@ -8,6 +8,7 @@ mod table;
 mod user_space;
 
 use crate::host;
+use crate::room::free_bytes;
 use crate::signals::Stop;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -68,14 +69,4 @@ pub fn run(plan: &Plan) -> Result<()> {
         dir.close()
             .with_context(|| format!("cannot remove {}", path.display())),
     )
-}
-
-fn free_bytes(dir: &std::path::Path) -> Option<u64> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).ok()?;
-    // SAFETY: a valid C string and a structure that the call fills in.
-    unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(path.as_ptr(), &raw mut stat) == 0).then(|| stat.f_bavail * stat.f_frsize)
-    }
 }
