@@ -7,11 +7,14 @@ pub mod dependencies;
 pub mod guide;
 pub mod imports;
 pub mod links;
+mod names;
 pub mod promise;
 pub mod shape;
 pub mod spdx;
 pub mod statistics;
 pub mod text;
+pub mod trips;
+pub mod words;
 pub mod workspace;
 
 /// The repository's root.

@@ -3,7 +3,8 @@
 
 use std::process::ExitCode;
 use xtask::{
-    coverage, dependencies, guide, imports, links, promise, shape, text, workspace::Workspace,
+    coverage, dependencies, guide, imports, links, promise, shape, text, trips, words,
+    workspace::Workspace,
 };
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -16,6 +17,8 @@ fn main() -> anyhow::Result<ExitCode> {
             complaints.extend(links::check(&root)?);
             complaints.extend(guide::check(&root)?);
             complaints.extend(promise::check(&root)?);
+            complaints.extend(trips::check(&root)?);
+            complaints.extend(words::check(&root)?);
             complaints.extend(shape::check(&root)?);
             complaints.extend(dependencies::check(&workspace, &root)?);
             for complaint in &complaints {

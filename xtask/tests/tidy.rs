@@ -1,7 +1,7 @@
 //! The repository itself, under test.
 
 use xtask::workspace::Workspace;
-use xtask::{dependencies, guide, imports, links, promise, root, shape, text};
+use xtask::{dependencies, guide, imports, links, promise, root, shape, text, trips, words};
 
 fn none(complaints: Vec<String>) {
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
@@ -35,6 +35,16 @@ fn what_comes_from_outside_is_allowed() {
 #[test]
 fn promised_tests_exist() {
     none(promise::check(&root()).unwrap());
+}
+
+#[test]
+fn trips_go_through_the_source() {
+    none(trips::check(&root()).unwrap());
+}
+
+#[test]
+fn words_stand_for_what_is_there() {
+    none(words::check(&root()).unwrap());
 }
 
 #[test]
