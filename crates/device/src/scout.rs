@@ -39,8 +39,6 @@ pub(crate) struct Scout {
     /// before every other lock.
     wishes: Mutex<Wishes>,
     commits: AtomicU64,
-    /// Contents may be shared, so each scan finds what must not be. Once set, it stays set.
-    shares: AtomicBool,
     /// Whether metadata is followed through the inodes.
     follows: AtomicBool,
     /// The thread is to end. Set under the lock of the scans, because the thread might sleep on otherwise.

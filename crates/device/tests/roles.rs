@@ -194,3 +194,32 @@ fn a_block_that_becomes_something_else_reads_as_it_was_written() {
         blocks.verify(601, true);
     }
 }
+
+/// A file system that grows while it is mounted writes all copies of its group descriptors, by way of its journal. A part is not shared
+/// with them at all, because nobody counts a part's owners.
+#[test]
+fn deliberate_copies_have_a_page_each_without_deduplication_too() {
+    for (compression, remapped) in [(Compression::Off, 1), (Compression::ZSTD, 0)] {
+        let policy = Policy {
+            compression,
+            ..Policy::default()
+        };
+        let (medium, volume, mut host) = mounted(|medium| {
+            let options = OpenOptions { policy, ..small() };
+            Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+        });
+        host.begin_log();
+        let copy: Bytes = host.get(0).try_into().unwrap();
+        host.commit_blocks([&copy, &copy]);
+        let before = volume.stats().core["remapped_blocks"];
+        // The superblock and the descriptors.
+        host.put(0, &copy);
+        host.put(1, &copy);
+        host.client.flush().unwrap();
+        let after = volume.stats().core["remapped_blocks"];
+        assert_eq!(after - before, remapped, "{compression:?}");
+        assert!(host.get(0) == copy && host.get(1) == copy);
+        drop((host, volume));
+        assert_sound(&*medium);
+    }
+}

@@ -55,9 +55,6 @@ pub(crate) fn run(shared: &Arc<Shared>) {
         let critical = Critical::new(&found, shared.blocks);
         {
             let wishes = scout.wishes.lock();
-            if scout.shares.load(Ordering::Acquire) {
-                protect(shared, &critical);
-            }
             let (classes, critical) = (Arc::new(classes), Arc::new(critical));
             let wants = wishes.policy.wants();
             let plan = Plan::new(&found, &wishes.set, &wants, shared.blocks);
@@ -105,28 +102,6 @@ pub(crate) fn parts_worth_learning<'a>(
     parts.iter().filter(worth).copied().collect()
 }
 
-/// Finds out what must not be shared, before contents are shared.
-pub(crate) fn guard(shared: &Shared) {
-    let _wishes = shared.scout.wishes.lock();
-    guard_held(shared);
-}
-
-/// The same, with the wishes held, so no scan ends in the meantime that knows nothing of it. While they are held, others wait to
-/// read the policy; so nothing is read here.
-fn guard_held(shared: &Shared) {
-    let scout = &shared.scout;
-    if !scout.shares.swap(true, Ordering::AcqRel) {
-        let critical = Arc::clone(scout.sight.read().critical());
-        protect(shared, &critical);
-    }
-}
-
-fn protect(shared: &Shared, critical: &Critical) {
-    shared.with_core(|now, inner, batch| {
-        inner.feed(now, Input::Hint(critical.hint()), batch);
-    });
-}
-
 /// Reports to the core. `anew`: what the core has learned about the journals is of no use any more.
 fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     let hash = sight.needs_hash().then_some(wishes.policy.hash);
@@ -151,6 +126,8 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         if anew {
             inner.feed(now, Input::Hint(Hint::Journals { regions: &[] }), batch);
         }
+        // Before the journals: two deliberate copies could come to share a page by way of a journal that has both.
+        inner.feed(now, Input::Hint(sight.critical().hint()), batch);
         inner.feed(now, Input::Hint(sight.hint()), batch);
         inner.gate.follow(sight.commits());
         // Scans end, and wishes change, only while the wishes are held.
@@ -220,9 +197,6 @@ pub(crate) fn clear_journals(shared: &Shared) {
 /// Puts new wishes in force, with the latest scan.
 fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     let scout = &shared.scout;
-    if wishes.policy.dedup {
-        guard_held(shared);
-    }
     // It needs a walk of the inodes.
     let is_new = wishes.policy.semantics
         && !scout

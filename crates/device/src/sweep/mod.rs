@@ -41,10 +41,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
             Order::Sweep(sought, haste) => {
                 swept[sought as usize] = Some(written());
                 let ended = match sought {
-                    Sought::Duplicates => {
-                        crate::scout::thread::guard(shared);
-                        sweep(shared, superblock, haste)
-                    }
+                    Sought::Duplicates => sweep(shared, superblock, haste),
                     Sought::SparsePages => fold::fold(shared, superblock, haste),
                 };
                 sweeper.over(sought, ended);
