@@ -14,7 +14,7 @@ declare -A package=(
     [etcd]=etcd-server [redis-server]=redis-server [influxd]=influxdb [skopeo]=skopeo [umoci]=umoci
     [mariadbd]=mariadb-server [sysbench]=sysbench
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
-    [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils
+    [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils [dmsetup]=dmsetup
     [mmdebstrap]=mmdebstrap [lintian]=lintian [rpmbuild]=rpm [dpkg-shlibdeps]=dpkg-dev
     [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [llvm-cov-22]=llvm-22 [prometheus]=prometheus [curl]=curl
 )
@@ -29,7 +29,7 @@ declare -A needs=(
     [file-systems]="cc git mkfs.xfs mkfs.btrfs losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 pg_createcluster"
     [applications]="cc git mkfs.ext4 e2fsck mkfs.xfs mkfs.btrfs losetup fusermount3 nbdinfo nbdkit nbdfuse jq python3 sqlite3
         etcd redis-server mariadbd sysbench pg_createcluster db_bench influxd skopeo umoci"
-    [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup"
+    [guest]="qemu-system-x86_64 cpio depmod xz mkfs.ext4 e2fsck losetup dmsetup"
     [system]="mmdebstrap dpkg-shlibdeps"
     [package]="lintian dpkg-shlibdeps"
     [rpm]="rpmbuild"

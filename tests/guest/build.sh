@@ -50,12 +50,13 @@ mkdir "$work/kernel"
 dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -x -C "$work/kernel" --wildcards \
     './boot/vmlinuz-*' './lib/modules/*/modules.*' './lib/modules/*/kernel/drivers/block/*' \
     './lib/modules/*/kernel/drivers/nvme/*' './lib/modules/*/kernel/block/*' \
+    './lib/modules/*/kernel/drivers/md/dm-mod.*' './lib/modules/*/kernel/drivers/md/dm-flakey.*' \
     './lib/modules/*/kernel/fs/ext4/*' './lib/modules/*/kernel/fs/jbd2/*' './lib/modules/*/kernel/fs/mbcache*' \
     './lib/modules/*/kernel/lib/*crc*' './lib/modules/*/kernel/crypto/crc32*' '*x86/crypto/crc32*' 2>"$work/tar.log" ||
     grep -q 'Not found in archive' "$work/tar.log" || cannot "$kernel: $(tail -1 "$work/tar.log")"
 modules=$work/kernel/lib/modules/$version
 find "$modules" -name '*.ko.xz' -exec xz -d {} +
-for module in nbd nvme ublk_drv loop virtio_blk ext4; do
+for module in nbd nvme ublk_drv loop virtio_blk ext4 dm-mod dm-flakey; do
     [ -n "$(find "$modules" -name "$module.ko")" ] || grep -q "/$module.ko" "$modules/modules.builtin" ||
         cannot "$kernel has no $module"
 done
