@@ -63,7 +63,7 @@ impl Pending {
     }
 }
 
-/// The request as its client gets it back, without the frames that a write goes on with.
+/// The request as its client gets it back: without frames, because the write goes on with them.
 pub(crate) fn given_back(write: &Request) -> Request {
     Request {
         tag: write.tag,

@@ -118,7 +118,7 @@ mod tests {
             }
             let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
             if byte & 1 == 1 {
-                // Nothing can make it shorter.
+                // Pseudo-random bytes, which do not compress.
                 let mut word = u64::from(byte);
                 for part in bytes.chunks_exact_mut(8) {
                     word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Carries out comparisons: at once where the other block is in memory, and else with what is read back.
+//! Carries out comparisons: at once where the other block is in memory, otherwise after reading it back.
 
 use super::{Batch, Cause, Inner};
 use crate::compare::{Comparison, Run, nanos_since};
@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// True if a part of a page, decoded, has a frame's bytes.
+    /// True if a part of a page decodes to a frame's bytes.
     pub(crate) fn part_is(
         &mut self,
         page: &[u8],

@@ -66,7 +66,7 @@ fn no_frames_have_no_bytes() {
     let _ = Frames::default().block(0);
 }
 
-/// A batch of a chunk of the host's has frames of clients and of snapshots, in any order.
+/// A chunk has frames of clients and of snapshots, in any order.
 #[test]
 fn frames_of_two_shares_are_given_back_by_two_threads() {
     let pool = FramePool::new(8, 4, 0).unwrap();

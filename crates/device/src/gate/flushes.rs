@@ -5,15 +5,15 @@
 //! directly after the writes that were answered before it; so the commit block would come after the very flush that is meant for
 //! it.
 //!
-//! So such a flush waits here until all writes have taken effect that were answered and handed to the core before it arrived. If
-//! a commit block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block
-//! whose blocks have not arrived holds up no flush.
+//! So such a flush waits here until all writes that were answered and handed to the core before it have taken effect. If a commit
+//! block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block whose blocks
+//! have not arrived holds up no flush.
 
 use std::collections::VecDeque;
 
 /// See the module.
 pub(super) struct Flushes<F> {
-    /// Answered writes that were handed to the core, and how many of them have ended. They end in order.
+    /// Answered writes that were handed to the core; with the next field, how many of them have ended. They end in order.
     given: u64,
     ended: u64,
     /// Commit blocks among those that have not ended.

@@ -111,8 +111,8 @@ pub(crate) fn guard(shared: &Shared) {
     guard_held(shared);
 }
 
-/// The same, with the wishes held, so no scan ends in the meantime that knows nothing of it. While they are held, others wait to
-/// read the policy; so nothing is read here.
+/// The same, for a caller that holds the wishes, so that no scan that began without this ends meanwhile. Others wait for the wishes
+/// to read the policy, so nothing is read from the medium here.
 fn guard_held(shared: &Shared) {
     let scout = &shared.scout;
     if !scout.shares.swap(true, Ordering::AcqRel) {
@@ -170,9 +170,8 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     }
 }
 
-/// Makes an index that is about to be needed, so that no request waits until its memory has been touched. A policy whose index
-/// does not fit in memory is refused before anything changes. Called with the wishes held: the next report to the core takes the
-/// index.
+/// Makes an index that is about to be needed, so that no request waits while its memory is touched. A policy whose index does not
+/// fit in memory is refused before anything changes. Called with the wishes held: the next report to the core takes the index.
 fn prepare_index(shared: &Shared, policy: &Policy) -> Result<(), NoIndex> {
     let policy = policy.core_dedup(shared.blocks);
     let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));

@@ -200,7 +200,7 @@ impl One<'_> {
             false => report.halted += 1,
         }
         state.halt = false;
-        // A rate for the scrub that has just ended is not one for the next.
+        // A rate requested for the scrub that has just ended does not apply to the next one.
         state.rate = None;
     }
 }
