@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_serves_again_is_never_in_use_twice_and_what_is_left_over_is_dropped() {
+    fn memory_is_reused_never_shared_and_bounded() {
         let mut comparisons = Comparisons::default();
         let addresses = |blocks: &[Buffer]| blocks.iter().map(Buffer::ptr).collect::<Vec<_>>();
         for more in [3, 0, 3] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_go_through_small_gaps_as_far_as_there_is_memory_and_nothing_is_broken() {
+    fn reads_go_through_small_unbroken_gaps_within_the_memory_limit() {
         let at = |at| Comparison {
             at: Pba(at),
             slot: None,

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_served_goes_first() {
+    fn frames_that_have_served_are_taken_first() {
         let mut kept = Kept::new(8);
         for id in 0..8 {
             kept.add(id, u64::from(id) * 8, None);

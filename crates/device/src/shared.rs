@@ -140,7 +140,8 @@ impl Shared {
         });
     }
 
-    /// Answers those requests of a batch that may be answered first (`gate/early.rs`). Returns when the batch may be handed over.
+    /// Answers those writes of a batch that may be answered before the core has them (`gate/early.rs`). Returns when the batch may
+    /// be handed over.
     pub fn answer_first(
         &self,
         requests: &[Request],
@@ -149,7 +150,7 @@ impl Shared {
     ) -> Turn {
         let is_plain =
             |request: &Request| request.op == (Op::Write { fua: false }) && request.blocks > 0;
-        // Nothing else is answered first, and whether there is room takes two locks.
+        // Only plain writes are answered first, and to know whether there is room takes two locks.
         let has_plain = requests.iter().any(is_plain);
         let mut runs = SmallVec::new();
         let mut inner = self.inner.lock();

@@ -154,7 +154,7 @@ pub struct SpaceStats {
     pub packed_bytes: u64,
     /// The pages of all these.
     pub stored_bytes: u64,
-    /// How many bytes fewer that is than are mapped.
+    /// The mapped bytes less the stored ones.
     pub saved_bytes: u64,
 }
 
@@ -207,9 +207,9 @@ pub struct DeltaStats {
     pub asked_blocks: u64,
     /// Of these: no delta may be made against the block that they replaced.
     pub unfit_blocks: u64,
-    /// Of these: one may be, but that block's bytes were not in memory.
+    /// Of these: a delta may be made, but the base's bytes were not in memory.
     pub base_misses: u64,
-    /// Of these: one may be, and that block's bytes were in memory.
+    /// Of these: a delta may be made, and the base's bytes were in memory.
     pub base_hits: u64,
     /// Of those with a base: the delta was more than half as long as the base, so the block was stored by itself.
     pub long_blocks: u64,
@@ -267,7 +267,7 @@ pub struct RecoveryStats {
     pub read_blocks: u64,
     /// Whether one superblock mirror was damaged or old.
     pub mirror_lost: bool,
-    /// Damaged blocks of metadata that copies made up for.
+    /// Damaged blocks of metadata whose contents a copy supplied.
     #[serde(default)]
     pub from_copies: u64,
 }
@@ -377,7 +377,7 @@ pub struct FreedStats {
     pub bitmaps_foreign: u64,
     /// Copies of bitmaps that mark blocks as free that cannot be.
     pub bitmaps_refused: u64,
-    /// Groups that were left out because too many bitmaps were under way.
+    /// Groups that were left out because too many were under way.
     pub groups_left_out: u64,
     /// Blocks that were about to be dropped when they were written again.
     pub cancelled_blocks: u64,

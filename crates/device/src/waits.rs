@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn half_and_most_of_them_are_told() {
+    fn the_median_and_the_99th_percentile_are_reported() {
         let waits = Waits::default();
         let none = waits.stats();
         assert_eq!((none.count, none.mean_micros, none.half_micros), (0, 0, 0));

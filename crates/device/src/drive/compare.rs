@@ -11,7 +11,7 @@ use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 impl Inner {
-    /// Compares at once if the other block is in memory; else notes it for [`Inner::read_back`].
+    /// Compares at once if the other block is in memory; otherwise notes the comparison for [`Inner::read_back`].
     pub(crate) fn start_compare(
         &mut self,
         id: EffectId,

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_handed_over_in_that_order() {
+    fn answered_writes_are_handed_over_in_order() {
         let mut early = Early::default();
         let (first, second) = (answered(&mut early, 10), answered(&mut early, 20));
         let flush = early.turn(&[request(Op::Flush, 0, 0)]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_broken_is_told_to_whoever_relies_on_it() {
+    fn a_broken_promise_is_reported_to_requests_that_rely_on_it() {
         let mut early = Early::default();
         answered(&mut early, 10);
         let write = request(WRITE, 10, 2);

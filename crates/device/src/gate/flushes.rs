@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_waits_for_what_was_answered_before_it_and_for_the_commit_block_behind_that() {
+    fn a_flush_waits_for_answered_writes_and_the_commit_block_behind_them() {
         let mut flushes = Flushes::default();
         assert!(!flushes.must_wait(true), "nothing is in the core");
         flushes.handed_over(true, false);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_does_not_wait_for_a_commit_block_that_does_not_go_on() {
+    fn a_flush_does_not_wait_for_a_commit_block_that_does_not_go_on() {
         let mut flushes = Flushes::default();
         flushes.handed_over(true, false);
         flushes.hold('a');

@@ -55,7 +55,7 @@ pub enum SnapshotError {
          it is completed: `vellum rollback VOLUME {0}` does that, and so does opening it for writing"
     )]
     Returns(Name),
-    /// Changes between two snapshots were requested, and the first one given is the newer.
+    /// Changes since a snapshot were requested up to one that is not newer.
     #[error("{since} was not taken before {until}: name the older one first")]
     Order {
         /// The snapshot that is to be the older one.

@@ -190,7 +190,7 @@ mod tests {
 
         /// Wherever it is cut or changed, and whatever is added or left out, it is never read to its end.
         #[test]
-        fn what_is_not_as_it_was_written_has_no_end(
+        fn an_altered_stream_is_never_read_to_its_end(
             is_whole: bool,
             runs in vec((0u64..50, 1u64..40, 0u8..8), 1..12),
             place: proptest::sample::Index,
