@@ -137,7 +137,7 @@ pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// How long a snapshot waits for writes that are held up before the volume.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it then checks whether any still wait, a millisecond apart, while it holds requests up.
+/// How often a snapshot checks whether writes still wait, a millisecond apart, while it holds requests up.
 pub const SNAPSHOT_WAITS: u32 = 30;
 
 /// The longest time until a volume that takes snapshots by itself looks at the clock again, or retries what has failed.
@@ -149,7 +149,7 @@ pub const CLOCK_LEAP: Duration = Duration::from_secs(3600);
 /// How long a volume may have been away, judged by its newest snapshot, before the clock is doubted.
 pub const CLOCK_GAP: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long after a boot the clock may still be set. Until then, a jump within [`CLOCK_GAP`] is not doubted.
+/// How long after a boot the clock may still be set. Until then, a time within [`CLOCK_GAP`] of the newest snapshot is not doubted.
 pub const CLOCK_SET: Duration = Duration::from_secs(3600);
 
 /// How long a clock that has leapt is in doubt: until then no snapshot is deleted for its age.

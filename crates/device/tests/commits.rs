@@ -328,7 +328,7 @@ fn a_log_that_is_met_in_the_middle_of_a_transaction_goes_on() {
     }
 }
 
-/// A read lets a commit block through that was answered. The one after it is judged.
+/// A read lets an answered commit block through. The next commit block is judged.
 #[test]
 fn after_a_commit_block_that_was_read_the_next_one_waits() {
     let (_medium, volume, mut host) = following();

@@ -485,8 +485,7 @@ fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
     );
 }
 
-/// Makes the volume look like those from before deltas: the leaves of their table belong to shared pages, and there is none of
-/// deltas.
+/// Makes the volume look like one from before deltas: it has no table of deltas, whose leaves belong to shared pages instead.
 fn as_older_versions_made_it(medium: &dyn Medium) {
     let superblock = superblock_of(medium);
     let shared = superblock.shared_leaves() + superblock.delta_leaves();

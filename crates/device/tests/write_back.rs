@@ -243,7 +243,7 @@ impl World {
     }
 }
 
-/// What home blocks hold that the cache takes for clean.
+/// The contents of home blocks that the cache takes for clean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     right: u64,

@@ -10,7 +10,7 @@
 //! 2. Answered writes take effect in the order of their answers, and before anything that arrives after the answer. So batches
 //!    have [`Turn`]s, and the core is handed one after the other. A read waits only for writes of its own blocks.
 //! 3. The followers of journals and bitmaps rely on answers. So a block that may be of that kind is not answered first.
-//! 4. A thread works only on the writes that it brought, so that bounds how many wait.
+//! 4. A thread works only on the writes that it brought, which bounds how many wait.
 
 use crate::block::{BlockError, Op, Request};
 use smallvec::SmallVec;

@@ -197,7 +197,8 @@ fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
     }
 }
 
-/// True if everything that waits here or is on its way will surely be accepted. Room never runs short on a volume that is not thin.
+/// True if everything that waits here or is on its way will surely be accepted. Room never runs short on a volume that is not thin,
+/// and that snapshots cannot fill.
 fn has_room(inner: &Inner) -> bool {
     let room = inner.engine.room();
     inner.engine.refuses_writes().is_none()
