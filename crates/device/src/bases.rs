@@ -74,7 +74,7 @@ impl Bases {
         }
     }
 
-    /// Notes that the frame's block is not worth keeping once it is stored; the block before it may have been.
+    /// Notes that the frame's block need not be kept once it is stored, unlike perhaps the block that the frame held before.
     pub fn unwanted(&mut self, buf: Buf) {
         if let Some(len) = self.wanted.get_mut(buf.0 as usize) {
             *len = 0;

@@ -61,14 +61,14 @@ pub trait Replies: Send + Sync {
     fn complete(&self, request: Request, result: Result<(), BlockError>);
     /// Sends the answers. Called when all answers of a batch have been given.
     fn flush(&self);
-    /// True if the submitting thread has nothing else to do until it is answered. The medium's work may then be done on that
-    /// thread: waking another one would take as long as a quick drive does.
+    /// True if the submitting thread has nothing else to do until it is answered. That thread may then do the medium's work: waking
+    /// another one would take as long as a quick drive does.
     fn lends_thread(&self) -> bool {
         false
     }
 }
 
-/// What an extent of the volume holds, for block status.
+/// An extent of the volume, for block status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// How many blocks.
@@ -83,7 +83,7 @@ pub trait BlockDevice: Send + Sync {
     fn blocks(&self) -> u64;
     /// True if writes are refused.
     fn read_only(&self) -> bool;
-    /// What a front end holds for as long as a client has the volume open.
+    /// A front end keeps this for as long as a client has the volume open.
     fn hold(&self) -> Option<Box<dyn std::any::Any + Send + Sync>> {
         None
     }

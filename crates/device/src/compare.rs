@@ -22,14 +22,14 @@ pub(crate) struct Comparisons {
     pub reading: Vec<Run>,
     /// Blocks that are read although nothing is compared with them.
     pub through: u64,
-    /// Where reads of several blocks failed lately. A bad block that is not needed is not read through again: each time would
-    /// cost the drive's attempts to read it.
+    /// Where reads of several blocks failed lately. No later read runs through a gap there: the drive would retry a bad block each
+    /// time.
     broken: VecDeque<Range<Pba>>,
     /// Reads that have ended, kept for the capacity of their lists.
     pub ended: Vec<Run>,
     /// Memory of reads that have ended; the latest is on top, because it is in the processor's caches.
     spare: Vec<Buffer>,
-    /// How many more blocks are kept for copies of them, because contents have been repeated lately.
+    /// How many more written blocks are kept in memory: contents have been repeated lately, so copies of these may follow.
     keep: usize,
 }
 
@@ -53,9 +53,9 @@ impl Comparisons {
         self.keep = (self.keep + KEPT_BLOCKS).min(KEPT_BLOCKS_MAX);
     }
 
-    /// How many of these comparisons, which are in order, one read serves: those that lie side by side, as copies in a journal
-    /// and those of a file mostly do, and those with only a few blocks in between. The blocks in between are mostly in memory, or
-    /// the copy differs there.
+    /// How many of these comparisons one read serves, from the first on. They are in order. Their blocks are adjacent, as copies in
+    /// a journal or of a file mostly are, or have small gaps between them. Most blocks in a gap are in memory, or differ from the
+    /// copy.
     pub fn together(&self, all: &[Comparison]) -> usize {
         let Some((first, others)) = all.split_first() else {
             return 0;
@@ -86,8 +86,8 @@ impl Comparisons {
         self.broken.push_back(run.extent());
     }
 
-    /// Takes memory for a block. It need not be bounded here: while a comparison waits, the write buffer fills, and then
-    /// deduplication stops.
+    /// Takes memory for a block. It needs no bound here: while a comparison waits, the write buffer fills, and then deduplication
+    /// stops.
     pub fn take_block(&mut self) -> Buffer {
         self.spare.pop().unwrap_or_else(|| Buffer::zeroed(1))
     }
@@ -98,8 +98,8 @@ impl Comparisons {
         self.spare.extend(blocks.take(room));
     }
 
-    /// True if blocks that are written now are worth keeping. A kept frame is not the next to be reused, and the caches have lost
-    /// it by the time it is; that cost is wasted where no content is repeated.
+    /// True if blocks that are written now are worth keeping. Keeping has a cost: a kept frame is reused late, when the processor's
+    /// caches no longer hold it. Where no content is repeated, that cost is wasted.
     pub(crate) fn are_to_come(&mut self, expected: Expected, blocks: usize) -> bool {
         match expected {
             Expected::Nothing => false,
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_serves_again_is_never_in_use_twice_and_what_is_left_over_is_dropped() {
+    fn memory_is_reused_never_shared_and_bounded() {
         let mut comparisons = Comparisons::default();
         let addresses = |blocks: &[Buffer]| blocks.iter().map(Buffer::ptr).collect::<Vec<_>>();
         for more in [3, 0, 3] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_go_through_small_gaps_as_far_as_there_is_memory_and_nothing_is_broken() {
+    fn reads_go_through_small_unbroken_gaps_within_the_memory_limit() {
         let at = |at| Comparison {
             at: Pba(at),
             slot: None,

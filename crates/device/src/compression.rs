@@ -99,7 +99,7 @@ impl FromStr for Compression {
 pub(crate) struct Alone(Method);
 
 impl Alone {
-    /// Without compression, a base that is stored in fewer bytes has to be made of a few runs.
+    /// With deltas but no compression, only blocks made of a few runs are stored in fewer bytes, and can be bases.
     pub fn new(how: Compression, with_deltas: bool) -> Self {
         Self(match how.method() {
             Method::Off if with_deltas => Method::Runs,

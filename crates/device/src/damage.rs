@@ -18,7 +18,7 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Makes it of the reason why the volume could not be opened for writing, and of what was lost.
+    /// `why`: the reason why the volume could not be opened for writing.
     pub(crate) fn new(why: RecoveryError, loss: Loss) -> Self {
         let mut findings = loss.damage;
         if !findings.contains(&why) {
@@ -38,7 +38,7 @@ impl Damage {
         &self.lost
     }
 
-    /// LBAs with the newest version that was found, which need not be the last.
+    /// LBAs that read as the newest version that was found; a newer one may have existed.
     #[must_use]
     pub fn guessed(&self) -> &LbaSet {
         &self.guessed

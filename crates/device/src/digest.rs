@@ -98,8 +98,8 @@ impl Digester {
         self.print.store(hash as u8, Ordering::Relaxed);
     }
 
-    /// Computes a block's fingerprint. All are keyed: collisions of MD5 and SHA-1 can be made, but are of no use to a client, who
-    /// does not know the secret.
+    /// Computes a block's fingerprint. All hashes are keyed: a client that knows collisions of MD5 or SHA-1 cannot use them without
+    /// the secret.
     pub fn fingerprint(&self, block: &[u8]) -> Fingerprint {
         fn of<D: md5::Digest>(secret: &[u8; 32], block: &[u8]) -> Fingerprint {
             let hash = D::new().chain_update(secret).chain_update(block).finalize();
@@ -144,7 +144,7 @@ impl How {
 
     #[inline]
     pub fn digest(self, block: &[u8]) -> Digest {
-        // Stops at the first byte that is not zero: next to nothing for most blocks.
+        // Stops at the first byte that is not zero, so it costs most blocks next to nothing.
         if self.zero && block == ZEROS {
             return Digest {
                 sum: self.zero_sum,

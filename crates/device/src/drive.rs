@@ -141,7 +141,7 @@ pub(crate) struct Inner {
     /// Operations that the medium has not given back.
     pub in_flight: usize,
     read_only: bool,
-    /// The refusal that writes get while it lasts, as the frames know it.
+    /// The refusal that the frames now give to writes, if any.
     refuses_writes: Option<Refusal>,
     pub frames: Arc<FramePool>,
     pub buffers: Buffers,
@@ -204,8 +204,8 @@ impl Inner {
         std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
-    /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume's life is over: its
-    /// completions would not be taken any more, and the next opening would be given them.
+    /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume's life is over: nobody takes
+    /// its completions any more, and the next opening would get them.
     pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
         if matches!(self.life, Life::Stopped | Life::Abandoned) {
             return;
@@ -283,7 +283,7 @@ impl Inner {
         }
     }
 
-    /// Hands blocks to the core that were read in order to be stored anew.
+    /// Hands the core blocks that were read to be stored anew.
     pub fn fold(
         &mut self,
         now: Nanos,
@@ -336,10 +336,10 @@ impl Inner {
         }
     }
 
-    /// Forgets what is in memory of blocks that cannot be read. A block that is written again would be compared with that, or become
-    /// a delta against it, and lead to what is damaged.
+    /// Forgets copies in memory of blocks that cannot be read. Otherwise a later write could be found equal to such a copy, or
+    /// become a delta against it, and so depend on the damaged block.
     fn forget_damaged(&mut self, at: Pba, read: &Request) {
-        // A request tells of its first damaged block alone, and its blocks may be anywhere.
+        // A request reports only its first damaged block, and its blocks may be anywhere.
         match read.blocks {
             1 => self.frames.forget(at, 1),
             _ => self.frames.forget(Pba(0), u32::MAX),
@@ -352,14 +352,14 @@ impl Inner {
     }
 
     fn carry_out(&mut self, effect: Effect, batch: &mut Batch) {
-        // Nothing is written to a read-only volume: such an effect waits for ever, and holds nothing up.
+        // A read-only volume is not written: such an effect never ends, and holds nothing up.
         if !(self.read_only && effect.changes_medium()) {
             driver::carry_out(self, batch, effect);
         }
     }
 
-    /// True if nothing of the medium is being changed. Nothing is written to a read-only volume: what the core begins there never
-    /// ends.
+    /// True if nothing on the medium is being changed. On a read-only volume nothing ever is, though the core may wait for changes
+    /// that it has begun.
     pub fn is_resting(&self) -> bool {
         self.read_only || self.engine.is_resting()
     }

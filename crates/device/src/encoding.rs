@@ -202,7 +202,7 @@ fn pack_as_delta(
     pack_against(frames, index, how.compression, &base.bytes, *part, most)
 }
 
-/// The bases of blocks that are to be stored anew; `None` for a block that is not a delta.
+/// The bases of blocks that are to be stored anew, with the bytes of those in memory; `None` for a block that is not a delta.
 pub(crate) struct Anew(Vec<Option<(PartId, Option<Base>)>>);
 
 impl Anew {

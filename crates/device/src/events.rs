@@ -54,7 +54,7 @@ impl Events {
         self.record(kind, message, false);
     }
 
-    /// Reports it each time, for what seldom happens.
+    /// Reports trouble each time, for kinds that seldom happen.
     pub fn tell(&self, kind: &str, message: String) {
         self.record(kind, message, true);
     }

@@ -26,42 +26,42 @@ pub enum Share {
     Write,
     /// For reads in flight.
     Read,
-    /// For what the volume itself writes to keep snapshots: the clients that wait for it may hold all others.
+    /// For what the volume itself writes to keep snapshots: clients that wait for it may hold all frames of `Write`.
     Own,
-    /// For what the volume itself reads: the clients that wait for it, as for a volume that grows, may hold all others.
+    /// For what the volume itself reads: clients that wait for it, for example while a volume grows, may hold all frames of `Read`.
     OwnRead,
 }
 
-/// Frames of [`Share::Own`]: as many as an open chunk that waits for more can hold, and as many again on their way to the medium.
+/// Frames of [`Share::Own`]: enough for an open chunk, and for one on its way to the medium.
 const OWN_FRAMES: u32 = 2 * CHUNK_DATA_BLOCKS as u32;
 
-/// Frames of [`Share::OwnRead`]: the largest read of the volume's own has no more.
+/// Frames of [`Share::OwnRead`]: the volume's own reads need no more.
 const OWN_READ_FRAMES: u32 = READ_FRAMES_MIN;
 
 /// The pool.
 pub struct FramePool {
     base: *mut u8,
     total: usize,
-    /// As much again for each frame for writes, for the block in fewer bytes.
+    /// As much memory again for each write frame: room for its block in fewer bytes.
     sides: *mut u8,
     writes: u32,
     reads: u32,
     free: [Mutex<Free>; 4],
     freed: [Condvar; 4],
-    /// Writes that got none. The callers that keep what is written over count theirs themselves.
+    /// Writes that got no frames. Writes that snapshots have no room for are counted elsewhere.
     pub(crate) refused: AtomicU64,
 }
 
 /// The free frames of a share.
 struct Free {
-    /// Those with nothing in them. The last to arrive is used first, because a processor may have it cached.
+    /// Those that keep no block. The last to arrive is used first, because a processor may have it cached.
     empty: Vec<u32>,
     kept: Kept,
     /// Waiting allocations, the first to arrive in front.
     waiting: VecDeque<u64>,
     /// The last number given to a waiting allocation.
     ticket: u64,
-    /// Why frames may not come back for long, if so.
+    /// Why frames may stay away for long, if they may.
     refusal: Option<BlockError>,
     /// Whether allocations go on waiting in spite of a refusal.
     patient: bool,
@@ -183,12 +183,12 @@ impl FramePool {
         }
     }
 
-    /// Set while another volume takes over the frames of one that stops: allocations go on waiting in spite of a refusal by the
-    /// old volume. What the old one refused is not refused by the next.
+    /// Set while another volume takes over the frames of one that stops: allocations then wait in spite of the old volume's
+    /// refusal, because the next one may not refuse them.
     pub(crate) fn await_next(&self, awaited: bool) {
         for share in [Share::Write, Share::Own] {
             let mut free = self.free[share as usize].lock();
-            // Only threads of the volume that stops wait for its own frames, and it waits for them.
+            // Only threads of the stopping volume wait for own frames, and the volume waits for those threads.
             free.patient = awaited && share == Share::Write;
             if !awaited {
                 free.refusal = None;
@@ -311,12 +311,11 @@ impl FramePool {
         kept.forget(at.0..at.0 + u64::from(blocks), empty);
     }
 
-    /// True if the block at `at`, or in that part of it, equals that of a frame which the caller holds; `None` if that is not
-    /// known without reading it.
+    /// True if the block at `at`, or its part `slot`, equals `as_of`; `None` if only a read can tell.
     pub(crate) fn is_same(&self, at: Pba, slot: Option<u8>, as_of: &[u8]) -> Option<bool> {
         let mut free = self.free[Share::Write as usize].lock();
         let id = free.kept.find(at.0, slot)?;
-        // SAFETY: nobody writes into a frame that has an entry, before its entry has left under this lock.
+        // SAFETY: nobody writes into a frame that has an entry; entries are removed under this lock.
         let bytes = unsafe { std::slice::from_raw_parts(self.ptr(Buf(id)), BLOCK_BYTES) };
         let same = bytes == as_of;
         if same {

@@ -84,7 +84,7 @@ impl Gate {
         if !self.flushes.is_empty() {
             self.order.wake();
         }
-        // Told of a second time, perhaps in a later turn, it would count for that one.
+        // Reported twice, perhaps a lap of the log later, the write would count for that lap.
         if !watched.is_in_effect || result.is_err() {
             self.answered(now, request, result.is_ok());
         }
@@ -95,8 +95,8 @@ impl Gate {
         self.early.ended(request, watched.is_answered, result)
     }
 
-    /// Notes that a commit block is refused that was answered. No flush succeeds from then on. Since jbd2 does not look at its
-    /// flush's answer, no later commit block of that log succeeds either.
+    /// Notes that the core refused a commit block whose client already had its answer. From then on no flush succeeds. jbd2 ignores
+    /// the answer to its flush, so no later commit block of that log succeeds either.
     fn lose(&mut self, request: &Request) {
         self.early.lose(request);
         if let Some(change) = change_of(request) {

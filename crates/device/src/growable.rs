@@ -43,7 +43,7 @@ impl Growable {
         Arc::clone(&self.now.read())
     }
 
-    /// What has happened to its medium that reads and writes do not show.
+    /// Damage to its medium that reads and writes do not show.
     #[must_use]
     pub fn lost(&self) -> Lost {
         self.medium.lost()

@@ -1,26 +1,26 @@
 //! Blocks that have been written and are still in their frames, so that a comparison need not read them back.
 //!
-//! A frame that comes back after its block was written is as good as a free one, except that its bytes are known to be those on
-//! the medium. It serves until it is needed: no memory beyond the pool's is used, but for a few bytes a frame. What must hold, so
+//! A frame that comes back after its block was written is free, and its bytes are known to be those on the medium. It serves
+//! comparisons until it is needed for something else. Beyond the pool's memory this takes a few bytes a frame. What must hold, so
 //! that an entry is never wrong:
 //! 1. An entry is made, under the volume's lock, when the write of its block has succeeded, from the frame that was written.
 //! 2. It is removed, under the same lock, before anything else is written to that address, and before the address is erased.
 //! 3. A frame that the core holds is never written to. Before a frame is handed out its entry is removed, under the share's lock,
 //!    which is also held while a frame is compared.
 //!
-//! So an entry says what was last written there, as far as the medium ever took it. It does not say that the block can still be
-//! read: a read finds that out (promise 6), as for everything that was once written.
+//! So an entry says what the medium last accepted there. It does not say that the block can still be read: a read finds that out
+//! (promise 6), as for every written block.
 //!
-//! When no empty frame is left, first those are taken that have served, because a journal block is needed once; then any. Not the
-//! oldest: a journal is written round in order, and a journal longer than the share would lose each block just before it is
-//! needed.
+//! When no empty frame is left, frames that have served are taken first, because a journal block is needed once; then random ones.
+//! The oldest would be the wrong choice: a journal is written round in order, and one longer than the share would lose each block
+//! just before it is needed.
 
 use std::ops::Range;
 
 const NONE: u32 = u32::MAX;
 /// No block of a medium: its last byte's offset would not fit.
 const NOWHERE: u64 = u64::MAX;
-/// No part of a page.
+/// In place of a part's number: the whole block.
 const WHOLE: u8 = u8::MAX;
 
 /// The frames of a share that hold written blocks, found by address.
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
     frames: Vec<Frame>,
     /// First frame of each chain of the index; a power of two.
     chains: Vec<u32>,
-    /// Free frames: those that have not served, and those that have.
+    /// Free frames: those that have not served a comparison, and those that have.
     shelves: [Vec<u32>; 2],
     entries: usize,
     /// A pseudo-random sequence, for the choice of a frame.
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_served_goes_first() {
+    fn frames_that_have_served_are_taken_first() {
         let mut kept = Kept::new(8);
         for id in 0..8 {
             kept.add(id, u64::from(id) * 8, None);

@@ -1,5 +1,5 @@
-//! What only some layouts have, or only volumes that are new enough. The others refuse it, because an option that is accepted and
-//! does nothing misleads.
+//! Features that only some layouts, or only newer volumes, have. Other volumes refuse them: an option that is accepted but does
+//! nothing misleads.
 
 use crate::options::OpenError;
 use crate::pack::Compression;
@@ -28,8 +28,7 @@ pub fn check_choice(
 }
 
 /// Checks that the layout can do what the policy says. Only a log has parts of pages: if a page is written in place, its other
-/// parts have nowhere to go. Only a log has pledges of what is committed to a journal. With tables bytes always decide. Only
-/// tables have commits.
+/// parts have nowhere to go. Only a log has pledges. Tables always compare bytes. Only tables have commits.
 pub(crate) fn takes(superblock: &Superblock, policy: &Policy) -> Result<(), OpenError> {
     let usual = Commits::default();
     let of_a_log = [

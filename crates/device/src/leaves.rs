@@ -6,7 +6,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::state::Nodes;
 use vellum_medium::Medium;
 
-/// Blocks that are read at once while a volume is opened: leaves lie side by side, and all are requested in order.
+/// Blocks that are read at once while a volume is opened: leaves are adjacent, and are requested in order.
 const AHEAD: u64 = 64;
 
 /// A medium's leaves.
@@ -76,7 +76,7 @@ mod tests {
     use vellum_medium::MemoryMedium;
 
     #[test]
-    fn what_is_written_over_is_read_anew_once_the_volume_is_open() {
+    fn overwritten_blocks_are_read_anew_once_the_volume_is_open() {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(100));
         let write = |at, byte| medium.write(Pba(at), &[byte; BLOCK_BYTES]).unwrap();
         (0..100).for_each(|at| write(at, at as u8));

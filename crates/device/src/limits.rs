@@ -32,7 +32,7 @@ pub const READ_AHEAD_BLOCKS_MAX: usize = 256;
 pub const READ_AHEAD_BLOCKS_MIN: usize = 4;
 /// Sequences that it follows in turn: two heads of the log, the map, and one more.
 pub const READ_AHEAD_WINDOWS: usize = 4;
-/// Blocks that it reads through rather than begin a new read: about what one more read costs.
+/// The widest gap that it reads through instead of beginning a new read: about what one more read costs.
 pub const READ_AHEAD_GAP: u64 = 32;
 
 /// Metadata buffers of each length that are kept for reuse.
@@ -40,21 +40,21 @@ pub const SPARE_BUFFERS: usize = 64;
 /// The longest metadata buffers that are kept.
 pub const SPARE_BUFFER_BLOCKS: usize = 4;
 
-/// Blocks that one operation reads back for comparisons, and comparisons that it serves: the longest usual request (256 KiB), and
-/// what may lie between its blocks.
+/// The most blocks that one operation reads back for comparisons, and the most comparisons that it serves: the longest usual
+/// request (256 KiB), and gaps between its blocks.
 pub const COMPARE_READ_BLOCKS: usize = 96;
-/// Blocks that are read through rather than begin a new read: less than what one more read costs.
+/// The widest gap that such an operation reads through: it costs less than one more read.
 pub const COMPARE_READ_GAP: u64 = 8;
-/// Blocks that are read through at once, in all such operations (4 MiB of memory). Beyond that, new reads begin.
+/// The most blocks in gaps that all such operations read at a time (4 MiB of memory). Beyond that, a gap ends the read.
 pub const COMPARE_READ_THROUGH: u64 = 1024;
 /// Failed operations of this kind that are remembered.
 pub const COMPARE_READS_BROKEN: usize = 16;
-/// Blocks of memory of such operations that are kept for reuse (8 MiB). While more is read at once, more is in use: never more
-/// blocks than wait for their comparison, which are in the write buffer, and are read through.
+/// Blocks of memory of such operations that are kept for reuse (8 MiB). More are in use while more is read at once: at most one for
+/// each block in the write buffer that waits for a comparison, and those in gaps.
 pub const COMPARE_SPARE_BLOCKS: usize = 2048;
 
-/// Blocks that one discard covers of what was found empty when a volume was opened (256 MiB): a large volume is done in a second
-/// or two, and what clients write after such a discard does not wait long.
+/// The most blocks in one discard of space that was found empty at an opening (256 MiB): a large volume is done in a second or two,
+/// and clients' writes do not wait long behind such a discard.
 pub const ERASE_BLOCKS_MAX: u32 = frames(256);
 
 /// Written blocks that are kept in memory for each comparison: all are kept where one in this many has a copy.
@@ -71,8 +71,8 @@ pub const STOP_TELLS: Duration = Duration::from_secs(60);
 /// Kinds of events that a volume remembers.
 pub const EVENTS: usize = 64;
 
-/// The most bytes of the index of contents for each block of the volume: what has been overwritten stays in it for eight times as
-/// many writes as the volume has blocks.
+/// The most bytes of the index of contents for each block of the volume. An index of that size remembers overwritten contents for
+/// eight times as many writes as the volume has blocks.
 pub const INDEX_BLOCK_BYTES: u64 = 64;
 /// The smallest index of contents that is of use.
 pub const INDEX_BYTES_MIN: u64 = 64 << 10;
@@ -93,16 +93,16 @@ pub const SCRUB_RATE: u32 = 8 << 10;
 pub const SCRUB_FINDINGS: usize = 256;
 /// See [`SCRUB_FINDINGS`].
 pub const SCRUB_FINDINGS_KEPT: usize = 64 << 10;
-/// Files that it names for one block.
+/// Files that a scrub names for one block.
 pub const SCRUB_FILES: usize = 4;
-/// How often it looks for a moment in which no map checkpoint, or commit of tables, is being written. It waits a millisecond
+/// How often a scrub looks for a moment in which no map checkpoint, or commit of tables, is being written. It waits a millisecond
 /// between looks.
 pub const SCRUB_TRIES: usize = 200;
-/// How long it waits for a map checkpoint, or a commit of tables, that it has requested.
+/// How long a scrub waits for a map checkpoint, or a commit of tables, that it has requested.
 pub const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
 /// Blocks of one of ext4's groups of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).
 pub const GROUP_BLOCKS: u64 = 32 << 10;
-/// How often it is checked whether clients have written that many.
+/// How often a volume checks whether clients have written [`SWEEP_WRITES`] blocks.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Blocks that a scan reads at once.
 pub const SCAN_READ_BLOCKS: usize = 16;
@@ -137,7 +137,7 @@ pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// How long a snapshot waits for writes that are held up before the volume.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it looks, a millisecond apart, while it keeps others waiting.
+/// How often a snapshot checks whether writes still wait, a millisecond apart, while it holds requests up.
 pub const SNAPSHOT_WAITS: u32 = 30;
 
 /// The longest time until a volume that takes snapshots by itself looks at the clock again, or retries what has failed.
@@ -149,7 +149,7 @@ pub const CLOCK_LEAP: Duration = Duration::from_secs(3600);
 /// How long a volume may have been away, judged by its newest snapshot, before the clock is doubted.
 pub const CLOCK_GAP: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How long after a boot the clock may be set, within the time that a volume may have been away.
+/// How long after a boot the clock may still be set. Until then, a time within [`CLOCK_GAP`] of the newest snapshot is not doubted.
 pub const CLOCK_SET: Duration = Duration::from_secs(3600);
 
 /// How long a clock that has leapt is in doubt: until then no snapshot is deleted for its age.
@@ -158,7 +158,7 @@ pub const CLOCK_DOUBT: Duration = Duration::from_secs(24 * 3600);
 /// The most snapshots that are deleted for each one that a volume takes by itself: two rules may let one go at once.
 pub const SCHEDULE_DELETES: usize = 2;
 
-/// Blocks that a snapshot which is being deleted gives up at a time.
+/// Blocks that a snapshot gives up at a time while it is deleted.
 pub const SNAPSHOT_ROWS: usize = 512;
 
 /// The most blocks that are written to a snapshot and kept in memory: a journal that is replayed is rarely longer.

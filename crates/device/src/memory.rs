@@ -62,8 +62,8 @@ impl Drop for Buffer {
     }
 }
 
-/// Requests large pages for a table that is accessed at random, where the system has them: fewer misses of the processor's
-/// address translation, and fewer page faults until all of it is there. Where it has none, nothing is lost.
+/// Requests large pages for a table that is accessed at random: they save misses in the processor's address translation, and page
+/// faults while the table fills. Where the system has none, nothing is lost.
 pub(crate) fn advise_large_pages(at: *const u8, bytes: usize) {
     let skipped = at.align_offset(BLOCK_BYTES);
     let bytes = bytes.saturating_sub(skipped) / BLOCK_BYTES * BLOCK_BYTES;
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_available_is_read() {
+    fn available_memory_is_read() {
         let meminfo = "MemTotal:       24000000 kB\nMemAvailable:   22000001 kB\n";
         assert_eq!(available_in(meminfo), Some(22_000_001 << 10));
         for other in ["", "MemTotal: 1 kB\n", "MemAvailable: many kB\n"] {

@@ -1,6 +1,6 @@
 //! Copies one volume to another, whatever their layouts: every mapped block is copied, and then compared.
 //!
-//! Both are used as their clients see them, so nothing is copied that a crash of either could have made wrong.
+//! Both are used as their clients see them, so a crash of either cannot make the copy wrong.
 
 use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
 use crate::frames::{Frames, Share};

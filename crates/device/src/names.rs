@@ -1,4 +1,4 @@
-//! What a name that nothing has is answered with.
+//! The error for an unknown name.
 
 /// The name is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

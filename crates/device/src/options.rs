@@ -54,7 +54,7 @@ impl Default for CreateOptions {
 pub struct OpenOptions {
     /// Refuse writes, and write nothing to the medium. A damaged volume is opened, too, as far as it is whole.
     pub read_only: bool,
-    /// What to make of a block of a damaged volume about which nothing is certain.
+    /// What to do with a block of a damaged volume about which nothing is certain.
     pub trust: Trust,
     /// Frames for writes (4 KiB each): the volatile write cache.
     pub write_frames: u32,
@@ -70,7 +70,7 @@ pub struct OpenOptions {
     pub discard: Option<bool>,
     /// What is done with written blocks; can be changed later.
     pub policy: Policy,
-    /// Journals to watch, wherever others are found.
+    /// Journals to watch besides those that are found.
     pub journals: Vec<Extent>,
     /// Segments whose checksums are kept in memory; `None`: the core's limit.
     pub cached_sums: Option<usize>,

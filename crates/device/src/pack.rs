@@ -63,7 +63,7 @@ fn encode(
     let encoded = ENCODER.with_borrow_mut(|encoder| by(encoder, block, room))?;
     let mut length = encoded.length;
     if length == 0 && base.is_some() {
-        // A block equal to its base takes no bytes, and a part must have some: a run of one zero.
+        // A block equal to its base needs no bytes, but a part must have some: they encode a run of one zero.
         length = 2;
         room.get_mut(..length)?.fill(0);
     }

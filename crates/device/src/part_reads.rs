@@ -22,7 +22,7 @@ pub(crate) enum Needs {
     /// A part of a page that is being read into this buffer.
     Part(u8, Buffer),
     Block(Box<Bytes>),
-    /// It cannot be had.
+    /// A base that cannot be read.
     Lost,
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Decoded {
     Request(RequestId, u32),
     /// One of the collector's frames.
     Collector(Buf),
-    /// Nowhere: it is compared with what is in this frame.
+    /// Nowhere: the part is compared with this frame.
     Compared(Buf),
 }
 

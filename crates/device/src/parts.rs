@@ -1,4 +1,4 @@
-//! A request that is handed to the core in parts, and answered when all of them are.
+//! A request that is handed to the core in parts, and answered when all parts are answered.
 
 use crate::block::{BlockError, Replies, Request};
 use crate::frames::Frames;

@@ -169,19 +169,17 @@ pub struct Policy {
     pub compression: Compression,
     /// Whether a block that replaces another one is stored as its difference to it, if that is much shorter (CSA-FS).
     pub deltas: Deltas,
-    /// Whether the volume itself, after a crash, puts home what a journal has committed; then the flush after home writes is
-    /// free.
+    /// Whether the volume itself replays journals after a crash; then the flush after home writes is free.
     pub replay: bool,
     /// Whether contents that are stored already are shared instead of stored again.
     pub dedup: bool,
     /// Memory of the index of contents.
     pub index_bytes: u64,
-    /// Only one of this many blocks is looked up first, and the others if it was found; 0: all are.
+    /// One of this many blocks is looked up first, and the others only if that one was found; 0: all are looked up.
     pub sample_blocks: u32,
     /// Which index of contents.
     pub store: Store,
-    /// Whether the volume itself gives up pages of parts of which little is left, when little room is free. Without parts there
-    /// are none.
+    /// Whether the volume folds sparse pages by itself when little room is free. Without parts of pages there are none.
     pub fold: bool,
     /// Blocks a second that a sweep may read; 0: as many as it can.
     pub sweep_blocks: u32,
@@ -195,7 +193,7 @@ pub struct Policy {
     pub commits: Commits,
 }
 
-/// Why there cannot be as large an index of contents as the policy wants.
+/// Why the volume cannot have an index of contents as large as the policy wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoIndex {
     /// It would take memory from other programs, or end this one.
@@ -278,7 +276,7 @@ impl Policy {
         }
     }
 
-    /// What has to be known of what clients' file systems do.
+    /// What the scout has to find out about clients' file systems.
     pub(crate) fn wants(&self) -> Wants {
         Wants {
             write_once: self.write_once,

@@ -8,9 +8,10 @@
 //! only then the client; that takes as long as a quick drive does. Done on the lent thread, it wakes the client alone.
 //!
 //! What must hold:
-//! 1. At a time, one thread of a volume reads, and one makes durable: the others stay free for what arrives meanwhile.
-//! 2. One operation only: the medium does several better than one after the other. And only one that a client waits for: no data
-//!    on its way from the buffer, no discard.
+//! 1. At most one lent thread of a volume reads at a time, and at most one makes writes durable: the others stay free for what
+//!    arrives meanwhile.
+//! 2. A lent thread takes a single operation: the medium does several at once better than one after the other. And only one that a
+//!    client waits for: no write-back of the buffer, no discard.
 //! 3. The batch's other answers and frames are dealt with first.
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};

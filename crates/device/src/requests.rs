@@ -1,4 +1,4 @@
-//! The requests in flight, found by the numbers that the core knows them by.
+//! The requests in flight, by the core's numbers for them.
 
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::Frames;
@@ -38,7 +38,7 @@ impl Pending {
         }
     }
 
-    /// Takes the answer out of a request, which goes on without one.
+    /// Splits off a request that can be answered now. This one goes on without an answer.
     pub fn take_answer(&mut self) -> Self {
         let sink = std::mem::replace(&mut self.sink, Arc::new(Unheard));
         let given = given_back(&self.request);
@@ -63,7 +63,7 @@ impl Pending {
     }
 }
 
-/// The request as its client gets it back, without the frames that a write goes on with.
+/// The request as its client gets it back: without frames, because the write goes on with them.
 pub(crate) fn given_back(write: &Request) -> Request {
     Request {
         tag: write.tag,

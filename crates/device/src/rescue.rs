@@ -71,8 +71,7 @@ pub fn rescue(
 /// The lost blocks that belong to files.
 #[derive(Default)]
 pub struct Losses {
-    /// Paths of files in ext4 file systems on the volume, or what else the blocks are to these, each with the number of its
-    /// blocks.
+    /// Paths of files in the volume's ext4 file systems, or the blocks' other roles there, each with its number of lost blocks.
     pub files: BTreeMap<String, u64>,
     /// Whether there may be more: not all blocks were looked for, or something of a file system could not be read.
     pub may_be_more: bool,

@@ -5,9 +5,9 @@
 //! it. It sleeps until something that the last scan depended on has been written, lets the writer finish ([`SCAN_QUIET`]), and
 //! scans again.
 //!
-//! No change may be missed, although writes go on while it reads: see [`Scans`], whose lock is here. Most of what it finds need
-//! not be right: it proposes, and bytes are compared. For a pledge bytes are not compared; so there a finding counts only as long
-//! as no change has been admitted that the scan had not seen.
+//! No change may be missed, although writes go on while it reads: see [`Scans`], whose lock is here. Most findings need not be
+//! right: they propose, and bytes are compared. A pledge compares no bytes, so for pledges a finding counts only while its scan has
+//! seen every change that was admitted.
 
 pub(crate) mod source;
 pub(crate) mod thread;
@@ -30,8 +30,8 @@ use vellum_watch::{Change, Extent, Held, Scans};
 #[derive(Default)]
 pub(crate) struct Scout {
     scans: Mutex<Scans>,
-    /// A copy of the scans' number: each write is held against it, and each answer checks that it is still the same. Nearly all
-    /// find nothing to report, and then take no lock. It changes under the lock.
+    /// A copy of the scans' number. Each write notes it when it is checked against the findings, and each answer checks that it is
+    /// still the same. Nearly all have nothing to report, and then take no lock. It changes under the lock.
     number: AtomicU64,
     sight: RwLock<Arc<Sight>>,
     roused: Condvar,
@@ -41,7 +41,7 @@ pub(crate) struct Scout {
     commits: AtomicU64,
     /// Whether metadata is followed through the inodes.
     follows: AtomicBool,
-    /// The thread is to end. Set under the lock of the scans, because the thread might sleep on otherwise.
+    /// The thread is to end. Set under the lock of the scans; otherwise the thread might miss it and sleep.
     stopping: AtomicBool,
     /// What follows the file systems' free space.
     pub freed: Reclaim,
@@ -63,9 +63,9 @@ impl Scout {
         }
     }
 
-    /// The sight to hold writes against, and its number.
+    /// The sight to check writes against, and its number.
     pub fn sight(&self) -> (u64, Arc<Sight>) {
-        // In this order: a number that is too old costs a look, one that is too new could miss a change.
+        // In this order: a number that is too old costs a check, one that is too new could miss a change.
         let number = self.number.load(Ordering::Acquire);
         (number, self.now_in_force())
     }
@@ -168,7 +168,7 @@ impl Scout {
         self.number.store(scans.number(), Ordering::Release);
     }
 
-    /// Ends a scan: from now on writes are held against it.
+    /// Ends a scan: from now on writes are checked against it.
     fn end(&self, sight: &Arc<Sight>, now: Nanos) {
         let mut scans = self.scans.lock();
         *self.sight.write() = Arc::clone(sight);

@@ -140,7 +140,8 @@ impl Shared {
         });
     }
 
-    /// Answers those requests of a batch that may be answered first (`gate/early.rs`). Returns when the batch may be handed over.
+    /// Answers those writes of a batch that may be answered before the core has them (`gate/early.rs`). Returns when the batch may
+    /// be handed over.
     pub fn answer_first(
         &self,
         requests: &[Request],
@@ -149,7 +150,7 @@ impl Shared {
     ) -> Turn {
         let is_plain =
             |request: &Request| request.op == (Op::Write { fua: false }) && request.blocks > 0;
-        // Nothing else is answered first, and whether there is room takes two locks.
+        // Only plain writes are answered first, and to know whether there is room takes two locks.
         let has_plain = requests.iter().any(is_plain);
         let mut runs = SmallVec::new();
         let mut inner = self.inner.lock();
@@ -192,7 +193,7 @@ impl Shared {
         self.in_turn(&turn)
     }
 
-    /// Runs `f` under the lock, and then does what that left to do; `None` when the volume has broken down.
+    /// Runs `f` under the lock, then does the work that it left in the batch; `None` when the volume has broken down.
     pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
         let _guard = BreaksOnPanic::new(self);
         let mut batch = Batch::default();
@@ -339,8 +340,8 @@ pub(crate) fn internal_error() -> BlockError {
     BlockError::Io("the volume stopped on an internal error: restart it to recover".to_owned())
 }
 
-/// Notes when the core wants the clock; returns `true` if the reaper is to be woken: it sleeps past that, or the volume ends. The
-/// reaper detects that end, and no operation on the medium may be left to wake it.
+/// Notes when the core wants the clock. Returns `true` if the reaper has to be woken: it would sleep past that time, or the volume
+/// ends, which the reaper must notice even if no operation on the medium is left to wake it.
 pub(crate) fn ask_for_the_clock(inner: &mut Inner) -> bool {
     let ends = inner.life != Life::Running;
     let sleeps_past = match (inner.poll_timeout(), inner.deadline) {

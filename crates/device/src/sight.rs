@@ -1,4 +1,5 @@
-//! What the scout knows, as all threads use it: its findings, and the locks of what learns while journals are written.
+//! What the scout knows, as all threads use it: its findings, and, behind locks, the followers that learn while journals are
+//! written.
 
 use crate::block::{Op, Request};
 use crate::frames::Frames;
@@ -17,7 +18,7 @@ use vellum_watch::{
 pub(crate) struct Step {
     /// The request of the batch that writes it.
     pub request: usize,
-    /// And the block of that.
+    /// The block of that request.
     pub index: usize,
     log: usize,
     entry: Entry,
@@ -47,7 +48,7 @@ impl Sight {
     /// Makes the sight of a scan. A log that is where it was in the sight `before` keeps its state.
     pub fn new(scan: u64, found: Findings, before: &Self) -> Self {
         let logs = found.logs().iter();
-        // What was not followed in between has to be followed from the start.
+        // A log that was not followed in between has to be followed from its start.
         let goes_on = before.found.wants().replay || !found.wants().replay;
         let logs = logs.map(|reader| {
             // The log's superblock may have said already what the scan has found now.

@@ -1,8 +1,8 @@
 //! The medium that recovery and the checks read, through a few windows that read ahead.
 //!
-//! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a few windows. A read
-//! that begins where a window ends, or a little further on, lengthens that window; any other read begins a small one in place of
-//! the window that has been idle the longest.
+//! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a few windows. A read that
+//! begins at a window's end, or shortly after it, lengthens that window. Any other read begins a small window in place of the one
+//! that has been idle longest.
 
 use crate::limits::{
     READ_AHEAD_BLOCKS_MAX, READ_AHEAD_BLOCKS_MIN, READ_AHEAD_GAP, READ_AHEAD_WINDOWS,

@@ -1,4 +1,4 @@
-//! Makes a volume, and begins a life of one: what is written before the engine runs.
+//! Makes a volume, or begins a new life of one: everything that is written before the engine runs.
 
 use crate::damage::Damage;
 use crate::digest::crc32c;
@@ -60,7 +60,7 @@ pub(crate) fn create(
     let mut result = Ok(());
     blank(&superblock, crc32c, &mut |at, bytes| {
         if result.is_ok() {
-            // What a superblock leads to is durable before it, and one mirror before the other.
+            // Everything that a superblock leads to is durable before it, and one mirror before the other.
             let leads = superblock.mirrors().contains(&at);
             let ready = if leads { medium.sync() } else { Ok(()) };
             result = ready.and_then(|()| medium.write(at, bytes));
@@ -193,8 +193,8 @@ fn forget_growth(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumE
     }
 }
 
-/// On a medium that is longer than the volume, and whose rest is to become the volume's: writes a superblock to the medium's last
-/// block, so that the last mirror is found without the first.
+/// For a volume that is about to grow into the rest of its medium: writes a superblock to the medium's last block, so that the last
+/// mirror is found without the first.
 pub(crate) fn sign(medium: &dyn Medium, volume: &Superblock) -> Result<(), MediumError> {
     let mut block = [0; BLOCK_BYTES];
     volume.encode(crc32c, &mut block);

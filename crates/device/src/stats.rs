@@ -32,9 +32,10 @@ pub struct ClientStats {
     pub discard: OpStats,
     /// Writes of zeros by length.
     pub write_zeroes: OpStats,
-    /// Of all these: durable before they were acknowledged.
+    /// Of all these: with FUA.
     pub fua: u64,
-    /// Answered with an error: of all these, and of writes for which there was no memory, or no room for what snapshots keep.
+    /// Of all these: answered with an error. Also counts writes that got no memory, and writes whose old blocks snapshots had no
+    /// room to keep.
     pub refused: u64,
     /// In flight now.
     pub in_flight: u64,
@@ -53,11 +54,11 @@ pub struct MediumStats {
     pub moved_bytes: u64,
     /// Segment summaries.
     pub summary_bytes: u64,
-    /// Map checkpoints; of the layout `shadow` the roots.
+    /// Map checkpoints; on the layout `shadow`, the roots.
     pub map_bytes: u64,
     /// The map of `ordered` and `shadow`.
     pub link_bytes: u64,
-    /// Their counts of who has a page.
+    /// Their counts of each page's owners.
     pub count_bytes: u64,
     /// Their fingerprints.
     pub fingerprint_bytes: u64,
@@ -77,7 +78,7 @@ pub struct MediumStats {
     pub read_compare_bytes: u64,
     /// Read operations for that.
     pub compare_reads: u64,
-    /// Comparisons that needed none: the copy was still in memory, though written.
+    /// Comparisons without a read: the copy was still in memory after it was written.
     pub compare_kept: u64,
     /// Time spent comparing, without the reads.
     pub compare_micros: u64,
@@ -113,7 +114,7 @@ pub struct MemoryStats {
 /// How full it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoomStats {
-    /// Of a thin volume: ample, or from 80, 90 and 95 per cent on filling, high, critical.
+    /// For a thin volume: ample; from 80 per cent on filling, from 90 high, from 95 critical.
     pub level: String,
     /// Whether clients see more than there is.
     pub thin: bool,
@@ -143,17 +144,17 @@ impl RoomStats {
 pub struct SpaceStats {
     /// Bytes that clients can address.
     pub logical_bytes: u64,
-    /// Of these: with something stored. Zeros are not, nor what was never written or was discarded.
+    /// Of these: with something stored. Zeros, discarded blocks and blocks never written store nothing.
     pub mapped_bytes: u64,
-    /// Of the mapped ones: in a page that nobody else has.
+    /// Of the mapped ones: in pages with one owner.
     pub unique_bytes: u64,
-    /// Of the mapped ones: in a page that others have as well.
+    /// Of the mapped ones: in pages with several owners.
     pub shared_bytes: u64,
     /// Of the mapped ones: in parts of pages.
     pub packed_bytes: u64,
     /// The pages of all these.
     pub stored_bytes: u64,
-    /// By how much that is less than what is mapped.
+    /// The mapped bytes less the stored ones.
     pub saved_bytes: u64,
 }
 
@@ -171,20 +172,20 @@ impl SpaceStats {
             shared_bytes: bytes(core.shared_owners),
             packed_bytes: bytes(core.packed_owners),
             stored_bytes: bytes(core.live_blocks),
-            // Deltas may need pages that nobody has any more.
+            // Deltas may need pages that have no owner any more.
             saved_bytes: bytes(mapped.saturating_sub(core.live_blocks)),
         }
     }
 }
 
-/// How deduplication does; more of it is counted by the core.
+/// How well deduplication works. The core counts more about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DedupStats {
     /// How full the index of contents is; absent without one.
     pub index_percent: Option<f64>,
-    /// Of the blocks that were looked up there, how many were shared; absent before the first.
+    /// How many per cent of the blocks looked up there were shared; absent before the first lookup.
     pub hit_percent: Option<f64>,
-    /// Of the blocks that were looked up there, for how many it was wrong; absent before the first.
+    /// For how many per cent of the blocks looked up there it was wrong; absent before the first lookup.
     pub false_hint_percent: Option<f64>,
 }
 
@@ -199,24 +200,24 @@ impl DedupStats {
     }
 }
 
-/// What became of blocks that could be deltas: those that replaced something while deltas were made, zeros apart.
+/// What became of blocks that could be deltas: blocks other than zeros that replaced something while deltas were on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeltaStats {
     /// How many there were.
     pub asked_blocks: u64,
-    /// Of these: what they replaced is nothing that a delta may be made against.
+    /// Of these: no delta may be made against the block that they replaced.
     pub unfit_blocks: u64,
-    /// Of these: it is, but its bytes are not in memory.
+    /// Of these: a delta may be made, but the base's bytes were not in memory.
     pub base_misses: u64,
-    /// Of these: it is, and they are.
+    /// Of these: a delta may be made, and the base's bytes were in memory.
     pub base_hits: u64,
-    /// Of those with a base: the delta is more than half as long as that, and the block is stored by itself.
+    /// Of those with a base: the delta was more than half as long as the base, so the block was stored by itself.
     pub long_blocks: u64,
-    /// Of those with a base: that had changed while the delta was made.
+    /// Of those with a base: the base changed while the delta was made.
     pub stale_blocks: u64,
     /// Stored as deltas. The rest was stored already, absorbed, or found no place.
     pub stored_blocks: u64,
-    /// Bytes of these as blocks.
+    /// Bytes of these before they were encoded.
     pub whole_bytes: u64,
     /// Bytes of these as they are stored.
     pub stored_bytes: u64,
@@ -266,7 +267,7 @@ pub struct RecoveryStats {
     pub read_blocks: u64,
     /// Whether one superblock mirror was damaged or old.
     pub mirror_lost: bool,
-    /// Blocks of what leads to data that were damaged, and were told by a copy.
+    /// Damaged blocks of metadata whose contents a copy supplied.
     #[serde(default)]
     pub from_copies: u64,
 }
@@ -292,9 +293,9 @@ pub struct FlushStats {
     pub received: u64,
     /// Of these: answered at once, because nothing was unsynced.
     pub free: u64,
-    /// Answered by a sync that another one had asked for.
+    /// Answered by a sync that another flush had requested.
     pub merged: u64,
-    /// Each with a sync, or a durable write, of its own.
+    /// Answered by a sync, or a durable write, of their own.
     pub passed_on: u64,
     /// How long their clients waited, in the volume.
     pub waited: WaitStats,
@@ -322,7 +323,7 @@ pub struct WriteOnceStats {
     pub hash: String,
     /// Commit blocks written into the journals below.
     pub commits: u64,
-    /// How often was looked where journals are.
+    /// How often the scout looked for journals.
     pub scans: u64,
     /// Journals set by hand.
     pub set_journals: Vec<Extent>,
@@ -335,17 +336,18 @@ pub struct WriteOnceStats {
 /// What became of commit blocks of journals that are followed: each waits for what it commits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommitStats {
-    /// Those that were handed on behind all that they commit.
+    /// Commit blocks handed to the core after everything that they commit.
     pub complete: u64,
-    /// How often one was there before that, and waited. Superblocks that waited for the scout are counted too.
+    /// How often a commit block arrived too early, and waited. Superblocks that waited for the scout are counted too.
     pub waited: u64,
-    /// Those that were handed on without knowing what they commit: the first of a journal that is followed from its middle on.
+    /// Commit blocks handed to the core although it is not known what they commit: the first of a journal that is followed from its
+    /// middle on.
     pub unjudged: u64,
-    /// Those that waited in vain, and were answered with an error.
+    /// Commit blocks that waited in vain, and were answered with an error.
     pub refused: u64,
-    /// Those that wait now.
+    /// Commit blocks that wait now.
     pub waiting: u64,
-    /// Whether something was written that may be a new journal, and has not been looked at.
+    /// Whether a write that the scout has not looked at yet may have made a new journal.
     pub looking: bool,
 }
 
@@ -354,7 +356,7 @@ pub struct CommitStats {
 pub struct FreedFileSystem {
     /// Its partition's first byte.
     pub start: u64,
-    /// Why they are not.
+    /// Why they are not dropped; absent if they are.
     pub not_followed: Option<String>,
 }
 
@@ -373,13 +375,13 @@ pub struct FreedStats {
     pub bitmaps_home: u64,
     /// Block bitmaps written home otherwise: their groups were forgotten.
     pub bitmaps_foreign: u64,
-    /// Copies of bitmaps that call free what cannot be.
+    /// Copies of bitmaps that mark blocks as free that cannot be.
     pub bitmaps_refused: u64,
     /// Groups that were left out because too many were under way.
     pub groups_left_out: u64,
     /// Blocks that were about to be dropped when they were written again.
     pub cancelled_blocks: u64,
-    /// Blocks that are free by a committed bitmap and wait for that to be home and durable. Most have nothing stored.
+    /// Blocks that a committed bitmap marks as free. They wait until that bitmap is home and durable. Most have nothing stored.
     pub waiting_blocks: u64,
     /// Discards of our own.
     pub discards: u64,
@@ -387,18 +389,18 @@ pub struct FreedStats {
     pub dropped_blocks: u64,
 }
 
-/// Snapshots: those that the volume takes by itself, and what all of them keep.
+/// Scheduled snapshots, and what all snapshots keep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryStats {
-    /// How often, in seconds; 0: it takes none.
+    /// The schedule's interval in seconds; 0: there is no schedule.
     pub every_seconds: u64,
-    /// Those that were taken.
+    /// Scheduled snapshots that were taken.
     pub taken: u64,
-    /// Those that were deleted because no rule keeps them.
+    /// Scheduled snapshots that were deleted because no rule keeps them.
     pub deleted: u64,
-    /// Those that were deleted because there was no room.
+    /// Scheduled snapshots that were deleted because there was no room.
     pub deleted_for_room: u64,
-    /// How often one could not be taken, or not be deleted.
+    /// How often a scheduled snapshot could not be taken or deleted.
     pub failed: u64,
     /// Blocks that snapshots and clones keep.
     pub kept_blocks: u64,
@@ -413,7 +415,7 @@ pub struct VolumeStats {
     pub uptime_ms: u64,
     /// Whether a failed write or sync has poisoned it.
     pub poisoned: bool,
-    /// How often the volume's thread has woken: an idle volume's stays as it is.
+    /// How often the volume's thread has woken; it does not grow while the volume is idle.
     pub wakeups: u64,
     /// Blocks that failed their checksum.
     pub checksum_failures: u64,
@@ -429,7 +431,7 @@ pub struct VolumeStats {
     pub room: RoomStats,
     /// What clients have stored, and what that takes.
     pub space: SpaceStats,
-    /// How deduplication does.
+    /// How well deduplication works.
     pub dedup: DedupStats,
     /// What became of blocks that could be deltas.
     pub deltas: DeltaStats,
@@ -443,14 +445,14 @@ pub struct VolumeStats {
     pub commits: CommitStats,
     /// What became of freed blocks.
     pub freed: FreedStats,
-    /// Snapshots that it takes by itself.
+    /// Scheduled snapshots, and what all snapshots keep.
     #[serde(default)]
     pub history: HistoryStats,
     /// The core's own counters, by name; in blocks of 4 KiB where they count data.
     pub core: BTreeMap<String, u64>,
 }
 
-/// Blocks that replace something, by what there was to make deltas against, and what was not made of those.
+/// Counts blocks that replace something: by whether there was a base, and why the deltas of some were not stored.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DeltaCounters {
     pub unfit: u64,

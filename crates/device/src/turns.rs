@@ -1,4 +1,4 @@
-//! Decides which thread may do the medium's work itself: one that reads, one that makes durable.
+//! Decides which threads may do the medium's work themselves: one at a time for reads, and one for making writes durable.
 
 use parking_lot::{Mutex, MutexGuard};
 use vellum_medium::{Io, Kind};

@@ -376,7 +376,7 @@ impl Volume {
         }
     }
 
-    /// Decides for each request of a batch whether it is refused, and what it is held against.
+    /// Decides for each request of a batch whether it is refused, and checks it against the scout's findings.
     fn judge(&self, requests: &[Request], sight: &(u64, Arc<Sight>), verdicts: &mut Vec<Verdict>) {
         let scout = &self.shared.scout;
         for request in requests {

@@ -19,18 +19,18 @@ const STEPS_TOLD: usize = *POWERS.end() - *POWERS.start() + 1;
 pub struct WaitStep {
     /// Where it ends.
     pub below_micros: u64,
-    /// How many waited less than that, and not less than the end of the step before.
+    /// How many waited less than that, but not less than the end of the step before.
     pub count: u64,
 }
 
-/// How long something took, in microseconds; half and most of them to a quarter.
+/// How long something took, in microseconds. The median and the 99th percentile are exact to a quarter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitStats {
     /// On average.
     pub mean_micros: u64,
-    /// Half of them no longer.
+    /// The median.
     pub half_micros: u64,
-    /// 99 of 100 no longer.
+    /// The 99th percentile.
     pub most_micros: u64,
     /// The longest.
     pub longest_micros: u64,
@@ -40,7 +40,7 @@ pub struct WaitStats {
     /// All of them together.
     #[serde(default)]
     pub all_micros: u64,
-    /// How many took how long. Those that are in no step took longer than the last one says.
+    /// How many took how long. Those that took longer than the last step's end are in no step.
     #[serde(default)]
     pub histogram: [WaitStep; STEPS_TOLD],
 }
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn half_and_most_of_them_are_told() {
+    fn the_median_and_the_99th_percentile_are_reported() {
         let waits = Waits::default();
         let none = waits.stats();
         assert_eq!((none.count, none.mean_micros, none.half_micros), (0, 0, 0));

@@ -16,7 +16,7 @@ pub(crate) struct Watched {
     pub is_answered: bool,
     /// The journals were told that it has taken effect. It only waits to be durable.
     pub is_in_effect: bool,
-    /// It is a commit block whose client has its answer; it goes on when it may.
+    /// It is a commit block that was answered while it waited at the gate.
     pub is_behind: bool,
 }
 

@@ -55,7 +55,7 @@ fn opens(medium: &dyn Medium) -> bool {
 }
 
 #[test]
-fn what_was_there_before_is_gone() {
+fn the_old_contents_are_gone() {
     let medium = volume();
     let (archive, totals) = archive(&medium);
     // As if the same volume had lived on there, and were larger.
@@ -74,7 +74,7 @@ fn what_was_there_before_is_gone() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_is_there() {
+fn unreadable_blocks_are_marked_and_the_rest_is_restored() {
     let medium = volume();
     let whole = bytes(&medium);
     let rule = Rule {
@@ -96,7 +96,7 @@ fn what_cannot_be_read_is_told_and_the_rest_is_there() {
     assert!(bytes(&target) == expected);
 }
 
-/// Wherever the archive ends, and wherever the medium fails, no volume remains, neither the old one nor half of the new one.
+/// Wherever the archive ends or the medium fails, no volume remains, neither the old one nor half of the new one.
 #[test]
 fn a_restore_that_fails_leaves_no_volume() {
     let (archive, _) = archive(&volume());

@@ -290,7 +290,7 @@ fn live(
     (acts, durable)
 }
 
-/// Why `found` is no instant of a life from the durable state on; `None` if it is one.
+/// How `found` differs from all states of a life since the last durable one; `None` if it is one of them.
 fn is_no_instant(mut model: Model, acts: &[Act], durable: usize, found: &Model) -> Option<String> {
     let mut differs = model.differs_from(found);
     let mut is_found = durable == 0 && differs.is_none();
@@ -306,8 +306,8 @@ fn is_no_instant(mut model: Model, acts: &[Act], durable: usize, found: &Model) 
     differs.filter(|_| !is_found)
 }
 
-/// The volume, its snapshots and its clones have one order: after a cut all of them are as at one instant, and not before the
-/// last flush, whichever of them was flushed.
+/// The volume, its snapshots and its clones have one order: after a cut all of them are as at one instant, which is not before the
+/// last flush of any of them.
 #[test]
 fn the_power_may_fail_whenever_it_likes() {
     let is_long = std::env::var_os("VELLUM_LONG").is_some();
@@ -410,7 +410,7 @@ fn what_cannot_be_is_told() {
 
 /// Some clients write to the volume and some to a clone, to the same blocks, while snapshots and other clones come and go.
 #[test]
-fn many_write_at_once() {
+fn many_clients_write_at_once() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 10_000);
     let volume = open(&medium);

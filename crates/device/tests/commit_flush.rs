@@ -21,7 +21,7 @@ use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::Medium;
 
-/// A content that is written twice, the first time outside the journal.
+/// The fill of a block that is written twice, the first time outside the journal.
 const TWICE: u64 = 12_345;
 const ELSEWHERE: u64 = 3000;
 /// Long enough for a request to reach the gate.
@@ -72,15 +72,15 @@ fn write(client: &mut Client, at: u64, block: &[u8]) -> Request {
 }
 
 /// Writes a commit block that is answered and waits, then the blocks that it commits. The last of these is answered and is still
-/// being compared with a block stored elsewhere. Then comes what `flush` does, and then the comparison ends. Returns the
-/// transaction with its place; `None` if the other block was in memory after all.
+/// being compared with a block stored elsewhere. Then `flush` runs, and then the comparison ends. Returns the transaction with its
+/// place; `None` if the other block was in memory after all.
 fn flush_behind(
     gate: &Gate,
     host: &mut Host,
     flush: impl FnOnce(&Client) + Send,
 ) -> Option<(u64, [Vec<u8>; 4])> {
     host.client.write(ELSEWHERE, &[TWICE]).unwrap();
-    // So much that the first block is not in memory any more.
+    // Enough to push the first block out of memory.
     for part in 1..30 {
         let others: Vec<u64> = (0..100).map(|n| 1_000_000 + 100 * part + n).collect();
         host.client
@@ -184,7 +184,7 @@ fn assert_flushed(medium: &Arc<dyn Medium>, at: u64, blocks: &[Vec<u8>; 4]) {
 
 /// A commit block whose blocks have not arrived holds up no flush, even one of another file system.
 #[test]
-fn a_flush_does_not_wait_for_what_has_not_come() {
+fn a_flush_does_not_wait_for_blocks_that_have_not_arrived() {
     let (_medium, _gate, volume, mut host) = following();
     let at = JOURNAL + u64::from(host.next_block());
     let commit = log::commit(host.sequence);

@@ -190,7 +190,7 @@ impl World {
         Arc::new(Volume::open(medium, &options).unwrap())
     }
 
-    /// One life. Fails with what is committed and not whole after it, if anything.
+    /// One life. Fails with the transaction that is committed but not whole afterwards, if there is one.
     fn live(&mut self, seed: u64) -> Result<(), String> {
         let mut random = Random(seed);
         self.medium.set_plan(Plan::seeded(seed));
@@ -220,7 +220,7 @@ impl World {
         let volume = self.open(&mut random);
         let mut client = Client::new(&volume);
         let found = check(&mut client, &log);
-        // As e2fsck leaves it after its replay. A log that is not known to be empty is followed only by a guess.
+        // As e2fsck leaves it after its replay. A log that is not known to be empty is only guessed at.
         let mut superblock = read(&mut client, lba_of(0));
         log::begin(&mut superblock, self.sequence, 0);
         put(&mut client, lba_of(0), &superblock);
@@ -230,8 +230,8 @@ impl World {
         if is_known { found } else { Ok(()) }
     }
 
-    /// Runs small transactions, often more than once around the log. Each is at home at once. Returns where the next one begins,
-    /// and moves the tail to there.
+    /// Runs small transactions, often more than once around the log. Each is written home at once. Returns where the next one
+    /// begins, and moves the tail there.
     fn go_round(
         &mut self,
         client: &mut Client,
@@ -378,7 +378,7 @@ fn from_env(name: &str, or: u64) -> u64 {
 }
 
 #[test]
-fn what_is_committed_is_whole_whatever_order_it_came_in() {
+fn a_committed_transaction_is_whole_in_any_order_of_arrival() {
     let long = std::env::var_os("VELLUM_LONG").is_some();
     let lives = from_env("VELLUM_LIVES", if long { 4000 } else { 200 });
     let first = from_env("VELLUM_SEED", 1);

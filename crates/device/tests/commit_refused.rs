@@ -1,5 +1,5 @@
-//! A commit block that was answered before the blocks it commits arrived, and that the core refuses once they have. Its client
-//! believes it, so no flush succeeds from then on. Nothing hangs, and other clients are not held up.
+//! The core refuses a commit block that was answered before the blocks it commits arrived. Its client believes that it is written,
+//! so no flush succeeds from then on. Nothing hangs, and other clients are not held up.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -133,10 +133,10 @@ fn assert_as_flushed(medium: &Arc<FaultMedium>, at: u64, commit: &[u8]) {
 }
 
 #[test]
-fn no_flush_succeeds_behind_one_that_has_no_room() {
+fn no_flush_succeeds_after_a_commit_block_without_room() {
     let (medium, volume, mut host) = thin();
     let filling = Filling::new(&mut host);
-    // There is room for it when it is answered, and none later.
+    // There is room for the commit block when it is answered, but none later.
     filling.drain(&mut host);
     let (at, blocks) = transaction(&mut host);
     let commit = send(&mut host, at + 3, &blocks[3]);
@@ -178,7 +178,7 @@ fn no_flush_succeeds_behind_one_that_has_no_room() {
 
 /// The medium has failed while the block waits, and a client reads it.
 #[test]
-fn no_flush_succeeds_behind_one_that_met_a_broken_medium() {
+fn no_flush_succeeds_after_a_commit_block_on_a_broken_medium() {
     let (medium, volume, mut host) = thin();
     let (at, blocks) = transaction(&mut host);
     let commit = send(&mut host, at + 3, &blocks[3]);
@@ -199,7 +199,7 @@ fn no_flush_succeeds_behind_one_that_met_a_broken_medium() {
 
 /// The volume's medium has no room for a while: the core keeps what was answered, and continues by itself.
 #[test]
-fn one_that_met_a_full_medium_is_there_when_that_has_room() {
+fn a_commit_block_on_a_full_medium_is_written_once_there_is_room() {
     let (medium, volume, mut host) = thin();
     let (at, blocks) = transaction(&mut host);
     let commit = send(&mut host, at + 3, &blocks[3]);
@@ -226,7 +226,7 @@ fn one_that_met_a_full_medium_is_there_when_that_has_room() {
 
 /// If there is no room for a commit block, it is not answered early.
 #[test]
-fn without_room_it_is_not_answered_before_its_turn() {
+fn without_room_a_commit_block_is_not_answered_early() {
     let (medium, volume, mut host) = thin();
     Filling::new(&mut host);
     let (at, blocks) = transaction(&mut host);

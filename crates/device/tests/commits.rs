@@ -85,8 +85,8 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
     assert_sound(&*medium);
 }
 
-/// A client that sends nothing more before it has an answer gets one. A read that could reveal that the block waits makes it
-/// continue.
+/// A client that sends nothing before it has an answer gets one. A read that could reveal that the commit block waits lets it go
+/// on.
 #[test]
 fn a_commit_block_is_answered_before_what_it_commits_has_come() {
     let (medium, volume, mut host) = following();
@@ -147,7 +147,7 @@ fn a_commit_block_is_answered_before_what_it_commits_has_come() {
 }
 
 #[test]
-fn of_a_request_the_part_before_a_commit_block_goes_on() {
+fn the_part_of_a_request_before_a_commit_block_goes_on() {
     let (_medium, volume, mut host) = following();
     let (at, blocks) = transaction(&mut host);
     let before = volume.stats().clients.write;
@@ -172,7 +172,7 @@ fn of_a_request_the_part_before_a_commit_block_goes_on() {
     assert_eq!(after.bytes - before.bytes, 5 * 4096);
 }
 
-/// It is not answered before the commit block goes on: a flush that follows the answer would not cover what is behind it.
+/// It is not answered before the commit block goes on: a flush after the answer would not cover it.
 #[test]
 fn a_block_behind_a_waiting_commit_block_is_not_answered_either() {
     let (_medium, volume, mut host) = following();
@@ -210,9 +210,9 @@ fn a_transaction_in_one_request_does_not_wait() {
     );
 }
 
-/// Writes that are durable when answered, like those of a client without a cache of its own, are no reason to wait.
+/// A commit block does not wait for writes that wait only to be durable, like those of a client without a cache of its own.
 #[test]
-fn what_waits_for_durability_alone_is_not_waited_for() {
+fn writes_that_wait_only_for_durability_are_not_waited_for() {
     let (_medium, volume, mut host) = following();
     let (at, blocks) = transaction(&mut host);
     let mut requests = Vec::new();
@@ -283,8 +283,8 @@ fn a_superblock_of_an_unknown_journal_waits_for_the_scout() {
     assert_eq!(volume.stats().commits.unjudged, 0);
 }
 
-/// A server is restarted under a mounted file system while a transaction is being committed, and then the tail of the log moves
-/// up to that transaction. What was written of it before does not come again: its commit block must not wait for that.
+/// A server is restarted under a mounted file system while a transaction is being committed, and then the tail of the log moves up
+/// to that transaction. The part written before the restart does not come again, so the commit block must not wait for it.
 #[test]
 fn a_log_that_is_met_in_the_middle_of_a_transaction_goes_on() {
     for is_durable in [false, true] {
@@ -328,7 +328,7 @@ fn a_log_that_is_met_in_the_middle_of_a_transaction_goes_on() {
     }
 }
 
-/// A read lets a commit block through that was answered. The one after it is judged.
+/// A read lets an answered commit block through. The next commit block is judged.
 #[test]
 fn after_a_commit_block_that_was_read_the_next_one_waits() {
     let (_medium, volume, mut host) = following();
@@ -403,7 +403,7 @@ fn a_durable_block_counts_in_its_own_lap_only() {
 }
 
 #[test]
-fn what_waits_ends_with_the_volume() {
+fn waiting_writes_end_with_the_volume() {
     for stops in [true, false] {
         let (_medium, volume, mut host) = following();
         let (at, blocks) = transaction(&mut host);
@@ -509,7 +509,7 @@ fn commit_blocks_of_a_journal_that_is_not_asynchronous_go_on_at_once() {
 }
 
 #[test]
-fn it_does_not_matter_what_the_policies_are() {
+fn commit_blocks_wait_under_every_policy() {
     for spec in [0, 1, 2] {
         let (_medium, volume, mut host) = following();
         let policy = Policy {

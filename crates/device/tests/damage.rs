@@ -83,7 +83,7 @@ fn places() -> Vec<Pba> {
 }
 
 #[test]
-fn one_lost_block_of_what_leads_to_data_costs_nothing_and_is_written_anew() {
+fn one_lost_block_of_metadata_costs_nothing_and_is_rewritten() {
     let mut told = 0;
     for at in places() {
         let medium = filled();

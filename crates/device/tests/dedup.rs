@@ -22,7 +22,7 @@ use vellum_device::{OpenOptions, Volume};
 use vellum_policies::words::store_named;
 
 #[test]
-fn what_is_written_again_is_not_stored_again() {
+fn repeated_contents_are_stored_once() {
     let (medium, volume) = volume();
     volume.set_policy(deduplicating()).unwrap();
     write_thrice(&volume);
@@ -35,7 +35,7 @@ fn what_is_written_again_is_not_stored_again() {
 
 /// The same content written over a block that cannot be read is stored: nothing shares the damaged page.
 #[test]
-fn what_is_written_over_a_damaged_block_is_stored() {
+fn contents_written_over_a_damaged_block_are_stored() {
     let (medium, volume) = volume();
     volume.set_policy(deduplicating()).unwrap();
     let mut client = Client::new(&volume);

@@ -112,7 +112,7 @@ fn write_version(versions: &mut Versions, n: u64) {
 }
 
 #[test]
-fn a_block_that_changes_little_is_written_as_what_has_changed() {
+fn a_small_change_is_written_as_a_delta() {
     let newer = Compression::ALL.map(|how| (how, SumKind::Xxh3));
     let older = [(Compression::ZSTD, SumKind::Crc32c)];
     for (how, sums) in newer.into_iter().chain(older) {
@@ -151,7 +151,7 @@ fn a_block_that_changes_little_is_written_as_what_has_changed() {
 }
 
 #[test]
-fn what_becomes_of_blocks_that_could_be_deltas_is_counted() {
+fn outcomes_of_possible_deltas_are_counted() {
     let (_, medium) = medium(6000);
     let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 20);
@@ -253,13 +253,13 @@ fn deltas_and_their_bases_are_moved_and_switched_off_and_on() {
 
 /// Deltas of sparse pages are stored again as deltas, or, in a log of deltas, merged back.
 #[test]
-fn what_is_left_of_deltas_is_folded() {
+fn deltas_of_sparse_pages_are_folded() {
     for (deltas, are_merged_back) in [(Deltas::Packed, false), (Deltas::Log, true)] {
         let (_, medium) = medium(4000);
         let volume = open(&medium, Compression::Lz4, deltas);
         let mut versions = Versions::new(&volume, 200);
         write_versions(&mut versions, 3);
-        // Three of four have no delta in those pages any more.
+        // Three of four blocks no longer have their delta in those pages.
         for lba in (0..200).filter(|lba| lba % 4 > 0) {
             versions.write(lba, 4);
         }
@@ -298,7 +298,7 @@ fn what_is_left_of_deltas_is_folded() {
 }
 
 #[test]
-fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
+fn a_journal_copy_stored_as_a_delta_serves_its_home_write() {
     let (_, medium) = medium(6000);
     let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     volume.set_journal(0, 10 * BLOCK_BYTES as u64).unwrap();
@@ -322,7 +322,7 @@ fn a_copy_in_a_journal_that_is_a_delta_is_what_is_written_home() {
 }
 
 #[test]
-fn a_block_that_is_committed_again_before_it_is_home_is_what_has_changed() {
+fn a_block_committed_again_before_it_is_home_is_a_delta() {
     let (medium, volume, mut host) =
         mounted(|medium| open(medium, Compression::Lz4, Deltas::Packed));
     let home = u64::from(HOME);
@@ -395,9 +395,9 @@ fn damage_base(memory: &dyn Medium) -> Vec<u64> {
     damaged
 }
 
-/// Whoever writes a block again that cannot be read must be able to read that.
+/// A client that overwrites an unreadable block must be able to read what it wrote.
 #[test]
-fn what_is_written_over_a_damaged_block_does_not_build_on_it() {
+fn a_write_over_a_damaged_block_does_not_depend_on_it() {
     let (memory, medium) = medium(3000);
     let volume = open(&medium, Compression::Lz4, Deltas::Packed);
     let mut versions = Versions::new(&volume, 8);
@@ -485,8 +485,7 @@ fn a_full_volume_takes_overwrites_whatever_deltas_keep() {
     );
 }
 
-/// Makes the volume look like those from before deltas: the leaves of their table belong to shared pages, and there is none of
-/// deltas.
+/// Makes the volume look like one from before deltas: it has no table of deltas, whose leaves belong to shared pages instead.
 fn as_older_versions_made_it(medium: &dyn Medium) {
     let superblock = superblock_of(medium);
     let shared = superblock.shared_leaves() + superblock.delta_leaves();

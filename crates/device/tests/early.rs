@@ -41,7 +41,7 @@ fn open(medium: &Arc<FaultMedium>) -> Arc<Volume> {
     volume
 }
 
-/// Holds up whoever delivers an answer to it, until it is released.
+/// Holds up the thread that delivers an answer to it, until it is released.
 #[derive(Default)]
 struct Gate {
     /// Whether a thread is held up, and whether it may continue.
@@ -146,7 +146,7 @@ impl Asked {
 }
 
 #[test]
-fn who_relies_on_an_answer_waits_and_nobody_else_does() {
+fn requests_that_rely_on_an_answer_wait_and_no_others() {
     let medium = medium();
     let volume = open(&medium);
     let mut client = Client::new(&volume);
@@ -199,7 +199,7 @@ fn a_write_after_an_answer_takes_effect_after_it() {
 }
 
 #[test]
-fn a_stop_and_what_is_mapped_wait_for_what_was_answered() {
+fn a_stop_and_block_status_wait_for_answered_writes() {
     let medium = medium();
     let volume = open(&medium);
     let mut client = Client::new(&volume);
@@ -221,7 +221,7 @@ fn a_stop_and_what_is_mapped_wait_for_what_was_answered() {
 }
 
 #[test]
-fn a_promise_that_a_failed_medium_breaks_is_told() {
+fn a_promise_broken_by_a_failed_medium_is_reported() {
     let medium = medium();
     let volume = open(&medium);
     let mut client = Client::new(&volume);
@@ -306,7 +306,7 @@ fn relay(volume: &Arc<Volume>, blocks: u64, seed: u64, writes: u64) -> Vec<u64> 
 }
 
 #[test]
-fn a_power_cut_leaves_a_prefix_of_the_answers_whichever_threads_they_came_by() {
+fn a_power_cut_leaves_a_prefix_of_the_answers_of_all_threads() {
     for seed in 0..30 {
         let medium = medium();
         let volume = open(&medium);

@@ -12,8 +12,8 @@ use vellum_medium::{Fault, FaultMedium, Medium, Plan};
 const LAYOUTS: [Layout; 3] = [Layout::Log, Layout::Ordered, Layout::Shadow];
 const BLOCKS: u64 = 40;
 
-/// Writes while a sync fails, starts again, writes more, flushes that, and cuts the power. What was flushed is present, and what
-/// the second life has read was made durable by a flush since.
+/// Writes while a sync fails, starts again, writes more, flushes that, and cuts the power. What was flushed is present. What the
+/// second life has read is durable, because it has flushed since.
 fn one(layout: Layout, seed: u64) {
     let fault = Arc::new(FaultMedium::over_memory(4096, Plan::seeded(seed)));
     let medium: Arc<dyn Medium> = Arc::clone(&fault) as _;

@@ -267,7 +267,7 @@ fn planted(medium: &Arc<dyn Medium>) {
 }
 
 #[test]
-fn what_is_freed_comes_back() {
+fn freed_blocks_give_back_their_room() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8000));
     planted(&medium);
     for freed in [false, true] {
@@ -310,7 +310,7 @@ fn what_is_freed_comes_back() {
 
 /// Each file made since the snapshot is dropped, and none that the snapshot has.
 #[test]
-fn what_a_snapshot_has_is_not_dropped() {
+fn blocks_of_a_snapshot_are_not_dropped() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(16_000));
     planted(&medium);
     let volume = open(&medium, true);

@@ -66,7 +66,7 @@ fn filled() -> (MemoryMedium, Model) {
 }
 
 #[test]
-fn what_was_there_is_there_and_what_is_new_can_be_written() {
+fn old_contents_stay_and_new_blocks_can_be_written() {
     let (small, mut model) = filled();
     let mut before: Arc<dyn Medium> = Arc::new(small);
     for blocks in [GROWN, GROWN + 700, 40_000] {
@@ -103,7 +103,7 @@ fn on_longer(small: &dyn Medium, seed: u64) -> Arc<FaultMedium> {
 }
 
 #[test]
-fn cut_short_anywhere_it_is_what_it_was_or_grown() {
+fn growth_cut_short_leaves_the_old_volume_or_the_grown_one() {
     let (small, model) = filled();
     let before = superblock_of(&small).logical_blocks();
     let whole = on_longer(&small, 0);
@@ -151,7 +151,7 @@ fn cut_short_anywhere_it_is_what_it_was_or_grown() {
 }
 
 #[test]
-fn clients_notice_nothing_of_it() {
+fn clients_do_not_notice_that_it_grows() {
     const WRITERS: u64 = 3;
     let (small, _) = filled();
     let medium = Arc::new(FaultMedium::over_memory(40_000, Plan::seeded(7)));
@@ -189,7 +189,7 @@ fn clients_notice_nothing_of_it() {
                 medium_blocks: None,
                 logical_blocks: Some(blocks),
             };
-            // Once it has taken all of its medium there is nothing more to grow into.
+            // A volume that has all of its medium cannot grow further.
             let grown = device.grow(size, &common::small());
             assert_eq!(grown.is_ok(), blocks == first + 500, "{grown:?}");
         }
@@ -231,7 +231,7 @@ fn writes_wait_for_memory_after_it_has_grown() {
 }
 
 #[test]
-fn what_cannot_grow_is_refused_and_is_as_it_was() {
+fn impossible_growth_is_refused_and_changes_nothing() {
     let (small, model) = filled();
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(GROWN));
     copy(&small, &*medium);

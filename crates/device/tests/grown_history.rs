@@ -165,7 +165,7 @@ fn to(blocks: u64) -> NewSize {
 }
 
 #[test]
-fn what_they_have_comes_along_and_is_kept_when_it_moves() {
+fn kept_blocks_survive_growth_and_later_moves() {
     let (mut before, mut known) = filled();
     let mut size = SIZE;
     for (number, blocks) in [(1, 2600), (2, 3300), (3, 4000)] {
@@ -226,7 +226,7 @@ fn what_they_have_comes_along_and_is_kept_when_it_moves() {
 
 /// Nothing is shared: only the growth explains why tags name other LBAs.
 #[test]
-fn one_that_keeps_nothing_comes_along() {
+fn a_snapshot_that_keeps_nothing_survives_growth() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     let options = CreateOptions {
         segment_blocks: Some(64),
@@ -247,9 +247,10 @@ fn one_that_keeps_nothing_comes_along() {
     assert_sound(&*longer);
 }
 
-/// If all metadata is lost, headers say what there was. An LBA that was a snapshot's does not get the snapshot's contents.
+/// If all metadata is lost, a rescue goes by the headers. It gives no LBA of the clients contents that a snapshot had under that
+/// number before the growth.
 #[test]
-fn nothing_of_them_is_brought_back_as_a_clients() {
+fn a_rescue_gives_clients_no_blocks_of_snapshots() {
     let (before, _) = filled();
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2700));
     copy(&*before, &*medium);
@@ -278,7 +279,7 @@ fn nothing_of_them_is_brought_back_as_a_clients() {
 }
 
 #[test]
-fn cut_short_anywhere_they_are_what_they_were() {
+fn growth_cut_short_changes_no_snapshot_or_clone() {
     let (before, known) = filled();
     let cut_at = |cut: Option<u64>| {
         let seed = cut.unwrap_or(0);
@@ -317,7 +318,7 @@ fn cut_short_anywhere_they_are_what_they_were() {
 }
 
 #[test]
-fn while_it_is_served_it_grows_when_nobody_has_one_of_them_open() {
+fn a_served_volume_grows_only_while_no_snapshot_is_open() {
     let (before, mut known) = filled();
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2700));
     copy(&*before, &*medium);

@@ -157,7 +157,7 @@ fn a_clock_that_is_years_ahead_at_an_opening_costs_nothing_and_one_that_is_days_
 }
 
 #[test]
-fn when_there_is_no_room_they_go_before_a_write_is_refused() {
+fn scheduled_snapshots_without_room_go_before_a_write_is_refused() {
     let medium = medium(200);
     let volume = open(&medium);
     let mut client = Client::new(&volume);
@@ -191,10 +191,9 @@ fn when_there_is_no_room_they_go_before_a_write_is_refused() {
     volume.stop().unwrap();
 }
 
-/// What clients see always fits, and what snapshots keep lies beside it in the same segments. So snapshots are deleted before
-/// there is no room.
+/// What clients see always fits, but blocks that snapshots keep share its segments. So snapshots are deleted before room runs out.
 #[test]
-fn when_the_volume_is_full_they_go_before_a_write_is_refused() {
+fn scheduled_snapshots_on_a_full_volume_go_before_a_write_is_refused() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(12_000));
     let options = CreateOptions {
         segment_blocks: Some(64),
@@ -228,9 +227,9 @@ fn when_the_volume_is_full_they_go_before_a_write_is_refused() {
     volume.stop().unwrap();
 }
 
-/// A command on a volume that is not served opens it for a moment. It may be to go back to one of them.
+/// A command on a volume that is not served opens it for a moment, perhaps to roll back to one of them.
 #[test]
-fn a_full_volume_that_is_opened_for_a_command_keeps_them() {
+fn a_full_volume_opened_for_a_command_keeps_its_snapshots() {
     let medium = medium_of(4000, 8000, 500);
     let volume = open_packing(&medium, Compression::Off);
     let mut client = Client::new(&volume);
@@ -259,7 +258,7 @@ fn a_full_volume_that_is_opened_for_a_command_keeps_them() {
 }
 
 #[test]
-fn two_are_deleted_at_once_and_the_one_before_them_reads_as_it_did() {
+fn two_snapshots_deleted_at_once_leave_the_older_one_intact() {
     for _ in 0..3 {
         let medium = medium_of(30_000, 10_000, 1000);
         let volume = open(&medium);

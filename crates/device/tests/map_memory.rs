@@ -60,7 +60,7 @@ fn leaves_read(volume: &Volume) -> u64 {
 }
 
 #[test]
-fn what_is_away_is_read_when_it_is_needed() {
+fn leaves_out_of_memory_are_read_when_they_are_needed() {
     let medium = filled();
     for map_leaves in [0, 1, 100] {
         let volume = open(&medium, Some(map_leaves));
@@ -109,7 +109,7 @@ fn a_map_checkpoint_does_not_read_what_it_writes() {
 }
 
 #[test]
-fn a_leaf_that_is_damaged_while_it_is_away_is_told_by_its_stripe() {
+fn a_leaf_damaged_while_out_of_memory_is_rebuilt_from_its_stripe() {
     let medium = filled();
     let volume = open(&medium, Some(0));
     zero_leaf(&*medium, Leaf(2));
@@ -131,7 +131,7 @@ enum Asks {
 
 /// Nothing may be decided without it: no read is answered wrongly, and nothing reaches the medium.
 #[test]
-fn a_leaf_that_nothing_tells_poisons_the_volume() {
+fn a_leaf_that_cannot_be_rebuilt_poisons_the_volume() {
     let medium = filled();
     let superblock = superblock_of(&*medium);
     let parity = superblock.parity(superblock.stripe_of(Leaf(3))).unwrap();

@@ -52,7 +52,7 @@ fn fill(volume: &Arc<Volume>) {
 }
 
 #[test]
-fn every_layout_goes_into_every_other() {
+fn every_layout_migrates_to_every_other() {
     for from in [Layout::Log, Layout::Ordered, Layout::Shadow] {
         let (_, source) = volume(from);
         fill(&source);
@@ -73,7 +73,7 @@ fn every_layout_goes_into_every_other() {
 }
 
 #[test]
-fn one_that_was_cut_short_goes_on_where_it_was() {
+fn an_interrupted_migration_goes_on_where_it_was() {
     let (_, source) = volume(Layout::Log);
     fill(&source);
     let (medium, target) = volume(Layout::Ordered);

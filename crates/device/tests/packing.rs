@@ -24,7 +24,7 @@ fn written(medium_blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {
 }
 
 #[test]
-fn what_repeats_takes_less_room_and_reads_as_it_was() {
+fn repetitive_blocks_take_less_room_and_read_as_written() {
     for how in [&Compression::ALL[..], &[Compression::Zstd(Level::MAX)]].concat() {
         let (_, medium) = written(6000);
         let volume = open_packing(&medium, how);

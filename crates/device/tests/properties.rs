@@ -35,7 +35,7 @@ fn set_at_rest(medium: &dyn Medium, name: &str, value: &str) {
 }
 
 #[test]
-fn what_is_set_while_it_is_served_is_there_after_a_crash() {
+fn a_property_set_on_a_served_volume_survives_a_crash() {
     for layout in LAYOUTS {
         let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2000));
         create_as(&*medium, layout);
@@ -65,7 +65,7 @@ fn what_is_set_while_it_is_served_is_there_after_a_crash() {
 }
 
 #[test]
-fn of_many_who_change_at_once_one_comes_after_the_other() {
+fn concurrent_changes_happen_one_after_the_other() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2000));
     create_as(&*medium, Layout::Log);
     let volume = open(&medium);
@@ -89,7 +89,7 @@ fn of_many_who_change_at_once_one_comes_after_the_other() {
 }
 
 #[test]
-fn one_torn_mirror_leaves_the_other_ones_properties() {
+fn with_one_torn_mirror_the_other_has_the_properties() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2000));
     create_as(&*medium, Layout::Log);
     set_at_rest(&*medium, "label", "old");
@@ -118,7 +118,7 @@ fn one_torn_mirror_leaves_the_other_ones_properties() {
 }
 
 #[test]
-fn who_may_not_write_changes_nothing() {
+fn properties_change_only_on_a_writable_volume() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2000));
     create_as(&*medium, Layout::Log);
     let options = OpenOptions {
@@ -137,7 +137,7 @@ fn who_may_not_write_changes_nothing() {
 }
 
 #[test]
-fn a_version_that_does_not_know_properties_refuses_to_write_them_away() {
+fn older_versions_may_not_write_a_volume_with_properties() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2000));
     create_as(&*medium, Layout::Log);
     let feature = || {

@@ -276,10 +276,10 @@ fn a_block_that_is_read_through_may_be_unreadable() {
     assert_sound(&*medium);
 }
 
-/// Twins too far apart for one read each take one, and none waits for another: while a comparison waits the write buffer fills,
-/// and then deduplication stops.
+/// Twins that are too far apart for one read take one each, and no read waits for another: while a comparison waits the write
+/// buffer fills, and then deduplication stops.
 #[test]
-fn what_is_asked_at_once_is_read_at_once() {
+fn simultaneous_comparisons_are_read_simultaneously() {
     let scattered = COMPARE_READ_GAP + 2;
     let file: Vec<u64> = (1..=45 * scattered).collect();
     let (medium, volume, mut client) = Watched::with_file(&file);

@@ -54,7 +54,7 @@ fn fill(client: &mut Client, blocks: std::ops::Range<u64>) -> u64 {
 }
 
 #[test]
-fn data_leave_room_for_a_journal_and_each_opening_has_some_of_it() {
+fn data_leaves_room_for_a_journal_at_each_opening() {
     for layout in LAYOUTS {
         let medium = thin(layout);
         let mut client = open(&medium);
@@ -83,7 +83,7 @@ fn data_leave_room_for_a_journal_and_each_opening_has_some_of_it() {
 }
 
 #[test]
-fn new_data_of_what_is_not_followed_use_up_no_reserve_however_often_it_is_opened() {
+fn unfollowed_data_uses_up_no_reserve_over_many_openings() {
     for layout in LAYOUTS {
         let medium = thin(layout);
         let mut client = open(&medium);

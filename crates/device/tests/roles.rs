@@ -120,7 +120,7 @@ fn open(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {
 }
 
 #[test]
-fn a_block_that_becomes_something_else_reads_as_it_was_written() {
+fn a_block_that_changes_its_role_reads_as_written_last() {
     for compression in Compression::ALL {
         let policy = Policy {
             compression,

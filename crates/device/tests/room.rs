@@ -91,7 +91,7 @@ fn a_thin_volume_says_that_it_fills_up_before_it_is_full() {
 }
 
 #[test]
-fn a_volume_that_has_what_it_promises_is_never_said_to_be_full() {
+fn a_volume_that_is_not_thin_never_reports_that_it_fills_up() {
     for layout in LAYOUTS {
         let (volume, told) = open(layout, 5000);
         let mut client = Client::new(&volume);

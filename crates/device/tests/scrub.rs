@@ -99,7 +99,7 @@ fn checked(medium: &dyn Medium) -> Option<Worst> {
 
 /// A scrub finds what a check at rest finds, and nothing else; the damage is anywhere.
 #[test]
-fn what_is_damaged_is_found_and_nothing_else() {
+fn all_damage_is_found_and_nothing_else() {
     for (seed, layout) in LAYOUTS.into_iter().enumerate() {
         let medium = medium();
         used(&medium, layout, seed as u64);
@@ -192,7 +192,7 @@ fn nothing_is_found_while_clients_work() {
 
 /// Damages every structure that is also in memory, while the volume is open.
 #[test]
-fn what_is_in_memory_is_written_anew() {
+fn damaged_structures_are_rewritten_from_memory() {
     for layout in LAYOUTS {
         let medium = medium();
         used(&medium, layout, 3);
@@ -333,7 +333,7 @@ fn a_block_is_mended_from_a_copy() {
 
 /// Blocks that only a snapshot holds are read too.
 #[test]
-fn what_snapshots_keep_is_looked_at() {
+fn blocks_kept_by_snapshots_are_scrubbed() {
     let medium = medium();
     let options = CreateOptions {
         segment_blocks: Some(64),
@@ -376,7 +376,7 @@ fn second_copies_of_a_read_only_volume_are_looked_at() {
 
 /// The same sum but other bytes: a sum alone does not make a copy.
 #[test]
-fn what_only_has_the_same_sum_is_no_copy() {
+fn a_block_with_only_the_same_sum_is_no_copy() {
     let medium = medium();
     create_as(&*medium, Layout::Log);
     let volume = open(&medium);
@@ -393,7 +393,7 @@ fn what_only_has_the_same_sum_is_no_copy() {
 }
 
 #[test]
-fn it_goes_on_after_a_restart_where_it_was() {
+fn a_scrub_goes_on_where_it_was_after_a_restart() {
     let medium = medium();
     create_as(&*medium, Layout::Log);
     let volume = open(&medium);

@@ -250,7 +250,7 @@ fn the_power_may_fail_whenever_it_likes() {
 /// Clients write one block after the other, each with an increasing number. A snapshot is an instant: its version of a block is
 /// no older than its version of the block that was written after it.
 #[test]
-fn it_is_an_instant_while_many_write() {
+fn a_snapshot_is_an_instant_while_many_clients_write() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 20_000);
     let volume = open(&medium);
@@ -359,7 +359,7 @@ fn what_cannot_be_is_told() {
 
 /// Kept blocks can fill a volume. Then everything written can be read, and deleting a snapshot frees room.
 #[test]
-fn a_volume_that_they_have_filled_is_not_dead() {
+fn a_volume_filled_by_snapshots_is_not_dead() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     let options = CreateOptions {
         segment_blocks: Some(64),
@@ -420,7 +420,7 @@ fn beginning_with(medium: &dyn Medium, bytes: &[u8]) -> Pba {
 /// If a row of a snapshot were missed, the snapshot would read what was written later. So there are no snapshots while the
 /// metadata that describes them is damaged, and the volume is not written.
 #[test]
-fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
+fn damaged_snapshot_metadata_is_reported_and_costs_the_volume_nothing() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 1000);
     let open = |read_only| {
@@ -493,7 +493,7 @@ fn damage_to_what_says_what_they_are_is_told_and_costs_the_volume_nothing() {
 
 /// A reader that copies a snapshot skips the blocks that are not mapped in it, whatever the volume has written since.
 #[test]
-fn what_is_mapped_in_one_is_told() {
+fn block_status_of_a_snapshot_is_its_own() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 1000);
     let volume = open(&medium);
@@ -527,7 +527,7 @@ fn what_is_mapped_in_one_is_told() {
 
 /// A loop device over FUSE writes zeros by a discard.
 #[test]
-fn what_is_discarded_in_one_reads_as_zeros() {
+fn blocks_discarded_in_a_snapshot_read_as_zeros() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 1000);
     let volume = open(&medium);
@@ -545,7 +545,7 @@ fn what_is_discarded_in_one_reads_as_zeros() {
 }
 
 #[test]
-fn a_volume_without_room_for_any_says_so() {
+fn a_volume_without_room_for_snapshots_says_so() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*medium, 0);
     let volume = open(&medium);
@@ -558,7 +558,7 @@ fn a_volume_without_room_for_any_says_so() {
 
 /// The list of snapshots is itself stored in fewer bytes, and overwriting it takes room.
 #[test]
-fn one_that_has_filled_a_volume_that_packs_can_be_deleted() {
+fn a_snapshot_that_filled_a_packing_volume_can_be_deleted() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     let options = CreateOptions {
         segment_blocks: Some(64),

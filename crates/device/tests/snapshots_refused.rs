@@ -80,7 +80,8 @@ impl World {
         }
     }
 
-    /// Cuts the power. Gives it back when the volume is gone, which would wait for ever for what a restart forgets.
+    /// Cuts the power, and restores it when the volume is gone: the volume would wait for ever for operations that a restart
+    /// forgets.
     fn cut(self, seed: u64) -> Arc<dyn Medium> {
         let Self {
             fault,
@@ -108,9 +109,9 @@ impl World {
     }
 }
 
-/// What is listed on the medium is kept for: a command that was refused has not begun.
+/// A refused command has not begun: the medium still lists the snapshot, so changes are still kept for it.
 #[test]
-fn one_that_could_not_be_deleted_reads_as_before() {
+fn a_snapshot_that_could_not_be_deleted_reads_as_before() {
     let world = World::new();
     world.write_all(1);
     world.volume.take_snapshot("s", 1).unwrap();
@@ -126,10 +127,10 @@ fn one_that_could_not_be_deleted_reads_as_before() {
     assert_eq!(world.volume.snapshots().unwrap(), []);
 }
 
-/// A deletion that is refused midway leaves rows that the next try does not meet. It has to write them all the same: they are the
-/// older snapshot's now.
+/// A deletion that is refused midway leaves rows that the next try does not visit. It must write them all the same, because the
+/// older snapshot needs them now.
 #[test]
-fn one_that_was_deleted_in_two_tries_leaves_the_older_one_what_it_needs() {
+fn a_deletion_in_two_tries_leaves_the_older_snapshot_intact() {
     const MANY: u64 = 5 * BLOCKS;
     let world = World::of(MANY);
     world.volume.take_snapshot("older", 1).unwrap();
@@ -164,9 +165,10 @@ fn one_that_was_deleted_in_two_tries_leaves_the_older_one_what_it_needs() {
     assert_eq!(world.volume.snapshots().unwrap().len(), 1);
 }
 
-/// Whoever gives up all snapshots gets a volume of one state, though a rollback was cut short. Read-only it is told.
+/// A user who gives up all snapshots gets a volume in one state, even after a rollback was cut short. A read-only opening reports
+/// the mixture.
 #[test]
-fn a_rollback_that_was_cut_short_is_completed_though_all_are_given_up() {
+fn an_interrupted_rollback_completes_even_if_all_snapshots_are_given_up() {
     let mut midway = 0;
     for ios in 0..30 {
         let world = World::new();
@@ -211,9 +213,9 @@ fn a_rollback_that_was_cut_short_is_completed_though_all_are_given_up() {
     assert!(midway > 0);
 }
 
-/// A block that held nothing is kept as one that holds nothing. So a full volume gets nothing back for it.
+/// A block that held nothing is kept without data, so deleting its snapshot gives a full volume no room.
 #[test]
-fn what_held_nothing_gives_nothing_back() {
+fn kept_blocks_without_data_give_back_no_room() {
     let fault = FaultMedium::over_memory(BLOCKS, Plan::default());
     let medium: Arc<dyn Medium> = Arc::new(fault);
     let options = CreateOptions {
@@ -237,9 +239,9 @@ fn what_held_nothing_gives_nothing_back() {
     assert!(kept > 1000, "each has a place: {kept}");
 }
 
-/// What is written to a snapshot lies in memory, of which there is a bound. Blocks that lie there already can be written at it.
+/// Writes to a snapshot stay in memory, up to a limit. At the limit, blocks already in memory can still be written.
 #[test]
-fn at_the_bound_of_memory_what_is_there_can_be_written_again() {
+fn at_the_memory_limit_blocks_in_memory_can_be_rewritten() {
     let world = World::of(70_000);
     world.volume.take_snapshot("s", 1).unwrap();
     let seen = Arc::new(world.volume.seen_at("s").unwrap().with_memory());

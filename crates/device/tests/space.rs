@@ -15,7 +15,7 @@ use vellum_medium::{Medium, MemoryMedium};
 const CONTENTS: u64 = 300;
 
 #[test]
-fn the_room_that_is_saved_is_told() {
+fn saved_room_is_reported() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
     let volume = open(&medium);

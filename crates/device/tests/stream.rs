@@ -276,7 +276,7 @@ fn a_cut_stream_is_no_snapshot_and_is_taken_again() {
 
 /// Blocks that are already present are not written again.
 #[test]
-fn what_is_there_is_not_written_again() {
+fn blocks_already_received_are_not_written_again() {
     let (origin, _) = origin(1);
     let stream = sent(&origin, "s0", None);
     let to = open(&volume(BLOCKS));
@@ -414,7 +414,7 @@ fn the_snapshot_that_a_stream_builds_on_is_not_deleted_for_room() {
 
 /// Half of a snapshot has been received, and is dropped.
 #[test]
-fn it_can_be_given_up() {
+fn a_half_received_snapshot_can_be_given_up() {
     let (origin, all) = origin(4);
     let medium = volume(BLOCKS);
     let to = open(&medium);

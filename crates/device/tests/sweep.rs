@@ -46,7 +46,7 @@ fn a_sweep_shares_what_was_stored_before() {
 
 /// If the index is too small, several pages come to have one content, each with several owners.
 #[test]
-fn a_sweep_makes_one_of_pages_that_are_shared_already() {
+fn a_sweep_merges_pages_that_are_shared_already() {
     let (medium, volume) = volume();
     volume
         .set_policy(Policy {
@@ -170,7 +170,7 @@ fn a_sweep_goes_on_beside_its_clients() {
 
 /// An automatic sweep waits for quiet; one that a user requests does not wait for the automatic one.
 #[test]
-fn a_sweep_that_is_asked_for_does_not_wait_behind_one_that_nobody_asked_for() {
+fn a_requested_sweep_does_not_wait_for_an_automatic_one() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     let mut client = Client::new(&volume);
@@ -376,7 +376,7 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
 
 /// A sweep that continues does not look at what it has passed, whatever was written there since; the next one does.
 #[test]
-fn what_is_written_behind_a_sweep_is_the_next_ones() {
+fn blocks_written_behind_a_sweep_are_left_to_the_next_one() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     let slow = Policy {
@@ -413,7 +413,7 @@ fn what_is_written_behind_a_sweep_is_the_next_ones() {
     assert_sound(&*medium);
 }
 
-/// By itself, when it is quiet, with nothing written since.
+/// It goes on when the volume is quiet, though nothing was written since.
 #[test]
 fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
     let (medium, volume) = volume();

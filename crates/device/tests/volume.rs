@@ -376,7 +376,7 @@ fn read_only_writes_nothing() {
 }
 
 #[test]
-fn what_is_no_volume_is_told_so() {
+fn a_medium_without_a_volume_is_named_as_such() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     let error = Volume::open(Arc::clone(&medium), &small()).unwrap_err();
     assert!(error.to_string().contains("not a vellum volume"), "{error}");
@@ -516,7 +516,7 @@ fn statistics_add_up_and_serialise() {
 }
 
 #[test]
-fn what_was_discarded_is_not_discarded_again() {
+fn discarded_space_is_not_discarded_again() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
     create(&*medium);
     let options = OpenOptions {

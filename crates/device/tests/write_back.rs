@@ -233,7 +233,7 @@ impl World {
             Some(bytes) => bytes.clone(),
             None => self.host.get(lba_of(0)),
         };
-        // Below a cache that keeps flushes to itself, a commit block would wait in vain for what it commits.
+        // A cache that does not pass flushes on may never send what a commit block commits, so the block would wait in vain.
         match self.how {
             WriteBack::AtFlush => log::begin(&mut superblock, self.host.sequence, self.begin),
             _ => log::begin_in_step(&mut superblock, self.host.sequence, self.begin),
@@ -243,7 +243,7 @@ impl World {
     }
 }
 
-/// What home blocks hold that the cache takes for clean.
+/// The contents of home blocks that the cache takes for clean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     right: u64,
@@ -356,7 +356,7 @@ fn lives(how: WriteBack) -> Found {
 /// The page cache (a loop device without direct I/O): what a flush waits for is written before the flush is answered, so nothing
 /// of the next transaction arrives before.
 #[test]
-fn what_writes_back_at_a_flush_may_stay_between() {
+fn a_cache_that_writes_back_at_flushes_causes_no_foreign_contents() {
     let found = lives(WriteBack::AtFlush);
     assert!(found.redeemed > 0 && found.right > 0, "{found:?}");
     assert_eq!((found.other_version, found.told), (0, 0), "{found:?}");

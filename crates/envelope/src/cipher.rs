@@ -30,8 +30,8 @@ impl Cipher {
             .encrypt_area(blocks, BLOCK_BYTES, at.into(), get_tweak_default);
     }
 
-    /// Decrypts whole blocks. A block of zeros stays zeros: it was never written, or it was discarded. No block is expected to
-    /// encrypt to zeros: one of 2^32768 does.
+    /// Decrypts whole blocks. A block of zeros stays zeros: it was never written, or it was discarded. A block that encrypts to
+    /// zeros is not to be expected: one of 2^32768 does.
     pub fn decrypt(&self, at: u64, blocks: &mut [u8]) {
         for (at, block) in (at..).zip(blocks.chunks_exact_mut(BLOCK_BYTES)) {
             if block.iter().any(|&byte| byte != 0) {
@@ -56,7 +56,7 @@ mod tests {
 
     /// IEEE 1619-2007, vector 10, whose unit is 512 bytes. The first two cipher blocks of 16 bytes do not depend on the unit's length.
     #[test]
-    fn it_is_the_standard_s() {
+    fn it_matches_the_standards_test_vector() {
         let key = hex(
             "2718281828459045235360287471352662497757247093699959574966967627\
              3141592653589793238462643383279502884197169399375105820974944592",

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_of_an_enemy_takes_no_memory_and_no_time() {
+    fn a_hostile_header_takes_no_memory_and_no_time() {
         let at = |slot: usize, field: usize| 64 + slot * 256 + field * 4;
         for (memory, passes, lanes) in [
             (u32::MAX, 1, 1),

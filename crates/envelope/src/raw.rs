@@ -43,7 +43,7 @@ pub(crate) struct RawHeader {
     pub(crate) zeros: [u8; 16],
     pub(crate) slots: [RawSlot; 8],
     pub(crate) rest: [u8; 1952],
-    /// BLAKE3 of all before it: it finds damage, and no author
+    /// BLAKE3 of all before it: shows damage, but not who wrote it
     pub(crate) sum: [u8; 32],
 }
 

@@ -42,7 +42,7 @@ mod tests {
     use vellum_device::block::BlockDevice;
 
     #[test]
-    fn goes_on_to_the_end_and_takes_what_is_not_told_for_data() {
+    fn goes_on_to_the_end_and_takes_unreported_blocks_for_data() {
         let disk = RamDisk::new(12, 1, 1);
         let told = |lba, blocks, max| disk.extents(lba, blocks, max);
         let seen: Vec<_> = extents(Lba(1), Lba(20), told)

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_there_is_listened_to() {
+    fn a_socket_file_is_never_seen_before_it_is_listened_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let over = std::sync::atomic::AtomicBool::new(false);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_takes_no_connection_is_not_waited_for_for_ever() {
+    fn connecting_to_a_full_server_does_not_wait_for_ever() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let _socket = listen(&path, None).unwrap();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_replaced_a_dead_servers_file_stays() {
+    fn the_file_that_replaced_a_dead_servers_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());

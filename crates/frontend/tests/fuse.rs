@@ -348,8 +348,8 @@ fn found(name: &str) -> Option<Found> {
 }
 
 #[test]
-fn what_is_found_by_its_name_is_not_handed_over_while_it_is_open() {
-    if !can_mount("what_is_found_by_its_name_is_not_handed_over_while_it_is_open") {
+fn a_found_file_is_not_handed_over_while_it_is_open() {
+    if !can_mount("a_found_file_is_not_handed_over_while_it_is_open") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

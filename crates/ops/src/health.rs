@@ -81,7 +81,7 @@ const COUNTED: [(Grade, &str, &str); 8] = [
     ),
 ];
 
-/// Per cent of what snapshots can keep, from which on somebody should look.
+/// From this per cent of what snapshots can keep on, a person should look.
 const KEPT_PERCENT: u64 = 90;
 
 /// Returns what is wrong, according to a server's answer for one volume. Values missing from the answer produce no finding.
@@ -136,7 +136,8 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     found
 }
 
-/// How much of what snapshots can keep they do keep. `None` if the schedule takes some: it deletes them when there is no room.
+/// How many per cent of the blocks that snapshots can keep are kept. `None` if the schedule takes some: it deletes them when there
+/// is no room.
 fn kept_percent(volume: &Value) -> Option<u64> {
     let count = |name| told(volume, name).and_then(Value::as_u64);
     let (kept, most) = (count("history.kept_blocks")?, count("history.most_blocks")?);

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_say_it() {
+    fn bytes_have_three_digits() {
         let told = [0.0, 999.0, 1000.0, 1048576.0, 10485760.0, 1023.0 * 1024.0];
         let told = told.map(bytes);
         assert_eq!(

@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(View::of(&[], &[]).headline(), "No volume is served now.");
     }
 
-    /// Holds whatever a server of another version answers.
+    /// Any answer from a server of another version is handled.
     #[test]
     fn what_is_not_counted_is_nothing_to_fail_for() {
         for strange in [

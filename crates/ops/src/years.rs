@@ -84,11 +84,11 @@ pub fn sentence(years: &Years) -> String {
 
 /// A volume, since it was opened.
 struct Opened {
-    /// Since then, or since it has grown: its counters began anew with that.
+    /// Seconds since then, or since it grew, because its counters begin anew with that.
     seconds: f64,
     /// Bytes that the kernel had written to the drive when its server opened it.
     written_bytes: u64,
-    /// Since then.
+    /// Seconds since that opening.
     drive_seconds: f64,
     /// Bytes that clients wrote less bytes that the drive received; negative if it received more.
     spared_bytes: f64,
@@ -183,7 +183,7 @@ mod tests {
         Observed::new("u".to_owned(), Some(told))
     }
 
-    /// A volume that grows counts anew, and what its server knows of the drive is from before.
+    /// The counters of a volume begin anew when it grows; its server's count for the drive goes further back.
     #[test]
     fn a_volume_that_has_grown_tells_the_same_years_with_it() {
         let drive = drive(10, Some(40 * TB));
@@ -194,7 +194,7 @@ mod tests {
         assert!((now.without - before.without).abs() < 1e-9, "{now:?}");
     }
 
-    /// The rate of a moment is no rate, of whichever volume.
+    /// A rate measured for a moment is no rate, whichever volume it is for.
     #[test]
     fn a_volume_that_has_just_grown_withholds_the_years_of_its_drive() {
         let old = volume(10 * DAY, 5 * TB / 2, TB / 2);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_data_sheet_promises_comes_before_what_is_reckoned() {
+    fn the_data_sheets_promise_comes_before_an_estimate() {
         let promised = |used, written| Drive {
             promised_bytes: Some(400 * TB),
             ..drive(used, written)
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_is_withheld_with_its_reason() {
+    fn years_that_cannot_be_computed_have_a_reason() {
         let good = drive(10, Some(40 * TB));
         let long = volume(10 * DAY, TB, TB);
         let silent = Drive {

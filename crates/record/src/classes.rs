@@ -22,9 +22,9 @@ pub(crate) struct Classes {
     /// File systems: the first block, and the one after the last.
     homes: Vec<(u64, u64)>,
     journals: Vec<Journal>,
-    /// Finds which of the journals' transactions are complete.
+    /// Finds complete transactions of the journals.
     logs: Logs,
-    /// When the first change arrived that was not looked at, and when the last.
+    /// When the first and the last change arrived that were not looked at yet.
     due: Option<(Instant, Instant)>,
 }
 

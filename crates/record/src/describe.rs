@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_is_told_by_key_and_sizes_and_never_by_its_bytes() {
+    fn a_block_is_described_by_hash_and_sizes_and_never_by_its_bytes() {
         let (mut one, mut other) = (
             Describer::new([1; 32], Sizes::Lz4),
             Describer::new([2; 32], Sizes::Lz4),

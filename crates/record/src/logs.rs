@@ -40,8 +40,8 @@ impl Logs {
         }
     }
 
-    /// A write was missed, or a journal is changing: each is followed again from where its superblock says that its
-    /// log begins.
+    /// A write was missed, or a journal is changing. Each journal is followed again once its superblock says where
+    /// its log begins.
     pub fn forget(&mut self) {
         self.0.iter_mut().for_each(Transactions::forget);
     }

@@ -133,7 +133,7 @@ mod tests {
     use vellum_device::frames::{FramePool, Share};
 
     #[test]
-    fn a_full_queue_leaves_contents_out_and_then_requests_and_nobody_waits() {
+    fn a_full_queue_drops_contents_and_then_requests_without_waiting() {
         let pool = FramePool::new(256, 1, 0).unwrap();
         let (queue, counts) = (Queue::default(), Counts::default());
         let request = Request {

@@ -25,7 +25,7 @@ impl Replies for Answers {
     fn flush(&self) {}
 }
 
-/// Asks, and waits for the answer.
+/// Sends a request, and waits for the answer.
 fn ask(device: &dyn BlockDevice, op: Op, lba: u64, fills: &[u8]) -> (Vec<u8>, bool) {
     let (sender, answers) = channel();
     let replies: Arc<dyn Replies> = Arc::new(Answers(Mutex::new(sender)));
@@ -61,7 +61,7 @@ fn silent() -> OnEvent {
 }
 
 #[test]
-fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
+fn requests_are_in_the_trace_and_are_served_as_usual() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let disk = Arc::new(RamDisk::new(1000, 64, 64));
@@ -121,7 +121,7 @@ fn what_is_asked_is_in_the_trace_and_is_served_as_ever() {
 }
 
 #[test]
-fn a_trace_tells_of_as_long_transactions_as_a_volume_pledges() {
+fn a_trace_has_room_for_the_longest_pledged_transaction() {
     assert_eq!(
         vellum_trace::limits::COMMITTED_MAX,
         vellum_device::limits::COMMITTED_PAIRS
@@ -129,7 +129,7 @@ fn a_trace_tells_of_as_long_transactions_as_a_volume_pledges() {
 }
 
 #[test]
-fn a_trace_that_is_there_is_not_written_over() {
+fn an_existing_trace_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     std::fs::write(&path, "mine").unwrap();
@@ -139,7 +139,7 @@ fn a_trace_that_is_there_is_not_written_over() {
 }
 
 #[test]
-fn nothing_of_the_data_is_in_the_trace_and_no_two_recordings_tell_alike() {
+fn a_trace_has_no_user_data_and_a_key_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let traces = [1, 2].map(|n| {
         let path = dir.path().join(n.to_string());
@@ -168,7 +168,7 @@ fn nothing_of_the_data_is_in_the_trace_and_no_two_recordings_tell_alike() {
 }
 
 #[test]
-fn what_comes_is_in_the_file_soon() {
+fn requests_are_in_the_file_soon() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let recorder = Recorder::start(

@@ -14,7 +14,7 @@ pub enum DumpError {
     /// The archive cannot be written.
     #[error("the archive cannot be written: {0}")]
     Write(#[from] io::Error),
-    /// What is read may not be what the medium has.
+    /// The medium's cache cannot be dropped, so reads might not return what is on the medium.
     #[error(transparent)]
     Medium(#[from] MediumError),
     /// The caller ended it.

@@ -20,7 +20,7 @@ use vellum_medium::Medium;
 /// Writes the pack of a volume, with the given properties. What is damaged is marked in the archive, and is no error.
 ///
 /// # Errors
-/// When the archive cannot be written, what is read may not be what the medium has, or the system has no randomness.
+/// When the archive cannot be written, the medium's cache cannot be dropped, or the system has no randomness.
 pub fn pack<W: Write>(
     medium: &dyn Medium,
     superblock: &Superblock,

@@ -118,7 +118,7 @@ mod tests {
             }
             let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
             if byte & 1 == 1 {
-                // Nothing can make it shorter.
+                // Pseudo-random bytes, which do not compress.
                 let mut word = u64::from(byte);
                 for part in bytes.chunks_exact_mut(8) {
                     word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -163,7 +163,7 @@ mod tests {
 
         /// Wherever it is cut or changed, and whatever is added or left out, it is never read to its end.
         #[test]
-        fn what_is_not_as_it_was_written_has_no_end(
+        fn an_altered_archive_is_never_read_to_its_end(
             runs in vec((0u64..50, 1u64..40, 0u8..8), 1..12),
             place: proptest::sample::Index,
             bit in 0u8..8,

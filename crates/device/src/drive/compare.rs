@@ -1,4 +1,4 @@
-//! Carries out comparisons: at once where the other block is in memory, and else with what is read back.
+//! Carries out comparisons: at once where the other block is in memory, otherwise after reading it back.
 
 use super::{Batch, Cause, Inner};
 use crate::compare::{Comparison, Run, nanos_since};
@@ -11,7 +11,7 @@ use vellum_core::seam::{Against, Input, Outcome, Page};
 use vellum_medium::Kind;
 
 impl Inner {
-    /// Compares at once if the other block is in memory; else notes it for [`Inner::read_back`].
+    /// Compares at once if the other block is in memory; otherwise notes the comparison for [`Inner::read_back`].
     pub(crate) fn start_compare(
         &mut self,
         id: EffectId,
@@ -70,7 +70,7 @@ impl Inner {
         }
     }
 
-    /// True if a part of a page, decoded, has a frame's bytes.
+    /// True if a part of a page decodes to a frame's bytes.
     pub(crate) fn part_is(
         &mut self,
         page: &[u8],

@@ -141,7 +141,7 @@ impl Host<Batch> for Inner {
 }
 
 impl Inner {
-    /// Hands a write to the medium, whose operation has all of its memory.
+    /// Hands the medium a write whose operation has all of its memory.
     fn write(&mut self, batch: &mut Batch, io: Box<vellum_medium::Io>, to: Extent, durable: bool) {
         let bytes = to.blocks as usize * BLOCK_BYTES;
         assert_eq!(io.len(), bytes, "a write is as long as the core says");

@@ -121,7 +121,7 @@ impl Inner {
         self.parts[index] = Some(read);
     }
 
-    /// Notes that a page of parts has arrived, or cannot be read. Returns true if what they need is still to come.
+    /// Notes that a page of parts has arrived, or cannot be read. Returns true if its parts still wait for their base.
     pub(crate) fn waits_for_base(&mut self, id: EffectId, failed: bool) -> bool {
         let Some(read) = &mut self.parts[id.0 as usize] else {
             unreachable!("effect {id} reads parts")

@@ -66,7 +66,7 @@ fn no_frames_have_no_bytes() {
     let _ = Frames::default().block(0);
 }
 
-/// A batch of a chunk of the host's has frames of clients and of snapshots, in any order.
+/// A chunk has frames of clients and of snapshots, in any order.
 #[test]
 fn frames_of_two_shares_are_given_back_by_two_threads() {
     let pool = FramePool::new(8, 4, 0).unwrap();
@@ -92,7 +92,7 @@ fn frames_of_two_shares_are_given_back_by_two_threads() {
 }
 
 #[test]
-fn the_next_volume_is_not_refused_for_the_one_before_it() {
+fn the_next_volume_does_not_inherit_a_refusal() {
     let pool = FramePool::new(8, 4, 0).unwrap();
     for share in [Share::Write, Share::Own] {
         pool.await_next(true);
@@ -119,7 +119,7 @@ fn a_taker_waits_until_there_are_enough() {
 }
 
 #[test]
-fn who_came_first_is_served_first() {
+fn waiters_are_served_in_order_of_arrival() {
     let pool = FramePool::new(4, 4, 0).unwrap();
     let mut held = vec![pool.take(Share::Write, 1).unwrap()];
     held.push(pool.take(Share::Write, 2).unwrap());
@@ -149,7 +149,7 @@ fn who_came_first_is_served_first() {
 }
 
 #[test]
-fn who_waits_while_no_writes_are_taken_is_told_why() {
+fn a_waiter_is_told_why_no_writes_are_taken() {
     let pool = FramePool::new(4, 4, 0).unwrap();
     let held = pool.take(Share::Write, 3).unwrap();
     let waiters: Vec<_> = (0..3)

@@ -68,7 +68,7 @@ fn drop_some(
         let Some((first, after)) = state.space.take() else {
             return false;
         };
-        // What a snapshot reads there stays. A client's `fstrim` drops it, because the block is kept for the snapshot first.
+        // Blocks that a snapshot reads stay. A client's `fstrim` may drop them, because they are then kept for the snapshot first.
         let may_change = |at: u64| {
             let keeper = shared.keeper.as_ref();
             (at, keeper.is_none_or(|keeper| keeper.may_change(Lba(at))))

@@ -5,13 +5,12 @@
 //! the thread that brought the write goes on with it while its client makes the next one. What must hold:
 //!
 //! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write and for
-//!    everything else on its way ([`Core::may_answer`](vellum_core::layout::Core::may_answer)). If the medium fails then, the
-//!    write is lost, and that is reported: from then on no FLUSH succeeds, nothing that is to be durable, and no read of those
-//!    blocks.
+//!    everything else on its way ([`Core::may_answer`](vellum_core::layout::Core::may_answer)). If the medium fails then, the write
+//!    is lost, and that is reported: from then on no FLUSH, no durable write and no read of those blocks succeeds.
 //! 2. Answered writes take effect in the order of their answers, and before anything that arrives after the answer. So batches
 //!    have [`Turn`]s, and the core is handed one after the other. A read waits only for writes of its own blocks.
 //! 3. The followers of journals and bitmaps rely on answers. So a block that may be of that kind is not answered first.
-//! 4. A thread works only on what it brought. So no more writes wait than threads have brought.
+//! 4. A thread works only on the writes that it brought, which bounds how many wait.
 
 use crate::block::{BlockError, Op, Request};
 use smallvec::SmallVec;
@@ -30,7 +29,7 @@ pub(crate) struct Early {
     count: u64,
     /// How many writes were answered and have not taken effect.
     promised: usize,
-    /// Answered writes that never will.
+    /// Answered writes that will never take effect.
     lost: Vec<Run>,
     is_closed: bool,
 }
@@ -65,7 +64,7 @@ impl Early {
         self.is_closed = true;
     }
 
-    /// True if a write is answered whose effect cannot be seen in the core.
+    /// True if the core does not have the effect of an answered write.
     pub fn holds_answered(&self) -> bool {
         self.promised > 0 || !self.lost.is_empty()
     }
@@ -126,7 +125,7 @@ impl Early {
         turn.own.is_some()
     }
 
-    /// Notes that a commit block has no effect that was answered and then waited.
+    /// Notes that a commit block that was answered, and then waited, has no effect.
     pub fn lose(&mut self, request: &Request) {
         self.lost.push((request.lba.0, request.blocks));
     }
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_is_handed_over_in_that_order() {
+    fn answered_writes_are_handed_over_in_order() {
         let mut early = Early::default();
         let (first, second) = (answered(&mut early, 10), answered(&mut early, 20));
         let flush = early.turn(&[request(Op::Flush, 0, 0)]);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_broken_is_told_to_whoever_relies_on_it() {
+    fn a_broken_promise_is_reported_to_requests_that_rely_on_it() {
         let mut early = Early::default();
         answered(&mut early, 10);
         let write = request(WRITE, 10, 2);

@@ -5,15 +5,15 @@
 //! directly after the writes that were answered before it; so the commit block would come after the very flush that is meant for
 //! it.
 //!
-//! So such a flush waits here until all writes have taken effect that were answered and handed to the core before it arrived. If
-//! a commit block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block
-//! whose blocks have not arrived holds up no flush.
+//! So such a flush waits here until all writes that were answered and handed to the core before it have taken effect. If a commit
+//! block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block whose blocks
+//! have not arrived holds up no flush.
 
 use std::collections::VecDeque;
 
 /// See the module.
 pub(super) struct Flushes<F> {
-    /// Answered writes that were handed to the core, and how many of them have ended. They end in order.
+    /// Answered writes that were handed to the core; with the next field, how many of them have ended. They end in order.
     given: u64,
     ended: u64,
     /// Commit blocks among those that have not ended.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_waits_for_what_was_answered_before_it_and_for_the_commit_block_behind_that() {
+    fn a_flush_waits_for_answered_writes_and_the_commit_block_behind_them() {
         let mut flushes = Flushes::default();
         assert!(!flushes.must_wait(true), "nothing is in the core");
         flushes.handed_over(true, false);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_does_not_wait_for_a_commit_block_that_does_not_go_on() {
+    fn a_flush_does_not_wait_for_a_commit_block_that_does_not_go_on() {
         let mut flushes = Flushes::default();
         flushes.handed_over(true, false);
         flushes.hold('a');

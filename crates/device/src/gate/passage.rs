@@ -137,7 +137,7 @@ fn place(around: Around<'_>, inner: &mut Inner, now: Nanos, write: Write<'_>, ba
             .push(("journal", messages::OUT_OF_ORDER.to_owned()));
     }
     if let Some(keeper) = around.keeper {
-        // A crash changes the blocks that are pledged, and what a snapshot reads there must be kept before that.
+        // A crash would change pledged blocks, so what a snapshot reads there must be kept first.
         committed.retain(|(home, _)| keeper.may_change(*home));
     }
     if !committed.is_empty() {
@@ -197,8 +197,8 @@ fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
     }
 }
 
-/// True if everything that waits here or is on its way will surely be accepted. Where the volume can hold all that it promises to
-/// clients, room never runs short.
+/// True if everything that waits here or is on its way will surely be accepted. Room never runs short on a volume that is not thin,
+/// and that snapshots cannot fill.
 fn has_room(inner: &Inner) -> bool {
     let room = inner.engine.room();
     inner.engine.refuses_writes().is_none()

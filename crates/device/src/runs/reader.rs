@@ -53,7 +53,7 @@ pub enum Problem {
     /// The encoded bytes cannot be decoded to what they should be.
     #[error("what it holds cannot be decoded")]
     Encoded,
-    /// The end counts other numbers of blocks than were found.
+    /// The end does not count as many blocks as were found.
     #[error("it counts {said} blocks where {found} were")]
     Count {
         /// What the end says.
@@ -66,7 +66,7 @@ pub enum Problem {
     NoMemory,
 }
 
-/// What is read: its name, and which frames it may have besides blocks and the end.
+/// The kind of file: its name, and which frames it may have besides blocks and the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nature {
     pub what: &'static str,

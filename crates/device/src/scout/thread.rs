@@ -147,9 +147,8 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     }
 }
 
-/// Makes an index that is about to be needed, so that no request waits until its memory has been touched. A policy whose index
-/// does not fit in memory is refused before anything changes. Called with the wishes held: the next report to the core takes the
-/// index.
+/// Makes an index that is about to be needed, so that no request waits while its memory is touched. A policy whose index does not
+/// fit in memory is refused before anything changes. Called with the wishes held: the next report to the core takes the index.
 fn prepare_index(shared: &Shared, policy: &Policy) -> Result<(), NoIndex> {
     let policy = policy.core_dedup(shared.blocks);
     let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));

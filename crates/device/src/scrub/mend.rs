@@ -133,7 +133,7 @@ fn content(shared: &Shared, at: Pba, sum: u32) -> Option<Vec<u8>> {
     (shared.digester.sum().of(&bytes) == sum).then_some(bytes)
 }
 
-/// True if more than its sum says that it is a copy.
+/// True if something besides its sum says that it is a copy.
 fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
     let content = content(shared, copy.at, copy.sum);
     content.is_some_and(|content| {

@@ -2,10 +2,10 @@
 //!
 //! The core's machine ([`Scrub`]) decides when and what to read next. This module carries that out, on a thread of its own that
 //! sleeps while there is no scrub. Structures are read from the medium beside the core, and compared with what the core knows of
-//! them ([`structures`]). Blocks are read for each LBA through the core's own read path, because only that knows where a block is
-//! while it moves. So a block that was moved, overwritten or discarded meanwhile is never taken for damage, and a page that
-//! several LBAs share is read as often as it is mapped. What stays bad is mended where there is another copy ([`mend`]), listed,
-//! and looked up in the file systems of the volume.
+//! them ([`structures`]). Blocks are read for each LBA through the core's own read path, because only the core knows where a moving
+//! block is. So a block that was moved, overwritten or discarded meanwhile is never taken for damage, and a page that several LBAs
+//! share is read as often as it is mapped. What stays bad is mended where there is another copy ([`mend`]), listed, and looked up
+//! in the file systems of the volume.
 //!
 //! The log keeps a scrub's place in the roots of its map checkpoints, as it does for sweeps; tables remember it as long as the
 //! volume is open.
@@ -200,7 +200,7 @@ impl One<'_> {
             false => report.halted += 1,
         }
         state.halt = false;
-        // A rate for the scrub that has just ended is not one for the next.
+        // A rate requested for the scrub that has just ended does not apply to the next one.
         state.rate = None;
     }
 }

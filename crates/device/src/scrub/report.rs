@@ -86,7 +86,7 @@ pub struct ScrubReport {
     pub permille: Option<u64>,
     /// How much was done of the last scrub, if it was stopped before its end: the next one goes on there.
     pub left_at: Option<u64>,
-    /// Where this one, or the last one, went on, if another was stopped before it.
+    /// Where this scrub, or the last one, began, if it went on from a stopped one.
     pub went_on_at: Option<u64>,
     /// Scrubs that were completed since the volume was opened.
     pub ended: u64,

@@ -255,7 +255,7 @@ impl<'a> Structures<'a> {
         Some((read, Vec::new()))
     }
 
-    /// True if the other leaves of its stripe yield what a leaf was; for a parity that holds anyway.
+    /// True if a leaf can be computed from the rest of its stripe, or is a parity.
     fn is_told(&mut self, newest: Generation, leaf: Leaf) -> bool {
         let (sb, shared) = (self.superblock, self.shared);
         let Some(slots) = self.root(newest) else {
@@ -375,7 +375,7 @@ impl<'a> Structures<'a> {
         read += said.read;
         match &tags {
             Some(tags) => {
-                // Everything written is named by a header; what was written since may be named as well.
+                // Headers name everything that the tags name, and perhaps blocks written since.
                 let differs = |(said, tag): (&Tag, &Tag)| match uses {
                     Some(_) => said.sum != tag.sum,
                     None => tag.owner != Owner::None && said.sum != tag.sum,
@@ -541,7 +541,7 @@ impl<'a> Structures<'a> {
     }
 }
 
-/// What something says according to either of its copies, and what is wrong with one of them.
+/// What a structure with two copies says, by the copy that is good, and what is wrong with the other.
 fn both<T: PartialEq>(
     what: &'static str,
     at: Pba,

@@ -1,8 +1,8 @@
 //! A snapshot that is received: it is noted before its first block is written, and exists once its last block is.
 //!
 //! The note is durable before anything that follows it. So a volume that holds half a snapshot is known as such: nothing else
-//! writes to it, and only the same stream is accepted again. Everything that the stream names is then written once more; the rest
-//! is as it was.
+//! writes to it, and it accepts only the same stream again. Everything that the stream names is then written once more; the rest
+//! has not changed.
 
 use super::carry;
 use super::keeper::Keeper;

@@ -16,7 +16,7 @@ use vellum_core::snapshots::{Forget, Plan, Snapshots};
 /// The most runs that are looked at in one hold of the lock.
 const EXTENTS: usize = 64;
 
-/// A request of the volume itself. It is not counted as a client's, and those who follow file systems do not see it.
+/// A request of the volume itself. It is not counted as a client's, and the followers of file systems do not see it.
 fn request(op: Op, lba: Lba, blocks: u64, frames: Frames) -> Request {
     let tag = 0;
     Request {
@@ -157,7 +157,7 @@ pub(super) fn copy(shared: &Shared, copy: &Copy) -> Result<(), BlockError> {
         let id = inner.requests.insert(pending);
         inner.feed(now, Input::Copy { id, copy: *copy }, batch);
     };
-    // To those who follow file systems this looks like a discard: blocks that change without a write.
+    // The followers of file systems see this as a discard, because blocks change without a write.
     let op = Op::Discard { fua: false };
     let linked = shared.call(request(op, to, blocks, Frames::default()), admit);
     match linked {
@@ -175,7 +175,7 @@ fn copy_bytes(shared: &Shared, from: Lba, to: Lba) -> Result<(), BlockError> {
     }
 }
 
-/// When there are no snapshots, gives up what a crash has left of some: it means nothing any more, and takes room.
+/// When there are no snapshots, gives up what a crash has left of any: it serves nothing, and takes room.
 pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
     if book.iter().next().is_some() {
         return Ok(());

@@ -5,7 +5,7 @@
 //! before that, nothing is lost.
 //!
 //! No clock shows how long a volume was not served. So the first time shown is compared with the date of the newest snapshot. So
-//! are the times shown soon after a boot, when the clock may still be set: a machine may start with any time, or with that of its
+//! are times shown soon after a boot, when the clock may still be set: a machine may start with any time, or with the time of its
 //! last shutdown.
 
 use crate::limits::{CLOCK_DOUBT, CLOCK_GAP, CLOCK_LEAP, CLOCK_SET};
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_first_is_held_against_what_was_dated_last() {
+    fn the_first_time_shown_is_compared_with_the_newest_snapshot() {
         let day = 24 * HOUR;
         let on = 99 * day;
         // A machine that was on all the time, and one that was off for a month.
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_go_at_once_goes_when_the_doubt_ends() {
+    fn a_deferred_deletion_happens_when_the_doubt_ends() {
         let mut doubt = Doubt::default();
         look(&mut doubt, NOW, 0);
         assert!(!doubt.thins_all(false) && doubt.thins_all(true) && !doubt.thins_all(false));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_set_right_is_believed_at_once() {
+    fn a_clock_that_is_set_right_is_believed_at_once() {
         let mut doubt = Doubt::default();
         for hour in 0..99 {
             let wall = NOW + hour * HOUR;

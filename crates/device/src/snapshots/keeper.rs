@@ -16,7 +16,7 @@ pub(crate) struct Keeper {
     /// Whether there is a snapshot that changes are kept for.
     has_any: AtomicBool,
     book: Mutex<Snapshots>,
-    /// Held to delete a snapshot: what it kept goes to an older one, which must not be on its way out.
+    /// Held to delete a snapshot: what it kept goes to an older one, which must not be deleted at the same time.
     alone: Mutex<()>,
     /// Held for reading to write to a clone; for writing to delete one.
     clones: RwLock<()>,

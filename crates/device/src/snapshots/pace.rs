@@ -1,8 +1,8 @@
 //! Decides when a volume takes a snapshot by itself: as soon as the wall clock is in another step than at the last look.
 //!
 //! A step is a span of the schedule's length, counted from 1970, so a restart moves nothing. *Another* step, not *a later* one: a
-//! clock that is set back would otherwise end the history until it has caught up. Setting the clock causes one look, and there is
-//! a least time between two looks, by a clock that cannot be set.
+//! clock that is set back would otherwise end the history until it has caught up. Setting the clock causes one look. By a clock
+//! that cannot be set, two looks are a minimum time apart.
 
 use crate::limits::SCHEDULE_PATIENCE;
 use std::time::Duration;

@@ -204,10 +204,10 @@ impl History<'_> {
     }
 }
 
-/// What there is no room for.
+/// What the volume has no room for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
-    /// A block more among those that are kept: one that holds nothing has a place there too.
+    /// One more kept block. A block that held nothing takes a place, too.
     Place,
     /// Data on the medium.
     Data,
@@ -226,7 +226,8 @@ fn give_up_oldest(
         if !is_still_wanted(&book) {
             return Ok(true);
         }
-        // What is being received builds on the newest one: if it is cut short, the user goes on from that, or back to it.
+        // A snapshot that is being received builds on the newest one: if that is cut short, the user goes on from the newest one,
+        // or back to it.
         let base = book.arriving().and(book.newest());
         let is_free = |one: &&Snapshot| {
             let number = one.number;

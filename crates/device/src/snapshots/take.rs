@@ -14,7 +14,7 @@ use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapsh
 use vellum_core::seam::Copy;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Snapshots};
 
-/// The most changed blocks that are looked at in one go: no write is kept meanwhile.
+/// The most changed blocks that are looked at in one hold of the book: writes that need it wait meanwhile.
 const COMPARED_MAX: usize = 8192;
 
 /// Why something cannot be done with a snapshot.
@@ -55,7 +55,7 @@ pub enum SnapshotError {
          it is completed: `vellum rollback VOLUME {0}` does that, and so does opening it for writing"
     )]
     Returns(Name),
-    /// What changed since a snapshot until an older one.
+    /// Changes since a snapshot were requested up to one that is not newer.
     #[error("{since} was not taken before {until}: name the older one first")]
     Order {
         /// The snapshot that is to be the older one.
@@ -211,8 +211,8 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
     Ok(carry::flush(shared)?)
 }
 
-/// Gives a snapshot another stage, on the medium too. If that is refused, it has the one that it had: as long as the list on the
-/// medium names a snapshot, changes are kept for it.
+/// Gives a snapshot another stage, on the medium too. If the write is refused, the stage stays: changes are kept for a snapshot as
+/// long as the list on the medium names it.
 fn change_stage(
     shared: &Shared,
     book: &mut Snapshots,
@@ -277,7 +277,7 @@ pub(super) fn give_up_alone(
     Ok(true)
 }
 
-/// Gives up what a snapshot that is being deleted has, and takes it out of the list. Clients go on meanwhile.
+/// Gives up what a snapshot that is being deleted keeps, and takes it out of the list. Clients go on meanwhile.
 pub(super) fn forget_all(
     shared: &Shared,
     keeper: &Keeper,
@@ -294,13 +294,14 @@ pub(super) fn forget_all(
         from = forget.next;
     }
     let mut book = keeper.book();
-    // Rows of an earlier try may still name it on the medium: without the list they would be an older snapshot's no more.
+    // Rows on the medium may still name it, after an earlier try. They have to be written before it leaves the list, or the older
+    // snapshot would lose them.
     carry::owed(shared, &mut book)?;
     let entry = book.entry(number);
     if let Some(block) = book.remove(number)
         && let Err(error) = carry::list(shared, &book, block)
     {
-        // The medium lists it still, so nobody else may have its name.
+        // The medium still lists it, so its name stays taken.
         if let Some((gone, place)) = entry {
             book.add(gone, place);
         }

@@ -94,7 +94,7 @@ fn places(
     Ok(runs)
 }
 
-/// Checks a request that brings data, or fetches some.
+/// Checks a read or a write.
 pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockError> {
     in_range(shared, request)?;
     let (blocks, frames) = (request.blocks, request.frames.len() as u64);
@@ -245,7 +245,7 @@ impl Seen {
         let written = self.written.as_ref().ok_or(BlockError::ReadOnly)?;
         if !matches!(request.op, Op::Write { .. }) {
             in_range(&self.shared, request)?;
-            // A discard, too: a loop device over FUSE writes zeros by one.
+            // A discard, too: a loop device over FUSE uses one to write zeros.
             let end = request.lba.plus(request.blocks);
             return written.write().clear(request.lba.0, end.0);
         }

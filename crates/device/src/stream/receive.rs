@@ -55,7 +55,7 @@ pub struct Received {
 
 struct Target<'a> {
     side: Side<'a>,
-    /// Whether some of it may be there.
+    /// Whether an earlier attempt may have left blocks of it.
     resumes: bool,
     /// Whether blocks that the stream does not name are zeros.
     is_whole: bool,

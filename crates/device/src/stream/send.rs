@@ -21,7 +21,7 @@ pub enum SendError {
     /// An error of a snapshot.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The snapshot that changes are sent since is not older.
+    /// The changes would begin at a snapshot that is not older.
     #[error("{from} was not taken before {snapshot}: changes are sent since an older snapshot")]
     Order {
         /// The one given as the older.
@@ -84,7 +84,7 @@ impl Sender {
         }
         head.from = Some(before);
         let runs = volume.changed_since(from, Some(snapshot))?;
-        // Meanwhile another one may have got such a name. No number is given twice.
+        // Meanwhile another snapshot may have got that name. No number is given twice.
         let is = |name: &str, number| volume.identity(name).is_ok_and(|(now, _)| now == number);
         if !is(from, older) || !is(snapshot, number) || seen.number() != number.0 {
             return Err(SnapshotError::Leaves.into());

@@ -37,7 +37,7 @@ pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bo
 /// the volume stops.
 fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
     let Some(frames) = shared.frames.try_take(Share::Write, blocks as usize) else {
-        // Clients have all of them.
+        // Clients have all frames.
         return Some(Row::Stays);
     };
     let mut frames = match read(shared, lba, frames) {
@@ -54,7 +54,7 @@ fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
         let mut digest = how.digest(frames.block(index));
         digest.packed = anew.pack(&mut frames, index, how);
         if digest.packed.is_none() {
-            // An encoding that was better at it than today's made it, or its base is not in memory.
+            // An earlier encoding made it smaller than the present one can, or its base is not in memory.
             return Some(Row::Stays);
         }
         payloads.push(Payload { buf, digest });

@@ -50,7 +50,8 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
     }
 }
 
-/// Looks once through everything that is stored, or what the last sweep has left. Returns true if it completed.
+/// Looks once through everything that is stored, or through the rest if the last sweep was not completed. Returns true if it
+/// completed.
 fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
     let from = (haste, shared.inner.lock().engine.swept());
     let spare = memory::available().map_or(u64::MAX, |available| available / 8);

@@ -207,8 +207,9 @@ impl Sweeper {
         self.orders.lock().asked.iter().flatten().max().copied()
     }
 
-    /// Waits for something to do. `written`: blocks that clients have written so far. A sweep that the volume starts by itself
-    /// needs new writes since it last began (`swept`), or an unfinished one to go on with; and then quiet, and `is_wanted`.
+    /// Waits for something to do. `written`: blocks that clients have written so far. The volume starts a sweep by itself only if
+    /// there were new writes since the last one began (`swept`) or that one is unfinished, and then only when it is quiet and
+    /// `is_wanted`.
     pub fn next(
         &self,
         swept: [Option<u64>; 2],

@@ -11,7 +11,7 @@ impl Volume {
     /// Looks through everything that is stored; for duplicates, from where an unfinished sweep has stopped.
     ///
     /// # Errors
-    /// When this volume never does that.
+    /// When this volume never makes such a sweep.
     pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
         let packs = self.policy().packs();
         SweepError::check(sought, self.read_only(), self.superblock.layout(), packs)?;

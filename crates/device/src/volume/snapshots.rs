@@ -21,7 +21,7 @@ impl Volume {
             && self.damage.is_none()
         {
             keeper.schedule.begin(options.schedule.clone());
-            // It would make room at once: of a stream's base, or of what the user is about to go back to.
+            // It would make room at once, and could delete a stream's base, or the snapshot that the user is about to go back to.
             if !options.receiving {
                 self.spawn("vellum-history", schedule::run)?;
             }
@@ -121,7 +121,7 @@ impl Volume {
         Ok(self.keeper()?.book().room())
     }
 
-    /// How many blocks are stored, and how many of these can be written over before there is no room to keep what they were.
+    /// How many blocks are stored, and how many of these can be overwritten before there is no room to keep their old contents.
     /// Blocks of scheduled snapshots, which would make room, are not counted.
     ///
     /// # Errors
@@ -173,8 +173,8 @@ impl Volume {
         snapshots::delete(&self.shared, self.writing_keeper()?, name)
     }
 
-    /// Checks that the volume is no mixture of two states: until a rollback that was cut short is completed, which opening the
-    /// volume for writing does, and until all of a snapshot has been received, it is neither the one nor the other.
+    /// Checks that the volume is not a mixture of two states. It is one after a rollback was cut short, until the volume is opened
+    /// for writing, which completes it; and while a snapshot has not been received as a whole.
     ///
     /// # Errors
     /// When it is.

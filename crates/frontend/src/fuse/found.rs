@@ -32,7 +32,7 @@ struct One {
     name: String,
     /// Its identity among files with the same name.
     number: u64,
-    /// Only while it is open: at its last close what was written to it is forgotten, and takes no memory any more.
+    /// Present only while it is open: its last close drops what was written to it.
     file: Mutex<Option<Arc<File>>>,
     /// What is held for each open handle.
     opened: Mutex<Vec<Held>>,
@@ -89,7 +89,7 @@ impl Found {
         self.files.read().get(index as usize).cloned()
     }
 
-    /// The file, as those see it who have it open.
+    /// The file, for handles that are open.
     pub fn file(&self, ino: INodeNo) -> Option<Arc<File>> {
         let one = self.one(ino)?;
         let open = one.file.lock().clone();

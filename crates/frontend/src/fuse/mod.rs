@@ -309,8 +309,8 @@ impl FuseServer {
     }
 }
 
-/// Waits until the kernel has ended a session. The kernel does not while a process elsewhere has a mount namespace copied while
-/// the directory was mounted. The session then ends with that process, or with this one.
+/// Waits until the kernel has ended a session. The kernel does not end it while a process has a mount namespace that was copied
+/// while the directory was mounted; then the session ends with that process, or with this one.
 fn end_of(session: JoinHandle<io::Result<()>>) {
     let began = Instant::now();
     while !session.is_finished() && began.elapsed() < SESSION_PATIENCE {

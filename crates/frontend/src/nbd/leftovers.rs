@@ -101,7 +101,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn who_has_kept_it_longest_is_cut_off_first() {
+    fn the_connection_that_has_kept_memory_longest_is_cut_off_first() {
         let leftovers = Leftovers::new(100);
         let (told, cut) = channel();
         let take = |name: &'static str, bytes| {

@@ -182,7 +182,7 @@ mod tests {
 
     /// Any user may lock a folder that they can read, `/run` for example.
     #[test]
-    fn a_folder_that_somebody_keeps_locked_keeps_no_server_out() {
+    fn a_locked_folder_keeps_no_server_out() {
         let folder = tempfile::tempdir().unwrap();
         let locked = std::fs::File::open(folder.path()).unwrap();
         locked.lock().unwrap();

@@ -280,9 +280,9 @@ mod tests {
     use std::sync::Arc;
     use vellum_device::frames::{FramePool, Share};
 
-    /// Otherwise the client that is cut off would be the one whose turn was longest ago, and not the one that is silent for longest.
+    /// Otherwise the client with the oldest stay would be cut off, not the one that has been silent for longest.
     #[test]
-    fn who_takes_nothing_keeps_its_place_among_the_silent() {
+    fn a_client_that_takes_nothing_keeps_its_place_among_the_silent() {
         let pool = FramePool::new(1, 4, 0).unwrap();
         let leftovers = Leftovers::new(1 << 20);
         let lodged = Cell::new(0);

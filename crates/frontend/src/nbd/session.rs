@@ -41,8 +41,8 @@ const LONG_READS_WAIT: Duration = Duration::from_secs(10);
 const LEFTOVERS_BYTES: u64 = 4 * PAYLOAD_BYTES_MAX as u64;
 /// How long a client may take to read its last replies when the connection ends.
 const LINGER: Duration = Duration::from_secs(10);
-/// How many batches a thread of the device sends before the connection's own writer goes on: a client that reads as fast as its
-/// further requests are answered would keep that thread for ever, and all other clients waiting.
+/// How many batches a thread of the device sends before the connection's own writer takes over. Otherwise a client that reads as
+/// fast as it is answered would keep that thread for ever, and all other clients would wait.
 const TURNS: u32 = 4;
 /// The longest text sent with an error.
 const WORDS_MAX: usize = 512;

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn so_much_a_minute_is_said_and_the_rest_counted() {
+    fn sentences_are_limited_per_window_and_the_rest_counted() {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let mine = Arc::clone(&lines);
         let words = Words::new(Arc::new(move |line: &str| {

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_published_is_refused() {
+    fn requests_beyond_the_published_limits_are_refused() {
         assert_eq!(ask(op::READ, 2048, 8), Err(libc::EINVAL));
         assert_eq!(ask(op::READ, 2047, 8), Err(libc::EINVAL));
         assert_eq!(ask(op::READ, 0, 0), Err(libc::EINVAL));
@@ -161,7 +161,7 @@ mod tests {
 
     /// Whatever the descriptor, the work stays within the device and the published limits.
     #[test]
-    fn nothing_leads_outside() {
+    fn work_stays_within_the_device_and_its_limits() {
         let places = [0, 1, 7, 8, 2040, 2047, 2048, u64::MAX / 512, u64::MAX];
         let lengths = [0, 1, 7, 8, 127, 128, 129, 2048, u32::MAX];
         for op_flags in (0..=255).flat_map(|op| [op, op | op::FUA, op | !op::MASK]) {

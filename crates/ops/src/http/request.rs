@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_and_nothing_is_waited_for_without_end() {
+    fn malformed_requests_are_refused_and_heads_are_bounded() {
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; HEAD_BYTES_MAX]].concat();
         let many = [
             b"GET / HTTP/1.1\r\n".as_slice(),

@@ -157,7 +157,7 @@ fn home(n: u64) -> u64 {
 }
 
 #[test]
-fn a_transaction_is_told_with_its_commit_block_but_what_is_not_to_be_replayed() {
+fn a_commit_block_completes_the_replayable_blocks_of_its_transaction() {
     let mut host = Host::new();
     assert_eq!(host.commit_two(), [(home(0), 2), (home(1), 3)]);
     let homes = [(HOME, ESCAPED), (HOME + 1, 0), (HOME + 2, DELETED)];
@@ -167,14 +167,14 @@ fn a_transaction_is_told_with_its_commit_block_but_what_is_not_to_be_replayed() 
 }
 
 #[test]
-fn a_long_transaction_is_not_told() {
+fn too_long_a_transaction_is_not_reported() {
     let homes: Vec<(u32, u32)> = (0..=COMMITTED_MAX as u32).map(|n| (HOME + n, 0)).collect();
     assert_eq!(Host::new().commit(&homes), []);
     assert_eq!(Host::new().commit(&homes[1..]).len(), COMMITTED_MAX);
 }
 
 #[test]
-fn nothing_is_told_while_a_change_waits_to_be_looked_at() {
+fn nothing_is_reported_while_a_change_waits_to_be_looked_at() {
     let mut host = Host::new();
     let mut superblock = host.superblock.clone();
     // As a mount and an unmount do.
@@ -187,7 +187,7 @@ fn nothing_is_told_while_a_change_waits_to_be_looked_at() {
 }
 
 #[test]
-fn nothing_is_told_behind_what_was_missed_until_the_log_begins() {
+fn after_a_missed_write_nothing_is_reported_until_the_log_begins() {
     let mut host = Host::new();
     host.classes.missed();
     assert_eq!(host.commit_two(), []);

@@ -130,7 +130,7 @@ fn ask_and_leave(client: &mut UnixStream, heap: &Arc<Heap>) {
 }
 
 #[test]
-fn long_reads_of_all_connections_have_so_much_memory_and_no_more() {
+fn long_reads_of_all_connections_share_limited_memory() {
     let (disk, heap) = (
         small_disk(),
         Heap::new(256 << 10, Duration::from_millis(20)),
@@ -145,7 +145,7 @@ fn long_reads_of_all_connections_have_so_much_memory_and_no_more() {
         assert_eq!(read(&mut other, 64 * KIB), 0, "as much is left");
         assert_eq!(read(&mut other, 32 * KIB), 0, "it needs none");
         assert_eq!(take_reply(&mut deaf, 192 * KIB), 0);
-        // What is sent is given back a moment later.
+        // Memory is given back a moment after its data is sent.
         soon("all is given back", || heap.left() == 256 << 10);
         assert_eq!(read(&mut other, 256 * KIB), 0);
         drop((deaf, other));
@@ -176,7 +176,7 @@ fn a_long_read_waits_for_memory_as_long_as_its_client_is_there() {
 }
 
 #[test]
-fn what_nobody_takes_has_so_much_memory_and_who_takes_nothing_for_longest_is_cut_off() {
+fn untaken_replies_share_limited_memory_and_the_longest_silent_client_is_cut_off() {
     let disk = Arc::new(RamDisk::new(64, 1, 1024));
     let leftovers = Leftovers::new(64 << 10);
     let session = || {
@@ -218,7 +218,7 @@ fn a_client_that_reads_as_fast_as_it_is_answered_keeps_no_thread_of_the_device()
         cost: 0,
     };
     let (over, began) = (AtomicBool::new(false), Instant::now());
-    // What the receiving thread answers itself, like reads of holes.
+    // An answer that the receiving thread makes by itself, as for a hole.
     let answer = || {
         while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(10) {
             if let Ok(Some(slot)) = session.try_open(opening) {
