@@ -32,14 +32,28 @@ work() { # MOUNT-OPTIONS
     umount "$dir/mnt"
 }
 
+# Recording never delays a client, so on a busy machine it may leave something out, and counts that. Such a trace proves nothing.
+recorded() { # MODE POLICY
+    whole=
+    for ((try = 0; try < 4; try++)); do
+        rm -f "$dir/trace" "$dir/volume"
+        "$VELLUM" create "$dir/volume" --size 1G --medium-size 1200M >/dev/null
+        start serve "v=$dir/volume" --record "$dir/trace" --with "compress=off,delta=off,$2"
+        work "$1"
+        "$VELLUM" stats "$dir/volume" --json >"$dir/stats"
+        clean "$loop"
+        finish
+        whole=$(jq '.[0].recording | .lost + .without_contents == 0' "$dir/stats")
+        [ "$whole" != true ] || return 0
+        echo "$1, $2: not all was recorded"
+    done
+    echo "SKIP: lab_record: $1, $2: this machine is too busy to record all"
+}
+
 compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
-    rm -f "$dir/trace" "$dir/volume"
-    "$VELLUM" create "$dir/volume" --size 1G --medium-size 1200M >/dev/null
-    start serve "v=$dir/volume" --record "$dir/trace" --with "compress=off,delta=off,$2"
-    work "$1"
-    "$VELLUM" stats "$dir/volume" --json >"$dir/stats"
-    clean "$loop"
-    finish
+    # Not in a condition, where a command that fails would not end the test.
+    recorded "$1" "$2"
+    [ "$whole" = true ] || return 0
     "$VELLUM" lab run "$dir/trace" --depth 32 --in-place --device fast-ssd --capacity 1200M --op 17.1 --policy "$3" \
         --precondition none --json >"$dir/lab"
     jq -nr --arg head "$1, $2" --slurpfile stats "$dir/stats" --slurpfile lab "$dir/lab" '
@@ -61,7 +75,6 @@ compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
         row("data on the medium"; $d.medium_data; $l.medium_data),
         row("headers"; $d.medium_headers; $l.medium_headers),
         row("summaries"; $d.medium_summaries + $d.medium_restamped; $l.medium_summaries + $l.medium_restamped),
-        (if $r.lost + $r.without_contents > 0 then "FAILED: not all was recorded" else empty end),
         (if $d.host_blocks_written != $l.host_blocks_written then "FAILED: host blocks" else empty end),
         (if $d.zero_blocks - $zeroed != $l.zero_blocks then "FAILED: zero blocks" else empty end),
         (if stored($d) + $d.zero_blocks - $zeroed != $d.host_blocks_written then "FAILED: the device lost count" else empty end),
