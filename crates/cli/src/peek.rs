@@ -71,10 +71,32 @@ impl Peek {
         Ok(Envelope::find_by(&name, self.blocks, &read, plain)?)
     }
 
-    fn superblock(mut self, path: &Path) -> Result<(Superblock, bool)> {
+    /// The blocks behind the header, if it is encrypted.
+    fn volume_blocks(&self) -> u64 {
         let head = self.cipher.as_ref().map_or(0, |_| START);
-        let blocks = self.blocks.saturating_sub(head);
-        find_superblock(&mut self, blocks, crc32c).with_context(|| path.display().to_string())
+        self.blocks.saturating_sub(head)
+    }
+
+    fn superblock(&mut self, path: &Path) -> Result<(Superblock, bool)> {
+        let blocks = self.volume_blocks();
+        find_superblock(self, blocks, crc32c).with_context(|| path.display().to_string())
+    }
+
+    /// The version of the format that the mirrors of this superblock name, the higher if a server was killed between the two.
+    fn format(&mut self, superblock: &Superblock) -> u32 {
+        let blocks = self.volume_blocks();
+        let last = superblock.medium_blocks().saturating_sub(1);
+        let versions = [Pba(0), Pba(last)].map(|at| {
+            let mut block = [0; BLOCK_BYTES];
+            self.read(at, &mut block).ok()?;
+            let found = Superblock::decode(&block, blocks, crc32c)
+                .or_else(|_| Superblock::decode_head(&block, blocks, crc32c))
+                .ok()?;
+            // In each version it follows the eight bytes of the magic number.
+            let version = block[8..].first_chunk()?;
+            (found.life() == superblock.life()).then(|| u32::from_le_bytes(*version))
+        });
+        versions.into_iter().flatten().max().unwrap_or(0)
     }
 }
 
@@ -99,13 +121,25 @@ impl Source for Peek {
 
 /// A volume's superblock, and whether a mirror of it is lost. Read beside its server if there is one.
 pub fn superblock_of(path: &Path, key: &Key) -> Result<(Superblock, bool)> {
+    with_key(path, key)?.superblock(path)
+}
+
+/// The same, and the version of the volume's format.
+pub fn described(path: &Path, key: &Key) -> Result<(Superblock, bool, u32)> {
+    let mut peek = with_key(path, key)?;
+    let (superblock, mirror_lost) = peek.superblock(path)?;
+    let format = peek.format(&superblock);
+    Ok((superblock, mirror_lost, format))
+}
+
+fn with_key(path: &Path, key: &Key) -> Result<Peek> {
     let mut peek = Peek::open(path)?;
     match peek.envelope(path)? {
         Some(envelope) => peek.cipher = Some(Cipher::new(&key.of(path, &envelope)?)),
         None if key.is_given() => return Err(not_encrypted(path)),
         None => {}
     }
-    peek.superblock(path)
+    Ok(peek)
 }
 
 /// The number of blocks in a volume's file or device now.
@@ -117,7 +151,7 @@ pub fn blocks_of(path: &Path) -> Result<u64> {
 
 /// A volume's UUID, without the key even if it is encrypted.
 pub fn uuid_of(path: &Path) -> Result<String> {
-    let peek = Peek::open(path)?;
+    let mut peek = Peek::open(path)?;
     let uuid = match peek.envelope(path)? {
         Some(envelope) => envelope.header().uuid(),
         None => peek.superblock(path)?.0.uuid(),

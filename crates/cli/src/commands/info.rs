@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
     {
         return without_key(args, envelope);
     }
-    let (sb, mirror_lost) = peek::superblock_of(&args.volume, &args.key)?;
+    let (sb, mirror_lost, format) = peek::described(&args.volume, &args.key)?;
     let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
     let uuid = hex_uuid(&sb.uuid());
     let served = is_served(&uuid);
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
             "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
             "layout": sb.layout().name(), "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
-            "mirror_lost": mirror_lost, "served": served, "encrypted": envelope.is_some(),
+            "mirror_lost": mirror_lost, "served": served, "encrypted": envelope.is_some(), "format": format,
         });
         writeln!(out(), "{info}")?;
         return Ok(());
@@ -63,12 +63,10 @@ pub fn run(args: &Args) -> Result<()> {
         "  capacity            {} of live data",
         size(sb.capacity_blocks())
     )?;
-    writeln!(
-        out(),
-        "  over-provisioning   {} per cent",
-        f64::from(sb.over_provisioning()) / 10.0
-    )?;
-    writeln!(out(), "  layout              {}", sb.layout().name())?;
+    let percent = f64::from(sb.over_provisioning()) / 10.0;
+    writeln!(out(), "  over-provisioning   {percent} per cent")?;
+    let layout = sb.layout().name();
+    writeln!(out(), "  layout              {layout}, in format {format}")?;
     match sb.layout() {
         Layout::Log => writeln!(
             out(),

@@ -1,5 +1,9 @@
 //! For fuzzing and its tests only: the bodies of the fuzz targets.
 
+mod tls;
+
+pub use tls::fuzz_tls;
+
 use super::contexts::Context;
 use super::export::{Catalogue, Export};
 use super::link::Link;

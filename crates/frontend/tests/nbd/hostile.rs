@@ -9,7 +9,7 @@ use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, Extent, Replies, Request};
 use vellum_device::frames::FramePool;
-use vellum_frontend::nbd::testing::{fuzz_options, fuzz_transmission};
+use vellum_frontend::nbd::testing::{fuzz_options, fuzz_tls, fuzz_transmission};
 use vellum_frontend::nbd::wire::{self, RequestHeader, command, option};
 use vellum_frontend::testing::RamDisk;
 use vellum_frontend::ublk::testing::fuzz_descriptors;
@@ -261,6 +261,46 @@ fn seeded_options() {
     data.extend_from_slice(&option::LIST.to_be_bytes());
     data.extend_from_slice(&[0; 4]);
     fuzz_options(&data);
+}
+
+#[test]
+fn seeded_clients_of_tls() {
+    // An export by the empty name.
+    let mut wanted = wire::MAGIC_OPTION.to_be_bytes().to_vec();
+    wanted.extend_from_slice(&option::EXPORT_NAME.to_be_bytes());
+    wanted.extend_from_slice(&[0; 4]);
+    for seed in 0..300 {
+        let mut random = Seeded(seed);
+        // A handshake as random bytes; as a record that announces more or less than follows; or a real one, changed.
+        let mut data = match random.next(4) {
+            0 => vec![0],
+            1 => vec![
+                0,
+                22,
+                3,
+                1,
+                random.next(66) as u8,
+                random.next(256) as u8,
+                1,
+            ],
+            _ => vec![1, random.next(4) as u8],
+        };
+        if data[0] == 1 {
+            for _ in 0..data[1] {
+                let place = random.next(500) as u16;
+                data.extend_from_slice(&place.to_be_bytes());
+                data.push(random.next(256) as u8);
+            }
+            data.extend_from_slice(&wanted);
+        }
+        data.extend(random.bytes(400));
+        fuzz_tls(&data);
+    }
+    assert!(!fuzz_tls(&[]));
+    // Unchanged, it is a client that gets its export; so the changes above meet the whole handshake.
+    assert!(fuzz_tls(&[&[1, 0], &wanted[..]].concat()));
+    // The first byte of all, in which a record's kind is.
+    assert!(!fuzz_tls(&[&[1, 1, 0, 0, 1], &wanted[..]].concat()));
 }
 
 #[test]
