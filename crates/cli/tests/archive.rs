@@ -174,7 +174,7 @@ fn existing_files_and_served_volumes_stay() {
 
 /// Truncated anywhere, changed anywhere: an error, and no file with the target's name.
 #[test]
-fn an_incomplete_archive_restores_nothing() {
+fn a_damaged_archive_restores_nothing() {
     let dir = dir();
     let disk = volume(dir.path(), "log", &noise(4, 1 << 20));
     let [archive, broken, target] = ["a", "broken", "target"].map(|n| dir.path().join(n));
