@@ -4,7 +4,7 @@ use crate::asked::Asked;
 use pyo3::prelude::*;
 use vellum_lab::admission::{Admit, Admitted, Arrived};
 
-/// The function, of a write: its first block, its contents as numbers, virtual time, whether it is durable.
+/// The function. It gets a write: its first block, its contents as numbers, the virtual time, and whether it is durable.
 pub struct Admission(pub Asked);
 
 impl Admit for Admission {

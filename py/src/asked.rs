@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The function, and what it raised: no run can raise, so it is kept until somebody looks.
+/// The function, and its exception: a run cannot raise, so the exception is kept until it is taken.
 #[derive(Clone)]
 pub struct Asked(Arc<Function>);
 
@@ -22,12 +22,12 @@ impl Asked {
         self.0.raised.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it has raised, once.
+    /// Raises the function's exception, once.
     pub fn raised(&self) -> PyResult<()> {
         self.lock().take().map_or(Ok(()), Err)
     }
 
-    /// What it says; nothing once it has raised, for the run is about to be ended.
+    /// Calls it. Once it has raised, answers with a default: the run is about to be ended.
     pub fn ask<R: Default>(&self, ask: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<R>) -> R {
         if self.lock().is_some() {
             return R::default();

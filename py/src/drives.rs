@@ -4,7 +4,7 @@ use crate::errors::{self, OptionError};
 use pyo3::prelude::*;
 use vellum_lab::drives::{self as known, DriveFile};
 
-/// A drive's name, what it is, where its figures come from, and its file.
+/// A drive's name, its description, the source of its figures, and its file.
 type Told = (String, String, String, String);
 
 fn told(drive: &DriveFile) -> Told {
@@ -29,7 +29,7 @@ pub fn drives() -> Vec<Told> {
     known::known().iter().map(told).collect()
 }
 
-/// A drive of a name and a file's text, checked and written out.
+/// Makes a drive from a name and a file's text: checks it, and writes it out.
 #[pyfunction]
 pub fn drive(name: &str, text: &str) -> PyResult<Told> {
     read(name, text).map(|drive| told(&drive))

@@ -41,7 +41,7 @@ pub fn told(error: &dyn StdError) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let own = error.to_string();
-        // Some say their cause themselves.
+        // Some include their cause.
         if !text.ends_with(&own) {
             text += &format!(": {own}");
         }
@@ -50,7 +50,7 @@ pub fn told(error: &dyn StdError) -> String {
     words::in_python(&text)
 }
 
-/// A wrong option.
+/// The exception for a wrong option.
 pub fn option(error: &dyn StdError) -> PyErr {
     OptionError::new_err(told(error))
 }

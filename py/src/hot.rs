@@ -1,10 +1,10 @@
-//! Hot and cold told apart by a Python function.
+//! A Python function that separates hot from cold pages.
 
 use crate::asked::Asked;
 use pyo3::prelude::*;
 use vellum_lab::base::Separate;
 
-/// The function, of a page and where it was: nowhere when the host writes it.
+/// The function. It gets a page, and whether the page was hot; `None` if the host writes it.
 pub struct Hot(pub Asked);
 
 impl Hot {

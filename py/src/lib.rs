@@ -1,8 +1,8 @@
-//! The lab from Python: what `vellum`, the package beside this crate, is made of.
+//! The lab for Python: the native part of `vellum`, the package beside this crate.
 //!
-//! A run here is a run of `vellum lab run`: the same options, read by the same code, and the same figures. They cross as
-//! the text that the command prints (JSON, CSV), so each has one name everywhere; requests of a trace, which may be many,
-//! cross as columns of bytes. The package makes arrays of both.
+//! A run here is a run of `vellum lab run`: the same options, read by the same code, and the same figures. Figures are passed as the text
+//! that the command prints (JSON, CSV), so each has one name everywhere. A trace's requests, which may be many, are passed as columns of
+//! bytes. The package makes arrays of both.
 #![forbid(unsafe_code)]
 
 mod admit;
@@ -38,7 +38,7 @@ fn workloads() -> Vec<(String, String)> {
         .collect()
 }
 
-/// What a policy's name may be.
+/// The valid names of policies, in words.
 #[pyfunction]
 fn policies() -> String {
     listing()

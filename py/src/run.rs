@@ -20,14 +20,14 @@ use vellum_lab::{compare, csv, parallel, report};
 use vellum_options::setup::{Ready, Setup};
 use vellum_options::words;
 
-/// What runs showed: as JSON, as CSV (a line a policy), their steps as CSV, as the command's table; and of each its own
-/// CSV, steps and table.
+/// The results of runs: as JSON, as CSV (a line per policy), their steps as CSV, as the command's table; and each run's own CSV, steps and
+/// table.
 type Forms = (String, String, String, String, Vec<[String; 3]>);
 
-/// That; what has to be known of it, and what speaks against it; the policies that could not be run, and why.
+/// The results; notes and warnings about them; the policies that could not be run, and why.
 type Ran = (Forms, (Vec<String>, Vec<String>), Vec<(String, String)>);
 
-/// Runs policies, as `vellum lab compare` does; without any, those that it takes.
+/// Runs policies as `vellum lab compare` does; if none is given, the same ones as that.
 #[pyfunction]
 #[pyo3(signature = (
     options, policies, trace=None, drive=None, threads=None, progress=None, victim=None, hot=None,
@@ -93,7 +93,7 @@ fn forms(outcomes: &[Outcome]) -> PyResult<Forms> {
     ))
 }
 
-/// Whether these options and policies are right and go together, as far as that is known without a run.
+/// Checks that these options and policies are valid together, as far as that is known without a run.
 #[pyfunction]
 #[pyo3(signature = (options, policies, trace=None, drive=None))]
 pub fn check(
@@ -110,10 +110,10 @@ pub fn check(
     chosen(&policies, &scenario).map(|_| ())
 }
 
-/// A trace that was read, or those of tenants, by their names.
+/// A trace that was read, or the tenants' traces by name.
 type Read<'a, 'py> = (Option<&'a Bound<'py, Trace>>, &'a [(String, Py<Trace>)]);
 
-/// What is run.
+/// Combines the options with the traces.
 fn ready(setup: &Setup, (trace, tenants): Read<'_, '_>) -> PyResult<Ready> {
     let file = |trace: &Trace| Arc::clone(trace.file());
     let each = tenants.iter();
@@ -123,7 +123,7 @@ fn ready(setup: &Setup, (trace, tenants): Read<'_, '_>) -> PyResult<Ready> {
     Ok(setup.ready_with(trace.map(|trace| file(trace.get())), tenants))
 }
 
-/// What these options say.
+/// Parses the options.
 fn said(
     options: Vec<String>,
     (trace, tenants): Read<'_, '_>,
@@ -143,7 +143,7 @@ fn said(
     })
 }
 
-/// The policies of these names; without any, those that fit the drive and the load.
+/// The policies of these names; if none is given, those that fit the drive and the load.
 fn chosen(names: &[String], scenario: &Scenario<'_>) -> PyResult<Vec<Policy>> {
     if names.is_empty() {
         let preset = &scenario.device.preset;

@@ -50,7 +50,7 @@ impl Trace {
         &self.path
     }
 
-    /// Whether its file was written since it was read.
+    /// True if its file has changed since it was read.
     #[getter]
     fn changed(&self) -> bool {
         self.file.unchanged().is_err()
@@ -62,7 +62,7 @@ impl Trace {
         self.file.format().name()
     }
 
-    /// What is in it, by name.
+    /// Its counts, by name.
     #[getter]
     fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let summary = self.file.summary();
@@ -86,9 +86,9 @@ impl Trace {
         Ok(out)
     }
 
-    /// Its requests as columns, little-endian: when in nanoseconds, the disk, what, the first byte, how many.
+    /// Its requests as columns, little-endian: time in nanoseconds, disk, operation, first byte, bytes.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<[Bound<'py, PyBytes>; 5]> {
-        // A file that is read without end has no watch: it was read before.
+        // Not watched: the file was read to its end before.
         let columns = watched(
             py,
             &[],
@@ -108,13 +108,13 @@ impl Trace {
 }
 
 impl Trace {
-    /// What is replayed.
+    /// The trace that is replayed.
     pub fn file(&self) -> &Arc<TraceFile> {
         &self.file
     }
 }
 
-/// Words of `op`, in the order of their codes; the package has the same list.
+/// A code of `op`; the package has the list of their words.
 const WRITE: u8 = 1;
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use vellum_lab::base::{Choose, Closed};
 /// The function.
 pub struct Victim(pub Asked);
 
-/// Asks it. Numbers cross as columns, little-endian.
+/// Calls the function. Numbers are passed as columns, little-endian.
 fn ask(function: &Bound<'_, PyAny>, closed: &[Closed]) -> PyResult<usize> {
     let py = function.py();
     let column = |of: &dyn Fn(&Closed) -> u64| {

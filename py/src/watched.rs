@@ -1,4 +1,4 @@
-//! Work that takes long, beside an interpreter that goes on.
+//! Runs long work while the interpreter goes on.
 
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,11 +6,11 @@ use std::thread;
 use std::time::Duration;
 use vellum_lab::progress::Watch;
 
-/// How often Python is asked whether somebody pressed Ctrl-C, and told how far it is.
+/// How often Ctrl-C is checked and progress is reported.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// Does `work` on a thread of its own. Meanwhile other Python threads run. A signal, or an exception of `heed`, which is called
-/// now and then, ends what is watched, and is raised.
+/// Does `work` on a separate thread while other Python threads run. `heed` is called now and then. Its exception, or a signal's, stops what
+/// is watched, and is raised.
 pub fn watched<R: Send>(
     py: Python<'_>,
     watches: &[Watch],
@@ -34,14 +34,14 @@ pub fn watched<R: Send>(
                 }
             }
         }
-        // It holds nothing of Python's any more.
+        // The work is over, so this does not block Python.
         let result = worker.join();
         heard?;
         result.map_err(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-/// Says that the work is over, also when it panics.
+/// Reports that the work is over, even if it panics.
 struct Ended<'a> {
     over: &'a AtomicBool,
     asker: thread::Thread,
@@ -54,7 +54,7 @@ impl Drop for Ended<'_> {
     }
 }
 
-/// Calls `progress` with the requests that were served, and how many there are.
+/// Calls `progress` with the numbers of served requests and of all requests.
 pub fn tell(watches: &[Watch], progress: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     let Some(progress) = progress else {
         return Ok(());

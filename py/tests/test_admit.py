@@ -10,7 +10,7 @@ LOAD: dict[str, Any] = {**SMALL, "requests": 5_000, "request_size": "12K", "dupl
 DEDUP: dict[str, Any] = {**LOAD, "policy": "vellum:dedup"}
 
 
-def test_to_nothing_is_as_without_and_to_all_as_with() -> None:
+def test_admitting_nothing_turns_savings_off_and_all_changes_nothing() -> None:
     for options, off in (
         (DEDUP, {**DEDUP, "policy": "vellum"}),
         ({**LOAD, "policy": "vellum:compress", "sizes": "database"}, {**LOAD, "policy": "vellum", "sizes": "database"}),
@@ -24,7 +24,7 @@ def test_to_nothing_is_as_without_and_to_all_as_with() -> None:
         assert "admission: by a policy of somebody's own" in nothing.details["notes"]
 
 
-def test_what_is_not_admitted_to_the_buffer_waits_for_the_flash() -> None:
+def test_writes_not_admitted_to_the_buffer_wait_for_the_flash() -> None:
     base: dict[str, Any] = {**LOAD, "policy": "base", "depth": 1}
     buffered = vellum.run("zipf", **base)
     through = vellum.run("zipf", admit=lambda _write: vellum.Admitted(buffer=False), **base)
@@ -32,7 +32,7 @@ def test_what_is_not_admitted_to_the_buffer_waits_for_the_flash() -> None:
     assert through["written_moved"] == buffered["written_moved"]
 
 
-def test_a_write_is_told_with_its_contents() -> None:
+def test_the_function_gets_the_contents_of_a_write() -> None:
     seen: dict[str, int] = {"blocks": 0, "zeros": 0, "again": 0, "last": 0}
     known: set[int] = set()
 
@@ -53,7 +53,7 @@ def test_a_write_is_told_with_its_contents() -> None:
     assert everything["written_data"] < half["written_data"] < nothing["written_data"]
 
 
-def test_what_it_raises_ends_the_run() -> None:
+def test_an_exception_ends_the_run() -> None:
     def tired(write: vellum.Arrived) -> bool:
         if write.now_ns > 0:
             raise ArithmeticError("no more")

@@ -76,7 +76,7 @@ def large(**more: Any) -> vellum.Sweep:
     return vellum.sweep(loads, "oftl", ["base", "vellum"], vary={"depth": [1, 4, 8]}, **{**LONG, **more})
 
 
-def test_a_worker_that_dies_midway_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_worker_that_dies_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     cluster.scheduler()
     doomed, _ = cluster.worker(), cluster.worker()
     alone = text(large())
@@ -88,13 +88,13 @@ def test_a_worker_that_dies_midway_loses_nothing(cluster: Cluster, tmp_path: Pat
                 doomed.send_signal(signal.SIGKILL)
         assert len(client.scheduler_info()["workers"]) == 1
         assert text(sweep) == alone and not sweep.failed
-        # What each has written is the same, byte by byte.
+        # All have written the same, byte by byte.
         again = large(client=client, cache=tmp_path)
         assert all(ran.kept for ran in again)
         assert text(large(cache=tmp_path)) == alone
 
 
-def test_a_scheduler_that_is_lost_is_told_and_what_was_done_is_kept(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_lost_scheduler_is_an_error_and_finished_runs_are_kept(cluster: Cluster, tmp_path: Path) -> None:
     scheduler = cluster.scheduler()
     cluster.worker()
     with distributed.Client(cluster.address, timeout=4) as client:
@@ -116,7 +116,7 @@ def test_a_scheduler_that_is_lost_is_told_and_what_was_done_is_kept(cluster: Clu
         list(large(client=client))
 
 
-def test_a_scheduler_that_comes_back_goes_on(cluster: Cluster) -> None:
+def test_a_sweep_continues_when_the_scheduler_comes_back(cluster: Cluster) -> None:
     scheduler = cluster.scheduler()
     cluster.worker()
     with cluster.client() as client:
@@ -143,7 +143,7 @@ def test_leaving_a_sweep_leaves_nothing_on_the_cluster(local: distributed.Client
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[distributed.Client]:
-    # Who dies is not tried a second time, which keeps it short.
+    # A run that dies is not tried again, which keeps this short.
     import dask
 
     with (
@@ -169,7 +169,7 @@ def raising(error: BaseException, mark: Path, times: int) -> Any:
 
 
 @pytest.mark.parametrize("error", [MemoryError("no room"), OSError(28, "No space left on device")])
-def test_what_raises_is_tried_again(
+def test_a_run_that_raises_is_tried_again(
     local: distributed.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(vellum.workers, "do", raising(error, tmp_path, 2))
@@ -200,7 +200,7 @@ def test_no_two_sweeps_give_a_run_the_same_name() -> None:
     assert len(set(names)) == 20
 
 
-def test_what_kills_its_workers_is_told_and_the_others_go_on(
+def test_a_run_that_kills_its_workers_fails_and_the_others_go_on(
     local: distributed.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def kills(task: Task) -> Answer:
@@ -217,7 +217,7 @@ def test_what_kills_its_workers_is_told_and_the_others_go_on(
     assert "its workers died, one after the other" in failed.why
 
 
-def test_a_worker_of_another_build_is_told(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_of_another_build_is_an_error(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def other(task: Task) -> Answer:
         raise WrongEngine("another build")
 
@@ -230,7 +230,7 @@ def test_a_worker_of_another_build_is_told(local: distributed.Client, monkeypatc
         list(vellum.sweep("zipf", "oftl", "base", client=local, **SHORT))
 
 
-def test_a_worker_without_the_package_is_told(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_without_the_package_is_an_error(local: distributed.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(task: Task) -> Answer:
         raise ModuleNotFoundError("No module named 'vellum'", name="vellum")
 
@@ -239,7 +239,7 @@ def test_a_worker_without_the_package_is_told(local: distributed.Client, monkeyp
         list(vellum.sweep("zipf", "oftl", "base", client=local, retries=0, **SHORT))
 
 
-def test_a_trace_that_a_worker_cannot_see_is_told(local: distributed.Client, requests: Path) -> None:
+def test_a_trace_that_a_worker_cannot_see_is_named(local: distributed.Client, requests: Path) -> None:
     seen = vellum.sweep(requests, "oftl", "base", client=local, capacity="256M", op=28)
     assert text(seen) == text(vellum.sweep(requests, "oftl", "base", capacity="256M", op=28))
     moved = requests.with_name("other.csv")
@@ -258,6 +258,6 @@ def test_a_cluster_that_was_cancelled_is_asked_again(local: distributed.Client) 
     assert text(sweep) == text(large())
 
 
-def test_a_client_that_is_none_is_refused() -> None:
+def test_an_invalid_client_is_refused() -> None:
     with pytest.raises(vellum.OptionError, match="client is a dask.distributed.Client"):
         vellum.sweep("zipf", "oftl", "base", client=7, **SHORT)

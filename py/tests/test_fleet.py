@@ -31,7 +31,7 @@ def by_hand(age: float, before: float, after: float, years: int) -> list[int]:
     bought = 0.0
     while bought + before <= age:
         bought += before
-    # The share of its life that is left goes on under the other policy.
+    # It spends the rest of its life under the other policy.
     dies = (1 - (age - bought) / before) * after
     out = [0] * years
     while dies < years:
@@ -64,7 +64,7 @@ def test_in_the_long_run_each_life_is_a_replacement() -> None:
     assert drawn.ages.min() < 0.05 and drawn.ages.max() > 2.95
 
 
-def test_what_a_policy_does_is_told_with_how_sure_it_is(kept: Path) -> None:
+def test_a_policys_effect_has_an_interval(kept: Path) -> None:
     fleet = vellum.fleet([HOT, EVEN], POLICIES, cache=kept, **OPTIONS)
     of = fleet.replacements
     assert list(of["policy"]) == POLICIES and len(fleet.runs) == 12
@@ -79,18 +79,18 @@ def test_what_a_policy_does_is_told_with_how_sure_it_is(kept: Path) -> None:
     groups = fleet.by_group.to_pandas()
     assert groups.groupby("policy")["a_year"].sum()["vellum"] == pytest.approx(of["a_year"][1])
     assert fleet.drives.rows == 400 and (fleet.drives["worn"] < 1).all()
-    # What a drive lasts is what the run tells, at what is written to it.
+    # A drive lasts as long as the run says, at its rate of writes.
     ran = [ran.outcome for ran in fleet.runs if ran.point["group"] == "even" and ran.point["policy"] == "base"]
     volume = ran[0].details["logical_blocks"] * 4096
     lasts = np.mean([outcome.details["life"]["endurance_bytes"] for outcome in ran]) / volume / 365.25
     assert fleet.drives["years base"][399] * fleet.drives["writes_per_day"][399] == pytest.approx(lasts)
     assert fleet.warnings and "hot under base: a run had not settled" in fleet.warnings[0]
-    # Repetitions are not one run again.
+    # Repetitions are separate runs.
     assert len({outcome["erases"] for outcome in ran}) > 1
     assert "base" in repr(fleet) and "400 drives" in repr(fleet)
 
 
-def test_a_seed_decides_all_and_who_runs_it_nothing(kept: Path, tmp_path: Path) -> None:
+def test_only_the_seed_changes_the_figures(kept: Path, tmp_path: Path) -> None:
     first = vellum.fleet([HOT, EVEN], POLICIES, cache=kept, **OPTIONS)
     again = vellum.fleet([HOT, EVEN], POLICIES, cache=kept, threads=1, **OPTIONS)
     anew = vellum.fleet([HOT, EVEN], POLICIES, cache=tmp_path, threads=3, **OPTIONS)
@@ -99,14 +99,14 @@ def test_a_seed_decides_all_and_who_runs_it_nothing(kept: Path, tmp_path: Path) 
     assert text(other) != text(first)
     low, high = first.replacements["low"], first.replacements["high"]
     assert (other.replacements["a_year"] > low * 0.9).all() and (other.replacements["a_year"] < high * 1.1).all()
-    # The drives of a group are its own: another group beside it changes nothing of them, and nothing is run for it again.
+    # Another group changes nothing about a group's drives, and nothing is run again for it.
     alone = vellum.fleet([HOT], POLICIES, cache=kept, **OPTIONS)
     assert all(ran.kept for ran in alone.runs)
     assert (alone.drives["age"] == first.drives["age"][:300]).all()
     assert alone.by_group["a_year"].tolist() == first.by_group["a_year"][:2].tolist()
 
 
-def test_an_interval_holds_what_it_says() -> None:
+def test_an_interval_holds_the_truth_19_times_in_20() -> None:
     # The fleet's own figure, drawn often, lies within one fleet's interval about 19 times in 20.
     endured = np.array([[700.0, 730.0, 690.0, 705.0]])
     held = 0
@@ -131,7 +131,7 @@ def test_draws_are_the_same_for_ever() -> None:
     assert draws.among(3, 9).sum() == 9
 
 
-def test_too_short_a_run_is_told() -> None:
+def test_too_short_a_run_is_an_error() -> None:
     with pytest.raises(vellum.RunError, match="group=hot, policy=base, repeat=0: the run tells no life: .*too few"):
         vellum.fleet([HOT], ["base"], requests=2000, **OPTIONS)
     with pytest.raises(vellum.RunError, match="group=hot, policy=woj, repeat=0: .*block devices"):
@@ -168,7 +168,7 @@ def group(**given: Any) -> vellum.Group:
         ({"seed": "x"}, "seed is a whole number from 0 on, not 'x'"),
     ],
 )
-def test_what_is_wrong_is_named_before_anything_is_run(
+def test_errors_are_named_before_anything_is_run(
     given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vellum.workers, "do", None)

@@ -10,7 +10,7 @@ from conftest import SMALL
 OPTIONS: dict[str, Any] = {**SMALL, "policy": "base:hot-cold", "requests": 60_000}
 
 
-def test_what_one_knows_of_the_load_saves_moves() -> None:
+def test_knowing_the_hot_pages_saves_moves() -> None:
     # Which pages are hot is drawn from the seed, so a first run counts them.
     writes = np.zeros(200 * 256, dtype=np.int64)
 
@@ -19,7 +19,7 @@ def test_what_one_knows_of_the_load_saves_moves() -> None:
         return False
 
     cold = vellum.run("zipf", hot=counts, **OPTIONS)
-    # The drive was filled once, and then the load came.
+    # First the drive was filled, then the load was run.
     assert writes.sum() == len(writes) + 60_000 and cold["host_written"] == 60_000
     often = writes > 5
     knows = vellum.run("zipf", hot=lambda page, _was: often[page], **OPTIONS)
@@ -27,7 +27,7 @@ def test_what_one_knows_of_the_load_saves_moves() -> None:
     assert any("hot and cold" in note for note in knows.details["notes"])
 
 
-def test_where_a_page_was_is_told() -> None:
+def test_the_function_gets_where_a_page_was() -> None:
     seen = set()
 
     def hot(page: int, was: bool | None) -> bool:
@@ -39,7 +39,7 @@ def test_where_a_page_was_is_told() -> None:
     assert sum("of somebody's own" in note for note in own.details["notes"]) == 2
 
 
-def test_what_it_raises_ends_the_run() -> None:
+def test_an_exception_ends_the_run() -> None:
     def tired(page: int, _was: bool | None) -> bool:
         if page == 70:
             raise ArithmeticError("no more")

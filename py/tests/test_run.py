@@ -29,14 +29,14 @@ def test_a_run_gives_figures_steps_and_latencies() -> None:
     assert "base" in str(outcome) and "zipf" in outcome.about[-1]
 
 
-def test_a_figure_may_be_larger_than_numpys_whole_numbers() -> None:
+def test_a_figure_may_be_larger_than_a_numpy_integer() -> None:
     # The bytes that a drive can take, if its blocks endure four billion erasures.
     table = of_csv(f"endurance_bytes,erases\n{2**63},1\n{2**63 - 1},{2**63 - 1}\n")
     assert table["endurance_bytes"].tolist() == [2.0**63, 2.0**63]
     assert table["erases"].tolist() == [1, 2**63 - 1]
 
 
-def test_times_of_whole_seconds_are_warned_of(tmp_path: Path) -> None:
+def test_whole_second_times_get_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "tencent.csv"
     # Two requests a second.
     path.write_text("".join(f"{1538323200 + number // 2},{8 * number},8,1,7\n" for number in range(100)))
@@ -46,7 +46,7 @@ def test_times_of_whole_seconds_are_warned_of(tmp_path: Path) -> None:
         assert [said in warning for warning in outcome.warnings] == ([True] if depth is None else [])
 
 
-def test_options_have_the_names_that_python_has() -> None:
+def test_options_have_python_names() -> None:
     plain = vellum.run("zipf", policy="base", requests=3000, **SMALL)
     flushed = vellum.run("zipf", policy="base", requests=3000, flush_every=10, **SMALL)
     assert plain["flush_mean_ns"] is None and flushed["flush_mean_ns"] is not None
@@ -72,7 +72,7 @@ def test_a_comparison_is_a_table_and_the_same_on_any_number_of_threads() -> None
     assert list(one.figures["policy"]) == ["base", "vellum"]
     frame = pd.DataFrame(one)
     assert list(frame["policy"]) == ["base", "vellum"] and frame["write_p99_ns"].dtype.kind in "if"
-    # What one has not is missing, and no number.
+    # A figure that a run lacks is missing, not a number.
     assert np.isnan(one.steps["engine_segments"][0]) and not np.isnan(one.steps["engine_segments"][-1])
     assert "engine_segments" not in one[0].steps and "engine_segments" in one[1].steps
 
@@ -97,7 +97,7 @@ def test_steps_go_to_pandas_and_arrow() -> None:
     assert table.num_rows == steps.rows and pa.RecordBatchReader.from_stream(steps).read_all() == steps.to_arrow()
 
 
-def test_a_drive_of_ones_own_is_run() -> None:
+def test_a_custom_drive_is_run() -> None:
     known = vellum.drives()["oftl"]
     mine = vellum.drive(known.toml.replace(known.about, "mine alone"), name="mine")
     options = {**SMALL, "drive": mine}
@@ -115,9 +115,9 @@ def test_a_trace_is_read_once_and_run_often(requests: Path) -> None:
     assert pd.DataFrame(table)["op"].value_counts().to_dict() == {"write": 300, "read": 100}
     again = vellum.trace_of(table)
     for name, column in again.requests.items():
-        # Which disk it was is not kept.
+        # The disk is not kept.
         assert name == "disk" or (column == table[name]).all(), name
-    # Of the figures only what the load is called differs.
+    # Only the load's name differs in the figures.
     assert {**vellum.run(again, **SMALL), "load": None} == {**vellum.run(trace, **SMALL), "load": None}
     table["durable"] = table["op"] == "write"
     assert (vellum.trace_of(table).requests["durable"] == table["durable"]).all()
@@ -181,7 +181,7 @@ def test_tenants_share_a_drive(requests: Path, tmp_path: Path) -> None:
     assert [outcome["tenant_one_requests"] for outcome in compared] == [400, 400]
 
 
-def test_what_no_tenants_are_is_said(requests: Path) -> None:
+def test_invalid_tenants_are_refused(requests: Path) -> None:
     for load, said in [
         ({}, "at least one"),
         ({1: requests}, "by name"),

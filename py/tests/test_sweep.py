@@ -24,7 +24,7 @@ def small(**more: Any) -> vellum.Sweep:
     return vellum.sweep(["zipf", "uniform"], ["oftl"], ["base", "vellum"], **{**SHORT, **more})
 
 
-def test_it_is_every_drive_with_every_load_and_policy() -> None:
+def test_a_sweep_combines_every_drive_load_and_policy() -> None:
     other = vellum.drive(vellum.drives()["oftl"].toml, name="other")
     loads = {"hot": ("zipf", {"theta": 1.1}), "even": "uniform"}
     sweep = vellum.sweep(loads, ["oftl", other], ["base", "vellum"], vary={"depth": np.array([1, 8])}, **SHORT)
@@ -34,7 +34,7 @@ def test_it_is_every_drive_with_every_load_and_policy() -> None:
     frame = pd.DataFrame(sweep.figures)
     assert list(frame.columns[:4]) == ["drive", "load", "policy", "depth"]
     assert list(frame["depth"][:4]) == [1, 8, 1, 8] and frame["depth"].dtype == np.int64
-    # A run of it is a run.
+    # One of its runs equals a separate run.
     alone = vellum.run("zipf", "oftl", "vellum", theta=1.1, depth=8, **SHORT)
     row = frame[(frame["drive"] == "oftl") & (frame["load"] == "hot") & (frame["policy"] == "vellum")]
     assert row["write_amplification"].iloc[1] == alone.write_amplification
@@ -67,7 +67,7 @@ def test_runs_come_as_they_are_done_and_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(list(sweep)) == 4
 
 
-def test_what_is_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_results_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "kept"
     first = small(cache=folder)
     before = text(first)
@@ -87,7 +87,7 @@ def test_what_is_kept_is_not_run_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty", "other", "folder"])
-def test_what_is_damaged_is_noticed_and_run_again(tmp_path: Path, damage: str) -> None:
+def test_damaged_results_are_noticed_and_run_again(tmp_path: Path, damage: str) -> None:
     before = text(small(cache=tmp_path))
     one, other, *_ = sorted(tmp_path.iterdir())
     content = one.read_bytes()
@@ -114,7 +114,7 @@ def test_what_is_damaged_is_noticed_and_run_again(tmp_path: Path, damage: str) -
         assert one.read_bytes() == content and all(ran.kept for ran in small(cache=tmp_path))
 
 
-def test_who_leaves_may_come_back_or_end_it() -> None:
+def test_an_abandoned_sweep_can_be_continued_or_closed() -> None:
     sweep = small()
     first = next(iter(sweep))
     assert [ran.point for ran in sweep][0] == first.point and len(list(sweep)) == 4
@@ -125,7 +125,7 @@ def test_who_leaves_may_come_back_or_end_it() -> None:
         ended.figures  # noqa: B018
 
 
-def test_a_trace_is_told_by_what_is_in_it(
+def test_a_trace_is_identified_by_its_content(
     requests: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**SMALL, "cache": tmp_path / "kept"}
@@ -156,7 +156,7 @@ def events(*times: int) -> bytes:
     return b"".join(event.pack(0x65617407, 1, at, 8 * at, 4096, queued | write, 7, 8 << 20 | 1, 0, 0, 0) for at in times)
 
 
-def test_all_files_of_a_trace_are_its_content(tmp_path: Path) -> None:
+def test_a_traces_content_is_all_of_its_files(tmp_path: Path) -> None:
     drive, options = SMALL["drive"], {"capacity": "256M", "op": 28, "precondition": "none", "cache": tmp_path / "kept"}
     first, second = tmp_path / "sda.blktrace.0", tmp_path / "sda.blktrace.1"
     first.write_bytes(events(1000, 4000))
@@ -182,7 +182,7 @@ def test_a_trace_that_changed_after_it_was_read_is_not_run(requests: Path, tmp_p
         vellum.sweep(trace, drive, "base", **options)
     with pytest.raises(vellum.Error, match="the trace has changed since it was read"):
         vellum.run(trace, drive, "base", capacity="256M", op=28)
-    # What a process has read of another file with the same content is read again when that file changes.
+    # If a process has read another file with the same content, it reads again when that file changes.
     copy = tmp_path / "copy.csv"
     copy.write_bytes(requests.read_bytes())
     sweep = vellum.sweep(copy, drive, "base", **options)
@@ -201,7 +201,7 @@ def test_a_trace_that_changes_meanwhile_is_noticed(requests: Path) -> None:
     assert "requests.csv has changed since the sweep began" in ran.why
 
 
-def test_what_the_lab_refuses_is_told_and_the_others_go_on() -> None:
+def test_a_run_that_the_lab_refuses_fails_and_the_others_go_on() -> None:
     sweep = vellum.sweep("zipf", "oftl", ["base", "woj"], **SHORT)
     assert sweep.figures["policy"].tolist() == ["base"]
     (failed,) = sweep.failed
@@ -209,7 +209,7 @@ def test_what_the_lab_refuses_is_told_and_the_others_go_on() -> None:
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_what_raises_is_tried_again(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_raises_is_tried_again(retries: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[str] = []
 
     def raises(task: Task, heed: Any) -> Answer:
@@ -225,7 +225,7 @@ def test_what_raises_is_tried_again(retries: int, monkeypatch: pytest.MonkeyPatc
     assert sweep.figures.rows == 1 and tried.count("vellum") == retries + 1 and tried.count("base") == 1
 
 
-def test_closing_ends_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_ends_running_work(monkeypatch: pytest.MonkeyPatch) -> None:
     class Enough(Exception):
         pass
 
@@ -273,7 +273,7 @@ def test_closing_ends_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"cache": "/proc/nowhere"}, "cache /proc/nowhere: it is no folder to write to"),
     ],
 )
-def test_what_is_wrong_is_named_before_anything_is_run(
+def test_errors_are_named_before_anything_is_run(
     given: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vellum.workers, "do", None)
@@ -281,7 +281,7 @@ def test_what_is_wrong_is_named_before_anything_is_run(
         vellum.sweep(**{"loads": "zipf", "drives": "oftl", "policies": "base", **SHORT, **given})
 
 
-def test_a_load_that_is_none_is_named() -> None:
+def test_an_unknown_load_is_named() -> None:
     with pytest.raises(vellum.TraceError, match="'nowhere.csv' is neither a trace's file nor a load"):
         vellum.sweep(["zipf", "nowhere.csv"], "oftl", "base", **SHORT)
 

@@ -13,7 +13,7 @@ def greedy(blocks: vellum.Closed) -> Any:
     return np.lexsort((blocks.block, blocks.valid))[0]
 
 
-def test_greed_of_ones_own_is_the_built_in() -> None:
+def test_a_custom_greedy_policy_equals_the_built_in() -> None:
     own = vellum.run("zipf", policy="base", victim=greedy, **SMALL)
     built_in = vellum.run("zipf", policy="base", **SMALL)
     assert dict(own) == dict(built_in)
@@ -29,7 +29,7 @@ def test_another_choice_is_another_result() -> None:
     assert own.write_amplification != vellum.run("zipf", policy="base", **SMALL).write_amplification
 
 
-def test_what_it_raises_ends_the_run() -> None:
+def test_an_exception_ends_the_run() -> None:
     def tired(_blocks: vellum.Closed) -> int:
         raise ArithmeticError("no more")
 

@@ -38,7 +38,7 @@ def test_options_are_checked(given: dict[str, Any], said: str) -> None:
         vellum.run(**{"load": "zipf", **SMALL, **given})
 
 
-def test_a_trace_that_is_not_there_or_is_none_is_named(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_trace_is_named(tmp_path: Path) -> None:
     with pytest.raises(vellum.TraceError, match="neither a trace's file nor a load; loads are .*zipf"):
         vellum.run("nowhere.csv", **SMALL)
     with pytest.raises(vellum.TraceError, match="nowhere.csv"):
@@ -68,12 +68,12 @@ def test_columns_of_a_trace_are_checked(columns: dict[str, Any], said: str) -> N
         vellum.trace_of(columns)
 
 
-def test_what_a_trace_cannot_have_is_named_with_its_line() -> None:
+def test_an_invalid_row_of_a_trace_is_named_with_its_line() -> None:
     with pytest.raises(vellum.TraceError, match="line 2"):
         vellum.trace_of({"op": ["write", "erase"], "offset": [0, 0], "bytes": [4096, 4096]})
 
 
-def test_a_run_that_cannot_be_says_why() -> None:
+def test_an_impossible_run_says_why() -> None:
     with pytest.raises(vellum.RunError, match="base: .*"):
         vellum.run("zipf", drive="emmc", policy="base", capacity="256M")
     with pytest.raises(vellum.RunError, match="woj and dmdedup"):
@@ -82,7 +82,7 @@ def test_a_run_that_cannot_be_says_why() -> None:
     assert [outcome.policy for outcome in done] == ["base"] and "block devices" in done.failed["woj"]
 
 
-def test_a_drive_of_ones_own_is_checked() -> None:
+def test_a_custom_drive_is_checked() -> None:
     toml = vellum.drives()["emmc"].toml
     with pytest.raises(vellum.OptionError, match="line .*colour"):
         vellum.drive(toml + "\ncolour = 3\n")

@@ -209,7 +209,7 @@ fn shut() -> u8 {
     }
 
     #[test]
-    fn what_no_trace_reaches_is_told_and_what_one_reaches_is_not() {
+    fn only_what_no_trace_reaches_is_a_complaint() {
         let once = "SF:/src/a/b.rs\nDA:3,0\nDA:4,0\nDA:7,5\nDA:8,5\nend_of_record\n\
                     SF:/elsewhere/c.rs\nDA:1,0\n";
         let again = "SF:/src/a/b.rs\nDA:3,1\nDA:4,0\nDA:7,0\nDA:8,0\nend_of_record\n";

@@ -184,7 +184,7 @@ mod tests {
     use super::check_source;
 
     #[test]
-    fn what_may_not_be_seen_is_found() {
+    fn forbidden_imports_are_found() {
         let check = |name, text| check_source(name, "x.rs", text).len();
         assert_eq!(check("vellum-medium", "use vellum_core::addr::Pba;\n"), 0);
         assert_eq!(check("vellum-medium", "use vellum_core::map::Map;\n"), 1);

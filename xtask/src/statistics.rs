@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_counter_is_found() {
+    fn a_counters_description_is_found() {
         let text =
             "counters! {\n /// Blocks that\n /// came.\n came_blocks,\n /// Gauge: b.\n b,\n}";
         let found = core_counters(text).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_have_what_is_in_them() {
+    fn groups_have_their_statistics() {
         let groups = read(&crate::root()).unwrap();
         let all: Vec<_> = groups.iter().flat_map(|it| &it.statistics).collect();
         for (name, unit) in [

@@ -15,7 +15,7 @@ pub fn is_age(text: &str) -> bool {
     age(text).is_some()
 }
 
-/// The name of the snapshot, of these, that a name or an age refers to.
+/// The name of the one of these snapshots that a name or an age refers to.
 pub fn meant(text: &str, all: &[SnapshotInfo]) -> Result<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     meant_at(text, all, now.map_or(0, |now| now.as_secs()))
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_that_is_old_enough_is_meant() {
+    fn an_age_means_the_newest_snapshot_that_is_old_enough() {
         // The clock was set back between b and c.
         let all = [
             of(1, "a", 7200),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_is_meant_by_is_told() {
+    fn an_age_that_no_snapshot_has_is_an_error() {
         let told =
             |asked: &str, all: &[SnapshotInfo]| meant_at(asked, all, NOW).unwrap_err().to_string();
         let (mut one, mut leaving) = (of(1, "a", 7200), of(2, "b", 90_000));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn ages_are_told_in_one_unit() {
+    fn ages_are_formatted_in_one_unit() {
         let told = [0, 119, 120, 7199, 7200, 172_799, 172_800].map(words);
         let expected = ["0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 d"];
         assert_eq!(told, expected);

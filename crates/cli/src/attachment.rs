@@ -175,7 +175,7 @@ impl Attachment {
             Command::new(std::env::current_exe().context("cannot find the vellum program itself")?);
         if self.survives {
             command.arg0(SPARED);
-            // Of an initramfs only this folder is kept by the system; there the server finds the system's log.
+            // The system keeps only this folder of an initramfs. The server finds the system's log there.
             command.current_dir(&dir);
         }
         command
@@ -303,7 +303,7 @@ impl Drop for Attachment {
         }
         let mut undone = undo(&self.file, &self.id, &self.state, None);
         if undone.is_err() {
-            // Its users lose sight of it, but nothing of ours may stay mounted.
+            // Its users lose access to it, but nothing of ours may stay mounted.
             for mounted in bound::mounts(&self.id, &self.state) {
                 let _ = host::unmount(&mounted, true);
             }
@@ -412,7 +412,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
                 result.is_ok()
             });
         } else if result.is_err() {
-            // Nothing that its users still do can succeed.
+            // Its users cannot do anything with it any more.
             result = host::unmount(&dir, true);
         }
         result.with_context(|| {

@@ -18,7 +18,7 @@ use vellum_medium::Medium;
 pub struct Claimed {
     /// The medium, locked.
     pub medium: Box<dyn Medium>,
-    /// `None` if another read-only server has it, or if there is no volume, which becomes clear when it is opened.
+    /// `None` if another read-only server has it, or if there is no volume, which the caller finds out when it opens it.
     pub socket: Option<ControlSocket>,
 }
 

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_within_a_table_is_of_a_subcommands_subcommand() {
+    fn a_nested_table_is_for_a_nested_subcommand() {
         let text = "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n";
         assert_eq!(
             of(text, &["lab", "run"]).unwrap(),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn errors_name_the_line() {
         for (text, want) in [
             (
                 "[create]\nsize = \"1G\"\nsiez = 1\n",

@@ -288,7 +288,7 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
         };
         match after {
             After::Nothing | After::HandOver(_, false) => is_told?,
-            // The other server is gone, and has nothing. What was sent in part is its own, with the connection.
+            // The other server is gone and got nothing. (`WriteZero`: it got the first bytes, and the connection with them.)
             After::HandOver(_, true)
                 if is_told
                     .as_ref()

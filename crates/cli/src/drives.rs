@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_hangs_is_asked_once_and_the_others_tell() {
+    fn a_drive_that_hangs_is_asked_once_and_the_others_answer() {
         static ASKED: AtomicU32 = AtomicU32::new(0);
         let mut drives = Drives::new(std::iter::empty());
         drives.ask = |name| {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn sectors_of_the_kernel_are_bytes() {
+    fn kernel_sectors_are_converted_to_bytes() {
         let system = tempfile::tempdir().unwrap();
         let folder = system.path().join("block/sda");
         std::fs::create_dir_all(&folder).unwrap();

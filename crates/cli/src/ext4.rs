@@ -53,8 +53,8 @@ pub fn is_async(options: &str) -> bool {
         .any(|option| option.trim() == ASYNC_COMMIT)
 }
 
-/// From a server's answer about a volume's journals: why, if so, commit blocks of the file system that fills it do not wait for
-/// the blocks they commit. `None` while the server has not looked.
+/// Reads from a server's answer about journals why commit blocks of the file system that fills the volume do not wait for the blocks they
+/// commit; `Some(None)`: they do. `None` while the server has not looked.
 pub fn unordered_because(journals: &Value) -> Option<Option<String>> {
     let list = journals.get("file_systems")?.as_array()?;
     let looking = journals.get("looking")?.as_bool()?;

@@ -133,7 +133,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    fn a_file_goes_over_with_its_message() {
+    fn a_file_arrives_with_its_message() {
         let (here, there) = UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
         send(&here, b"word\n", file.as_fd()).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_no_socket_of_ours_is_refused() {
+    fn a_number_that_is_no_inherited_socket_is_refused() {
         assert!(inherited(1).is_err());
         assert!(inherited(-5).is_err());
         assert!(inherited(987).is_err());

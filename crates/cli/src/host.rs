@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_stopped_leaves_nothing_that_it_has_started() {
+    fn a_stopped_program_leaves_no_child_running() {
         let dir = tempfile::tempdir().unwrap();
         let made = dir.path().join("made");
         let stop = Stop::on_signals(true).unwrap();

@@ -11,7 +11,7 @@ use vellum_ops::page::Source;
 use vellum_ops::view::View;
 use vellum_ops::{Observed, metrics};
 
-/// How long a server may take to answer: monitoring programs themselves wait 10 s, and must hear of the one that does not.
+/// How long a server may take to answer: monitoring programs wait 10 s, and must hear which one does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All served volumes, by UUID. Remains of dead servers are skipped.

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written_and_no_cut_is_taken_for_its_end() {
+    fn a_stream_is_read_as_written_and_a_cut_is_an_error() {
         let bytes: Vec<u8> = (0..3 * PART_BYTES as u32 / 2).map(|n| n as u8).collect();
         for size in [0, 1, 1000, bytes.len()] {
             let mut parts = Vec::new();

@@ -23,8 +23,8 @@ const WORKERS: usize = 4;
 /// Frames of each share.
 const FRAMES: u32 = 8192;
 
-/// The start of a commit block of an ext4's journal. Where the journal is is not known here, so data that looks like
-/// a commit block is counted too.
+/// The start of a commit block of an ext4's journal. The journal's place is not known here, so other data that look like a commit block are
+/// counted too.
 const COMMIT: [u8; 8] = [0xC0, 0x3B, 0x39, 0x98, 0, 0, 0, 2];
 
 /// Zeros written at once, aligned for direct I/O.

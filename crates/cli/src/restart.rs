@@ -111,8 +111,7 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     })
 }
 
-/// The program that a server runs. The kernel names it, and not the server: whatever has got hold of that must not choose a program
-/// for root to run.
+/// The program that a server runs, according to the kernel: an attacker who controls the server must not choose a program for root to run.
 fn program_of(server: Process) -> Option<std::fs::File> {
     let program = std::fs::File::open(format!("/proc/{}/exe", server.pid)).ok();
     program.filter(|_| server.alive())
@@ -144,8 +143,8 @@ impl Offer {
         Ok(Self { words })
     }
 
-    /// Fails unless that is how `attach` starts the server of this record. A server that somebody has got hold of could otherwise
-    /// have root serve something else, or serve it to others.
+    /// Fails unless `attach` would start the server of this record like that. Otherwise an attacker who controls the server could make root
+    /// serve something else, or to others.
     fn is_for(&self, state: &State) -> Result<()> {
         let path = |path: &Path| path.display().to_string();
         let known = |known: &Option<PathBuf>| known.as_deref().map_or(String::new(), path);
@@ -224,7 +223,7 @@ fn ended(server: Process) -> Result<()> {
     Ok(())
 }
 
-/// A server that waits to take over. Killed when dropped, unless it does.
+/// A server that waits to take over. Killed when dropped, unless it has taken over.
 struct Successor {
     child: Child,
     socket: UnixStream,
@@ -309,7 +308,7 @@ impl Successor {
 
     /// Lets it take over.
     fn takes(&mut self, connection: &OwnedFd, file: &StateFile, state: &mut State) -> Result<()> {
-        // Recorded before it has anything, so that a detach finds it.
+        // Recorded before it gets the connection, so that a detach finds it.
         state.server = Process::of(self.pid());
         file.save(state)?;
         handover::send(&self.socket, b"!", connection.as_fd())

@@ -241,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_are_whole_lines_and_told_once() {
+    fn news_are_whole_lines_returned_once() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = ServerLog {
             path: folder.path().join("log"),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_a_stopping_server_are_of_its_end() {
+    fn news_of_a_stopping_server_begin_at_its_stop() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = ServerLog {
             path: folder.path().join("log"),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_line_is_known_again() {
+    fn the_time_of_a_line_is_removed_again() {
         assert_eq!(
             without_time(&format!("{} two Z words", time())),
             "two Z words"

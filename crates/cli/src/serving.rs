@@ -54,7 +54,7 @@ impl Volumes {
             .collect()
     }
 
-    /// The same, without those of which a snapshot or a clone alone is served: their clients get nothing else of the volume.
+    /// The same, without volumes of which only a snapshot or a clone is served: their clients may see nothing else of the volume.
     pub fn whole(&self) -> Vec<(String, Arc<Growable>)> {
         let whole = self.all.iter().filter(|v| !v.is_part);
         whole
@@ -69,7 +69,7 @@ impl Volumes {
 
     /// The volume with this path, or the only one if no path is given.
     fn one(&self, path: &Value) -> Result<&Served, String> {
-        // As it is told: a path need not be UTF-8, and JSON is.
+        // As clients name it: a path need not be UTF-8, but JSON is.
         let path = path.as_str();
         let mut ours = self
             .all

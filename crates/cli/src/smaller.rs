@@ -43,7 +43,7 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
     }
 }
 
-/// What a volume begins with, and where that says it ends, in bytes.
+/// The kind of data at a volume's start, and the byte where they say they end.
 fn found(head: &[u8]) -> Option<(&'static str, u64)> {
     ext4(head)
         .map(|bytes| ("ext4", bytes))
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_file_system_says_nothing() {
+    fn other_data_do_not_say_where_they_end() {
         assert_eq!(found(&[]), None);
         assert_eq!(found(&[0; HEAD_BYTES]), None);
         let nonsense = vec![0xFF; HEAD_BYTES];

@@ -328,7 +328,8 @@ impl Changes for Compared {
         Some(Arc::new(move |lba, blocks, max| {
             let volume = volume.volume();
             let told = volume.changed_within(&point, until.as_deref(), (lba, blocks), max);
-            // Looked at afterwards: what a name means now, it has meant all the time. Another snapshot with it is another point.
+            // Checked afterwards: if the name still means the same snapshot, it did all the time. A new snapshot of this name is another
+            // point.
             let is = |name: &str, number| {
                 volume
                     .seen_at(name)
@@ -455,7 +456,7 @@ mod tests {
 
     /// A difference is told in parts, and a client writes between two of them.
     #[test]
-    fn a_run_that_has_grown_since_the_last_part_is_told_from_there_on() {
+    fn a_run_that_grew_is_continued_where_the_last_part_ended() {
         let runs = [(0, 3), (5, 1), (8, 2)].map(|(lba, blocks)| run((Lba(lba), blocks)));
         for (from, told) in [
             (0, vec![(0, 3), (5, 1), (8, 2)]),

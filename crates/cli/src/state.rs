@@ -203,7 +203,7 @@ impl StateFile {
     }
 }
 
-/// Opens and locks this file, and waits for that until the command has waited too long.
+/// Opens and locks this file. Waits for the lock until the command has waited too long in all.
 fn locked(path: &Path, began: Instant) -> Result<File> {
     let shown = path.display();
     let lock = OpenOptions::new()
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_waited_for_a_lock_that_is_removed_locks_the_next_one() {
+    fn a_command_that_waited_for_a_removed_lock_takes_the_new_one() {
         let id = format!("lock-test-{}", std::process::id());
         let first = StateFile::lock(&id).unwrap();
         std::thread::scope(|scope| {

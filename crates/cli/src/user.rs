@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_told_by_the_kernels_word() {
+    fn rights_are_read_from_the_kernels_status() {
         let none = "CapInh:\t0000000000000001\nCapPrm:\t0000000000000000\n\
                     CapEff:\t0000000000000000\nCapAmb:\t0000000000000000\n";
         assert!(!keeps_rights(none));

@@ -50,7 +50,7 @@ pub fn is_free(uuid: &str, volume: &Path, snapshot: &str) -> Result<()> {
     bail!("{shown}@{snapshot} is attached{place}: `vellum detach {shown}@{snapshot}` first")
 }
 
-/// True if a server was started for this snapshot. It is that server's `disk`: no loop device is on a file with its own name.
+/// True if this snapshot has a separate server. That shows it as `disk`, so no loop device is on a file with the snapshot's name.
 fn has_own_server(uuid: &str, snapshot: &str) -> Result<bool> {
     let is_it = |(id, state): &(String, state::State)| {
         let (_, own) = snapshots::split(&state.volume);

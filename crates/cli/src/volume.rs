@@ -101,7 +101,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         Prealloc::Sparse
     };
     let plan = |blocks| plan(path, new, blocks, (logical_blocks, segment_blocks));
-    // Before anything is lost for what cannot be made.
+    // Planned first: if the volume cannot be made, nothing is lost.
     let planned = match device {
         true => None,
         false => Some(plan(bytes / BLOCK)?),
@@ -130,7 +130,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
     made
 }
 
-/// What is to be made on a medium of so many blocks. Nothing is written yet.
+/// Plans the volume for a medium of this many blocks. Writes nothing.
 fn plan(
     path: &Path,
     new: &NewVolume,

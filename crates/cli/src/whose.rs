@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_is_known_by_its_folder_and_by_what_led_to_it() {
+    fn a_missing_file_is_known_by_its_folder_and_by_links_to_it() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap();
         let (folder, gone) = (real.join("folder"), real.join("folder/gone"));

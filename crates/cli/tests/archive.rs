@@ -121,7 +121,7 @@ fn an_ext4_on_any_layout_comes_back_as_it_was() {
 }
 
 #[test]
-fn what_is_in_the_way_stays() {
+fn existing_files_and_served_volumes_stay() {
     let dir = dir();
     let disk = volume(dir.path(), "log", &noise(2, 1 << 20));
     let [archive, other, plain, new] = ["a", "other", "plain", "new"].map(|n| dir.path().join(n));
@@ -174,7 +174,7 @@ fn what_is_in_the_way_stays() {
 
 /// Truncated anywhere, changed anywhere: an error, and no file with the target's name.
 #[test]
-fn an_archive_that_is_not_whole_is_restored_to_nothing() {
+fn a_damaged_archive_restores_nothing() {
     let dir = dir();
     let disk = volume(dir.path(), "log", &noise(4, 1 << 20));
     let [archive, broken, target] = ["a", "broken", "target"].map(|n| dir.path().join(n));
@@ -258,7 +258,7 @@ impl Drop for Loop {
 
 /// Onto a device with a later state of the same volume: stale data must not come back.
 #[test]
-fn a_block_device_is_what_the_archive_is_of_and_nothing_else() {
+fn a_restored_block_device_has_no_stale_data() {
     let dir = dir();
     let disk = volume(dir.path(), "log", &noise(10, 2 << 20));
     let [archive, below, short] = ["a", "below", "short"].map(|n| dir.path().join(n));
@@ -318,7 +318,7 @@ fn words_in(bytes: &[u8], content: &[u8]) -> usize {
 }
 
 #[test]
-fn a_pack_has_what_leads_to_data_and_no_data() {
+fn a_pack_has_metadata_and_no_data() {
     let dir = dir();
     for layout in ["log", "ordered", "shadow"] {
         let content = private(20);
@@ -376,7 +376,7 @@ fn a_pack_has_what_leads_to_data_and_no_data() {
 }
 
 #[test]
-fn a_pack_of_a_damaged_volume_is_without_what_is_damaged() {
+fn a_pack_of_a_damaged_volume_leaves_out_the_damage() {
     let dir = dir();
     let disk = volume(dir.path(), "log", &private(40));
     let [archive, look] = ["pack", "look"].map(|n| dir.path().join(n));

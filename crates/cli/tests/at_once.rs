@@ -23,8 +23,8 @@ fn started(args: &[&str]) -> std::process::Child {
 
 /// A clone on two loop devices would be two file systems on the same blocks.
 #[test]
-fn of_two_who_attach_a_clone_one_is_refused() {
-    if !can_attach("of_two_who_attach_a_clone_one_is_refused") {
+fn a_second_attach_of_a_clone_is_refused() {
+    if !can_attach("a_second_attach_of_a_clone_is_refused") {
         return;
     }
     let dir = dir();
@@ -49,8 +49,8 @@ fn of_two_who_attach_a_clone_one_is_refused() {
 
 /// The lock of a volume is removed with its record, and whoever waits for it must not hold the removed one.
 #[test]
-fn who_attaches_and_detaches_at_once_waits_for_the_others() {
-    if !can_attach("who_attaches_and_detaches_at_once_waits_for_the_others") {
+fn concurrent_attaches_and_detaches_wait_for_each_other() {
+    if !can_attach("concurrent_attaches_and_detaches_wait_for_each_other") {
         return;
     }
     let dir = dir();
@@ -69,7 +69,7 @@ fn who_attaches_and_detaches_at_once_waits_for_the_others() {
             .map(|mut one| one.wait().unwrap().success())
             .collect();
         assert!(ended[0], "detach");
-        // At most one of them has attached it. Whether or not, the next round can.
+        // At most one of them has attached it. In either case the next round can.
         let attached = ended[1..].iter().filter(|attached| **attached).count();
         assert!(attached <= 1, "{ended:?}");
         ok(&detach);
@@ -101,8 +101,8 @@ impl Drop for Stopped {
 }
 
 #[test]
-fn an_attach_that_is_killed_has_recorded_its_server() {
-    if !can_attach("an_attach_that_is_killed_has_recorded_its_server") {
+fn a_killed_attach_has_recorded_its_server() {
+    if !can_attach("a_killed_attach_has_recorded_its_server") {
         return;
     }
     let dir = dir();
@@ -142,8 +142,8 @@ fn an_attach_that_is_killed_has_recorded_its_server() {
 
 /// `vellum restart` that is killed while the old server answers what it has read.
 #[test]
-fn a_server_goes_on_if_who_should_take_over_is_gone() {
-    if !can_attach("a_server_goes_on_if_who_should_take_over_is_gone") {
+fn a_server_continues_if_its_successor_is_gone() {
+    if !can_attach("a_server_continues_if_its_successor_is_gone") {
         return;
     }
     let dir = dir();

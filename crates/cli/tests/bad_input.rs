@@ -80,7 +80,7 @@ fn usage_errors_have_code_2_and_name_the_option() {
 }
 
 #[test]
-fn who_may_have_an_export_is_said_without_a_slip() {
+fn wrong_tls_allow_options_are_refused() {
     let v = "v";
     let tls = ["--tcp=127.0.0.1:0", "--tls-cert=c", "--tls-key=k"];
     let fingerprint = "AB".repeat(32);
@@ -100,7 +100,7 @@ fn who_may_have_an_export_is_said_without_a_slip() {
 }
 
 #[test]
-fn files_that_are_no_volumes_are_refused_everywhere() {
+fn files_that_are_not_volumes_are_refused_everywhere() {
     let dir = dir();
     let missing = dir.path().join("missing");
     let junk = dir.path().join("junk");
@@ -183,7 +183,7 @@ fn what_cannot_be_made_takes_nothing_away() {
 }
 
 #[test]
-fn what_a_volume_does_not_have_is_not_nothing() {
+fn ranges_that_a_volume_does_not_have_are_errors() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let (v, socket) = (text(&path), text(&socket));
@@ -275,7 +275,7 @@ fn a_second_server_is_refused_and_the_first_goes_on() {
 
 /// This includes the directory that contains the volume: a mount on it would hide the volume from its own server.
 #[test]
-fn a_folder_that_holds_something_is_not_mounted_over() {
+fn a_folder_that_is_not_empty_is_not_mounted_over() {
     let dir = dir();
     let volume = dir.path().join("v");
     ok(&["create", text(&volume), "--size=64M"]);
@@ -338,7 +338,7 @@ fn the_control_socket_is_private_and_bounded() {
 }
 
 #[test]
-fn of_several_volumes_of_a_server_the_one_that_is_named_is_changed() {
+fn a_request_changes_only_the_volume_it_names() {
     let dir = dir();
     let [log, tables, socket, control] = ["log", "tables", "s", "c"].map(|n| dir.path().join(n));
     ok(&["create", text(&log), "--size=64M"]);
@@ -440,7 +440,7 @@ fn completions_and_manual_pages_are_made() {
 }
 
 #[test]
-fn a_volume_that_was_cut_short_is_told_from_what_is_none() {
+fn a_truncated_volume_is_told_from_other_files() {
     let dir = dir();
     let path = dir.path().join("v");
     let v = text(&path);

@@ -285,8 +285,8 @@ fn damage_superblocks(volume: &Path) {
 }
 
 #[test]
-fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
-    if !can_attach("a_boot_attaches_what_is_whole_and_tells_the_rest") {
+fn a_boot_attaches_whole_volumes_and_reports_the_rest() {
+    if !can_attach("a_boot_attaches_whole_volumes_and_reports_the_rest") {
         return;
     }
     let system = System::new();
@@ -329,7 +329,7 @@ fn a_boot_attaches_what_is_whole_and_tells_the_rest() {
     // Memory that is mapped and never used, such as stacks and buffers, takes no space.
     assert!(kib("VmRSS:") < 64 << 10, "{} KiB", kib("VmRSS:"));
 
-    // As a start leaves it that was killed before it had mounted.
+    // The state after a start was killed before it mounted.
     run("umount", &[text(&mount)]);
     let says = [&format!("{name} is attached, but not mounted"), "boot stop"];
     fails(1, &["boot", "start", &name, "--root", system.root()], &says);
@@ -402,7 +402,7 @@ fn a_boot_attaches_nothing_else() {
 
 /// An initramfs has only the entry of the root file system; the units of the booted system do not contain it.
 #[test]
-fn an_initramfs_has_what_the_root_file_system_waits_for() {
+fn an_initramfs_has_only_the_entry_of_the_root() {
     let system = System::new();
     system.enable("a", &[]);
     let early = system.at("early");

@@ -1,4 +1,4 @@
-//! What a volume, a stranger's file or a strange path must not lead a command of root's to.
+//! What a command run by root must not do, whatever volume, stranger's file or strange path it gets.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -32,8 +32,8 @@ fn attach_makes_no_file_system_over_another_without_force() {
 }
 
 #[test]
-fn a_volume_does_not_lift_what_mounting_forbids() {
-    if !can_attach("a_volume_does_not_lift_what_mounting_forbids") {
+fn a_volumes_mount_options_do_not_allow_suid_or_devices() {
+    if !can_attach("a_volumes_mount_options_do_not_allow_suid_or_devices") {
         return;
     }
     let dir = dir();

@@ -137,7 +137,7 @@ fn a_clone_outlives_its_server() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_requests_are_refused() {
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let volume = text(&volume);

@@ -81,7 +81,7 @@ fn changed(seed: &str, rng: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_a_configuration_file_says_is_taken_or_named() {
+fn any_configuration_file_is_accepted_or_its_error_has_a_place() {
     for (n, seed) in SEEDS.iter().enumerate() {
         fuzz::read(seed.as_bytes());
         let mut rng = Rng::new(n as u64);
@@ -98,7 +98,7 @@ fn whatever_a_configuration_file_says_is_taken_or_named() {
 }
 
 #[test]
-fn whatever_an_entry_says_runs_nothing() {
+fn no_boot_entry_runs_a_command() {
     for (n, seed) in ENTRIES.iter().enumerate() {
         assert!(vellum_cli::ordered_at_boot(seed, Path::new("v.toml")).is_ok());
         let mut rng = Rng::new(n as u64);
@@ -111,7 +111,7 @@ fn whatever_an_entry_says_runs_nothing() {
 }
 
 #[test]
-fn whatever_is_said_on_a_control_socket_has_an_answer() {
+fn every_line_on_a_control_socket_has_an_answer() {
     for (n, seed) in REQUESTS.iter().enumerate() {
         let mut rng = Rng::new(n as u64);
         for _ in 0..2000 {
@@ -124,7 +124,7 @@ fn whatever_is_said_on_a_control_socket_has_an_answer() {
 }
 
 #[test]
-fn whatever_a_state_file_says_is_read_or_refused() {
+fn any_state_file_is_read_or_refused() {
     assert!(vellum_cli::recorded(STATE.as_bytes()).is_ok());
     let mut rng = Rng::new(1);
     for _ in 0..2000 {

@@ -119,10 +119,10 @@ fn an_attached_server_is_confined() {
 
 /// The kernel gives the files of an undumpable process to root.
 #[test]
-fn the_memory_of_a_server_is_not_its_users() {
+fn a_servers_user_cannot_read_its_memory() {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        skipped("the_memory_of_a_server_is_not_its_users: needs root");
+        skipped("a_servers_user_cannot_read_its_memory: needs root");
         return;
     }
     const NOBODY: u32 = 65534;
@@ -149,8 +149,8 @@ fn the_memory_of_a_server_is_not_its_users() {
 
 /// Each of these is a way out of a compromised server: the server is made to try it while it serves.
 #[test]
-fn what_a_server_is_made_to_try_is_refused() {
-    const NAME: &str = "what_a_server_is_made_to_try_is_refused";
+fn a_compromised_server_is_refused_every_way_out() {
+    const NAME: &str = "a_compromised_server_is_refused_every_way_out";
     if !forced::can(NAME) {
         return;
     }
@@ -199,8 +199,8 @@ fn what_a_server_is_made_to_try_is_refused() {
 /// The server tries the same with one of its two fences lifted: the other one still holds, and the lifted one is seen to be
 /// missing. With both, each refuses with its own error: landlock with EACCES, the filter of system calls with EPERM.
 #[test]
-fn each_fence_is_seen_to_stand_alone() {
-    const NAME: &str = "each_fence_is_seen_to_stand_alone";
+fn each_fence_holds_without_the_other() {
+    const NAME: &str = "each_fence_holds_without_the_other";
     if !forced::can(NAME) {
         return;
     }

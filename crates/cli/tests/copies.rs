@@ -21,7 +21,7 @@ fn pair(dir: &Path) -> [(PathBuf, PathBuf); 2] {
 }
 
 #[test]
-fn who_asks_about_a_copy_is_not_told_of_the_other() {
+fn a_question_about_a_copy_is_not_answered_for_the_original() {
     let dir = dir();
     let [(volume, one), (copy, two)] = pair(dir.path());
     let (volume, copy) = (text(&volume), text(&copy));
@@ -56,7 +56,7 @@ fn who_asks_about_a_copy_is_not_told_of_the_other() {
 }
 
 #[test]
-fn of_a_volume_and_its_copy_in_one_server_neither_is_written_to() {
+fn a_volume_and_its_copy_in_one_server_are_not_written() {
     let dir = dir();
     let [(volume, folder), (copy, _)] = pair(dir.path());
     let before = fs::read(&volume).unwrap();

@@ -15,7 +15,7 @@ use serde_json::Value;
 const PAIRS: u64 = 600;
 
 #[test]
-fn a_sweep_is_stopped_goes_on_after_a_restart_and_hurries_when_told_to() {
+fn a_sweep_stops_continues_after_a_restart_and_hurries_on_request() {
     let dir = dir();
     let (disk, socket) = (dir.path().join("d.vellum"), dir.path().join("s"));
     let disk = text(&disk);

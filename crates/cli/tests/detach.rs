@@ -66,8 +66,8 @@ fn binding(device: &Path) -> Option<(String, String)> {
 }
 
 #[test]
-fn a_detach_is_of_what_is_there_now() {
-    if !can_attach("a_detach_is_of_what_is_there_now") {
+fn a_detach_undoes_only_present_bindings() {
+    if !can_attach("a_detach_undoes_only_present_bindings") {
         return;
     }
     let dir = dir();
@@ -96,8 +96,8 @@ fn a_detach_is_of_what_is_there_now() {
 
 /// A dead attachment's record names a device that another volume has by now: that volume keeps it.
 #[test]
-fn a_dead_ones_detach_leaves_others_alone() {
-    if !can_attach("a_dead_ones_detach_leaves_others_alone") {
+fn a_detach_of_a_dead_attachment_leaves_others_alone() {
+    if !can_attach("a_detach_of_a_dead_attachment_leaves_others_alone") {
         return;
     }
     let dir = dir();
@@ -167,8 +167,8 @@ fn a_command_waits_for_another_one_of_the_volume() {
 }
 
 #[test]
-fn a_server_that_was_told_to_stop_leaves_no_dead_mount_nor_device() {
-    if !can_attach("a_server_that_was_told_to_stop_leaves_no_dead_mount_nor_device") {
+fn a_stopped_server_leaves_no_dead_mount_or_device() {
+    if !can_attach("a_stopped_server_leaves_no_dead_mount_or_device") {
         return;
     }
     let dir = dir();

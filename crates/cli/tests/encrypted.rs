@@ -127,7 +127,7 @@ fn nothing_plain_gets_to_the_medium() {
 }
 
 #[test]
-fn each_command_opens_it_with_its_key_alone() {
+fn each_command_needs_the_right_key() {
     let place = Place::new();
     let key = ["--key-file", place.key()];
     let encrypt = [&["--encrypt"], &key[..]].concat();
@@ -260,7 +260,7 @@ fn keys_change_and_the_data_stays() {
 }
 
 #[test]
-fn an_encrypted_volume_is_not_made_over_and_what_replaces_it_is_found() {
+fn an_encrypted_volume_is_replaced_only_by_force() {
     let place = Place::new();
     let key = ["--key-file", place.key()];
     let encrypt = [&["--encrypt"], &key[..]].concat();

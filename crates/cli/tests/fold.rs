@@ -25,7 +25,7 @@ fn block(content: u64) -> Vec<u8> {
 }
 
 #[test]
-fn sparse_pages_are_given_up() {
+fn sparse_pages_are_reclaimed() {
     let dir = dir();
     let (disk, socket) = (dir.path().join("f.vellum"), dir.path().join("s"));
     let disk = text(&disk);

@@ -66,8 +66,8 @@ fn grow(volume: &Path, size: &str, file_system: &[&str]) {
 }
 
 #[test]
-fn each_reads_as_before() {
-    if !can_attach("each_reads_as_before") {
+fn each_snapshot_reads_as_before() {
+    if !can_attach("each_snapshot_reads_as_before") {
         return;
     }
     let dir = dir();

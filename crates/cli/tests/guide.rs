@@ -366,7 +366,7 @@ fn each_page_does_what_it_says() {
 
 /// Commands within sentences name existing subcommands and options.
 #[test]
-fn what_sentences_name_is_there() {
+fn commands_in_sentences_exist() {
     let mut wrong = Vec::new();
     for (name, page) in xtask::guide::pages(&xtask::root()).unwrap() {
         let code = page.split('`').skip(1).step_by(2);
@@ -402,7 +402,7 @@ fn is_known(text: &str) -> Result<(), String> {
 }
 
 #[test]
-fn what_is_wrong_is_found() {
+fn errors_in_a_page_are_found() {
     assert!(is_known("vellum stats disk.vellum --all").is_ok());
     assert!(is_known("vellum stat disk.vellum").is_err());
     assert!(is_known("vellum stats --every").is_err());

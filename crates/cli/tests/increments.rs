@@ -122,7 +122,7 @@ fn missing() -> bool {
 }
 
 #[test]
-fn what_has_changed_since_a_snapshot_makes_of_its_copy_the_next_one() {
+fn the_changes_turn_a_copy_of_a_snapshot_into_the_next() {
     if missing() {
         return;
     }
@@ -156,7 +156,7 @@ fn what_has_changed_since_a_snapshot_makes_of_its_copy_the_next_one() {
 }
 
 #[test]
-fn what_can_be_compared_is_listed_and_nothing_else_is_given() {
+fn only_listed_comparisons_are_given() {
     if missing() {
         return;
     }
@@ -206,7 +206,7 @@ fn what_can_be_compared_is_listed_and_nothing_else_is_given() {
 
 /// The server of a clone or of a snapshot opens the whole volume.
 #[test]
-fn clients_of_a_part_get_nothing_else_of_its_volume() {
+fn clients_of_a_snapshot_see_nothing_else_of_its_volume() {
     if missing() {
         return;
     }

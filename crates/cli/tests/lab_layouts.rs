@@ -56,7 +56,7 @@ fn a_layout_is_chosen_by_a_flag_or_in_a_file_and_both_amplifications_are_told() 
 }
 
 #[test]
-fn traces_take_the_place_of_a_papers_loads_and_wrong_ones_are_named() {
+fn traces_replace_a_papers_loads_and_wrong_ones_are_named() {
     let dir = dir();
     let traces = dir.path().join("traces");
     let paper = |name: &'static str| {

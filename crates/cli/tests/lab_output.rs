@@ -114,7 +114,7 @@ fn a_run_and_a_comparison_give_their_figures_in_every_form() {
 }
 
 #[test]
-fn what_nobody_recorded_is_called_synthetic_in_every_form() {
+fn generated_loads_are_called_synthetic_in_every_form() {
     let dir = dir();
     let path = dir.path().join("page");
     let page = format!("--html={}", text(&path));
@@ -214,7 +214,7 @@ fn sweep(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_to_its_end_leaves_the_one_that_is_there() {
+fn an_incomplete_report_does_not_replace_the_old_one() {
     let dir = dir();
     let report = dir.path().join("report");
     fs::write(&report, "a good one").unwrap();
@@ -236,7 +236,7 @@ fn a_report_that_cannot_be_written_to_its_end_leaves_the_one_that_is_there() {
 }
 
 #[test]
-fn a_disk_that_fills_leaves_the_report_that_is_there() {
+fn a_full_disk_leaves_the_old_report() {
     let dir = dir();
     let report = dir.path().join("report");
     let page = format!("--html={}", text(&report));
@@ -269,7 +269,7 @@ impl Drop for Mounted<'_> {
 }
 
 #[test]
-fn a_run_that_is_ended_gives_what_it_has_and_says_so() {
+fn an_interrupted_run_prints_its_partial_results() {
     for command in ["run", "compare"] {
         is_ended(command);
     }
@@ -297,7 +297,7 @@ fn is_ended(command: &str) {
 }
 
 #[test]
-fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
+fn a_trace_too_large_for_the_drive_is_refused_with_the_size_needed() {
     let dir = dir();
     let path = dir.path().join("trace");
     // A block in each of 300 MiB.
@@ -322,7 +322,7 @@ fn a_trace_that_goes_past_the_drive_is_refused_with_what_it_needs() {
 /// A comparison without options succeeds: policies the drive has no room for are omitted with one line. If they were named, it
 /// is an error.
 #[test]
-fn what_a_drive_has_no_room_for_is_left_out_of_a_comparison() {
+fn a_comparison_leaves_out_policies_that_do_not_fit() {
     let load = [
         "lab",
         "compare",
@@ -399,7 +399,7 @@ fn a_trace_comes_from_standard_input_as_from_its_file() {
 }
 
 #[test]
-fn times_that_nobody_measured_are_noticed_and_it_is_said_what_to_do() {
+fn made_up_times_get_a_warning_with_advice() {
     let dir = dir();
     let path = dir.path().join("trace.csv");
     let told = |times: &mut dyn Iterator<Item = u64>| {
@@ -438,7 +438,7 @@ fn times_that_nobody_measured_are_noticed_and_it_is_said_what_to_do() {
 
 /// Tenants of one drive: by name in each form, in a sweep, from standard input; and invalid combinations.
 #[test]
-fn tenants_have_figures_of_their_own() {
+fn each_tenant_has_its_own_figures() {
     let dir = dir();
     let path = dir.path().join("trace.csv");
     fs::write(&path, requests(&mut (0..500))).unwrap();
@@ -492,7 +492,7 @@ fn tenants_have_figures_of_their_own() {
 }
 
 #[test]
-fn a_job_file_of_fio_is_a_load_and_what_is_wrong_with_it_is_told_by_line() {
+fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
     let dir = dir();
     let path = dir.path().join("job.fio");
     let option = format!("--fio={}", path.display());

@@ -35,8 +35,8 @@ fn put(mount: &Path, n: u64) {
 
 /// `VELLUM_STOP_SECONDS=60` for longer.
 #[test]
-fn a_server_that_stood_still_or_could_open_nothing_goes_on() {
-    if !can_attach("a_server_that_stood_still_or_could_open_nothing_goes_on") {
+fn a_server_continues_after_a_stop_and_without_descriptors() {
+    if !can_attach("a_server_continues_after_a_stop_and_without_descriptors") {
         return;
     }
     let dir = dir();
@@ -164,8 +164,8 @@ fn fails_within(seconds: u64, args: &[&str]) -> String {
 
 /// No write or command waits long, and what was synced is there once there is room.
 #[test]
-fn a_full_file_system_below_a_mounted_volume_holds_nobody_up() {
-    if !can_attach("a_full_file_system_below_a_mounted_volume_holds_nobody_up") {
+fn a_full_file_system_below_a_volume_blocks_no_one() {
+    if !can_attach("a_full_file_system_below_a_volume_blocks_no_one") {
         return;
     }
     let dir = dir();
@@ -276,8 +276,8 @@ fn clock(dir: &Path, test: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_clock_that_leaps_costs_no_history() {
-    let test = "a_clock_that_leaps_costs_no_history";
+fn a_clock_that_jumps_costs_no_snapshots() {
+    let test = "a_clock_that_jumps_costs_no_snapshots";
     if !can_attach(test) {
         return;
     }
@@ -348,8 +348,8 @@ fn a_clock_that_leaps_costs_no_history() {
 
 /// Its file is empty from then on, like that of a loop device or a stick that was pulled out.
 #[test]
-fn a_medium_that_is_gone_is_an_error_and_no_wait() {
-    if !can_attach("a_medium_that_is_gone_is_an_error_and_no_wait") {
+fn a_missing_medium_is_an_error_at_once() {
+    if !can_attach("a_missing_medium_is_an_error_at_once") {
         return;
     }
     let dir = dir();
@@ -393,8 +393,8 @@ fn uuid_of(volume: &Path) -> String {
 
 /// When the last process of a mount namespace ends, the kernel may unmount before it closes that process's files.
 #[test]
-fn a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed() {
-    if !can_attach("a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed") {
+fn the_last_server_in_a_mount_namespace_ends_when_killed() {
+    if !can_attach("the_last_server_in_a_mount_namespace_ends_when_killed") {
         return;
     }
     let dir = dir();
@@ -440,7 +440,7 @@ fn a_server_that_is_the_last_in_its_mount_namespace_ends_when_it_is_killed() {
 }
 
 #[test]
-fn what_a_killed_server_listened_on_is_gone_after_a_list() {
+fn list_removes_the_socket_of_a_killed_server() {
     let dir = dir();
     let volume = dir.path().join("v");
     ok(&["create", text(&volume), "--size", "64M"]);
@@ -452,7 +452,7 @@ fn what_a_killed_server_listened_on_is_gone_after_a_list() {
     let control = match unsafe { libc::geteuid() } {
         0 => PathBuf::from(format!("/run/vellum/{uuid}.control")),
         _ => {
-            skipped("what_a_killed_server_listened_on_is_gone_after_a_list: not run as root");
+            skipped("list_removes_the_socket_of_a_killed_server: not run as root");
             return server.kill();
         }
     };

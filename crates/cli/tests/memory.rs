@@ -37,7 +37,7 @@ fn size(server: &Server) -> u64 {
 }
 
 #[test]
-fn an_index_that_there_is_no_memory_for_is_refused() {
+fn an_index_too_large_for_memory_is_refused() {
     let dir = dir();
     let (small, large) = (dir.path().join("a.vellum"), dir.path().join("b.vellum"));
     let (socket, small, large) = (dir.path().join("s"), text(&small), text(&large));
@@ -66,7 +66,7 @@ fn an_index_that_there_is_no_memory_for_is_refused() {
 
 /// A volume that was served by a larger machine opens nevertheless, with as much as there is, and says so.
 #[test]
-fn a_stored_index_that_there_is_no_memory_for_does_not_keep_a_volume_shut() {
+fn a_volume_opens_though_its_index_is_too_large_for_memory() {
     let dir = dir();
     let (volume, socket) = (dir.path().join("b.vellum"), dir.path().join("s"));
     let (volume, socket) = (text(&volume), text(&socket));

@@ -12,7 +12,7 @@ use std::process::Command;
 
 /// The owner of the directory has put links to a victim at each name that a migration might write to.
 #[test]
-fn a_migration_writes_through_nobodys_links() {
+fn a_migration_follows_no_links() {
     let dir = dir();
     let path = |name: &str| dir.path().join(name);
     let victim = path("victim");
@@ -37,8 +37,8 @@ fn a_migration_writes_through_nobodys_links() {
 
 /// Without a search path a shell searches the current directory: nothing in it may run as root.
 #[test]
-fn an_attached_server_has_no_environment_and_no_folder_and_gives_no_power() {
-    if !can_attach("an_attached_server_has_no_environment_and_no_folder_and_gives_no_power") {
+fn an_attach_passes_on_no_environment_and_mounts_nosuid() {
+    if !can_attach("an_attach_passes_on_no_environment_and_mounts_nosuid") {
         return;
     }
     let dir = dir();
@@ -104,8 +104,8 @@ fn as_another(user: u32, group: u32, socket: &Path, says: &str) -> Result<String
 }
 
 #[test]
-fn the_sockets_are_for_a_group_if_one_is_named() {
-    const NAME: &str = "the_sockets_are_for_a_group_if_one_is_named";
+fn a_named_group_may_use_the_sockets() {
+    const NAME: &str = "a_named_group_may_use_the_sockets";
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         skipped(format_args!("{NAME}: needs root"));

@@ -64,8 +64,8 @@ impl Watched {
 }
 
 #[test]
-fn the_page_is_for_who_asks_by_a_name_of_ours() {
-    let test = "the_page_is_for_who_asks_by_a_name_of_ours";
+fn the_page_answers_only_requests_by_its_own_names() {
+    let test = "the_page_answers_only_requests_by_its_own_names";
     if !can_attach(test) {
         return;
     }
@@ -113,7 +113,7 @@ fn the_page_is_for_who_asks_by_a_name_of_ours() {
 }
 
 #[test]
-fn there_is_no_page_unless_it_is_wanted() {
+fn there_is_no_page_unless_requested() {
     let (_exporter, address) = exporter(&["--listen", "127.0.0.1:0"]);
     let refused = get(&address, "GET / HTTP/1.0\r\n\r\n");
     assert!(

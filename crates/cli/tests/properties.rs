@@ -35,7 +35,7 @@ fn value(volume: &str, name: &str) -> String {
 }
 
 #[test]
-fn what_is_chosen_is_kept_and_a_flag_is_for_one_run() {
+fn stored_properties_stay_and_a_flag_is_for_one_run() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let (v, socket) = (text(&path), text(&socket));
@@ -91,7 +91,7 @@ fn what_is_chosen_is_kept_and_a_flag_is_for_one_run() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_nothing_is_changed() {
+fn an_invalid_change_is_named_and_changes_nothing() {
     let dir = dir();
     let path = dir.path().join("v");
     let v = text(&path);
@@ -151,7 +151,7 @@ fn later(path: &Path) {
 }
 
 #[test]
-fn a_property_of_a_later_version_is_kept_and_told() {
+fn a_property_of_a_later_version_is_kept_and_reported() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);
@@ -188,7 +188,7 @@ fn pair(v: &str) -> (String, String) {
 }
 
 #[test]
-fn of_several_who_change_at_once_each_change_is_whole() {
+fn concurrent_changes_are_each_whole() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);
@@ -226,7 +226,7 @@ fn of_several_who_change_at_once_each_change_is_whole() {
 /// `kill -9` of a server during, before or after a change: a change that was answered is there, and another one is there
 /// completely or not at all.
 #[test]
-fn a_server_that_is_killed_in_the_middle_of_a_change_leaves_the_old_or_the_new() {
+fn a_server_killed_during_a_change_leaves_the_old_or_the_new() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);
@@ -287,8 +287,8 @@ fn mounted_with(m: &str) -> String {
 }
 
 #[test]
-fn a_volume_that_is_attached_again_is_as_it_was_chosen() {
-    if !can_attach("a_volume_that_is_attached_again_is_as_it_was_chosen") {
+fn a_volume_attached_again_has_its_stored_properties() {
+    if !can_attach("a_volume_attached_again_has_its_stored_properties") {
         return;
     }
     let dir = dir();
@@ -358,7 +358,7 @@ fn a_volume_that_is_attached_again_is_as_it_was_chosen() {
 
 /// Without options, and over any front end: compressed blocks share pages, and rewritten ones are deltas.
 #[test]
-fn a_volume_that_is_served_with_no_option_writes_least() {
+fn a_volume_served_without_options_writes_least() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);

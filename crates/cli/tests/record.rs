@@ -227,7 +227,7 @@ fn assert_same(device: &str, counted: &Value, simulated: &Value, names: &[&str])
 }
 
 #[test]
-fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
+fn the_lab_counts_the_same_from_a_recorded_trace_as_the_device() {
     for (device, lab) in [
         ("write-once=off", "vellum"),
         ("write-once=on", "vellum:write-once"),
@@ -266,7 +266,7 @@ fn the_lab_does_to_a_recorded_trace_what_the_device_did() {
 }
 
 #[test]
-fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device_did() {
+fn the_lab_stores_a_recorded_trace_in_as_many_bytes_as_the_device() {
     for (device, lab) in [
         ("write-once=on,compress=lz4", "vellum:compress,write-once"),
         (
@@ -377,7 +377,7 @@ fn journaled(dir: &Path, policy: &str) -> Value {
 }
 
 #[test]
-fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
+fn a_trace_names_the_transactions_that_the_device_pledges() {
     for (device, lab) in [
         (
             "write-once=on,replay=off,zero=off",
@@ -419,7 +419,7 @@ fn the_lab_is_told_of_the_transactions_that_the_device_pledges() {
 }
 
 #[test]
-fn a_plain_file_is_served_and_recorded_and_what_is_wrong_is_said() {
+fn a_plain_file_is_served_and_recorded_and_errors_are_named() {
     let dir = dir();
     let (file, socket, trace) = (
         dir.path().join("plain"),

@@ -309,7 +309,7 @@ fn options_in_python() {
 }
 
 #[test]
-fn each_mechanism_to_be_studied_is_told_of() {
+fn each_research_mechanism_is_documented() {
     let page = std::fs::read_to_string(root().join("docs/internals/research.md")).unwrap();
     for one in TABLE.iter().filter(|one| one.tier == Tier::Research) {
         let begin = format!("| `{}` | ", one.name);

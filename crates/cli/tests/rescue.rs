@@ -163,7 +163,7 @@ fn lose_first_table(volume: &Path) {
 }
 
 #[test]
-fn what_is_left_of_tables_is_served_and_rescued() {
+fn the_rest_of_damaged_tables_is_served_and_rescued() {
     for layout in [Layout::Ordered, Layout::Shadow] {
         let dir = dir();
         let [disk, new, socket] = ["d.vellum", "new.vellum", "s"].map(|n| dir.path().join(n));

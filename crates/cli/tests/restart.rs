@@ -63,8 +63,8 @@ fn mounted(volume: &Path, more: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn five_servers_go_on_under_a_file_system_that_is_written_to() {
-    if !can_attach("five_servers_go_on_under_a_file_system_that_is_written_to") {
+fn five_servers_take_over_under_a_file_system_in_use() {
+    if !can_attach("five_servers_take_over_under_a_file_system_in_use") {
         return;
     }
     let dir = dir();
@@ -119,8 +119,8 @@ fn script(path: &Path, lines: &str) -> String {
 }
 
 #[test]
-fn what_cannot_take_over_leaves_the_server_where_it_is() {
-    if !can_attach("what_cannot_take_over_leaves_the_server_where_it_is") {
+fn a_failed_takeover_leaves_the_old_server_running() {
+    if !can_attach("a_failed_takeover_leaves_the_old_server_running") {
         return;
     }
     let dir = dir();
@@ -215,8 +215,8 @@ fn an_encrypted_volume_is_opened_with_its_key_before_its_server_stops() {
 }
 
 #[test]
-fn snapshots_are_there_afterwards_and_none_is_attached_meanwhile() {
-    if !can_attach("snapshots_are_there_afterwards_and_none_is_attached_meanwhile") {
+fn a_restart_keeps_snapshots_and_is_refused_while_one_is_attached() {
+    if !can_attach("a_restart_keeps_snapshots_and_is_refused_while_one_is_attached") {
         return;
     }
     let dir = dir();
@@ -260,8 +260,8 @@ fn snapshots_are_there_afterwards_and_none_is_attached_meanwhile() {
 }
 
 #[test]
-fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
-    if !can_attach("a_restart_that_is_killed_leaves_a_server_that_can_be_detached") {
+fn a_killed_restart_leaves_a_server_that_can_be_detached() {
+    if !can_attach("a_killed_restart_leaves_a_server_that_can_be_detached") {
         return;
     }
     let dir = dir();
@@ -290,8 +290,8 @@ fn a_restart_that_is_killed_leaves_a_server_that_can_be_detached() {
 
 /// With a server's connection one can answer the kernel in its place, so only the server's owner gets it.
 #[test]
-fn a_group_that_may_use_the_control_socket_is_given_no_connection() {
-    if !can_attach("a_group_that_may_use_the_control_socket_is_given_no_connection") {
+fn a_group_on_the_control_socket_gets_no_connection() {
+    if !can_attach("a_group_on_the_control_socket_gets_no_connection") {
         return;
     }
     let dir = dir();

@@ -34,7 +34,7 @@ fn room(volume: &str) -> Value {
 }
 
 #[test]
-fn a_thin_volume_is_said_to_fill_up_before_a_client_is_refused() {
+fn a_thin_volume_warns_before_it_refuses_a_client() {
     for layout in ["log", "ordered", "shadow"] {
         let dir = dir();
         let (volume, socket) = (dir.path().join("thin.vellum"), dir.path().join("s"));

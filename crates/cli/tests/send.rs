@@ -138,8 +138,8 @@ fn streams(pair: &Pair, mount: &Path) -> (Vec<u8>, Vec<u8>) {
 }
 
 #[test]
-fn a_file_system_is_sent_and_then_what_changed() {
-    if !can_attach("a_file_system_is_sent_and_then_what_changed") {
+fn a_file_system_is_sent_and_then_its_changes() {
+    if !can_attach("a_file_system_is_sent_and_then_its_changes") {
         return;
     }
     let dir = dir();
@@ -207,8 +207,8 @@ fn read_by(args: &[&str]) -> u64 {
 
 /// One per cent of the volume has changed, in single blocks all over it: only that is read, and what is needed to open it.
 #[test]
-fn one_per_cent_that_changed_is_read_in_two() {
-    if !can_attach("one_per_cent_that_changed_is_read_in_two") {
+fn sending_one_per_cent_of_changes_reads_at_most_two() {
+    if !can_attach("sending_one_per_cent_of_changes_reads_at_most_two") {
         return;
     }
     let dir = dir();
@@ -253,8 +253,8 @@ fn one_per_cent_that_changed_is_read_in_two() {
 /// Wherever it ends, the partial state is neither taken for a snapshot nor written to; and the same stream can be received
 /// again.
 #[test]
-fn a_receiver_that_is_killed_goes_on() {
-    if !can_attach("a_receiver_that_is_killed_goes_on") {
+fn a_killed_receiver_can_continue() {
+    if !can_attach("a_killed_receiver_can_continue") {
         return;
     }
     let dir = dir();
@@ -303,7 +303,7 @@ fn a_receiver_that_is_killed_goes_on() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told() {
+fn nonsense_is_refused() {
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let volume = text(&volume);

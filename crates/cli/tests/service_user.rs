@@ -103,8 +103,8 @@ fn serves_while<T>(socket: &Path, look: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn it_serves_as_that_user_and_clears_up_as_root() {
-    if !is_root("it_serves_as_that_user_and_clears_up_as_root") {
+fn a_server_serves_as_its_user_and_cleans_up_as_root() {
+    if !is_root("a_server_serves_as_its_user_and_cleans_up_as_root") {
         return;
     }
     // The directory is root's, and no other user may even list it.
@@ -149,8 +149,8 @@ fn it_serves_as_that_user_and_clears_up_as_root() {
 
 /// With its other fences down, only the user protects root's files.
 #[test]
-fn there_is_no_way_back() {
-    const NAME: &str = "there_is_no_way_back";
+fn a_server_cannot_become_root_again() {
+    const NAME: &str = "a_server_cannot_become_root_again";
     if !forced::can(NAME) {
         return;
     }
@@ -179,7 +179,7 @@ fn there_is_no_way_back() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
+fn impossible_users_are_refused() {
     let dir = dir();
     let (volume, socket) = (dir.path().join("a"), dir.path().join("nbd"));
     ok(&["create", text(&volume), "--size", "16M"]);
@@ -203,7 +203,7 @@ fn what_cannot_be_is_told() {
     ];
     fails(2, &way, &["--user is for --socket and --tcp"]);
     assert!(!socket.exists());
-    if !is_root("what_cannot_be_is_told") {
+    if !is_root("impossible_users_are_refused") {
         return;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_vellum"));

@@ -8,7 +8,7 @@ use common::{Server, dir, ok, text, vellum};
 use std::time::{Duration, Instant};
 
 #[test]
-fn servers_that_hang_take_nobody_elses_metrics_away() {
+fn servers_that_hang_do_not_hide_the_metrics_of_others() {
     let dirs = [dir(), dir(), dir()];
     let servers = dirs.each_ref().map(|dir| {
         let (volume, socket) = (dir.path().join("a"), dir.path().join("s"));

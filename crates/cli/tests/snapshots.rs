@@ -161,8 +161,8 @@ fn each_holds_what_was_synced_before_it() {
 }
 
 #[test]
-fn what_cannot_be_is_told() {
-    if !can_attach("what_cannot_be_is_told") {
+fn impossible_requests_are_refused() {
+    if !can_attach("impossible_requests_are_refused") {
         return;
     }
     let dir = dir();
@@ -232,8 +232,8 @@ fn what_cannot_be_is_told() {
 }
 
 #[test]
-fn what_is_written_to_one_is_forgotten_when_it_is_detached() {
-    if !can_attach("what_is_written_to_one_is_forgotten_when_it_is_detached") {
+fn writes_to_a_snapshot_are_forgotten_at_its_detach() {
+    if !can_attach("writes_to_a_snapshot_are_forgotten_at_its_detach") {
         return;
     }
     let dir = dir();
@@ -270,8 +270,8 @@ fn own(volume: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_volume_keeps_its_own_history() {
-    if !can_attach("a_volume_keeps_its_own_history") {
+fn a_volume_takes_snapshots_by_itself() {
+    if !can_attach("a_volume_takes_snapshots_by_itself") {
         return;
     }
     let dir = dir();

@@ -39,7 +39,7 @@ fn run(options: &[&str]) -> String {
 }
 
 #[test]
-fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
+fn a_sweep_is_the_same_on_one_core_and_after_an_interruption() {
     let dir = dir();
     let (kept, html) = (dir.path().join("kept"), dir.path().join("page"));
     let once = run(&["--csv", "--threads=1"]);
@@ -82,7 +82,7 @@ fn a_sweep_is_the_same_on_one_core_and_gone_on_with() {
 }
 
 #[test]
-fn a_sweep_that_is_ended_reports_what_is_done() {
+fn an_interrupted_sweep_reports_its_finished_runs() {
     let dir = dir();
     let kept = dir.path().join("kept");
     let args = [
@@ -122,7 +122,7 @@ fn a_sweep_that_is_ended_reports_what_is_done() {
 }
 
 #[test]
-fn what_is_wrong_with_a_sweep_is_named() {
+fn errors_of_a_sweep_are_named() {
     let fails = |vary: &[&str], says: &[&str]| {
         let mut args = vec!["lab", "sweep"];
         vary.iter().for_each(|vary| args.extend(["--vary", vary]));
@@ -156,7 +156,7 @@ fn a_sweep_over_other_input_is_another_sweep() {
     let of_trace = |at: u64| format!("128166372003061629,host,0,Write,{at},4096,500\n").repeat(100);
     for (path, input, before, after) in [
         (&job, &input, of_job("4M"), of_job("8M")),
-        // As many requests, of as many bytes, in a file of the same length.
+        // The same number of requests and bytes, in a file of the same length.
         (&trace, &trace, of_trace(4096), of_trace(8192)),
     ] {
         let resume = format!("--resume={kept}");
@@ -171,7 +171,7 @@ fn a_sweep_over_other_input_is_another_sweep() {
 }
 
 #[test]
-fn a_run_that_failed_is_tried_again() {
+fn a_failed_run_is_tried_again() {
     let dir = dir();
     let kept = dir.path().join("kept");
     let resume = format!("--resume={}", text(&kept));

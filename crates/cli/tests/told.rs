@@ -25,7 +25,7 @@ fn listed(path: &Path) -> Option<Value> {
 }
 
 #[test]
-fn what_is_served_is_listed_and_what_is_dead_is_not() {
+fn served_volumes_are_listed_and_dead_ones_are_not() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);
@@ -64,8 +64,8 @@ impl Drop for Attached<'_> {
 }
 
 #[test]
-fn what_is_attached_is_listed_with_its_mount_until_it_is_detached() {
-    if !can_attach("what_is_attached_is_listed_with_its_mount_until_it_is_detached") {
+fn attached_volumes_are_listed_with_their_mount_until_detached() {
+    if !can_attach("attached_volumes_are_listed_with_their_mount_until_detached") {
         return;
     }
     let dir = dir();
@@ -155,7 +155,7 @@ fn a_file_that_is_deleted_under_its_server_is_not_well() {
 
 /// A snapshot of a full volume gives a warning before writes fail.
 #[test]
-fn a_snapshot_of_a_volume_that_is_full_tells_how_little_is_left() {
+fn a_snapshot_of_a_full_volume_says_how_little_can_be_written() {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     let v = text(&path);
@@ -224,7 +224,7 @@ fn statistics_are_a_dozen_lines_or_all_of_them() {
 }
 
 #[test]
-fn statistics_are_drawn_in_place_until_somebody_presses_q() {
+fn statistics_are_redrawn_until_q_is_pressed() {
     let dir = dir();
     let (server, v) = written(dir.path());
     // In a separate terminal.

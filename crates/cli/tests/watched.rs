@@ -18,7 +18,7 @@ use vellum_ops::Observed;
 use vellum_ops::drive::{Drive, Wear};
 
 #[test]
-fn a_volume_that_is_served_is_well_and_one_that_is_not_is_not() {
+fn only_a_served_volume_is_well() {
     let dir = dir();
     let volume = dir.path().join("a");
     ok(&["create", text(&volume), "--size", "16M"]);
@@ -96,7 +96,7 @@ fn an_attached_volume_whose_server_died_is_not_well() {
 }
 
 #[test]
-fn metrics_are_told_once_and_over_http_and_promtool_takes_them() {
+fn metrics_are_printed_and_served_over_http_and_promtool_accepts_them() {
     let dir = dir();
     let volume = dir.path().join("a");
     ok(&["create", text(&volume), "--size", "16M"]);

@@ -1,7 +1,7 @@
-//! Admission by a policy of the caller: what each write may use.
+//! A user-defined admission policy: what each write may use.
 //!
-//! It decides before the page map or the engine sees the write, so the core calls nothing: it gets the write without
-//! whatever the write was not admitted to.
+//! It decides before the page map or the engine sees the write, so the core never calls it. The core gets the write without the features
+//! that the policy denied.
 
 use crate::content::Content;
 

@@ -41,9 +41,9 @@ impl Known {
     }
 }
 
-/// The policies compared by default: the page map and the log with nothing, each greedy and by cost and benefit; then
-/// the log with each of its savings alone, and with all; and tables in place, where they are possible. Write-once
-/// needs the place of a journal, compression the sizes of blocks, and freed blocks a simulated file system.
+/// The policies compared by default: the page map and the log without savings, each with greedy and cost-benefit victims; then the log with
+/// each saving alone, and with all; and tables in place, where they are possible. Write-once needs the place of a journal, compression the
+/// sizes of blocks, and freed blocks a simulated file system.
 #[must_use]
 pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
     let Known {
@@ -156,7 +156,7 @@ mod tests {
     use crate::drives;
 
     #[test]
-    fn the_policies_are_policies_and_each_is_there_once() {
+    fn each_default_policy_is_valid_and_listed_once() {
         for drive in drives::known() {
             let flash = matches!(drive.preset.kind, Kind::Nand(_));
             for (journal, sizes, count) in [

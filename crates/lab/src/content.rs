@@ -55,7 +55,7 @@ impl Content {
         Self(u64::from(number) << 40 | u64::from(kind) << 32 | ALIKE_MARK)
     }
 
-    /// What stands for its first 64 bytes: unique for most contents.
+    /// A content that stands for its first 64 bytes: unique for most contents.
     #[must_use]
     pub fn beginning(self) -> Self {
         match self.0 & ALIKE_MASK {
@@ -99,15 +99,14 @@ impl Content {
         Self(unmix(u64::from(sum) << 32 | u64::from(number)))
     }
 
-    /// What stands for its bytes where some must be read: eight zeros, the number, and zeros. So it does not look like
-    /// a file system's own block.
+    /// Bytes that stand for it where some must be read: eight zeros, the number, and zeros. So they do not look like a file system's own
+    /// block.
     pub fn bytes(self, out: &mut [u8; BYTES]) {
         out.fill(0);
         out[8..16].copy_from_slice(&self.0.to_le_bytes());
     }
 
-    /// What the core gets of it. The hash that proposes duplicates is of the first 64 bytes, like the paper's; a
-    /// comparison decides.
+    /// Its digest for the core. The hash that proposes duplicates covers the first 64 bytes, like the paper's; a comparison decides.
     #[must_use]
     pub fn digest(self) -> Digest {
         Digest {
@@ -126,7 +125,7 @@ mod tests {
     use super::Content;
 
     #[test]
-    fn a_repetition_is_equal_within_itself_alone() {
+    fn contents_repeat_only_within_a_repetition() {
         let plain = Content::synthetic(1, 2, 3);
         for content in [plain, plain.own(), Content::alike(7, 9)] {
             assert_eq!(content.repeated(0), content);

@@ -398,7 +398,7 @@ fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// What was refreshed, or was due and was not.
+/// What was refreshed, or was due and was not refreshed.
 fn refreshed(all: Option<Refreshed>, add: &mut dyn FnMut(&str, Option<String>)) {
     let mut count = |name: &str, of: &dyn Fn(Refreshed) -> u64| {
         add(name, all.map(|all| of(all).to_string()));

@@ -249,7 +249,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
                 if self.journal.file == File::GrowingIndirect {
                     let indirect = self.at.indirect + block / INDIRECT_BLOCKS;
                     self.running.insert(indirect, Content::ZERO);
-                    // Metadata again: what the journal holds from here on is to be replayed.
+                    // It is metadata again: its later copies in the journal are replayed.
                     self.revoked.remove(&indirect);
                 }
             }

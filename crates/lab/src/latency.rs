@@ -4,9 +4,9 @@ use serde::Serialize;
 
 /// Classes of each power of two: an error of at most 1/64.
 const STEPS: u64 = 64;
-/// The most requests between two points of a distribution: one in this many of all requests,
+/// Between two points of a distribution lies at most one in this many of all requests,
 const OF_ALL: u64 = 256;
-/// and one in this many of those that took longer, so that the rare ones have points too.
+/// and at most one in this many of the requests that took longer, so that rare latencies have points too.
 const OF_LONGER: u64 = 4;
 
 /// A point of a distribution.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_is_told_in_few_points_whatever_it_is_like() {
+    fn any_distribution_has_few_points() {
         let told = |classes: &dyn Fn(u64) -> u64| {
             let mut latencies = Latencies::default();
             (0..3700).for_each(|class| latencies.classes.push(classes(class)));

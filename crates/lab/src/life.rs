@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dozen_erasures_tell_nothing() {
+    fn too_few_erasures_give_no_life() {
         for (few, says) in [
             (life(0, None), "0 erasures"),
             (life(12, Some(0.01)), "12 erasures"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn years_lie_in_an_interval_that_is_told() {
+    fn years_have_an_interval() {
         let life = life(10_000, Some(0.25));
         let years = life.years.unwrap();
         assert_eq!(life.years_low, Some(years / 1.25));

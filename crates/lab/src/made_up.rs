@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_nobody_measured_give_no_rate() {
+    fn made_up_times_give_no_rate() {
         let day = 86_400_000_000_000;
         let of = |last_at, backwards| {
             let mut summary = Summary {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_nobody_measured_are_told_from_others() {
+    fn made_up_times_are_detected() {
         let of = |first_at, last_at, backwards| {
             let mut summary = Summary {
                 writes: 10,

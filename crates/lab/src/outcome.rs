@@ -150,7 +150,7 @@ pub struct Stacked {
 pub struct Outcome {
     /// The policy.
     pub policy: String,
-    /// What the load was. It names what was generated and not recorded: that is synthetic.
+    /// The load. It says what was generated and not recorded: that is synthetic.
     pub load: String,
     /// Blocks that the host sees.
     pub logical_blocks: u64,
@@ -194,8 +194,8 @@ pub struct Outcome {
     pub tenants: Vec<OfTenant>,
     /// RAM for tables, by use, and for writes in flight: what a controller would need, not the simulation.
     pub memory: Vec<Part>,
-    /// The most writes whose map updates waited at once, and the journal blocks that the map got before the writes
-    /// that came before them. None unless the drive orders its map, or counts what goes wrong without order.
+    /// The most writes whose map updates waited at once, and the journal blocks that entered the map before earlier writes did. None unless
+    /// the drive orders its map, or counts what goes wrong without order.
     pub order: Option<(u64, u64)>,
     /// Blocks that read as something else than was written, because a hash was trusted; none if no hash is.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -206,7 +206,7 @@ pub struct Outcome {
     /// What went through a cache of single-bit cells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slc: Option<Folded>,
-    /// What was refreshed, where the drive's file says how much its blocks stand.
+    /// What was refreshed, if the drive's file limits the reads or the age of its blocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refreshed: Option<Refreshed>,
     /// The energy that the flash used, if the drive's file says what its operations use.
@@ -484,7 +484,7 @@ mod tests {
     const SAID: &str = include_str!("../../core/src/stats.rs");
 
     #[test]
-    fn gauges_are_those_that_the_core_calls_so() {
+    fn the_list_of_gauges_is_the_cores() {
         let mut said = String::new();
         let mut found = Vec::new();
         for line in SAID.lines().map(str::trim) {

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn write_once_takes_a_journal_copy_once_and_none_that_is_not_the_only_one() {
+    fn write_once_uses_a_journal_copy_once_and_only_if_its_hash_is_unique() {
         let (mut raw, mut time) = raw(Saving::WriteOnce(Hash::Xxh64));
         let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
         assert_eq!((at(1, 7), at(200, 7), at(201, 7)), (1, 0, 1));
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_journaled_and_begins_like_a_journal_block_is_mistaken_for_it() {
+    fn a_block_that_begins_like_a_journal_block_is_mistaken_for_it() {
         let mistaken = |saving| {
             let (mut raw, mut time) = raw(saving);
             for (lba, number) in [(1, 1), (200, 2)] {
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_tell_the_last_copy_as_long_as_it_is_there() {
+    fn descriptors_give_the_last_copy_while_it_exists() {
         let (mut raw, mut time) = raw(Saving::Descriptors);
         let journal = |raw: &mut Raw, time: &mut Timeline, at, content, home: Option<u64>| {
             let pair = home.map(|home| (Lba(home), Lba(at)));
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn full_deduplication_finds_what_is_stored_and_not_what_was() {
+    fn full_deduplication_finds_only_what_is_still_stored() {
         let (mut raw, mut time) = raw(Saving::Dedup(Hash::Sha1));
         let mut at = |lba, content| write(&mut raw, &mut time, lba, content);
         assert_eq!((at(1, 7), at(200, 7), at(1, 8), at(300, 7)), (1, 0, 1, 0));

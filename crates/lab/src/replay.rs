@@ -79,7 +79,7 @@ pub struct TraceFile {
     path: PathBuf,
     format: Format,
     columns: Option<Columns>,
-    /// Of its files when they were read. What is known of the trace holds as long as this does.
+    /// The stamp of its files when they were read. What is known of the trace holds while the stamp does.
     stamp: Stamp,
     /// The place of each extent of a disk that is read or written. Sorted, so that a discard as long as a disk visits
     /// only the touched extents.
@@ -118,7 +118,7 @@ impl TraceFile {
         };
         let (mut journal, mut journals) = (reading.journal, 0);
         let looks_first = format == Format::Vellum && journal.is_none();
-        // Before they are read: what is written meanwhile counts as a change.
+        // Taken before they are read, so that a write meanwhile counts as a change.
         let stamp = Stamp::of(&files::of_format(path, format));
         watch.begin(stamp.bytes() << u32::from(looks_first));
         if looks_first {
@@ -407,7 +407,7 @@ impl Replay<'_> {
     }
 
     fn cut(&mut self, record: &Record) {
-        // A file that changes during the replay may begin earlier now; its end is where that is noticed.
+        // A file that changes during the replay may begin earlier now; the change is noticed at its end.
         let at = record.at.0.saturating_sub(self.trace.summary.first_at);
         let at = at.saturating_add(self.shift);
         if record.op == Op::Flush {
@@ -484,7 +484,7 @@ impl Iterator for Replay<'_> {
                 Some(Err(source)) => {
                     let path = self.trace.path.display().to_string();
                     let wrong = ReplayError::Trace { path, source };
-                    // It was readable when it was read: that it has changed says more than what is wrong with it now.
+                    // It could be read before. If it has changed, that says more than the present error.
                     self.error = Some(self.trace.unchanged().err().unwrap_or(wrong));
                     return None;
                 }

@@ -313,7 +313,7 @@ fn cached(outcomes: &[Outcome], row: &mut Row<'_>) {
     });
 }
 
-/// What was refreshed, and what was due where nobody does that.
+/// What was refreshed, and what was due on drives that refresh nothing.
 fn refreshed(outcomes: &[Outcome], row: &mut Row<'_>) {
     if outcomes.iter().all(|o| o.refreshed.is_none()) {
         return;

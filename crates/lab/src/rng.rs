@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_mixed_can_be_had_back() {
+    fn unmix_inverts_mix() {
         let mut rng = Rng::new(1);
         for number in (0..1000).map(|_| rng.draw()).chain([0, 1, u64::MAX]) {
             assert_eq!(unmix(mix(number)), number);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_evenly_is_sure_and_what_comes_in_heaps_is_not() {
+    fn even_counts_are_certain_and_bursts_are_not() {
         let evenly = series(40_000, |block| u64::from(block % 100 == 0));
         let heaps = series(40_000, |block| 50 * u64::from(block % 5000 == 0));
         let [evenly, heaps] =

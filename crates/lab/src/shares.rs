@@ -1,4 +1,4 @@
-//! How much of what a load writes it has written before.
+//! The share of a load's writes whose contents it wrote before.
 
 use crate::content::Content;
 use crate::trace::Op;

@@ -513,7 +513,7 @@ mod tests {
     use crate::raw::Saving;
 
     #[test]
-    fn an_answer_that_never_comes_ends_the_run_with_a_word_on_it() {
+    fn a_missing_answer_ends_the_run_with_an_error() {
         let speed = Speed::Flat {
             latency_ns: 100_000,
             bytes_per_s: 500_000_000,

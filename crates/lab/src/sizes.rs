@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_means_are_those_that_were_measured() {
+    fn the_means_are_the_measured_ones() {
         for (name, wanted) in [
             ("random", 1.0),
             ("database", 0.08),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_by_little_is_as_often_as_was_measured() {
+    fn small_changes_are_as_frequent_as_measured() {
         for (name, share) in [
             ("random", 0.0),
             ("database", 0.64),

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_long_enough_has_settled() {
+    fn a_run_that_is_stable_long_enough_has_settled() {
         let still = Sure::of(Some(2.0), &steps(5, |host| 2 * host), 1000, None);
         assert_eq!((still.settled, still.warning()), (Some(true), None));
         assert_eq!(still.write_amplification_low, Some(2.0));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_up_says_it_where_there_was_one() {
+    fn a_warm_up_decides_whether_the_run_had_settled() {
         let warm = |settled| Sure::of(Some(2.0), &steps(2, |host| 2 * host), 1000, Some(settled));
         assert_eq!(warm(true).settled, Some(true));
         assert_eq!(warm(false).settled, Some(false));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_points_the_numbers_in_it_are_numbers() {
+    fn any_points_give_valid_numbers() {
         for points in [
             vec![],
             vec![(1.0, 1.0)],

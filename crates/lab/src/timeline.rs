@@ -154,7 +154,7 @@ impl Timeline {
         debug_assert_eq!(self.dies[die], IDLE, "a die does one thing at a time");
         self.dies[die] = time;
         self.dies_set[die] = (self.set, senses);
-        // Of those of the same time it is the last.
+        // Among events of the same time it is the last.
         if time < self.dies[self.die] {
             self.die = die;
         }
@@ -300,7 +300,7 @@ mod tests {
     use crate::rng::Rng;
 
     #[test]
-    fn events_come_in_the_order_of_their_moments_and_then_of_setting() {
+    fn events_fire_by_time_and_then_in_the_order_they_were_set() {
         let mut rng = Rng::new(7);
         let mut time = Timeline::default();
         let mut wanted: Vec<(u64, u32, Tag)> = Vec::new();

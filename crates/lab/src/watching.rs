@@ -113,7 +113,7 @@ impl Watching {
             order: CommitOrder::default(),
         };
         let mut found = own.findings.commits().to_vec();
-        // Before this mount it was.
+        // Before this mount the logs were empty.
         found.iter_mut().for_each(|commits| commits.set_empty(true));
         own.order.follow(&found, std::iter::empty());
         // The last write of the mount.

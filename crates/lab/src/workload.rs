@@ -219,13 +219,13 @@ pub struct Shape {
     pub request_blocks: u32,
     /// Percent of zero blocks among those written.
     pub zeros: u32,
-    /// Percent of blocks among those written whose content other blocks have as well.
+    /// Percent of the written blocks whose content other blocks have too.
     pub duplicates: u32,
     /// Which contents those have.
     pub again: Again,
     /// A flush after this many writes; 0: none.
     pub flush_every: u64,
-    /// By how much of the volume the pattern moves, in thousandths, in the time of as many requests as it has places.
+    /// By how much of the volume the pattern moves, in thousandths, while as many requests are sent as it has places.
     pub drift: u32,
     /// When requests arrive; none: at 0, and the caller sets the pace.
     pub bursts: Option<Bursts>,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_drifts_has_gone_as_far_as_is_asked() {
+    fn a_pattern_drifts_at_the_requested_rate() {
         // A tenth of the volume in the time of a volume's worth of requests; then each place is requested one earlier.
         let shape = Shape {
             drift: 100,
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn flushes_come_when_asked_for_and_zeros_in_number() {
+    fn flushes_and_zeros_have_the_requested_frequency() {
         let shape = Shape {
             flush_every: 10,
             zeros: 25,
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn contents_that_come_soon_come_in_number_and_bursts_at_their_times() {
+    fn recent_contents_repeat_as_requested_and_bursts_arrive_on_time() {
         let shape = Shape {
             duplicates: 30,
             again: Again::Soon,
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_come_in_number_and_by_popularity() {
+    fn duplicates_have_their_share_and_popularity() {
         let shape = Shape {
             duplicates: 30,
             ..shape(10_000)

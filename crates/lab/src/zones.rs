@@ -36,7 +36,7 @@ pub enum ZonesError {
     /// Shares do not add up to 100%.
     #[error("the zones have {percent}% of the {what}; together they have 100%")]
     Sum {
-        /// The shares of what.
+        /// What is shared: space, writes or reads.
         what: &'static str,
         /// Their sum.
         percent: f64,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn each_zone_gets_its_share_and_what_is_only_read_is_never_written() {
+    fn each_zone_gets_its_share_and_a_read_only_zone_no_writes() {
         let zones: Zones = "10:60:0,39.5:40:0,50.5:0:100".parse().unwrap();
         let writes = hits(&zones, false);
         let sum = |hits: &[u32]| hits.iter().sum::<u32>();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_is_refused_and_what_is_taken_reads_as_it_was_written() {
+    fn shares_must_add_up_and_valid_zones_are_shown_as_written() {
         for text in [
             "100:100",
             "20:80,80:20",

@@ -89,7 +89,7 @@ fn commands(mut outcome: Outcome) -> String {
 }
 
 #[test]
-fn to_all_is_what_happens_without() {
+fn admitting_everything_changes_nothing() {
     for policy in ["base", "vellum:dedup", "vellum:compress,delta,dedup"] {
         let (own, plain) = (
             run(&scenario(Some(&all)), policy),
@@ -100,7 +100,7 @@ fn to_all_is_what_happens_without() {
 }
 
 #[test]
-fn a_write_buffer_that_nothing_is_admitted_to_is_none() {
+fn a_write_buffer_that_admits_nothing_has_no_effect() {
     let own = run(&scenario(Some(&nothing)), "base");
     let mut without = scenario(None);
     let Kind::Nand(nand) = &mut without.device.preset.kind else {
@@ -114,7 +114,7 @@ fn a_write_buffer_that_nothing_is_admitted_to_is_none() {
 }
 
 #[test]
-fn what_the_engine_may_not_use_is_off() {
+fn admitting_nothing_turns_the_engines_savings_off() {
     for (policy, off) in [
         ("vellum:dedup", "vellum"),
         ("vellum:compress,delta", "vellum"),
@@ -129,7 +129,7 @@ fn what_the_engine_may_not_use_is_off() {
 }
 
 #[test]
-fn each_write_is_asked_for_once_and_gets_what_was_said() {
+fn each_write_is_asked_for_once_and_gets_the_answer() {
     let asked = Arc::new(Mutex::new((0, 0, Vec::new())));
     let first_half = || {
         let asked = Arc::clone(&asked);
@@ -170,7 +170,7 @@ fn own(admission: Admission<'_>) -> Result<Outcome, ScenarioError> {
 }
 
 #[test]
-fn where_there_is_nothing_to_be_admitted_to_that_is_an_error() {
+fn admission_without_anything_to_admit_to_is_an_error() {
     let refused = |scenario: &Scenario<'_>, policy: &str| {
         let ran = scenario.run(&policy.parse().unwrap());
         assert!(

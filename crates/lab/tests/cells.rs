@@ -108,7 +108,7 @@ fn each_type_of_page_takes_its_own_time() {
 }
 
 #[test]
-fn a_steady_load_takes_as_long_as_with_the_mean_whoever_moves_its_pages() {
+fn under_every_policy_a_steady_load_takes_as_long_as_with_the_mean() {
     let load = Load::Synthetic(Synthetic {
         requests: 30_000,
         ..Synthetic::new(*workload::find("uniform").unwrap())
@@ -135,7 +135,7 @@ fn a_steady_load_takes_as_long_as_with_the_mean_whoever_moves_its_pages() {
 }
 
 #[test]
-fn the_engine_straight_on_flash_has_them_as_well() {
+fn the_engine_on_flash_has_page_types_too() {
     // A block of 96 pages is no power of two, and the engine would use 64 of them.
     let drive = |types: bool| {
         let drive = if types { typed() } else { DRIVE.into() };
@@ -169,7 +169,7 @@ fn the_engine_straight_on_flash_has_them_as_well() {
 }
 
 #[test]
-fn suspended_programs_have_them_as_well() {
+fn extended_dies_have_page_types_too() {
     let writes: Vec<Request> = (0..960).map(|lba| ask(WRITE, lba, 1)).collect();
     let drive = typed();
     let mut scenario = scenario(&drive, Load::Requests(&writes), 1);
@@ -242,7 +242,7 @@ fn a_sustained_load_falls_to_the_rate_of_folding() {
 }
 
 #[test]
-fn what_is_written_again_is_not_folded() {
+fn overwritten_data_are_not_folded() {
     let writes: Vec<Request> = (0..4000).map(|n| ask(WRITE, n % 16, 1)).collect();
     let outcome = run(&scenario(&cached(""), Load::Requests(&writes), 1), "base");
     let slc = outcome.slc.unwrap();
@@ -255,7 +255,7 @@ fn what_is_written_again_is_not_folded() {
 }
 
 #[test]
-fn what_is_idle_folds_and_the_next_burst_fits_again() {
+fn an_idle_drive_folds_and_the_next_burst_fits_again() {
     let burst = |from: u64, at: u64| {
         (from..from + 100).map(move |lba| Request {
             at,
@@ -291,7 +291,7 @@ fn what_is_idle_folds_and_the_next_burst_fits_again() {
 }
 
 #[test]
-fn the_collector_behind_a_small_cache_has_as_much_to_do_as_without_it() {
+fn a_small_cache_leaves_the_collectors_work_the_same() {
     let load = Load::Synthetic(Synthetic {
         requests: 60_000,
         ..Synthetic::new(*workload::find("uniform").unwrap())
@@ -315,7 +315,7 @@ fn the_collector_behind_a_small_cache_has_as_much_to_do_as_without_it() {
 }
 
 #[test]
-fn policies_say_what_they_do_not_do_with_it() {
+fn policies_say_how_they_do_not_use_the_cache() {
     let writes: Vec<Request> = (0..400).map(|lba| ask(WRITE, lba, 1)).collect();
     let drive = cached("").replace("pages-per-block = 96", "pages-per-block = 64");
     let of = |policy: &str| {
@@ -338,7 +338,7 @@ fn policies_say_what_they_do_not_do_with_it() {
 const ENERGY: &str = "[energy]\nread-uj = 20\nprogram-uj = 100.5\nerase-uj = 1000\n";
 
 #[test]
-fn energy_is_what_its_operations_take() {
+fn energy_is_the_sum_of_the_operations() {
     let writes = (0..960).map(|lba| ask(WRITE, lba, 1));
     let reads = (0..100).map(|lba| ask(Op::Read, lba, 1));
     let requests: Vec<Request> = writes.chain(reads).collect();
@@ -367,7 +367,7 @@ fn erasures_of_a_cache_take_energy_too() {
 }
 
 #[test]
-fn energy_of_a_steady_load_goes_with_what_the_flash_does() {
+fn energy_of_a_steady_load_follows_the_flash_operations() {
     // Two planes that always work together: a program is two pages, an erasure two blocks.
     let drive = DRIVE
         .replace("planes = 1", "planes = 2\nplanes-together = true")

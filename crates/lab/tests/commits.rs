@@ -52,7 +52,7 @@ fn run_on(preset: Preset, commit: Commit, policy: &str) -> Outcome {
 }
 
 #[test]
-fn a_commit_block_waits_for_what_is_still_compared() {
+fn a_commit_block_waits_for_comparisons() {
     let compared = run(Commit::Async, "vellum:dedup");
     let (waited, ns) = (
         compared.counted("commits_waited"),

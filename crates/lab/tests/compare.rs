@@ -120,7 +120,7 @@ fn savings_save_alone_and_together() {
 }
 
 #[test]
-fn csv_has_a_line_a_policy_and_as_many_cells_in_each() {
+fn csv_has_a_line_per_policy_with_equally_many_cells() {
     let outcomes = run(2);
     let text = csv::lines(&outcomes);
     let lines: Vec<&str> = text.lines().collect();
@@ -139,7 +139,7 @@ fn csv_has_a_line_a_policy_and_as_many_cells_in_each() {
 }
 
 #[test]
-fn a_policy_that_does_not_fit_does_not_keep_the_others_from_running() {
+fn a_policy_that_does_not_fit_does_not_stop_the_others() {
     let mut scenario = scenario();
     scenario.device.over_provisioning = Some(20);
     let (outcomes, failed) = compare::run(&scenario, &policies(), &[], 2);

@@ -40,7 +40,7 @@ fn often(requests: &[Request]) -> f64 {
 }
 
 #[test]
-fn as_many_blocks_come_again_as_are_asked_for() {
+fn duplicates_have_the_requested_share() {
     // CAFTL's least and most duplicate writes (section 1.2: 5.8 and 28.1%), and OrderMergeDedup's most (73%).
     for duplicates in [6, 28, 73] {
         let requests = load(Again::Soon, duplicates, 1);
@@ -50,7 +50,7 @@ fn as_many_blocks_come_again_as_are_asked_for() {
 }
 
 #[test]
-fn few_contents_come_often() {
+fn few_contents_repeat_often() {
     // CAFTL, section 3.2: 10 to 20% of the contents are there more than twice, on disks with duplicates of 8 to 86%.
     for duplicates in [32, 40, 48] {
         let share = often(&load(Again::Soon, duplicates, 1));
@@ -61,7 +61,7 @@ fn few_contents_come_often() {
 }
 
 #[test]
-fn popular_contents_are_by_ycsbs_law() {
+fn popular_contents_follow_ycsbs_law() {
     let counts = counts(&load(Again::Popular, 40, 1));
     let mut by_count: Vec<u32> = counts.into_values().collect();
     by_count.sort_unstable_by(|a, b| b.cmp(a));
@@ -71,7 +71,7 @@ fn popular_contents_are_by_ycsbs_law() {
 }
 
 #[test]
-fn what_comes_soon_comes_in_runs_and_mostly_not_long_after() {
+fn recent_contents_repeat_in_runs_and_mostly_soon() {
     // Neighbours of duplicates are duplicates (iDedup, FAST 2012): all of a request's blocks repeat, or none.
     let requests = load(Again::Soon, 40, 8);
     let mut seen = BTreeMap::new();

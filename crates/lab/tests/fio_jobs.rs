@@ -115,7 +115,7 @@ fn with(more: &str) -> String {
 }
 
 #[test]
-fn what_is_not_modelled_is_named_with_its_line() {
+fn an_option_that_is_not_modelled_is_named_with_its_line() {
     refused(&[
         (String::new(), 1, "it has a job"),
         ("rw=read\n".into(), 1, "in a section"),
@@ -146,7 +146,7 @@ fn what_is_not_modelled_is_named_with_its_line() {
 }
 
 #[test]
-fn what_cannot_be_is_named_with_its_line() {
+fn an_impossible_job_is_named_with_its_line() {
     refused(&[
         (with("size=50%\n"), 1, "percent are of a device"),
         (with("size=101%\n"), 4, "percent from 0% to 100%"),
@@ -205,7 +205,7 @@ fn jobs_that_do_not_go_together_are_named_with_their_line() {
 }
 
 #[test]
-fn values_that_there_are_not_are_named_with_their_line() {
+fn invalid_values_are_named_with_their_line() {
     refused(&[
         (with("ioengine=rados\n"), 4, "there are libaio"),
         (
@@ -275,7 +275,7 @@ fn drawn(pattern: Pattern, blocks: u64, count: usize) -> Vec<u64> {
 }
 
 #[test]
-fn each_place_comes_once_and_then_again_in_another_order() {
+fn each_pass_visits_every_place_in_a_new_order() {
     for blocks in [1, 2, 3, 4, 5, 1000, 1024, 1025] {
         let lbas = drawn(Pattern::Shuffled, blocks, 2 * blocks as usize);
         let (first, second) = lbas.split_at(blocks as usize);
@@ -285,7 +285,7 @@ fn each_place_comes_once_and_then_again_in_another_order() {
             assert!(sorted.into_iter().eq(0..blocks), "{blocks}");
         }
         assert!(blocks < 10 || first != second);
-        // No order that a drive could exploit.
+        // A drive cannot exploit the order.
         let next = first
             .windows(2)
             .filter(|pair| pair[1] == pair[0] + 1)
@@ -295,7 +295,7 @@ fn each_place_comes_once_and_then_again_in_another_order() {
 }
 
 #[test]
-fn pareto_gives_a_share_of_the_places_the_rest_of_the_requests() {
+fn pareto_sends_most_requests_to_a_share_of_the_places() {
     for share in [0.1, 0.2, 0.4] {
         let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
         for lba in drawn(Pattern::Pareto { share }, 10_000, 400_000) {
@@ -310,7 +310,7 @@ fn pareto_gives_a_share_of_the_places_the_rest_of_the_requests() {
 }
 
 #[test]
-fn a_job_goes_where_it_says_and_so_often() {
+fn a_job_covers_its_area_as_often_as_it_says() {
     let area = "[a]\nrw=randwrite\nioengine=libaio\niodepth=8\nsize=16m\noffset=32m\n";
     let (once, mut pages) = run_seen(area);
     pages.sort_unstable();

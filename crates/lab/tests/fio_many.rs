@@ -69,7 +69,7 @@ iodepth=2
 ";
 
 #[test]
-fn jobs_beside_each_other_have_files_and_figures_of_their_own() {
+fn concurrent_jobs_have_separate_files_and_figures() {
     let (outcome, pages) = run_seen(TWO);
     assert_eq!(outcome.requests, 2048 + 1024);
     let of: Vec<_> = outcome.tenants.iter().collect();
@@ -97,7 +97,7 @@ fn jobs_beside_each_other_have_files_and_figures_of_their_own() {
 }
 
 #[test]
-fn jobs_after_each_other_wait_for_all_before_or_for_the_one_that_they_name() {
+fn a_later_job_waits_for_all_before_it_or_for_the_one_it_names() {
     let (_, pages) = run_seen(&TWO.replace("[second]\n", "[second]\nstonewall\n"));
     assert!(pages[..2048].iter().all(|page| *page < 2048));
     assert!(pages[2048..].iter().all(|page| *page >= 2048));
@@ -127,7 +127,7 @@ fn jobs_after_each_other_wait_for_all_before_or_for_the_one_that_they_name() {
 }
 
 #[test]
-fn what_is_trimmed_is_gone_and_what_is_written_after_it_is_there() {
+fn trimmed_blocks_are_gone_until_written_again() {
     let write = "[a]\nrw=write\nbs=64k\nfilename=x\nsize=16m\n";
     let more = |rw: &str| format!("{write}[b]\nstonewall\nfilename=x\n{rw}\n");
     assert_eq!(run(&more("rw=write\nsize=4k")).live_blocks, Some(4096));
@@ -152,7 +152,7 @@ fn what_is_trimmed_is_gone_and_what_is_written_after_it_is_there() {
 }
 
 #[test]
-fn a_mix_in_order_is_two_orders() {
+fn a_sequential_mix_has_two_sequences() {
     let all = asked("[a]\nrw=rw\nrwmixread=70\nbs=8k\nsize=32m\noffset=4m\nsync=1\n");
     assert_eq!(all.len(), 4096);
     let lbas = |read: bool| {
@@ -176,7 +176,7 @@ fn a_mix_in_order_is_two_orders() {
 }
 
 #[test]
-fn requests_have_the_lengths_that_were_said() {
+fn requests_have_the_given_lengths() {
     let all = asked(
         "[a]\nrw=randwrite\nbssplit=4k/50:16k/30:64k/\n\
          random_distribution=zipf:0.9\nsize=32m\nio_size=512m\n",
@@ -246,7 +246,7 @@ fn each_has_its_own_pace_and_its_own_end() {
 
 /// One job waits for its own flushes, and not for those of its copies.
 #[test]
-fn copies_that_flush_are_jobs_of_their_own() {
+fn copies_that_flush_are_separate_jobs() {
     let global = "[global]\nrw=randwrite\nsize=4m\nfsync=1\nfilename=f\n";
     let copies = run(&format!("{global}[a]\nnumjobs=8\n"));
     let sections: String = ('a'..='h').map(|name| format!("[{name}]\n")).collect();
@@ -315,7 +315,7 @@ fn a_device_is_shared_in_parts_and_a_file_by_all_that_name_it() {
 }
 
 #[test]
-fn a_drive_is_warmed_up_by_all_that_write() {
+fn a_drive_is_warmed_up_by_all_jobs_that_write() {
     let text =
         "[global]\nsize=32m\nioengine=libaio\niodepth=8\n[w]\nrw=randwrite\n[r]\nrw=randread\n";
     for timed in [true, false] {
@@ -330,7 +330,7 @@ fn a_drive_is_warmed_up_by_all_that_write() {
 }
 
 #[test]
-fn jobs_that_cannot_run_are_told() {
+fn jobs_that_cannot_run_are_errors() {
     let policy = "base".parse().unwrap();
     let jobs = read("[a]\nrw=write\nsize=1g\n[b]\nrw=write\nsize=1m\n");
     let error = scenario(&jobs).run(&policy).unwrap_err();
@@ -354,7 +354,7 @@ fn jobs_that_cannot_run_are_told() {
 }
 
 #[test]
-fn each_has_so_many_requests_on_their_way_and_waits_for_what_is_to_be_durable() {
+fn each_job_has_its_depth_and_waits_for_durable_writes() {
     let jobs = read(
         "[global]\nioengine=libaio\nrw=randread\nsize=32m\nio_size=4m\n\
          [alone]\niodepth=1\n[many]\nstonewall\niodepth=64\n",

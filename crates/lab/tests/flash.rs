@@ -71,7 +71,7 @@ const IDLE: Options = Options {
 };
 
 #[test]
-fn with_nothing_to_do_the_second_model_of_a_die_is_the_first() {
+fn idle_options_make_both_models_of_a_die_equal() {
     type Made = fn(&str, u64, Options) -> Scenario<'static>;
     let all: [(Made, &str); 4] = [
         (scenario, "base"),
@@ -138,7 +138,7 @@ fn a_drive_lives_about_as_long_as_is_estimated_and_then_ends() {
 }
 
 #[test]
-fn a_load_that_writes_nothing_new_ends_though_the_drive_does_not() {
+fn a_load_that_wears_nothing_out_still_ends() {
     let wears = Options {
         endurance: Some(WEARS),
         ..Options::default()
@@ -155,7 +155,7 @@ fn a_load_that_writes_nothing_new_ends_though_the_drive_does_not() {
 }
 
 #[test]
-fn more_bad_blocks_than_spare_ones_is_said_before_anything_runs() {
+fn more_bad_blocks_than_spare_ones_are_refused_first() {
     let options = Options {
         endurance: Some(Endurance {
             factory_bad: 100,
@@ -171,7 +171,7 @@ fn more_bad_blocks_than_spare_ones_is_said_before_anything_runs() {
 }
 
 #[test]
-fn more_flash_than_memory_is_ever_for_is_said_before_anything_runs() {
+fn more_flash_than_fits_memory_is_refused_first() {
     for device in ["oftl", "fast-ssd"] {
         for bytes in [CAPACITY_MAX + 1, 16 << 50, u64::MAX] {
             let mut scenario = scenario("uniform", 10, Options::default());
@@ -184,7 +184,7 @@ fn more_flash_than_memory_is_ever_for_is_said_before_anything_runs() {
 }
 
 #[test]
-fn worn_blocks_are_read_again_and_that_takes_time() {
+fn reads_of_worn_blocks_are_retried_and_take_longer() {
     let errors = Options {
         errors: Some(BitErrors {
             fresh: 1e-4,
@@ -322,7 +322,7 @@ fn a_cache_of_the_whole_map_is_a_map_in_ram_and_a_small_one_costs() {
 }
 
 #[test]
-fn tables_have_a_column_for_everyone_whoever_has_what() {
+fn every_policy_has_a_cell_for_every_optional_figure() {
     let options = Options {
         endurance: Some(WEARS),
         suspend: Some(Suspend {
@@ -383,7 +383,7 @@ fn a_write_without_a_cache_takes_its_program_and_a_flush_nothing() {
 }
 
 #[test]
-fn pages_that_are_copied_back_keep_a_die_for_reading_and_programming_and_no_longer() {
+fn copied_back_pages_do_not_wait_for_the_channel() {
     let mut scenario = disksim("uniform", 60_000, Options::default());
     let mean = |scenario: &Scenario<'_>| {
         let outcome = run(scenario, "base");
@@ -457,7 +457,7 @@ fn a_read_overtakes_a_write_on_the_link_only_where_commands_do_not_wait() {
 }
 
 #[test]
-fn a_long_request_is_cut_where_the_drive_says() {
+fn a_long_request_is_split_at_the_drives_size() {
     let write = Request {
         at: 0,
         op: Op::Write { fua: false },

@@ -45,7 +45,7 @@ fn scenario(mode: Mode, file: File) -> Scenario<'static> {
 }
 
 #[test]
-fn what_is_freed_gives_room_back_and_nothing_else_changes() {
+fn dropping_freed_blocks_gives_room_back() {
     for mode in [Mode::Ordered, Mode::Data] {
         let scenario = scenario(mode, File::Growing);
         let plain = run(&scenario, "vellum:zero=off");
@@ -67,14 +67,14 @@ fn what_is_freed_gives_room_back_and_nothing_else_changes() {
 }
 
 #[test]
-fn tables_in_place_drop_what_is_freed_too() {
+fn tables_in_place_drop_freed_blocks_too() {
     let scenario = scenario(Mode::Ordered, File::GrowingIndirect);
     let freed = run(&scenario, "vellum:layout=ordered,on-drive,freed");
     assert!(freed.counted("freed_blocks") > 10_000);
 }
 
 #[test]
-fn freed_is_compared_where_something_is_freed_and_refused_where_nothing_is() {
+fn freed_needs_a_load_that_frees_blocks() {
     let policy: Policy = "vellum:freed".parse().unwrap();
     for (file, frees) in [(File::Growing, true), (File::Overwritten, false)] {
         let scenario = scenario(Mode::Ordered, file);

@@ -76,7 +76,7 @@ fn changed(seed: &[u8], rng: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn readers_survive_whatever_comes() {
+fn readers_survive_any_input() {
     let mut rng = Rng::new(17);
     let texts = SEEDS.map(|(format, text)| (format, text.as_bytes().to_vec()));
     let others = [
@@ -94,7 +94,7 @@ fn readers_survive_whatever_comes() {
 }
 
 #[test]
-fn maps_of_columns_survive_whatever_comes() {
+fn maps_of_columns_survive_any_input() {
     let mut rng = Rng::new(18);
     let seed = b"time=0:us,op=2,offset=3:sector,length=4,disk=1,separator=comma,read=R,write=W\n1.5,hm,W,8,4096\n2,1,R,16,512\n";
     for _ in 0..20_000 {
@@ -103,7 +103,7 @@ fn maps_of_columns_survive_whatever_comes() {
 }
 
 #[test]
-fn packed_traces_survive_whatever_comes() {
+fn packed_traces_survive_any_input() {
     let mut rng = Rng::new(19);
     let text = SEEDS[1].1.repeat(100);
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -119,7 +119,7 @@ fn packed_traces_survive_whatever_comes() {
 }
 
 #[test]
-fn policies_and_axes_survive_whatever_comes() {
+fn policies_and_axes_survive_any_input() {
     let mut rng = Rng::new(20);
     for seed in [
         "base:d=10,oftl,level-dynamic,level-static=20,op=12.5",
@@ -141,7 +141,7 @@ fn policies_and_axes_survive_whatever_comes() {
 }
 
 #[test]
-fn zones_survive_whatever_comes() {
+fn zones_survive_any_input() {
     let mut rng = Rng::new(22);
     for seed in ["20:80,80:20", "10:60:0,40.5:40:0,49.5:0:100"] {
         for _ in 0..4000 {
@@ -151,7 +151,7 @@ fn zones_survive_whatever_comes() {
 }
 
 #[test]
-fn drives_survive_whatever_comes() {
+fn drives_survive_any_input() {
     let mut rng = Rng::new(21);
     for name in ["tlc-nvme", "disksim", "fast-ssd", "omd-server"] {
         let seed = drives::find(name).unwrap().written();
@@ -162,7 +162,7 @@ fn drives_survive_whatever_comes() {
 }
 
 #[test]
-fn job_files_of_fio_survive_whatever_comes() {
+fn job_files_of_fio_survive_any_input() {
     let seeds = [
         "[global]\nioengine=libaio\niodepth=16\nbs=8k\nfilename=x\n[a]\nrw=randrw\nrwmixread=70\n\
          size=64m\nnumjobs=2\n",

@@ -30,7 +30,7 @@ fn recorded() -> Vec<Evaluation> {
 }
 
 #[test]
-fn the_page_is_what_the_command_prints_of_the_record() {
+fn the_page_is_the_record_as_the_command_prints_it() {
     let recorded = recorded();
     assert_eq!(recorded.len(), NAMES.len());
     assert_eq!(document("lab-papers.md"), page(&recorded));

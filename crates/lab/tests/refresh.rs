@@ -111,12 +111,12 @@ fn refreshed(for_reads: u64, for_age: u64, moved: u64) -> Option<Refreshed> {
 }
 
 #[test]
-fn a_block_is_refreshed_at_its_last_read_with_what_is_alive_in_it() {
+fn a_block_is_refreshed_at_its_limit_of_reads_with_its_valid_pages() {
     for (again, times, blocks, pages) in [
         (0, 49, 0, 0),
         (0, 50, 1, 64),
         (0, 99, 1, 64),
-        // The page is read where it is then, in a block that has been read as often by that time.
+        // The later reads are of the block that the page was moved to, and make that due as well.
         (0, 100, 2, 128),
         (24, 50, 1, 40),
         (24, 49, 0, 0),
@@ -141,7 +141,7 @@ fn a_block_is_refreshed_at_its_last_read_with_what_is_alive_in_it() {
 }
 
 #[test]
-fn what_is_refreshed_takes_the_dies_time() {
+fn a_refresh_takes_time_of_its_die() {
     let requests = written_and_read(0, 99);
     let outcome = of(&reads(50), &requests, "base");
     // Reads overtake, so the next read waits for the reads of the refresh; each read after that waits for one of its programs.
@@ -160,7 +160,7 @@ fn what_is_refreshed_takes_the_dies_time() {
 }
 
 #[test]
-fn a_read_that_is_tried_again_counts_as_often() {
+fn each_retry_counts_as_a_read() {
     let errors = BitErrors {
         fresh: 0.1,
         worn: 0.1,
@@ -188,7 +188,7 @@ fn written_and_waited(until: &[u64]) -> Vec<Request> {
 }
 
 #[test]
-fn data_are_refreshed_when_they_have_lain_for_so_long_whether_anybody_asks_or_not() {
+fn data_are_refreshed_at_their_age_even_on_an_idle_drive() {
     let before = AGE - 1_000_000;
     for (until, blocks) in [
         (vec![before], 0),
@@ -210,7 +210,7 @@ fn data_are_refreshed_when_they_have_lain_for_so_long_whether_anybody_asks_or_no
 }
 
 #[test]
-fn what_is_moved_by_age_begins_at_its_moment() {
+fn a_refresh_for_age_begins_on_time() {
     // A read just after the refresh begins waits for its reads.
     let requests = written_and_waited(&[AGE + 1]);
     let outcome = run(
@@ -221,7 +221,7 @@ fn what_is_moved_by_age_begins_at_its_moment() {
 }
 
 #[test]
-fn a_die_refreshes_one_block_after_the_other_and_what_waits_is_not_left_out() {
+fn a_die_refreshes_all_due_blocks_one_at_a_time() {
     // Three blocks are due at one moment; the load ends before the second refresh begins.
     let writes = (0..3 * PAGES).map(|lba| ask(WRITE, lba, 0));
     let requests: Vec<Request> = writes.chain([ask(Op::Read, 0, AGE + 1)]).collect();
@@ -236,7 +236,7 @@ fn a_die_refreshes_one_block_after_the_other_and_what_waits_is_not_left_out() {
 }
 
 #[test]
-fn without_limits_that_are_reached_everything_is_as_without_any() {
+fn limits_that_are_not_reached_change_nothing() {
     let never = format!("{}[retention]\ndays = 36500\n", reads(u32::MAX));
     let load = Load::Synthetic(Synthetic {
         requests: 20_000,
@@ -337,14 +337,14 @@ fn warmed(most: u32, times: u64) -> Outcome {
 }
 
 #[test]
-fn a_warm_up_reads_as_well_on_a_drive_that_refreshes_for_reads() {
+fn a_warm_up_includes_reads_on_a_drive_that_refreshes_for_reads() {
     let (short, long) = (warmed(2000, 1), warmed(2000, 20));
     assert_eq!(short.sure.settled, Some(true), "{:?}", short.notes);
     assert!(short.refreshed.unwrap().for_reads > 0);
     let of = |outcome: &Outcome| outcome.write_amplification.unwrap();
     let off = of(&short) / of(&long) - 1.0;
     assert!(off.abs() < 0.05, "{off}: {} {}", of(&short), of(&long));
-    // What has not been refreshed yet says nothing of what refreshes add.
+    // A drive that has refreshed nothing yet does not show what refreshes add.
     let unread = warmed(u32::MAX, 1);
     assert_eq!(unread.sure.settled, None);
     assert!(
@@ -356,7 +356,7 @@ fn a_warm_up_reads_as_well_on_a_drive_that_refreshes_for_reads() {
 }
 
 #[test]
-fn a_drive_that_never_gets_through_still_ends_with_its_load() {
+fn a_drive_that_refreshes_too_slowly_still_ends_with_its_load() {
     // Refreshing 64 blocks takes twice the retention time.
     let writes = (0..64 * PAGES).map(|lba| ask(WRITE, lba, 0));
     let reads = (1..20).map(|n| ask(Op::Read, 9, n * AGE));

@@ -94,7 +94,7 @@ fn trace(tells: bool) -> Vec<u8> {
 }
 
 #[test]
-fn durable_chunks_halve_where_the_trace_tells_what_commits() {
+fn a_trace_that_names_commits_halves_durable_chunks() {
     let dir = tempfile::tempdir().unwrap();
     let counted = |tells: bool, in_place: bool, policy: &str| {
         let path = dir.path().join(format!("{tells}"));
@@ -130,7 +130,7 @@ fn durable_chunks_halve_where_the_trace_tells_what_commits() {
                 near(durable, all) && near(saved, all / 2),
                 "{durable} {saved}"
             );
-            // As traces were before.
+            // As with older traces.
             assert_eq!(counted(false, in_place, &with), [all, 0, durable]);
         }
     }
@@ -138,7 +138,7 @@ fn durable_chunks_halve_where_the_trace_tells_what_commits() {
 
 /// Each tenant has a journal in its own part, and what the journal commits is there as well.
 #[test]
-fn tenants_have_journals_of_their_own() {
+fn each_tenant_has_its_own_journal() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     std::fs::write(&path, trace(true)).unwrap();
@@ -159,7 +159,7 @@ fn tenants_have_journals_of_their_own() {
 }
 
 #[test]
-fn a_host_that_journals_tells_what_it_commits_as_long_as_that_is_short() {
+fn a_journaling_host_names_what_short_transactions_commit() {
     let counted = |mode, flush_every, policy: &str| {
         let mut load = Synthetic::new(*workload::find("zipf").unwrap());
         load.requests = 10_000;

@@ -72,7 +72,7 @@ const POLICIES: [&str; 14] = [
 ];
 
 #[test]
-fn every_policy_serves_reads_and_writes_and_reads_what_was_written() {
+fn under_every_policy_reads_return_what_was_written() {
     let requests = sized(40_000, 120_000);
     let scenario = scenario(
         device("oftl", sized(256 << 20, 512 << 20)),
@@ -103,7 +103,7 @@ fn the_same_seed_gives_the_same_bytes_of_output() {
 }
 
 #[test]
-fn what_is_written_adds_up() {
+fn the_causes_of_writes_add_up() {
     let scenario = scenario(
         device("oftl", sized(256 << 20, 512 << 20)),
         "uniform",
@@ -152,7 +152,7 @@ fn a_plain_block_device_serves_the_base_and_the_engine() {
 }
 
 #[test]
-fn too_small_a_drive_is_refused_with_a_word_on_what_to_do() {
+fn a_drive_that_is_too_small_is_refused_with_advice() {
     for policy in ["base", "vellum"] {
         let mut device = device("emmc", 64 << 20);
         device.over_provisioning = Some(20);
@@ -206,7 +206,7 @@ fn every_preset_runs() {
 }
 
 #[test]
-fn tables_in_place_fit_above_a_drive_with_little_to_spare() {
+fn tables_in_place_fit_on_a_drive_with_little_spare_space() {
     let mut device = device("oftl", 1 << 30);
     device.over_provisioning = None;
     let mut scenario = scenario(device, "uniform", 20_000);
@@ -336,7 +336,7 @@ fn blocks_that_share_pages_and_blocks_that_wait_to_be_hashed_read_back_as_they_w
 }
 
 #[test]
-fn a_hash_engine_works_for_each_block_of_who_looks_it_up() {
+fn only_policies_that_look_blocks_up_hash_them() {
     let mut scenario = scenario(device("oftl", 128 << 20), "uniform", 2000);
     let hashing = Hashing {
         check_ns: 1000,
@@ -380,7 +380,7 @@ fn a_copy_in_a_journal_is_a_delta_against_the_copy_before_it() {
 }
 
 #[test]
-fn what_takes_no_time_counts_the_same_and_has_no_latencies() {
+fn an_untimed_run_counts_the_same_and_has_no_latencies() {
     let mut scenario = scenario(device("oftl", 256 << 20), "hot-cold", 60_000);
     let timed = run(&scenario, "base");
     scenario.timed = false;
@@ -458,7 +458,7 @@ fn tables_in_place_count_exactly_what_the_core_counts() {
 }
 
 #[test]
-fn tables_in_place_need_something_that_can_be_overwritten() {
+fn tables_in_place_need_a_medium_that_can_be_overwritten() {
     let scenario = scenario(device("oftl", 256 << 20), "zipf", 10);
     let refused = scenario.run(&"vellum:layout=ordered".parse().unwrap());
     let said = refused.unwrap_err().to_string();
@@ -512,7 +512,7 @@ fn an_application_that_thinks_waits_for_a_slow_drive_and_for_its_flushes() {
 }
 
 #[test]
-fn a_block_device_that_was_filled_before_begins_idle_and_takes_what_its_table_says() {
+fn a_filled_block_device_begins_idle_and_has_the_times_of_its_table() {
     let device = device("omd-server", 64 << 20);
     let one = |precondition| {
         let mut scenario = Scenario {
@@ -538,7 +538,7 @@ fn a_block_device_that_was_filled_before_begins_idle_and_takes_what_its_table_sa
 }
 
 #[test]
-fn blocks_take_the_bytes_that_were_measured_and_differences_add_up() {
+fn measured_sizes_are_used_and_differences_add_up() {
     let (own, change) = (2000, 100);
     let write = |version: u64, sizes| Request {
         lba: 5,

@@ -63,7 +63,7 @@ fn after_long(load: &str, policy: &str, volumes: u64) -> f64 {
 
 /// Under any load, the figure is that of a run ten times as long as the one with its warm-up.
 #[test]
-fn what_has_settled_stays_within_a_hundredth_of_a_run_ten_times_as_long() {
+fn a_settled_run_is_within_one_percent_of_a_run_ten_times_as_long() {
     let all = [
         ("zipf", "base"),
         ("uniform", "vellum:op=28"),
@@ -136,7 +136,7 @@ fn twice(folder: &std::path::Path) -> TraceFile {
 }
 
 #[test]
-fn a_trace_warms_up_by_other_contents_than_those_that_are_measured() {
+fn a_trace_warms_up_with_other_contents_than_it_measures() {
     let folder = tempfile::tempdir().unwrap();
     let trace = twice(folder.path());
     let load = |times, repeated| Load::Trace {
@@ -159,7 +159,7 @@ fn a_trace_warms_up_by_other_contents_than_those_that_are_measured() {
 }
 
 #[test]
-fn the_last_step_of_a_course_has_what_the_run_counted() {
+fn the_last_step_has_the_counts_of_the_run() {
     let policies = ["base", "vellum:op=28", "base:level-static"];
     let outcomes = policies.map(|policy| run(made("mixed", 20_000), Precondition::Fill, policy));
     let text = vellum_lab::csv::steps(&outcomes);

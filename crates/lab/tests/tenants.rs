@@ -110,7 +110,7 @@ fn a_tenant_by_itself_is_its_trace() {
 }
 
 #[test]
-fn each_has_a_part_of_its_own_and_its_own_figures() {
+fn each_tenant_has_its_own_part_and_figures() {
     let folder = tempfile::tempdir().unwrap();
     let (fast, slow) = (
         busy(folder.path(), "fast", 4000, 50),
@@ -142,7 +142,7 @@ fn each_has_a_part_of_its_own_and_its_own_figures() {
 }
 
 #[test]
-fn a_tenant_that_waits_for_its_flushes_holds_up_nobody_else() {
+fn a_tenant_that_waits_for_flushes_does_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
     let flushes = (0..200u64).map(|n| match n % 2 {
         0 => (n, 'W', 5, 1),
@@ -166,7 +166,7 @@ fn a_tenant_that_waits_for_its_flushes_holds_up_nobody_else() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn tenants_that_do_not_fit_together_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let one = busy(folder.path(), "one", 10, 1);
     let wrong = |each: &[(&str, &Arc<TraceFile>)]| tenants(each).err().unwrap().to_string();

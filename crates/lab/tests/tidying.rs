@@ -58,7 +58,7 @@ fn a_fold_gives_room_back() {
 }
 
 #[test]
-fn a_sweep_shares_what_is_stored_twice() {
+fn a_sweep_stores_duplicates_once() {
     let scenario = scenario(60_000);
     // Whole blocks, and parts of pages.
     for policy in ["vellum", "vellum:compress"] {
@@ -72,7 +72,7 @@ fn a_sweep_shares_what_is_stored_twice() {
 }
 
 #[test]
-fn what_was_folded_reads_as_it_was_written() {
+fn folded_data_read_as_written() {
     // Long enough for a fold followed by reads.
     let scenario = scenario(300_000);
     let folded = run(&scenario, "vellum:compress,fold=now");

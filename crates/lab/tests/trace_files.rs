@@ -38,7 +38,7 @@ fn file(dir: &Path, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn packed_or_not_is_seen_by_looking() {
+fn compression_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let text = DISKSIM.repeat(10_000);
     let halves = text.as_bytes().split_at(text.len() / 2);
@@ -87,7 +87,7 @@ fn a_packed_trace_that_is_cut_off_or_damaged_is_an_error() {
 }
 
 #[test]
-fn a_bomb_takes_time_and_no_memory() {
+fn a_decompression_bomb_takes_no_memory() {
     // A gigabyte of zeros without an end of line is refused at the limit for the first line.
     let zeros = vec![0; 1 << 20];
     let one = zstd(&zeros);
@@ -108,7 +108,7 @@ fn a_bomb_takes_time_and_no_memory() {
 }
 
 #[test]
-fn one_of_blktraces_files_stands_for_all_of_them() {
+fn any_of_blktraces_files_opens_all_of_them() {
     let dir = tempfile::tempdir().unwrap();
     let events = |times: &[u64]| -> Vec<u8> {
         let one = |&at: &u64| event(false, (at, 8 * at, 4096, QUEUED | WRITE), 0);
@@ -124,7 +124,7 @@ fn one_of_blktraces_files_stands_for_all_of_them() {
 }
 
 #[test]
-fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
+fn a_vellum_trace_has_its_journal_and_can_be_replayed_in_place() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(dir.path(), "own", &binary::own());
     let together = TraceFile::read(&path, &Reading::default()).unwrap();
@@ -150,7 +150,7 @@ fn a_trace_of_ours_brings_its_journal_and_can_stay_in_place() {
 }
 
 #[test]
-fn a_discard_as_long_as_a_disk_is_cut_to_what_is_touched() {
+fn a_discard_of_a_whole_disk_covers_only_touched_extents() {
     let dir = tempfile::tempdir().unwrap();
     let far = DISK_BYTES_MAX - 4096;
     // Each discard covers 2^36 extents. Handled one extent at a time they would never end.
@@ -200,7 +200,7 @@ fn a_journal_as_long_as_a_disk_is_refused() {
 }
 
 #[test]
-fn times_at_the_end_of_the_clock_stay_there() {
+fn times_do_not_overflow() {
     let dir = tempfile::tempdir().unwrap();
     let path = file(
         dir.path(),
@@ -221,7 +221,7 @@ fn a_trace_that_changes_after_it_was_read_is_not_replayed() {
     let path = file(dir.path(), "trace", DISKSIM.repeat(10_000).as_bytes());
     let read = || TraceFile::read(&path, &Reading::default()).unwrap();
     let trace = read();
-    // Another file in its place, whose first request comes earlier, while it is replayed. Then there is more of it.
+    // During the replay another file takes its place, with an earlier first request. Later the file gets longer.
     let mut replay = trace.replay(1, 1).unwrap();
     replay.next().unwrap();
     file(

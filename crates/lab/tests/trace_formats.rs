@@ -40,7 +40,7 @@ fn read(format: Format, bytes: &[u8]) -> Result<Vec<Record>, String> {
 }
 
 #[test]
-fn they_are_found_by_their_content() {
+fn formats_are_detected_by_content() {
     let (little, big) = (binary::blktrace(false), binary::blktrace(true));
     let own = binary::own();
     for (bytes, format) in [
@@ -148,7 +148,7 @@ fn csv_is_read_by_its_map() {
 }
 
 #[test]
-fn a_trace_of_ours_tells_contents_journals_and_what_is_missing() {
+fn a_vellum_trace_has_contents_journals_and_losses() {
     let bytes = binary::own();
     let mut reader = Reader::new(&bytes[..], Format::Vellum);
     let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
@@ -173,7 +173,7 @@ fn a_trace_of_ours_tells_contents_journals_and_what_is_missing() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_with_its_place() {
+fn invalid_input_is_refused_with_its_place() {
     let good = event(false, (1, 8, 4096, QUEUED | READ), 0);
     let later = [&good[..], &[0; 48]].concat();
     let mut version = good.clone();

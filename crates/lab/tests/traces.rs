@@ -49,7 +49,7 @@ fn read(format: Format, text: &str) -> Result<Vec<Record>, String> {
 }
 
 #[test]
-fn each_format_is_found_by_its_content() {
+fn each_format_is_detected_by_content() {
     for (text, format) in [
         (BLKPARSE, Format::Blkparse),
         (FIU_4K, Format::Fiu),
@@ -86,7 +86,7 @@ fn blkparse_counts_each_request_once() {
 }
 
 #[test]
-fn fiu_tells_contents_in_both_of_its_widths() {
+fn fiu_has_contents_in_both_of_its_widths() {
     let records = read(Format::Fiu, FIU_4K).unwrap();
     assert_eq!(records[1].contents[0], records[0].contents[0]);
     assert_eq!(records[1].contents[1], Content::ZERO);
@@ -104,7 +104,7 @@ fn fiu_tells_contents_in_both_of_its_widths() {
 }
 
 #[test]
-fn the_others_give_time_place_and_kind() {
+fn other_formats_have_time_place_and_kind() {
     let msr = read(Format::Msr, MSR).unwrap();
     assert_eq!(msr[1].at.0 - msr[0].at.0, 10_000);
     assert_eq!(
@@ -152,7 +152,7 @@ fn the_others_give_time_place_and_kind() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_with_its_line() {
+fn invalid_input_is_refused_with_its_line() {
     let long = format!("1.0 0 16 8 0\n{}", " ".repeat(LINE_BYTES_MAX + 1));
     for (format, text, words) in [
         (
@@ -243,7 +243,7 @@ fn what_cannot_be_right_is_refused_with_its_line() {
 }
 
 #[test]
-fn time_that_goes_backwards_is_counted_and_does_not_go_backwards() {
+fn times_that_go_backwards_are_counted_and_corrected() {
     let mut reader = Reader::new(
         &b"5.0 0 0 8 0\n4.0 0 0 8 0\n6.0 0 0 8 0\n"[..],
         Format::DiskSim,
@@ -280,7 +280,7 @@ fn a_replay_moves_extents_together_and_repeats() {
 
 /// A repeated trace writes other contents in the same pattern, unless the same ones are requested.
 #[test]
-fn a_trace_that_is_repeated_is_no_duplicate_of_itself() {
+fn a_repeated_trace_is_no_duplicate_of_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let line = |at: u32, lba: u32, hash: &str| {
@@ -304,7 +304,7 @@ fn a_trace_that_is_repeated_is_no_duplicate_of_itself() {
 
 /// So does a trace without hashes, whose contents are made up.
 #[test]
-fn a_trace_without_contents_is_repeated_as_it_is_asked_for() {
+fn a_trace_without_contents_repeats_as_requested() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     std::fs::write(&path, "0.0 0 0 8 0\n1.0 0 8 8 0\n2.0 0 0 8 0\n").unwrap();

@@ -82,7 +82,7 @@ fn run(policy: &str) -> Sim {
 }
 
 #[test]
-fn who_trusts_64_bytes_corrupts_what_was_never_journaled() {
+fn trusting_64_bytes_corrupts_blocks_that_were_never_journaled() {
     let mistaken = |policy| match run(policy).ftl {
         Ftl::Raw(raw) => raw.mistaken(),
         _ => unreachable!("{policy} is above a device of which only the speed is known"),
@@ -93,7 +93,7 @@ fn who_trusts_64_bytes_corrupts_what_was_never_journaled() {
 }
 
 #[test]
-fn who_compares_does_not() {
+fn comparing_corrupts_nothing() {
     for policy in ["vellum:write-once", "vellum:write-once=paper"] {
         let Ftl::Vellum(vellum) = run(policy).ftl else {
             unreachable!("{policy} is the engine")

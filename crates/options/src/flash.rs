@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_read_and_what_is_wrong_is_said_with_what_is_allowed() {
+    fn shares_are_parsed_and_errors_say_what_is_allowed() {
         assert_eq!(rates("1e-5:5e-3"), Ok((1e-5, 5e-3)));
         for text in [
             "",

@@ -41,7 +41,7 @@ mod tests {
     use super::permille;
 
     #[test]
-    fn shares_are_read_and_what_is_wrong_is_said_with_what_is_allowed() {
+    fn shares_are_parsed_and_errors_say_what_is_allowed() {
         assert_eq!(permille("2.5", 0..=300), Ok(25));
         assert_eq!(permille("0", 0..=300), Ok(0));
         assert_eq!(permille("7", 20..=10_000), Ok(70));

@@ -99,7 +99,7 @@ mod tests {
     use vellum_lab::drives;
 
     #[test]
-    fn a_table_is_read_and_what_is_wrong_is_said_with_what_is_allowed() {
+    fn a_table_is_parsed_and_errors_say_what_is_allowed() {
         let speeds = SpeedArgs {
             read_speed: Some(table("4K:90.5:410,128K:420:540").unwrap()),
             write_speed: None,

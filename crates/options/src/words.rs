@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_in_a_line() {
+    fn an_error_is_one_line() {
         let no_drive = wrong(&["--workload=zipf", "--device=floppy"]);
         assert!(no_drive.starts_with("invalid value 'floppy'"), "{no_drive}");
         assert!(no_drive.contains("there are caftl, oftl"), "{no_drive}");
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn in_python_names_have_no_dashes() {
+    fn python_names_have_no_dashes() {
         let told = "by `--flush-every=8` - or --seed -- not";
         assert_eq!(in_python(told), "by `flush_every=8` - or seed -- not");
     }
 
     #[test]
-    fn the_last_of_two_holds() {
+    fn the_last_of_two_values_applies() {
         let words = ["--workload=zipf", "--device=oftl", "--device=sd"].map(str::to_owned);
         let setup: Setup = parse("vellum", words).unwrap();
         assert_eq!(setup.drive().name, "sd");

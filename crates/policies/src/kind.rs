@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn a_parsed_value_is_formatted_again() {
         let rate = Kind::Size {
             range: 4096..=1 << 40,
             step: 4096,
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_makes_no_sense_is_told() {
+    fn an_impossible_schedule_is_refused() {
         for (kind, text, told) in [
             (Kind::Every, "0s", "like 15m"),
             (Kind::Every, "often", "like 15m"),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back() {
+    fn each_name_leads_back_to_its_choice() {
         for (name, rule) in RULES {
             assert_eq!(rule_named(name), Some(rule));
             assert_eq!(rule_name(rule), name);

@@ -225,7 +225,7 @@ def _endured(runs: Sequence[Ran], policies: int, repeats: int) -> Numbers:
         if life is None or life["endurance_bytes"] is None:
             why = "; ".join(ran.outcome.details["notes"]).replace("--", "")
             raise _lab.RunError(f"{at}: the run tells no life: {why}")
-        # Of one volume for all policies: the same drive writes are the same bytes.
+        # One volume for all policies, so that equal drive writes are equal bytes.
         volume = volume or ran.outcome.details["logical_blocks"]
         out.append(life["endurance_bytes"] / (volume * BLOCK_BYTES))
     return np.array(out).reshape(policies, repeats)
@@ -253,7 +253,7 @@ def _told(groups: list[Group], policies: list[str], runs: list[Ran], said: tuple
         for at, group in enumerate(groups)
     ]
     out.warnings = _warnings(runs)
-    # By group, policy and year; again for each time that the fleet is drawn anew.
+    # By group, policy and year; in `again` the first axis is the redrawn fleet.
     mean = np.stack([of.replaced.sum(axis=(0, 1)) for of in drawn]) / repeats
     again = np.stack([_again(of, repeats, seed) for of in drawn], axis=1)
     out.replacements = _by_policy(policies, mean.sum(axis=0), again.sum(axis=1))

@@ -100,7 +100,7 @@ class Sweep(Iterable[Ran]):
         maker: Tasks,
         progress: Callable[[int, int], object] | None,
     ) -> None:
-        # Some traces have their files in a folder that goes when they do.
+        # Kept because some traces have a folder that is removed with them.
         self._maker = maker
         self._points, self._plan, self._progress = points, plan, progress
         self._done: dict[int, Ran] = {}
@@ -113,7 +113,7 @@ class Sweep(Iterable[Ran]):
         """The runs, as they are done; those that are done already come first."""
         seen = 0
         while True:
-            # In the order in which they were done.
+            # In the order in which they ended.
             for ran in list(self._done.values())[seen:]:
                 seen += 1
                 yield ran

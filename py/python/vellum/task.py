@@ -162,10 +162,10 @@ _READ = _Read()
 def _trace(task: Task) -> _lab.Trace:
     """Its trace, read once by a process."""
     sha, _, *words = task.trace
-    # One at a time: who comes second finds it read.
+    # One thread at a time: the second one finds the trace read.
     with _READ.lock:
         known = _READ.get((sha, *words))
-        # The file of one that was read before may be another one by now.
+        # The file may have changed since it was read.
         if known is None or known.changed:
             path = Path(task.trace_path)
             if not path.exists():

@@ -35,7 +35,7 @@ class Trace:
         self.native = native
         # The options that it was read with.
         self.said = said
-        # A folder that goes when this does.
+        # A folder that is removed with this object.
         self._kept = kept
 
     @property

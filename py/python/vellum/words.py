@@ -32,7 +32,7 @@ def _word(name: str, value: Any) -> list[str]:
         if not isinstance(value, bool):
             raise _lab.OptionError(f"{name} is True or False, not {value!r}")
         return [option] if value else []
-    # A truth value is a number to Python, and none to whoever reads this.
+    # To Python a truth value is a number, but not to a reader.
     if isinstance(value, bool) or not isinstance(value, (str, numbers.Real)):
         raise _lab.OptionError(f"{name} is a number or a text, not {value!r}")
     return [f"{option}={value}"]

@@ -72,7 +72,7 @@ def there(client: Any, tasks: Mapping[str, Task], retries: int) -> Iterator[Done
 
     def ask(key: str) -> None:
         nonlocal asked
-        # A name of its own each time, in this sweep and in all others: Dask answers a name that it knows with what it knows.
+        # A new name each time, unlike any other sweep's: for a name that Dask knows, it returns the known result.
         asked += 1
         name = f"vellum-{key[:16]}-{sweep}-{asked}"
         future = client.submit(do, tasks[key], key=name, retries=retries, pure=False)

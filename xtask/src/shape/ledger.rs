@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_read_as_it_is_written() {
+    fn the_list_is_parsed_as_it_is_written() {
         let listed = ledger(90, &["addr"]);
         let read: Ledger = toml::from_str(&listed.render().unwrap()).unwrap();
         assert_eq!(read, listed);

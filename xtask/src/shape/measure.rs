@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_figure_is_taken() {
+    fn each_figure_is_measured() {
         let wide = format!("    let x = \"{}\";\n", "x".repeat(COLUMNS_MAX));
         let text = format!(
             "use super::*;\nstruct A {{ a: u8, b: u8 }}\nimpl A {{\n    fn f() {{\n{wide}    }}\n}}\n\
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_take_all_of_what_they_test() {
+    fn tests_may_import_all_of_their_parent() {
         let text = "#[cfg(test)]\nmod tests { use super::*; }\nmod inner { use super::*; }\n";
         assert!(!Measured::new("a.rs", text).unwrap().globs_parent);
     }

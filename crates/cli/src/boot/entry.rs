@@ -157,7 +157,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// Checks that an initramfs can do it.
+    /// Checks that an initramfs can attach it.
     fn check_of_root(&self) -> Result<()> {
         if self.mount.is_some() {
             bail!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_read_as_it_was_written() {
+    fn an_entry_is_parsed_as_it_was_written() {
         let text = entry().text().unwrap();
         assert_eq!(Entry::parse(&text, Path::new("e")).unwrap(), entry());
         let short = Entry::parse("volume = '/d'", Path::new("e")).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_of_a_unit() {
+    fn a_name_is_valid_in_a_unit() {
         assert_eq!(
             Name::like("Photos of 2024!").unwrap().as_str(),
             "Photos-of-2024"

@@ -1,5 +1,5 @@
-//! The systemd units: a template of a service, and for each entry of the tab what its service waits for, and what waits for it.
-//! The latter is derived at each boot, by a generator, so that an entry changed by hand takes effect.
+//! The systemd units: a service template, and the order of each entry's service. A generator derives the order at each boot, so that an
+//! entry changed by hand takes effect.
 
 use super::entry::{Entry, Name, Target};
 use super::tab::Tab;
@@ -329,7 +329,7 @@ mod tests {
 
     /// A service has a network if it needs one, and its modules are loaded by others.
     #[test]
-    fn what_a_service_may_do_follows_from_the_way_of_its_volume() {
+    fn a_service_may_do_what_its_way_to_attach_needs() {
         for (via, module, has_network) in [
             ("ublk", "ublk_drv", false),
             ("nbd", "nbd", true),

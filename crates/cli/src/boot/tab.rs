@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_nobody_elses_trouble() {
+    fn a_damaged_file_affects_only_its_own_volume() {
         let root = tempfile::tempdir().unwrap();
         let tab = Tab::of(Some(root.path()));
         tab.add(&"a".parse().unwrap(), &entry("/a", "1", "/mnt/a"))

@@ -246,7 +246,8 @@ fn tell_of(device: &Path, mount: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Why, if so, a commit block of the file system on a volume could overtake what it commits. Waits for its server to examine it.
+/// Why a commit block of the file system on a volume could overtake what it commits; `None` if it cannot. Waits until the server has
+/// looked.
 fn unordered_because(volume: &Path) -> Result<Option<String>> {
     let mut told = None;
     let mut failed = None;

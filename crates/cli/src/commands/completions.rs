@@ -43,7 +43,7 @@ mod tests {
     use clap_complete::Shell;
 
     #[test]
-    fn shells_offer_what_people_see_and_nothing_else() {
+    fn hidden_commands_are_not_completed() {
         for shell in Shell::value_variants() {
             let mut script = Vec::new();
             let mut command = shown(&crate::command_line());

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compresses_is_estimated_within_its_bound() {
+    fn compression_is_estimated_within_its_bound() {
         let mut census = Census::new(4000);
         let mut random = 1u64;
         for content in 1..=20_000u64 {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_contents_give_an_estimate_within_its_bound() {
+    fn duplicates_are_estimated_within_their_bound() {
         let mut census = Census::new(500);
         let mut truth = 0;
         for content in 1..=20_000u64 {

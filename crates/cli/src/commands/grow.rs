@@ -144,7 +144,7 @@ fn file_system(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Attaches the volume for as long as that takes.
+/// Grows the file system on an unserved volume, which is attached for that.
 fn file_system_at_rest(args: &Args) -> Result<()> {
     let program = std::env::current_exe().context("cannot find the vellum program itself")?;
     let program = program.to_string_lossy();

@@ -102,7 +102,7 @@ fn running() -> Result<Vec<Running>> {
     for uuid in state::control_sockets()? {
         let record = records.remove(&uuid);
         if !control::is_answered(&state::control_socket(&uuid)?) {
-            // Left behind by a killed server. What that had attached, and its socket, is for `detach`.
+            // Left behind by a killed server. What it had attached is for `detach`; without a record there is only the socket.
             match record {
                 Some(record) => all.extend(dead(&uuid, record)),
                 None => control::clear_up(&uuid),
@@ -128,7 +128,7 @@ fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
     let is_it = |v: &&Value| v["uuid"] == uuid;
     let mut it = Running {
         uuid: uuid.to_owned(),
-        // Of one that hangs, others may have filled the queue.
+        // If it hangs, other commands may have filled its queue.
         pid: control::server_pid(&socket),
         state: "busy",
         path: record

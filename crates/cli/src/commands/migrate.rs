@@ -137,7 +137,7 @@ impl State {
     fn load(path: &Path) -> Result<Option<Self>> {
         match path.symlink_metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            // Another user's would lead the copy to a place of that user's.
+            // Another user's file could redirect the copy.
             Ok(found)
                 if !found.is_file() || found.len() > BYTES_MAX || found.uid() != state::user() =>
             {
@@ -451,7 +451,7 @@ mod tests {
 
     /// A kill at any moment in the beginning leaves nothing that the same command cannot continue from.
     #[test]
-    fn a_target_that_was_cut_short_does_not_stand_in_the_way() {
+    fn an_unfinished_target_does_not_stop_a_migration() {
         let (directory, source) = place("cut");
         let target = directory.join("b");
         let args = args(&source, &target, LayoutChoice::Ordered);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_source_shares_fits_when_the_copy_shares_it_too() {
+    fn the_copy_of_a_deduplicated_volume_fits_with_dedup() {
         let (directory, source) = place("shared");
         let medium =
             vellum_medium::FileMedium::open(&source, vellum_medium::OpenOptions::default())
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_migration_goes_on_with_the_options_that_it_was_begun_with() {
+    fn a_migration_resumes_only_with_the_same_options() {
         let (directory, source) = place("options");
         let target = directory.join("b");
         let first = args(&source, &target, LayoutChoice::Ordered);

@@ -200,7 +200,7 @@ impl Args {
         Ok(named)
     }
 
-    /// Why no other server can take over, if so.
+    /// Why no other server can take over; `None` if one can.
     fn stays(&self, named: &[Named]) -> Option<&'static str> {
         let others = self.socket.is_some() || self.tcp.is_some() || self.ublk;
         match self.fuse.is_some() && !others {

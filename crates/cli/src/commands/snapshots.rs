@@ -54,7 +54,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn row(one: &SnapshotInfo) -> [String; 4] {
-    // It may have come in a stream, which may say anything.
+    // It may come from a stream, and so be any number.
     let taken = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(one.taken));
     let age = match taken.and_then(|taken| SystemTime::now().duration_since(taken).ok()) {
         Some(age) => ago::words(age.as_secs()),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_time_is_told() {
+    fn any_time_is_formatted() {
         for (taken, told) in [
             (0, " d"),
             (1 << 63, "of a later date"),

@@ -76,7 +76,7 @@ fn ask(socket: &Path, name: Option<&Path>) -> Result<Vec<Value>> {
         Value::Array(all) => all,
         _ => Vec::new(),
     };
-    // As the server tells it: a path need not be UTF-8, and JSON is.
+    // As the server reports it: a path need not be UTF-8, but JSON is.
     let name_told = name.map(Path::to_string_lossy);
     let ours = |v: &Value| {
         let name = name_told.as_deref();

@@ -38,7 +38,7 @@ pub struct Args {
 pub struct Kind {
     /// Its name on the control socket.
     pub command: &'static str,
-    /// The counter of what it frees, and the name of that.
+    /// The counter of what it frees, and a word for that.
     pub freed: (&'static str, &'static str),
     /// The message for a sweep that was stopped early.
     pub stopped: &'static str,

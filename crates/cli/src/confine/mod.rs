@@ -104,7 +104,7 @@ impl Confinement {
             Some(Ok(None)) => (None, Some(Err(anyhow!("this kernel has no landlock")))),
             Some(Err(error)) => (None, Some(Err(error))),
         };
-        // Before the rules take effect, which are opened as root, and before the filter, which forbids it.
+        // The rules were opened as root, and do not apply yet. The filter would forbid this.
         if let Some(user) = user {
             user.becomes()?;
             note(Ok(()), &user.told());
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed_is_a_list_of_words() {
+    fn the_variable_is_a_list_of_words() {
         assert_eq!(Allowed::parse("").unwrap(), Allowed::default());
         let allowed = Allowed::parse(" core-dumps,calls,").unwrap();
         assert!(allowed.core_dumps && allowed.calls && !allowed.files);

@@ -119,7 +119,7 @@ mod tests {
     use super::to_remember;
 
     #[test]
-    fn what_is_lost_is_told_as_what_is_won() {
+    fn a_loss_is_stated_as_plainly_as_a_gain() {
         let won = to_remember(120 << 20, 30 << 20);
         assert!(
             won.contains("wrote 30.0 MiB") && won.contains("wrote 120.0 MiB: 75% less."),

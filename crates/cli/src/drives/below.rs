@@ -94,7 +94,7 @@ mod tests {
 
     /// A file on an encrypted mirror of a partition and a whole drive.
     #[test]
-    fn what_is_between_is_seen_through() {
+    fn drives_are_found_through_layers() {
         let folder = tempfile::tempdir().unwrap();
         let system = folder.path().join("sys");
         let file = folder.path().join("file");

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_told_apart() {
+    fn a_list_of_changes_is_split() {
         assert_eq!(parts("zero=off,dedup=on"), ["zero=off", "dedup=on"]);
         assert_eq!(
             parts("journals=1G+128M,5G+64M,fold=off"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn an_invalid_change_is_refused() {
         for (text, told) in [
             ("compress", "NAME=VALUE"),
             ("speed=high", "compress, delta"),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_of_a_run_counts() {
+    fn the_last_change_of_a_run_counts() {
         let run = Run {
             with: vec![
                 "compress=lz4,buffer=16M".parse().unwrap(),

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_stored_is_taken_or_passed_over_and_told() {
+    fn any_stored_value_is_used_or_reported_as_kept() {
         for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
             let superblock = superblock(layout);
             for property in &TABLE {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usual_is_what_the_volume_can_do() {
+    fn the_defaults_are_what_the_volume_can_do() {
         for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
             let superblock = superblock(layout);
             let mut run = Run::default();

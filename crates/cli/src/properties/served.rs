@@ -71,7 +71,7 @@ impl Chosen {
 
     /// Adds a journal to those that are stored.
     pub fn add_journal(&self, volume: &Growable, start: u64, bytes: u64) -> Result<()> {
-        // One lock for both: of two journals that are added at once none is lost.
+        // One lock for both steps, so that two journals added at once are both kept.
         let mut now = self.now.lock();
         let volume = writable(volume)?;
         let mut journals = now.in_force.journals.clone();
@@ -161,7 +161,7 @@ impl Now {
     }
 }
 
-/// The volume as it is now. To be called under the lock: one that has grown since is another.
+/// The volume as it is now. Call it under the lock: a volume that grows is replaced.
 fn writable(volume: &Growable) -> Result<Arc<Volume>> {
     let volume = volume.volume();
     match volume.read_only() {

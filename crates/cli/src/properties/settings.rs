@@ -13,7 +13,7 @@ const BUFFER_BYTES: u64 = 64 << 20;
 /// The default memory for the map: enough for 64 GiB of data, or for some 38 GiB that is compressed.
 const MAP_BYTES: u64 = 64 << 20;
 
-/// Whether, after a crash, the volume itself puts home what a journal had committed.
+/// Whether the volume itself writes home, after a crash, what a journal had committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
     /// If `attach --mount` mounts the file system itself, because then no cache is between the two (decision 0014).

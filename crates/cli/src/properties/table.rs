@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_that_is_not_of_the_lab_alone_is_a_property() {
+    fn each_row_but_those_of_the_lab_alone_is_a_property() {
         let of_volumes = table::TABLE.iter().filter(|row| row.tier != Tier::Lab);
         let rows: Vec<_> = of_volumes.map(|row| std::ptr::from_ref(*row)).collect();
         let properties: Vec<_> = TABLE.iter().map(|p| std::ptr::from_ref(p.row)).collect();

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_back_with_its_own_file_alone() {
+    fn a_name_may_reappear_only_with_its_own_file() {
         let mut folder = folder();
         folder.unlink(40, "a");
         let (one, two) = ([1; 5000], [[1; 4096], [2; 4096]].concat());
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_must_be_there_and_what_was_not_may() {
+    fn synced_data_must_be_there_and_other_data_may() {
         let (one, two) = ([1; 5000], [[1; 4096], [2; 4096]].concat());
         // Before anything, after the first write began, when it is synced, after more has begun.
         assert_eq!(check(5, &[]), Ok(0));

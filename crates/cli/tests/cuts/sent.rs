@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_wrong_is_the_kernels_and_nothing_else_is() {
+    fn only_a_copy_that_was_sent_wrong_is_the_kernels_fault() {
         let page = [7; BLOCK];
         let (mut cut, mut other) = (page, page);
         cut[1000..].fill(0);

@@ -36,7 +36,7 @@ pub struct Merge {
     levels: Vec<Vec<Table>>,
     /// Where the next merge of each level begins.
     next: Vec<u64>,
-    /// Tables' worth of overwritten keys that are not yet left out, by level.
+    /// Overwritten keys that no merge has dropped yet, in tables' worth, by level.
     overwritten: Vec<f64>,
     empty: VecDeque<u32>,
     #[cfg(test)]

@@ -9,7 +9,7 @@ use super::*;
 use crate::trace::Op;
 use crate::workload::{Pattern, workloads};
 
-/// Asserts that a value is within so many percent of the published one.
+/// Asserts that a value is within this percentage of the published one.
 fn near(what: &str, seen: f64, published: f64, percent: f64) {
     let off = (seen / published - 1.0).abs() * 100.0;
     assert!(off <= percent, "{what}: {seen}, published {published}");
@@ -119,7 +119,7 @@ fn fileserver_is_filebenchs() {
 }
 
 #[test]
-fn packages_are_as_large_as_files_were_found_to_be() {
+fn packages_have_files_of_the_published_sizes() {
     let (mut install, mut rng) = (Install::new(1 << 28), Rng::new(1));
     let mut files = Vec::new();
     for _ in 0..200_000 {
@@ -156,7 +156,7 @@ fn hottest_fifth(mut hits: Vec<u32>) -> f64 {
 }
 
 #[test]
-fn a_database_asks_its_disk_for_what_tpc_c_was_seen_to() {
+fn a_database_sends_the_requests_measured_for_tpc_c() {
     // One warehouse, besides the log.
     let blocks = 2 * WAREHOUSE_PAGES * 64 / 63 + 2;
     let log = blocks / 64;
@@ -297,7 +297,7 @@ fn every_application_stays_on_its_volume_and_goes_on() {
 }
 
 #[test]
-fn nothing_is_read_that_was_not_written_or_was_given_up() {
+fn only_blocks_that_are_in_use_are_read() {
     for workload in workloads() {
         let Pattern::Application(what) = workload.pattern else {
             continue;

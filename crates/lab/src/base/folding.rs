@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_programmed_once_there_and_once_behind_it() {
+    fn each_write_is_programmed_once_in_the_cache_and_once_behind_it() {
         let mut map = map();
         (0..600).for_each(|lba| map.write(lba));
         while map.fold_idle() {}

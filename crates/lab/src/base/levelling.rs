@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cold_for_ever_is_moved_and_blocks_wear_alike() {
+    fn cold_data_are_moved_and_blocks_wear_alike() {
         let [none, dynamic, fixed, both] = four(Victim::Greedy, 0);
         assert_eq!(none.levelled + dynamic.levelled, 0);
         for levelled in [&fixed, &both] {

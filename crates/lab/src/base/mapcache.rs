@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_victim_policy_gets_along_with_it() {
+    fn every_victim_policy_works_with_it() {
         for victim in [
             Victim::Fifo,
             Victim::Choices(1),

@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn greed_of_ones_own_is_the_built_in() {
+    fn a_custom_greedy_policy_equals_the_built_in() {
         let own = map(Victim::Fifo).choosing(&|| Box::new(By(fewest)));
         assert_eq!(moved(own), moved(map(Victim::Greedy)));
     }
 
     #[test]
-    fn cost_and_benefit_of_ones_own_are_the_built_in() {
+    fn a_custom_cost_benefit_policy_nearly_equals_the_built_in() {
         let best = |closed: &[Closed]| {
             let worth = |block: &Closed| {
                 let (pages, live) = (f64::from(block.pages), f64::from(block.valid));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_the_map_stays_sound() {
+    fn whatever_a_policy_answers_the_map_stays_sound() {
         for place in [0, 7, usize::MAX] {
             let worst = map(Victim::Greedy).choosing(&|| Box::new(By(move |_: &[Closed]| place)));
             assert!(moved(worst) > moved(map(Victim::Greedy)));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_counts_of_ones_own_are_the_built_in() {
+    fn a_custom_policy_with_the_same_counts_equals_the_built_in() {
         let run = |mut map: PageMap| {
             drift(&mut map, 3000);
             let mut ops = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_said_the_map_stays_sound_and_only_the_hosts_pages_are_asked_for() {
+    fn whatever_a_policy_answers_the_map_stays_sound_and_asks_only_for_host_pages() {
         let says: [fn(u64, Option<bool>) -> bool; 5] = [
             |_, _| true,
             |_, _| false,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn who_knows_what_is_hot_moves_less() {
+    fn a_policy_that_knows_the_hot_pages_moves_less() {
         let moved = |mut map: PageMap| {
             let mut rng = Rng::new(6);
             for _ in 0..90_000 {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hot_is_found_and_kept_in_blocks_of_its_own() {
+    fn hot_pages_are_found_and_kept_in_separate_blocks() {
         let (logical, hot) = (3000, 300);
         let mut map = map(logical, Victim::Greedy);
         (0..logical).for_each(|lba| map.write(lba));

@@ -41,7 +41,7 @@ fn nand(text: &str) -> Nand {
 }
 
 #[test]
-fn what_is_known_by_name_is_read_and_what_is_written_is_the_same_when_read() {
+fn built_in_drives_are_read_and_written_drives_read_the_same() {
     assert_eq!(known().len(), FILES.len());
     let mine = [FLASH, BLOCK].map(|text| DriveFile::read("mine", text).unwrap());
     for drive in known().iter().chain(&mine) {
@@ -151,7 +151,7 @@ fn energy_is_read_and_written_and_refused() {
 }
 
 #[test]
-fn what_blocks_stand_is_read_and_written_and_refused() {
+fn refresh_limits_are_read_and_written_and_refused() {
     let of = |tables: &str| format!("{FLASH}{tables}");
     let (reads, days) = (
         "[read-disturb]\nreads = 100000\n",
@@ -178,7 +178,7 @@ fn what_blocks_stand_is_read_and_written_and_refused() {
 }
 
 #[test]
-fn what_blocks_cannot_stand_is_refused() {
+fn impossible_refresh_limits_are_refused() {
     let of = |tables: &str| format!("{FLASH}{tables}");
     let (most, ages) = (
         "a number from 1 to 4294967295",
@@ -333,7 +333,7 @@ fn refused(cases: &[(String, usize, &str)]) {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_its_line_its_key_and_what_is_allowed() {
+fn an_error_names_the_line_the_key_and_what_is_allowed() {
     let flash = |old, new| with(FLASH, old, new);
     let time = "[flash] read-us: it is a number from 0.001 to 1000000, in steps of 0.001";
     let planes = "[flash] planes: it is a number from 1 to 16, in steps of 1";
@@ -363,7 +363,7 @@ fn a_wrong_value_is_told_with_its_line_its_key_and_what_is_allowed() {
 }
 
 #[test]
-fn a_file_that_is_no_drives_is_refused_with_its_place() {
+fn an_error_in_a_drive_file_has_its_place() {
     let flash = |old, new| with(FLASH, old, new);
     let copy_back = "[page-map]\ncopy-back = true\n";
     assert!(DriveFile::read("mine", &(FLASH.to_owned() + copy_back)).is_ok());
@@ -407,7 +407,7 @@ fn a_file_that_is_no_drives_is_refused_with_its_place() {
 }
 
 #[test]
-fn speeds_that_cannot_be_are_refused_with_their_place() {
+fn impossible_speeds_are_refused_with_their_place() {
     let block = |old, new| with(BLOCK, old, new);
     refused(&[
         (without(BLOCK, "reads"), 6, "[block] reads: it is missing"),

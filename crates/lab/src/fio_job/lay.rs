@@ -94,7 +94,7 @@ impl Simple {
         // Several random jobs in one file are equal to one with more requests open.
         let is_one = section.reading.after.job.is_none()
             && (paced.jobs == 1 || (what.random && space.file.is_some()));
-        // Each copy waits for its own flushes only, and a flush is not one of the requests that `size` gives.
+        // Each copy waits only for its own flushes, and flushes do not count towards `size`.
         let is_awaited = what.durable || what.flush_every > 0;
         let is_plain = !is_awaited && paced.think.is_none() && space.file_size.is_none();
         if !is_one || !is_plain || reads != others || space.increment != Amount::NONE {

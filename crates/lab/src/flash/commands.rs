@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_is_tried_again_takes_as_much_longer() {
+    fn each_retry_makes_a_read_longer() {
         let hopeless = BitErrors {
             fresh: 0.1,
             worn: 0.1,

@@ -497,7 +497,7 @@ mod tests {
     use crate::drives;
 
     #[test]
-    fn a_page_is_read_as_often_as_it_is_tried() {
+    fn each_retry_counts_as_a_read_of_the_page() {
         let Inside::Nand(nand) = drives::own("oftl").kind else {
             panic!("a drive of flash");
         };

@@ -117,7 +117,7 @@ mod tests {
     };
 
     #[test]
-    fn the_tail_is_poissons() {
+    fn the_tail_is_that_of_a_poisson_distribution() {
         // P(X > 2) for a mean of 1: 1 - e^-1 (1 + 1 + 1/2).
         assert!((beyond(1.0, 2) - 0.080_301).abs() < 1e-6);
         assert!((beyond(80.0, 0) - 1.0).abs() < 1e-12);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_as_it_was_and_the_rest_is_in_between() {
+    fn measured_sizes_are_exact_and_others_interpolated() {
         let points = [point(4, 100, 64), point(16, 160, 128), point(64, 400, 256)];
         let table = Table::new(&points).unwrap();
         for point in points {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_cannot_be_is_named_by_its_point() {
+    fn an_impossible_table_names_the_wrong_point() {
         let first = point(4, 100, 64);
         for (wrong, error) in [
             (vec![], (0, TableError::Points)),

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_that_nobody_refreshes_are_counted_once_each() {
+    fn blocks_that_are_not_refreshed_are_counted_once_each() {
         let how = Refresh {
             reads: None,
             age_ns: Some(100),

@@ -97,7 +97,7 @@ pub struct Job {
     pub durable: bool,
     /// Percent of zero blocks among those written.
     pub zeros: u32,
-    /// Percent of blocks among those written whose content other blocks of the job have as well.
+    /// Percent of the written blocks whose content other blocks of the job have too.
     pub duplicates: u32,
     /// Where it goes.
     pub place: Place,

@@ -44,7 +44,7 @@ fn requests(mode: Mode, commit: Commit) -> Vec<Request> {
 }
 
 #[test]
-fn every_home_block_was_journaled_as_it_is_and_the_journal_is_not_overrun() {
+fn every_home_block_equals_a_journal_copy_that_is_still_there() {
     let requests = requests(Mode::Data, Commit::TwoFlushes);
     let at = Places::of(2048, LOGICAL).journal;
     let mut journal = BTreeMap::new();
@@ -69,7 +69,7 @@ fn every_home_block_was_journaled_as_it_is_and_the_journal_is_not_overrun() {
 }
 
 #[test]
-fn flushes_are_as_many_as_the_mode_says() {
+fn each_mode_has_its_number_of_flushes() {
     let count = |commit| {
         let all = requests(Mode::Data, commit);
         let fua = all
@@ -154,7 +154,7 @@ fn deleted(mode: Mode, file: File, fsyncs: bool) -> (u64, u64) {
 }
 
 #[test]
-fn what_is_deleted_does_not_come_home_and_indirect_blocks_are_revoked() {
+fn deleted_blocks_are_not_written_home_and_indirect_ones_are_revoked() {
     // 32 commits: descriptor, inode, bitmap, group descriptor, commit; and the same for the deletion.
     let (commits, growing) = (33, File::Growing);
     let (journaled, home) = deleted(Mode::Ordered, growing, true);

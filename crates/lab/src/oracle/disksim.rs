@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_generated_loads_take_what_it_says() {
+    fn its_generated_loads_have_its_responses() {
         let rows = REFERENCES.map(|reference| response(reference, 16, 1).unwrap());
         for row in &rows {
             assert!(row.is_near(), "{row:?}");

@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn random_victims_are_measured_as_exactly_as_is_said() {
+    fn random_victims_are_measured_with_the_stated_error() {
         let (logical, error) = (16 << 10, 0.005);
         let measure = volumes(150, 64, logical, error);
         let offs = (1..=32).map(|seed| {
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_map_meets_them_even_when_small() {
+    fn a_small_page_map_meets_the_closed_forms() {
         let effort = Effort {
             logical: 64 << 10,
             warm: 4,

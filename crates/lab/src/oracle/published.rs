@@ -114,7 +114,7 @@ impl Published {
         let blocks = BLOCKS / parts;
         let pages = u64::from(blocks) * u64::from(PAGES);
         let logical = pages * self.fill / 1000;
-        // One die; what is always free is added.
+        // One die; the blocks that are always free are added.
         let shape = Shape {
             channels: 1,
             dies: 1,

@@ -95,7 +95,7 @@ mod tests {
     };
 
     #[test]
-    fn a_skew_that_is_none_is_computed_as_a_uniform_load() {
+    fn no_skew_is_computed_as_a_uniform_load() {
         let none = Skew {
             writes: 40,
             space: 40,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_map_meets_what_is_computed_for_hot_and_cold_data() {
+    fn a_page_map_meets_the_computed_amplification_of_hot_and_cold_data() {
         for over in [150, 280] {
             let mixed = Map::mixed(Victim::Fifo, 64);
             let row = page_map(mixed, Some(MOST), over, EFFORT).unwrap();

@@ -110,7 +110,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     })
 }
 
-/// What a pass that knows everything stored finds: duplicate blocks, and the blocks and contents stored at the end.
+/// What a pass that remembers every stored content finds: duplicate blocks, and the blocks and contents stored at the end.
 struct Perfect {
     duplicates: u64,
     addresses: u64,
@@ -256,7 +256,7 @@ fn entries(outcome: &Outcome) -> u64 {
 /// How blocks are hashed: the paper's name, nanoseconds per block and per decision, and the switch.
 fn hashings() -> [(&'static str, Hashing); 6] {
     let sha1 = nanos(SHA1_CYCLES, MHZ);
-    // One block of each unit is hashed, and the rest of those units whose block was found.
+    // One block of each unit is hashed, and the rest of the unit if that block is found.
     let sampled = |each: u64| each / u64::from(BLOCKS) + each * u64::from(DUPLICATES[0]) / 100;
     let how = |check_ns, print_ns, switch| Hashing {
         check_ns,

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_range_all_figures_count() {
+    fn all_figures_of_a_range_count() {
         let removed = |low, high| Stated::range((38.0, 50.0), (low, high)).over(0.0);
         assert_eq!(removed(43.0, 50.0).verdict(), Verdict::Yes);
         assert_eq!(removed(32.3, 57.5).verdict(), Verdict::Yes);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_no() {
+    fn a_value_that_is_no_number_meets_nothing() {
         assert_eq!(of(1.8, f64::NAN, 1.0), Verdict::No);
         let limit = Stated::AtMost {
             theirs: 1.0,

@@ -1,5 +1,4 @@
-//! OFTL: fio's sequential writes with an fsync after every so many (its figures 6 and 9), a database (7) and a mail
-//! server (8), by the time of a flush.
+//! OFTL: fio's sequential writes with regular fsyncs (its figures 6 and 9), a database (7) and a mail server (8), for several flush times.
 
 use super::cell::{Cell, run, throughput};
 use super::claim::{BAND, Claim, Stated};
@@ -81,7 +80,7 @@ impl Row {
         self.outcome.order.unwrap_or_default().0
     }
 
-    /// Blocks that reach the drive, the journal's included, per time that it must bring to flash what it holds.
+    /// Blocks that reach the drive, the journal's included, per flush or FUA write.
     fn blocks_a_flush(&self) -> f64 {
         let flushes = self.outcome.flushes.count + self.outcome.durable_writes;
         self.outcome.host_written as f64 / flushes.max(1) as f64
@@ -288,7 +287,7 @@ fn journal(mode: Mode, commit: Commit, file: File) -> Journal {
     }
 }
 
-/// What the order is good for: dies are not equally busy, here because they collect.
+/// Why order matters: dies are not equally busy, here because they collect.
 fn order(threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for (name, mode) in MODES {

@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_of_the_lab_is_an_option_and_by_itself_as_the_row_says() {
+    fn each_row_of_the_lab_is_an_option_with_the_rows_default() {
         let usual = Engine::default();
         for row in TABLE.iter().filter(|row| row.lab.is_some()) {
             let option = OPTIONS.iter().find(|option| option.name == row.name);
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn each_word_of_a_row_is_taken_and_shown_as_it_was() {
+    fn each_word_of_a_row_is_accepted_and_shown_again() {
         use vellum_policies::kind::Kind;
         for row in TABLE.iter().filter(|row| row.lab.is_some()) {
             let words: &[&str] = match row.kind {

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_policy_is_refused() {
+    fn an_invalid_policy_is_refused() {
         for text in [
             "",
             "vellu",

@@ -33,7 +33,7 @@ pub fn of_all_processors(path: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// What is known of files without reading them. Another stamp: they were written since, or there are others.
+/// What is known of files without reading them. Another stamp means that they were written since, or that there are other files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp(Vec<Option<(u64, Option<SystemTime>)>>);
 

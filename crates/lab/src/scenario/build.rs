@@ -19,8 +19,7 @@ const ROUNDS_MIN: u64 = 64;
 /// Over-provisioning where the device does not say.
 const BLOCK_DEVICE_OVER: u32 = 70;
 
-/// The space of a drive that tables in place get beyond their volume, in thousandths: a 32nd that they keep free, and
-/// the tables themselves.
+/// Space on a drive that tables in place get in addition to their volume, in thousandths: a 32nd that they keep free, and the tables.
 const IN_PLACE_OVER: std::ops::RangeInclusive<u32> = 42..=50;
 
 /// A new drive.
@@ -245,7 +244,7 @@ impl Scenario<'_> {
         Ok(drive.ordered(base.order, self.device.flush_ns))
     }
 
-    /// What is not refreshed.
+    /// Notes about what is not refreshed.
     fn refresh_told(&self, nand: &Nand, layer: Layer) -> Vec<String> {
         let mut told = Vec::new();
         if matches!(layer, Layer::Vellum(engine) if !engine.on_drive) && nand.refresh.is_on() {
@@ -346,7 +345,7 @@ impl Scenario<'_> {
     }
 }
 
-/// What a drive's cache does not do under a policy.
+/// A note about how a policy does not use a drive's cache.
 fn cache_told(nand: &Nand, layer: Layer) -> Option<&'static str> {
     match (nand.slc, layer) {
         (Some(_), Layer::Vellum(engine)) if engine.on_drive => {

@@ -85,8 +85,7 @@ pub struct Synthetic {
     pub again: Again,
     /// A flush after this many writes.
     pub flush_every: u64,
-    /// By how much of the volume the pattern moves, in thousandths, in the time that as many requests as write it once
-    /// take.
+    /// By how much of the volume the pattern moves, in thousandths, while as many requests are sent as write the volume once.
     pub drift: u32,
     /// Requests arrive at their own times (`Pace::Open`): a burst all at once, and then nothing for a while.
     pub bursts: Option<Bursts>,

@@ -119,7 +119,7 @@ impl<'a> Scenario<'a> {
         }
     }
 
-    /// A generated load, on a volume of `logical` blocks on as many as `flash` has.
+    /// A generated load, on a volume of `logical` blocks that lies on `flash` blocks of flash.
     fn made(
         &'a self,
         load: &Synthetic,
@@ -394,8 +394,8 @@ mod tests {
     use crate::workload::find;
 
     #[test]
-    fn what_wears_a_drive_out_is_counted_by_the_flash_there_is() {
-        // Larger than what is simulated of most drives.
+    fn requests_that_wear_a_drive_out_are_counted_by_its_flash() {
+        // This drive is larger than the default size.
         let limit = 5;
         let device = Device {
             erase_limit: Some(limit),

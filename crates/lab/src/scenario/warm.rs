@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn quarters_are_held_against_those_before() {
+    fn a_quarter_is_compared_with_the_two_before() {
         assert_eq!(changes(&curve(3, |_| 2000)), None);
         assert_eq!(changes(&curve(16, |_| 2000)), Some((0.0, 0.0)));
         // Level where it turns: the last two quarters are alike, the one before is not.

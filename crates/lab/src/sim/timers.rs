@@ -1,4 +1,4 @@
-//! What happens without a request: when its time has come, and when a run is over.
+//! What happens without a request: at its time, and at the end of a run.
 
 use super::{Ftl, RunError, Sim, io};
 use crate::base::Io;

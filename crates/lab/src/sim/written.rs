@@ -19,7 +19,7 @@ pub struct Cause {
 }
 
 impl Ftl {
-    /// What went through the drive's cache of single-bit cells, if it has one.
+    /// The drive with a page map, if there is one.
     #[must_use]
     pub fn drive(&self) -> Option<&Drive> {
         match self {
@@ -32,7 +32,7 @@ impl Ftl {
         }
     }
 
-    /// The same, for what it does by itself.
+    /// The same, to let the drive act by itself.
     pub(super) fn drive_mut(&mut self) -> Option<&mut Drive> {
         match self {
             Self::Page(drive) => Some(drive),
@@ -102,7 +102,7 @@ impl Ftl {
 }
 
 impl Sim {
-    /// What was refreshed, or was due and was not, where the drive says how much its blocks stand.
+    /// What was refreshed, or was due and was not refreshed, if the drive limits the reads or the age of its blocks.
     #[must_use]
     pub fn refreshed(&self) -> Option<Refreshed> {
         let past_due = self.flash.past_due(self.time.now())?;

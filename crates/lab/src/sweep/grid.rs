@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grid_is_every_value_with_every_other() {
+    fn a_grid_combines_every_value_with_every_other() {
         let axes: Vec<Axis> = ["op=7 15", "policy=base vellum:dedup,write-once"]
             .iter()
             .map(|text| text.parse().unwrap())
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grid_is_refused() {
+    fn an_invalid_grid_is_refused() {
         for text in ["op", "=1", "op=", "op= ", "a b=1", "op=7 7"] {
             assert!(text.parse::<Axis>().is_err(), "{text}");
         }

@@ -146,7 +146,7 @@ fn number(text: &str) -> Option<(f64, i32)> {
     Some((digits.parse().ok()?, power))
 }
 
-/// A figure over the first axis of numbers, in the smallest unit that one of them has, with a line for each point of the other axes.
+/// A figure over the first axis of numbers, in the smallest of their units, with a line for each point of the other axes.
 fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64) -> Option<Plot> {
     let numbers =
         |axis: &Axis| axis.values.len() > 1 && axis.values.iter().all(|v| number(v).is_some());

@@ -27,7 +27,7 @@ impl Row {
         }
     }
 
-    /// The result of a run that could not be run.
+    /// The result of a point that could not be run.
     #[must_use]
     pub fn failed(point: Point, error: String) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! CSV with any columns: a map says which column is what, and its unit.
+//! CSV with any columns: a map gives the meaning and the unit of each column.
 
 use super::error::Problem;
 use super::fields::{SECTOR_BYTES, decimal, name_number, number, wrong};
@@ -19,7 +19,7 @@ pub struct ColumnsError {
     need: &'static str,
 }
 
-/// Which column is what: `time=0:us,op=2,offset=3:sector,length=4,disk=1,read=R,write=W,separator=semicolon`.
+/// The meaning of each column: `time=0:us,op=2,offset=3:sector,length=4,disk=1,read=R,write=W,separator=semicolon`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
     separator: char,

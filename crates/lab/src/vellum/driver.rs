@@ -250,7 +250,7 @@ impl Vellum {
         &self.backing
     }
 
-    /// The drive that it lies on, if there is one: for what that does by itself.
+    /// The drive that it lies on, if there is one, to let that act by itself.
     pub fn drive_below(&mut self) -> Option<&mut Drive> {
         match &mut self.backing {
             Backing::Drive(drive) => Some(drive),

@@ -337,7 +337,7 @@ mod tests {
     use std::error::Error;
 
     #[test]
-    fn an_error_does_not_say_its_cause_which_is_told_behind_it() {
+    fn an_error_does_not_repeat_its_cause() {
         let shape = Shape {
             channels: 1,
             dies: 1,

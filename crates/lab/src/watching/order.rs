@@ -15,8 +15,7 @@ impl Watching {
         found.any(Commits::is_asynchronous)
     }
 
-    /// Why a write must not go on, if it must not; if it may, it is noted for the journals. `waits`: what waits before
-    /// it.
+    /// Why a write must not go on. `None`: it may, and is noted for the journals. `waits`: what waits before it.
     pub fn stop<'a>(
         &mut self,
         written: &Written<'_>,

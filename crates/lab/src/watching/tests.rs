@@ -156,7 +156,7 @@ fn live(seed: u64) -> (usize, usize) {
 }
 
 #[test]
-fn what_the_watch_tells_is_what_the_file_system_knows() {
+fn the_watch_agrees_with_the_file_system() {
     let lives = (1..60).map(live);
     let (told, committed) = lives.fold((0, 0), |sum, life| (sum.0 + life.0, sum.1 + life.1));
     assert!(told > 50_000 && committed > 20_000, "{told}, {committed}");

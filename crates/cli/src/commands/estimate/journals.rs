@@ -226,7 +226,7 @@ fn copies(file: &File, journal: &Journal, home: Span) -> Vec<(u64, Vec<u64>)> {
         .collect()
 }
 
-/// The home, if any, of each block in a log. The log is circular: a place holds what the newest transaction that claims it says.
+/// The home, if any, of each block in a log. The log is circular: the newest transaction that claims a place decides.
 #[derive(Default)]
 struct Claims(HashMap<JournalBlock, (Sequence, Option<u64>)>);
 
@@ -274,7 +274,7 @@ mod tests {
     /// Two transactions of the same ten blocks. In the second, each block has one byte changed. Six are at home as in the
     /// second, four as in the first.
     #[test]
-    fn a_journal_tells_what_came_home_and_what_differs_little() {
+    fn a_journal_shows_what_write_once_and_deltas_save() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
         let disk = path("disk");
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_transaction_says_what_a_place_holds() {
+    fn the_newest_transaction_decides_what_a_place_holds() {
         let (mut claims, at) = (Claims::default(), JournalBlock(5));
         claims.add(at, Sequence(u32::MAX), Some(4096));
         claims.add(at, Sequence(u32::MAX - 1), Some(8192));

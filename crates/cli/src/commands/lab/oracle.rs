@@ -50,7 +50,7 @@ fn kinds() -> Vec<Kind> {
     [&mixed[..], &skewed, &[Kind::Engine]].concat()
 }
 
-/// The share of chance in measurements with random victims: a standard error, a quarter of what is accepted.
+/// The standard error of measurements with random victims: a quarter of the accepted error.
 const CHANCE: f64 = 0.0005;
 
 /// How many times the volume is overwritten during a measurement.
@@ -58,7 +58,7 @@ fn volumes(victim: Victim, pages: u32, over: u32, logical: u64) -> u64 {
     let random = oracle::volumes(over, pages, logical, CHANCE);
     let volumes = match victim {
         Victim::Choices(1) => random,
-        // The better of two varies by 0.6 of what one does, and of more hardly: measured over seeds.
+        // The better of two draws varies 0.6 times as much as one draw, and the best of more hardly at all: measured over seeds.
         Victim::Choices(2) => random.div_ceil(2),
         Victim::Choices(_) => random.div_ceil(10),
         _ => 0,

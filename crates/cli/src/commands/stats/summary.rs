@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_of_the_time_between() {
+    fn rates_count_from_the_previous_look() {
         let (before, after) = (volume(0, 0), volume(100 << 20, 10 << 20));
         let text = Counted::new(&after, Some(&before), 5).lines();
         assert!(
@@ -328,7 +328,7 @@ mod tests {
 
     /// A server of another version, or one of a plain file, has different counters.
     #[test]
-    fn what_is_not_counted_is_nothing_to_fail_for() {
+    fn missing_counters_are_no_failure() {
         for strange in [
             json!({}),
             json!(null),

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_is_of_a_second_and_of_one_server() {
+    fn a_pace_is_per_second_and_of_one_server() {
         let told = pace([0, 10, 1], [500, 20, 2], 5.0);
         let expected = Pace {
             clients: 100.0,

@@ -108,7 +108,7 @@ fn a_full_block_of_many_pages_is_not_the_best_victim() {
 }
 
 #[test]
-fn what_cannot_fit_is_refused() {
+fn a_volume_that_does_not_fit_is_refused() {
     let error = PageMap::new(&SHAPE, 3, (0, 16), 1400, Victim::Greedy).err();
     let (logical, most) = (1400, 1344);
     assert_eq!(error, Some(TooSmall { logical, most }));
@@ -144,7 +144,7 @@ fn a_striped_map_keeps_blocks_on_their_dies_and_room_on_each() {
 }
 
 #[test]
-fn what_is_copied_back_is_moved_all_the_same() {
+fn copy_back_changes_no_moves() {
     let shape = Shape {
         unit_blocks: 1,
         ..SHAPE
@@ -171,7 +171,7 @@ fn what_is_copied_back_is_moved_all_the_same() {
 }
 
 #[test]
-fn the_pages_of_a_block_are_of_one_type_after_the_other() {
+fn page_types_follow_each_other_within_a_block() {
     for separated in [false, true] {
         let map = PageMap::new(&SHAPE, 3, (0, 16), 900, Victim::Greedy).unwrap();
         let mut map = match separated {
@@ -207,7 +207,7 @@ fn the_pages_of_a_block_are_of_one_type_after_the_other() {
 }
 
 #[test]
-fn a_summary_comes_behind_the_last_page_of_each_block() {
+fn a_summary_follows_the_last_page_of_each_block() {
     for separated in [false, true] {
         let map = PageMap::new(&SHAPE, 3, (0, 16), 900, Victim::Greedy).unwrap();
         let map = match separated {

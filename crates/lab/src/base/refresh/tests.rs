@@ -70,7 +70,7 @@ fn a_closed_blocks_live_pages_are_moved_and_it_is_erased() {
 }
 
 #[test]
-fn a_block_that_is_being_filled_is_given_up_for_the_next() {
+fn an_open_block_that_is_due_is_abandoned_for_the_next() {
     let mut map = map(300, Victim::Greedy);
     // Two units on each die, and one page of a third on the first.
     (0..9).for_each(|lba| map.write(lba));

@@ -162,7 +162,7 @@ pub fn units(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperEr
         for unit in std::iter::once(1).chain(SAMPLES) {
             let mut load = load(duplicates, requests);
             load.request_blocks = REQUEST_BLOCKS;
-            // One block of each unit is hashed, and the rest of those units whose block was found.
+            // One block of each unit is hashed, and the rest of the unit if that block is found.
             let rest = u64::from(unit - 1) * u64::from(duplicates) / 100;
             let hash = sha1 * (1 + rest) / u64::from(unit);
             let scenario = bursts(capacity, load, SMALL, each(hash));

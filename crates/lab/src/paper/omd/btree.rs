@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_hold_what_the_kernels_do() {
+    fn blocks_hold_as_many_entries_as_the_kernels() {
         // A block's number; a SHA-1 and a block's number; a count.
         assert_eq!([8, 28, 4].map(most), [252, 111, 336]);
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_copies_the_way_to_a_leaf_once() {
+    fn a_transaction_copies_the_path_to_a_leaf_once() {
         let mut tree = Tree::new(28);
         for number in 0..50_000 {
             tree.set(mix(number), Transaction(1));

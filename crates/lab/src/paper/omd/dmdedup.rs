@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn transactions_end_when_they_are_said_to() {
+    fn transactions_end_after_a_second_at_a_flush_and_at_a_fua_write() {
         let second = COMMIT_AFTER;
         let load = [
             write(0, 1, 1, false),

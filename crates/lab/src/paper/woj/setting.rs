@@ -1,4 +1,4 @@
-//! The paper's setting: its drives, its systems, its journal, and what of its machine the lab lacks.
+//! The paper's setting: its drives, its systems, its journal, and what the lab lacks of its machine.
 
 pub const DRIVES: [&str; 3] = ["fast-ssd", "moderate-ssd", "slow-ssd"];
 /// The paper's name, and ours.

@@ -30,7 +30,7 @@ pub(super) enum Flight {
     },
     /// Parts were read in memory; true if all of them are whole.
     PartsShown(bool),
-    /// A base is being read, for what follows.
+    /// A base is being read; then this is done.
     Base(Then),
     /// The segment here is discarded.
     Erase { at: Pba },

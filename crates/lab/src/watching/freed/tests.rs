@@ -126,7 +126,7 @@ fn home(in_journal: &mut BTreeSet<u64>, at: &Places, written: &Written<'_>) {
 }
 
 #[test]
-fn what_is_dropped_is_never_what_is_used() {
+fn no_block_in_use_is_dropped() {
     let drops: u64 = (1..40).map(live).sum();
     assert!(drops > 1_000_000, "{drops}");
 }

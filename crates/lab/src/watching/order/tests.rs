@@ -116,7 +116,7 @@ fn live(seed: u64) -> (u64, u64) {
 }
 
 #[test]
-fn a_commit_block_goes_on_behind_all_that_it_commits() {
+fn a_commit_block_waits_for_all_that_it_commits() {
     let lives = (1..60).map(live);
     let (waited, all) = lives.fold((0, 0), |sum, life| (sum.0 + life.0, sum.1 + life.1));
     assert!(waited > 1000 && all > waited, "{waited} of {all}");
