@@ -138,7 +138,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     if let Some(print) = wishes.policy.fingerprint {
         shared.digester.set_print(print);
     }
-    shared.digester.set_shares(wishes.policy.dedup);
+    shared.digester.set_shares(wishes.policy.shares());
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);
     let (deltas, commits) = (wishes.policy.deltas.are_made(), wishes.policy.commits);
@@ -220,7 +220,7 @@ pub(crate) fn clear_journals(shared: &Shared) {
 /// Puts new wishes in force, with the latest scan.
 fn change(shared: &Shared, wishes: &Wishes, anew: bool) {
     let scout = &shared.scout;
-    if wishes.policy.dedup {
+    if wishes.policy.shares() {
         guard_held(shared);
     }
     // It needs a walk of the inodes.
