@@ -283,8 +283,13 @@ impl Policy {
             // Replay needs the journals' blocks to be known.
             replay: self.replay && self.write_once != WriteOnce::Off,
             deltas: self.deltas.are_made(),
-            dedup: self.dedup,
+            dedup: self.shares(),
         }
+    }
+
+    /// True if a block may share the page of any other one: then what must stay apart has to be found before.
+    pub(crate) fn shares(&self) -> bool {
+        self.dedup
     }
 
     /// True if blocks by themselves are stored in fewer bytes.

@@ -25,7 +25,7 @@ impl Settings {
             }
         }
         // In the table's order, so that a property that implies others comes before them.
-        for property in &TABLE {
+        for property in TABLE {
             if let Some(value) = run.value_of(property) {
                 (property.put)(&mut settings, &value);
             }
@@ -194,7 +194,7 @@ mod tests {
     fn any_stored_value_is_used_or_reported_as_kept() {
         for layout in [Layout::Log, Layout::Ordered, Layout::Shadow] {
             let superblock = superblock(layout);
-            for property in &TABLE {
+            for property in TABLE {
                 for value in odd_values() {
                     let mut stored = Properties::default();
                     stored.set(property.name, Some(value.clone())).unwrap();

@@ -22,7 +22,7 @@ pub fn listed(
         text.unwrap_or_default()
     };
     let mut all = Vec::new();
-    for property in &TABLE {
+    for property in TABLE {
         let by_flag = run.value_of(property).is_some();
         let is_of_research = property.tier == Tier::Research;
         if !property.has.has(superblock.layout()) || (is_of_research && !by_flag) {

@@ -116,7 +116,7 @@ const fn property(row: &'static Row, counts: Counts, (get, put): Access) -> Prop
 }
 
 /// All properties.
-pub static TABLE: [Property; 29] = [
+pub static TABLE: &[Property] = &[
     property(
         &table::COMPRESS,
         Counts::Now,

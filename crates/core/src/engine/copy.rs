@@ -4,11 +4,12 @@
 //! copy has its place in the order of writes, so a later write cannot change what it copies.
 
 use super::twin::Shared as Sharing;
-use super::verdict::{Proposer, Twin};
+use super::verdict::Twin;
 use super::{Engine, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
+use crate::policy::Proposer;
 use crate::seam::{Copy, Refusal};
 use crate::state::Origin;
 

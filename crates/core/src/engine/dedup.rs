@@ -3,14 +3,14 @@
 
 use super::Engine;
 use super::segments::locate;
-use super::verdict::Proposer;
 use crate::addr::{Lba, Pba, Segment, Vba};
 use crate::entry::Entry;
 use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
+use crate::policy::Proposer;
 use crate::policy::dedup::{Dedup, content_hash};
-use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint, Payload};
+use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint};
 use alloc::vec::Vec;
 
 impl Engine {
@@ -32,46 +32,7 @@ impl Engine {
         if policy.decide != self.proposers.dedup().decide() {
             self.state.forget_prints();
         }
-        self.proposers.dedup_mut().set(policy);
-    }
-
-    /// Returns the holder that may have the content of the block at `index` of a request.
-    pub(super) fn propose_duplicate(
-        &mut self,
-        lba: Lba,
-        index: usize,
-        payload: &Payload,
-    ) -> Option<(Proposer, Holder)> {
-        let (hash, of) =
-            self.proposers
-                .dedup_mut()
-                .propose(lba, index, payload, &mut self.stats)?;
-        let is_sound = match of {
-            Holder::Lba(lba) => {
-                lba.0 < self.state.map().blocks() && !self.proposers.dedup().is_critical(lba)
-            }
-            Holder::Page(_) => true,
-        };
-        if !is_sound {
-            self.proposers.dedup_mut().forget(hash);
-            return None;
-        }
-        // Checks the block on the medium, if its checksum is in memory: a content that has changed needs no read.
-        if let Some(pba) = self.state.physical(self.entry_of(of))
-            && !self.log.holds(pba)
-        {
-            let (segment, offset) = locate(&self.superblock, pba);
-            if self
-                .sums
-                .sum(segment, offset)
-                .is_some_and(|sum| sum != payload.digest.sum)
-            {
-                self.stats.dedup_false_hints += 1;
-                self.proposers.dedup_mut().forget(hash);
-                return None;
-            }
-        }
-        Some((Proposer::Index(hash), of))
+        self.proposers.set(policy);
     }
 
     /// True if a fingerprint identifies a block that this proposer proposed.

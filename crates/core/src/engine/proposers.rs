@@ -1,10 +1,13 @@
 //! The two policies that propose that a block is stored already: the journal's pool ([`Once`]) and the index of contents ([`Dedup`]).
 //!
-//! Neither is trusted. This module reports the result of each proposal to its proposer, and counts it. The engine finds the holder of a
-//! proposed content, and compares and shares it.
+//! Neither is trusted. This module asks them, reports the result of each proposal to its proposer, and counts it. The engine finds the
+//! holder of a proposed content, and compares and shares it; it does not know how many proposers there are.
 
-use super::verdict::{Answer, Proposer};
-use crate::policy::{dedup::Dedup, once::Once};
+use super::verdict::Answer;
+use crate::addr::Lba;
+use crate::index::Holder;
+use crate::policy::{Proposer, dedup::Dedup, once::Once};
+use crate::seam::{Dedup as Policy, Payload};
 use crate::stats::Stats;
 
 /// The journal's pool and the index of contents.
@@ -41,6 +44,42 @@ impl Proposers {
         &mut self.dedup
     }
 
+    /// Sets the policy of deduplication.
+    pub fn set(&mut self, policy: Policy) {
+        self.dedup.set(policy);
+    }
+
+    /// Returns a proposed holder of the content of the block at `index` of a request, and its proposer.
+    pub fn propose(
+        &mut self,
+        lba: Lba,
+        index: usize,
+        payload: &Payload,
+        stats: &mut Stats,
+    ) -> Option<(Proposer, Holder)> {
+        if let Some((index, journal)) = self.once.propose(lba, payload, stats) {
+            return Some((Proposer::Journal(index), Holder::Lba(journal)));
+        }
+        let (hash, of) = self.dedup.propose(lba, index, payload, stats)?;
+        Some((Proposer::Index(hash), of))
+    }
+
+    /// Notes that a block was stored. The index learns from the engine, which knows who holds the content.
+    #[inline]
+    pub fn note(&mut self, lba: Lba, payload: &Payload, stats: &mut Stats) {
+        if self.once.is_on() {
+            stats.journal_blocks += u64::from(self.once.note(lba, payload));
+        }
+    }
+
+    /// Reports that it would be useless to propose this again.
+    pub fn forget(&mut self, by: Proposer) {
+        match by {
+            Proposer::Index(hash) => self.dedup.forget(hash),
+            Proposer::Journal(_) | Proposer::Pair => {}
+        }
+    }
+
     /// Reports the result of a comparison to its proposer.
     pub fn learn(&mut self, by: Option<Proposer>, answer: Answer, stats: &mut Stats) {
         let same = matches!(answer, Answer::Same(_));
@@ -48,10 +87,8 @@ impl Proposers {
             (None, _) => {}
             (Some(by), Answer::Damaged) => {
                 stats.compared_damaged += 1;
-                // The proposal was right, but the twin cannot be read: to repeat it would be useless.
-                if let Proposer::Index(hash) = by {
-                    self.dedup.forget(hash);
-                }
+                // The proposal was right, but the twin cannot be read.
+                self.forget(by);
             }
             (Some(Proposer::Journal(_)), _) => {
                 match same {
@@ -70,11 +107,9 @@ impl Proposers {
         match by {
             Proposer::Pair => {}
             Proposer::Journal(_) => stats.missing_blocks += 1,
-            Proposer::Index(hash) => {
-                stats.dedup_false_hints += 1;
-                self.dedup.forget(hash);
-            }
+            Proposer::Index(_) => stats.dedup_false_hints += 1,
         }
+        self.forget(by);
     }
 
     /// Notes that a block now shares what was proposed.
@@ -93,9 +128,6 @@ impl Proposers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::Lba;
-    use crate::index::Holder;
-    use crate::seam::Dedup as Policy;
 
     const HASH: u64 = 77;
 

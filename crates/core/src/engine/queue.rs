@@ -7,10 +7,11 @@
 //!    is *doomed*: it leaves the queue, but keeps its buffers.
 
 use super::fetches::Fetches;
-use super::verdict::{Answer, Proposer, Twin};
+use super::verdict::{Answer, Twin};
 use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::entry::PartId;
+use crate::policy::Proposer;
 use crate::seam::{Payload, Refusal};
 use alloc::{collections::VecDeque, vec::Vec};
 

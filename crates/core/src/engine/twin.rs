@@ -1,19 +1,20 @@
 //! A block that is stored already: proposed, compared, and mapped as a second owner of its page.
 //!
-//! Two policies propose: the journal's pool ([`once`](crate::policy::once)) and the index of contents ([`dedup`](super::dedup)).
-//! Neither is trusted: the runtime compares all bytes (promise 4). A block whose comparison is in flight keeps its place in the
+//! Policies propose: the journal's pool ([`once`](crate::policy::once)) and the index of contents ([`dedup`](super::dedup)).
+//! None is trusted: the runtime compares all bytes (promise 4). A block whose comparison is in flight keeps its place in the
 //! queue of writes: nothing overtakes it.
 
 use super::parked::Unsure;
 use super::queue::Noted;
 use super::segments::locate;
-use super::verdict::{Answer, Proposer, Twin, Verdict};
+use super::verdict::{Answer, Twin, Verdict};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
 use crate::log::{Head, Held};
+use crate::policy::Proposer;
 use crate::seam::{Against, Effect, Outcome, Page, Payload};
 use crate::state::Place;
 use alloc::vec::Vec;
@@ -80,14 +81,39 @@ impl Engine {
 
     /// Returns a proposed holder of the content to be written at `lba`, and its proposer.
     fn propose(&mut self, lba: Lba, index: usize, payload: &Payload) -> Option<(Proposer, Holder)> {
-        self.propose_pledged(lba)
-            .or_else(|| {
-                self.proposers
-                    .once_mut()
-                    .propose(lba, payload, &mut self.stats)
-            })
-            .map(|(index, journal)| (Proposer::Journal(index), Holder::Lba(journal)))
-            .or_else(|| self.propose_duplicate(lba, index, payload))
+        if let Some((index, journal)) = self.propose_pledged(lba) {
+            return Some((Proposer::Journal(index), Holder::Lba(journal)));
+        }
+        let (by, of) = self
+            .proposers
+            .propose(lba, index, payload, &mut self.stats)?;
+        self.is_sound(by, of, payload).then_some((by, of))
+    }
+
+    /// True unless a proposal is known to be of no use before anything is read. Otherwise its proposer forgets it.
+    fn is_sound(&mut self, by: Proposer, of: Holder, payload: &Payload) -> bool {
+        // Whether journals pay off, write-once learns from comparisons alone.
+        if matches!(by, Proposer::Journal(_)) {
+            return true;
+        }
+        if let Holder::Lba(lba) = of
+            && (lba.0 >= self.state.map().blocks() || self.proposers.dedup().is_critical(lba))
+        {
+            self.proposers.forget(by);
+            return false;
+        }
+        // Checks the block on the medium, if its checksum is in memory: a content that has changed needs no read.
+        if let Some(pba) = self.state.physical(self.entry_of(of))
+            && !self.log.holds(pba)
+        {
+            let (segment, offset) = locate(&self.superblock, pba);
+            let sum = self.sums.sum(segment, offset);
+            if sum.is_some_and(|sum| sum != payload.digest.sum) {
+                self.proposers.refuted(by, &mut self.stats);
+                return false;
+            }
+        }
+        true
     }
 
     /// Compares a block to be written with its twin, in memory or on the medium.

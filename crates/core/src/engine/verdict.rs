@@ -2,22 +2,12 @@
 
 use crate::front;
 use crate::index::Holder;
+use crate::policy::Proposer;
 use crate::seam::Fingerprint;
 use crate::state::Place;
 
 /// The state of the comparison of a block with its twin.
 pub(super) type Verdict = front::Verdict<Twin>;
-
-/// The proposer of a twin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proposer {
-    /// The pool, by this block of the journals.
-    Journal(u32),
-    /// The index, by this hash.
-    Index(u64),
-    /// A pair given from outside.
-    Pair,
-}
 
 /// A block that may be equal, and its state when it was proposed.
 #[derive(Clone, Copy, Debug)]

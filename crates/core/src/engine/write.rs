@@ -216,9 +216,7 @@ impl Engine {
 
     /// Reports a block that is in the log to the policies.
     pub(super) fn note(&mut self, lba: Lba, payload: &Payload) {
-        if self.proposers.once().is_on() {
-            self.stats.journal_blocks += u64::from(self.proposers.once_mut().note(lba, payload));
-        }
+        self.proposers.note(lba, payload, &mut self.stats);
         if self.proposers.dedup().is_on() {
             self.note_content(lba, payload.digest.sum, payload.digest.class);
         }

@@ -113,7 +113,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
     if let Some(print) = wishes.policy.fingerprint {
         shared.digester.set_print(print);
     }
-    shared.digester.set_shares(wishes.policy.dedup);
+    shared.digester.set_shares(wishes.policy.shares());
     shared.sweeper.set_rate(wishes.policy.sweep_blocks);
     let policy = wishes.policy.core_dedup(shared.blocks);
     let (deltas, commits) = (wishes.policy.deltas.are_made(), wishes.policy.commits);

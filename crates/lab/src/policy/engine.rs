@@ -138,7 +138,7 @@ macro_rules! word {
 }
 
 /// In the order in which they are shown.
-static OPTIONS: [Access; 21] = [
+static OPTIONS: &[Access] = &[
     word!("victim", victim, Victim::name, Victim::named),
     switch!("zero", zero),
     switch!("dedup", dedup),
@@ -414,7 +414,7 @@ mod tests {
             let option = option.unwrap_or_else(|| panic!("{} is no option", row.name));
             assert_eq!(Some((option.get)(&usual).as_str()), row.lab, "{}", row.name);
         }
-        for option in &OPTIONS {
+        for option in OPTIONS {
             assert!(rows(option.name).next().is_some(), "{}", option.name);
         }
         assert_eq!(usual.shown().next(), None);

@@ -3,12 +3,13 @@
 use super::super::parked::Pair;
 use super::super::segments::locate;
 use super::super::twin::Shared as Sharing;
-use super::super::verdict::{Proposer, Twin};
+use super::super::verdict::Twin;
 use super::super::{Engine, Pending};
 use super::{Merge, Side, Sum};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
 use crate::index::Holder;
+use crate::policy::Proposer;
 use crate::seam::{Against, Class, Effect, Outcome, Refusal};
 use crate::state::Place;
 
