@@ -154,9 +154,9 @@ fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
     };
     it.state = "serving";
     it.path = told["path"].as_str().unwrap_or("?").into();
-    // Servers of before this field tell of the volume alone.
-    if let Some(view) = told["view"].as_str() {
-        it.view = Some(view.to_owned());
+    // Servers of before this field do not tell it.
+    if let Some(view) = told.get("view") {
+        it.view = view.as_str().map(str::to_owned);
     }
     it.bytes = told["bytes"].as_u64();
     it.used_percent = told
