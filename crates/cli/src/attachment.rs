@@ -100,6 +100,24 @@ pub fn mount_point(dir: &Path) -> Result<PathBuf> {
     }
 }
 
+/// Refuses a directory on which a device is mounted: that would be hidden.
+pub fn is_free(dir: &Path) -> Result<()> {
+    let mut mounts = host::mounts().into_iter().rev();
+    let there = mounts.find(|m| m.target == dir && m.source.starts_with("/dev"));
+    let Some(host::Mounted { source, .. }) = there else {
+        return Ok(());
+    };
+    let (source, shown) = (source.display(), dir.display());
+    let mut records = state::records()?.into_iter();
+    match records.find(|(id, state)| bound::mounts(id, state).iter().any(|m| m == dir)) {
+        Some((_, state)) => bail!(
+            "--mount {shown}: {} ({source}) is mounted there: `vellum detach {shown}` first",
+            state.volume.display()
+        ),
+        None => bail!("--mount {shown}: {source} is mounted there: `umount {shown}` first"),
+    }
+}
+
 /// An attachment in progress. Undone when dropped, unless kept.
 pub struct Attachment {
     file: StateFile,
@@ -484,7 +502,10 @@ fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Re
     let ended = host::eventually(SERVER_PATIENCE, || {
         let is_over = !server.alive() || interrupted() || waits_for_room(&full_since);
         let news = log.news();
-        for line in news.lines().filter(|line| !server_log::is_routine(line)) {
+        // Who has ended has found room, or waits no more.
+        let is_past = |line: &str| line.contains(server_log::NO_ROOM) && !server.alive();
+        let told = |line: &&str| !server_log::is_routine(line) && !is_past(line);
+        for line in news.lines().filter(told) {
             tell(format_args!("{}", server_log::without_time(line)));
             if line.contains(server_log::NO_ROOM) && full_since.is_none() {
                 full_since = Some(Instant::now());

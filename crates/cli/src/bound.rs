@@ -50,6 +50,26 @@ pub fn to_file(file: &Path) -> impl Iterator<Item = PathBuf> {
     host::block_devices().filter(is_on_it)
 }
 
+/// The name of the snapshot or clone that this device of an attached volume shows, unless it is the volume itself.
+pub fn view(device: &Path) -> Option<String> {
+    let file = read(device, "loop/backing_file")?;
+    let (_, name) = file.rsplit_once("/disk@")?;
+    Some(name.trim_end_matches(" (deleted)").to_owned())
+}
+
+/// The size of a device.
+pub fn bytes(device: &Path) -> Option<u64> {
+    let sectors: u64 = read(device, "size")?.parse().ok()?;
+    Some(sectors * 512)
+}
+
+/// Where a device is mounted, the innermost last.
+pub fn mounts_of(device: &Path) -> Vec<PathBuf> {
+    let mounts = host::mounts().into_iter();
+    let found = mounts.filter(|mounted| mounted.source == device);
+    found.map(|mounted| mounted.target).collect()
+}
+
 /// Where these are mounted, the innermost last.
 pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     let mut devices = devices(id, state);

@@ -35,7 +35,8 @@ pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
     match (&socket, read_only) {
         (Some(_), _) => {}
         (None, true) => tell(format_args!(
-            "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control alone"
+            "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control \
+             alone, and `vellum list` does not show it, even when the other has stopped"
         )),
         (None, false) => bail!(
             "a volume with the UUID of {shown} is being served already: it is this one by another path, or one of them is a \

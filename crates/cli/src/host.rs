@@ -158,7 +158,11 @@ pub fn loop_attach(file: &Path) -> Result<PathBuf> {
 /// Mounts a block device. What is on it gets no power over the machine (programs that run as root, devices) unless options allow
 /// it (`suid`, `dev`): of two contradictory options the last one counts.
 pub fn mount(device: &Path, dir: &Path, options: &str) -> Result<()> {
-    let options = format!("nosuid,nodev,{options}");
+    let is_given = |option: &&str| options.split(',').any(|given| given.trim() == *option);
+    let mut all = vec!["nosuid", "nodev"];
+    all.retain(|option| !is_given(option));
+    all.push(options);
+    let options = all.join(",");
     let (device, dir) = (device.to_string_lossy(), dir.to_string_lossy());
     run("mount", &["-o", &options, &device, &dir]).map(drop)
 }

@@ -58,8 +58,8 @@ pub struct Served {
     device: ByteDevice,
     /// The drive below it, and what had been written to that when this was `opened`.
     drive: Value,
-    /// It is a snapshot or a clone, and not the whole volume.
-    pub is_part: bool,
+    /// The name of the snapshot or clone that it is, and not the whole volume.
+    pub view: Option<String>,
     /// A volume that grows is opened again, and its own clock begins anew.
     opened: Instant,
     /// Where clients reach it.
@@ -75,13 +75,13 @@ enum Kind {
     Raw(Arc<RawFile>),
 }
 
-/// A snapshot, by its name or its age, or a clone.
-fn shown(volume: &Volume, asked: &str, read_only: bool) -> Result<Arc<dyn BlockDevice>> {
+/// A snapshot, by its name or its age, or a clone; and its name.
+fn shown(volume: &Volume, asked: &str, read_only: bool) -> Result<(Arc<dyn BlockDevice>, String)> {
     let name = match ago::is_age(asked) {
         true => ago::meant(asked, &volume.snapshots()?)?,
         false => asked.to_owned(),
     };
-    Ok(snapshots::device(volume, &name, !read_only)?.0)
+    Ok((snapshots::device(volume, &name, !read_only)?.0, name))
 }
 
 impl Served {
@@ -98,11 +98,15 @@ impl Served {
             Some(medium) => open_volume(path, medium, options)?,
             None => Kind::Raw(RawFile::open(path)?),
         };
+        let mut view = None;
         let device: Arc<dyn BlockDevice> = match (&kind, &options.snapshot) {
             (Kind::Volume(volume, _), None) => volume.clone(),
             (Kind::Volume(volume, _), Some(name)) => {
                 match shown(&volume.volume(), name, options.read_only) {
-                    Ok(device) => device,
+                    Ok((device, name)) => {
+                        view = Some(name);
+                        device
+                    }
                     Err(error) => {
                         end(&kind, path)?;
                         return Err(error.context(format!("{}@{name}", path.display())));
@@ -138,7 +142,7 @@ impl Served {
             recorder,
             device,
             drive,
-            is_part: options.snapshot.is_some(),
+            view,
             opened,
             places: Mutex::default(),
             resized: Mutex::default(),

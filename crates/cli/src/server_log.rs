@@ -91,11 +91,14 @@ impl ServerLog {
         self.from(0)
     }
 
-    /// Everything that was printed, as the reason for a failure.
+    /// What was printed, as the reason for a failure: the error, and then what came before it, without what is no trouble.
     pub fn why(&self) -> String {
         let said = self.said();
         let lines = said.trim().lines().map(without_time);
-        let lines = lines.map(|line| line.trim_start_matches("vellum: "));
+        let mut lines: Vec<_> = lines.filter(|line| !line.starts_with(NOTE)).collect();
+        let error = lines.iter().rposition(|line| line.starts_with(ERROR));
+        lines.rotate_left(error.unwrap_or(0));
+        let lines = lines.iter().map(|line| line.trim_start_matches(ERROR));
         lines.collect::<Vec<_>>().join("\n")
     }
 
@@ -150,6 +153,9 @@ impl ServerLog {
 
 /// The prefix of lines that are no trouble: things that a server does without.
 pub const NOTE: &str = "note: ";
+
+/// The prefix of the error with which a program ends.
+const ERROR: &str = "vellum: ";
 
 /// The line of a stopping server that waits for room. `attach` and `detach` react to it.
 pub const NO_ROOM: &str =
@@ -254,6 +260,20 @@ mod tests {
         writeln!(file, "ee").unwrap();
         assert_eq!(log.news(), "three\n");
         assert_eq!(log.said(), "one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn the_reason_for_a_failure_begins_with_the_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut log = ServerLog {
+            path: folder.path().join("log"),
+            at: 0,
+        };
+        let mut file = log.begin().unwrap();
+        for line in ["note: a\nv: b", "vellum: c\nd"] {
+            writeln!(file, "{} {line}", time()).unwrap();
+        }
+        assert_eq!(log.why(), "c\nd\nv: b");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Volumes {
 
     /// The same, without volumes of which only a snapshot or a clone is served: their clients may see nothing else of the volume.
     pub fn whole(&self) -> Vec<(String, Arc<Growable>)> {
-        let whole = self.all.iter().filter(|v| !v.is_part);
+        let whole = self.all.iter().filter(|v| v.view.is_none());
         whole
             .filter_map(|v| Some((v.name.clone(), v.growable()?)))
             .collect()
@@ -127,6 +127,7 @@ impl Answers for Volumes {
                     "name": v.name,
                     "path": v.path.to_string_lossy(),
                     "uuid": v.uuid(),
+                    "view": v.view,
                     "bytes": v.device().bytes(),
                     "places": v.places(),
                     "drive": v.drive(),

@@ -270,11 +270,15 @@ pub fn meant(given: &Path, name: Option<&str>) -> Result<(PathBuf, String)> {
     }
 }
 
-/// True if this is the name of a clone.
+/// True if this is the name of a clone, false if of a snapshot.
 pub fn is_clone(volume: &Path, key: &Key, name: &str) -> Result<bool> {
     let all: All = ask(volume, key, &Order::List)?;
-    let mut all = all.snapshots.iter();
-    Ok(all.any(|one| one.name == name && one.clone_of.is_some()))
+    let found = all.snapshots.iter().find(|one| one.name == name);
+    let found = found.with_context(|| {
+        let shown = volume.display();
+        format!("{shown}: there is no snapshot {name}: `vellum snapshots {shown}` lists them")
+    })?;
+    Ok(found.clone_of.is_some())
 }
 
 /// Volumes by the names of their exports. Each volume, and each of its snapshots, can be compared with the volume's snapshots.

@@ -61,6 +61,19 @@ fn has_own_server(uuid: &str, snapshot: &str) -> Result<bool> {
     Ok(state::records()?.iter().any(is_it))
 }
 
+/// The volume's UUID, and the name of a snapshot of it, if this path is that snapshot's device, or where it is mounted.
+pub fn at(path: &Path) -> Result<Option<(String, String)>> {
+    for (uuid, state) in state::records()? {
+        for device in bound::devices(&uuid, &state) {
+            let is_it = device == path || bound::mounts_of(&device).iter().any(|dir| dir == path);
+            if let Some(name) = bound::view(&device).filter(|_| is_it) {
+                return Ok(Some((uuid, name)));
+            }
+        }
+    }
+    Ok(None)
+}
+
 /// Unmounts a snapshot and releases its block device. Returns true if there was one.
 pub fn detach(uuid: &str, snapshot: &str) -> Result<bool> {
     let Some(file) = file(uuid, snapshot)? else {
@@ -68,10 +81,9 @@ pub fn detach(uuid: &str, snapshot: &str) -> Result<bool> {
     };
     let devices: Vec<PathBuf> = bound::to_file(&file).collect();
     for device in &devices {
-        let mounts = host::mounts().into_iter().rev();
-        for mounted in mounts.filter(|mounted| mounted.source == *device) {
-            let target = mounted.target.display();
-            host::unmount(&mounted.target, false).with_context(|| {
+        for target in bound::mounts_of(device).into_iter().rev() {
+            host::unmount(&target, false).with_context(|| {
+                let target = target.display();
                 format!("cannot unmount {target}: end what uses it (`fuser -vm {target}`) and detach again")
             })?;
         }

@@ -5,7 +5,9 @@
 
 mod common;
 
-use common::{can_attach, dir, eventually, fails, ok, program, run, server_pid, text, vellum};
+use common::{
+    Server, can_attach, dir, eventually, fails, ok, program, run, server_pid, text, vellum,
+};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -193,12 +195,70 @@ fn a_stopped_server_leaves_no_dead_mount_or_device() {
 }
 
 #[test]
-fn nothing_to_detach_is_a_failure_unless_it_is_a_volume() {
+fn nothing_to_detach_is_a_failure_unless_something_may_have_been_attached_so() {
     let dir = dir();
     fails(1, &["detach", "nosuch"], &["nothing is attached as nosuch"]);
-    fails(1, &["detach", text(dir.path())], &["nothing is attached"]);
+    let file = dir.path().join("file");
+    fs::write(&file, "no volume").unwrap();
+    fails(1, &["detach", text(&file)], &["nothing is attached"]);
     let disk = Disk::new(dir.path().join("v"), "32M");
-    assert!(ok(&["detach", text(&disk.0)]).contains("nothing is attached"));
+    let snapshot = format!("{}@one", text(&disk.0));
+    for path in [text(dir.path()), text(&disk.0), &snapshot] {
+        let said = ok(&["detach", path]);
+        assert!(
+            said.ends_with(&format!("nothing is attached as {path}\n")),
+            "{said}"
+        );
+    }
+    // What is only served: that helps nobody who is told to detach it.
+    let socket = dir.path().join("s");
+    let server = Server::start(dir.path(), &[text(&disk.0), "--socket", text(&socket)]);
+    let said = ok(&["detach", text(&disk.0)]);
+    let pid = server.pid();
+    assert!(said.contains(&format!("process {pid} serves it")), "{said}");
+    let why = ["if it is attached", &format!("`kill {pid}`")];
+    fails(1, &["check", text(&disk.0)], &why);
+}
+
+#[test]
+fn what_cannot_be_mounted_is_refused_and_nothing_is_hidden() {
+    if !can_attach("what_cannot_be_mounted_is_refused_and_nothing_is_hidden") {
+        return;
+    }
+    let dir = dir();
+    let mount = dir.path().join("mnt");
+    fs::create_dir(&mount).unwrap();
+    let [one, two] = ["one", "two"].map(|name| Disk::new(dir.path().join(name), "64M"));
+    let at = |disk: &Disk| text(&disk.0).to_owned();
+    let (one, two) = (at(&one), at(&two));
+    let to_mount = ["attach", &one, "--via=fuse", "--mount", text(&mount)];
+    let empty = format!("vellum: there is no file system on {one}: `vellum attach --mkfs`");
+    fails(1, &to_mount, &[&empty]);
+    ok(&[&to_mount[..], &["--mkfs"]].concat());
+    ok(&["snapshot", &one, "s"]);
+    let snapshot = format!("{one}@s");
+    for other in [&two, &snapshot] {
+        let over = ["attach", other, "--via=fuse", "--mount", text(&mount)];
+        let why = format!("{one} (/dev/loop");
+        fails(1, &over, &[&why, "is mounted there"]);
+    }
+    assert_eq!(mounts_on(&mount), 1);
+    ok(&["detach", &one]);
+    let typo = format!("{one}@nope");
+    fails(
+        1,
+        &["attach", &typo, "--via=fuse"],
+        &["vellum: ", "there is no snapshot nope"],
+    );
+    let kept = fs::read_dir("/var/log/vellum")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut names = kept.map(|entry| entry.file_name().into_string().unwrap());
+    assert!(
+        !names.any(|name| name.starts_with("one@nope")),
+        "a log of a mistyped name is kept"
+    );
 }
 
 /// A file system in memory, removed afterwards.
@@ -233,9 +293,20 @@ fn detach(volume: &Path, said: &Path) -> Child {
 
 #[test]
 fn a_detach_that_waits_for_room_says_so_and_can_be_interrupted() {
-    if !can_attach("a_detach_that_waits_for_room_says_so_and_can_be_interrupted") {
-        return;
+    if can_attach("a_detach_that_waits_for_room_says_so_and_can_be_interrupted") {
+        waits_for_room(true);
     }
+}
+
+#[test]
+fn a_detach_after_room_was_made_does_not_say_that_there_is_none() {
+    if can_attach("a_detach_after_room_was_made_does_not_say_that_there_is_none") {
+        waits_for_room(false);
+    }
+}
+
+/// A detach that waits for room is interrupted, and called again: while there is none (`again`), or when the server has found it.
+fn waits_for_room(again: bool) {
     let dir = dir();
     let (host, told) = (Tmpfs(dir.path().join("host")), dir.path().join("told"));
     fs::create_dir(&host.0).unwrap();
@@ -271,11 +342,18 @@ fn a_detach_that_waits_for_room_says_so_and_can_be_interrupted() {
     assert_eq!(first.wait().unwrap().code(), Some(1));
     assert!(said().contains("interrupted"), "{}", said());
     // The next one continues to wait: it does not end the server before that has written what it must.
-    let mut second = detach(&volume, &told);
-    eventually("it says why it waits, again", || said().contains("no room"));
-    assert!(is_running(pid) && second.try_wait().unwrap().is_none());
+    let mut second = again.then(|| detach(&volume, &told));
+    if let Some(second) = &mut second {
+        eventually("it says why it waits, again", || said().contains("no room"));
+        assert!(is_running(pid) && second.try_wait().unwrap().is_none());
+    }
     host.size("remount,", "200M");
-    assert!(second.wait().unwrap().success(), "{}", said());
+    let mut last = second.unwrap_or_else(|| {
+        eventually("the server ends", || !is_running(pid));
+        detach(&volume, &told)
+    });
+    assert!(last.wait().unwrap().success(), "{}", said());
+    assert_eq!(said().contains("no room"), again, "{}", said());
     let kept = said();
     let kept = kept
         .lines()

@@ -97,6 +97,50 @@ fn attached_volumes_are_listed_with_their_mount_until_detached() {
     assert_eq!(listed(&path), None);
 }
 
+#[test]
+fn each_attachment_is_listed_with_its_own_device() {
+    if !can_attach("each_attachment_is_listed_with_its_own_device") {
+        return;
+    }
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    let snapshot = format!("{v}@one");
+    ok(&["create", v, "--size=64M"]);
+    ok(&["snapshot", v, "one"]);
+    let _detached = Attached(v);
+    let attach = |shown: &str| ok(&["attach", shown, "--via=fuse"]).trim().to_owned();
+    let all = || -> Vec<(Value, Value)> {
+        let all: Value = serde_json::from_str(&ok(&["list", "--json"])).unwrap();
+        let all = all.as_array().unwrap().iter();
+        all.filter(|it| it["path"] == v)
+            .map(|it| (it["view"].clone(), it["device"].clone()))
+            .collect()
+    };
+    // Alone, with a server of its own.
+    let device = attach(&snapshot);
+    assert_eq!(all(), [("one".into(), device.into())]);
+    assert!(ok(&["list"]).contains(&snapshot));
+    ok(&["detach", &snapshot]);
+    // Beside the volume, on whose server it is.
+    let first = attach(v);
+    let second = attach(&snapshot);
+    let both = [
+        (Value::Null, first.clone().into()),
+        ("one".into(), second.clone().into()),
+    ];
+    assert_eq!(all(), both);
+    assert!(ok(&["list"]).contains(&snapshot));
+    // Who names the snapshot's device does not mean the volume.
+    assert_eq!(ok(&["detach", &second]), "detached\n");
+    assert_eq!(all(), both[..1]);
+    ok(&["detach", v]);
+    let socket = dir.path().join("s");
+    let server = Server::start(dir.path(), &[&snapshot, "--socket", text(&socket)]);
+    assert_eq!(all(), [("one".into(), Value::Null)]);
+    assert_eq!(server.term(), Some(0));
+}
+
 /// Returns a server with some writes, and the path of its volume.
 fn written(dir: &Path) -> (Server, String) {
     let (path, socket) = (dir.join("v"), dir.join("s"));

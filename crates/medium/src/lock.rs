@@ -78,7 +78,8 @@ impl fmt::Display for InUse<'_> {
         match self.holder {
             Some(Holder { pid, name }) if name == "vellum" => write!(
                 f,
-                "is already served by `vellum`, process {pid}: use that one, or stop it first (`vellum detach`, `kill {pid}`)"
+                "is already served by `vellum`, process {pid}: use that one, or stop it first (`vellum detach` if it is \
+                 attached, and else `kill {pid}`)"
             ),
             Some(Holder { pid, name }) => {
                 write!(f, "is in use by `{name}`, process {pid}: stop it first")

@@ -118,24 +118,31 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     };
     may_attach()?;
     let device = match whose::find_server(volume)? {
-        Some(_) => views::attach(&uuid, volume, snapshot)?,
+        Some(_) => {
+            mount.as_deref().map_or(Ok(()), attachment::is_free)?;
+            views::attach(&uuid, volume, snapshot)?
+        }
         None => {
             // A missing key is reported before anything is done.
             peek::superblock_of(volume, &args.key)?;
             let shown = views::named(&canonical(volume)?, snapshot);
             let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
+            mount.as_deref().map_or(Ok(()), attachment::is_free)?;
             attachment.serve(&[], args.key.handed())?;
             let device = attachment.bind()?;
             if let Some(dir) = &mount {
+                has_file_system(&device, &shown, "")?;
                 attachment.mount(dir, &options)?;
             }
             attachment.keep();
             return tell_of(&device, mount.as_deref());
         }
     };
-    if let Some(dir) = &mount
-        && let Err(error) = host::mount(&device, dir, &options)
-    {
+    let mounted = |dir| {
+        has_file_system(&device, &views::named(volume, snapshot), "")?;
+        host::mount(&device, dir, &options)
+    };
+    if let Err(error) = mount.as_deref().map_or(Ok(()), mounted) {
         views::detach(&uuid, snapshot)?;
         return Err(error);
     }
@@ -162,6 +169,8 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     // Who attaches may lift `nosuid` and `nodev`, and so may a boot entry of root's. The volume may not: a stranger may have made it.
     let is_trusted = with.sets("mount-options") || args.boot.is_some();
     let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
+    // A dead server of the volume itself may have left it mounted there: not any more.
+    mount.as_deref().map_or(Ok(()), attachment::is_free)?;
     attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
@@ -177,6 +186,7 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         ext4::make(&device)?;
     }
     if let Some(dir) = &mount {
+        has_file_system(&device, &path, ": `vellum attach --mkfs` makes one")?;
         if asked.is_none() && !ext4::is_on(&device)? {
             options = ext4::OF_ANOTHER;
         } else if ext4::is_async(options)
@@ -195,6 +205,14 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
+}
+
+/// Refuses to mount what certainly has no file system.
+fn has_file_system(device: &Path, shown: &Path, advice: &str) -> Result<()> {
+    if let Ok(false) = ext4::holds_something(device) {
+        bail!("there is no file system on {}{advice}", shown.display());
+    }
+    Ok(())
 }
 
 /// The options of a volume, without what they allow its programs and its device files.

@@ -4,11 +4,12 @@ use crate::lookup;
 use crate::outcome::out;
 use crate::peek;
 use crate::signals::Stop;
-use crate::state::StateFile;
-use crate::{ago, attachment};
+use crate::state::{self, StateFile};
+use crate::{ago, attachment, control};
 use crate::{snapshots, views};
 use anyhow::{Result, bail};
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 /// Arguments.
@@ -24,6 +25,14 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
     let (volume, snapshot) = snapshots::split(&args.volume);
     let mut path = volume.canonicalize().unwrap_or(volume);
+    let could_be = snapshot.is_some() || is_place(&path);
+    if snapshot.is_none()
+        && let Some((uuid, name)) = views::at(&path)?
+    {
+        views::detach(&uuid, &name)?;
+        writeln!(out(), "detached")?;
+        return Ok(());
+    }
     if let Some(snapshot) = snapshot {
         if ago::is_age(&snapshot) {
             bail!(
@@ -44,7 +53,11 @@ pub fn run(args: &Args) -> Result<()> {
         Some(id) => id,
         None => match peek::uuid_of(&path) {
             Ok(uuid) => uuid,
-            // Neither recorded nor a volume: a typing error, or a former mount point.
+            Err(_) if could_be => {
+                writeln!(out(), "{}", nothing(&path))?;
+                return Ok(());
+            }
+            // Nothing was ever attached as this: a typing error.
             Err(_) => bail!("{}", nothing(&path)),
         },
     };
@@ -65,7 +78,13 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => {
             file.remove();
-            writeln!(out(), "{}", nothing(&path))?;
+            let served = match served_by(&id, &path)? {
+                Some(pid) => {
+                    format!(": process {pid} serves it, until it is told to stop (`kill {pid}`)")
+                }
+                None => String::new(),
+            };
+            writeln!(out(), "{}{served}", nothing(&path))?;
         }
     }
     Ok(())
@@ -80,7 +99,27 @@ pub fn detach(id: &str, stop: &Stop) -> Result<()> {
     Ok(())
 }
 
-/// For a volume this is not a failure, because a `detach` can be repeated.
+/// True for what a volume may have been attached as: a folder, or a device.
+fn is_place(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|meta| meta.is_dir() || meta.file_type().is_block_device())
+}
+
+/// The process that serves this volume, if one does. It may be another one that has the same UUID.
+fn served_by(uuid: &str, path: &Path) -> Result<Option<i32>> {
+    let socket = state::control_socket(uuid)?;
+    if !control::is_answered(&socket) {
+        return Ok(None);
+    }
+    let path = path.to_string_lossy();
+    let is_other = control::ask(&socket, "stats").is_ok_and(|told| {
+        let mut all = told["volumes"].as_array().into_iter().flatten();
+        !all.any(|one| one["path"] == *path)
+    });
+    Ok(control::server_pid(&socket).filter(|_| !is_other))
+}
+
+/// For what may have been attached this is not a failure, because a `detach` can be repeated.
 fn nothing(path: &Path) -> String {
     format!("nothing is attached as {}", path.display())
 }

@@ -5,7 +5,7 @@ use crate::outcome::out;
 use crate::peek;
 use crate::size::Size;
 use crate::state::{self, Process, State};
-use crate::{bound, control, properties};
+use crate::{bound, control, properties, snapshots, views};
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::Value;
@@ -25,10 +25,12 @@ pub struct Args {
     json: bool,
 }
 
-/// A volume that is served, or whose dead server has left it bound.
-#[derive(Default, Serialize)]
+/// A volume that is served, or whose dead server has left it bound; or a snapshot or clone of one.
+#[derive(Clone, Default, Serialize)]
 struct Running {
     path: PathBuf,
+    /// The name of the snapshot or clone that it is. `None`: it is the volume.
+    view: Option<String>,
     uuid: String,
     label: Option<String>,
     /// `serving`, `busy` (its server is opening volumes or stopping) or `dead`.
@@ -42,6 +44,16 @@ struct Running {
     mounts: Vec<PathBuf>,
     /// Where clients reach it.
     places: Vec<String>,
+}
+
+impl Running {
+    /// Its name for other commands.
+    fn shown(&self) -> PathBuf {
+        match &self.view {
+            Some(name) => views::named(&self.path, name),
+            None => self.path.clone(),
+        }
+    }
 }
 
 /// Lists the volumes.
@@ -69,7 +81,8 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn row(it: &Running) -> [String; 5] {
-    let path = it.path.display();
+    let path = it.shown();
+    let path = path.display();
     let name = match &it.label {
         Some(label) => format!("{path} ({label})"),
         None => path.to_string(),
@@ -109,14 +122,14 @@ fn running() -> Result<Vec<Running>> {
             }
             continue;
         }
-        let mut it = served(&uuid, record.as_ref())?;
-        if let Some(record) = record.filter(|record| record.server.is_some_and(Process::alive)) {
-            attached(&mut it, &record);
+        let it = served(&uuid, record.as_ref())?;
+        match record.filter(|record| record.server.is_some_and(Process::alive)) {
+            Some(record) => all.extend(attached(it, &record)),
+            None => all.push(it),
         }
-        all.push(it);
     }
-    all.extend(records.into_iter().filter_map(|(uuid, it)| dead(&uuid, it)));
-    all.sort_by(|a, b| a.path.cmp(&b.path));
+    all.extend(records.into_iter().flat_map(|(uuid, it)| dead(&uuid, it)));
+    all.sort_by(|a, b| (&a.path, &a.view).cmp(&(&b.path, &b.view)));
     Ok(all)
 }
 
@@ -126,14 +139,14 @@ fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
     let answer = control::ask(&socket, "stats");
     let all = answer.as_ref().ok().and_then(|a| a["volumes"].as_array());
     let is_it = |v: &&Value| v["uuid"] == uuid;
+    let (path, view) = record.map(recorded).unwrap_or_default();
     let mut it = Running {
         uuid: uuid.to_owned(),
         // If it hangs, other commands may have filled its queue.
         pid: control::server_pid(&socket),
         state: "busy",
-        path: record
-            .map(|record| record.volume.clone())
-            .unwrap_or_default(),
+        path,
+        view,
         ..Running::default()
     };
     let Some(told) = all.into_iter().flatten().find(is_it) else {
@@ -141,6 +154,10 @@ fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
     };
     it.state = "serving";
     it.path = told["path"].as_str().unwrap_or("?").into();
+    // Servers of before this field do not tell it.
+    if let Some(view) = told.get("view") {
+        it.view = view.as_str().map(str::to_owned);
+    }
     it.bytes = told["bytes"].as_u64();
     it.used_percent = told
         .pointer("/stats/room/used_percent")
@@ -153,27 +170,53 @@ fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
     Ok(it)
 }
 
-/// Adds what the kernel has bound to it.
-fn attached(it: &mut Running, record: &State) {
+/// The path of a recorded volume, and the name of the snapshot or clone of it that has a server of its own, if it is one.
+fn recorded(record: &State) -> (PathBuf, Option<String>) {
+    snapshots::split(&record.volume)
+}
+
+/// Adds what the kernel has bound to it. The snapshots and clones that its server shows too, and that are attached, follow it.
+fn attached(mut it: Running, record: &State) -> Vec<Running> {
     it.via = Some(record.via.clone());
-    it.device = bound::devices(&it.uuid, record).into_iter().next();
+    let devices = bound::devices(&it.uuid, record);
+    let view = |device: PathBuf| {
+        Some(Running {
+            view: Some(bound::view(&device)?),
+            bytes: bound::bytes(&device),
+            mounts: bound::mounts_of(&device),
+            device: Some(device),
+            places: Vec::new(),
+            ..it.clone()
+        })
+    };
+    let others: Vec<Running> = devices.iter().cloned().filter_map(view).collect();
+    it.device = devices
+        .into_iter()
+        .find(|device| bound::view(device).is_none());
     it.mounts = bound::mounts(&it.uuid, record);
+    it.mounts
+        .retain(|dir| !others.iter().any(|other| other.mounts.contains(dir)));
+    let mut all = vec![it];
+    all.extend(others);
+    all
 }
 
 /// A volume whose server is dead, if its device or its mount still exists.
-fn dead(uuid: &str, record: State) -> Option<Running> {
+fn dead(uuid: &str, record: State) -> Vec<Running> {
     if record.server.is_some_and(Process::alive) {
-        return None;
+        return Vec::new();
     }
-    let mut it = Running {
+    let (path, view) = recorded(&record);
+    let it = Running {
         uuid: uuid.to_owned(),
         state: "dead",
-        path: record.volume.clone(),
+        path,
+        view,
         ..Running::default()
     };
-    attached(&mut it, &record);
-    let is_bound = it.device.is_some() || !it.mounts.is_empty();
-    is_bound.then_some(it)
+    let mut all = attached(it, &record);
+    all.retain(|it| it.device.is_some() || !it.mounts.is_empty());
+    all
 }
 
 fn label(path: &Path) -> Option<String> {
