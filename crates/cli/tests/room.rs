@@ -68,6 +68,7 @@ fn a_thin_volume_is_said_to_fill_up_before_a_client_is_refused() {
             "thin.vellum: warning: 80 %",
             "clients see 128 MiB",
             "fstrim",
+            "vellum grow VOLUME --medium-size",
         ] {
             assert!(said.contains(part), "no {part:?} in {said}");
         }

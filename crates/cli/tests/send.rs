@@ -312,7 +312,7 @@ fn what_makes_no_sense_is_told() {
     fails(
         1,
         &["send", &format!("{volume}@a")],
-        &["no snapshot of that name"],
+        &["there is no snapshot or clone `a`"],
     );
     fails(
         1,
