@@ -4,7 +4,7 @@
 //! line wins. Errors in the file name its line.
 
 use crate::outcome::{tell, usage};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 use std::ffi::OsString;
@@ -50,7 +50,7 @@ pub fn expand(command: Command, mut args: Vec<OsString>) -> Result<(Vec<OsString
     let mut bytes = Vec::new();
     File::open(&file)
         .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read configuration file {shown}"))?;
+        .map_err(|error| usage(format!("cannot read configuration file {shown}: {error}")))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(usage(format!(
             "configuration file {shown} is larger than {FILE_BYTES_MAX} bytes"

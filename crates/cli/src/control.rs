@@ -275,8 +275,10 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
         }
         let (answers, stop) = match &*server.lock() {
             Server::Serving(answers, stop) => (Arc::clone(answers), stop.clone()),
-            Server::Opening => return tell(client, &refuse("it is still opening its volumes")),
-            Server::Stopping => return tell(client, &refuse("it is stopping")),
+            Server::Opening => {
+                return tell(client, &refuse("the server is still opening its volumes"));
+            }
+            Server::Stopping => return tell(client, &refuse("the server is stopping")),
         };
         let mut after = After::Nothing;
         let answer = answer(&line, &*answers, &mut after);
@@ -482,10 +484,10 @@ fn accepted(path: &Path, line: &str) -> Result<Value> {
     let answer: Value = serde_json::from_str(line)
         .with_context(|| format!("the answer on control socket {shown} is not valid"))?;
     if answer.get("ok").and_then(Value::as_bool) != Some(true) {
-        bail!(
-            "the server on {shown} refused: {}",
-            answer.get("error").and_then(Value::as_str).unwrap_or("?")
-        );
+        match answer.get("error").and_then(Value::as_str) {
+            Some(error) => bail!("{error}"),
+            None => bail!("the server on {shown} refused, and does not say why"),
+        }
     }
     Ok(answer)
 }

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 /// The name of the key file among the credentials that systemd passes to a service.
 const CREDENTIAL: &str = "vellum.key";
+const KEY_FILE_FLAG: &str = "--key-file";
 
 /// The first byte of a passphrase that one process passes to another.
 const PASSPHRASE: u8 = b'P';
@@ -125,12 +126,12 @@ impl Key {
     /// The secret, if it is available without asking.
     fn unasked(&self) -> Result<Option<Secret>> {
         if let Some(file) = &self.key_file {
-            return read(file, true).map(Some);
+            return read(KEY_FILE_FLAG, file, true).map(Some);
         }
         let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
         match folder.map(|folder| folder.join(CREDENTIAL)) {
             // systemd protects the folder from other users.
-            Some(file) if file.exists() => read(&file, false).map(Some),
+            Some(file) if file.exists() => read(KEY_FILE_FLAG, &file, false).map(Some),
             _ => Ok(None),
         }
     }
@@ -178,15 +179,15 @@ pub fn wrong(path: &Path, secret: &Secret) -> anyhow::Error {
     ))
 }
 
-/// Reads a key file. No other user may be able to read it.
-pub fn read(file: &Path, private: bool) -> Result<Secret> {
+/// Reads the key file that a flag names. No other user may be able to read it.
+pub fn read(flag: &str, file: &Path, private: bool) -> Result<Secret> {
     let shown = file.display();
     let mut opened = File::open(file)
-        .map_err(|error| usage(format!("--key-file {shown}: cannot open it: {error}")))?;
+        .map_err(|error| usage(format!("{flag} {shown}: cannot open it: {error}")))?;
     let about = opened.metadata()?;
     if private && about.is_file() && about.mode() & 0o077 != 0 {
         return Err(usage(format!(
-            "--key-file {shown}: other users can read it (mode {:o}): run chmod 600 {shown}",
+            "{flag} {shown}: other users can read it (mode {:o}): run chmod 600 {shown}",
             about.mode() & 0o777
         )));
     }
@@ -194,8 +195,8 @@ pub fn read(file: &Path, private: bool) -> Result<Secret> {
     (&mut opened)
         .take(KEY_FILE_BYTES_MAX as u64 + 1)
         .read_to_end(&mut bytes)
-        .map_err(|error| usage(format!("--key-file {shown}: cannot read it: {error}")))?;
-    Secret::key_file(bytes.to_vec()).map_err(|error| usage(format!("--key-file {shown}: {error}")))
+        .map_err(|error| usage(format!("{flag} {shown}: cannot read it: {error}")))?;
+    Secret::key_file(bytes.to_vec()).map_err(|error| usage(format!("{flag} {shown}: {error}")))
 }
 
 /// Asks for a passphrase at the terminal.
@@ -234,7 +235,7 @@ mod tests {
         let with = |bytes: &[u8], mode| {
             std::fs::write(&file, bytes).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-            read(&file, true)
+            read("--new-key-file", &file, true)
         };
         assert!(with(&[7; 32], 0o600).is_ok());
         for (bytes, mode, says) in [
@@ -244,7 +245,10 @@ mod tests {
             (&[7; 8193], 0o600, "32 to 8192"),
         ] {
             let error = with(bytes, mode).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+            assert!(
+                error.starts_with("--new-key-file ") && error.contains(says),
+                "{error}"
+            );
         }
     }
 

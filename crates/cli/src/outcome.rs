@@ -67,6 +67,12 @@ pub fn damage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Damage(text.into()))
 }
 
+/// A number of things: `1 request`, `2 requests`.
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}
+
 /// Prints a line on stderr. It does not fail when nothing reads it any more, where `eprintln` would panic.
 pub fn tell(line: std::fmt::Arguments<'_>) {
     let line = server_log::tell(&line.to_string());

@@ -81,9 +81,9 @@ fn checked(device: &str) -> Result<()> {
     }
 }
 
-/// Makes the file system on a block device as large as the device. Returns its type.
-pub fn file_system(device: &Path) -> Result<String> {
-    let shown = device.to_string_lossy();
+/// Makes the file system on a volume's block device as large as the device. Returns its type.
+pub fn file_system(device: &Path, volume: &Path) -> Result<String> {
+    let (shown, volume) = (device.to_string_lossy(), volume.display());
     let found = host::run("blkid", &["-p", "-o", "value", "-s", "TYPE", &shown]);
     let kind = found.map(|kind| kind.trim().to_owned()).unwrap_or_default();
     let mounts = host::mounts();
@@ -101,11 +101,11 @@ pub fn file_system(device: &Path) -> Result<String> {
         }
         ("xfs" | "btrfs", None) => {
             bail!(
-                "the {kind} on {shown} grows while it is mounted: mount it, and give the same command again"
+                "the {kind} on {volume} grows while it is mounted: mount it, and give the same command again"
             )
         }
-        ("", _) => bail!("no file system is found on {shown}"),
-        (kind, _) => bail!("the {kind} on {shown} is made larger by its own tool"),
+        ("", _) => bail!("no file system is found on {volume}"),
+        (kind, _) => bail!("the {kind} on {volume} is made larger by its own tool"),
     }
     Ok(kind)
 }

@@ -1,6 +1,6 @@
 //! A volume, or a plain file, while it is served.
 
-use crate::outcome::{tell, usage};
+use crate::outcome::{counted, tell, usage};
 use crate::properties::{Chosen, Run, Settings};
 use crate::raw::RawFile;
 use crate::server_log::NO_ROOM;
@@ -289,12 +289,16 @@ impl Served {
             let missing = match (lost, without_contents) {
                 (0, 0) => String::new(),
                 (lost, without) => format!(
-                    "; missing: {lost} requests, and what {without} writes wrote: they came too fast"
+                    "; missing: {}, and what {} wrote: they came too fast",
+                    counted(lost, "request"),
+                    counted(without, "write")
                 ),
             };
             let why = ended.map_or(String::new(), |why| format!("; ended early: {why}"));
             tell(format_args!(
-                "{path}: {requests} requests recorded in {bytes} bytes{missing}{why}"
+                "{path}: {} recorded in {}{missing}{why}",
+                counted(requests, "request"),
+                counted(bytes, "byte")
             ));
         }
         ended

@@ -7,7 +7,7 @@ pub fn buffer(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     match ((8 << 20)..=(8 << 30)).contains(&size.0) {
         true => Ok(size),
-        false => Err(format!("{size} is out of range: 8M to 8G")),
+        false => Err(format!("{size}: it is from 8M to 8G")),
     }
 }
 

@@ -18,6 +18,7 @@ fn usage_errors_have_code_2_and_name_the_option() {
     fails(2, &["frobnicate"], &["frobnicate"]);
     fails(2, &["create"], &["<VOLUME>"]);
     fails(2, &["create", v], &["--size"]);
+    fails(2, &["restart"], &["VOLUME", "--all"]);
     for size in ["0", "1000", "-1", "10X", "99999999999999P", ""] {
         fails(2, &["create", v, &format!("--size={size}")], &["size"]);
     }
@@ -48,7 +49,7 @@ fn usage_errors_have_code_2_and_name_the_option() {
     fails(
         1,
         &["create", v, "--size=64G", "--medium-size=1G"],
-        &["67108864 KiB", "16777216 KiB", "16 times"],
+        &["64 GiB", "16 GiB", "16 times"],
     );
     assert!(!volume.exists(), "a failed create leaves nothing");
     fails(2, &["serve", v], &["--socket"]);
@@ -390,7 +391,7 @@ fn the_configuration_file_is_checked_like_the_flags() {
     let (c, v) = (text(&config), text(&volume));
     let with = |content: &str| fs::write(&config, content).unwrap();
     fails(
-        1,
+        2,
         &["--config", "/nonexistent", "create", v],
         &["/nonexistent"],
     );
@@ -447,7 +448,7 @@ fn a_truncated_volume_is_told_from_other_files() {
     ok(&["create", v, "--size=64M"]);
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(32 << 20).unwrap();
-    fails(3, &["check", v], &["has 8192: it was cut short"]);
+    fails(3, &["check", v], &["has 32 MiB: it was cut short"]);
     fails(1, &["info", v], &["cut short"]);
 }
 

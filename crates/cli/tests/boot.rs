@@ -177,6 +177,67 @@ fn a_full_etc_loses_nothing() {
 }
 
 #[test]
+fn what_is_refused_leaves_nothing() {
+    let system = System::new();
+    let (a, typo) = (system.at("a"), system.at("typo"));
+    let args = ["enable", text(&a), "--root"];
+    fails(
+        2,
+        &[&args[..], &[text(&typo)]].concat(),
+        &["no such folder"],
+    );
+    assert!(!typo.exists());
+    let root = common::dir();
+    let for_root = [&args[..], &[text(root.path()), "--before", "root"]].concat();
+    fails(1, &for_root, &["below /dev"]);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn nothing_stops_that_is_not_there() {
+    let nonsense = format!("nonsense-{}", std::process::id());
+    fails(1, &["boot", "stop", &nonsense], &["nothing is enabled as"]);
+    // What a unit runs, whose entry may be gone.
+    ok(&["boot", "stop", "--if-attached", &nonsense]);
+}
+
+/// Entries of this machine are in its own folder, so this test has a folder of its own there for a while.
+#[test]
+fn an_entry_whose_volume_is_gone_or_another_is_told() {
+    const NAME: &str = "an_entry_whose_volume_is_gone_or_another_is_told";
+    // SAFETY: no arguments.
+    if unsafe { libc::geteuid() } != 0 {
+        skipped(format_args!("{NAME}: needs root for a mount namespace"));
+        return;
+    }
+    let system = System::new();
+    for name in ["a", "b", "c"] {
+        system.enable(name, &[]);
+    }
+    fs::remove_file(system.at("b")).unwrap();
+    ok(&["create", text(&system.at("c")), "--size=64M", "--force"]);
+    let (etc, program) = (system.at("etc"), env!("CARGO_BIN_EXE_vellum"));
+    let script = format!("mount --bind {} /etc && {program} boot list", text(&etc));
+    let told = run("unshare", &["--mount", "sh", "-c", &script]);
+    let line = |name: &str| {
+        let begins = format!("{}: ", system.name(name));
+        told.lines()
+            .find(|line| line.starts_with(&begins))
+            .unwrap()
+            .to_owned()
+    };
+    assert!(!line("a").contains("wrong"), "{told}");
+    assert!(
+        line("b").contains("wrong: ") && line("b").contains("cannot find"),
+        "{told}"
+    );
+    assert!(
+        line("c").contains("not the volume that was enabled"),
+        "{told}"
+    );
+}
+
+#[test]
 fn the_units_that_follow_are_right() {
     let system = System::new();
     system.enable("a", &["--before", "local-fs"]);

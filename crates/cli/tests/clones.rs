@@ -147,10 +147,15 @@ fn impossible_requests_are_refused() {
     fails(
         1,
         &["clone", &format!("{volume}@x"), "c"],
-        &["no snapshot of that name"],
+        &["there is no snapshot or clone `x`"],
     );
     ok(&["clone", &format!("{volume}@s"), "c"]);
     fails(1, &["clone", &format!("{volume}@s"), "c"], &["already"]);
+    fails(
+        2,
+        &["snapshot", &format!("{volume}@c"), "d"],
+        &["no snapshots of their own"],
+    );
     fails(
         1,
         &["clone", &format!("{volume}@c"), "d"],

@@ -221,6 +221,9 @@ fn keys_change_and_the_data_stays() {
         );
     };
     refused(&order("remove", &place.key, None), "the last secret");
+    let nothing = place.dir.path().join("nothing");
+    let says = format!("vellum: --new-key-file {}: cannot open", text(&nothing));
+    refused(&order("add", &place.key, Some(&nothing)), &says);
     run(&order("add", &place.key, Some(&second)));
     // In two slots, it would still open the volume when it is removed from one.
     refused(&order("add", &place.key, Some(&second)), "already");

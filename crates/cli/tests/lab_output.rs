@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{dir, fails, ok, skipped, text};
+use common::{dir, fails, ok, skipped, text, vellum};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -499,6 +499,24 @@ fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
     let job = "[global]\nioengine=libaio\niodepth=4\n[mine]\nrw=randwrite\nsize=16m\nbs=8k\n";
     fs::write(&path, job).unwrap();
     let drive = ["--device=oftl", "--capacity=256M", "--policy=base"];
+    // What would be enough is.
+    let small = ["lab", "run", &option, "--device=emmc", "--policy=base"];
+    let refused = vellum(&[&small[..], &["--capacity=1G"]].concat());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let (_, advice) = said.split_once("over-provisioning: ").unwrap();
+    for flags in advice
+        .trim_end()
+        .trim_end_matches(" is enough")
+        .split(", or ")
+    {
+        let (flag, value) = flags.split_once(' ').unwrap();
+        let capacity = if flag == "--op" { "--capacity=1G" } else { "" };
+        let flags: Vec<_> = [flag, value, capacity]
+            .into_iter()
+            .filter(|f| !f.is_empty())
+            .collect();
+        ok(&[&small[..], &flags].concat());
+    }
     let run = [&["lab", "run", &option][..], &drive].concat();
     let table = ok(&run);
     for said in ["the job mine, requests of 8.0 KiB", "2048"] {

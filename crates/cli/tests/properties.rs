@@ -71,6 +71,9 @@ fn stored_properties_stay_and_a_flag_is_for_one_run() {
         ("off".into(), "off".into())
     );
     assert_eq!(told(v, "buffer")["until_restart"], "16M");
+    let said = vellum(&["set", v, "mount-options=noatime"]);
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("until then it is empty"), "{said}");
     server.kill();
 
     for (name, expected) in [

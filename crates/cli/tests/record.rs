@@ -434,7 +434,7 @@ fn a_plain_file_is_served_and_recorded_and_errors_are_named() {
         &["cannot open"],
     );
     std::fs::write(&file, vec![7; 1 << 20]).unwrap();
-    let mut server = Command::new(env!("CARGO_BIN_EXE_vellum"))
+    let server = Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(["record", f, "--output", t, "--socket", s])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -449,7 +449,12 @@ fn a_plain_file_is_served_and_recorded_and_errors_are_named() {
     client.trim(0, 4096).unwrap();
     client.flush().unwrap();
     common::run("kill", &[&server.id().to_string()]);
-    assert!(server.wait().unwrap().success());
+    let told = server.wait_with_output().unwrap();
+    assert!(told.status.success());
+    let said = String::from_utf8(told.stderr).unwrap();
+    let length = std::fs::metadata(&trace).unwrap().len();
+    let says = format!("3 requests recorded in {length} bytes");
+    assert!(said.contains(&says), "{says}: {said}");
     let bytes = std::fs::read(&file).unwrap();
     assert_eq!((bytes[0], bytes[4096], bytes[8192]), (0, 7, 1));
     let said = ok(&["lab", "run", t, "--policy=base", "--precondition=none"]);

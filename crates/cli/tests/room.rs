@@ -68,6 +68,7 @@ fn a_thin_volume_warns_before_it_refuses_a_client() {
             "thin.vellum: warning: 80 %",
             "clients see 128 MiB",
             "fstrim",
+            "vellum grow VOLUME --medium-size",
         ] {
             assert!(said.contains(part), "no {part:?} in {said}");
         }

@@ -312,7 +312,7 @@ fn nonsense_is_refused() {
     fails(
         1,
         &["send", &format!("{volume}@a")],
-        &["no snapshot of that name"],
+        &["there is no snapshot or clone `a`"],
     );
     fails(
         1,

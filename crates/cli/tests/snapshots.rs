@@ -169,10 +169,20 @@ fn impossible_requests_are_refused() {
     let disk = Disk::new(dir.path());
     let volume = text(&disk.volume);
     ok(&["snapshot", volume, "a"]);
-    fails(1, &["snapshot", volume, "a"], &["already"]);
+    let again = vellum(&["snapshot", volume, "a"]);
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert_eq!(said, "vellum: there is a snapshot or a clone `a` already\n");
     fails(1, &["snapshot", volume, "a/b"], &["a snapshot's name is"]);
-    fails(1, &["delete", volume, "b"], &["no snapshot of that name"]);
-    fails(1, &["diff", volume, "b"], &["no snapshot of that name"]);
+    fails(
+        1,
+        &["delete", volume, "b"],
+        &["there is no snapshot or clone `b`: `vellum snapshots"],
+    );
+    fails(
+        1,
+        &["diff", volume, "b"],
+        &["there is no snapshot or clone `b`: `vellum snapshots"],
+    );
     fails(
         1,
         &["rollback", volume, "a"],
@@ -194,11 +204,15 @@ fn impossible_requests_are_refused() {
         &["snapshot", volume, "b", "--freeze"],
         &["not attached here"],
     );
-    fails(1, &["rollback", volume, "b"], &["no snapshot of that name"]);
+    fails(
+        1,
+        &["rollback", volume, "b"],
+        &["there is no snapshot or clone `b`: `vellum snapshots"],
+    );
     fails(
         1,
         &["attach", &disk.snapshot("b")],
-        &["no snapshot of that name"],
+        &["there is no snapshot or clone `b`: `vellum snapshots"],
     );
     ok(&["grow", volume, "--size", "300M"]);
     ok(&["snapshot", volume, "b"]);
@@ -207,7 +221,7 @@ fn impossible_requests_are_refused() {
     fails(
         1,
         &["delete", &disk.snapshot("c")],
-        &["no snapshot of that name"],
+        &["there is no snapshot or clone `c`"],
     );
     ok(&["rollback", &disk.snapshot("b")]);
     ok(&["delete", &disk.snapshot("b")]);

@@ -15,6 +15,7 @@ use crate::format::root::{self, LeafSlot};
 use crate::format::superblock::Superblock;
 use crate::format::{Crc, leaf};
 use crate::recovery::{Recovered, Source, Unreadable};
+use crate::size::Size;
 use alloc::{vec, vec::Vec};
 
 /// Why a volume did not grow. It is unchanged.
@@ -28,8 +29,9 @@ pub enum GrowError {
     NotStopped,
     /// The larger the volume, the fewer blocks its snapshots can keep, if it is so large that LBAs run short.
     #[error(
-        "snapshots of a volume of that size can keep {0} blocks, and these keep more: \
-         delete some first (`vellum snapshots VOLUME` lists them), or choose a smaller size"
+        "snapshots of a volume of that size can keep {}, and these keep more: \
+         delete some first (`vellum snapshots VOLUME` lists them), or choose a smaller size",
+        Size::of_blocks(*.0)
     )]
     SnapshotsKeepMore(u64),
 }

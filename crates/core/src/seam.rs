@@ -557,7 +557,9 @@ pub enum Refusal {
     #[error("the range ends past the volume's last block")]
     OutOfRange,
     /// No physical space left for new data (promise 7).
-    #[error("no physical space left: discard something, or migrate to a larger volume")]
+    #[error(
+        "no physical space left: discard something, or give the volume more room (`vellum grow`)"
+    )]
     Full,
     /// The storage below the volume has no room for what the volume must write (promise 7).
     #[error(

@@ -17,7 +17,9 @@ pub enum BlockError {
     #[error("the volume is attached read-only")]
     ReadOnly,
     /// ENOSPC.
-    #[error("no physical space left: discard something, or migrate to a larger volume")]
+    #[error(
+        "no physical space left: discard something, or give the volume more room (`vellum grow`)"
+    )]
     Full,
     /// ENOSPC, too.
     #[error(

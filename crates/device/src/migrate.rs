@@ -7,6 +7,7 @@ use crate::frames::{Frames, Share};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::size::Size;
 
 /// Blocks of one request.
 pub(crate) const REQUEST_BLOCKS: u64 = 256;
@@ -20,7 +21,11 @@ const REPORT_BLOCKS: u64 = 64 << 8;
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// They differ in size.
-    #[error("the volumes have {from} and {to} blocks: a copy must have room for all, and no more")]
+    #[error(
+        "the volumes have {:#} and {:#}: a copy must have room for all, and no more",
+        Size::of_blocks(*.from),
+        Size::of_blocks(*.to)
+    )]
     Size {
         /// The source's.
         from: u64,

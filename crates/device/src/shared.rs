@@ -25,6 +25,7 @@ use std::time::Instant;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_core::room::Room;
 use vellum_core::seam::{Input, Outcome};
+use vellum_core::size::Size;
 use vellum_medium::Medium;
 
 /// What the front ends' threads and the reaper share.
@@ -315,11 +316,11 @@ impl Drop for BreaksOnPanic<'_> {
 
 /// Advice about a volume that fills up.
 fn filled(room: Room) -> String {
-    let mib = |blocks: u64| (blocks * BLOCK_BYTES as u64) >> 20;
+    let size = |blocks: u64| Size::of_blocks(blocks);
     let help = match room.is_thin() {
         true => {
-            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or move it to \
-             a larger volume with `vellum migrate`"
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or give it more \
+             room: `vellum grow VOLUME --medium-size SIZE`, or, where the layout is not log, `vellum migrate`"
         }
         false => {
             "Snapshots use this space: delete some with `vellum delete`. Scheduled snapshots are \
@@ -327,12 +328,12 @@ fn filled(room: Room) -> String {
         }
     };
     format!(
-        "warning: {} % of the space for data is in use, {} of {} MiB (clients see {} MiB): when it is full, \
+        "warning: {} % of the space for data is in use, {} of {} (clients see {}): when it is full, \
          new blocks get ENOSPC. {help}",
         room.percent(),
-        mib(room.live),
-        mib(room.capacity),
-        mib(room.promised),
+        size(room.live),
+        size(room.capacity),
+        size(room.promised),
     )
 }
 

@@ -102,7 +102,13 @@ impl Kind {
             Self::Every => return as_written::<Span>(text),
             Self::Keep => return as_written::<Keep>(text),
         };
-        parsed.ok_or_else(|| format!("it is one of: {}", self.values()))
+        parsed.ok_or_else(|| match self {
+            Self::Switch | Self::Choice(_) | Self::Encoding(_) => {
+                format!("it is one of: {}", self.values())
+            }
+            Self::Size { zero: None, .. } => format!("it is from {}", self.values()),
+            _ => format!("it is {}", self.values()),
+        })
     }
 
     /// Formats a value. None when it is not of this kind, as a later version may have stored it.

@@ -50,8 +50,12 @@ impl Thread {
             Ok(()) => {
                 let finished = self.writer.finish();
                 let synced = finished.and_then(|file| {
-                    file.sync_all()
-                        .map_err(|source| TraceError::Io { offset: 0, source })
+                    let failed = |source| TraceError::Io { offset: 0, source };
+                    file.sync_all().map_err(failed)?;
+                    // The last frames are written only now.
+                    let bytes = file.metadata().map_err(failed)?.len();
+                    counts.bytes.store(bytes, Ordering::Relaxed);
+                    Ok(())
                 });
                 match synced {
                     Ok(()) => return,

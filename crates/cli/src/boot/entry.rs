@@ -131,7 +131,7 @@ impl Entry {
     }
 
     /// Refuses invalid values, and what a unit's line could not hold.
-    fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         let is_uuid = |text: &String| {
             text.len() <= NAME_MAX && text.chars().all(|c| c.is_ascii_hexdigit() || c == '-')
         };

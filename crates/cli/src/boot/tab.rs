@@ -3,7 +3,7 @@
 use super::entry::{Entry, Name};
 use crate::outcome::usage;
 use crate::replace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
@@ -54,15 +54,20 @@ impl Tab {
         Ok(all)
     }
 
+    /// The error about an entry that is not there.
+    pub fn lacks(&self, name: &Name) -> anyhow::Error {
+        let path = self.path(name);
+        let shown = path.display();
+        anyhow!("nothing is enabled as {name}: there is no {shown} (`vellum boot list`)")
+    }
+
     /// Reads one entry.
     pub fn read(&self, name: &Name) -> Result<Entry> {
         let path = self.path(name);
         let shown = path.display();
         let mut text = String::new();
         match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                bail!("nothing is enabled as {name}: there is no {shown} (`vellum boot list`)")
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(self.lacks(name)),
             opened => opened?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text),
         }
         .with_context(|| format!("cannot read {shown}"))?;
@@ -81,6 +86,7 @@ impl Tab {
                 self.path(name).display()
             )
         };
+        let text = entry.text()?;
         fs::create_dir_all(&self.0).with_context(failed)?;
         let _alone = self.alone().with_context(failed)?;
         for (stem, read) in self.entries()? {
@@ -117,7 +123,7 @@ impl Tab {
                 );
             }
         }
-        replace::file(&self.path(name), 0o644, entry.text()?.as_bytes()).with_context(failed)
+        replace::file(&self.path(name), 0o644, text.as_bytes()).with_context(failed)
     }
 
     /// Removes an entry.

@@ -46,6 +46,9 @@ enum Order {
     Stop {
         /// Which.
         name: Option<Name>,
+        /// For a unit: if nothing is attached by that name, that is fine, even if nothing is enabled by it.
+        #[arg(long, hide = true)]
+        if_attached: bool,
     },
     /// Write the units that follow from the entries: a systemd generator.
     #[command(hide = true)]
@@ -91,24 +94,45 @@ impl Of {
 /// Runs the command.
 pub fn run(args: Args) -> Result<()> {
     match args.order {
-        Order::List { of, json } => list(&of.tab(), json),
+        Order::List { of, json } => list(&of, json),
         Order::Start {
             name: Some(name),
             of,
         } => start(&of.tab(), &name),
         Order::Start { name: None, of } => start_all(&of),
-        Order::Stop { name } => stop(name.as_ref()),
+        Order::Stop { name, if_attached } => {
+            let is_stopped = stop(name.as_ref())?;
+            let tab = Tab::of(None);
+            match name.filter(|_| !is_stopped && !if_attached) {
+                Some(name) if !tab.path(&name).exists() => Err(tab.lacks(&name)),
+                Some(name) => {
+                    tell(format_args!("{name} is not attached"));
+                    Ok(())
+                }
+                None => Ok(()),
+            }
+        }
         Order::Generate { folder, of } => systemd::generate(&of.tab(), &folder),
         Order::Initramfs { folder, of } => initramfs(&of.tab(), &folder),
         Order::Install { folder, program } => systemd::install(&folder, &program),
     }
 }
 
-fn list(tab: &Tab, json: bool) -> Result<()> {
-    let entries = tab.entries()?;
+fn list(of: &Of, json: bool) -> Result<()> {
+    let entries = of.tab().entries()?;
+    // The volumes of a system in a folder may not be here.
+    let wrong = |name: &Name, entry: &Entry| match of.root {
+        None => checked(&of.tab(), name, entry).err(),
+        Some(_) => None,
+    };
     if json {
         let told = entries.iter().map(|(stem, read)| match read {
-            Ok((_, entry)) => serde_json::json!({"name": stem, "entry": entry}),
+            Ok((name, entry)) => match wrong(name, entry) {
+                None => serde_json::json!({"name": stem, "entry": entry}),
+                Some(error) => {
+                    serde_json::json!({"name": stem, "entry": entry, "error": format!("{error:#}")})
+                }
+            },
             Err(error) => serde_json::json!({"name": stem, "error": format!("{error:#}")}),
         });
         writeln!(out(), "{}", told.collect::<serde_json::Value>())?;
@@ -119,9 +143,12 @@ fn list(tab: &Tab, json: bool) -> Result<()> {
     }
     for (stem, read) in entries {
         match read {
-            Ok((_, Entry { volume, mount, .. })) => {
-                let mount = mount.map_or(String::new(), |dir| format!(" on {}", dir.display()));
-                writeln!(out(), "{stem}: {}{mount}", volume.display())?;
+            Ok((name, entry)) => {
+                let on = |dir: &PathBuf| format!(" on {}", dir.display());
+                let mount = entry.mount.as_ref().map_or(String::new(), on);
+                let wrong = wrong(&name, &entry);
+                let wrong = wrong.map_or(String::new(), |error| format!("; wrong: {error:#}"));
+                writeln!(out(), "{stem}: {}{mount}{wrong}", entry.volume.display())?;
             }
             Err(error) => writeln!(out(), "{stem}: damaged: {error:#}")?,
         }
@@ -186,9 +213,8 @@ fn started_apart(of: &Of, name: &str) -> Result<bool> {
     Ok(status.success())
 }
 
-/// Attaches the volume of an entry. If it is already attached by that entry, that is fine.
-pub fn start(tab: &Tab, name: &Name) -> Result<()> {
-    let entry = tab.read(name)?;
+/// The UUID of an entry's volume, if it is the one that was enabled.
+fn checked(tab: &Tab, name: &Name, entry: &Entry) -> Result<String> {
     let file = tab.path(name);
     let uuid = peek::uuid_of(&entry.volume)
         .with_context(|| format!("the volume of {} cannot be attached", file.display()))?;
@@ -200,6 +226,14 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
             file.display()
         );
     }
+    Ok(uuid)
+}
+
+/// Attaches the volume of an entry. If it is already attached by that entry, that is fine.
+pub fn start(tab: &Tab, name: &Name) -> Result<()> {
+    let entry = tab.read(name)?;
+    let file = tab.path(name);
+    let uuid = checked(tab, name, &entry)?;
     for (id, state) in state::records()? {
         if id != uuid || !state.server.is_some_and(Process::alive) {
             continue;
@@ -250,11 +284,11 @@ fn is_mounted(name: &Name, entry: &Entry, id: &str, state: &State) -> Result<()>
     }
 }
 
-/// Detaches what was attached for an entry, even if that entry is gone or damaged.
-pub fn stop(name: Option<&Name>) -> Result<()> {
+/// Detaches what was attached for an entry, even if that entry is gone or damaged. Returns false if nothing was.
+pub fn stop(name: Option<&Name>) -> Result<bool> {
     let is_meant = |boot: &str| name.is_none_or(|name| name.as_str() == boot);
     let stop = Stop::on_signals(true)?;
-    let mut failed = 0;
+    let (mut found, mut failed) = (false, 0);
     for (id, state) in state::records()? {
         let Some(boot) = state.boot.as_deref().filter(|boot| is_meant(boot)) else {
             continue;
@@ -262,13 +296,14 @@ pub fn stop(name: Option<&Name>) -> Result<()> {
         if name.is_none() && bound::has_root(&id, &state) {
             continue;
         }
+        found = true;
         if let Err(error) = detach::detach(&id, &stop) {
             tell(format_args!("vellum: {boot}: {error:#}"));
             failed += 1;
         }
     }
     match failed {
-        0 => Ok(()),
+        0 => Ok(found),
         _ => bail!("what is in use stays attached"),
     }
 }

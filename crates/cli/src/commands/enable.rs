@@ -83,6 +83,12 @@ pub fn run(args: &Args) -> Result<()> {
     let name = name.ok_or_else(|| {
         usage("neither its label nor its file's name can be its name: give --name NAME")
     })?;
+    // Before anything is written.
+    entry.check()?;
+    if let Some(root) = args.root.as_deref().filter(|root| !root.is_dir()) {
+        let shown = root.display();
+        return Err(usage(format!("--root {shown}: there is no such folder")));
+    }
     let tab = Tab::of(args.root.as_deref());
     let runs = args.root.is_none() && systemd::runs();
     if runs {

@@ -64,17 +64,37 @@ pub fn run(args: &Args) -> Result<()> {
             medium_size: args.medium_size,
         };
         let size = asked.of(&superblock, is_device)?;
-        let before = Size(bytes);
+        let before = bytes;
         bytes = match &served {
             Some((socket, volume)) => on_line(socket, volume, size)?,
             None => at_rest(args, size)?,
         };
-        writeln!(out(), "{shown}: {before} before, {} now", Size(bytes))?;
+        if bytes == before {
+            let (grown, _) = peek::superblock_of(&args.volume, &args.key)?;
+            let medium = |volume: &Superblock| volume.medium_blocks() * BLOCK;
+            let change = change(medium(&superblock), medium(&grown));
+            writeln!(
+                out(),
+                "{shown}: its medium: {change}; clients see {} as before",
+                Size(bytes)
+            )?;
+        } else {
+            writeln!(out(), "{shown}: {}", change(before, bytes))?;
+        }
     }
     match served {
-        Some(_) => device_of(&hex_uuid(&superblock.uuid()), bytes, args.fs),
+        Some(_) => device_of(&hex_uuid(&superblock.uuid()), bytes, args),
         None if args.fs => file_system_at_rest(args),
         None => Ok(()),
+    }
+}
+
+/// Words for a growth. Rounded sizes could be the same if it is small.
+fn change(before: u64, now: u64) -> String {
+    let (growth, before, now) = (now.saturating_sub(before), Size(before), Size(now));
+    match growth < now.0 / 16 {
+        true => format!("{before:#} before, {now:#} now"),
+        false => format!("{before} before, {now} now"),
     }
 }
 
@@ -109,11 +129,11 @@ fn on_line(socket: &Path, volume: &Path, size: NewSize) -> Result<u64> {
 }
 
 /// Grows the block device, if it is attached, and the file system on it.
-fn device_of(uuid: &str, bytes: u64, fs: bool) -> Result<()> {
+fn device_of(uuid: &str, bytes: u64, args: &Args) -> Result<()> {
     let records = state::records()?;
     let attached = records.iter().find(|(id, _)| id == uuid);
     let Some((state, device)) = attached.and_then(|(_, s)| Some((s, s.device.as_ref()?))) else {
-        return match fs {
+        return match args.fs {
             true => bail!(
                 "it is served, and not attached here: its file system grows where it is mounted"
             ),
@@ -125,22 +145,26 @@ fn device_of(uuid: &str, bytes: u64, fs: bool) -> Result<()> {
             "{}: the kernel learns of the new size at the next attach",
             device.display()
         ));
-        return match fs {
+        return match args.fs {
             true => {
                 bail!("so its file system cannot grow yet: detach, and give the same command again")
             }
             false => Ok(()),
         };
     }
-    if fs {
-        file_system(device)?;
+    if args.fs {
+        file_system(device, &args.volume)?;
     }
     Ok(())
 }
 
-fn file_system(device: &Path) -> Result<()> {
-    let kind = resize::file_system(device)?;
-    writeln!(out(), "{}: its {kind} is as large", device.display())?;
+fn file_system(device: &Path, volume: &Path) -> Result<()> {
+    let kind = resize::file_system(device, volume)?;
+    writeln!(
+        out(),
+        "{}: its {kind} is as large as the volume",
+        volume.display()
+    )?;
     Ok(())
 }
 
@@ -155,7 +179,7 @@ fn file_system_at_rest(args: &Args) -> Result<()> {
         attach.arg("--key-file").arg(file);
     }
     let device = host::finished(&mut attach, None)?;
-    let done = file_system(Path::new(device.trim()));
+    let done = file_system(Path::new(device.trim()), &args.volume);
     host::run(&program, &["detach", &volume])?;
     done
 }

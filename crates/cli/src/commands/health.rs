@@ -73,8 +73,14 @@ pub fn run(args: &Args) -> Result<()> {
             )?;
         }
     }
-    if verdicts.is_empty() && !args.json {
-        writeln!(out(), "OK: nothing is served")?;
+    if verdicts.is_empty() {
+        match args.json {
+            true => {
+                let none = json!({"volume": null, "health": Grade::Well.name(), "findings": []});
+                writeln!(out(), "{none}")?;
+            }
+            false => writeln!(out(), "OK: nothing is served")?,
+        }
     }
     let all = verdicts
         .iter()

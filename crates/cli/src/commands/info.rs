@@ -3,7 +3,7 @@
 use crate::claim::is_served;
 use crate::commands::key;
 use crate::keys::Key;
-use crate::outcome::out;
+use crate::outcome::{counted, out};
 use crate::peek;
 use crate::size::Size;
 use anyhow::Result;
@@ -82,7 +82,8 @@ pub fn run(args: &Args) -> Result<()> {
             size(sb.table_blocks()[2])
         )?,
     }
-    writeln!(out(), "  opened for writing  {} times", sb.life())?;
+    let times = counted(sb.life().0.into(), "time");
+    writeln!(out(), "  opened for writing  {times}")?;
     writeln!(
         out(),
         "  served now          {}",

@@ -94,7 +94,7 @@ impl Change {
     /// The new secret. One that opens the volume already is refused: in a second slot it would only hide that the first is there.
     fn new_secret(&self, header: &Header) -> Result<Secret> {
         let new = match &self.new_key_file {
-            Some(file) => keys::read(file, true),
+            Some(file) => keys::read("--new-key-file", file, true),
             None => keys::asked_twice(),
         }?;
         match opens(header, &new, &self.volume)? {

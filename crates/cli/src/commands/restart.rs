@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
   sudo vellum restart --all              # after an update")]
 pub struct Args {
     /// The volume, its block device, or where it is mounted.
-    #[arg(required_unless_present = "all")]
     volume: Option<PathBuf>,
     /// All that are attached and can be restarted.
     #[arg(long, conflicts_with_all = ["volume", "key_file"])]
@@ -32,6 +31,11 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
+    if args.volume.is_none() && !args.all {
+        return Err(usage(
+            "say which: VOLUME, or --all for all that are attached (`vellum list`)",
+        ));
+    }
     // A partial restart is worse than a complete one.
     let _stop = Stop::on_signals(true)?;
     let program = match &args.program {

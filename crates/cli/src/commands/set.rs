@@ -108,16 +108,17 @@ fn tell_what_waits(told: &Value, changes: &[Change]) {
     let all = told.get("properties").and_then(Value::as_array);
     for property in all.into_iter().flatten() {
         let field = |key: &str| property.get(key).and_then(Value::as_str);
+        let value = |key: &str| field(key).map(|text| if text.is_empty() { "empty" } else { text });
         let Some(name) = field("name").filter(|name| changes.iter().any(|c| c.name() == *name))
         else {
             continue;
         };
         if field("source") == Some("this run") {
-            let value = field("value").unwrap_or_default();
+            let value = value("value").unwrap_or_default();
             tell(format_args!(
                 "{name}: kept in the volume; this run goes on with {value}, which a flag of the server says"
             ));
-        } else if let Some(now) = field("until_restart") {
+        } else if let Some(now) = value("until_restart") {
             tell(format_args!(
                 "{name}: kept in the volume; it counts from the next attach or serve on, until then it \
                 is {now}"

@@ -35,6 +35,15 @@ pub struct Args {
 
 /// Takes the snapshot.
 pub fn run(args: &Args) -> Result<()> {
+    if let (volume, Some(name)) = snapshots::split(&args.volume)
+        && volume.exists()
+    {
+        let shown = volume.display();
+        return Err(usage(format!(
+            "{name} would be a snapshot or a clone of {shown}, and these have no snapshots of their own: \
+             `vellum snapshot {shown} NAME` takes one of the volume"
+        )));
+    }
     let order = Order::Take(args.name.clone());
     let mounts = match args.freeze {
         true => mounts(args)?,

@@ -1,5 +1,7 @@
 //! Errors in decoding a structure.
 
+use crate::size::Size;
+
 /// Why bytes are not a valid structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
@@ -70,8 +72,9 @@ pub enum FormatError {
     },
     /// The structure was made for a medium with more blocks.
     #[error(
-        "{what}: of a medium of {recorded} blocks, and this one has {have}: it was cut short, or is not \
-         all there"
+        "{what}: of a medium of {:#}, and this one has {:#}: it was cut short, or is not all there",
+        Size::of_blocks(*.recorded),
+        Size::of_blocks(*.have)
     )]
     CutShort {
         /// The structure.

@@ -6,9 +6,10 @@ use super::properties::Properties;
 use super::sum::SumKind;
 use super::superblock::{Features, LeafCounts, Secret, Superblock, segment_area};
 use super::{root, summary};
-use crate::addr::{BLOCK_BYTES, Generation, Lba, Life};
+use crate::addr::{Generation, Lba, Life};
 use crate::entry::{LEAF_DELTAS, LEAF_ENTRIES, MAX_PBA};
 use crate::limits::{self, COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS};
+use crate::size::Size;
 
 /// A thin volume may promise this many times what its medium holds.
 pub const THIN_LIMIT: u64 = 16;
@@ -40,7 +41,9 @@ pub struct Params {
 pub enum GeometryError {
     /// The medium is too small.
     #[error(
-        "{blocks} blocks are too few: a volume needs at least {least} segments of {segment_blocks} blocks"
+        "{} are too little: a volume needs at least {least} segments of {}",
+        Size::of_blocks(*.blocks),
+        Size::of_blocks((*.segment_blocks).into())
     )]
     TooSmall {
         /// Blocks of the medium.
@@ -51,7 +54,11 @@ pub enum GeometryError {
         segment_blocks: u32,
     },
     /// The medium is too small for tables.
-    #[error("{blocks} blocks are too few: tables need room for at least {least} data blocks")]
+    #[error(
+        "{:#} are too little: tables need room for at least {:#} of data",
+        Size::of_blocks(*.blocks),
+        Size::of_blocks(*.least)
+    )]
     TooFew {
         /// Blocks of the medium.
         blocks: u64,
@@ -59,22 +66,25 @@ pub enum GeometryError {
         least: u64,
     },
     /// The medium is too large for the width of a map entry.
-    #[error("{blocks} blocks are too many: entries of 4 bytes reach {MAX_PBA} blocks (8 TiB)")]
+    #[error("{} are too much: entries of 4 bytes reach 8 TiB", Size::of_blocks(*.blocks))]
     TooLarge {
         /// Blocks of the medium.
         blocks: u64,
     },
     /// The length of a segment is out of range, or not a power of two.
-    #[error("segments of {} KiB: it must be a power of two from 256 KiB to 256 MiB", kib((*.0).into()))]
+    #[error(
+        "segments of {}: it must be a power of two from 256 KiB to 256 MiB",
+        Size::of_blocks((*.0).into())
+    )]
     SegmentBlocks(u32),
     /// The over-provisioning is out of range.
     #[error("over-provisioning of {0} thousandths: it must be from 20 to 900")]
     OverProvisioning(u32),
     /// The volume is thinner than allowed.
     #[error(
-        "a logical size of {} KiB: at most {} KiB ({THIN_LIMIT} times what the medium holds, and 16 TiB)",
-        kib(*.logical),
-        kib(*.limit)
+        "a logical size of {:#}: at most {:#} ({THIN_LIMIT} times what the medium holds, and 16 TiB)",
+        Size::of_blocks(*.logical),
+        Size::of_blocks(*.limit)
     )]
     TooThin {
         /// Blocks requested.
@@ -83,7 +93,7 @@ pub enum GeometryError {
         limit: u64,
     },
     /// The logical size is 0.
-    #[error("a logical size of 0 blocks")]
+    #[error("a logical size of 0")]
     Nothing,
     /// A volume of tables cannot grow.
     #[error(
@@ -98,9 +108,9 @@ pub enum GeometryError {
     WithoutCopies,
     /// The requested size is not larger.
     #[error(
-        "a size of {} KiB: the volume has {} KiB, and it only grows",
-        kib(*.logical),
-        kib(*.before)
+        "a size of {:#}: the volume has {:#}, and it only grows",
+        Size::of_blocks(*.logical),
+        Size::of_blocks(*.before)
     )]
     Shrinks {
         /// Blocks that clients would see.
@@ -110,9 +120,9 @@ pub enum GeometryError {
     },
     /// The medium has no room for the grown volume's metadata.
     #[error(
-        "a medium of {} KiB: to grow, the volume needs one of at least {} KiB",
-        kib(*.blocks),
-        kib(*.least)
+        "a medium of {:#}: to grow, the volume needs one of at least {:#}",
+        Size::of_blocks(*.blocks),
+        Size::of_blocks(*.least)
     )]
     TooLittle {
         /// Blocks of the medium.
@@ -120,10 +130,6 @@ pub enum GeometryError {
         /// Blocks needed.
         least: u64,
     },
-}
-
-fn kib(blocks: u64) -> u64 {
-    blocks.saturating_mul(BLOCK_BYTES as u64 / 1024)
 }
 
 /// Lays out a volume.

@@ -5,22 +5,32 @@ use crate::format::FormatError;
 use crate::format::history::{
     BLOCK_ENTRIES, ENTRY_BYTES, Identity, LIST_BLOCKS, Name, Number, SNAPSHOTS_MAX, Snapshot, Stage,
 };
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Why the list cannot be changed as requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListError {
     /// The name is taken.
     #[error("there is a snapshot or a clone `{0}` already")]
     Exists(Name),
     /// The name does not exist.
-    #[error("there is no snapshot of that name")]
-    Unknown,
+    #[error("there is no snapshot or clone `{0}`: `vellum snapshots VOLUME` lists them")]
+    Unknown(String),
     /// No place is free.
     #[error(
         "there are {SNAPSHOTS_MAX} snapshots, which is as many as a volume can have: delete one"
     )]
     Full,
+}
+
+impl ListError {
+    /// The error about a name that does not exist.
+    #[must_use]
+    pub fn unknown(name: &str) -> Self {
+        Self::Unknown(name.to_owned())
+    }
 }
 
 /// Snapshots, each with its place, the oldest first.
@@ -114,7 +124,8 @@ impl List {
 
     pub fn set_stage(&mut self, name: &str, stage: Stage) -> Result<u64, ListError> {
         let is_it = |(one, _): &&mut (Snapshot, usize)| one.identity.name.as_str() == name;
-        let (snapshot, place) = self.all.iter_mut().find(is_it).ok_or(ListError::Unknown)?;
+        let found = self.all.iter_mut().find(is_it);
+        let (snapshot, place) = found.ok_or_else(|| ListError::unknown(name))?;
         snapshot.stage = stage;
         Ok((*place / BLOCK_ENTRIES) as u64)
     }

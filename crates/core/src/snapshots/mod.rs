@@ -31,6 +31,7 @@ use crate::format::history::{
     BLOCK_ROWS, History, Identity, LIST_BLOCKS, Number, Row, Snapshot, Stage,
 };
 use crate::seam::Copy;
+use crate::size::Size;
 use alloc::{collections::BTreeSet, vec::Vec};
 use core::ops::Range;
 use list::List;
@@ -61,7 +62,7 @@ pub struct Forget {
 
 /// There is no room for one more kept block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("snapshots keep {0} blocks, and have room for no more: delete one")]
+#[error("snapshots keep {}, and have room for no more: delete one", Size::of_blocks(*.0))]
 pub struct NoRoom(pub u64);
 
 /// See the module.

@@ -5,6 +5,7 @@ use super::totals::Totals;
 use crate::runs::Damaged;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::size::Size;
 use vellum_medium::{Medium, MediumError};
 
 /// Blocks that are zeroed between two reports.
@@ -20,7 +21,11 @@ pub enum RestoreError {
     #[error(transparent)]
     Medium(#[from] MediumError),
     /// The medium is too small.
-    #[error("{name} has {have} blocks, and the archive is of a medium of {need}")]
+    #[error(
+        "{name} has {:#}, and the archive is of a medium of {:#}",
+        Size::of_blocks(*.have),
+        Size::of_blocks(*.need)
+    )]
     TooSmall {
         /// The medium.
         name: String,

@@ -156,7 +156,7 @@ fn is_empty(shared: &Shared) -> bool {
 pub(crate) fn arrived(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
-    let snapshot = *book.by_name(name).ok_or(ListError::Unknown)?;
+    let snapshot = *book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
     let plan = before(shared, &mut book, snapshot.number)?;
     let block = book.set_stage(name, Stage::Kept)?;
     if let Err(error) = carry::list(shared, &book, block) {

@@ -70,7 +70,7 @@ impl Cloned {
         read_only: bool,
     ) -> Result<Option<Self>, SnapshotError> {
         let book = keeper.book();
-        let one = book.by_name(name).ok_or(ListError::Unknown)?;
+        let one = book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
         match one.stage {
             Stage::LeavingClone => Err(SnapshotError::Leaves),
             Stage::Clone => Ok(Some(Self {

@@ -183,7 +183,7 @@ pub(super) fn before(
 
 /// The snapshot of this name, if it is complete.
 pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotError> {
-    let snapshot = book.by_name(name).ok_or(ListError::Unknown)?;
+    let snapshot = book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
     match snapshot.stage {
         stage if stage.is_clone() => Err(SnapshotError::IsClone(snapshot.identity.name)),
         Stage::Leaving => Err(SnapshotError::Leaves),
@@ -201,7 +201,10 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
     };
     let nobody_writes = is_clone.then(|| keeper.close_clones());
     let mut book = keeper.book();
-    let number = book.by_name(name).ok_or(ListError::Unknown)?.number;
+    let number = book
+        .by_name(name)
+        .ok_or_else(|| ListError::unknown(name))?
+        .number;
     let leaves = may_leave(keeper, &book, name)?;
     change_stage(shared, &mut book, name, leaves)?;
     keeper.note(&book);
@@ -219,7 +222,10 @@ fn change_stage(
     name: &str,
     stage: Stage,
 ) -> Result<(), SnapshotError> {
-    let before = book.by_name(name).ok_or(ListError::Unknown)?.stage;
+    let before = book
+        .by_name(name)
+        .ok_or_else(|| ListError::unknown(name))?
+        .stage;
     let block = book.set_stage(name, stage)?;
     if let Err(error) = carry::list(shared, book, block) {
         book.set_stage(name, before)?;
@@ -230,7 +236,7 @@ fn change_stage(
 
 /// The stage of a snapshot that is to be deleted, if it may be.
 fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, SnapshotError> {
-    let one = book.by_name(name).ok_or(ListError::Unknown)?;
+    let one = book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
     let its = |one: &Snapshot| one.identity.name;
     let clones: Vec<_> = book.clones_of(one.number).map(its).collect();
     if !clones.is_empty() {

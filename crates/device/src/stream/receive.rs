@@ -10,6 +10,7 @@ use crate::snapshots::{ArrivalError, SnapshotError};
 use crate::volume::Volume;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::size::Size;
 
 /// Blocks after which what was received is made durable, so that another attempt finds it there.
 const FLUSH_BLOCKS: u64 = 64 << 8;
@@ -31,7 +32,9 @@ pub enum ReceiveError {
     Volume(#[from] MigrateError),
     /// The volume is too small. Nothing was changed.
     #[error(
-        "the stream is of a volume of {need} blocks, and this one has {have}: it must be as large"
+        "the stream is of a volume of {:#}, and this one has {:#}: it must be as large",
+        Size::of_blocks(*.need),
+        Size::of_blocks(*.have)
     )]
     TooSmall {
         /// The volume's blocks.

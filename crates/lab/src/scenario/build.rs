@@ -43,7 +43,7 @@ impl Scenario<'_> {
     }
 
     /// Bytes of flash: as requested, or what the load needs, but at least a sensible minimum.
-    fn bytes(&self, over: u32) -> u64 {
+    pub(super) fn bytes(&self, over: u32) -> u64 {
         let least = match &self.device.preset.kind {
             Kind::Nand(nand) => {
                 let round = Shape::of(nand, 1).blocks() * BLOCK_BYTES as u64;

@@ -12,7 +12,7 @@ mod prepare;
 mod source;
 mod warm;
 
-pub use capacity::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge};
+pub use capacity::{CAPACITY_MAX, DEFAULT_BYTES, Enough, TooLarge};
 pub use device::Device;
 
 use crate::admission::Admission;

@@ -3,14 +3,15 @@
 use super::output::{Course, Output, save};
 use super::progress::{interrupted, watched};
 use super::source;
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use std::path::PathBuf;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::{NAMES, Policy};
-use vellum_lab::scenario::Scenario;
+use vellum_lab::scenario::{Scenario, ScenarioError};
 use vellum_lab::svg::{Line, Plot};
 use vellum_options::setup::Setup;
+use vellum_policies::size::exact;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -40,7 +41,9 @@ impl Args {
             each.map(|(policy, watch)| {
                 let watch = Some(watch);
                 let scenario = Scenario { watch, ..scenario };
-                scenario.run(policy).with_context(|| policy.to_string())
+                let done = scenario.run(policy);
+                done.map_err(|error| advised(&scenario, policy, error))
+                    .with_context(|| policy.to_string())
             })
             .collect::<Result<Vec<_>>>()
         })??;
@@ -66,6 +69,24 @@ impl Args {
             .iter()
             .map(|name| name.parse())
             .collect::<Result<_, _>>()?)
+    }
+}
+
+/// The error with what would be enough, if there is too little room for the policy.
+fn advised(scenario: &Scenario<'_>, policy: &Policy, error: ScenarioError) -> Error {
+    if !error.is_for_want_of_room() {
+        return error.into();
+    }
+    let enough = scenario.enough(policy);
+    let capacity = enough
+        .capacity
+        .map(|bytes| format!("--capacity {}", exact(bytes)));
+    let over = enough.over_provisioning;
+    let over = over.map(|over| format!("--op {}", f64::from(over) / 10.0));
+    let flags: Vec<_> = capacity.into_iter().chain(over).collect();
+    match flags.is_empty() {
+        true => error.into(),
+        false => Error::msg(format!("{error}: {} is enough", flags.join(", or "))),
     }
 }
 
