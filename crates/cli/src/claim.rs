@@ -6,9 +6,11 @@ use crate::keys::Key;
 use crate::opened;
 use crate::outcome::tell;
 use crate::peek;
+use crate::unfinished;
 use crate::{control, state};
 use anyhow::{Result, bail};
 use std::path::Path;
+use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
 use vellum_device::info::hex_uuid;
 use vellum_device::{MediumSource, crc32c};
@@ -22,8 +24,24 @@ pub struct Claimed {
     pub socket: Option<ControlSocket>,
 }
 
-/// Claims a volume. With `read_only`, alongside others that only read.
+/// Claims a volume. With `read_only`, alongside others that only read. Half a copy is refused.
 pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
+    claimed(path, read_only, key, |found| {
+        unfinished::refuse(path, found)
+    })
+}
+
+/// Claims a volume to copy another one into it.
+pub fn claim_target(path: &Path, key: &Key) -> Result<Claimed> {
+    claimed(path, false, key, |_| Ok(()))
+}
+
+fn claimed(
+    path: &Path,
+    read_only: bool,
+    key: &Key,
+    check: impl FnOnce(&Superblock) -> Result<()>,
+) -> Result<Claimed> {
     let shown = path.display();
     let medium = opened::open(path, read_only, key)?;
     let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
@@ -31,6 +49,7 @@ pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
         let socket = None;
         return Ok(Claimed { medium, socket });
     };
+    check(&superblock)?;
     let socket = ControlSocket::claim(&hex_uuid(&superblock.uuid()))?;
     match (&socket, read_only) {
         (Some(_), _) => {}

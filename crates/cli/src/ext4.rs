@@ -107,8 +107,9 @@ pub fn is_on(device: &Path) -> Result<bool> {
     let mut magic = [0; 2];
     let mut file =
         std::fs::File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
-    file.seek(SeekFrom::Start(1024 + 56))?;
-    file.read_exact(&mut magic)?;
+    let read = file.seek(SeekFrom::Start(1024 + 56));
+    let read = read.and_then(|_| file.read_exact(&mut magic));
+    read.with_context(|| format!("cannot read {}", device.display()))?;
     Ok(magic == [0x53, 0xEF])
 }
 

@@ -50,6 +50,7 @@ mod smaller;
 mod snapshots;
 mod state;
 mod tls;
+mod unfinished;
 mod user;
 mod views;
 mod volume;

@@ -1,6 +1,7 @@
 //! Progress of long work, for a user who watches.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use std::time::Duration;
 
 /// A bar for this many bytes, on a terminal.
 pub fn of_bytes(what: &'static str, bytes: u64) -> ProgressBar {
@@ -11,5 +12,16 @@ pub fn of_bytes(what: &'static str, bytes: u64) -> ProgressBar {
         bar.set_style(style);
     }
     bar.set_prefix(what);
+    bar
+}
+
+/// A sign of life during work of unknown length, on a terminal.
+pub fn of_time(what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{prefix} {spinner} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_prefix(what);
+    bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

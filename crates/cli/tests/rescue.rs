@@ -8,7 +8,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, noise, ok, run, skipped, text, vellum};
+use common::{Server, can_attach, dir, fails, noise, ok, run, skipped, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::fs::File;
@@ -205,4 +205,30 @@ fn the_rest_of_damaged_tables_is_served_and_rescued() {
         drop(client);
         assert_eq!(server.term(), Some(0));
     }
+}
+
+#[test]
+fn an_attach_that_cannot_read_the_file_system_says_what_to_do() {
+    if !can_attach("an_attach_that_cannot_read_the_file_system_says_what_to_do") {
+        return;
+    }
+    let dir = dir();
+    let [disk, socket] = ["d.vellum", "s"].map(|n| dir.path().join(n));
+    let content = noise(5, 1 << 20);
+    put(dir.path(), &disk, Layout::Log, &socket, &content);
+    let stored = std::fs::read(&disk).unwrap();
+    let mut blocks = stored.chunks(4096);
+    let at = blocks.position(|block| block == &content[..4096]).unwrap() as u64;
+    let (file, _) = opened(&disk);
+    file.write_all_at(&[!content[0]], at * 4096).unwrap();
+    drop(file);
+    let mount = dir.path().join("m");
+    std::fs::create_dir(&mount).unwrap();
+    let disk = text(&disk);
+    let (check, rescue) = (
+        format!("vellum check {disk}"),
+        format!("vellum rescue {disk} "),
+    );
+    let attach = ["attach", disk, "--mount", text(&mount)];
+    fails(1, &attach, &[&check, &rescue, "--read-only", "error"]);
 }

@@ -57,9 +57,12 @@ pub enum MigrateError {
     /// A block of the copy differs from the source.
     #[error("LBA {0} of the copy is not what it is in the source")]
     Differs(Lba),
-    /// The caller ended it.
+    /// It cannot be recorded how far it is.
     #[error("cannot note how far it is: {0}")]
     Report(std::io::Error),
+    /// The caller ended it.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// What was done.

@@ -25,14 +25,14 @@ pub struct Rescued {
 }
 
 /// Reads every block, and copies what can be read into a new volume of the same size, if there is one; the others stay unmapped
-/// there. Calls `report` with the block that it has reached.
+/// there. Calls `report` with the block that it has reached, and ends when that returns `false`.
 ///
 /// # Errors
-/// When the copy refuses. A block that cannot be read is no error.
+/// When the copy refuses, or the caller ends it. A block that cannot be read is no error.
 pub fn rescue(
     from: &Volume,
     to: Option<&dyn BlockDevice>,
-    report: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Rescued, MigrateError> {
     if let Some(to) = to {
         same_size(from, to)?;
@@ -58,7 +58,9 @@ pub fn rescue(
         } else {
             at += run;
         }
-        report(at);
+        if !report(at) {
+            return Err(MigrateError::Interrupted);
+        }
         let is_due = at - flushed >= FLUSH_BLOCKS || at >= from.blocks();
         if let Some(target) = target.filter(|_| is_due) {
             target.ask(Op::Flush, 0, 0, Frames::default())?;

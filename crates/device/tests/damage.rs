@@ -166,7 +166,7 @@ fn a_rescue_finds_what_the_headers_tell() {
         let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
         create(&*target);
         let volume = common::open(&target);
-        let copied = rescue::rescue(&source, Some(&*volume), &mut |_| ()).unwrap();
+        let copied = rescue::rescue(&source, Some(&*volume), &mut |_| true).unwrap();
         assert_eq!((copied.blocks, copied.lost.len()), (6, 0));
         let mut client = Client::new(&volume);
         for leaf in 0..3 {
@@ -194,7 +194,7 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
     let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*target);
     let volume = common::open(&target);
-    let copied = rescue::rescue(&source, Some(&*volume), &mut |_| ()).unwrap();
+    let copied = rescue::rescue(&source, Some(&*volume), &mut |_| true).unwrap();
     assert_eq!((copied.blocks, copied.lost.len()), (5, 1));
     volume.stop().unwrap();
     source.stop().unwrap();
@@ -254,7 +254,7 @@ fn a_lost_block_of_the_map_table_costs_its_own_links() {
             let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
             create_as(&*target, layout);
             let volume = common::open(&target);
-            let copied = rescue::rescue(&source, Some(&*volume), &mut |_| ()).unwrap();
+            let copied = rescue::rescue(&source, Some(&*volume), &mut |_| true).unwrap();
             assert_eq!((copied.blocks, copied.lost.len()), (1, TABLE));
             let mut client = Client::new(&volume);
             assert_eq!(client.read(TABLE, 1).unwrap(), [103]);

@@ -175,6 +175,13 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
     let device = attachment.bind()?;
+    let unreadable = || {
+        format!(
+            "the beginning of {0} cannot be read (`vellum check {0}` says what is damaged, `vellum rescue {0} NEW` \
+             copies the rest, `vellum serve {0} --read-only` shows it)",
+            path.display()
+        )
+    };
     if args.mkfs {
         if !args.force && ext4::holds_something(&device)? {
             return Err(usage(format!(
@@ -187,7 +194,7 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     }
     if let Some(dir) = &mount {
         has_file_system(&device, &path, ": `vellum attach --mkfs` makes one")?;
-        if asked.is_none() && !ext4::is_on(&device)? {
+        if asked.is_none() && !ext4::is_on(&device).with_context(unreadable)? {
             options = ext4::OF_ANOTHER;
         } else if ext4::is_async(options)
             && let Some(reason) = unordered_because(&path)?

@@ -5,6 +5,7 @@ use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{damage, out};
 use crate::size::Size;
+use crate::unfinished;
 use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::PathBuf;
@@ -112,5 +113,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
         _ => writeln!(out(), "{shown} is sound")?,
     }
-    Ok(())
+    match &report.superblock {
+        Some(superblock) => unfinished::refuse(&args.volume, superblock),
+        None => Ok(()),
+    }
 }

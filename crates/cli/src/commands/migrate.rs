@@ -1,6 +1,6 @@
 //! `vellum migrate`: copies a volume into a new one with another layout or geometry; offline, verified, resumable.
 
-use crate::claim::{Claimed, claim};
+use crate::claim::{Claimed, claim_target};
 use crate::commands::create::LayoutChoice;
 use crate::keys::Key;
 use crate::opened;
@@ -12,6 +12,7 @@ use crate::replace;
 use crate::size::Size;
 use crate::smaller;
 use crate::state;
+use crate::unfinished::{self, By, beside};
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
@@ -160,12 +161,6 @@ impl State {
     }
 }
 
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
-}
-
 /// Makes the target under its final name. `note` is called with its UUID before it gets that name, so any file with
 /// that name is known to be ours.
 fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>) -> Result<()> {
@@ -201,6 +196,7 @@ pub fn run(args: &Args) -> Result<()> {
     let plain = Key::none();
     let source_key = if args.encrypt { &plain } else { &args.key };
     let (superblock, _) = peek::superblock_of(&args.source, source_key)?;
+    unfinished::refuse(&args.source, &superblock)?;
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
     let source = volume_on(source, true, Policy::default())?;
@@ -211,7 +207,7 @@ pub fn run(args: &Args) -> Result<()> {
         Some(state) => going_on(args, &superblock, &path, state)?,
         None => begun(args, &superblock, &path, &source)?,
     };
-    let Claimed { medium, socket } = claim(&args.target, false, &args.key)?;
+    let Claimed { medium, socket } = claim_target(&args.target, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
     let target = volume_on(medium, false, policy)?;
     if hex_uuid(&target.superblock().uuid()) != state.target {
@@ -219,6 +215,10 @@ pub fn run(args: &Args) -> Result<()> {
             "{} was replaced just now: nothing is copied",
             args.target.display()
         );
+    }
+    // Copied wholly, it may have been in use: then its mark was the last that was done.
+    if state.blocks_done < source.blocks().min(target.blocks()) {
+        unfinished::mark(By::Migrate, &target)?;
     }
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
@@ -236,6 +236,7 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     // Otherwise what was recorded as copied is already durable, and an orderly stop could wait for room that does not exist.
     if compared.is_ok() {
+        unfinished::end(&target)?;
         let shown = args.target.display();
         target.stop_telling(|| {
             tell(format_args!(
@@ -345,7 +346,7 @@ fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
         force: args.force,
         layout: args.layout.into(),
         history: volume::HISTORY,
-        choose: Box::new(properties::taken_from(source)),
+        choose: unfinished::marked(By::Migrate, Box::new(properties::taken_from(source))),
         secret: match args.encrypt {
             true => Some(args.key.new_secret()?),
             false => args.key.used(),
@@ -393,6 +394,7 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::claim::claim;
     use vellum_frontend::unaligned::ByteDevice;
 
     fn args(source: &Path, target: &Path, layout: LayoutChoice) -> Args {
@@ -466,6 +468,34 @@ mod tests {
         // Another volume.
         let error = run(&args).unwrap_err().to_string();
         assert!(error.contains("exists already"), "{error}");
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// What is written to half a copy is lost when the migration goes on.
+    #[test]
+    fn half_a_copy_is_only_for_the_migration_that_goes_on() {
+        let (directory, source) = place("half");
+        let target = directory.join("b");
+        let args = args(&source, &target, LayoutChoice::Ordered);
+        let found = peek::superblock_of(&source, &args.key).unwrap().0;
+        let volume = opened::open(&source, true, &args.key).unwrap();
+        let volume = volume_on(volume, true, Policy::default()).unwrap();
+        begun(&args, &found, &State::path(&target), &volume).unwrap();
+        drop(volume);
+        for read_only in [false, true] {
+            let refused = claim(&target, read_only, &args.key).err().unwrap();
+            let told = ["half a copy", "same command", "b.migrating"];
+            assert!(told.iter().all(|told| refused.to_string().contains(told)));
+        }
+        let onwards = self::args(&target, &directory.join("c"), LayoutChoice::Log);
+        let refused = run(&onwards).unwrap_err().to_string();
+        assert!(refused.contains("half a copy"), "{refused}");
+        run(&args).unwrap();
+        drop(claim(&target, false, &args.key).unwrap());
+        // One that an older version began.
+        cut_short(&args);
+        run(&args).unwrap();
+        drop(claim(&target, false, &args.key).unwrap());
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -1,25 +1,31 @@
 //! `vellum rescue`: copies what can be read of a damaged volume into a new one.
 
-use crate::claim::{Claimed, claim};
+use crate::claim::{Claimed, claim_target};
+use crate::commands::restore::replaceable;
 use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::progress;
 use crate::properties::{self, Run};
+use crate::replace;
+use crate::signals::Stop;
 use crate::size::Size;
+use crate::unfinished::{self, By, beside, is_device};
 use crate::volume::{self, NewVolume};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::{NamedTempFile, TempPath};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
 use vellum_device::block::BlockDevice;
 use vellum_device::rescue::{self, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
+use vellum_medium::OpenError;
 
 /// The most runs of blocks listed without `--json`.
 const LISTED: usize = 100;
@@ -30,16 +36,20 @@ const LISTED: usize = 100;
     after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, and what is lost\n  \
     vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
     vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
+    A file has its name when all that can be read is in it. A block device is refused until then by all that opens it.\n\n\
     The exit code is 0 when nothing is lost, and 1 otherwise."
 )]
 pub struct Args {
     /// The damaged volume; no server may have it open. It is only read.
     source: PathBuf,
-    /// The new volume: a file to make. Without it all is read and nothing is written.
+    /// The new volume: a file to make, or a block device. Without it all is read and nothing is written.
     target: Option<PathBuf>,
     /// Leave out blocks of which only an older version may be found.
     #[arg(long)]
     sure: bool,
+    /// Replace a file that is there, or write over what the block device holds.
+    #[arg(long, requires = "target")]
+    force: bool,
     /// As JSON, all blocks that are lost or in doubt with it.
     #[arg(long)]
     json: bool,
@@ -53,6 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.target.as_ref() == Some(&args.source) {
         return Err(usage("a rescue goes into a new place"));
     }
+    let stop = Stop::on_signals(false)?;
     let medium = opened::open(&args.source, true, &args.key)?;
     let options = OpenOptions {
         read_only: true,
@@ -62,7 +73,10 @@ pub fn run(args: &Args) -> Result<()> {
         },
         ..OpenOptions::default()
     };
-    let source = Volume::open(Arc::new(medium), &options)?;
+    let bar = progress::of_time("reading what leads to data");
+    let source = Volume::open(Arc::new(medium), &options);
+    bar.finish_and_clear();
+    let source = source?;
     let blocks = superblock.logical_blocks();
     let guessed = source.damage().map_or_else(
         || LbaSet::new(blocks),
@@ -70,12 +84,14 @@ pub fn run(args: &Args) -> Result<()> {
     );
     let target = args.target.as_deref();
     let rescued = match target {
-        Some(target) => copy(&source, &superblock, target, &args.key)?,
-        None => rescue(&source, None)?,
+        Some(target) => copy(&source, &superblock, target, args, &|| stop.asked())?,
+        None => rescue(&source, None, &|| stop.asked())?,
     };
     let lost = &rescued.lost;
     let findings: Vec<String> = source.damage().iter().flat_map(|d| d.findings()).collect();
+    let bar = progress::of_time("looking for the files of lost blocks");
     let losses = rescue::losses(&source, lost);
+    bar.finish_and_clear();
     let found = Found {
         findings: &findings,
         lost,
@@ -96,36 +112,90 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Reads everything that can be read, and copies it if there is a target.
-fn rescue(source: &Volume, to: Option<&dyn BlockDevice>) -> Result<Rescued> {
+fn rescue(
+    source: &Volume,
+    to: Option<&dyn BlockDevice>,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Rescued> {
     let size = |blocks: u64| blocks * BLOCK_BYTES as u64;
     let bar = progress::of_bytes("rescuing", size(source.blocks()));
-    let rescued = rescue::rescue(source, to, &mut |at| bar.set_position(size(at)))?;
+    let rescued = rescue::rescue(source, to, &mut |at| {
+        bar.set_position(size(at));
+        !stopped()
+    });
     bar.finish_and_clear();
+    Ok(rescued?)
+}
+
+/// Copies what can be read into a new volume. A file is made beside its place, and gets its name when it is complete.
+fn copy(
+    source: &Volume,
+    superblock: &Superblock,
+    target: &Path,
+    args: &Args,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Rescued> {
+    let shown = target.display();
+    let to_make = |force| new_volume(superblock, &args.key, force);
+    if is_device(target) {
+        volume::create(target, &to_make(args.force), &|| false)?;
+        return filled(source, target, args, stopped).with_context(|| {
+            format!("{shown} has only a part of what can be read: begin anew with --force")
+        });
+    }
+    let exists = target.symlink_metadata().is_ok();
+    if exists && !args.force {
+        let path = target.to_owned();
+        return Err(OpenError::Exists { path }.into());
+    }
+    // Locked until it is replaced, so that no server loses its volume.
+    let _held = match exists {
+        true => replaceable(target)?,
+        false => None,
+    };
+    let refused = || format!("{shown} is not made");
+    let place = beside(target, ".rescuing");
+    // With force: a rescue that was killed may have left one.
+    volume::create(&place, &to_make(true), &|| false).with_context(refused)?;
+    // Removed if this fails.
+    let made = TempPath::try_from_path(&place).with_context(refused)?;
+    let made = NamedTempFile::from_parts((), made);
+    let rescued = filled(source, &place, args, stopped).with_context(refused)?;
+    replace::name(made, target, args.force).with_context(refused)?;
     Ok(rescued)
 }
 
-/// Copies what can be read into a new volume.
-fn copy(source: &Volume, superblock: &Superblock, target: &Path, key: &Key) -> Result<Rescued> {
-    let new = NewVolume {
+/// What to make for the copy.
+fn new_volume(superblock: &Superblock, key: &Key, force: bool) -> NewVolume {
+    NewVolume {
         size: Some(superblock.logical_blocks() * BLOCK_BYTES as u64),
         medium_size: None,
         over_provisioning: superblock.over_provisioning(),
         segment_size: None,
         preallocate: false,
-        force: false,
+        force,
         layout: superblock.layout(),
         history: volume::HISTORY,
-        choose: Box::new(properties::taken_from(superblock)),
+        choose: unfinished::marked(By::Rescue, Box::new(properties::taken_from(superblock))),
         secret: key.used(),
-    };
-    volume::create(target, &new, &|| false)?;
-    let Claimed { medium, socket } = claim(target, false, key)?;
+    }
+}
+
+/// Copies what can be read into a volume that was just made.
+fn filled(
+    source: &Volume,
+    target: &Path,
+    args: &Args,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Rescued> {
+    let Claimed { medium, socket } = claim_target(target, &args.key)?;
     let how = OpenOptions {
         policy: properties::policy_of(&medium, &Run::default())?,
         ..OpenOptions::default()
     };
     let to = Volume::open(Arc::new(medium), &how)?;
-    let rescued = rescue(source, Some(&to))?;
+    let rescued = rescue(source, Some(&to), stopped)?;
+    unfinished::end(&to)?;
     to.stop_telling(|| {
         tell(format_args!(
             "{}: no room for what is to be written last: waiting for it",
@@ -227,5 +297,64 @@ impl Found<'_> {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use vellum_core::format::areas::Layout;
+
+    #[test]
+    fn an_interrupted_rescue_leaves_no_volume_and_the_old_file() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let [from, to] = ["a", "b"].map(|name| folder.path().join(name));
+        let new = NewVolume {
+            size: Some(16 << 20),
+            medium_size: None,
+            over_provisioning: 70,
+            segment_size: None,
+            preallocate: false,
+            force: false,
+            layout: Layout::Log,
+            history: 0,
+            choose: volume::choose_nothing(),
+            secret: None,
+        };
+        volume::create(&from, &new, &|| false).unwrap();
+        let mut args = Args {
+            source: from.clone(),
+            target: Some(to.clone()),
+            sure: false,
+            force: false,
+            json: false,
+            key: Key::none(),
+        };
+        let superblock = peek::superblock_of(&from, &args.key).unwrap().0;
+        let medium = opened::open(&from, true, &args.key).unwrap();
+        let options = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let source = Volume::open(Arc::new(medium), &options).unwrap();
+        let copied = |args: &Args, stops| copy(&source, &superblock, &to, args, &|| stops);
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+
+        let refused = format!("{:#}", copied(&args, true).err().unwrap());
+        assert!(refused.ends_with("b is not made: interrupted"), "{refused}");
+        assert_eq!(names(), 1);
+        fs::write(&to, "theirs").unwrap();
+        let refused = copied(&args, false).err().unwrap().to_string();
+        assert!(refused.contains("--force"), "{refused}");
+        args.force = true;
+        assert!(copied(&args, true).is_err());
+        assert_eq!(fs::read(&to).unwrap(), b"theirs");
+        // A killed one leaves this.
+        fs::write(beside(&to, ".rescuing"), "half a volume").unwrap();
+        copied(&args, false).unwrap();
+        assert_eq!(names(), 2);
+        let found = peek::superblock_of(&to, &args.key).unwrap().0;
+        assert!(found.properties().is_empty());
     }
 }

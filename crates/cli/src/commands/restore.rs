@@ -134,7 +134,7 @@ fn into_file(
 }
 
 /// The existing file, locked if possible, if it may be replaced.
-fn replaceable(target: &Path) -> Result<Option<FileMedium>> {
+pub fn replaceable(target: &Path) -> Result<Option<FileMedium>> {
     if !target.is_file() {
         return Err(usage(format!(
             "{} is neither a regular file nor a block device",

@@ -3,6 +3,7 @@
 use super::change::Run;
 use super::settings::Settings;
 use super::table::{Counts, Property, TABLE, named};
+use crate::unfinished;
 use serde_json::{Value, json};
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
@@ -111,11 +112,11 @@ pub fn written(told: &Value, all: bool) -> String {
     }
     for name in list("kept") {
         let name = name.as_str().unwrap_or("?");
-        let _ = writeln!(
-            text,
-            "{name:<16}{:<26}kept: this version does not know it, or not its value",
-            "?"
-        );
+        let why = match name {
+            unfinished::MARK => "half a copy of another volume: `vellum check` says more",
+            _ => "kept: this version does not know it, or not its value",
+        };
+        let _ = writeln!(text, "{name:<16}{:<26}{why}", "?");
     }
     text
 }
