@@ -44,7 +44,10 @@ const TABLE: &[(&str, Allowed)] = &[
     // The policies need types for the core's choices, but do not know who stores them.
     (
         "vellum-policies",
-        &[("vellum-core", &["engine", "format", "seam", "snapshots"])],
+        &[(
+            "vellum-core",
+            &["engine", "format", "seam", "size", "snapshots"],
+        )],
     ),
     // A front end knows the block interface, and so a client's addresses, but not a segment.
     (

@@ -3,7 +3,6 @@
 //!
 //! It is a property, so it is wherever the volume is. Older versions keep it, and pass over it.
 
-use crate::volume::Choose;
 use anyhow::{Result, bail};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -37,12 +36,15 @@ impl By {
 }
 
 /// Chooses the properties of a new volume as `choose` does, and the mark.
-pub fn marked(by: By, choose: Choose) -> Choose {
-    Box::new(move |planned| {
+pub fn marked(
+    by: By,
+    choose: impl Fn(&Superblock) -> Result<Properties>,
+) -> impl Fn(&Superblock) -> Result<Properties> {
+    move |planned| {
         let mut chosen = choose(planned)?;
         by.put(&mut chosen)?;
         Ok(chosen)
-    })
+    }
 }
 
 /// Marks a volume that an older version made.

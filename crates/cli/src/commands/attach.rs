@@ -177,8 +177,8 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let device = attachment.bind()?;
     let unreadable = || {
         format!(
-            "the beginning of {0} cannot be read (`vellum check {0}` says what is damaged, `vellum rescue {0} NEW` \
-             copies the rest, `vellum serve {0} --read-only` shows it)",
+            "the beginning of {0} cannot be read (`vellum check {0}` says what is damaged, \
+             `vellum rescue {0} NEW` copies the rest, `vellum serve {0} --read-only` shows it)",
             path.display()
         )
     };
@@ -247,7 +247,8 @@ fn mount_of(args: &Args) -> Result<Option<PathBuf>> {
 fn may_attach() -> Result<()> {
     if !host::is_root() {
         bail!(
-            "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client in user space"
+            "attaching a block device needs root: use sudo, or `vellum serve --socket` with an NBD client \
+             in user space"
         );
     }
     Ok(())

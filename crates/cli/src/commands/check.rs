@@ -8,9 +8,9 @@ use crate::size::Size;
 use crate::unfinished;
 use anyhow::{Result, bail};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::check::{Options, Problem, Severity};
+use vellum_core::check::{Options, Problem, Report, Severity};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::RecoveryError;
@@ -67,6 +67,12 @@ pub fn run(args: &Args) -> Result<()> {
             report.unlisted
         )?;
     }
+    count(&report)?;
+    judge(&args.volume, &report)
+}
+
+/// Says what was looked at.
+fn count(report: &Report) -> Result<()> {
     let layout = report.superblock.as_ref().map(Superblock::layout);
     if layout.is_some_and(|layout| layout != Layout::Log) {
         writeln!(
@@ -89,6 +95,12 @@ pub fn run(args: &Args) -> Result<()> {
             report.segments
         )?;
     }
+    Ok(())
+}
+
+/// The last line, or the error.
+fn judge(volume: &Path, report: &Report) -> Result<()> {
+    let shown = volume.display();
     if !report.is_sound() {
         let first = report
             .findings
@@ -114,7 +126,7 @@ pub fn run(args: &Args) -> Result<()> {
         _ => writeln!(out(), "{shown} is sound")?,
     }
     match &report.superblock {
-        Some(superblock) => unfinished::refuse(&args.volume, superblock),
+        Some(superblock) => unfinished::refuse(volume, superblock),
         None => Ok(()),
     }
 }

@@ -346,7 +346,10 @@ fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
         force: args.force,
         layout: args.layout.into(),
         history: volume::HISTORY,
-        choose: unfinished::marked(By::Migrate, Box::new(properties::taken_from(source))),
+        choose: Box::new(unfinished::marked(
+            By::Migrate,
+            properties::taken_from(source),
+        )),
         secret: match args.encrypt {
             true => Some(args.key.new_secret()?),
             false => args.key.used(),

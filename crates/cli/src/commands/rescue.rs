@@ -36,7 +36,7 @@ const LISTED: usize = 100;
     after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, and what is lost\n  \
     vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
     vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
-    A file has its name when all that can be read is in it. A block device is refused until then by all that opens it.\n\n\
+    A file has its name when all that can be read is in it. Until then nothing opens a block device.\n\n\
     The exit code is 0 when nothing is lost, and 1 otherwise."
 )]
 pub struct Args {
@@ -176,7 +176,10 @@ fn new_volume(superblock: &Superblock, key: &Key, force: bool) -> NewVolume {
         force,
         layout: superblock.layout(),
         history: volume::HISTORY,
-        choose: unfinished::marked(By::Rescue, Box::new(properties::taken_from(superblock))),
+        choose: Box::new(unfinished::marked(
+            By::Rescue,
+            properties::taken_from(superblock),
+        )),
         secret: key.used(),
     }
 }

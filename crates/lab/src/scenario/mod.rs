@@ -5,6 +5,7 @@ mod build;
 mod capacity;
 mod device;
 mod ending;
+mod enough;
 mod jobs;
 mod named;
 mod portion;
