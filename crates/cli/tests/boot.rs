@@ -408,7 +408,7 @@ fn a_boot_attaches_whole_volumes_and_reports_the_rest() {
     assert!(is_mounted(&mount));
     ok(&["boot", "stop", &name]);
     assert!(!is_mounted(&mount));
-    ok(&["boot", "stop", &name]);
+    ok(&["boot", "stop", "--if-attached", &name]);
 }
 
 #[test]
@@ -431,7 +431,7 @@ fn a_boot_attaches_nothing_else() {
     // A volume attached by hand is not mistaken for the one of the entry.
     ok(&["attach", text(&a), "--via=fuse"]);
     fails(1, &start, &["attached by hand"]);
-    ok(&["boot", "stop", &name]);
+    ok(&["boot", "stop", "--if-attached", &name]);
     assert!(
         ok(&["list"]).contains(text(&a)),
         "a stop detached what is somebody else's"

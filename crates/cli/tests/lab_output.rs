@@ -501,7 +501,7 @@ fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
     let drive = ["--device=oftl", "--capacity=256M", "--policy=base"];
     // What would be enough is.
     let small = ["lab", "run", &option, "--device=emmc", "--policy=base"];
-    let refused = vellum(&[&small[..], &["--capacity=1G"]].concat());
+    let refused = vellum(&[&small[..], &["--capacity=64M"]].concat());
     let said = String::from_utf8(refused.stderr).unwrap();
     let (_, advice) = said.split_once("over-provisioning: ").unwrap();
     for flags in advice
@@ -510,7 +510,7 @@ fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
         .split(", or ")
     {
         let (flag, value) = flags.split_once(' ').unwrap();
-        let capacity = if flag == "--op" { "--capacity=1G" } else { "" };
+        let capacity = if flag == "--op" { "--capacity=64M" } else { "" };
         let flags: Vec<_> = [flag, value, capacity]
             .into_iter()
             .filter(|f| !f.is_empty())

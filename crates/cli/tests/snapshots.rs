@@ -172,6 +172,7 @@ fn impossible_requests_are_refused() {
     let again = vellum(&["snapshot", volume, "a"]);
     let said = String::from_utf8(again.stderr).unwrap();
     assert_eq!(said, "vellum: there is a snapshot or a clone `a` already\n");
+    let not_there = ["there is no snapshot b"];
     let no_b = ["there is no snapshot or clone `b`: `vellum snapshots"];
     fails(1, &["snapshot", volume, "a/b"], &["a snapshot's name is"]);
     fails(1, &["delete", volume, "b"], &no_b);
@@ -181,11 +182,7 @@ fn impossible_requests_are_refused() {
         &["rollback", volume, "a"],
         &["is being served", "detach"],
     );
-    fails(
-        1,
-        &["attach", &disk.snapshot("b")],
-        &["there is no snapshot b"],
-    );
+    fails(1, &["attach", &disk.snapshot("b")], &not_there);
     fails(2, &["attach", &disk.snapshot("a"), "--mkfs"], &["--mkfs"]);
     ok(&["attach", &disk.snapshot("a")]);
     fails(1, &["attach", &disk.snapshot("a")], &["is attached"]);
@@ -198,7 +195,7 @@ fn impossible_requests_are_refused() {
         &["not attached here"],
     );
     fails(1, &["rollback", volume, "b"], &no_b);
-    fails(1, &["attach", &disk.snapshot("b")], &no_b);
+    fails(1, &["attach", &disk.snapshot("b")], &not_there);
     ok(&["grow", volume, "--size", "300M"]);
     ok(&["snapshot", volume, "b"]);
     fails(2, &["delete", volume], &["@NAME"]);
