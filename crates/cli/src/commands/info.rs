@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<()> {
             size(sb.table_blocks()[2])
         )?,
     }
-    let times = counted(sb.life().0.into(), "time");
+    let times = counted(sb.life().0, "time");
     writeln!(out(), "  opened for writing  {times}")?;
     writeln!(
         out(),
