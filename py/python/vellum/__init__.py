@@ -8,8 +8,8 @@
 
     vellum.compare("trace.csv.gz", drive="tlc-nvme").figures.to_pandas()
 
-A run is what `vellum lab run` of the same options is, to the last digit. It is served by native code on a thread of its
-own: other Python threads go on meanwhile, and Ctrl-C ends it.
+A run gives what `vellum lab run` gives with the same options, to the last digit. Native code runs it on a thread of its
+own: other Python threads continue meanwhile, and Ctrl-C ends it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 def policies() -> str:
-    """What the name of a policy may be."""
+    """The names of policies, and what their options mean."""
     return _lab.policies()
 
 
@@ -84,20 +84,21 @@ def run(
 ) -> Outcome:
     """Runs a load on a drive under a policy.
 
-    `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, tenants that share the drive:
+    `load` is one of `loads()`, the path of a trace, or a `Trace`; or a dict of several traces by name, which share the drive as tenants:
     what each saw is in `details["tenants"]`. `drive` is one of `drives()`, the path of a drive's
-    file, or a `Drive`. `policy` is told by `policies()`. `options` are those of `vellum lab run`, with `_` for `-`:
-    `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` tells all. `progress` is called every 100 ms
-    with the requests that were served, and how many there are.
+    file, or a `Drive`. `policies()` lists what `policy` may be. `options` are those of `vellum lab run`, with `_` for `-`:
+    `capacity="1G"`, `op=28`, `theta=0.9`, `fcfs=True`; `help(vellum.Options)` lists them. `progress` is called every 100 ms
+    with the number of requests served so far, and the number of all.
 
-    `victim` chooses which block the collector of a page map (`policy="base"`) takes, in place of what the policy says: a
+    `victim` chooses which block the collector of a page map (`policy="base"`) takes, instead of the policy: a
     function of `Closed` to the place of a block. `hot` says which pages are hot, where a page map keeps them apart
-    (`policy="base:hot-cold"`): a function of a page's number, and of where it was when it is moved: True if among the hot ones, False if not, and
+    (`policy="base:hot-cold"`): a function of a page's number, and of where it was: True if it was among the hot pages, False if not, and
     None when the host writes it. `admit` says what each write may use: a function of `Arrived` to `Admitted`, for the drive's write buffer
-    (`policy="base"`), deduplication (`"vellum:dedup"`) and fewer bytes (`"vellum:compress"`). All are slow, and made for ideas: what they raise
+    (`policy="base"`), deduplication (`"vellum:dedup"`) and fewer bytes (`"vellum:compress"`). All are slow, and meant for trying ideas:
+    what they raise
     ends the run.
 
-    Raises `OptionError`, `TraceError` or `RunError`, and says what to do.
+    Raises `OptionError`, `TraceError` or `RunError`, which say what to do.
     """
     if not isinstance(policy, str):
         raise OptionError(f"a policy is a name, like 'base:cost-benefit', not {policy!r}")
@@ -118,7 +119,7 @@ def compare(
 ) -> Comparison:
     """Runs a load on a drive under policies, on all cores (or so many `threads`); the results are the same.
 
-    Without policies it takes those that `vellum lab compare` takes. One that cannot be run is in `failed`, with the reason.
+    Without policies it takes those of `vellum lab compare`. A policy that cannot be run is in `failed`, with the reason.
     The rest is as in `run`.
     """
     if isinstance(policies, str) or not all(isinstance(policy, str) for policy in policies):

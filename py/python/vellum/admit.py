@@ -1,4 +1,4 @@
-"""Admission by one's own word, as a Python function."""
+"""Your own admission policy, as a Python function."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import _lab
 
 
 class Arrived(NamedTuple):
-    """A write that the host asks for."""
+    """A write of the host."""
 
     lba: int
     """Its first block."""
@@ -22,7 +22,7 @@ class Arrived(NamedTuple):
 
 
 class Admitted(NamedTuple):
-    """What a write may use. What the drive or the policy does not have is not used, whatever is said here."""
+    """What a write may use. It has no effect on what the drive or the policy does not have."""
 
     buffer: bool = True
     """The drive's write buffer (`policy="base"`): else it is answered when the units that it fills are on flash."""
@@ -37,7 +37,7 @@ Admit = Callable[[Arrived], Admitted | bool]
 
 
 def asked_admit(admit: Admit) -> _lab.AskedAdmit:
-    """As the native part asks it."""
+    """The function as the native part calls it."""
     if not callable(admit):
         raise _lab.OptionError(f"admit is a function of vellum.Arrived, not {admit!r}")
 

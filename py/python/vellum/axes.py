@@ -1,4 +1,4 @@
-"""What a sweep goes over, as it is given."""
+"""The drives, loads, policies and options of a sweep, as the caller gives them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Options = dict[str, Any]
 
 
 def several(name: str, values: Any) -> list[Any]:
-    """One or several values as a list, which has something in it."""
+    """One or several values as a list that is not empty."""
     if isinstance(values, (str, os.PathLike, Drive, Trace)):
         return [values]
     if not isinstance(values, Iterable) or isinstance(values, (bytes, Mapping)):
@@ -31,7 +31,7 @@ def several(name: str, values: Any) -> list[Any]:
 
 
 def once(name: str, labels: list[Any]) -> None:
-    """Whether each is there once."""
+    """True if no value is there twice."""
     for label in labels:
         if labels.count(label) > 1:
             raise _lab.OptionError(f"{name}: {label!r} is there twice")

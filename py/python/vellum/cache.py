@@ -1,4 +1,4 @@
-"""Results that are kept: a file each, named by the content of its task."""
+"""Kept results: one file for each, named by the content of its task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORM = b"vellum run 1"
 
 
 class Cache:
-    """A folder of them. Several processes may use one."""
+    """A folder of results. Several processes may use the same one."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(folder)
@@ -26,11 +26,11 @@ class Cache:
             raise _lab.OptionError(f"cache {self._folder}: it is no folder to write to: {error.strerror}") from error
 
     def path(self, task: Task) -> Path:
-        """Where its result is."""
+        """The path of a task's result."""
         return self._folder / f"{task.key}.run"
 
     def get(self, task: Task) -> Answer | None:
-        """What is kept of it. What is damaged is none, and somebody is told."""
+        """The kept result, or none. A damaged one is none, and a warning says so."""
         path = self.path(task)
         try:
             content = path.read_bytes()
@@ -46,7 +46,7 @@ class Cache:
         return Answer(result)
 
     def put(self, task: Task, answer: Answer) -> None:
-        """Keeps a result. A reader sees all of it or nothing."""
+        """Keeps a result. A reader sees all of it, or nothing."""
         if answer.result is None:
             return
         try:
@@ -63,6 +63,6 @@ class Cache:
 
 
 def _head(task: Task, result: bytes) -> bytes:
-    """The first line: what it is of, and the digest of it."""
+    """The first line: the task, and the digest of the result."""
     of_both = hashlib.sha256(task.key.encode() + result).hexdigest()
     return b" ".join([FORM, of_both.encode()])

@@ -1,4 +1,4 @@
-"""Drives: those that are known by name, and your own."""
+"""Drives: those with a name, and your own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from . import _lab
 
 @dataclass(frozen=True)
 class Drive:
-    """A drive: the text of a TOML file, which says what it is made of and how fast that is.
+    """A drive: the text of a TOML file, which says what the drive consists of and how fast it is.
 
     >>> small = vellum.drives()["tlc-nvme"]
     >>> mine = vellum.drive(small.toml.replace("channels = 8", "channels = 2"), name="two-channels")
@@ -28,7 +28,7 @@ class Drive:
 
 
 def drives() -> dict[str, Drive]:
-    """The drives that are known by name."""
+    """The drives that have a name."""
     return {told[0]: Drive(*told) for told in _lab.drives()}
 
 

@@ -91,14 +91,15 @@ def fleet(
     progress: Callable[[int, int], object] | None = None,
     **options: Unpack[Options],
 ) -> Fleet:
-    """How many drives of a fleet are replaced in the next `years`, under each of the policies.
+    """Estimates how many drives of a fleet are replaced in the next `years` under each policy.
 
-    Each group's load is run under each policy, `repeats` times with other seeds; what the flash endures follows from it, in drive
-    writes. Each drive draws its age and its writes a day. So far it has worn under the first policy; from now on it wears under each
-    of them. When it is worn out, a new one like it takes its place.
+    Runs each group's load under each policy, `repeats` times with different seeds. The result is how much the flash endures, in drive
+    writes. Each drive gets a random age, and a random number of writes a day. Until now it has worn under the first policy; from now on it
+    wears under each of them. When it is worn out, a new drive of the same kind replaces it.
 
-    Intervals are of a bootstrap: drives and repetitions are drawn again, the same for all policies. The option `seed` (by default 1)
-    decides all that is drawn: the same call gives the same figures, wherever it runs. `client`, `cache`, `retries`, `threads` and the other `options` are as in
+    The intervals come from a bootstrap: drives and repetitions are drawn again, the same ones for all policies. The option `seed` (by
+    default 1) decides everything that is drawn: the same call gives the same figures, wherever it runs. `client`, `cache`, `retries`, `threads`
+    and the other `options` are as in
     `vellum.sweep`.
     """
     of_all: dict[str, Any] = dict(options)
@@ -158,12 +159,12 @@ def _within(name: str, value: Any, least: float, most: float) -> None:
 
 
 def _number(seed: int, what: str) -> int:
-    """A number of its own for each thing that is drawn."""
+    """A separate number for each thing that is drawn."""
     return int.from_bytes(hashlib.sha256(f"{seed}: {what}".encode()).digest()[:16], "big")
 
 
 class _Draws:
-    """Draws that are the same in each version of NumPy: that is promised of the raw bits alone."""
+    """Draws that are the same in each version of NumPy, which promises that of the raw bits alone."""
 
     def __init__(self, seed: int, what: str) -> None:
         self._bits = np.random.PCG64(_number(seed, what))
@@ -179,14 +180,14 @@ class _Draws:
         return np.array([inverse(draw) for draw in self.even(count)])
 
     def among(self, most: int, count: int) -> npt.NDArray[np.int64]:
-        """How often each of so many is drawn in as many draws."""
+        """How often each of `most` things is drawn, in `count` draws."""
         drawn = (self.even(count) * most).astype(np.int64)
         return np.bincount(drawn, minlength=most)
 
 
 @dataclass
 class _Drawn:
-    """A group's drives, and what comes of them."""
+    """A group's drives, and what becomes of them."""
 
     group: Group
     ages: Numbers
@@ -232,7 +233,7 @@ def _endured(runs: Sequence[Ran], policies: int, repeats: int) -> Numbers:
 
 
 def _warnings(runs: Sequence[Ran]) -> list[str]:
-    """What speaks against the figures, each once."""
+    """The reasons to doubt the figures, each once."""
     out: dict[str, None] = {}
     for ran in runs:
         assert ran.outcome is not None
@@ -285,7 +286,7 @@ def _told(groups: list[Group], policies: list[str], runs: list[Ran], said: tuple
 
 
 def _again(of: _Drawn, repeats: int, seed: int) -> Numbers:
-    """Replacements by policy and year, each time that its drives and repetitions are drawn again.
+    """Replacements by policy and year, for each new draw of drives and repetitions.
 
     All are sums of whole numbers, so they are the same in whatever order a machine adds them.
     """
@@ -306,7 +307,7 @@ def _sure(figure: float, again: Numbers) -> tuple[float, float, float]:
 
 
 def _by_policy(policies: list[str], mean: Numbers, again: Numbers) -> Table:
-    """`mean` is by policy and year, `again` has a place more in front."""
+    """`mean` is by policy and year; `again` has one more axis in front."""
     first, first_again = mean[0].mean(), again[:, 0].mean(axis=1)
     rows = []
     for at, policy in enumerate(policies):

@@ -1,4 +1,4 @@
-"""Hot and cold told apart by one's own word, as a Python function."""
+"""Your own policy of which pages are hot, as a Python function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Hot = Callable[[int, bool | None], bool]
 
 
 def asked_hot(hot: Hot) -> _lab.AskedHot:
-    """As the native part asks it."""
+    """The function as the native part calls it."""
     if not callable(hot):
         raise _lab.OptionError(f"hot is a function of a page and of where it was, not {hot!r}")
 

@@ -1,4 +1,4 @@
-"""What is run, on what: loads and drives as they are given, and as the native part takes them."""
+"""Loads and drives, as the caller gives them, and as the native part takes them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ELSEWHERE = {
 
 
 def loads() -> dict[str, str]:
-    """The loads that are known by name, and what each is."""
+    """The loads that have a name, and what each is."""
     return dict(_lab.workloads())
 
 
@@ -52,7 +52,7 @@ class Said(NamedTuple):
 
 
 def said(load: Load | Tenants, drive: DriveLike, options: Options, progress: _lab.Progress | None = None) -> Said:
-    """Of what is asked. A trace that is a path is read."""
+    """Makes it of what the caller gives. Reads a trace that is a path."""
     for name, instead in ELSEWHERE.items():
         if name in options:
             raise _lab.OptionError(f"{name}: {instead}")
@@ -88,7 +88,7 @@ def _read(load: Trace, options: Options) -> Trace:
 
 
 def _tenant(load: object, options: Options, progress: _lab.Progress | None) -> Trace:
-    """The trace of a tenant, read if it is a path."""
+    """The trace of a tenant. Reads it if it is a path."""
     if isinstance(load, Trace):
         return _read(load, options)
     if not isinstance(load, (str, os.PathLike)):
@@ -99,7 +99,7 @@ def _tenant(load: object, options: Options, progress: _lab.Progress | None) -> T
 
 
 def whole(drive: DriveLike) -> Drive:
-    """The drive itself: a machine that runs it needs no file of it then."""
+    """The drive itself, so that another machine can run it without its file."""
     if isinstance(drive, Drive):
         return drive
     if isinstance(drive, str) and (known := known_drives().get(drive)):

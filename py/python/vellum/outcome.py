@@ -1,4 +1,4 @@
-"""What runs showed."""
+"""Results of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Figure = int | float | bool | str | None
 
 
 class Outcome(dict[str, Figure]):
-    """A run's figures, by the names that `vellum lab run --csv` gives them; `None` is what this run has not.
+    """A run's figures, by the names that `vellum lab run --csv` gives them; `None` for what this run does not have.
 
     Several of them are a data frame: `pandas.DataFrame([outcome, ...])`.
     """
@@ -48,13 +48,13 @@ class Outcome(dict[str, Figure]):
 
     @property
     def years(self) -> float | None:
-        """Years until the flash is worn out; `None` where too few erasures tell."""
+        """Years until the flash is worn out; `None` if there were too few erasures to tell."""
         life = self.details["life"]
         return None if life is None else life["years"]
 
     @functools.cached_property
     def write_latencies(self) -> Table:
-        """The distribution of the writes' latencies: `ns`, and the `share` of the writes that took no longer."""
+        """The distribution of the writes' latencies: `ns`, and the `share` of the writes that took at most so long."""
         return _distribution(self.details["write_cdf"])
 
     @functools.cached_property
@@ -102,7 +102,7 @@ class Comparison(list[Outcome]):
 def comparison(
     forms: _lab.Forms, about: list[str], warnings: list[str], failed: dict[str, str]
 ) -> Comparison:
-    """Of what the native part gives."""
+    """Makes it of what the native part returns."""
     as_json, figures, steps, table, each = forms
     out = Comparison()
     out.figures, out.steps = of_csv(figures), of_csv(steps)
@@ -116,7 +116,7 @@ def comparison(
 
 
 def _plain(figure: Any) -> Figure:
-    """A figure of Python's own kinds; what is missing is `None`."""
+    """A figure as a plain Python value; `None` if it is missing."""
     if isinstance(figure, str):
         return value(figure)
     plain: Figure = figure.item() if isinstance(figure, np.generic) else figure

@@ -24,7 +24,7 @@ RETRIES = 2
 
 
 class Ran(NamedTuple):
-    """A run of a sweep."""
+    """One run of a sweep."""
 
     point: Point
     """Which it is: `drive`, `load`, `policy` and what else varies."""
@@ -37,7 +37,7 @@ class Ran(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Tasks and who does them. A sweep has one, and a fleet."""
+    """Tasks and who does them. Each sweep has one, and each fleet."""
 
     tasks: Sequence[Task]
     client: Any
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     retries: int
 
     def answers(self) -> Iterator[tuple[int, Answer, bool]]:
-        """The place of a task, what came of it, and whether it was kept; as they are done. Equal tasks are done once."""
+        """Yields for each task, as it is done: its place, its answer, and whether that came from the cache. Equal tasks are done once."""
         places: dict[str, list[int]] = {}
         for place, of in enumerate(self.tasks):
             places.setdefault(of.key, []).append(place)
@@ -88,9 +88,9 @@ def plan(
 
 
 class Sweep(Iterable[Ran]):
-    """A sweep. Go through it for its runs, as they are done, or ask for `figures`, which waits for all.
+    """A sweep. Iterate over it to get each run as it is done, or ask for `figures`, which waits for all.
 
-    It begins when somebody asks for the first run. Who leaves it in the middle may come back, or close it.
+    It begins when the first run is asked for. You may stop iterating and continue later, or close it.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Sweep(Iterable[Ran]):
         return len(self._points)
 
     def __iter__(self) -> Iterator[Ran]:
-        """The runs, as they are done; those that are done already come first."""
+        """The runs, as they are done. Those that are done already come first."""
         seen = 0
         while True:
             # In the order in which they ended.
@@ -137,12 +137,12 @@ class Sweep(Iterable[Ran]):
         return [self._done[place] for place in range(len(self))]
 
     def close(self) -> None:
-        """Ends it: what is not done is not run."""
+        """Ends it: runs that have not begun are left out."""
         self._going.close()  # type: ignore[attr-defined]
 
     @property
     def figures(self) -> Table:
-        """The figures of all, a row for each run, in the order of the sweep, not of time. Those that failed are not in it."""
+        """The figures of all runs, a row each, in the order of the sweep and not of time, without those that failed."""
         return table_of([{**ran.point, **_others(ran)} for ran in self._all() if ran.outcome is not None])
 
     @property
@@ -164,12 +164,12 @@ def _others(ran: Ran) -> Mapping[str, Any]:
 
 
 def told(point: Point) -> str:
-    """Where it is, in words."""
+    """How far it has come, in words."""
     return ", ".join(f"{axis}={label}" for axis, label in point.items())
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A table of rows, whose columns are all that any of them has."""
+    """A table of rows. Its columns are all that any row has."""
     names = dict.fromkeys(name for row in rows for name in row)
     return Table((name, column([row.get(name) for row in rows])) for name in names)
 
@@ -187,19 +187,19 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     **options: Unpack[Options],
 ) -> Sweep:
-    """Runs every load on every drive under every policy, and with each value of what else is to `vary`.
+    """Runs every load on every drive under every policy, with each value of the options in `vary`.
 
     `loads` may be a dictionary of names and loads; a load is then also a pair of one and its own options:
-    `{"hot": ("zipf", {"theta": 1.2}), "even": "uniform"}`. `vary` has options and their values: `{"op": [7, 28], "seed": [1, 2, 3]}`.
-    The other `options` are of all runs, as in `vellum.run`.
+    `{"hot": ("zipf", {"theta": 1.2}), "even": "uniform"}`. `vary` has options with their values: `{"op": [7, 28], "seed": [1, 2, 3]}`.
+    The other `options` hold for all runs, as in `vellum.run`.
 
-    All are checked before the first begins. `client`, a `dask.distributed.Client`, runs them on its cluster; without it they are
-    run by threads of this process. The results are the same. `cache` is a folder that keeps them: a run that is there is not run again.
-    It is known by all that its result depends on: options, policy, what is in the trace, the drive's file, the build of this package.
-    A run that raises, or whose worker dies, is tried again (`retries`). One that the lab refuses is in `failed`.
-    `progress` is called with the runs that are done, and how many there are.
+    All runs are checked before the first one begins. `client`, a `dask.distributed.Client`, runs them on its cluster; without it,
+    threads of this process do. The results are the same. `cache` is a folder that keeps results: what is there is not run again.
+    A result's key is everything that it depends on: options, policy, the contents of the trace, the drive's file, the build of this package.
+    A run that raises, or whose worker dies, is tried again (`retries`). A run that the lab refuses is in `failed`.
+    `progress` is called with the number of finished runs, and the number of all.
 
-    Raises `OptionError`, `TraceError` or `RunError`, and says what to do.
+    Raises `OptionError`, `TraceError` or `RunError`, which say what to do.
     """
     axes: dict[str, list[tuple[Any, Any]]] = {
         "drive": [(own.name, own) for own in map(whole, several("drives", drives))],

@@ -19,13 +19,13 @@ WHOLE_MOST = 2**63
 class Table(dict[str, Array]):
     """Columns by name, each a NumPy array, all of one length.
 
-    It is a `dict`, so whatever takes one takes it: `pandas.DataFrame(table)`, `polars.DataFrame(table)`,
+    It is a `dict`, so whatever takes a dict takes it: `pandas.DataFrame(table)`, `polars.DataFrame(table)`,
     `pyarrow.table(table)`, `plt.plot("seconds", "erases", data=table)`.
     """
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return len(next(iter(self.values()), ()))
 
     def to_pandas(self) -> Any:
@@ -35,7 +35,7 @@ class Table(dict[str, Array]):
         return pandas.DataFrame(self)
 
     def to_arrow(self) -> Any:
-        """As a `pyarrow.Table`; what is not a number there is null."""
+        """As a `pyarrow.Table`; NaN becomes null."""
         import pyarrow
 
         return pyarrow.Table.from_pandas(self.to_pandas(), preserve_index=False)
@@ -55,7 +55,7 @@ class Table(dict[str, Array]):
 
 
 def of_csv(text: str) -> Table:
-    """A table of comma-separated values with headings: the lab's own, so that each figure has one name everywhere."""
+    """A table of comma-separated values with headings: those of the lab, so that each figure has one name everywhere."""
     lines = csv.reader(io.StringIO(text))
     names = next(lines, [])
     columns = zip(*lines)
@@ -63,7 +63,7 @@ def of_csv(text: str) -> Table:
 
 
 def value(cell: str) -> int | float | bool | str | None:
-    """What one cell says."""
+    """The value of one cell."""
     if cell == "":
         return None
     if cell in ("true", "false"):
@@ -89,7 +89,7 @@ def column(values: Sequence[Any]) -> Array:
 
 
 def _column(cells: tuple[str, ...]) -> Array:
-    """What is no number stays as it was written."""
+    """Text that is no number stays as it is."""
     values = [value(cell) for cell in cells]
     kinds = {type(known) for known in values}
     return column(values if kinds <= {int, float, type(None)} or kinds <= {bool, type(None)} else cells)

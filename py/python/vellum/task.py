@@ -1,4 +1,4 @@
-"""A run as a task: told by its whole content, so that anybody can do it, and its result is known again."""
+"""A run as a task: it holds everything that it depends on, so that any worker can do it, and its result can be found again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEPT_TRACES = 4
 
 
 class WrongEngine(Exception):
-    """Who does a task has another build of the package than who asked."""
+    """The worker has another build of the package than the caller."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Task:
 
     @functools.cached_property
     def content(self) -> str:
-        """All that its result depends on."""
+        """Everything that its result depends on."""
         parts = {
             "drive": self.drive,
             "engine": self.engine,
@@ -53,19 +53,19 @@ class Task:
 
     @functools.cached_property
     def key(self) -> str:
-        """The content's digest."""
+        """The digest of its content."""
         return hashlib.sha256(self.content.encode()).hexdigest()
 
 
 class Answer(NamedTuple):
-    """What came of a task: a result, or why it cannot be done."""
+    """The answer to a task: a result, or why it cannot be done."""
 
     result: bytes | None
     why: str = ""
 
     @property
     def outcome(self) -> Outcome:
-        """The result, read."""
+        """The result, parsed."""
         assert self.result is not None
         told = json.loads(zlib.decompress(self.result))
         figures, steps, table = told["each"]
@@ -74,7 +74,7 @@ class Answer(NamedTuple):
 
 
 def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
-    """The task of such a run. It is checked as far as that is possible without a run."""
+    """Makes the task of a run. Checks it as far as that is possible without running it."""
     own = whole(drive)
     asked = said(load, own, options)
     if asked.tenants:
@@ -95,7 +95,7 @@ def task(load: Load, drive: DriveLike, policy: str, options: Options) -> Task:
 
 
 def do(task: Task, progress: _lab.Progress | None = None) -> Answer:
-    """Does it, here. What the lab refuses is an answer, for it would be refused again."""
+    """Does it here. If the lab refuses it, that is its answer, because it would be refused again."""
     if task.engine != engine():
         raise WrongEngine("a worker has another build of vellum than this process: install the same wheel for both")
     try:
@@ -119,7 +119,7 @@ def engine() -> str:
 
 
 def digest(path: Path) -> str:
-    """A file's digest; it is read again when it has changed."""
+    """A file's digest. The file is read again when it has changed."""
     try:
         seen = path.stat()
         return _digest(path, seen.st_size, seen.st_mtime_ns)
@@ -128,7 +128,7 @@ def digest(path: Path) -> str:
 
 
 def digest_of_all(path: Path) -> str:
-    """The digest of a trace: blktrace writes a file for each processor, and each of them names all."""
+    """The digest of a trace. blktrace writes a file for each processor, and any of them stands for all."""
     each = [digest(file) for file in _lab.files(path)]
     return each[0] if len(each) == 1 else hashlib.sha256("\n".join(each).encode()).hexdigest()
 
@@ -140,7 +140,7 @@ def _digest(path: Path, _size: int, _changed: int) -> str:
 
 
 class _Read:
-    """The traces that were read last."""
+    """The traces that were read most recently."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -160,7 +160,7 @@ _READ = _Read()
 
 
 def _trace(task: Task) -> _lab.Trace:
-    """Its trace, read once by a process."""
+    """Its trace. A process reads it once."""
     sha, _, *words = task.trace
     # One thread at a time: the second one finds the trace read.
     with _READ.lock:

@@ -1,4 +1,4 @@
-"""Traces: what was asked of a disk."""
+"""Traces: the requests to a disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = ("<u8", "<u4", "u1", "<u8", "<u8")
 
 
 class Trace:
-    """A trace that was read through: run it often, or look at its requests.
+    """A trace that has been read: run it as often as you like, or look at its requests.
 
     >>> trace = vellum.trace("requests.csv.gz")
     >>> trace.summary["writes"]
@@ -50,7 +50,7 @@ class Trace:
 
     @property
     def summary(self) -> dict[str, int]:
-        """What is in it: requests by kind, blocks, times."""
+        """Its contents: requests by kind, blocks, times."""
         return self.native.summary
 
     @functools.cached_property
@@ -71,9 +71,9 @@ class Trace:
 def trace(
     path: str | os.PathLike[str], *, progress: _lab.Progress | None = None, **options: Unpack[Options]
 ) -> Trace:
-    """Reads a trace of any format that the lab knows, packed by gzip or zstd or not.
+    """Reads a trace of any format that the lab knows, compressed by gzip or zstd, or not at all.
 
-    Of the options those that say how it is read: `format`, `columns`, `journal_at`, `in_place`.
+    It takes the options that say how to read it: `format`, `columns`, `journal_at`, `in_place`.
     """
     said = words(options)
     return Trace(_lab.Trace(os.fspath(path), said, progress), said)
@@ -82,8 +82,8 @@ def trace(
 def trace_of(requests: Mapping[str, Any]) -> Trace:
     """A trace of columns, like those of `Trace.requests` or a `pandas.DataFrame`.
 
-    `op` (read, write, discard or flush), `offset` and `bytes` are needed, in whole numbers. `time_ns` says when, and `durable` which
-    writes are answered when they are on stable storage. All are of one disk.
+    `op` (read, write, discard or flush), `offset` and `bytes` are needed, as whole numbers. `time_ns` is when each arrived; `durable` marks
+    writes that are answered only when they are on stable storage. All requests are to one disk.
     """
     needed = ["op", "offset", "bytes"]
     missing = [name for name in needed if name not in requests]

@@ -1,4 +1,4 @@
-"""A victim policy of one's own, as a Python function."""
+"""Your own victim policy, as a Python function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers = npt.NDArray[np.uint64]
 
 
 class Closed(NamedTuple):
-    """The closed blocks of one die, of which one has to be collected: an array each, a place a block."""
+    """The closed blocks of one die, of which one has to be collected: arrays with an element for each block."""
 
     block: Numbers
     """Its number on its die."""
@@ -32,7 +32,7 @@ Victim = Callable[[Closed], int]
 
 
 def asked(victim: Victim) -> _lab.Asked:
-    """As the native part asks it: columns of bytes."""
+    """The function as the native part calls it: with columns of bytes."""
     if not callable(victim):
         raise _lab.OptionError(f"a victim policy is a function of vellum.Closed, not {victim!r}")
 

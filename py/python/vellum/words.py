@@ -16,7 +16,7 @@ _FLAGS = {name: not takes_value for name, takes_value, _ in OPTIONS}
 
 
 def words(options: Mapping[str, Any]) -> list[str]:
-    """The words; what they say is checked by whoever reads them."""
+    """The words. Whoever parses them checks them."""
     return [word for name, value in options.items() for word in _word(name, value)]
 
 

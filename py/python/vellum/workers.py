@@ -1,4 +1,4 @@
-"""Who does tasks: threads of this process, or a cluster of Dask. Both give the same answers."""
+"""The workers: threads of this process, or a cluster of Dask. Both give the same answers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LOST_MOST = 5
 
 
 class _Stopped(Exception):
-    """Nobody waits any more."""
+    """The caller no longer waits."""
 
 
 def here(tasks: Mapping[str, Task], threads: int, retries: int) -> Iterator[Done]:
-    """Does them in this process, as they are done."""
+    """Does the tasks in this process. Yields each answer when it is there."""
     over = threading.Event()
 
     def heed(_done: int, _all: int) -> None:
@@ -60,10 +60,10 @@ def here(tasks: Mapping[str, Task], threads: int, retries: int) -> Iterator[Done
 
 
 def there(client: Any, tasks: Mapping[str, Task], retries: int) -> Iterator[Done]:
-    """Does them on a cluster, as they are done.
+    """Does the tasks on a cluster. Yields each answer when it is there.
 
-    A task whose worker dies is done by another one; that is Dask's business. So is a task that raises, `retries` times. When the
-    scheduler is lost, a client of Dask looks for it for a while. If it finds it, what is not done is asked for again.
+    If a worker dies, Dask gives its task to another one. A task that raises is tried again, `retries` times. If the scheduler is lost, a
+    client of Dask looks for it for a while. If it is found, the tasks that are not done are submitted again.
     """
     done: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
     going: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def there(client: Any, tasks: Mapping[str, Task], retries: int) -> Iterator[Done
 
 
 def _answer(future: Any, retries: int) -> Answer | None:
-    """What came of a task; nothing if Dask has lost it."""
+    """The answer to a task; none if Dask has lost it."""
     from distributed import KilledWorker
 
     try:
@@ -127,7 +127,7 @@ def _answer(future: Any, retries: int) -> Answer | None:
 
 
 def _find(client: Any, left: int) -> None:
-    """Waits until the client has its scheduler, or has given it up."""
+    """Waits until the client has found its scheduler, or has given up."""
     while client.status == "connecting":
         time.sleep(LOOK / 10)
     if client.status != "running":
@@ -142,7 +142,7 @@ def _raised(error: BaseException, retries: int) -> str:
 
 
 def checked(client: Any) -> Any:
-    """The client, if it is one."""
+    """The client, if it can be used; raises if not. `None` stays `None`."""
     if client is None:
         return None
     if importlib.util.find_spec("distributed") is None:
