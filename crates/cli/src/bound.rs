@@ -45,7 +45,7 @@ pub fn devices(id: &str, state: &State) -> Vec<PathBuf> {
 pub fn to_file(file: &Path) -> impl Iterator<Item = PathBuf> {
     let is_on_it = move |device: &PathBuf| {
         let backing = read(device, "loop/backing_file");
-        backing.is_some_and(|backing| Path::new(&backing) == file)
+        backing.is_some_and(|backing| Path::new(backing.trim_end_matches(" (deleted)")) == file)
     };
     host::block_devices().filter(is_on_it)
 }

@@ -98,8 +98,8 @@ pub fn holds_something(device: &Path) -> Result<bool> {
     let found = found.context(
         "cannot run blkid, to see whether something is there: install util-linux, or add --force",
     )?;
-    // 2: it found nothing. 8: it found more than one thing.
-    Ok(found.status.code() != Some(2))
+    // 2: it found nothing, or could not read the device, and then it says so. 8: it found more than one thing.
+    Ok(found.status.code() != Some(2) || !found.stderr.is_empty())
 }
 
 /// True if there is a superblock of ext2, ext3 or ext4.

@@ -77,8 +77,8 @@ pub fn refuse(path: &Path, superblock: &Superblock) -> Result<()> {
             "Give the same command again: it goes on. Or give it up: remove {shown} and {shown}.migrating"
         ),
         (true, true) => format!(
-            "Give the same command again: it goes on; after a reboot add --force. Or give it up: \
-             remove {shown}.migrating, and make another volume on {shown} with --force"
+            "Give the same command again: it goes on; or, if it says that a volume is there, add --force: \
+             it begins anew. Or give it up, and make another volume on {shown} with --force"
         ),
         (false, false) => {
             format!("Give the same command again: it begins anew. Or remove {shown}")

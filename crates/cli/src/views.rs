@@ -63,9 +63,12 @@ fn has_own_server(uuid: &str, snapshot: &str) -> Result<bool> {
 
 /// The volume's UUID, and the name of a snapshot of it, if this path is that snapshot's device, or where it is mounted.
 pub fn at(path: &Path) -> Result<Option<(String, String)>> {
+    // An unmount takes what was mounted there last.
+    let is_there = |mounted: &host::Mounted| mounted.target == path;
+    let top = host::mounts().into_iter().rev().find(is_there);
     for (uuid, state) in state::records()? {
         for device in bound::devices(&uuid, &state) {
-            let is_it = device == path || bound::mounts_of(&device).iter().any(|dir| dir == path);
+            let is_it = device == path || top.as_ref().is_some_and(|top| top.source == device);
             if let Some(name) = bound::view(&device).filter(|_| is_it) {
                 return Ok(Some((uuid, name)));
             }

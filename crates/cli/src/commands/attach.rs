@@ -131,16 +131,16 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
             attachment.serve(&[], args.key.handed())?;
             let device = attachment.bind()?;
             if let Some(dir) = &mount {
-                has_file_system(&device, &shown, "")?;
-                attachment.mount(dir, &options)?;
+                let mounted = attachment.mount(dir, &options);
+                mounted.map_err(|error| explained(error, &device, &shown, ""))?;
             }
             attachment.keep();
             return tell_of(&device, mount.as_deref());
         }
     };
     let mounted = |dir| {
-        has_file_system(&device, &views::named(volume, snapshot), "")?;
-        host::mount(&device, dir, &options)
+        let shown = views::named(volume, snapshot);
+        host::mount(&device, dir, &options).map_err(|error| explained(error, &device, &shown, ""))
     };
     if let Err(error) = mount.as_deref().map_or(Ok(()), mounted) {
         views::detach(&uuid, snapshot)?;
@@ -193,7 +193,6 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         ext4::make(&device)?;
     }
     if let Some(dir) = &mount {
-        has_file_system(&device, &path, ": `vellum attach --mkfs` makes one")?;
         if asked.is_none() && !ext4::is_on(&device).with_context(unreadable)? {
             options = ext4::OF_ANOTHER;
         } else if ext4::is_async(options)
@@ -208,18 +207,24 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
             true => options.to_owned(),
             false => guarded(options),
         };
-        attachment.mount(dir, &options)?;
+        let mounted = attachment.mount(dir, &options);
+        mounted.map_err(|error| {
+            explained(error, &device, &path, ": --mkfs makes one, on a new volume")
+        })?;
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
 }
 
-/// Refuses to mount what certainly has no file system.
-fn has_file_system(device: &Path, shown: &Path, advice: &str) -> Result<()> {
-    if let Ok(false) = ext4::holds_something(device) {
-        bail!("there is no file system on {}{advice}", shown.display());
+/// The error of a mount; if no file system is found there, that comes first.
+fn explained(error: anyhow::Error, device: &Path, shown: &Path, advice: &str) -> anyhow::Error {
+    match ext4::holds_something(device) {
+        Ok(false) => error.context(format!(
+            "no file system is found on {}{advice}",
+            shown.display()
+        )),
+        _ => error,
     }
-    Ok(())
 }
 
 /// The options of a volume, without what they allow its programs and its device files.

@@ -1,5 +1,6 @@
 //! `vellum detach`: unmounts, unbinds, and stops the server, as far as any of these remain.
 
+use crate::host;
 use crate::lookup;
 use crate::outcome::out;
 use crate::peek;
@@ -29,8 +30,10 @@ pub fn run(args: &Args) -> Result<()> {
     if snapshot.is_none()
         && let Some((uuid, name)) = views::at(&path)?
     {
-        views::detach(&uuid, &name)?;
-        writeln!(out(), "detached")?;
+        match views::detach(&uuid, &name)? {
+            true => writeln!(out(), "detached")?,
+            false => writeln!(out(), "{}", nothing(&path))?,
+        }
         return Ok(());
     }
     if let Some(snapshot) = snapshot {
@@ -53,7 +56,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(id) => id,
         None => match peek::uuid_of(&path) {
             Ok(uuid) => uuid,
-            Err(_) if could_be => {
+            // Nobody else sees what root has attached.
+            Err(_) if could_be && host::is_root() => {
                 writeln!(out(), "{}", nothing(&path))?;
                 return Ok(());
             }
@@ -78,12 +82,9 @@ pub fn run(args: &Args) -> Result<()> {
         }
         None => {
             file.remove();
-            let served = match served_by(&id, &path)? {
-                Some(pid) => {
-                    format!(": process {pid} serves it, until it is told to stop (`kill {pid}`)")
-                }
-                None => String::new(),
-            };
+            let served = served_by(&id, &path)?.map_or(String::new(), |pid| {
+                format!(": process {pid} serves it, until it is told to stop (`kill {pid}`)")
+            });
             writeln!(out(), "{}{served}", nothing(&path))?;
         }
     }

@@ -7,6 +7,7 @@ use crate::commands::boot;
 use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
 use crate::peek;
+use crate::unfinished;
 use anyhow::{Context, Result};
 use std::ffi::CString;
 use std::fs;
@@ -53,6 +54,7 @@ pub struct Args {
 /// Writes its entry.
 pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
+    unfinished::refuse(&args.volume, &superblock)?;
     let label =
         crate::properties::Settings::of(&superblock, superblock.properties(), &Default::default())
             .label;
@@ -71,18 +73,7 @@ pub fn run(args: &Args) -> Result<()> {
             None => target_of(&args.volume)?,
         },
     };
-    let file = args
-        .volume
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let name = args.name.clone();
-    let name = name
-        .or_else(|| Name::like(&label))
-        .or_else(|| Name::like(&file));
-    let name = name.ok_or_else(|| {
-        usage("neither its label nor its file's name can be its name: give --name NAME")
-    })?;
+    let name = name_for(args, &label)?;
     // Before anything is written.
     entry.check()?;
     if let Some(root) = args.root.as_deref().filter(|root| !root.is_dir()) {
@@ -120,6 +111,17 @@ pub fn run(args: &Args) -> Result<()> {
         (true, true) => systemd::order("start", &name),
         (true, false) => boot::start(&tab, &name),
     }
+}
+
+/// The entry's name: as given, or like the volume's label or file.
+fn name_for(args: &Args, label: &str) -> Result<Name> {
+    let file = args.volume.file_name().unwrap_or_default();
+    let name = args.name.clone();
+    let name = name.or_else(|| Name::like(label));
+    let name = name.or_else(|| Name::like(&file.to_string_lossy()));
+    name.ok_or_else(|| {
+        usage("neither its label nor its file's name can be its name: give --name NAME")
+    })
 }
 
 /// A path by which the volume is found after a boot as well. For a block device, one that does not depend on

@@ -236,13 +236,7 @@ pub fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     // Otherwise what was recorded as copied is already durable, and an orderly stop could wait for room that does not exist.
     if compared.is_ok() {
-        unfinished::end(&target)?;
-        let shown = args.target.display();
-        target.stop_telling(|| {
-            tell(format_args!(
-                "{shown}: no room for what is to be written last: waiting for it"
-            ))
-        })?;
+        end(&target, &args.target)?;
     }
     source.stop()?;
     drop(socket);
@@ -261,6 +255,22 @@ pub fn run(args: &Args) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// All is copied and compared: makes the copy a volume like others, and stops it.
+fn end(target: &Volume, path: &Path) -> Result<()> {
+    let shown = path.display();
+    unfinished::end(target).with_context(|| {
+        format!(
+            "{shown}: all is copied and compared, but still marked as half a copy: give the same \
+             command again"
+        )
+    })?;
+    Ok(target.stop_telling(|| {
+        tell(format_args!(
+            "{shown}: no room for what is to be written last: waiting for it"
+        ))
+    })?)
 }
 
 /// Snapshots are not copied.

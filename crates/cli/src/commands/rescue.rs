@@ -18,7 +18,7 @@ use serde_json::json;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tempfile::{NamedTempFile, TempPath};
+use tempfile::{PathPersistError, TempPath};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
@@ -62,6 +62,10 @@ pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.source, &args.key)?;
     if args.target.as_ref() == Some(&args.source) {
         return Err(usage("a rescue goes into a new place"));
+    }
+    if args.target.is_some() {
+        // Its copy would have no mark.
+        unfinished::refuse(&args.source, &superblock)?;
     }
     let stop = Stop::on_signals(false)?;
     let medium = opened::open(&args.source, true, &args.key)?;
@@ -159,9 +163,20 @@ fn copy(
     volume::create(&place, &to_make(true), &|| false).with_context(refused)?;
     // Removed if this fails.
     let made = TempPath::try_from_path(&place).with_context(refused)?;
-    let made = NamedTempFile::from_parts((), made);
     let rescued = filled(source, &place, args, stopped).with_context(refused)?;
-    replace::name(made, target, args.force).with_context(refused)?;
+    let named = match args.force {
+        true => made.persist(target),
+        false => made.persist_noclobber(target),
+    };
+    if let Err(PathPersistError { error, path }) = named {
+        // All of it is there, so it is not removed for want of a name.
+        let _ = path.keep();
+        bail!(
+            "{shown}: the copy is whole, but cannot be given its name ({error}): it is {}",
+            place.display()
+        );
+    }
+    replace::sync_folder(target)?;
     Ok(rescued)
 }
 

@@ -18,6 +18,7 @@ use crate::serving::Volumes;
 use crate::signals::Stop;
 use crate::snapshots::{self, Compared};
 use crate::tls::TlsArgs;
+use crate::unfinished;
 use crate::user::ServiceUser;
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -317,6 +318,7 @@ fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
     handover::is_named();
     for one in named {
         let (superblock, _) = peek::superblock_of(&one.path, &args.key)?;
+        unfinished::refuse(&one.path, &superblock)?;
         let settings = Settings::of(&superblock, superblock.properties(), &args.run);
         settings.check(&superblock)?;
     }

@@ -15,7 +15,11 @@ impl Scenario<'_> {
     /// Finds it by trying.
     #[must_use]
     pub fn enough(&self, policy: &Policy) -> Enough {
-        let fits = |device: Device| Scenario { device, ..*self }.build(policy).is_ok();
+        let fits = |device: Device| {
+            let tried = Scenario { device, ..*self };
+            let built = tried.build(policy);
+            built.is_ok_and(|built| tried.holds(policy, built.logical).is_ok())
+        };
         let over = self.over(policy);
         let has = self.bytes(over).div_ceil(MIB);
         let capacity = least(has, CAPACITY_TRIED / MIB, |mib| {
