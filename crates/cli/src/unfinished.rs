@@ -47,14 +47,17 @@ pub fn marked(
     }
 }
 
-/// Marks a volume that an older version made.
+/// Marks a volume that is there.
+#[cfg(test)]
 pub fn mark(by: By, volume: &Volume) -> Result<()> {
     let mut properties = volume.properties();
-    if properties.get(MARK).is_some() {
-        return Ok(());
-    }
     by.put(&mut properties)?;
     Ok(volume.set_properties(&properties)?)
+}
+
+/// True if the volume has the mark.
+pub fn is_marked(volume: &Volume) -> bool {
+    volume.properties().get(MARK).is_some()
 }
 
 /// Removes the mark: all of the copy is there, and durable.

@@ -261,9 +261,10 @@ fn load(text: &str) -> Result<Workload, String> {
 
 fn capacity(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
-    match size.0 > CAPACITY_MAX {
-        true => Err(TooLarge { bytes: size.0 }.to_string()),
-        false => Ok(size),
+    match size.0 {
+        0 => Err("a drive without flash cannot be simulated".into()),
+        ..=CAPACITY_MAX => Ok(size),
+        bytes => Err(TooLarge { bytes }.to_string()),
     }
 }
 

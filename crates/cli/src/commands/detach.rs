@@ -25,16 +25,12 @@ pub fn run(args: &Args) -> Result<()> {
     // A partial detach is worse than a complete one, so signals only end the wait for the server. (It can still be repeated.)
     let stop = Stop::on_signals(true)?;
     let (volume, snapshot) = snapshots::split(&args.volume);
-    let mut path = volume.canonicalize().unwrap_or(volume);
+    let mut path = whole(&volume);
     let could_be = snapshot.is_some() || is_place(&path);
     if snapshot.is_none()
         && let Some((uuid, name)) = views::at(&path)?
     {
-        match views::detach(&uuid, &name)? {
-            true => writeln!(out(), "detached")?,
-            false => writeln!(out(), "{}", nothing(&path))?,
-        }
-        return Ok(());
+        return tell_of(views::detach(&uuid, &name)?, &path);
     }
     if let Some(snapshot) = snapshot {
         if ago::is_age(&snapshot) {
@@ -87,6 +83,21 @@ pub fn run(args: &Args) -> Result<()> {
             });
             writeln!(out(), "{}{served}", nothing(&path))?;
         }
+    }
+    Ok(())
+}
+
+/// The path from the root on. Its file may be gone.
+fn whole(path: &Path) -> PathBuf {
+    let real = path.canonicalize();
+    real.or_else(|_| std::path::absolute(path))
+        .unwrap_or_else(|_| path.to_owned())
+}
+
+fn tell_of(detached: bool, path: &Path) -> Result<()> {
+    match detached {
+        true => writeln!(out(), "detached")?,
+        false => writeln!(out(), "{}", nothing(path))?,
     }
     Ok(())
 }

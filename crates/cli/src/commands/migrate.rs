@@ -216,9 +216,14 @@ pub fn run(args: &Args) -> Result<()> {
             args.target.display()
         );
     }
-    // Copied wholly, it may have been in use: then its mark was the last that was done.
-    if state.blocks_done < source.blocks().min(target.blocks()) {
-        unfinished::mark(By::Migrate, &target)?;
+    // Copied wholly, it may have been in use, because its mark goes before its record does. Then it is only compared.
+    if state.blocks_done < source.blocks().min(target.blocks()) && !unfinished::is_marked(&target) {
+        bail!(
+            "{} is no half copy any more: somebody has taken it for the whole, and the rest would be written \
+             over it. To copy anew, remove {}, and add --force if {0} may be lost",
+            args.target.display(),
+            path.display()
+        );
     }
     let bar = bar("copying", &source);
     let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
@@ -425,8 +430,17 @@ mod tests {
         }
     }
 
-    /// The state that an interrupted migration leaves.
+    /// The state that an interrupted migration leaves, with its mark.
     fn cut_short(args: &Args) -> State {
+        let medium = claim_target(&args.target, &args.key).unwrap().medium;
+        let target = volume_on(medium, false, Policy::default()).unwrap();
+        unfinished::mark(By::Migrate, &target).unwrap();
+        target.stop().unwrap();
+        recorded(args)
+    }
+
+    /// The same without the mark.
+    fn recorded(args: &Args) -> State {
         let source = peek::superblock_of(&args.source, &args.key).unwrap().0;
         let state = State {
             source: hex_uuid(&source.uuid()),
@@ -505,10 +519,10 @@ mod tests {
         assert!(refused.contains("half a copy"), "{refused}");
         run(&args).unwrap();
         drop(claim(&target, false, &args.key).unwrap());
-        // One that an older version began.
-        cut_short(&args);
-        run(&args).unwrap();
-        drop(claim(&target, false, &args.key).unwrap());
+        // Somebody took half of it for the whole.
+        recorded(&args);
+        let refused = run(&args).unwrap_err().to_string();
+        assert!(refused.contains("no half copy any more"), "{refused}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
