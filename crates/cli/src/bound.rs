@@ -57,6 +57,11 @@ pub fn view(device: &Path) -> Option<String> {
     Some(name.trim_end_matches(" (deleted)").to_owned())
 }
 
+/// True if a device takes no writes.
+pub fn is_read_only(device: &Path) -> bool {
+    read(device, "ro").as_deref() == Some("1")
+}
+
 /// The size of a device.
 pub fn bytes(device: &Path) -> Option<u64> {
     let sectors: u64 = read(device, "size")?.parse().ok()?;

@@ -177,3 +177,26 @@ fn impossible_requests_are_refused() {
     ok(&["grow", volume, "--size", "120M"]);
     ok(&["check", volume]);
 }
+
+#[test]
+fn a_clone_is_not_attached_where_nothing_can_be_written() {
+    if !can_attach("a_clone_is_not_attached_where_nothing_can_be_written") {
+        return;
+    }
+    let dir = dir();
+    let path = dir.path().join("disk.vellum");
+    let volume = text(&path);
+    let [snapshot, clone] = ["s", "c"].map(|name| format!("{volume}@{name}"));
+    ok(&["create", volume, "--size", "64M"]);
+    ok(&["snapshot", volume, "s"]);
+    ok(&["clone", &snapshot, "c"]);
+    ok(&["attach", &snapshot]);
+    fails(1, &["attach", &clone], &["Detach that snapshot first"]);
+    ok(&["detach", &snapshot]);
+    ok(&["attach", &clone]);
+    // The server of the clone shows the snapshot, too.
+    ok(&["attach", &snapshot]);
+    fails(1, &["detach", &clone], &["@s, too", "detach that first"]);
+    ok(&["detach", &snapshot]);
+    ok(&["detach", &clone]);
+}

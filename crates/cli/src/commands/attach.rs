@@ -1,6 +1,7 @@
 //! `vellum attach`: turns a volume's file into a block device, and mounts its file system if requested.
 
 use crate::attachment::{self, Attachment, Via};
+use crate::bound;
 use crate::commands::journal;
 use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
@@ -108,7 +109,8 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let uuid = peek::uuid_of(volume)?;
     let mount = mount_of(args)?;
     let options = args.options.as_deref();
-    let options = match (snapshots::is_clone(volume, &args.key, snapshot)?, options) {
+    let is_clone = snapshots::is_clone(volume, &args.key, snapshot)?;
+    let options = match (is_clone, options) {
         (true, own) => {
             let unsafe_because = Some("the journal of a clone is not followed");
             ext4::options(Some(own.unwrap_or(ext4::OF_ANOTHER)), unsafe_because)?.to_owned()
@@ -120,7 +122,16 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     let device = match whose::find_server(volume)? {
         Some(_) => {
             mount.as_deref().map_or(Ok(()), attachment::is_free)?;
-            views::attach(&uuid, volume, snapshot)?
+            let device = views::attach(&uuid, volume, snapshot)?;
+            if is_clone && bound::is_read_only(&device) {
+                views::detach(&uuid, snapshot)?;
+                bail!(
+                    "{0}@{snapshot} could only be read: the server of {0} was started for a snapshot, and \
+                     writes nothing. Detach that snapshot first (`vellum list`)",
+                    volume.display()
+                );
+            }
+            device
         }
         None => {
             // A missing key is reported before anything is done.

@@ -1,11 +1,12 @@
 //! `vellum detach`: unmounts, unbinds, and stops the server, as far as any of these remain.
 
+use crate::bound;
 use crate::host;
 use crate::lookup;
 use crate::outcome::out;
 use crate::peek;
 use crate::signals::Stop;
-use crate::state::{self, StateFile};
+use crate::state::{self, State, StateFile};
 use crate::{ago, attachment, control};
 use crate::{snapshots, views};
 use anyhow::{Result, bail};
@@ -26,10 +27,9 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = Stop::on_signals(true)?;
     let (volume, snapshot) = snapshots::split(&args.volume);
     let mut path = whole(&volume);
-    let could_be = snapshot.is_some() || is_place(&path);
-    if snapshot.is_none()
-        && let Some((uuid, name)) = views::at(&path)?
-    {
+    let is_view = snapshot.is_some();
+    let could_be = is_view || is_place(&path);
+    if !is_view && let Some((uuid, name)) = views::at(&path)? {
         return tell_of(views::detach(&uuid, &name)?, &path);
     }
     if let Some(snapshot) = snapshot {
@@ -73,6 +73,9 @@ pub fn run(args: &Args) -> Result<()> {
             )?;
         }
         Some(state) => {
+            if is_view {
+                is_alone(&path, &id, &state)?;
+            }
             attachment::undo(&file, &id, &state, Some(&stop))?;
             writeln!(out(), "detached")?;
         }
@@ -109,6 +112,18 @@ pub fn detach(id: &str, stop: &Stop) -> Result<()> {
         attachment::undo(&file, id, &state, Some(stop))?;
     }
     Ok(())
+}
+
+/// Refuses to end the server of a snapshot while it shows another one, which would be gone with it.
+fn is_alone(path: &Path, id: &str, state: &State) -> Result<()> {
+    let devices = bound::devices(id, state);
+    match devices.iter().find_map(|device| bound::view(device)) {
+        None => Ok(()),
+        Some(other) => bail!(
+            "{}: its server shows @{other}, too, which is attached: detach that first",
+            path.display()
+        ),
+    }
 }
 
 /// True for what a volume may have been attached as: a folder, or a device.
