@@ -263,7 +263,7 @@ fn capacity(text: &str) -> Result<Size, String> {
     let size: Size = text.parse()?;
     match size.0 {
         0 => Err("a drive without flash cannot be simulated".into()),
-        ..=CAPACITY_MAX => Ok(size),
+        1..=CAPACITY_MAX => Ok(size),
         bytes => Err(TooLarge { bytes }.to_string()),
     }
 }
