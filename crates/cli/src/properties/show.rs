@@ -105,6 +105,7 @@ pub fn written(told: &Value, all: bool) -> String {
         }
         let now = |key: &str| property.get(key).and_then(Value::as_str);
         let _ = match (now("until_restart"), now("in_force")) {
+            (Some(""), _) => writeln!(text, "; from the next start on, until then empty"),
             (Some(now), _) => writeln!(text, "; from the next start on, until then {now}"),
             (None, Some(now)) => writeln!(text, "; in force {now}: see the server's log"),
             (None, None) => writeln!(text),
