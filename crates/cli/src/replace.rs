@@ -14,7 +14,6 @@ const PREFIX: &str = ".vellum-";
 ///
 /// # Errors
 /// The system's error.
-/// What the system refused.
 pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut made = beside(path)?;
     made.write_all(bytes)?;
@@ -58,6 +57,17 @@ pub fn name<F>(made: NamedTempFile<F>, path: &Path, over: bool) -> io::Result<()
     };
     named.map_err(|refused| refused.error)?;
     sync_folder(path)
+}
+
+/// Removes what an interrupted command may have left. A link is removed, not followed.
+///
+/// # Errors
+/// The system's error.
+pub fn clear(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes the directory entry of `path` durable.

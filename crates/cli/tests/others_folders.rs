@@ -35,6 +35,29 @@ fn a_migration_follows_no_links() {
     assert_eq!(fs::read_to_string(&victim).unwrap(), "theirs");
 }
 
+/// The same for a rescue. A link to a device is the worst: what is on it would be written over.
+#[test]
+fn a_rescue_follows_no_links() {
+    if !can_attach("a_rescue_follows_no_links") {
+        return;
+    }
+    let dir = dir();
+    let path = |name: &str| dir.path().join(name);
+    let (from, to, victim) = (path("a"), path("b"), path("victim"));
+    ok(&["create", text(&from), "--size", "16M"]);
+    fs::write(&victim, vec![7; 64 << 20]).unwrap();
+    let losetup = |args: &[&str]| {
+        let out = Command::new("losetup").args(args).output().unwrap();
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    };
+    let device = losetup(&["--find", "--show", text(&victim)]);
+    symlink(&device, path("b.rescuing")).unwrap();
+    ok(&["rescue", text(&from), text(&to)]);
+    losetup(&["--detach", &device]);
+    assert!(fs::read(&victim).unwrap().iter().all(|byte| *byte == 7));
+    ok(&["check", text(&to)]);
+}
+
 /// Without a search path a shell searches the current directory: nothing in it may run as root.
 #[test]
 fn an_attach_passes_on_no_environment_and_mounts_nosuid() {

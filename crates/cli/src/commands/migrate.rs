@@ -169,12 +169,7 @@ fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>)
         return note(volume::create(target, new, &|| false)?.uuid);
     }
     let unfinished = unfinished(target);
-    match std::fs::remove_file(&unfinished) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(error).with_context(|| unfinished.display().to_string());
-        }
-        _ => {}
-    }
+    replace::clear(&unfinished).with_context(|| unfinished.display().to_string())?;
     note(volume::create(&unfinished, new, &|| false)?.uuid)?;
     name(target)
 }

@@ -159,8 +159,13 @@ fn copy(
     };
     let refused = || format!("{shown} is not made");
     let place = beside(target, ".rescuing");
-    // With force: a rescue that was killed may have left one.
-    volume::create(&place, &to_make(true), &|| false).with_context(refused)?;
+    // One that was killed may have left it; one that still runs has it locked.
+    if place.symlink_metadata().is_ok_and(|left| left.is_file()) {
+        replaceable(&place)?;
+    }
+    // Without force: in somebody else's folder it may be a link to a device.
+    replace::clear(&place).with_context(refused)?;
+    volume::create(&place, &to_make(false), &|| false).with_context(refused)?;
     // Removed if this fails.
     let made = TempPath::try_from_path(&place).with_context(refused)?;
     let rescued = filled(source, &place, args, stopped).with_context(refused)?;
