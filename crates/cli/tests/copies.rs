@@ -96,7 +96,7 @@ fn a_copy_of_a_served_volume_is_not_migrated_into() {
     fails(1, &migrate, &[text(&copy), "UUID"]);
     assert!(fs::read(&copy).unwrap() == before, "it was written to");
     assert_eq!(server.term(), Some(0));
-    fails(1, &migrate, &["no half copy any more"]);
+    fails(1, &migrate, &["not marked as half a copy"]);
 }
 
 /// Unbound with the test, however it ends.

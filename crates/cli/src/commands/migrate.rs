@@ -214,8 +214,8 @@ pub fn run(args: &Args) -> Result<()> {
     // Copied wholly, it may have been in use, because its mark goes before its record does. Then it is only compared.
     if state.blocks_done < source.blocks().min(target.blocks()) && !unfinished::is_marked(&target) {
         bail!(
-            "{} is no half copy any more: somebody has taken it for the whole, and the rest would be written \
-             over it. To copy anew, remove {}, and add --force if {0} may be lost",
+            "{} is not marked as half a copy any more: to go on would write over what is in it now. To copy \
+             anew, remove {}, and add --force if {0} may be lost",
             args.target.display(),
             path.display()
         );
@@ -517,7 +517,7 @@ mod tests {
         // Somebody took half of it for the whole.
         recorded(&args);
         let refused = run(&args).unwrap_err().to_string();
-        assert!(refused.contains("no half copy any more"), "{refused}");
+        assert!(refused.contains("not marked as half a copy"), "{refused}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -36,7 +36,7 @@ const LISTED: usize = 100;
     after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, and what is lost\n  \
     vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
     vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
-    A file has its name when all that can be read is in it. Until then nothing opens a block device.\n\n\
+    A new file gets its name only when the rescue is complete; a block device is served only then.\n\n\
     The exit code is 0 when nothing is lost, and 1 otherwise."
 )]
 pub struct Args {
