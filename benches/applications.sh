@@ -101,9 +101,9 @@ one() { # whether the application could be run
     window_begins
     opened
     run || { closed; return 1; }
-    local seconds operations begin end digest
+    local seconds operations begin end digest check_seconds
     seconds=$(awk '/operations in/ { print $4 }' "$dir/out") operations=$(awk '/operations in/ { print $1 }' "$dir/out")
-    digest=$(tests/workloads/digest.py "$dir/mnt")
+    digested
     begin=$(seconds_now)
     unmounted
     end=$(seconds_now)
