@@ -22,6 +22,8 @@ pub struct Rescued {
     pub blocks: u64,
     /// Blocks that could not be read: they are lost, or damaged themselves.
     pub lost: LbaSet,
+    /// Blocks in doubt of which no version is found. They read as zeros: nobody ever wrote them, or they are lost.
+    pub missing: LbaSet,
 }
 
 /// Reads every block, and copies what can be read into a new volume of the same size, if there is one; the others stay unmapped
@@ -47,6 +49,7 @@ pub fn rescue(
             || LbaSet::new(from.blocks()),
             |damage| damage.lost().before(from.blocks()),
         ),
+        missing: missing(from, &source),
     };
     let (mut at, mut flushed) = (0, 0);
     while at < from.blocks() {
@@ -68,6 +71,26 @@ pub fn rescue(
         }
     }
     Ok(rescued)
+}
+
+/// The blocks in doubt that are not mapped.
+fn missing(from: &Volume, source: &Side<'_>) -> LbaSet {
+    let mut missing = LbaSet::new(from.blocks());
+    let Some(damage) = from.damage() else {
+        return missing;
+    };
+    for (Lba(mut at), blocks) in damage.guessed().before(from.blocks()).runs() {
+        let end = at + blocks;
+        while at < end {
+            let (run, mapped) = source.extent(at);
+            let run = run.min(end - at);
+            if !mapped {
+                missing.insert(Lba(at), run);
+            }
+            at += run;
+        }
+    }
+    missing
 }
 
 /// The lost blocks that belong to files.

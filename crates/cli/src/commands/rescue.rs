@@ -37,7 +37,7 @@ const LISTED: usize = 100;
     vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
     vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
     A new file gets its name only when the rescue is complete; a block device is served only then.\n\n\
-    The exit code is 0 when nothing is lost, and 1 otherwise."
+    The exit code is 1 when blocks are lost, and 0 when none is, or none for sure: blocks in doubt do not count."
 )]
 pub struct Args {
     /// The damaged volume; no server may have it open. It is only read.
@@ -100,6 +100,7 @@ pub fn run(args: &Args) -> Result<()> {
         findings: &findings,
         lost,
         guessed: &guessed,
+        missing: &rescued.missing,
         losses: &losses,
         read: rescued.blocks,
         is_copied: target.is_some(),
@@ -234,6 +235,7 @@ struct Found<'a> {
     findings: &'a [String],
     lost: &'a LbaSet,
     guessed: &'a LbaSet,
+    missing: &'a LbaSet,
     losses: &'a Losses,
     /// Blocks that were read.
     read: u64,
@@ -257,6 +259,7 @@ impl Found<'_> {
             "files": files,
             "more_files": self.losses.may_be_more,
             "in_doubt": runs(self.guessed),
+            "in_doubt_and_not_found": runs(self.missing),
             "read_blocks": self.read,
             "copied_blocks": self.is_copied.then_some(self.read),
         });
@@ -273,7 +276,8 @@ impl Found<'_> {
         }
         for (what, set) in [
             ("lost", self.lost),
-            ("in doubt, the newest version that is found", self.guessed),
+            ("in doubt", self.guessed),
+            ("in doubt, and not found", self.missing),
         ] {
             for (lba, blocks) in set.runs().take(LISTED) {
                 writeln!(out, "{what}: {blocks} block(s) from LBA {lba} on")?;
@@ -290,6 +294,14 @@ impl Found<'_> {
             size(self.lost.len()),
             size(self.guessed.len())
         )?;
+        if !self.guessed.is_empty() {
+            writeln!(
+                out,
+                "what is in doubt has the newest version that is found; of {} nothing is found: they read as zeros, \
+                 because they were never written, or are lost",
+                size(self.missing.len())
+            )?;
+        }
         match self.is_copied {
             true => writeln!(out, "copied: {}", size(self.read))?,
             false => writeln!(
