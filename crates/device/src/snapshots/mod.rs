@@ -10,6 +10,7 @@
 //! 5. Writers that wait here may hold all frames for writes. So this module has frames of its own to write with.
 
 mod arrive;
+mod behind;
 mod carry;
 mod clone;
 mod doubt;
@@ -23,6 +24,7 @@ mod view;
 mod written;
 
 pub use arrive::ArrivalError;
+pub(crate) use behind::{kept, stored};
 pub(crate) use arrive::{arrive, arrived};
 pub use clone::Cloned;
 pub(crate) use clone::make as make_clone;
