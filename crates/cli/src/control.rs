@@ -395,7 +395,8 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
         }
         Some("shrink") => {
             let blocks = request["logical_blocks"].as_u64();
-            let blocks = blocks.ok_or_else(|| "\"logical_blocks\" is a number of blocks".to_owned());
+            let blocks =
+                blocks.ok_or_else(|| "\"logical_blocks\" is a number of blocks".to_owned());
             told(
                 "shrunk",
                 blocks.and_then(|blocks| answers.shrink(&request["volume"], blocks)),

@@ -36,7 +36,9 @@ impl Asked {
             (Some(blocks), _) => Some(blocks),
             (None, _) if is_device => None,
             // It has shrunk before: its map has room for that still.
-            (None, Some(logical)) if (before + 1..=volume.addressed_blocks()).contains(&logical) => {
+            (None, Some(logical))
+                if (before + 1..=volume.addressed_blocks()).contains(&logical) =>
+            {
                 None
             }
             (None, Some(logical)) => Some(medium_for(volume, logical)?),

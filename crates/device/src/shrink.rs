@@ -52,7 +52,9 @@ pub enum ShrinkError {
         blocks: u64,
     },
     /// A snapshot or a clone of it is open, and belongs to the volume at its old size.
-    #[error("its snapshot or clone `{0}` is in use, and it shrinks when none is: detach that first")]
+    #[error(
+        "its snapshot or clone `{0}` is in use, and it shrinks when none is: detach that first"
+    )]
     InUse(Name),
     /// The volume is served read-only.
     #[error("the volume is served read-only")]
@@ -63,7 +65,11 @@ pub enum ShrinkError {
 }
 
 fn listed(names: &[Name]) -> String {
-    let first: Vec<String> = names.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
+    let first: Vec<String> = names
+        .iter()
+        .take(NAMES_MAX)
+        .map(|name| format!("`{name}`"))
+        .collect();
     match names.len().saturating_sub(NAMES_MAX) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),

@@ -26,13 +26,15 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(600);
 
 /// Arguments.
 #[derive(clap::Args)]
-#[command(after_help = "What is on the volume has to be smaller already, and the rest discarded. For an ext4, on the unmounted \
+#[command(
+    after_help = "What is on the volume has to be smaller already, and the rest discarded. For an ext4, on the unmounted \
 device of an attached volume:\n  \
     e2fsck -f DEVICE && resize2fs DEVICE 5G\n  \
     blkdiscard --offset $((5 << 30)) DEVICE\n  \
     vellum shrink disk.vellum --size 5G\n\n\
 Nothing is cut off: it refuses while a file system, data, or a snapshot reaches behind the new end. The volume's file keeps its \
-length and gives up the room of what is discarded.")]
+length and gives up the room of what is discarded."
+)]
 pub struct Args {
     /// The volume; if it is being served, its server does it.
     volume: PathBuf,
@@ -79,7 +81,8 @@ fn asked(args: &Args, volume: &Superblock) -> Result<u64> {
             Size(before)
         )));
     }
-    let next = ended_at(volume, bytes / BLOCK).with_context(|| args.volume.display().to_string())?;
+    let next =
+        ended_at(volume, bytes / BLOCK).with_context(|| args.volume.display().to_string())?;
     // Such as a journal that was named, and lies behind the new end: the volume could not be attached again.
     Settings::of(&next, next.properties(), &Run::default()).check(&next)?;
     Ok(bytes / BLOCK)
@@ -105,7 +108,9 @@ fn on_line(superblock: &Superblock, blocks: u64, socket: &Path, volume: &Path) -
     let uuid = hex_uuid(&superblock.uuid());
     let records = state::records()?;
     let attached = records.iter().find(|(id, _)| *id == uuid);
-    let attached = attached.map(|(_, state)| state).filter(|state| state.device.is_some());
+    let attached = attached
+        .map(|(_, state)| state)
+        .filter(|state| state.device.is_some());
     if let Some(state) = attached
         && state.via != "fuse"
     {

@@ -374,7 +374,11 @@ impl World {
         let (seed, is_served) = (self.rng.clone().next(), self.is_served);
         let mut beside = Beside {
             folding,
-            copies: Copies::new(self.medium.writes ^ self.now, &self.volume, self.client_blocks),
+            copies: Copies::new(
+                self.medium.writes ^ self.now,
+                &self.volume,
+                self.client_blocks,
+            ),
             services: Services::new(seed, is_served),
             scrubs: Scrubs::new(seed, is_served),
             gives_up: GivesUp::new(seed, is_served),

@@ -24,8 +24,8 @@ mod view;
 mod written;
 
 pub use arrive::ArrivalError;
-pub(crate) use behind::{kept, stored};
 pub(crate) use arrive::{arrive, arrived};
+pub(crate) use behind::{kept, stored};
 pub use clone::Cloned;
 pub(crate) use clone::make as make_clone;
 pub(crate) use keep::{forget_list, keep_for, load};
