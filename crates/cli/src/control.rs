@@ -341,6 +341,12 @@ fn new_size(request: &Value) -> Result<NewSize, String> {
     })
 }
 
+fn shrink(request: &Value, answers: &dyn Answers) -> Result<Value, String> {
+    let blocks = request["logical_blocks"].as_u64();
+    let blocks = blocks.ok_or("\"logical_blocks\" is a number of blocks")?;
+    answers.shrink(&request["volume"], blocks)
+}
+
 fn told(key: &str, result: Result<Value, String>) -> Value {
     match result {
         Ok(value) => json!({"ok": true, key: value}),
@@ -393,15 +399,7 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
                 size.and_then(|size| answers.grow(&request["volume"], size)),
             )
         }
-        Some("shrink") => {
-            let blocks = request["logical_blocks"].as_u64();
-            let blocks =
-                blocks.ok_or_else(|| "\"logical_blocks\" is a number of blocks".to_owned());
-            told(
-                "shrunk",
-                blocks.and_then(|blocks| answers.shrink(&request["volume"], blocks)),
-            )
-        }
+        Some("shrink") => told("shrunk", shrink(&request, answers)),
         Some("shutdown") => {
             *after = After::End;
             json!({"ok": true})

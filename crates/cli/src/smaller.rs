@@ -22,7 +22,7 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
     match ends_before(&**volume, end) {
         Err(MigrateError::Behind { lba, .. }) => bail!(
             "--size {size}: there is data behind it, first at byte {}. If it is left of a file system \
-             that was shrunk, attach the volume and give it up: `blkdiscard --offset {} DEVICE`",
+             that was shrunk, attach the volume and give it up: `blkdiscard -f --offset {} DEVICE`",
             lba.0 * BLOCK_BYTES as u64,
             size.0
         ),

@@ -86,9 +86,9 @@ fn a_file_system_loses_nothing() {
     fails(
         1,
         &shrink,
-        &["lie behind that end", "blkdiscard --offset 134217728"],
+        &["lie behind that end", "blkdiscard -f --offset 134217728"],
     );
-    run("blkdiscard", &["--offset", "134217728", device]);
+    run("blkdiscard", &["-f", "--offset", "134217728", device]);
     fails(1, &shrink, &["`before`", "vellum delete"]);
     ok(&["delete", &disk, "before"]);
     assert_eq!(size_of(device), 512 << 20);

@@ -30,8 +30,9 @@ pub enum ShrinkError {
 /// Data behind the new end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} of data lie behind that end, the first of it at byte {} (LBA {first}): shrink what is on the volume first. \
-     Where that is done, attach the volume and give up what was left there: `blkdiscard --offset {} DEVICE`",
+    "{} of data lie behind that end, the first of it at byte {} (LBA {first}): shrink what is on the volume \
+     first. Where that is done, attach the volume and give up what was left there: \
+     `blkdiscard -f --offset {} DEVICE`",
     Size::of_blocks(*.blocks),
     bytes(*.first),
     bytes(*.end)

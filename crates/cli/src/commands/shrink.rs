@@ -27,13 +27,15 @@ const SERVER_PATIENCE: Duration = Duration::from_secs(600);
 /// Arguments.
 #[derive(clap::Args)]
 #[command(
-    after_help = "What is on the volume has to be smaller already, and the rest discarded. For an ext4, on the unmounted \
-device of an attached volume:\n  \
+    after_help = "What is on the volume has to be smaller already, and the rest discarded. \
+For an ext4 that is not mounted, where `vellum attach` has printed DEVICE:\n  \
     e2fsck -f DEVICE && resize2fs DEVICE 5G\n  \
-    blkdiscard --offset $((5 << 30)) DEVICE\n  \
+    blkdiscard -f --offset $((5 << 30)) DEVICE\n  \
+    vellum detach disk.vellum\n  \
     vellum shrink disk.vellum --size 5G\n\n\
-Nothing is cut off: it refuses while a file system, data, or a snapshot reaches behind the new end. The volume's file keeps its \
-length and gives up the room of what is discarded."
+Nothing is cut off: it refuses while a file system, data, or a snapshot reaches behind the new end. \
+The volume's file keeps its length and gives up the room of what is discarded. Attached over a loop device, \
+the volume is smaller at once; over ublk or nbd, detach it first."
 )]
 pub struct Args {
     /// The volume; if it is being served, its server does it.
