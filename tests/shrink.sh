@@ -92,7 +92,7 @@ for ((life = 0; life <= LIVES; life++)); do
     # What it left behind: if it left nothing there, a block that somebody wrote.
     printf x | dd of="$device" bs=1 seek=$((large - 4096)) conv=notrunc,fsync status=none
     refused 'lie behind that end'
-    blkdiscard -f --offset "$small" "$device"
+    blkdiscard -f --offset "$small" "$device" >"$dir/out" 2>&1
     if [ $((life % 2)) -eq 0 ]; then
         # The snapshot has what the volume had there.
         refused '`before`'
