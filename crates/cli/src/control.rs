@@ -11,6 +11,7 @@
 //!   starts one, `"stop"` ends it.
 //! - `scrub`: `"scrub":"start"` starts one, at most `"rate"` blocks a second (0: as many as it can), `"stop"` ends it.
 //! - `grow`: to `"medium_blocks"` and `"logical_blocks"`, either of which may be missing.
+//! - `shrink`: to `"logical_blocks"`.
 //! - `snapshots`: `"order":{"take":NAME}` takes one, `{"delete":NAME}` deletes it; `{"diff":{"since":NAME}}`, with or without
 //!   `"to":NAME`, lists the bytes that differ.
 //! - `send`, with `"order":{"snapshot":NAME}`, with or without `"from":NAME`: after the answer the bytes of a stream follow, in
@@ -63,6 +64,8 @@ pub trait Answers: Send + Sync {
     fn scrub(&self, volume: &Value, order: &Value, rate: &Value) -> Result<Value, String>;
     /// Makes a volume larger, and returns its new description.
     fn grow(&self, volume: &Value, size: NewSize) -> Result<Value, String>;
+    /// Makes a volume smaller for its clients, and returns its new description.
+    fn shrink(&self, volume: &Value, blocks: u64) -> Result<Value, String>;
     /// Returns the snapshots of a volume, after following an order, if any; or what differs between two of them.
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String>;
     /// Prepares to send a snapshot.
@@ -338,6 +341,12 @@ fn new_size(request: &Value) -> Result<NewSize, String> {
     })
 }
 
+fn shrink(request: &Value, answers: &dyn Answers) -> Result<Value, String> {
+    let blocks = request["logical_blocks"].as_u64();
+    let blocks = blocks.ok_or("\"logical_blocks\" is a number of blocks")?;
+    answers.shrink(&request["volume"], blocks)
+}
+
 fn told(key: &str, result: Result<Value, String>) -> Value {
     match result {
         Ok(value) => json!({"ok": true, key: value}),
@@ -390,6 +399,7 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
                 size.and_then(|size| answers.grow(&request["volume"], size)),
             )
         }
+        Some("shrink") => told("shrunk", shrink(&request, answers)),
         Some("shutdown") => {
             *after = After::End;
             json!({"ok": true})
@@ -404,7 +414,7 @@ pub fn answer(line: &[u8], answers: &dyn Answers, after: &mut After) -> Value {
         }
         Some(other) => refuse(&format!(
             "unknown command {other:?}: there are stats, properties, journal, dedup, fold, scrub, grow, \
-            snapshots, send, hand-over and shutdown"
+            shrink, snapshots, send, hand-over and shutdown"
         )),
         None => refuse("no \"command\""),
     }

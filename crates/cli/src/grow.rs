@@ -31,9 +31,16 @@ impl Asked {
         };
         let logical_blocks = blocks(self.size, "size")?;
         let medium_blocks = blocks(self.medium_size, "medium-size")?;
+        let before = volume.logical_blocks();
         let medium_blocks = match (medium_blocks, logical_blocks) {
             (Some(blocks), _) => Some(blocks),
             (None, _) if is_device => None,
+            // It has shrunk before: its map has room for that still.
+            (None, Some(logical))
+                if (before + 1..=volume.addressed_blocks()).contains(&logical) =>
+            {
+                None
+            }
             (None, Some(logical)) => Some(medium_for(volume, logical)?),
             (None, None) => {
                 return Err(usage("say how large the volume shall be: --size 20G"));

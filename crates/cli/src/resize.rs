@@ -1,4 +1,4 @@
-//! Passes a volume's growth on: to the block device, then to its file system.
+//! Passes a volume's new size on: to the block device, then to its file system.
 
 use crate::host;
 use crate::state::State;
@@ -14,7 +14,7 @@ const SIZE_EVERY: Duration = Duration::from_millis(5);
 /// The kernel's unit for block devices.
 const SECTOR_BYTES: u64 = 512;
 
-/// Makes the block device of an attached volume as large as the volume, of `bytes`. Returns false if its kernel learns the size
+/// Gives the block device of an attached volume the size of the volume, `bytes`. Returns false if its kernel learns the size
 /// only at the next attach. Linux's nbd could be told through netlink, but it then waits for all requests; if the server dies
 /// meanwhile, it waits forever (6.12, `nbd_genl_size_set`).
 pub fn device(state: &State, bytes: u64) -> Result<bool> {
@@ -33,7 +33,9 @@ pub fn device(state: &State, bytes: u64) -> Result<bool> {
     let size = format!("/sys/block/{name}/size");
     let sectors = std::fs::read_to_string(&size).with_context(|| size.clone())?;
     if sectors.trim().parse() != Ok(bytes / SECTOR_BYTES) {
-        bail!("{shown} is not as large as the volume yet: give the same command again, with --fs");
+        bail!(
+            "{shown} does not have the volume's size yet: give the same command again (`grow` with --fs)"
+        );
     }
     Ok(true)
 }

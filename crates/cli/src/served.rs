@@ -4,7 +4,8 @@ use crate::outcome::{counted, tell, usage};
 use crate::properties::{Chosen, Run, Settings};
 use crate::raw::RawFile;
 use crate::server_log::NO_ROOM;
-use crate::{ago, drives, snapshots};
+use crate::size::Size;
+use crate::{ago, drives, smaller, snapshots};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -261,6 +262,33 @@ impl Served {
         chosen.reopened(volume, |settings| {
             volume.grow(size, &how_to_open(&self.path, settings, false))
         })?;
+        self.tell_size();
+        Ok(volume.volume().info())
+    }
+
+    /// Makes a volume smaller, and tells the kernels that cache its size.
+    pub fn shrink(&self, blocks: u64) -> Result<VolumeInfo> {
+        let Kind::Volume(volume, chosen) = &self.kind else {
+            bail!("a plain file does not shrink while it is served");
+        };
+        if self.recorder.is_some() {
+            bail!("it is being recorded, and a trace is of a disk of one size: end that first");
+        }
+        let ublk = |place: &&String| place.starts_with("/dev/ublk");
+        if let Some(device) = self.places.lock().iter().find(ublk) {
+            bail!("{device} keeps its size as long as it exists: detach it first");
+        }
+        let size = Size(blocks.saturating_mul(BLOCK));
+        smaller::ends_before_size(&volume.volume(), size)?;
+        chosen.reopened(volume, |settings| {
+            volume.shrink(blocks, &how_to_open(&self.path, settings, false))
+        })?;
+        self.tell_size();
+        Ok(volume.volume().info())
+    }
+
+    /// Tells the kernels that cache its size.
+    fn tell_size(&self) {
         for resized in &*self.resized.lock() {
             if let Err(error) = resized.tell() {
                 tell(format_args!(
@@ -269,7 +297,6 @@ impl Served {
                 ));
             }
         }
-        Ok(volume.volume().info())
     }
 
     /// Makes everything durable and closes it. A failed recording does not change that: it is reported.

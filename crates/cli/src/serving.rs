@@ -209,6 +209,12 @@ impl Answers for Volumes {
         serde_json::to_value(grown).map_err(|error| error.to_string())
     }
 
+    fn shrink(&self, volume: &Value, blocks: u64) -> Result<Value, String> {
+        let shrunk = self.one(volume)?.shrink(blocks);
+        let shrunk = shrunk.map_err(|error| format!("{error:#}"))?;
+        serde_json::to_value(shrunk).map_err(|error| error.to_string())
+    }
+
     fn snapshots(&self, volume: &Value, order: &Value) -> Result<Value, String> {
         let volume = self.one(volume)?.with_snapshots()?;
         let done = Order::read(order)?.carry_out(&volume, RUNS_MAX);

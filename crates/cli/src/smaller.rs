@@ -18,6 +18,20 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
     if end >= volume.blocks() {
         return Ok(());
     }
+    ends_before_size(volume, size)?;
+    match ends_before(&**volume, end) {
+        Err(MigrateError::Behind { lba, .. }) => bail!(
+            "--size {size}: there is data behind it, first at byte {}. If it is left of a file system \
+             that was shrunk, attach the volume and give it up: `blkdiscard -f --offset {} DEVICE`",
+            lba.0 * BLOCK_BYTES as u64,
+            size.0
+        ),
+        done => Ok(done?),
+    }
+}
+
+/// Refuses a size that ends before the file system on the volume does, or before its last partition.
+pub fn ends_before_size(volume: &Arc<Volume>, size: Size) -> Result<()> {
     let device = ByteDevice::from(Arc::clone(volume) as Arc<dyn BlockDevice>);
     let mut head = vec![0; HEAD_BYTES];
     let there = head.len().min(device.bytes() as usize);
@@ -32,15 +46,7 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
             size.0 >> 10
         );
     }
-    match ends_before(&**volume, end) {
-        Err(MigrateError::Behind { lba, .. }) => bail!(
-            "--size {size}: there is data behind it, first at byte {}. If it is left of a file system \
-             that was shrunk, attach the volume and give it up: `blkdiscard --offset {} DEVICE`",
-            lba.0 * BLOCK_BYTES as u64,
-            size.0
-        ),
-        done => Ok(done?),
-    }
+    Ok(())
 }
 
 /// The kind of data at a volume's start, and the byte where they say they end.

@@ -38,6 +38,10 @@ impl Answers for Volumes {
         serde_json::to_value(size.logical_blocks).map_err(|error| error.to_string())
     }
 
+    fn shrink(&self, _volume: &Value, blocks: u64) -> Result<Value, String> {
+        Ok(json!(blocks))
+    }
+
     fn snapshots(&self, _volume: &Value, order: &Value) -> Result<Value, String> {
         serde_json::to_value(Order::read(order)?).map_err(|error| error.to_string())
     }

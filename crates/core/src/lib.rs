@@ -29,6 +29,7 @@ pub mod reserve;
 pub mod room;
 pub mod seam;
 pub mod service;
+pub mod shrink;
 pub mod size;
 pub mod snapshots;
 pub mod state;

@@ -70,6 +70,10 @@ fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
         "{test}: no scrub has ended, or nothing was freed"
     );
     assert!(
+        is_one || total.shrunk * total.shrinks_refused > 0,
+        "{test}: no volume has shrunk, or none was refused to"
+    );
+    assert!(
         is_one || !faults || total.scrub_damaged * total.mirrors_mended > 0,
         "{test}: no scrub has found anything"
     );
@@ -133,6 +137,7 @@ fn canaries() {
         (Broken::SumsAreLinear, 5),
         (Broken::CopiesAreStale, 1),
         (Broken::GrowsTooSoon, 1),
+        (Broken::ShrinksBlindly, 1),
         (Broken::CacheStays, 1_000_015),
         (Broken::FreedIsBlind, 1),
         (Broken::CriticalIsForgotten, 9),

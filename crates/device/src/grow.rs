@@ -4,6 +4,7 @@
 
 use crate::digest::crc32c;
 use crate::options::{OpenError, OpenOptions, StopError};
+use crate::shrink::{self, ShrinkError};
 use crate::source::MediumSource;
 use crate::start;
 use crate::volume::Volume;
@@ -32,6 +33,9 @@ pub enum GrowError {
     /// Its geometry, or what it holds, does not allow it.
     #[error(transparent)]
     Grow(#[from] vellum_core::grow::GrowError),
+    /// It has shrunk before, and did not get its old end again.
+    #[error(transparent)]
+    End(#[from] ShrinkError),
     /// A snapshot or a clone of it is open, and belongs to the volume at its old size.
     #[error("its snapshot or clone `{0}` is in use, and it grows when none is: detach that first")]
     InUse(Name),
@@ -84,8 +88,17 @@ pub(crate) fn lengthen(
     // A block device that was enlarged reports its new size after this.
     medium.lengthen(medium.blocks())?;
     let blocks = medium.blocks().max(size.medium_blocks.unwrap_or(0));
+    if only_end(volume, blocks, size.logical_blocks).is_some() {
+        return Ok(());
+    }
     grown(volume, blocks, size.logical_blocks)?;
     Ok(medium.lengthen(blocks)?)
+}
+
+/// The new end, if the volume only gets back what it had before it shrank, on the same medium.
+fn only_end(volume: &Superblock, medium_blocks: u64, logical: Option<u64>) -> Option<u64> {
+    let old = volume.logical_blocks() + 1..=volume.addressed_blocks();
+    logical.filter(|blocks| medium_blocks == volume.medium_blocks() && old.contains(blocks))
 }
 
 /// Grows a volume that was stopped cleanly to all of its medium.
@@ -101,6 +114,9 @@ pub(crate) fn grow_stopped(
         }
     };
     let volume = recovered.superblock.clone();
+    if let Some(blocks) = only_end(&volume, medium.blocks(), logical_blocks) {
+        return Ok(shrink::end_stopped(medium, blocks)?);
+    }
     let growth = Growth::new(recovered, medium.blocks(), logical_blocks)?;
     // If growing is cut short, the medium is longer than the volume.
     start::sign(medium, &volume)?;

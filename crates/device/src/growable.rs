@@ -1,17 +1,20 @@
-//! A volume that may become larger while it is served.
+//! A volume that may become larger or smaller while it is served.
 //!
-//! It stops, grows at rest, and is opened again with the same memory. Requests that arrive meanwhile wait; to clients it is one
+//! It stops, changes at rest, and is opened again with the same memory. Requests that arrive meanwhile wait; to clients it is one
 //! volume all the time. Its counters begin anew. A snapshot or a clone that is open belongs to the volume that stops, so the
-//! volume does not grow while one is.
+//! volume keeps its size while one is.
 
 use crate::block::{BlockDevice, BlockError, Extent, Replies, Request};
 use crate::frames::FramePool;
 use crate::grow::{self, GrowError, NewSize};
-use crate::options::{OpenError, OpenOptions};
+use crate::layouts;
+use crate::options::{OpenError, OpenOptions, StopError};
+use crate::shrink::{self, ShrinkError};
 use crate::volume::Volume;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
+use vellum_core::format::shrunk::ended_at;
 use vellum_core::format::superblock::Superblock;
 use vellum_medium::{Lost, Medium};
 
@@ -37,7 +40,7 @@ impl Growable {
         })
     }
 
-    /// The current volume, until it grows.
+    /// The current volume, until it grows or shrinks.
     #[must_use]
     pub fn volume(&self) -> Arc<Volume> {
         Arc::clone(&self.now.read())
@@ -64,23 +67,62 @@ impl Growable {
             return Err(GrowError::InUse(name));
         }
         grow::lengthen(&*self.medium, now.superblock(), size)?;
+        self.anew(&mut now, options, || {
+            grow::grow_stopped(&*self.medium, size.logical_blocks)
+        })
+    }
+
+    /// Makes it smaller: clients see `blocks` of it from then on. It is opened again with `options`, but with its old memory; also
+    /// when it did not shrink.
+    ///
+    /// # Errors
+    /// When something lies behind that end, or one of the journals in `options` does: then it was not stopped. When the medium fails:
+    /// if the volume cannot be opened again, all requests are refused from then on.
+    pub fn shrink(&self, blocks: u64, options: &OpenOptions) -> Result<Superblock, ShrinkError> {
+        let mut now = self.now.write();
+        if now.read_only {
+            return Err(ShrinkError::ReadOnly);
+        }
+        if let Some(name) = now.in_use() {
+            return Err(ShrinkError::InUse(name));
+        }
+        let next = ended_at(now.superblock(), blocks)?;
+        layouts::check_choice(
+            &next,
+            &options.policy,
+            options.persistence,
+            &options.journals,
+        )?;
+        shrink::may_end(&now, blocks)?;
+        self.anew(&mut now, options, || {
+            shrink::end_stopped(&*self.medium, blocks)
+        })
+    }
+
+    /// Stops the volume, changes it at rest, and opens it again.
+    fn anew<E: From<StopError> + From<OpenError>>(
+        &self,
+        now: &mut Arc<Volume>,
+        options: &OpenOptions,
+        change: impl FnOnce() -> Result<Superblock, E>,
+    ) -> Result<Superblock, E> {
         let frames = Arc::clone(&self.frames);
         frames.await_next(true);
-        let opened = now.stop().map_err(GrowError::from).and_then(|()| {
-            let grown = grow::grow_stopped(&*self.medium, size.logical_blocks);
+        let opened = now.stop().map_err(E::from).and_then(|()| {
+            let changed = change();
             // The next volume does not refuse what the stopped one has refused.
             frames.await_next(false);
             let medium = Arc::clone(&self.medium);
             let next = Volume::open_with(medium, options, Arc::clone(&frames))?;
-            Ok((next, grown))
+            Ok((next, changed))
         });
         if opened.is_err() {
             frames.await_next(false);
             frames.refuse_writes(Some(BlockError::Stopping));
         }
-        let (next, grown) = opened?;
+        let (next, changed) = opened?;
         *now = Arc::new(next);
-        grown
+        changed
     }
 }
 

@@ -38,6 +38,7 @@ mod scrub;
 mod send;
 mod serve;
 mod set;
+mod shrink;
 mod snapshot;
 mod snapshots;
 mod stats;
@@ -102,6 +103,8 @@ pub enum Command {
     Check(check::Args),
     /// Make a volume larger.
     Grow(grow::Args),
+    /// Make a volume smaller for those who use it.
+    Shrink(shrink::Args),
     /// Keep what a volume holds at this instant, to read it or go back to it later.
     Snapshot(snapshot::Args),
     /// Show the snapshots of a volume.
@@ -187,6 +190,7 @@ impl Command {
             Self::Scrub(args) => scrub::run(&args),
             Self::Check(args) => check::run(&args),
             Self::Grow(args) => grow::run(&args),
+            Self::Shrink(args) => shrink::run(&args),
             Self::Snapshot(args) => snapshot::run(&args),
             Self::Snapshots(args) => snapshots::run(&args),
             Self::Rollback(args) => rollback::run(&args),

@@ -69,6 +69,7 @@ fn check_recovered(
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);
     names::check(source, recovered, crc, report);
+    check_end(recovered, report);
     let owners = Owners::collect(recovered, report);
     check_shared(recovered, report);
     let mut segments = Segments {
@@ -84,6 +85,17 @@ fn check_recovered(
     };
     for segment in 0..superblock.segment_count() {
         segments.check(Segment(segment));
+    }
+}
+
+/// Checks that a volume that has shrunk holds nothing behind its end.
+fn check_end(recovered: &Recovered, report: &mut Report) {
+    let superblock = &recovered.superblock;
+    let end = Lba(superblock.logical_blocks());
+    let last = Lba(superblock.addressed_blocks());
+    if let Some((lba, blocks)) = recovered.state.map().stored_in(end, last) {
+        let more = blocks - 1;
+        report.add(Problem::Behind { lba, more });
     }
 }
 

@@ -90,6 +90,9 @@ pub enum Problem {
     /// A mapping that leads nowhere.
     #[error("LBA {lba} is mapped to physical block {at}, which holds no data")]
     NotData { lba: Lba, at: Pba },
+    /// Data that clients do not see.
+    #[error("LBA {lba} and {more} more hold data behind the end of the volume, which has shrunk")]
+    Behind { lba: Lba, more: u64 },
     /// A mapping to a page of another owner.
     #[error("LBA {lba} is mapped to physical block {at}, which was written for {owner:?}")]
     Owner { lba: Lba, at: Pba, owner: Owner },

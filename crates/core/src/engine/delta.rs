@@ -58,10 +58,10 @@ impl Engine {
     }
 
     /// Implements rule 3. A volume that is not thin promises its clients all blocks they see. So bases that are kept beyond those blocks
-    /// use the over-provisioning.
+    /// use the over-provisioning. If it has shrunk, it may become as large again, and then it needs the same room.
     fn has_room_for_base(&self) -> bool {
         let (bases, _) = self.state.shared().bases();
-        let (capacity, promised) = (self.capacity(), self.superblock.logical_blocks());
+        let (capacity, promised) = (self.capacity(), self.superblock.addressed_blocks());
         // Losing blocks to damage does not make a volume thin: it only has less to spare.
         if self.superblock.capacity_blocks() >= promised {
             bases < capacity.saturating_sub(promised) / limits::BASES_OF_SPARE

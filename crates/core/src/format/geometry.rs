@@ -95,9 +95,9 @@ pub enum GeometryError {
     /// The logical size is 0.
     #[error("a logical size of 0")]
     Nothing,
-    /// A volume of tables cannot grow.
+    /// A volume of tables neither grows nor shrinks.
     #[error(
-        "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into a larger one"
+        "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into one of another size"
     )]
     Fixed(&'static str),
     /// The volume is a log without copies of its metadata, and cannot grow.
@@ -113,6 +113,18 @@ pub enum GeometryError {
         Size::of_blocks(*.before)
     )]
     Shrinks {
+        /// Blocks that clients would see.
+        logical: u64,
+        /// Blocks that they see now.
+        before: u64,
+    },
+    /// The requested size is larger than the volume has ever been.
+    #[error(
+        "a size of {:#}: the volume has {:#}, and `vellum grow` makes it larger",
+        Size::of_blocks(*.logical),
+        Size::of_blocks(*.before)
+    )]
+    Grows {
         /// Blocks that clients would see.
         logical: u64,
         /// Blocks that they see now.

@@ -34,7 +34,7 @@ pub fn grown(
             blocks: medium_blocks,
         });
     }
-    let before = volume.logical_blocks;
+    let before = volume.logical_blocks();
     let limit = medium_blocks
         .saturating_mul(THIN_LIMIT)
         .min(MAX_LOGICAL_BLOCKS);
@@ -60,15 +60,19 @@ pub fn grown(
     Ok(grown)
 }
 
+/// Lays it out for clients that see `logical` blocks. The map stays as large as it is, at least: a volume that has shrunk keeps its
+/// snapshots where they are, if that is enough.
 fn lay_out(
     volume: &Superblock,
     medium_blocks: u64,
     logical: u64,
 ) -> Result<Superblock, GeometryError> {
+    let addressed = logical.max(volume.logical_blocks);
     let mut grown = volume.clone();
     grown.medium_blocks = medium_blocks;
-    grown.logical_blocks = logical;
-    grown.kept_blocks = history::grown(volume.kept_blocks, volume.logical_blocks, logical);
+    grown.logical_blocks = addressed;
+    grown.end_at(logical);
+    grown.kept_blocks = history::grown(volume.kept_blocks, volume.logical_blocks, addressed);
     let mapped = grown.mapped_blocks();
     grown.leaves = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
     let roots = 2 * u64::from(grown.root_blocks());

@@ -12,6 +12,7 @@ mod resettled;
 mod secret;
 mod segments;
 mod settled;
+mod shrunk;
 mod tables;
 
 use super::areas::{Areas, Layout};
@@ -51,7 +52,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs; 2048 clients see fewer blocks than they did, for it has shrunk
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties
         read_only_compatible: U64,
@@ -61,7 +62,7 @@ on_disk! {
         life: U64,
         /// blocks of the medium
         medium_blocks: U64,
-        /// blocks that clients see
+        /// blocks that clients see; with feature 2048, those before the blocks of snapshots
         logical_blocks: U64,
         /// first block of the first segment
         first_segment: U64,
@@ -115,6 +116,8 @@ on_disk! {
         settled_blocks: U64,
         /// with feature 1024 the life that began as it grew last: what older ones wrote of other LBAs was of other blocks, else none
         settled_since: U64,
+        /// with feature 2048 the blocks that clients see: no block from this one on to `logical blocks` holds data, else none
+        shrunk_blocks: U64,
     }
 }
 
@@ -167,6 +170,7 @@ pub struct Superblock {
     pub(super) secret: Secret,
     pub(super) life: Life,
     pub(super) medium_blocks: u64,
+    /// The blocks before those of snapshots; clients see all of them, unless the volume has shrunk.
     pub(super) logical_blocks: u64,
     /// Blocks that snapshots can keep.
     pub(super) kept_blocks: u64,
@@ -328,19 +332,13 @@ impl Superblock {
         self.medium_blocks
     }
 
-    /// Blocks that clients see.
-    #[must_use]
-    pub fn logical_blocks(&self) -> u64 {
-        self.logical_blocks
-    }
-
-    /// Where the blocks of snapshots are: after those that clients see.
+    /// Where the blocks of snapshots are: after those that clients see, or have seen before the volume shrank.
     #[must_use]
     pub fn history(&self) -> History {
         History::new(Lba(self.logical_blocks), self.kept_blocks)
     }
 
-    /// The number of blocks in the map: those that clients see, and those of snapshots.
+    /// The number of blocks in the map: those that clients see or have seen, and those of snapshots.
     #[must_use]
     pub fn mapped_blocks(&self) -> u64 {
         self.history().end().0
@@ -401,6 +399,7 @@ impl Superblock {
             log_end_life: U64::new(self.log_end.map_or(0, |end| end.life.0)),
             settled_blocks: U64::new(self.features.resettled.map_or(0, |how| how.settled)),
             settled_since: U64::new(self.features.resettled.map_or(0, |how| how.since.0)),
+            shrunk_blocks: U64::new(self.features.shrunk.unwrap_or(0)),
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         RawSuperblock::sign(out, crc);
@@ -485,6 +484,7 @@ impl Superblock {
                     settled: raw.settled_blocks.get(),
                     since: Life(raw.settled_since.get()),
                 },
+                raw.shrunk_blocks.get(),
             ),
             areas: Areas {
                 tables: raw.tables.get(),
@@ -514,6 +514,7 @@ impl Superblock {
             let is_before = how.settled <= self.logical_blocks;
             check(is_before, "settled blocks", how.settled)?;
         }
+        self.validate_end()?;
         if self.layout != Layout::Log {
             check(kept == 0, "kept blocks of tables", kept)?;
             return self.validate_areas();

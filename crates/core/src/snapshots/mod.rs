@@ -32,7 +32,8 @@ use crate::format::history::{
 };
 use crate::seam::Copy;
 use crate::size::Size;
-use alloc::{collections::BTreeSet, vec::Vec};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use core::ops::Range;
 use list::List;
 use rows::{Owner, Rows};
@@ -341,6 +342,35 @@ impl Snapshots {
         of_clone.chain(of_snapshot).map(|(_, slot)| slot)
     }
 
+    /// The kept blocks of each snapshot and clone for blocks from `end` on, in runs.
+    #[must_use]
+    pub fn kept_behind(&self, end: Lba) -> Vec<(Snapshot, Vec<(Lba, u64)>)> {
+        let mut slots: BTreeMap<Number, Vec<u32>> = BTreeMap::new();
+        for (row, slot) in self.rows.behind(end) {
+            slots.entry(row.number).or_default().push(slot);
+        }
+        for clone in self.list.iter().filter(|one| one.stage.is_clone()) {
+            let own = self.rows.of_clone(clone.number, end);
+            let own: Vec<u32> = own.map(|(_, slot)| slot).collect();
+            slots.insert(clone.number, own);
+        }
+        let kept = self.list.iter().filter_map(|one| {
+            let mut slots = slots.remove(&one.number)?;
+            slots.sort_unstable();
+            Some((*one, self.runs_of(&slots)))
+        });
+        kept.filter(|(_, runs)| !runs.is_empty()).collect()
+    }
+
+    /// The kept blocks in these slots, which are sorted, in runs.
+    fn runs_of(&self, slots: &[u32]) -> Vec<(Lba, u64)> {
+        let mut runs: Vec<(Lba, u64)> = Vec::new();
+        for &slot in slots {
+            add_to(&mut runs, self.history.block(slot));
+        }
+        runs
+    }
+
     /// True if deleting a snapshot gives up a kept block, even if nothing is stored in it.
     #[must_use]
     pub fn gives_up_any(&self, number: Number) -> bool {
@@ -352,11 +382,7 @@ impl Snapshots {
     pub fn kept_by(&self, number: Number) -> Vec<(Lba, u64)> {
         let mut slots: Vec<u32> = self.given_up(number).collect();
         slots.sort_unstable();
-        let mut runs: Vec<(Lba, u64)> = Vec::new();
-        for block in slots.into_iter().map(|slot| self.history.block(slot)) {
-            add_to(&mut runs, block);
-        }
-        runs
+        self.runs_of(&slots)
     }
 }
 

@@ -93,6 +93,14 @@ impl Rows {
         slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)))
     }
 
+    /// All rows of snapshots for blocks from this one on.
+    pub fn behind(&self, end: Lba) -> impl Iterator<Item = (Row, u32)> {
+        self.from(Row {
+            lba: end,
+            number: Number(0),
+        })
+    }
+
     /// The slot of the block's oldest row that is not older than this one.
     pub fn at(&self, row: Row) -> Option<u32> {
         let (found, slot) = self.from(row).next()?;

@@ -146,6 +146,20 @@ impl Map {
         (run.map_or(blocks, |run| run as u64), mapped)
     }
 
+    /// Returns the first of these blocks that has data on the medium, and how many have.
+    #[must_use]
+    pub fn stored_in(&self, from: Lba, to: Lba) -> Option<(Lba, u64)> {
+        let (mut at, mut found) = (from, None);
+        while at < to {
+            let (blocks, has_data) = self.run(at, to);
+            if has_data {
+                found.get_or_insert((at, 0)).1 += blocks;
+            }
+            at = at.plus(blocks);
+        }
+        found
+    }
+
     /// Iterates over every mapped LBA, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Lba, Entry)> + '_ {
         self.iter_of(0)
@@ -308,6 +322,13 @@ mod tests {
                 prop_assert!(is_border || has_data(at) != mapped);
             }
             prop_assert_eq!(at, 4990);
+            for from in [0, 1024, 3000, 4990] {
+                let has_data = |(_, e): &(&u64, &Entry)| **e != Entry::Zero;
+                let mut stored = model.range(from..4990).filter(has_data).map(|(l, _)| Lba(*l));
+                let first = stored.next();
+                let all = first.map(|first| (first, 1 + stored.count() as u64));
+                prop_assert_eq!(map.stored_in(Lba(from), Lba(4990)), all);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::driver::{Failure, ensure};
 use super::medium::{BLOCK, Broken, Cell, Medium};
 use super::open;
 use super::rng::Rng;
+use super::shrink::client_blocks;
 use super::world::World;
 use vellum_core::addr::Leaf;
 use vellum_core::format::areas::Layout;
@@ -12,18 +13,18 @@ use vellum_core::grow::{GrowError, Growth};
 use vellum_core::layout::Recovered;
 
 /// One sync in so many, and one write of a superblock in so many, is the last.
-const SYNCS: u64 = 16;
+pub(super) const SYNCS: u64 = 16;
 
 /// Writes into the cache, and syncs; returns `false` if the power has failed.
-struct Writer<'a> {
-    medium: &'a mut Medium,
-    rng: &'a mut Rng,
+pub(super) struct Writer<'a> {
+    pub medium: &'a mut Medium,
+    pub rng: &'a mut Rng,
     /// One write in so many is the last.
-    cut_in: u64,
+    pub cut_in: u64,
 }
 
 impl Writer<'_> {
-    fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> bool {
         (at..).zip(bytes.chunks_exact(BLOCK)).all(|(at, block)| {
             self.medium.writes += 1;
             let effect = self.medium.writes;
@@ -36,7 +37,7 @@ impl Writer<'_> {
         })
     }
 
-    fn sync(&mut self) -> bool {
+    pub fn sync(&mut self) -> bool {
         let goes_on = self.goes_on(SYNCS);
         if goes_on {
             self.medium.sync(self.medium.stamp(), self.rng);
@@ -102,6 +103,7 @@ impl World {
             .map(|(from, to)| (from.start.0..from.end.0, to.start.0))
             .collect();
         self.logical_blocks = blocks;
+        self.client_blocks = client_blocks(superblock);
         self.model.grow(blocks, &moved);
         self.audit()
     }

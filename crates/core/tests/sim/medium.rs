@@ -163,6 +163,8 @@ pub enum Broken {
     CopiesAreStale,
     /// A volume that grows writes its first superblock before what that leads to.
     GrowsTooSoon,
+    /// A volume shrinks without a look at what lies behind its new end.
+    ShrinksBlindly,
     /// Blocks that a file system has freed are dropped even if they were written again since.
     FreedIsBlind,
     /// The core does not learn what is critical.

@@ -19,5 +19,6 @@ pub mod model;
 pub mod open;
 pub mod rng;
 pub mod seeds;
+mod shrink;
 pub mod summary;
 pub mod world;

@@ -59,6 +59,8 @@ summary! {
     rebuilt_counts,
     grown,
     resettled,
+    shrunk,
+    shrinks_refused,
     copied,
     services_ended,
     rows_folded,

@@ -58,6 +58,8 @@ impl Beside {
 pub struct World {
     pub(super) volume: Volume,
     pub(super) logical_blocks: u64,
+    /// The first blocks of these, which clients use: fewer once the volume has shrunk.
+    pub(super) client_blocks: u64,
     pub(super) medium: Medium,
     pub(super) model: Model,
     pub(super) rng: Rng,
@@ -123,6 +125,7 @@ impl World {
             model: Model::new(logical_blocks),
             volume,
             logical_blocks,
+            client_blocks: logical_blocks,
             medium,
             rng,
             tables: tables::Options::new(&options, Persistence::Weak),
@@ -260,6 +263,7 @@ impl World {
 
     /// What happens to a volume before its next life.
     fn at_rest(&mut self) -> Result<(), Failure> {
+        self.shrink()?;
         self.grow()?;
         self.rot_spare_blocks();
         Ok(())
@@ -299,7 +303,7 @@ impl World {
 
     /// Random requests, random progress.
     fn work(&mut self, driver: &mut Driver) -> Result<(), Failure> {
-        let mut client = Client::new(self.logical_blocks, &mut self.rng);
+        let mut client = Client::new(self.client_blocks, &mut self.rng);
         let steps = match self.rng.below(10) {
             0..3 => self.rng.below(30),
             3..8 => self.rng.below(600),
@@ -357,6 +361,7 @@ impl World {
                 self.rot(driver);
             }
         }
+        self.give_up_tail(driver)?;
         self.summary.serve(&beside.services.served);
         self.summary.scrub(&beside.scrubs.came_to);
         self.summary.freed_dropped += driver.freed_blocks();
@@ -369,7 +374,11 @@ impl World {
         let (seed, is_served) = (self.rng.clone().next(), self.is_served);
         let mut beside = Beside {
             folding,
-            copies: Copies::new(self.medium.writes ^ self.now, &self.volume),
+            copies: Copies::new(
+                self.medium.writes ^ self.now,
+                &self.volume,
+                self.client_blocks,
+            ),
             services: Services::new(seed, is_served),
             scrubs: Scrubs::new(seed, is_served),
             gives_up: GivesUp::new(seed, is_served),
@@ -420,7 +429,7 @@ impl World {
 
     /// Promise 7: writes until it is full, checks that all else works, makes room, and writes again.
     fn full_is_not_dead(&mut self, driver: &mut Driver) -> Result<(), Failure> {
-        let blocks = self.logical_blocks;
+        let blocks = self.client_blocks;
         driver.faults = Faults::default();
         let refused = driver.counts.full;
         let span = 8.min(blocks);

@@ -10,6 +10,7 @@
 //! 5. Writers that wait here may hold all frames for writes. So this module has frames of its own to write with.
 
 mod arrive;
+mod behind;
 mod carry;
 mod clone;
 mod doubt;
@@ -24,6 +25,7 @@ mod written;
 
 pub use arrive::ArrivalError;
 pub(crate) use arrive::{arrive, arrived};
+pub(crate) use behind::{kept, stored};
 pub use clone::Cloned;
 pub(crate) use clone::make as make_clone;
 pub(crate) use keep::{forget_list, keep_for, load};

@@ -401,11 +401,13 @@ pub(crate) fn changed(
     keeper: &Keeper,
     since: &str,
     until: Option<&str>,
+    end: u64,
 ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
     let book = keeper.book();
     let (since, until) = two(&book, since, until)?;
     let mut runs: Vec<(Lba, u64)> = Vec::new();
-    for lba in book.changed(since, until) {
+    // Rows for blocks from before the volume shrank hold no data, and nobody sees these blocks.
+    for lba in book.changed(since, until).take_while(|lba| lba.0 < end) {
         match runs.last_mut() {
             Some((first, blocks)) if first.plus(*blocks) == lba => *blocks += 1,
             _ => runs.push((lba, 1)),

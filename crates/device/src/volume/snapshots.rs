@@ -212,7 +212,7 @@ impl Volume {
         since: &str,
         until: Option<&str>,
     ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
-        snapshots::changed(self.keeper()?, since, until)
+        snapshots::changed(self.keeper()?, since, until, self.shared.blocks)
     }
 
     /// Like [`Self::changed_since`], as extents from `lba` on (`mapped`: they may differ), for at most so many blocks and `max`

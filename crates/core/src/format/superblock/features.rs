@@ -35,6 +35,9 @@ pub(super) const CLONES: u64 = 512;
 /// The volume has grown, and the blocks of snapshots have moved to other LBAs.
 const RESETTLED: u64 = 1024;
 
+/// The volume has shrunk: clients see fewer blocks than there are before those of snapshots.
+const SHRUNK: u64 = 2048;
+
 pub(super) const KNOWN: u64 = XXH3_SUMS
     | EDITIONS
     | COPIES
@@ -45,7 +48,8 @@ pub(super) const KNOWN: u64 = XXH3_SUMS
     | MOVED
     | SNAPSHOTS
     | CLONES
-    | RESETTLED;
+    | RESETTLED
+    | SHRUNK;
 
 /// What a volume may have that older ones do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,11 +60,13 @@ pub struct Features {
     pub names: bool,
     pub moved: bool,
     pub resettled: Option<Resettled>,
+    /// The blocks that clients see, if the volume has shrunk.
+    pub shrunk: Option<u64>,
 }
 
 impl Features {
-    /// Decodes the bits; `resettled` is used only if its bit is set.
-    pub(super) fn of(incompatible: u64, resettled: Resettled) -> Self {
+    /// Decodes the bits; `resettled` and `shrunk` are used only if their bits are set.
+    pub(super) fn of(incompatible: u64, resettled: Resettled, shrunk: u64) -> Self {
         Self {
             editions: incompatible & EDITIONS != 0,
             open_summaries: incompatible & OPEN_SUMMARIES != 0,
@@ -68,6 +74,7 @@ impl Features {
             names: incompatible & NAMES != 0,
             moved: incompatible & MOVED != 0,
             resettled: (incompatible & RESETTLED != 0).then_some(resettled),
+            shrunk: (incompatible & SHRUNK != 0).then_some(shrunk),
         }
     }
 
@@ -79,5 +86,6 @@ impl Features {
             | of(self.names, NAMES)
             | of(self.moved, MOVED)
             | of(self.resettled.is_some(), RESETTLED)
+            | of(self.shrunk.is_some(), SHRUNK)
     }
 }

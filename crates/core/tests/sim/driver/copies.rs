@@ -12,16 +12,18 @@ pub struct Copies {
     rng: Rng,
     /// One step in so many makes a copy; 0: none does.
     one_in: u64,
+    /// The blocks that may be copied.
+    all: u64,
 }
 
 impl Copies {
-    pub fn new(seed: u64, volume: &Volume) -> Self {
+    pub fn new(seed: u64, volume: &Volume, all: u64) -> Self {
         let mut rng = Rng::new(seed ^ 0xc0b1);
         let one_in = match volume.layout {
             Layout::Log => rng.pick(&[0, 0, 5, 40]),
             _ => 0,
         };
-        Self { rng, one_in }
+        Self { rng, one_in, all }
     }
 
     /// Requests a copy now and then.
@@ -29,7 +31,7 @@ impl Copies {
         if self.one_in == 0 || self.rng.below(self.one_in) > 0 || driver.open_requests() > 60 {
             return Ok(());
         }
-        let all = driver.model.blocks();
+        let all = self.all;
         let longest = self.rng.pick(&[1, 1, 4, 30]);
         let blocks = self.rng.range(1, longest).min(all);
         let mut place = || self.rng.below(all - blocks + 1);

@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# A volume with a real ext4 shrinks: its file system first (resize2fs -M), then what that left is discarded, then the volume, which is at
+# rest or attached. In each life but the first the server, or the command at rest, is killed (kill -9) at any moment of that. The volume
+# then has the old size or the new one, no check complains, and the same command completes it. Every file is there, a snapshot that keeps
+# something behind the end stops it, and the volume grows again, with its file system. LIVES=n for more than a few, SIZE sets the size;
+# needs root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# In its own mount namespace: a namespace created meanwhile would keep our mounts and their devices.
+if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/shrink.sh --own; fi
+export PATH="$PATH:/usr/sbin:/sbin"
+LIVES=${LIVES:-6}
+SIZE=${SIZE:-1G}
+RANDOM=$((${SEED:=$$} % 32768))
+[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
+VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
+skip() {
+    echo "SKIP: shrink: it needs $*"
+    exit 0
+}
+[ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] || skip 'root, /dev/fuse and /dev/loop-control'
+for tool in mkfs.ext4 e2fsck resize2fs dumpe2fs blkdiscard blockdev jq; do command -v "$tool" >/dev/null || skip "$tool"; done
+
+dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-shrink.XXXXXX")
+mkdir "$dir/mnt"
+volume=$dir/volume current='the beginning'
+end() {
+    local status=$?
+    set +e
+    [ "$status" -eq 0 ] || { echo "shrink: FAILED in $current, seed $SEED"; tail -n 20 "$dir/out" "$dir/shrink"; }
+    for each in "$volume" "$dir/start"; do timeout 30 "$VELLUM" detach "$each" >/dev/null 2>&1; done
+    rm -rf --one-file-system "$dir"
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+v() { timeout 120 "$VELLUM" "$@" >"$dir/out" 2>&1; }
+wrong() {
+    echo "shrink: $*"
+    exit 1
+}
+server() { "$VELLUM" list --json | jq -r --arg path "$volume" '.[] | select(.path == $path) | .pid'; }
+size() { "$VELLUM" info "$volume" --json | jq .size; }
+now() { date +%s%N; }
+large=$(numfmt --from=iec "$SIZE")
+sums() { (cd "$dir/mnt" && find . -type f -not -path './lost+found/*' -print0 | sort -z | xargs -0 sha256sum); }
+# Refused, with these words.
+refused() {
+    if v shrink "$volume" --size "$small"; then wrong "it has shrunk, and should not have ($1)"; fi
+    grep -q "$1" "$dir/out" || wrong "it does not say: $1"
+    [ "$(size)" -eq "$large" ] || wrong 'it was refused, and has shrunk'
+}
+
+# The start of each life: files, of which half are deleted, so that the file system has blocks to move.
+start=$dir/start
+volume=$start
+"$VELLUM" create "$start" --size "$SIZE" >/dev/null
+v attach "$start" --via fuse --mkfs --mount "$dir/mnt"
+for number in $(seq 60); do head -c $((number * 40000)) /dev/urandom >"$dir/mnt/$number"; done
+# Far behind, where the file system will not reach.
+fallocate -l $((large / 2)) "$dir/mnt/large"
+head -c 4M /dev/urandom >"$dir/mnt/behind"
+for number in $(seq 1 2 60); do rm "$dir/mnt/$number"; done
+sums | grep -v ' ./large$' >"$dir/sums"
+rm "$dir/mnt/large"
+v detach "$start"
+
+holds() {
+    v attach "$volume" --via fuse --mount "$dir/mnt"
+    sums >"$dir/found"
+    cmp -s "$dir/sums" "$dir/found" || wrong 'its files are not what they were'
+    umount "$dir/mnt"
+    v detach "$volume"
+}
+
+old=0 new=0 took=100000
+for ((life = 0; life <= LIVES; life++)); do
+    current="life $life"
+    volume=$dir/volume
+    rm -f "$volume"
+    cp --sparse=always "$start" "$volume"
+    v attach "$volume" --via fuse
+    device=$(cat "$dir/out")
+    small=$((large / 4))
+    refused 'ext4'
+    v snapshot "$volume" before
+    e2fsck -f -p "$device" >"$dir/out" 2>&1
+    resize2fs -M "$device" >"$dir/out" 2>&1
+    blocks=$(dumpe2fs -h "$device" 2>/dev/null | sed -n 's/^Block count: *//p')
+    # The end of the file system, to the block.
+    small=$((blocks * 4096))
+    [ "$small" -lt "$large" ] || wrong 'resize2fs has not made it smaller'
+    # What it left behind: if it left nothing there, a block that somebody wrote.
+    printf x | dd of="$device" bs=1 seek=$((large - 4096)) conv=notrunc,fsync status=none
+    refused 'lie behind that end'
+    blkdiscard -f --offset "$small" "$device" >"$dir/out" 2>&1
+    if [ $((life % 2)) -eq 0 ]; then
+        # The snapshot has what the volume had there.
+        refused '`before`'
+    fi
+    v delete "$volume" before
+    at_rest=$((life / 2 % 2))
+    [ "$at_rest" -eq 0 ] || v detach "$volume"
+    if [ "$life" -gt 0 ]; then
+        pid=$(server)
+        "$VELLUM" shrink "$volume" --size "$small" >"$dir/shrink" 2>&1 &
+        shrinking=$!
+        moment=$((took * (RANDOM % 1200) / 1000))
+        sleep "$((moment / 1000000)).$(printf %06d $((moment % 1000000)))"
+        kill -KILL "${pid:-$shrinking}" 2>/dev/null || true
+        wait "$shrinking" 2>/dev/null || true
+        [ "$at_rest" -eq 1 ] || v detach "$volume"
+        v check "$volume"
+        case $(size) in
+            "$large") old=$((old + 1)) ;;
+            "$small") new=$((new + 1)) ;;
+            *) wrong "it is $(size) bytes large" ;;
+        esac
+        holds
+        [ "$at_rest" -eq 1 ] || v attach "$volume" --via fuse
+    fi
+    began=$(now)
+    v shrink "$volume" --size "$small"
+    took=$((($(now) - began) / 1000))
+    [ "$(size)" -eq "$small" ] || wrong "it is $(size) bytes large"
+    if [ "$at_rest" -eq 0 ]; then
+        device=$("$VELLUM" list --json | jq -r --arg path "$volume" '.[] | select(.path == $path) | .device')
+        [ "$(blockdev --getsize64 "$device")" -eq "$small" ] || wrong "$device is $(blockdev --getsize64 "$device") bytes large"
+        e2fsck -f -n "$device" >"$dir/out" 2>&1
+        v detach "$volume"
+    fi
+    v check "$volume"
+    holds
+    v grow "$volume" --size "$SIZE" --fs
+    [ "$(size)" -eq "$large" ] || wrong "it is $(size) bytes large"
+    holds
+    v attach "$volume" --via fuse
+    e2fsck -f -n "$(cat "$dir/out")" >"$dir/out" 2>&1
+    v detach "$volume"
+    v check "$volume"
+done
+echo "shrink: passed, $LIVES lives killed, from $SIZE to $((small >> 20)) MiB, the last one took $((took / 1000)) ms; when they ended, $old had the old size," \
+    "$new the new one"
