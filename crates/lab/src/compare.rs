@@ -41,6 +41,30 @@ impl Known {
     }
 }
 
+/// What a drive lets its host do.
+struct Hosts {
+    /// Its inside is simulated.
+    flash: bool,
+    /// It may be overwritten: it has no zones.
+    drive: bool,
+    /// It has placement handles.
+    handles: bool,
+}
+
+impl Hosts {
+    fn of(preset: &Preset) -> Self {
+        let nand = match &preset.kind {
+            Kind::Nand(nand) => Some(nand),
+            Kind::Block(_) => None,
+        };
+        Self {
+            flash: nand.is_some(),
+            drive: nand.is_none_or(|nand| nand.zoned.is_none()),
+            handles: nand.is_some_and(|nand| nand.placement.is_some()),
+        }
+    }
+}
+
 /// The policies compared by default: the page map and the log without savings, each with greedy and cost-benefit victims; then the log with
 /// each saving alone, and with all; and tables in place, where they are possible. Write-once needs the place of a journal, compression the
 /// sizes of blocks, and freed blocks a simulated file system.
@@ -51,10 +75,15 @@ pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
         freed,
         sizes,
     } = known;
-    let flash = matches!(preset.kind, Kind::Nand(_));
+    let Hosts {
+        flash,
+        drive,
+        handles,
+    } = Hosts::of(preset);
     let names = [
-        ("base", true, false),
-        ("base:cost-benefit", flash, false),
+        ("base", drive, false),
+        ("base:cost-benefit", drive && flash, false),
+        ("base:handles=heat", handles, false),
         ("vellum:zero=off", true, false),
         ("vellum:victim=cost-benefit,zero=off", true, false),
         ("vellum", true, false),
@@ -97,9 +126,14 @@ pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
             sizes,
             true,
         ),
-        ("vellum:dedup,on-drive", flash, false),
-        ("vellum:dedup,layout=ordered,on-drive", flash, false),
-        ("vellum:dedup,layout=shadow,on-drive", flash, false),
+        ("vellum:dedup,on-drive", flash && drive, false),
+        ("vellum:dedup,on-drive,handles", handles, false),
+        (
+            "vellum:dedup,layout=ordered,on-drive",
+            flash && drive,
+            false,
+        ),
+        ("vellum:dedup,layout=shadow,on-drive", flash && drive, false),
         ("vellum:dedup,layout=ordered", !flash, false),
         ("vellum:dedup,layout=shadow", !flash, false),
     ];

@@ -12,7 +12,7 @@ pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::drives;
-use crate::flash::Shape;
+use crate::flash::{Placement, Shape};
 use crate::outcome::Snapshot;
 use crate::policy::{Engine, Layer, Policy};
 use crate::rng::Rng;
@@ -161,6 +161,8 @@ pub struct Map {
     pub victim: Victim,
     /// True if hot and cold data are kept apart.
     pub separated: bool,
+    /// True if the host gives hot data one placement handle, and cold data another.
+    pub placed: bool,
     /// Pages of a block.
     pub pages: u32,
 }
@@ -172,6 +174,7 @@ impl Map {
         Self {
             victim,
             separated: false,
+            placed: false,
             pages,
         }
     }
@@ -181,6 +184,15 @@ impl Map {
     pub fn separated(victim: Victim, pages: u32) -> Self {
         Self {
             separated: true,
+            ..Self::mixed(victim, pages)
+        }
+    }
+
+    /// Hot and cold data, each by a placement handle of its own.
+    #[must_use]
+    pub fn placed(victim: Victim, pages: u32) -> Self {
+        Self {
+            placed: true,
             ..Self::mixed(victim, pages)
         }
     }
@@ -195,7 +207,9 @@ impl Map {
             Victim::Choices(draws) => Some(format!("d={draws}")),
         };
         let hot_cold = self.separated.then(|| "hot-cold".to_string());
-        let options: Vec<String> = options.into_iter().chain(hot_cold).collect();
+        let handles = self.placed.then(|| "two handles".to_string());
+        let options = options.into_iter().chain(hot_cold).chain(handles);
+        let options: Vec<String> = options.collect();
         match options.is_empty() {
             true => "base".into(),
             false => format!("base:{}", options.join(",")),
@@ -237,7 +251,7 @@ pub fn page_map(
     let Map { victim, pages, .. } = kind;
     // One die, so that it is the single pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
-    let reserve = 1 + u32::from(kind.separated);
+    let reserve = 1 + u32::from(kind.separated || kind.placed);
     let blocks = wanted.div_ceil(u64::from(pages)) as u32 + reserve;
     let shape = Shape {
         channels: 1,
@@ -250,10 +264,19 @@ pub fn page_map(
     if kind.separated {
         map = map.separated(victim)?;
     }
+    if kind.placed {
+        let placement = Placement {
+            handles: 2,
+            initially: false,
+        };
+        map = map.placed(victim, placement)?;
+    }
     let mut map = map.drawing(effort.seed);
     let mut rng = Rng::new(effort.seed);
     let mut ops = Vec::new();
+    let hot = skew.map_or(0, |skew| skew.hot(effort.logical));
     let mut write = |map: &mut PageMap, lba| {
+        map.place(u8::from(lba < hot));
         map.write(lba);
         map.take_ops(&mut ops);
         ops.clear();
@@ -273,11 +296,16 @@ pub fn page_map(
     let after = map.counts();
     let host = (after.host - before.host) as f64;
     let measured = 1.0 + (after.moved - before.moved) as f64 / host;
-    let alpha = map.physical() as f64 / effort.logical as f64;
+    // A second open block is half empty in the mean.
+    let open = u64::from(pages) / 2 * u64::from(kind.placed);
+    let alpha = (map.physical() - open) as f64 / effort.logical as f64;
     let uniform = |alpha| kind.uniform(alpha);
     let computed = match skew {
         None => uniform(alpha),
         Some(skew) if kind.separated => skew.apart(alpha, uniform),
+        // Victims have as many valid pages whatever their handle, so each handle has spare space by its pages, and is a drive of
+        // its own with that: all of them amplify alike.
+        Some(_) if kind.placed => uniform(alpha),
         Some(skew) => skew.fifo(alpha),
     };
     Ok(Row {

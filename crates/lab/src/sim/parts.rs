@@ -34,9 +34,10 @@ impl Sim {
             self.tenant_asks(&request);
         }
         let admitted = self.admitted(&request);
+        let handle = self.tags.as_mut().map_or(0, |tags| tags.handle(&request));
         if let Ftl::Page(drive) = &mut self.ftl
             && matches!(request.op, Op::Write { fua: false })
-            && drive.write_at_once(io!(self), request.lba, u64::from(request.blocks))
+            && drive.write_at_once(io!(self), handle, request.lba, u64::from(request.blocks))
         {
             self.seen.writes.add(0);
             self.seen.served += 1;
@@ -56,6 +57,7 @@ impl Sim {
         for part in 0..parts {
             let asked = Asked {
                 admitted,
+                handle,
                 ..part_of(&mut request, self.part_blocks, part, parts)
             };
             let blocks = asked.blocks;
@@ -192,6 +194,7 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
             false => None,
         },
         admitted: Admitted::ALL,
+        handle: 0,
     }
 }
 

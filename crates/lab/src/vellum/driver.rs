@@ -12,6 +12,7 @@ mod freed;
 mod gate;
 mod hash_unit;
 mod hashing;
+mod heads;
 mod held;
 mod parts;
 mod placing;
@@ -24,6 +25,7 @@ pub use asked::Asked;
 pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
+use heads::Heads;
 use held::Gate;
 pub use placing::Placing;
 use services::Services;
@@ -85,6 +87,8 @@ pub struct Settings {
     pub freed: bool,
     /// The services that run beside the clients.
     pub tidying: Tidying,
+    /// The drive's placement handles, if the log names one with each write.
+    pub handles: Option<u32>,
     /// The hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep the expected content of every block, and compare every read with it.
@@ -97,6 +101,8 @@ pub struct Vellum {
     /// Every write is durable when it is answered.
     strong: bool,
     backing: Backing,
+    /// The placement handles that it names, if it does.
+    heads: Option<Heads>,
     medium: Vec<Content>,
     summaries: Summaries,
     pages: Pages,
@@ -186,6 +192,7 @@ impl Vellum {
             engine,
             strong: placing.persistence == Persistence::Strong,
             backing,
+            heads: settings.handles.map(|count| Heads::new(superblock, count)),
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),
@@ -254,7 +261,7 @@ impl Vellum {
     pub fn drive_below(&mut self) -> Option<&mut Drive> {
         match &mut self.backing {
             Backing::Drive(drive) => Some(drive),
-            Backing::Flash(_) | Backing::Block(_) => None,
+            Backing::Flash(_) | Backing::Zones(_) | Backing::Block(_) => None,
         }
     }
 

@@ -73,6 +73,7 @@ impl OnFlash {
         let durable = Wanted::Write {
             fua: true,
             through: false,
+            handle: 0,
         };
         let (index, offset) = match self.spot(at) {
             Spot::Segment { index, offset } => (index, offset),

@@ -27,4 +27,6 @@ pub struct Asked {
     pub committed: Committed,
     /// What the write may use.
     pub admitted: Admitted,
+    /// The placement handle that a write names.
+    pub handle: u8,
 }

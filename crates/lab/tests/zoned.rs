@@ -1,0 +1,107 @@
+//! Drives with zones: the log on them, and what it costs that nothing can be overwritten.
+#![allow(clippy::unwrap_used, reason = "a failure is a test's")]
+
+use vellum_lab::drives::{self, DriveFile};
+use vellum_lab::outcome::Outcome;
+use vellum_lab::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
+use vellum_lab::sim::RunError;
+use vellum_lab::workload;
+
+const ZONES: &str = "dies = 8\nerase-blocks = 1\nopen = 8\nactive = 8\n";
+
+fn drive(zones: &str) -> DriveFile {
+    let text = drives::find("oftl").unwrap().written() + "[zoned]\n" + zones;
+    let text = text.replace("[page-map]", "[not-a-table]");
+    let text: String = text
+        .lines()
+        .filter(|line| {
+            let map = [
+                "[not-a-table]",
+                "striped",
+                "kept-free",
+                "copy-back",
+                "summaries",
+            ];
+            !map.iter().any(|start| line.starts_with(start))
+        })
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    DriveFile::read("mine", &text).unwrap()
+}
+
+fn run(drive: &DriveFile, timed: bool, policy: &str) -> Result<Outcome, ScenarioError> {
+    let hot_cold = workload::find("hot-cold").unwrap();
+    let load = Load::Synthetic(Synthetic {
+        requests: 300_000,
+        flush_every: 50,
+        ..Synthetic::new(*hot_cold)
+    });
+    let scenario = Scenario {
+        precondition: Precondition::Fill,
+        seed: 11,
+        timed,
+        ..Scenario::new(
+            Device {
+                capacity: Some(1 << 30),
+                over_provisioning: Some(250),
+                ..Device::new(drive.preset)
+            },
+            load,
+        )
+    };
+    scenario.run(&policy.parse().unwrap())
+}
+
+fn blocks(outcome: &Outcome, cause: &str) -> u64 {
+    let found = outcome.medium.iter().find(|found| found.name == cause);
+    found
+        .unwrap_or_else(|| panic!("{cause}: {:?}", outcome.medium))
+        .blocks
+}
+
+#[test]
+fn the_log_keeps_the_rules_and_the_drive_writes_what_it_is_given() {
+    for conventional in [0, 2] {
+        for timed in [false, true] {
+            let zones = format!("{ZONES}conventional = {conventional}\n");
+            let outcome = run(&drive(&zones), timed, "vellum").unwrap();
+            assert!(blocks(&outcome, "moved") > 50_000, "{:?}", outcome.medium);
+            assert_eq!(outcome.stacked, None);
+            // All that is programmed is what the log wrote, but for units that were not full at the beginning or at the end.
+            let (all, programmed) = (outcome.medium_blocks(), outcome.programmed);
+            assert!(programmed.abs_diff(all) < 4096, "{programmed} {all}");
+            let own = blocks(&outcome, "map area's own");
+            assert!(conventional > 0 || own > 0);
+            assert!(own * 50 < all, "{own} of {all}");
+        }
+    }
+}
+
+#[test]
+fn the_log_costs_on_zones_what_it_costs_on_flash_of_the_same_segments() {
+    let flash = run(drives::find("oftl").unwrap(), false, "vellum").unwrap();
+    let zones = run(&drive(ZONES), false, "vellum").unwrap();
+    let of = |outcome: &Outcome| outcome.write_amplification.unwrap();
+    let (flash, zones) = (of(&flash), of(&zones));
+    assert!((zones / flash - 1.0).abs() < 0.1, "{zones} {flash}");
+}
+
+#[test]
+fn a_drive_with_too_few_active_zones_ends_the_run_with_the_rule() {
+    let few = drive("dies = 8\nerase-blocks = 1\nopen = 1\nactive = 1\n");
+    let error = run(&few, false, "vellum").unwrap_err();
+    assert!(
+        matches!(error, ScenarioError::Run(RunError::Zone(_))),
+        "{error}"
+    );
+    assert!(error.to_string().contains("active"), "{error}");
+}
+
+#[test]
+fn what_needs_a_page_map_is_refused_on_zones() {
+    let zones = drive(ZONES);
+    for policy in ["base", "vellum:on-drive", "vellum:layout=shadow,on-drive"] {
+        let error = run(&zones, false, policy).unwrap_err();
+        assert!(matches!(error, ScenarioError::Zoned { .. }), "{error}");
+    }
+}
