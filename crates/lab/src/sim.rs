@@ -417,7 +417,7 @@ impl Sim {
                     Op::Write { fua } => Wanted::Write {
                         fua,
                         through: !asked.admitted.buffer,
-                        handle: asked.handle,
+                        stream: asked.stream,
                     },
                     Op::Discard => Wanted::Discard,
                     Op::Flush => Wanted::Flush,

@@ -7,7 +7,7 @@ use vellum_lab::scenario::{Device, Load, Precondition, Scenario, ScenarioError, 
 use vellum_lab::sim::RunError;
 use vellum_lab::workload;
 
-const ZONES: &str = "dies = 8\nerase-blocks = 1\nopen = 8\nactive = 8\n";
+const ZONES: &str = "dies = 4\nerase-blocks = 1\nopen = 8\nactive = 8\n";
 
 fn drive(zones: &str) -> DriveFile {
     let text = drives::find("oftl").unwrap().written() + "[zoned]\n" + zones;
@@ -61,7 +61,7 @@ fn blocks(outcome: &Outcome, cause: &str) -> u64 {
 
 #[test]
 fn the_log_keeps_the_rules_and_the_drive_writes_what_it_is_given() {
-    for conventional in [0, 2] {
+    for conventional in [0, 12] {
         for timed in [false, true] {
             let zones = format!("{ZONES}conventional = {conventional}\n");
             let outcome = run(&drive(&zones), timed, "vellum").unwrap();

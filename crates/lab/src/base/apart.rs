@@ -5,9 +5,9 @@
 //! of what the host has in mind: it collects the best block of all.
 
 use super::heat::Heat;
-use super::pagemap::{PageMap, TooSmall};
+use super::pagemap::{FlashOp, PageMap, TooSmall};
 use super::victims::Victim;
-use crate::flash::{HANDLES_MAX, Placement};
+use crate::flash::{Die, HANDLES_MAX, Placement, Stream};
 
 /// The most streams of a die: one for each handle, and one for what is moved.
 pub(super) const STREAMS_ROOM: usize = HANDLES_MAX as usize + 1;
@@ -97,12 +97,36 @@ impl PageMap {
         Ok(self)
     }
 
-    /// Names the handle of the writes that follow. Without handles it has no effect; a handle that the drive does not have is the
+    /// Says where the writes that follow belong. Without handles it has no effect; a handle that the drive does not have is the
     /// first one.
-    pub fn place(&mut self, handle: u8) {
-        if let Some(Apart::Handles(handles)) = self.separation.as_deref_mut() {
-            let handle = usize::from(handle);
-            handles.now = if handle < handles.count { handle } else { 0 };
+    pub fn place(&mut self, stream: Stream) {
+        let Some(Apart::Handles(handles)) = self.separation.as_deref_mut() else {
+            return;
+        };
+        let handle = usize::from(stream.handle);
+        handles.now = if handle < handles.count { handle } else { 0 };
+        if stream.anew {
+            let now = handles.now;
+            (0..self.dies()).for_each(|die| self.end_unit(die, now));
+        }
+    }
+
+    /// Ends the block that a die's stream fills, if at least half of it is written. The rest of its pages stay empty.
+    fn end_unit(&mut self, die: usize, stream: usize) {
+        let (pages, unit_blocks) = (self.pages, self.unit_blocks);
+        let frontier = self.frontier(die, stream);
+        let offset = std::mem::replace(&mut frontier.offset, pages);
+        if offset == pages {
+            return;
+        }
+        if 2 * offset < pages {
+            frontier.offset = offset;
+            return;
+        }
+        // The unit that is not full is programmed as it is.
+        if std::mem::replace(&mut frontier.left, unit_blocks) < unit_blocks {
+            let cell = self.cell(offset);
+            self.ops.push(FlashOp::Program(Die(die as u32), cell));
         }
     }
 }

@@ -22,7 +22,7 @@ pub use endurance::{NoSpare, Worn};
 pub use energy::{Counts, Energy, Taken};
 pub use errors::Reads;
 pub use options::{BitErrors, Endurance, Options, Suspend};
-pub use placement::{HANDLES_MAX, Placement};
+pub use placement::{HANDLES_MAX, Placement, Stream};
 pub use preset::{Block, Kind, Nand, PLAIN, PageMapping, Preset};
 pub use shape::{Die, EraseBlock, Shape};
 pub use speed::{PART_BLOCKS, POINTS_MAX, Point, Speed, Table, TableError};

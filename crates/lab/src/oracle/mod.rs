@@ -12,7 +12,7 @@ pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::drives;
-use crate::flash::{Placement, Shape};
+use crate::flash::{Placement, Shape, Stream};
 use crate::outcome::Snapshot;
 use crate::policy::{Engine, Layer, Policy};
 use crate::rng::Rng;
@@ -276,7 +276,7 @@ pub fn page_map(
     let mut ops = Vec::new();
     let hot = skew.map_or(0, |skew| skew.hot(effort.logical));
     let mut write = |map: &mut PageMap, lba| {
-        map.place(u8::from(lba < hot));
+        map.place(Stream::of(u8::from(lba < hot)));
         map.write(lba);
         map.take_ops(&mut ops);
         ops.clear();

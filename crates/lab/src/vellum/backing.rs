@@ -4,6 +4,7 @@ use super::log::OnFlash;
 use super::zones::OnZones;
 use crate::base::{Drive, Io, Wanted};
 use crate::blockdev::BlockDevice;
+use crate::flash::Stream;
 use crate::timeline::Tag;
 use vellum_core::addr::Pba;
 use vellum_core::driver::Extent;
@@ -21,8 +22,8 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// Writes, to a placement handle where there are some. A write with `durable` is durable when it is answered.
-    pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, to: Extent, durable: bool, handle: u8) {
+    /// Writes, to a placement handle where there is one. A write with `durable` is durable when it is answered.
+    pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, to: Extent, durable: bool, stream: Stream) {
         let Extent { at, blocks } = to;
         match self {
             Self::Flash(log) => log.write(io, tag, at, blocks),
@@ -31,7 +32,7 @@ impl Backing {
                 let wanted = Wanted::Write {
                     fua: durable,
                     through: false,
-                    handle,
+                    stream,
                 };
                 drive.ask(io, tag, wanted, at.0, u64::from(blocks));
             }

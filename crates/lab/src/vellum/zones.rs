@@ -7,7 +7,7 @@
 
 use super::layout::{LayoutError, area, volume};
 use crate::base::{Drive, Io, PageMap, Victim, Wanted};
-use crate::flash::{Shape, Zoned};
+use crate::flash::{Shape, Stream, Zoned};
 use crate::timeline::Tag;
 use crate::zoned::{MetaLog, Stripe, ZoneError, ZonedDrive};
 use vellum_core::addr::{Pba, Segment};
@@ -211,7 +211,7 @@ impl OnZones {
                 let durable = Wanted::Write {
                     fua: true,
                     through: false,
-                    handle: 0,
+                    stream: Stream::default(),
                 };
                 return drive.ask(io, tag, durable, lba, u64::from(blocks));
             }

@@ -196,6 +196,8 @@ mod tests {
             channels: 1,
             dies_per_channel: 2,
             planes: 1,
+            pages_per_block: 16,
+            page_bytes: 4096,
             bus_bytes_per_s: 1_000_000,
             ..Nand::default()
         };

@@ -39,7 +39,7 @@ fn in_order(map: &mut PageMap, logical: u64, of: u64) {
         // Speeds of 1, 1/2, 1/3 and so on.
         for (part, next) in next.iter_mut().enumerate() {
             if step % (part as u64 + 1) == 0 {
-                map.place(part as u8);
+                map.place(Stream::of(part as u8));
                 map.write(part as u64 * each + *next % each);
                 *next += 1;
             }
@@ -64,7 +64,10 @@ fn every_block_stays_where_the_map_says_whatever_the_handles() {
                 } else {
                     logical / 10
                 };
-                map.place(rng.below(7) as u8);
+                map.place(Stream {
+                    handle: rng.below(7) as u8,
+                    anew: rng.below(1000) == 0,
+                });
                 match rng.below(20) {
                     0 => map.forget(rng.below(among)),
                     _ => map.write(rng.below(among)),
@@ -83,7 +86,7 @@ fn one_handle_gives_exactly_what_the_drive_gives_without() {
     let run = |mut map: PageMap, handles: u64| {
         let (mut rng, mut ops) = (Rng::new(3), Vec::<FlashOp>::new());
         for _ in 0..50_000 {
-            map.place(rng.below(handles) as u8);
+            map.place(Stream::of(rng.below(handles) as u8));
             map.write(rng.below(3000));
         }
         map.take_ops(&mut ops);
@@ -122,7 +125,7 @@ fn what_is_moved_stays_with_its_handle_or_is_with_all_others() {
         );
         for _ in 0..60_000 {
             let lba = rng.below(logical);
-            map.place(u8::from(lba >= logical / 2));
+            map.place(Stream::of(u8::from(lba >= logical / 2)));
             map.write(lba);
         }
         map.assert_sound();
@@ -156,4 +159,42 @@ fn handles_need_room_for_the_blocks_that_they_fill() {
             most: fewer
         })
     );
+}
+
+#[test]
+fn a_unit_that_is_ended_takes_nothing_more() {
+    let mut map = map(1000, Victim::Greedy, placement(2, false));
+    let pages = u64::from(SHAPE.block_blocks());
+    // Three quarters of the block on each die, and half a unit.
+    (0..2 * pages * 3 / 4 + 1).for_each(|lba| map.write(lba));
+    let anew = Stream {
+        handle: 0,
+        anew: true,
+    };
+    let mut ops = Vec::new();
+    map.take_ops(&mut ops);
+    ops.clear();
+    map.place(anew);
+    map.take_ops(&mut ops);
+    let programs = |ops: &[FlashOp]| {
+        let programs = ops.iter().filter(|op| matches!(op, FlashOp::Program(..)));
+        programs.count()
+    };
+    assert_eq!(programs(&ops), 1);
+    // Each die goes on in another block, and less than half of one is not ended.
+    let block = |map: &PageMap, lba| map.find(lba).unwrap().at;
+    map.write(900);
+    map.write(901);
+    let (old, new) = (block(&map, 0), block(&map, 900));
+    assert_ne!(old.1, new.1);
+    map.place(anew);
+    map.write(902);
+    map.write(903);
+    map.write(904);
+    assert!(
+        [902, 903, 904]
+            .map(|lba| block(&map, lba).1)
+            .contains(&new.1)
+    );
+    map.assert_sound();
 }

@@ -4,6 +4,7 @@ use super::Vellum;
 use super::flight::Flight;
 use crate::base::Io;
 use crate::content::Content;
+use crate::flash::Stream;
 use crate::timeline::Tag;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, To};
@@ -26,9 +27,9 @@ impl Host<Io<'_>> for Vellum {
             }
             true => self.write_parts(id, to.at, to.blocks),
         }
-        let handle = self.handle_of_chunk(id, to.at);
+        let stream = self.stream_of_chunk(id, to.at);
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to, durable, handle);
+        self.backing.write(io, tag, to, durable, stream);
     }
 
     fn write_data(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent) {
@@ -36,16 +37,17 @@ impl Host<Io<'_>> for Vellum {
             self.medium[place.0 as usize] = self.bufs[buf.0 as usize];
         }
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to, false, 0);
+        self.backing.write(io, tag, to, false, Stream::default());
     }
 
     fn write_meta(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent, durable: bool) {
         self.bytes.resize(to.blocks as usize * BLOCK_BYTES, 0);
         self.engine.encode(id, &mut self.bytes);
         self.summaries.keep(to.at, &self.bytes, &self.medium);
-        let handle = self.heads.as_ref().map_or(0, |heads| heads.of_meta(to.at));
+        let heads = self.heads.as_ref();
+        let stream = heads.map_or(Stream::default(), |heads| heads.of_meta(to.at));
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to, durable, handle);
+        self.backing.write(io, tag, to, durable, stream);
     }
 
     fn sync(&mut self, io: &mut Io<'_>, id: EffectId) {
@@ -105,11 +107,11 @@ impl Host<Io<'_>> for Vellum {
 }
 
 impl Vellum {
-    /// Returns the placement handle of a chunk that is written at `at`.
-    fn handle_of_chunk(&mut self, id: EffectId, at: Pba) -> u8 {
+    /// Returns where a chunk that is written at `at` belongs.
+    fn stream_of_chunk(&mut self, id: EffectId, at: Pba) -> Stream {
         match (&mut self.heads, self.engine.as_log()) {
             (Some(heads), Some(log)) => heads.of_chunk(at, log.chunk_is_cold(id)),
-            _ => 0,
+            _ => Stream::default(),
         }
     }
 

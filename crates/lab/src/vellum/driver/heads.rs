@@ -1,8 +1,9 @@
 //! Which placement handle the log names with each write.
 //!
 //! What clients write, what the collector moves, and the map die at different times, so each has a handle. A segment's summary
-//! goes to the handle of its segment: it dies with that.
+//! goes to the handle of its segment: it dies with that. Each segment begins in a new reclaim unit, so that the drive frees it as a whole.
 
+use crate::flash::Stream;
 use vellum_core::addr::Pba;
 use vellum_core::format::superblock::Superblock;
 
@@ -30,20 +31,22 @@ impl Heads {
         }
     }
 
-    /// Returns the handle of a chunk, and notes that its segment is filled by it.
-    pub fn of_chunk(&mut self, at: Pba, is_cold: bool) -> u8 {
+    /// Returns where a chunk belongs, and notes by which handle its segment is filled.
+    pub fn of_chunk(&mut self, at: Pba, is_cold: bool) -> Stream {
         let handle = if is_cold { self.collector } else { CLIENTS };
-        if let Some((segment, _)) = self.superblock.segment_of(at) {
+        let mut stream = Stream::of(handle);
+        if let Some((segment, offset)) = self.superblock.segment_of(at) {
             self.filled_by[segment.0 as usize] = handle;
+            stream.anew = offset == 0;
         }
-        handle
+        stream
     }
 
-    /// Returns the handle of metadata: of the segment's if it lies in one.
-    pub fn of_meta(&self, at: Pba) -> u8 {
-        match self.superblock.segment_of(at) {
+    /// Returns where metadata belongs: with its segment if it lies in one.
+    pub fn of_meta(&self, at: Pba) -> Stream {
+        Stream::of(match self.superblock.segment_of(at) {
             Some((segment, _)) => self.filled_by[segment.0 as usize],
             None => self.map,
-        }
+        })
     }
 }
