@@ -4,7 +4,7 @@
 use vellum_lab::drives::{self, DriveFile};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, ScenarioError, Synthetic};
-use vellum_lab::sim::RunError;
+use vellum_lab::vellum::LayoutError;
 use vellum_lab::workload;
 
 const ZONES: &str = "dies = 4\nerase-blocks = 1\nopen = 8\nactive = 8\n";
@@ -87,14 +87,24 @@ fn the_log_costs_on_zones_what_it_costs_on_flash_of_the_same_segments() {
 }
 
 #[test]
-fn a_drive_with_too_few_active_zones_ends_the_run_with_the_rule() {
-    let few = drive("dies = 8\nerase-blocks = 1\nopen = 1\nactive = 1\n");
-    let error = run(&few, false, "vellum").unwrap_err();
-    assert!(
-        matches!(error, ScenarioError::Run(RunError::Zone(_))),
-        "{error}"
-    );
-    assert!(error.to_string().contains("active"), "{error}");
+fn the_log_waits_for_zones_and_needs_a_few() {
+    let zones = |active, conventional| {
+        let zones = ZONES.replace("= 8", &format!("= {active}"));
+        drive(&format!("{zones}conventional = {conventional}\n"))
+    };
+    for timed in [false, true] {
+        // The log of the map has a zone of its own.
+        for (active, conventional) in [(4, 0), (3, 12)] {
+            let outcome = run(&zones(active, conventional), timed, "vellum").unwrap();
+            assert_eq!(outcome.host_written, 300_000);
+            let error = run(&zones(active - 1, conventional), timed, "vellum").unwrap_err();
+            let is_limit = matches!(
+                error,
+                ScenarioError::Layout(LayoutError::Active { needs, .. }) if needs == active
+            );
+            assert!(is_limit, "{error}");
+        }
+    }
 }
 
 #[test]

@@ -62,6 +62,17 @@ pub enum LayoutError {
         /// Blocks possible.
         most: u64,
     },
+    /// The drive allows too few active zones.
+    #[error(
+        "the log needs {needs} zones that may be partly written at a time, and the drive allows {most}: give it more \
+         ([zoned] active)"
+    )]
+    Active {
+        /// Zones needed.
+        needs: u32,
+        /// Zones allowed.
+        most: u32,
+    },
     /// The map area does not fit the conventional zones.
     #[error(
         "what the log overwrites takes {needs} blocks, and the conventional zones hold {most}: give the drive more \

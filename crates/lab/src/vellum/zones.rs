@@ -4,12 +4,16 @@
 //! roots, and those summaries) goes to conventional zones if the drive has any: the drive's own small page map runs them. Otherwise
 //! it goes to the first zones, as a log that the host collects ([`MetaLog`]). A block that the log leaves out at a segment's end is
 //! written as zeros, because a zone has no gaps.
+//!
+//! The log may leave a segment before its last chunks are on flash, and its summary is written after those. So several zones may be
+//! partly written at a time. A write that would make one more active than the drive allows waits until another zone is full.
 
 use super::layout::{LayoutError, area, volume};
 use crate::base::{Drive, Io, PageMap, Victim, Wanted};
 use crate::flash::{Shape, Stream, Zoned};
 use crate::timeline::Tag;
 use crate::zoned::{MetaLog, Stripe, ZoneError, ZonedDrive};
+use std::collections::VecDeque;
 use vellum_core::addr::{Pba, Segment};
 use vellum_core::format::superblock::Superblock;
 
@@ -19,6 +23,17 @@ enum Area {
     Conventional(Box<Drive>),
     /// To a log in zones.
     Log(MetaLog),
+}
+
+/// The zones that the log's heads fill, and one that a head has left, whose summary is still to be written.
+const ACTIVE: u32 = 3;
+
+/// A write to a zone.
+struct Write {
+    tag: Tag,
+    zone: u32,
+    at: u32,
+    blocks: u32,
 }
 
 /// Where a block of the volume is.
@@ -38,8 +53,17 @@ pub struct OnZones {
     first: u64,
     segments: u32,
     segment_blocks: u32,
+    /// The most zones of segments that may be active.
+    active: u32,
+    /// Writes that wait until a zone is full, in order.
+    waiting: VecDeque<Write>,
     padded: u64,
     broken: Option<ZoneError>,
+}
+
+/// The active zones of the log of what is overwritten.
+fn of_log(zoned: &Zoned) -> u32 {
+    u32::from(zoned.conventional == 0)
 }
 
 impl OnZones {
@@ -53,6 +77,11 @@ impl OnZones {
         logical: u64,
         over_permille: u32,
     ) -> Result<(Superblock, u32), LayoutError> {
+        let needs = ACTIVE + of_log(zoned);
+        if zoned.active < needs {
+            let most = zoned.active;
+            return Err(LayoutError::Active { needs, most });
+        }
         let (stripe, zones) = Stripe::new(shape, zoned);
         let capacity = stripe.capacity();
         // The area's zones depend on the number of segments and reduce it: settle in a few steps.
@@ -122,6 +151,8 @@ impl OnZones {
             first: superblock.segment_start(Segment(0)).0,
             segments: superblock.segment_count(),
             segment_blocks: superblock.segment_blocks(),
+            active: zoned.active - of_log(zoned),
+            waiting: VecDeque::new(),
             padded: 0,
             broken: None,
         })
@@ -196,11 +227,50 @@ impl OnZones {
             let lba = self.first + 1 + u64::from(index) * u64::from(blocks);
             return self.write_area(io, tag, (lba, blocks));
         }
-        let job = io.time.begin(tag);
+        let write = Write {
+            tag,
+            zone,
+            at: offset,
+            blocks,
+        };
+        let waits = self.waiting.iter().any(|earlier| earlier.zone == zone);
+        match waits || (pointer == 0 && self.is_at_limit()) {
+            true => self.waiting.push_back(write),
+            false => self.begin(io, &write),
+        }
+        self.let_in(io);
+    }
+
+    /// True if no other zone may become active.
+    fn is_at_limit(&self) -> bool {
+        let of_area = match &self.area {
+            Area::Log(log) => u32::from(log.is_active(&self.drive)),
+            Area::Conventional(_) => 0,
+        };
+        self.drive.zones().active() - of_area >= self.active
+    }
+
+    /// Lets waiting writes go, as far as the drive allows.
+    fn let_in(&mut self, io: &mut Io<'_>) {
+        while let Some(first) = self.waiting.front() {
+            let begun = self.drive.zones().get(first.zone);
+            if begun.is_ok_and(|(_, pointer)| pointer == 0) && self.is_at_limit() {
+                return;
+            }
+            if let Some(write) = self.waiting.pop_front() {
+                self.begin(io, &write);
+            }
+        }
+    }
+
+    fn begin(&mut self, io: &mut Io<'_>, write: &Write) {
+        let job = io.time.begin(write.tag);
+        let begun = self.drive.zones().get(write.zone);
+        let pointer = begun.map_or(0, |(_, pointer)| pointer);
         // A zone has no gaps.
-        self.padded += u64::from(offset - pointer);
-        let whole = (pointer, offset + blocks - pointer);
-        let written = self.drive.write(io, zone, whole, Some(job));
+        self.padded += u64::from(write.at - pointer);
+        let whole = (pointer, write.at + write.blocks - pointer);
+        let written = self.drive.write(io, write.zone, whole, Some(job));
         self.keep(written);
         io.time.end(job);
     }
@@ -256,5 +326,6 @@ impl OnZones {
             self.keep(reset);
         }
         io.time.end(job);
+        self.let_in(io);
     }
 }

@@ -5,7 +5,7 @@
 //! The headers and the moves are what it costs that the zones cannot be overwritten.
 
 use super::drive::ZonedDrive;
-use super::zones::ZoneError;
+use super::zones::{State, ZoneError};
 use crate::base::Io;
 use crate::timeline::Job;
 use std::collections::VecDeque;
@@ -52,6 +52,13 @@ impl MetaLog {
             headers: 0,
             moved: 0,
         }
+    }
+
+    /// True if the zone that it fills is active.
+    #[must_use]
+    pub fn is_active(&self, drive: &ZonedDrive) -> bool {
+        let state = drive.zones().get(self.open);
+        state.is_ok_and(|(state, _)| !matches!(state, State::Empty | State::Full))
     }
 
     /// Headers written, and blocks moved.

@@ -146,6 +146,12 @@ impl Zones {
         self.limits
     }
 
+    /// Returns how many zones are active.
+    #[must_use]
+    pub fn active(&self) -> u32 {
+        self.active
+    }
+
     /// Returns the most zones that were active at a time.
     #[must_use]
     pub fn active_most(&self) -> u32 {
