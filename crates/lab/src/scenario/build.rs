@@ -9,7 +9,9 @@ use crate::policy::{Base, Engine, Layer, Policy, Tagging};
 use crate::raw::{Raw, Saving};
 use crate::sim::{Ftl, Sim, Tags};
 use crate::timeline::Timeline;
-use crate::vellum::{BUFS_MIN, Backing, Hashing, Layout, OnFlash, OnZones, Settings, Vellum};
+use crate::vellum::{
+    BUFS_MIN, Backing, Handles, Hashing, Layout, OnFlash, OnZones, Settings, Vellum,
+};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas;
 use vellum_core::format::superblock::Superblock;
@@ -136,7 +138,7 @@ impl Scenario<'_> {
                     Layer::Vellum(engine) if !engine.on_drive => {
                         let layout =
                             Layout::on_blocks(layer.layout(), physical, logical, over, None)?;
-                        let settings = self.settings(None, &engine, BUFS_MIN.max(16_384));
+                        let settings = self.settings(&engine, BUFS_MIN.max(16_384));
                         let backing = Backing::Block(Box::new(device));
                         Ftl::Vellum(Box::new(Vellum::new(
                             &layout.superblock,
@@ -179,7 +181,7 @@ impl Scenario<'_> {
         }
     }
 
-    fn settings(&self, nand: Option<&Nand>, engine: &Engine, bufs: u32) -> Settings {
+    fn settings(&self, engine: &Engine, bufs: u32) -> Settings {
         let dedup = engine.core_dedup();
         Settings {
             victim: engine.victim,
@@ -202,10 +204,7 @@ impl Scenario<'_> {
             replay: engine.replay,
             freed: engine.freed,
             tidying: engine.tidying,
-            handles: nand
-                .and_then(|nand| nand.placement)
-                .filter(|_| engine.handles)
-                .map(|placement| placement.handles),
+            handles: None,
             verify: self.verify,
         }
     }
@@ -333,7 +332,7 @@ impl Scenario<'_> {
         };
         let inner = physical as f64 / shown as f64 - 1.0;
         let drive = self.drive_below(nand, shape, (shown, cache), engine)?;
-        // A host that names handles learns how long a reclaim unit is, and frees it as a whole.
+        // A host that names handles learns how long a reclaim unit is, and frees it as a whole, unless that is too long for it.
         let long = shape.dies * shape.block_blocks();
         let long = (engine.handles && Layout::is_segment(long, shown)).then_some(long);
         let layout = Layout::on_blocks(layout, shown, logical, over, long)?;
@@ -345,7 +344,17 @@ impl Scenario<'_> {
             let long = crate::report::bytes(u64::from(long) * BLOCK_BYTES as u64);
             notes.push(format!("a segment is a reclaim unit of the drive, {long}"));
         }
-        let settings = self.settings(Some(nand), engine, ram as u32);
+        let handles = nand
+            .placement
+            .filter(|_| engine.handles)
+            .map(|placement| Handles {
+                count: placement.handles,
+                unit_blocks: shape.dies * shape.block_blocks(),
+            });
+        let settings = Settings {
+            handles,
+            ..self.settings(engine, ram as u32)
+        };
         let backing = Backing::Drive(Box::new(drive));
         let volume = Vellum::new(&layout.superblock, backing, settings)?;
         Ok(Ftl::Vellum(Box::new(volume)))
@@ -383,7 +392,7 @@ impl Scenario<'_> {
                 (superblock, Backing::Flash(Box::new(log)))
             }
         };
-        let settings = self.settings(Some(nand), engine, ram as u32);
+        let settings = self.settings(engine, ram as u32);
         let volume = Vellum::new(&superblock, backing, settings)?;
         Ok(Ftl::Vellum(Box::new(volume)))
     }

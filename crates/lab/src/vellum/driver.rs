@@ -25,6 +25,7 @@ pub use asked::Asked;
 pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
+pub use heads::Handles;
 use heads::Heads;
 use held::Gate;
 pub use placing::Placing;
@@ -88,7 +89,7 @@ pub struct Settings {
     /// The services that run beside the clients.
     pub tidying: Tidying,
     /// The drive's placement handles, if the log names one with each write.
-    pub handles: Option<u32>,
+    pub handles: Option<Handles>,
     /// The hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep the expected content of every block, and compare every read with it.
@@ -192,7 +193,9 @@ impl Vellum {
             engine,
             strong: placing.persistence == Persistence::Strong,
             backing,
-            heads: settings.handles.map(|count| Heads::new(superblock, count)),
+            heads: settings
+                .handles
+                .map(|handles| Heads::new(superblock, handles)),
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),

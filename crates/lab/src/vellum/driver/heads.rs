@@ -1,7 +1,7 @@
 //! Which placement handle the log names with each write.
 //!
 //! What clients write, what the collector moves, and the map die at different times, so each has a handle. A segment's summary
-//! goes to the handle of its segment: it dies with that. Each segment begins in a new reclaim unit, so that the drive frees it as a whole.
+//! goes to the handle of its segment: it dies with that. If a segment is as long as a reclaim unit, each begins in a new one, so that the drive frees it as a whole.
 
 use crate::flash::Stream;
 use vellum_core::addr::Pba;
@@ -10,23 +10,35 @@ use vellum_core::format::superblock::Superblock;
 /// The handle of what clients write.
 const CLIENTS: u8 = 0;
 
+/// What the log knows of a drive with handles.
+#[derive(Clone, Copy, Debug)]
+pub struct Handles {
+    /// How many there are.
+    pub count: u32,
+    /// Blocks of a reclaim unit: an erase block on each die.
+    pub unit_blocks: u32,
+}
+
 /// The handles; see the module.
 pub struct Heads {
     collector: u8,
     map: u8,
     superblock: Superblock,
+    /// True if a segment is a reclaim unit.
+    is_whole: bool,
     /// The handle that each segment was filled by.
     filled_by: Vec<u8>,
 }
 
 impl Heads {
-    /// Returns the handles of a log on a drive that has so many. With two, the collector shares one with the map.
-    pub fn new(superblock: &Superblock, handles: u32) -> Self {
-        let handle = |wanted: u32| wanted.min(handles.saturating_sub(1)) as u8;
+    /// Returns the handles of a log on such a drive. With two, the collector shares one with the map.
+    pub fn new(superblock: &Superblock, handles: Handles) -> Self {
+        let handle = |wanted: u32| wanted.min(handles.count.saturating_sub(1)) as u8;
         Self {
             collector: handle(1),
             map: handle(2),
             filled_by: vec![CLIENTS; superblock.segment_count() as usize],
+            is_whole: superblock.segment_blocks() == handles.unit_blocks,
             superblock: superblock.clone(),
         }
     }
@@ -37,7 +49,7 @@ impl Heads {
         let mut stream = Stream::of(handle);
         if let Some((segment, offset)) = self.superblock.segment_of(at) {
             self.filled_by[segment.0 as usize] = handle;
-            stream.anew = offset == 0;
+            stream.anew = self.is_whole && offset == 0;
         }
         stream
     }
