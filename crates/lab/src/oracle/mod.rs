@@ -296,9 +296,7 @@ pub fn page_map(
     let after = map.counts();
     let host = (after.host - before.host) as f64;
     let measured = 1.0 + (after.moved - before.moved) as f64 / host;
-    // A second open block is half empty in the mean.
-    let open = u64::from(pages) / 2 * u64::from(kind.placed);
-    let alpha = (map.physical() - open) as f64 / effort.logical as f64;
+    let alpha = map.physical() as f64 / effort.logical as f64;
     let uniform = |alpha| kind.uniform(alpha);
     let computed = match skew {
         None => uniform(alpha),
