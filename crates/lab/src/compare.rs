@@ -41,27 +41,11 @@ impl Known {
     }
 }
 
-/// What a drive lets its host do.
-struct Hosts {
-    /// Its inside is simulated.
-    flash: bool,
-    /// It may be overwritten: it has no zones.
-    drive: bool,
-    /// It has placement handles.
-    handles: bool,
-}
-
-impl Hosts {
-    fn of(preset: &Preset) -> Self {
-        let nand = match &preset.kind {
-            Kind::Nand(nand) => Some(nand),
-            Kind::Block(_) => None,
-        };
-        Self {
-            flash: nand.is_some(),
-            drive: nand.is_none_or(|nand| nand.zoned.is_none()),
-            handles: nand.is_some_and(|nand| nand.placement.is_some()),
-        }
+/// Whether a drive's inside is simulated, whether it may be overwritten (it has no zones), and whether it has placement handles.
+fn lets(preset: &Preset) -> (bool, bool, bool) {
+    match &preset.kind {
+        Kind::Nand(nand) => (true, nand.zoned.is_none(), nand.placement.is_some()),
+        Kind::Block(_) => (false, true, false),
     }
 }
 
@@ -75,11 +59,7 @@ pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
         freed,
         sizes,
     } = known;
-    let Hosts {
-        flash,
-        drive,
-        handles,
-    } = Hosts::of(preset);
+    let (flash, drive, handles) = lets(preset);
     let names = [
         ("base", drive, false),
         ("base:cost-benefit", drive && flash, false),

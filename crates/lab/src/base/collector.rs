@@ -3,8 +3,8 @@
 //! When only the reserve is free, the collector moves a victim's valid pages into the reserve, and the victim becomes the
 //! reserve. With several streams the reserve is two blocks: the moved pages may need a new block of another stream, too.
 
-use super::apart::Apart;
 use super::pagemap::{FlashOp, PageMap};
+use super::streams::Apart;
 use crate::flash::{Cell, Die, EraseBlock};
 
 /// The pages of a victim, by program unit.

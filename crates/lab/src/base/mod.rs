@@ -21,6 +21,7 @@ mod refresh;
 mod renewing;
 mod separation;
 mod slc;
+mod streams;
 mod victims;
 
 pub use drive::{Drive, Io, Wanted};

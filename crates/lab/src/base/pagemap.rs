@@ -8,7 +8,6 @@
 //! order), and whether that owner is current (small enough to stay in a cache). The map entries of a victim are read together
 //! before they change, so that their cache misses overlap.
 
-use super::apart::{Apart, STREAMS_ROOM};
 use super::divisor::Divisor;
 use super::leveller::Leveller;
 pub(super) use super::ops::NONE;
@@ -16,6 +15,7 @@ pub use super::ops::{FlashOp, Place};
 use super::own::{Chooser, Own};
 use super::paging::Paging;
 use super::slc::Slc;
+use super::streams::{Apart, STREAMS_ROOM};
 use super::victims::{Victim, Victims};
 use crate::flash::{Cell, Die, EraseBlock, PLAIN, PageMapping, Shape};
 use crate::rng::{Rng, mix};

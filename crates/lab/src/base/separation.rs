@@ -12,10 +12,10 @@
 //! Under a uniform load it does not matter which pages are called hot: a stream's writes are then proportional to its pages, and
 //! so is its share.
 
-use super::apart::Apart;
 use super::heat::{COLD, HOT, Heat, STREAMS_MOST};
 use super::own::Separator;
 use super::pagemap::{Frontier, PageMap, TooSmall};
+use super::streams::Apart;
 use super::victims::Victim;
 
 impl PageMap {

@@ -21,7 +21,7 @@ pub fn placement(file: &mut Reader<'_>, nand: &Nand) -> Result<Option<Placement>
     tables::placement(&mut table, &mut placement)?;
     let line = table.line();
     if nand.slc.is_some() {
-        let wrong = "[slc-cache] does not go with it: everything is written to the cache first, whatever its handle";
+        let wrong = "[slc-cache] does not go with it: what its host writes is in the cache first";
         return Err(file.wrong(line, PLACEMENT, wrong));
     }
     let plain = PageMapping {

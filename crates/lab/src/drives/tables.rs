@@ -307,7 +307,8 @@ pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), Drive
 /// # Errors
 /// If the file has an invalid value.
 pub fn placement(of: &mut impl Fields, placement: &mut Placement) -> Result<(), DriveError> {
-    let about = "Handles: each fills an erase block of its own on each die. Only a policy with handles uses them";
+    let about =
+        "Handles: each fills an erase block of its own on each die, where a policy names them";
     let handles = count("handles", about, HANDLES_MAX as u64);
     of.short(&handles, &mut placement.handles)?;
     of.switch(

@@ -197,6 +197,20 @@ impl Map {
         }
     }
 
+    /// An empty one on the die of a shape.
+    fn on(self, shape: &Shape, logical: u64) -> Result<PageMap, TooSmall> {
+        let map = PageMap::new(shape, 1, (0, shape.erase_blocks), logical, self.victim)?;
+        let two = Placement {
+            handles: 2,
+            initially: false,
+        };
+        match (self.separated, self.placed) {
+            (true, _) => map.separated(self.victim),
+            (_, true) => map.placed(self.victim, two),
+            _ => Ok(map),
+        }
+    }
+
     /// Its name as a policy.
     fn policy(self) -> String {
         let options = match self.victim {
@@ -248,7 +262,7 @@ pub fn page_map(
     over_permille: u32,
     effort: Effort,
 ) -> Result<Row, TooSmall> {
-    let Map { victim, pages, .. } = kind;
+    let pages = kind.pages;
     // One die, so that it is the single pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
     let reserve = 1 + u32::from(kind.separated || kind.placed);
@@ -260,17 +274,7 @@ pub fn page_map(
         units: pages,
         unit_blocks: 1,
     };
-    let mut map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
-    if kind.separated {
-        map = map.separated(victim)?;
-    }
-    if kind.placed {
-        let placement = Placement {
-            handles: 2,
-            initially: false,
-        };
-        map = map.placed(victim, placement)?;
-    }
+    let map = kind.on(&shape, effort.logical)?;
     let mut map = map.drawing(effort.seed);
     let mut rng = Rng::new(effort.seed);
     let mut ops = Vec::new();

@@ -368,7 +368,8 @@ impl Engine {
         }
         if self.handles && !(self.on_drive && self.placing.layout == Layout::Log) {
             return Some(
-                "placement handles are a drive's, and the log's heads name them: handles needs on-drive, and layout=log",
+                "placement handles are a drive's, and the log's heads name them: handles needs \
+                 on-drive, and layout=log",
             );
         }
         match self.placing.layout {

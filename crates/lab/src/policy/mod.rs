@@ -70,7 +70,7 @@ const BASE: &str = "\
 base[:NAME,...] a page map
   greedy, cost-benefit, fifo, random, d=N  how its collector chooses a block: of N drawn, with d=N [greedy]
   hot-cold                   hot and cold data in blocks of their own
-  handles=tenants, heat      on a drive with placement handles, each tenant's writes have one; or hot and cold ones
+  handles=tenants, heat      on a drive with placement handles: one for each tenant, or hot and cold ones
   oftl, stream, unordered    its map is updated as OFTL has it, or the stream FTL, or anyhow, and counted
   level-dynamic, level-static[=ERASURES]  wear is levelled
   map-cache=KIB              the map is on flash, and so much of it in memory, as DFTL has it

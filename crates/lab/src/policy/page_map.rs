@@ -110,8 +110,8 @@ impl Base {
         }
         let alone = !self.separated && self.map_cache.is_none() && self.order == Order::Off;
         (self.handles.is_some() && !alone).then_some(
-            "handles= goes without hot-cold (the drive's own way to keep data apart), map-cache=, unordered, oftl \
-             and stream",
+            "handles= goes without hot-cold (the drive's own way to keep data apart), map-cache=, \
+             unordered, oftl and stream",
         )
     }
 }

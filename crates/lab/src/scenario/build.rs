@@ -341,8 +341,11 @@ impl Scenario<'_> {
             inner * 100.0
         ));
         if let Some(long) = long {
-            let long = crate::report::bytes(u64::from(long) * BLOCK_BYTES as u64);
-            notes.push(format!("a segment is a reclaim unit of the drive, {long}"));
+            let long = u64::from(long) * BLOCK_BYTES as u64;
+            notes.push(format!(
+                "a segment is a reclaim unit of the drive, {}",
+                crate::report::bytes(long)
+            ));
         }
         let handles = nand
             .placement
@@ -445,12 +448,15 @@ impl Scenario<'_> {
 /// A note about how a volume lies in zones.
 fn zones_told(superblock: &Superblock, zoned: &Zoned, before: u32) -> String {
     let long = u64::from(superblock.segment_blocks()) * BLOCK_BYTES as u64;
-    let (count, long) = (superblock.segment_count(), crate::report::bytes(long));
+    let count = superblock.segment_count();
     let area = match zoned.conventional {
         0 => format!("{before} zones hold a log of what would be overwritten"),
         zones => format!("{zones} conventional zones hold what is overwritten"),
     };
-    format!("{count} segments, each a zone of {long}; {area}")
+    format!(
+        "{count} segments, each a zone of {}; {area}",
+        crate::report::bytes(long)
+    )
 }
 
 /// How the host names placement handles, if the policy says so.

@@ -142,7 +142,8 @@ pub enum ScenarioError {
     Cache,
     /// The policy names placement handles, and the drive has none.
     #[error(
-        "{policy}: this drive has no placement handles: take one whose file has [placement], or a policy without handles"
+        "{policy}: this drive has no placement handles: take one whose file has \
+         [placement], or a policy without handles"
     )]
     Handles {
         /// The policy.
@@ -150,7 +151,8 @@ pub enum ScenarioError {
     },
     /// The policy needs a page map of the drive, and that has zones instead.
     #[error(
-        "{policy}: this drive has zones, and no page map: take a policy that begins with vellum, without on-drive and layout="
+        "{policy}: this drive has zones, and no page map: take a policy that begins with \
+         vellum, without on-drive and layout="
     )]
     Zoned {
         /// The policy.
@@ -158,7 +160,8 @@ pub enum ScenarioError {
     },
     /// Each tenant is to have a placement handle, and there are no tenants.
     #[error(
-        "{policy}: the load has no tenants: take several (--tenant, or the jobs of a --fio file), or handles=heat"
+        "{policy}: the load has no tenants: take several (--tenant, or the jobs of a \
+         --fio file), or handles=heat"
     )]
     NoTenants {
         /// The policy.

@@ -174,14 +174,13 @@ impl Vellum {
         let shadow = settings
             .verify
             .then(|| Shadow::new(superblock.logical_blocks()));
-        let placing = settings.placing;
+        let (placing, policy) = (settings.placing, settings.dedup);
         let mut engine: Core = match recovered {
             Recovered::Log(found) => Engine::new(*found, buffers, options, crc32c::crc32c).into(),
             Recovered::Tables(found) => {
                 Tables::new(*found, placing.options(&options), crc32c::crc32c).into()
             }
         };
-        let policy = settings.dedup;
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
@@ -193,9 +192,7 @@ impl Vellum {
             engine,
             strong: placing.persistence == Persistence::Strong,
             backing,
-            heads: settings
-                .handles
-                .map(|handles| Heads::new(superblock, handles)),
+            heads: Heads::of(superblock, settings.handles),
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),

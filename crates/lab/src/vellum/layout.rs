@@ -64,8 +64,8 @@ pub enum LayoutError {
     },
     /// The drive allows too few active zones.
     #[error(
-        "the log needs {needs} zones that may be partly written at a time, and the drive allows {most}: give it more \
-         ([zoned] active)"
+        "the log needs {needs} zones that may be partly written at a time, and the drive allows {most}: \
+         give it more ([zoned] active)"
     )]
     Active {
         /// Zones needed.
@@ -75,8 +75,8 @@ pub enum LayoutError {
     },
     /// The map area does not fit the conventional zones.
     #[error(
-        "what the log overwrites takes {needs} blocks, and the conventional zones hold {most}: give the drive more \
-         of them ([zoned] conventional), or none"
+        "what the log overwrites takes {needs} blocks, and the conventional zones hold {most}: \
+         give the drive more of them ([zoned] conventional), or none"
     )]
     Conventional {
         /// Blocks needed.

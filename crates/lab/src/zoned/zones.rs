@@ -45,7 +45,8 @@ pub enum ZoneError {
     },
     /// A write is not at the write pointer.
     #[error(
-        "zone {zone} is written at block {at}, and its write pointer is at {pointer}: write there, or reset it"
+        "zone {zone} is written at block {at}, and its write pointer is at {pointer}: \
+         write there, or reset it"
     )]
     Pointer {
         /// The zone.

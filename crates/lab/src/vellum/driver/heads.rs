@@ -31,16 +31,17 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// Returns the handles of a log on such a drive. With two, the collector shares one with the map.
-    pub fn new(superblock: &Superblock, handles: Handles) -> Self {
+    /// Returns the handles of a log on such a drive, if it names them. With two, the collector shares one with the map.
+    pub fn of(superblock: &Superblock, handles: Option<Handles>) -> Option<Self> {
+        let handles = handles?;
         let handle = |wanted: u32| wanted.min(handles.count.saturating_sub(1)) as u8;
-        Self {
+        Some(Self {
             collector: handle(1),
             map: handle(2),
             filled_by: vec![CLIENTS; superblock.segment_count() as usize],
             is_whole: superblock.segment_blocks() == handles.unit_blocks,
             superblock: superblock.clone(),
-        }
+        })
     }
 
     /// Returns where a chunk belongs, and notes by which handle its segment is filled.
