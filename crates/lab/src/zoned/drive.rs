@@ -24,7 +24,8 @@ impl Stripe {
     pub fn new(shape: &Shape, zoned: &Zoned) -> (Self, u32) {
         let groups = (shape.dies / zoned.dies).max(1);
         // Conventional zones take whole rows: a row is a zone of each group.
-        let first = zoned.conventional.div_ceil(groups) * zoned.deep;
+        let rows = zoned.conventional.div_ceil(groups);
+        let first = rows.saturating_mul(zoned.deep);
         let stripe = Self {
             width: zoned.dies,
             deep: zoned.deep,
