@@ -41,6 +41,14 @@ impl Known {
     }
 }
 
+/// Whether a drive's inside is simulated, whether it may be overwritten (it has no zones), and whether it has placement handles.
+fn lets(preset: &Preset) -> (bool, bool, bool) {
+    match &preset.kind {
+        Kind::Nand(nand) => (true, nand.zoned.is_none(), nand.placement.is_some()),
+        Kind::Block(_) => (false, true, false),
+    }
+}
+
 /// The policies compared by default: the page map and the log without savings, each with greedy and cost-benefit victims; then the log with
 /// each saving alone, and with all; and tables in place, where they are possible. Write-once needs the place of a journal, compression the
 /// sizes of blocks, and freed blocks a simulated file system.
@@ -51,10 +59,11 @@ pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
         freed,
         sizes,
     } = known;
-    let flash = matches!(preset.kind, Kind::Nand(_));
+    let (flash, drive, handles) = lets(preset);
     let names = [
-        ("base", true, false),
-        ("base:cost-benefit", flash, false),
+        ("base", drive, false),
+        ("base:cost-benefit", drive && flash, false),
+        ("base:handles=heat", handles, false),
         ("vellum:zero=off", true, false),
         ("vellum:victim=cost-benefit,zero=off", true, false),
         ("vellum", true, false),
@@ -97,9 +106,14 @@ pub fn policies(preset: &Preset, known: Known) -> Vec<Policy> {
             sizes,
             true,
         ),
-        ("vellum:dedup,on-drive", flash, false),
-        ("vellum:dedup,layout=ordered,on-drive", flash, false),
-        ("vellum:dedup,layout=shadow,on-drive", flash, false),
+        ("vellum:dedup,on-drive", flash && drive, false),
+        ("vellum:dedup,on-drive,handles", handles, false),
+        (
+            "vellum:dedup,layout=ordered,on-drive",
+            flash && drive,
+            false,
+        ),
+        ("vellum:dedup,layout=shadow,on-drive", flash && drive, false),
         ("vellum:dedup,layout=ordered", !flash, false),
         ("vellum:dedup,layout=shadow", !flash, false),
     ];

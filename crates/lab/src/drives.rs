@@ -5,6 +5,7 @@
 
 mod cells;
 mod fields;
+mod interface;
 mod tables;
 
 pub use fields::DriveError;
@@ -149,6 +150,8 @@ impl DriveFile {
                 cells::write_energy(&mut to, nand.energy);
                 cells::write_slc_cache(&mut to, nand.slc);
                 cells::write_refresh(&mut to, nand.refresh);
+                interface::write_placement(&mut to, nand.placement);
+                interface::write_zoned(&mut to, nand.zoned);
             }
             Kind::Block(block) => {
                 let about = "A device whose inside is not known, by its speed alone: a latency and a rate, \
@@ -223,6 +226,8 @@ fn nand(file: &mut Reader<'_>, mut flash: Reader<'_>) -> Result<Nand, DriveError
     nand.energy = cells::energy(file)?;
     nand.slc = cells::slc_cache(file, &nand)?;
     nand.refresh = cells::refresh(file)?;
+    nand.placement = interface::placement(file, &nand)?;
+    nand.zoned = interface::zoned(file, &nand)?;
     Ok(nand)
 }
 

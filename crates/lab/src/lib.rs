@@ -47,4 +47,5 @@ pub mod verdict;
 pub mod watching;
 pub mod workload;
 pub mod zipf;
+pub mod zoned;
 pub mod zones;

@@ -6,11 +6,13 @@ mod jobs;
 mod open;
 mod parts;
 pub mod running;
+mod tags;
 mod timers;
 pub mod written;
 
 pub use host::Host;
 use open::{Parent, Part};
+pub use tags::Tags;
 
 use crate::admission::Admit;
 use crate::base::{Drive, Io, Wanted};
@@ -21,9 +23,10 @@ use crate::raw::Raw;
 use crate::series::Series;
 use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
-use crate::vellum::{Asked, Vellum};
+use crate::vellum::{Asked, Backing, Vellum};
 use crate::watching::Watching;
 use crate::workload::Request;
+use crate::zoned::ZoneError;
 use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::{Refusal, Region, WriteOnce};
@@ -93,6 +96,9 @@ pub enum RunError {
         "{OPEN_MAX} requests are open: the drive is too slow for this trace at its own pace; use --depth"
     )]
     Overrun,
+    /// A rule of the drive's zones was broken.
+    #[error("the log broke a rule of the drive's zones: {0}")]
+    Zone(#[from] ZoneError),
     /// A die needed a spare block and had none.
     #[error("the drive is worn out")]
     WornOut,
@@ -133,6 +139,8 @@ pub struct Sim {
     pub tenants: Vec<Host>,
     /// Says what each write may use; none: everything.
     pub admission: Option<Box<dyn Admit>>,
+    /// Names the placement handle of each write; none: the host names none.
+    pub tags: Option<Box<Tags>>,
     preset: Preset,
     part_blocks: u32,
     link_free: u64,
@@ -174,6 +182,7 @@ impl Sim {
             seen: Seen::default(),
             tenants: Vec::new(),
             admission: None,
+            tags: None,
             part_blocks,
             link_ns: (0..=u64::from(part_blocks))
                 .map(|blocks| blocks * BLOCK_BYTES as u64 * 1_000_000_000 / preset.link_bytes_per_s)
@@ -287,6 +296,10 @@ impl Sim {
             Ftl::Vellum(vellum) if vellum.wrong_reads() > 0 => Err(RunError::Wrong {
                 blocks: vellum.wrong_reads(),
             }),
+            Ftl::Vellum(vellum) => match vellum.backing() {
+                Backing::Zones(log) => log.broken().map_or(Ok(()), |error| Err(error.into())),
+                _ => Ok(()),
+            },
             _ => Ok(()),
         }
     }
@@ -404,6 +417,7 @@ impl Sim {
                     Op::Write { fua } => Wanted::Write {
                         fua,
                         through: !asked.admitted.buffer,
+                        stream: asked.stream,
                     },
                     Op::Discard => Wanted::Discard,
                     Op::Flush => Wanted::Flush,

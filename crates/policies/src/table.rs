@@ -531,6 +531,18 @@ rows! {
         cost: "",
     };
 
+    HANDLES = Row {
+        name: "handles",
+        kind: Kind::Switch,
+        tier: Tier::Lab,
+        has: Has::Log,
+        default: "off",
+        lab: Some("off"),
+        doc: "on a drive with placement handles: what clients write, what the collector moves, and \
+            the map have one each",
+        cost: "",
+    };
+
     LEVEL_DYNAMIC = Row {
         name: "level-dynamic",
         kind: Kind::Switch,

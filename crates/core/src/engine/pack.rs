@@ -251,6 +251,12 @@ impl Engine {
         self.log.get(self.chunk_of(id)).bufs()
     }
 
+    /// True if a chunk being written is of the collector's head: it holds what was moved.
+    #[must_use]
+    pub fn chunk_is_cold(&self, id: EffectId) -> bool {
+        self.log.get(self.chunk_of(id)).head == Head::Cold
+    }
+
     /// Returns those buffers with the block's place on the medium: a physical address, and the part of the page there.
     pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
         let chunk = self.log.get(self.chunk_of(id));

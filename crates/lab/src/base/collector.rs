@@ -1,9 +1,10 @@
 //! The collector: what happens when a block is full.
 //!
 //! When only the reserve is free, the collector moves a victim's valid pages into the reserve, and the victim becomes the
-//! reserve. With two streams the reserve is two blocks: the moved pages may need a new block of the other stream, too.
+//! reserve. With several streams the reserve is two blocks: the moved pages may need a new block of another stream, too.
 
 use super::pagemap::{FlashOp, PageMap};
+use super::streams::Apart;
 use crate::flash::{Cell, Die, EraseBlock};
 
 /// The pages of a victim, by program unit.
@@ -77,7 +78,7 @@ impl PageMap {
         let base = die as u32 * self.per_die;
         let full = self.frontier(die, stream).active;
         let valid = self.valid[(base + full) as usize];
-        self.frontier(die, stream).victims.close(full, valid);
+        self.victims(die, stream).close(full, valid);
         if let Some(leveller) = &mut self.leveller {
             leveller.filled(base + full);
         }
@@ -110,15 +111,13 @@ impl PageMap {
     /// Collects a victim: moves its valid pages to the open blocks of their streams.
     fn collect(&mut self, die: usize) {
         let base = die as u32 * self.per_die;
-        let stream = match &self.separation {
-            None => 0,
-            Some(heat) => self.to_collect(heat, die),
+        let pool = match self.separation.as_deref() {
+            Some(Apart::Heat(heat)) => self.to_collect(heat, die),
+            Some(Apart::Handles(_)) | None => 0,
         };
         let valid = &self.valid;
         let valid = |block: u32| valid[(base + block) as usize];
-        let frontier = &mut self.frontiers[die * self.streams + stream];
-        frontier.blocks -= 1;
-        let victims = &mut frontier.victims;
+        let victims = &mut self.frontiers[die * self.streams + pool].victims;
         let victim = match &self.leveller {
             Some(leveller) if leveller.how.dynamic => {
                 victims.take_unworn(valid, |block| leveller.erases(base + block))
@@ -128,6 +127,8 @@ impl PageMap {
         let Some(victim) = victim else {
             unreachable!("a die without free blocks has closed ones")
         };
+        let stream = usize::from(self.filled_by[(base + victim) as usize]);
+        self.frontier(die, stream).blocks -= 1;
         if let Some(leveller) = &mut self.leveller {
             leveller.taken(base + victim);
         }

@@ -10,7 +10,7 @@ use super::idle::Idle;
 use super::order::{Order, Stage};
 use super::pagemap::{FlashOp, PageMap};
 use super::refresh::Refreshing;
-use crate::flash::{Cell, Die, EraseBlock, Flash};
+use crate::flash::{Cell, Die, EraseBlock, Flash, Stream};
 use crate::timeline::{Job, Tag, Timeline};
 use std::collections::VecDeque;
 
@@ -33,6 +33,8 @@ pub enum Wanted {
         fua: bool,
         /// Completes only when the units that it fills are on flash, as without RAM.
         through: bool,
+        /// Where it belongs, on a drive with placement handles.
+        stream: Stream,
     },
     /// Discard.
     Discard,
@@ -256,11 +258,18 @@ impl Drive {
     }
 
     /// Writes if nothing takes time and nothing waits, so that the write completes at once. Returns whether it did.
-    pub fn write_at_once(&mut self, io: &mut Io<'_>, lba: u64, blocks: u64) -> bool {
+    pub fn write_at_once(
+        &mut self,
+        io: &mut Io<'_>,
+        stream: Stream,
+        lba: u64,
+        blocks: u64,
+    ) -> bool {
         let idle = self.waiting.is_empty() && self.under_way.count == 0;
         if !io.time.is_instant() || !idle || self.map.is_paged() {
             return false;
         }
+        self.map.place(stream);
         for lba in lba..lba + blocks {
             self.map.write(lba);
         }
@@ -373,7 +382,12 @@ impl Drive {
                 self.free_looks.push(place);
             }
             let barrier = match wanted {
-                Wanted::Write { fua, through } => {
+                Wanted::Write {
+                    fua,
+                    through,
+                    stream,
+                } => {
+                    self.map.place(stream);
                     // A write that makes everything durable waits for all units anyway.
                     let through = self.ram_blocks == 0 || (through && !fua);
                     let through = through.then(|| io.time.begin(tag));

@@ -18,7 +18,7 @@ pub const COUNT_BYTES: u64 = 1;
 const WINDOW: u64 = 4;
 
 /// The counts; see the module.
-pub(super) struct Heat {
+pub struct Heat {
     counts: Vec<u8>,
     /// The sum of all counts.
     sum: u64,
@@ -26,12 +26,14 @@ pub(super) struct Heat {
     left: u64,
     /// Pages of each stream that were overwritten or discarded, halved with the counts: where a page is now says more than where
     /// its next version goes, if the two differ.
-    pub died: [u64; STREAMS_MOST],
+    pub(super) died: [u64; STREAMS_MOST],
     /// A policy that replaces the counts, and the number of pages it covers: those of a map on flash are not the host's.
-    pub own: Option<(Box<dyn Separate>, u64)>,
+    pub(super) own: Option<(Box<dyn Separate>, u64)>,
 }
 
 impl Heat {
+    /// Returns counts of 0 for so many pages.
+    #[must_use]
     pub fn new(logical: u64) -> Self {
         Self {
             counts: vec![0; logical as usize],
@@ -43,12 +45,12 @@ impl Heat {
     }
 
     /// Sets the number of pages, including those of a map on flash.
-    pub fn cover(&mut self, pages: u64) {
+    pub(super) fn cover(&mut self, pages: u64) {
         self.counts.resize(pages as usize, 0);
     }
 
     /// Returns the stream that a page belongs to.
-    pub fn stream(&self, lba: u32) -> usize {
+    pub(super) fn stream(&self, lba: u32) -> usize {
         let count = u64::from(self.counts[lba as usize]);
         match count > 1 && count * self.counts.len() as u64 > self.sum {
             true => HOT,
@@ -74,7 +76,7 @@ impl Heat {
     }
 
     /// Returns the stream that a page goes to when it is moved.
-    pub fn moved(&mut self, lba: u32, from: usize) -> usize {
+    pub(super) fn moved(&mut self, lba: u32, from: usize) -> usize {
         match &mut self.own {
             Some((own, pages)) if u64::from(lba) < *pages => {
                 of_heat(own.moved(lba.into(), from == HOT))
@@ -84,7 +86,7 @@ impl Heat {
     }
 
     /// Counts a page of a stream that died.
-    pub fn died(&mut self, stream: usize) {
+    pub(super) fn died(&mut self, stream: usize) {
         self.died[stream] += 1;
     }
 

@@ -65,9 +65,8 @@ impl PageMap {
         if let Some(opened) = &mut self.opened {
             opened.push(base + old);
         }
-        let frontier = &mut self.frontiers[die * self.streams + usize::from(stream)];
-        frontier.victims.remove(young);
         leveller.taken(base + young);
+        self.victims(die, usize::from(stream)).remove(young);
         let mut moving = std::mem::take(&mut self.moving);
         self.take_alive(base + young, &mut moving);
         let units = moving.chunk_by(|(a, _), (b, _)| a / self.unit_blocks == b / self.unit_blocks);
@@ -94,8 +93,8 @@ impl PageMap {
         }
         self.valid[(base + young) as usize] = 0;
         self.valid[(base + old) as usize] = moving.len() as u32;
-        let frontier = self.frontier(die, usize::from(stream));
-        frontier.victims.close(old, moving.len() as u32);
+        let victims = self.victims(die, usize::from(stream));
+        victims.close(old, moving.len() as u32);
         self.counts.levelled += moving.len() as u64;
         self.note_moved(&moving);
         self.moving = moving;

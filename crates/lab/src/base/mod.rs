@@ -2,6 +2,7 @@
 //! checkpoints, and a map in RAM that survives a crash. Its only cost is its collector's moves. Options add wear levelling, a map
 //! on flash with a cache of its entries, and the separation of hot from cold data.
 
+mod apart;
 mod collector;
 mod divisor;
 mod drive;
@@ -20,10 +21,11 @@ mod refresh;
 mod renewing;
 mod separation;
 mod slc;
+mod streams;
 mod victims;
 
 pub use drive::{Drive, Io, Wanted};
-pub use heat::COUNT_BYTES;
+pub use heat::{COUNT_BYTES, Heat};
 pub use leveller::{Levelling, THRESHOLD};
 pub use mapcache::ENTRY_BYTES;
 pub use order::{Order, Stage};

@@ -9,13 +9,13 @@
 //! before they change, so that their cache misses overlap.
 
 use super::divisor::Divisor;
-use super::heat::{Heat, STREAMS_MOST};
 use super::leveller::Leveller;
 pub(super) use super::ops::NONE;
 pub use super::ops::{FlashOp, Place};
 use super::own::{Chooser, Own};
 use super::paging::Paging;
 use super::slc::Slc;
+use super::streams::{Apart, STREAMS_ROOM};
 use super::victims::{Victim, Victims};
 use crate::flash::{Cell, Die, EraseBlock, PLAIN, PageMapping, Shape};
 use crate::rng::{Rng, mix};
@@ -87,7 +87,7 @@ pub struct PageMap {
     /// One bit a page: true if the map still points to it.
     pub(super) alive: Vec<u64>,
     pub(super) valid: Vec<u32>,
-    /// The number of blocks a die fills at a time: one, or one for cold and one for hot data.
+    /// The number of blocks a die fills at a time: one, one for cold and one for hot data, or one for each placement handle.
     pub(super) streams: usize,
     /// By die; the streams of a die are adjacent.
     pub(super) frontiers: Vec<Frontier>,
@@ -96,14 +96,14 @@ pub struct PageMap {
     /// Free blocks, by die.
     pub(super) free: Vec<VecDeque<u32>>,
     /// The die of each stream's next page.
-    turn: [usize; STREAMS_MOST],
+    turn: [usize; STREAMS_ROOM],
     /// The valid pages of a victim, and their owners.
     pub(super) moving: Vec<(u32, u32)>,
     pub(super) counts: Moved,
     pub(super) ops: Vec<FlashOp>,
     pub(super) leveller: Option<Box<Leveller>>,
     pub(super) paging: Option<Box<Paging>>,
-    pub(super) separation: Option<Box<Heat>>,
+    pub(super) separation: Option<Box<Apart>>,
     pub(super) slc: Option<Box<Slc>>,
     /// Blocks that were begun, if the caller wants to know when they receive data.
     pub(super) opened: Option<Vec<u32>>,
@@ -124,7 +124,7 @@ impl PageMap {
         let pages = shape.block_blocks();
         let blocks = u64::from(dies) * u64::from(per_die);
         let physical = blocks * u64::from(pages);
-        let most = u64::from(dies) * room(per_die, RESERVE, 1, pages);
+        let most = u64::from(dies) * room(per_die, RESERVE + 1, pages);
         if logical > most || physical >= u64::from(NONE) {
             return Err(TooSmall { logical, most });
         }
@@ -146,7 +146,7 @@ impl PageMap {
             frontiers: Vec::new(),
             filled_by: vec![0; blocks as usize],
             free: vec![VecDeque::new(); dies as usize],
-            turn: [0; STREAMS_MOST],
+            turn: [0; STREAMS_ROOM],
             moving: Vec::with_capacity(pages as usize),
             counts: Moved::default(),
             ops: Vec::new(),
@@ -165,13 +165,15 @@ impl PageMap {
         self.frontiers.clear();
         for die in 0..self.free.len() {
             for stream in 0..self.streams {
+                let has_victims = self.pool(stream) == stream;
+                let closed = if has_victims { self.per_die } else { 0 };
                 self.frontiers.push(Frontier {
                     active: stream as u32,
                     offset: 0,
                     left: self.unit_blocks,
                     blocks: 1,
                     live: 0,
-                    victims: Victims::new(victim, self.per_die, self.pages),
+                    victims: Victims::new(victim, closed, self.pages),
                 });
                 self.filled_by[die * self.per_die as usize + stream] = stream as u8;
             }
@@ -236,7 +238,28 @@ impl PageMap {
 
     /// Returns the most blocks that one die can keep valid.
     fn room(&self) -> u64 {
-        room(self.per_die, self.reserve, self.streams, self.pages)
+        let kept = match self.separation.as_deref() {
+            None => self.reserve + 1,
+            // Two frontiers each have a block that is not full, and the collected stream must have a block's worth to give.
+            Some(Apart::Heat(_)) => self.reserve + 3,
+            // Any stream may have it: the victim is the best of all.
+            Some(Apart::Handles(_)) => self.reserve + self.streams as u32,
+        };
+        room(self.per_die, kept, self.pages)
+    }
+
+    /// Returns the stream that has the victims of a stream.
+    pub(super) fn pool(&self, stream: usize) -> usize {
+        match &self.separation {
+            None => stream,
+            Some(apart) => apart.pool(stream),
+        }
+    }
+
+    /// Returns the victims of a die's stream.
+    pub(super) fn victims(&mut self, die: usize, stream: usize) -> &mut Victims {
+        let pool = self.pool(stream);
+        &mut self.frontier(die, pool).victims
     }
 
     pub(super) fn frontier(&mut self, die: usize, stream: usize) -> &mut Frontier {
@@ -362,19 +385,19 @@ impl PageMap {
         let valid = &mut self.valid[block as usize];
         *valid -= 1;
         let valid = *valid;
-        let stream = match &mut self.separation {
-            None => 0,
+        let (stream, pool) = match &mut self.separation {
+            None => (0, 0),
             Some(separation) => {
                 let stream = usize::from(self.filled_by[block as usize]);
                 separation.died(stream);
-                stream
+                (stream, separation.pool(stream))
             }
         };
         let (die, block) = self.by_die.split(block);
         let frontier = self.frontier(die as usize, stream);
         frontier.live -= 1;
         if block != frontier.active {
-            frontier.victims.died(block, valid);
+            self.frontier(die as usize, pool).victims.died(block, valid);
         }
     }
 
@@ -432,10 +455,8 @@ impl PageMap {
     }
 }
 
-/// Returns the blocks that a die can keep valid: all but the reserve, less enough for a victim to always free something.
-/// Two frontiers each have a block that is not full, and the collected stream must have a block's worth to give.
-fn room(per_die: u32, reserve: u32, streams: usize, pages: u32) -> u64 {
-    let kept = reserve + 2 * streams as u32 - 1;
+/// Returns the blocks that a die can keep valid: all but what is kept for the collector, so that a victim always frees something.
+fn room(per_die: u32, kept: u32, pages: u32) -> u64 {
     u64::from(per_die.saturating_sub(kept)) * u64::from(pages)
 }
 

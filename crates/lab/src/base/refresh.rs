@@ -147,7 +147,7 @@ impl PageMap {
         } else if valid == 0 {
             return false;
         } else {
-            frontier.victims.remove(own);
+            self.victims(die, stream).remove(own);
             if let Some(leveller) = &mut self.leveller {
                 leveller.taken(at);
             }

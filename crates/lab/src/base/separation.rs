@@ -15,6 +15,7 @@
 use super::heat::{COLD, HOT, Heat, STREAMS_MOST};
 use super::own::Separator;
 use super::pagemap::{Frontier, PageMap, TooSmall};
+use super::streams::Apart;
 use super::victims::Victim;
 
 impl PageMap {
@@ -22,8 +23,8 @@ impl PageMap {
     #[must_use]
     pub fn separating(mut self, separator: Separator<'_>) -> Self {
         let pages = self.logical();
-        if let Some(separation) = &mut self.separation {
-            separation.own = Some((separator(), pages));
+        if let Some(Apart::Heat(heat)) = self.separation.as_deref_mut() {
+            heat.own = Some((separator(), pages));
         }
         self
     }
@@ -36,11 +37,11 @@ impl PageMap {
         self.streams = STREAMS_MOST;
         // Moved pages may fill a block of each stream.
         self.reserve = self.streams as u32;
+        self.separation = Some(Box::new(Apart::Heat(Heat::new(self.logical()))));
         let (logical, most) = (self.logical(), self.most());
         if logical > most {
             return Err(TooSmall { logical, most });
         }
-        self.separation = Some(Box::new(Heat::new(logical)));
         self.begin(victim);
         Ok(self)
     }
@@ -48,7 +49,7 @@ impl PageMap {
     /// True if hot and cold data are apart.
     #[must_use]
     pub fn is_separated(&self) -> bool {
-        self.separation.is_some()
+        matches!(self.separation.as_deref(), Some(Apart::Heat(_)))
     }
 
     /// Returns the stream of a die that has more than its share of the spare space.
@@ -256,7 +257,9 @@ mod tests {
             let anywhere = rng.below(10) == 0;
             map.write(rng.below(if anywhere { logical } else { hot }));
         }
-        let separation = map.separation.as_ref().unwrap();
+        let Some(Apart::Heat(separation)) = map.separation.as_deref() else {
+            panic!("it separates")
+        };
         let called_hot = |lbas: std::ops::Range<u64>| {
             let lbas = lbas.filter(|&lba| separation.stream(lba as u32) == HOT);
             lbas.count()

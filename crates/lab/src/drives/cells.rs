@@ -180,7 +180,7 @@ pub fn write_slc_cache(to: &mut Writer, slc: Option<SlcCache>) {
 }
 
 /// Writes an optional table, or an example of it.
-fn write_one<T>(
+pub(super) fn write_one<T>(
     to: &mut Writer,
     (name, about): (&str, &str),
     table: Option<T>,

@@ -1,7 +1,9 @@
 //! The tables of a drive's file.
 
 use super::fields::{DriveError, Fields, Key};
-use crate::flash::{Energy, Nand, PART_BLOCKS, PageMapping, SlcCache, TYPES_MAX};
+use crate::flash::{
+    Energy, HANDLES_MAX, Nand, PART_BLOCKS, PageMapping, Placement, SlcCache, TYPES_MAX, Zoned,
+};
 use vellum_core::addr::BLOCK_BYTES;
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -298,6 +300,63 @@ pub fn page_map(of: &mut impl Fields, map: &mut PageMapping) -> Result<(), Drive
         "Whether the last page of each block is its summary, programmed when all others are",
         &mut map.summary,
     )
+}
+
+/// Visits the drive's placement handles.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn placement(of: &mut impl Fields, placement: &mut Placement) -> Result<(), DriveError> {
+    let about =
+        "Handles: each fills an erase block of its own on each die, where a policy names them";
+    let handles = count("handles", about, HANDLES_MAX as u64);
+    of.short(&handles, &mut placement.handles)?;
+    of.switch(
+        "initially-isolated",
+        "Whether what the collector moves shares blocks, whatever handle it was written to; else it \
+         stays with what is written to its handle (persistently isolated)",
+        &mut placement.initially,
+    )
+}
+
+/// Visits the drive's zones.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn zoned(of: &mut impl Fields, zoned: &mut Zoned) -> Result<(), DriveError> {
+    const SIZE: Key = Key {
+        name: "size-kib",
+        about: "From the beginning of one zone to the next, in KiB; left out: the next power of two of what \
+                a zone holds",
+        unit: KIB,
+        range: (BLOCK, 1 << 40),
+        step: BLOCK,
+        default: Some(0),
+    };
+    const CONVENTIONAL: Key = Key {
+        name: "conventional",
+        about: "Zones that may be overwritten; a small page map of the drive's own runs them",
+        unit: 1,
+        range: (0, 65_536),
+        step: 1,
+        default: Some(0),
+    };
+    of.short(
+        &count("dies", "Dies that a zone spans: neighbours", 4096),
+        &mut zoned.dies,
+    )?;
+    let deep = count(
+        "erase-blocks",
+        "Erase blocks of a zone on each of them: so much a zone holds",
+        65_536,
+    );
+    of.short(&deep, &mut zoned.deep)?;
+    of.number(&SIZE, &mut zoned.size_bytes)?;
+    let open = count("open", "Zones that may be open at a time", 65_536);
+    of.short(&open, &mut zoned.open)?;
+    let about = "Zones that may be open or partly written at a time";
+    of.short(&count("active", about, 65_536), &mut zoned.active)?;
+    of.short(&CONVENTIONAL, &mut zoned.conventional)
 }
 
 /// Visits the figures of a device known only by its speed, other than those of its directions.

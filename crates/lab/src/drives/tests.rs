@@ -1,4 +1,5 @@
 use super::*;
+use crate::flash::{Placement, Zoned};
 
 const FLASH: &str = r#"about = "a drive"
 source = "assumed"
@@ -229,6 +230,109 @@ fn impossible_refresh_limits_are_refused() {
             "retention = 90\n".to_owned() + FLASH,
             1,
             "retention: it is a table: [retention]",
+        ),
+    ]);
+}
+
+#[test]
+fn placement_handles_are_read_and_written_and_refused() {
+    let of = |tables: &str| format!("{FLASH}{tables}");
+    for (more, initially) in [("", false), ("initially-isolated = true\n", true)] {
+        let text = of(&format!("[placement]\nhandles = 8\n{more}"));
+        let drive = DriveFile::read("mine", &text).unwrap();
+        let wanted = Placement {
+            handles: 8,
+            initially,
+        };
+        assert_eq!(nand(&text).placement, Some(wanted));
+        let again = DriveFile::read("mine", &drive.written());
+        assert_eq!(again.as_ref(), Ok(&drive));
+    }
+    let handles = "[placement]\nhandles = 2\n";
+    refused(&[
+        (of("[placement]\n"), 18, "handles: it is missing: Handles"),
+        (
+            of("[placement]\nhandles = 17\n"),
+            19,
+            "a number from 1 to 16",
+        ),
+        (
+            of("[placement]\nhandles = 2\ninitially-isolated = 1\n"),
+            20,
+            "it is true or false",
+        ),
+        (
+            of(&format!("{CACHE}{handles}")),
+            24,
+            "[slc-cache] does not go",
+        ),
+        (
+            of(&format!("{handles}[page-map]\nstriped = true\n")),
+            18,
+            "neither striped, copy-back nor summaries",
+        ),
+    ]);
+}
+
+#[test]
+fn zones_are_read_and_written_and_refused() {
+    let of = |tables: &str| format!("{FLASH}{tables}");
+    let zones = "[zoned]\ndies = 4\nerase-blocks = 2\nopen = 6\nactive = 12\n";
+    for (more, size_bytes, conventional) in [
+        ("", 0, 0),
+        ("size-kib = 4096\nconventional = 4\n", 4 << 20, 4),
+    ] {
+        let text = of(&format!("{zones}{more}"));
+        let drive = DriveFile::read("mine", &text).unwrap();
+        let wanted = Zoned {
+            dies: 4,
+            deep: 2,
+            size_bytes,
+            open: 6,
+            active: 12,
+            conventional,
+        };
+        assert_eq!(nand(&text).zoned, Some(wanted));
+        let again = DriveFile::read("mine", &drive.written());
+        assert_eq!(again.as_ref(), Ok(&drive));
+    }
+    let changed = |from, to| of(&zones.replace(from, to));
+    refused(&[
+        (changed("dies = 4\n", ""), 18, "dies: it is missing"),
+        (
+            changed("dies = 4", "dies = 3"),
+            18,
+            "a power of two that divides the drive's 8",
+        ),
+        (
+            changed("dies = 4", "dies = 16"),
+            18,
+            "a power of two that divides the drive's 8",
+        ),
+        (
+            changed("active = 12", "active = 5"),
+            18,
+            "an open zone is active",
+        ),
+        (
+            of(&format!("{zones}conventional = 3\n")),
+            18,
+            "it is a multiple of 2",
+        ),
+        (
+            of(&format!("{zones}size-kib = 2044\n")),
+            18,
+            "at least the 2048 KiB that a zone holds",
+        ),
+        (
+            of(&format!("{zones}{CACHE}")),
+            18,
+            "[slc-cache] does not go",
+        ),
+        (
+            of(&format!("{zones}[page-map]\nstriped = true\n")),
+            18,
+            "[page-map] does not go",
         ),
     ]);
 }

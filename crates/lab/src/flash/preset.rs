@@ -2,8 +2,10 @@
 
 use super::cells::{PageTypes, SlcCache};
 use super::energy::Energy;
+use super::placement::Placement;
 use super::speed::Speed;
 use super::stress::Refresh;
+use super::zoned::Zoned;
 
 /// A NAND drive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,10 @@ pub struct Nand {
     pub refresh: Refresh,
     /// How the drive's page map works.
     pub page_map: PageMapping,
+    /// The handles by which a host says what belongs together, if the drive has any.
+    pub placement: Option<Placement>,
+    /// Its zones, if its interface is zones.
+    pub zoned: Option<Zoned>,
 }
 
 /// Properties of a drive's page map.

@@ -281,6 +281,7 @@ const BASE: Policy = Policy {
             threshold: None,
         },
         map_cache: None,
+        handles: None,
     }),
     over_provisioning: None,
 };

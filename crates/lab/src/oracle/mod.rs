@@ -12,7 +12,7 @@ pub mod skew;
 
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::drives;
-use crate::flash::Shape;
+use crate::flash::{Placement, Shape, Stream};
 use crate::outcome::Snapshot;
 use crate::policy::{Engine, Layer, Policy};
 use crate::rng::Rng;
@@ -161,6 +161,8 @@ pub struct Map {
     pub victim: Victim,
     /// True if hot and cold data are kept apart.
     pub separated: bool,
+    /// True if the host gives hot data one placement handle, and cold data another.
+    pub placed: bool,
     /// Pages of a block.
     pub pages: u32,
 }
@@ -172,6 +174,7 @@ impl Map {
         Self {
             victim,
             separated: false,
+            placed: false,
             pages,
         }
     }
@@ -185,6 +188,29 @@ impl Map {
         }
     }
 
+    /// Hot and cold data, each by a placement handle of its own.
+    #[must_use]
+    pub fn placed(victim: Victim, pages: u32) -> Self {
+        Self {
+            placed: true,
+            ..Self::mixed(victim, pages)
+        }
+    }
+
+    /// An empty one on the die of a shape.
+    fn on(self, shape: &Shape, logical: u64) -> Result<PageMap, TooSmall> {
+        let map = PageMap::new(shape, 1, (0, shape.erase_blocks), logical, self.victim)?;
+        let two = Placement {
+            handles: 2,
+            initially: false,
+        };
+        match (self.separated, self.placed) {
+            (true, _) => map.separated(self.victim),
+            (_, true) => map.placed(self.victim, two),
+            _ => Ok(map),
+        }
+    }
+
     /// Its name as a policy.
     fn policy(self) -> String {
         let options = match self.victim {
@@ -195,7 +221,9 @@ impl Map {
             Victim::Choices(draws) => Some(format!("d={draws}")),
         };
         let hot_cold = self.separated.then(|| "hot-cold".to_string());
-        let options: Vec<String> = options.into_iter().chain(hot_cold).collect();
+        let handles = self.placed.then(|| "two handles".to_string());
+        let options = options.into_iter().chain(hot_cold).chain(handles);
+        let options: Vec<String> = options.collect();
         match options.is_empty() {
             true => "base".into(),
             false => format!("base:{}", options.join(",")),
@@ -234,10 +262,10 @@ pub fn page_map(
     over_permille: u32,
     effort: Effort,
 ) -> Result<Row, TooSmall> {
-    let Map { victim, pages, .. } = kind;
+    let pages = kind.pages;
     // One die, so that it is the single pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
-    let reserve = 1 + u32::from(kind.separated);
+    let reserve = 1 + u32::from(kind.separated || kind.placed);
     let blocks = wanted.div_ceil(u64::from(pages)) as u32 + reserve;
     let shape = Shape {
         channels: 1,
@@ -246,14 +274,13 @@ pub fn page_map(
         units: pages,
         unit_blocks: 1,
     };
-    let mut map = PageMap::new(&shape, 1, (0, blocks), effort.logical, victim)?;
-    if kind.separated {
-        map = map.separated(victim)?;
-    }
+    let map = kind.on(&shape, effort.logical)?;
     let mut map = map.drawing(effort.seed);
     let mut rng = Rng::new(effort.seed);
     let mut ops = Vec::new();
+    let hot = skew.map_or(0, |skew| skew.hot(effort.logical));
     let mut write = |map: &mut PageMap, lba| {
+        map.place(Stream::of(u8::from(lba < hot)));
         map.write(lba);
         map.take_ops(&mut ops);
         ops.clear();
@@ -278,6 +305,9 @@ pub fn page_map(
     let computed = match skew {
         None => uniform(alpha),
         Some(skew) if kind.separated => skew.apart(alpha, uniform),
+        // Victims have as many valid pages whatever their handle, so each handle has spare space by its pages, and is a drive of
+        // its own with that: all of them amplify alike.
+        Some(_) if kind.placed => uniform(alpha),
         Some(skew) => skew.fifo(alpha),
     };
     Ok(Row {

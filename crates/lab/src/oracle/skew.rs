@@ -20,9 +20,14 @@ impl fmt::Display for Skew {
 }
 
 impl Skew {
-    /// The next block to write. The hot part lies first.
+    /// The blocks of the hot part, which lies first.
+    pub(super) fn hot(self, logical: u64) -> u64 {
+        logical * u64::from(self.space) / 100
+    }
+
+    /// The next block to write.
     pub(super) fn draw(self, rng: &mut Rng, logical: u64) -> u64 {
-        let hot = logical * u64::from(self.space) / 100;
+        let hot = self.hot(logical);
         match rng.below(100) < u64::from(self.writes) {
             true => rng.below(hot),
             false => hot + rng.below(logical - hot),

@@ -44,6 +44,8 @@ pub struct Engine {
     pub placing: Placing,
     /// True if it runs above a drive with a page map, instead of directly on flash.
     pub on_drive: bool,
+    /// True if it names a placement handle of that drive with each write.
+    pub handles: bool,
     /// What that drive does about uneven wear.
     pub levelling: Levelling,
 }
@@ -66,6 +68,7 @@ impl Default for Engine {
             tidying: Tidying::default(),
             placing: Placing::default(),
             on_drive: false,
+            handles: false,
             levelling: Levelling::default(),
         }
     }
@@ -181,6 +184,7 @@ static OPTIONS: &[Access] = &[
     switch!("merging", placing.merging),
     switch!("anticipation", placing.anticipation),
     switch!("on-drive", on_drive),
+    switch!("handles", handles),
     switch!("level-dynamic", levelling.dynamic),
     word!("level-static", levelling.threshold, threshold, threshold_of)
         .takes("on, off, 1 to 100000"),
@@ -360,6 +364,12 @@ impl Engine {
             return Some(
                 "the engine's own collector does not level wear: level-dynamic and level-static need \
                  on-drive",
+            );
+        }
+        if self.handles && !(self.on_drive && self.placing.layout == Layout::Log) {
+            return Some(
+                "placement handles are a drive's, and the log's heads name them: handles needs \
+                 on-drive, and layout=log",
             );
         }
         match self.placing.layout {

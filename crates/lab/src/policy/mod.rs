@@ -8,7 +8,7 @@ mod levelling;
 mod page_map;
 
 pub use engine::Engine;
-pub use page_map::Base;
+pub use page_map::{Base, Tagging};
 
 use crate::raw::{Hash, Saving};
 use std::fmt;
@@ -70,6 +70,7 @@ const BASE: &str = "\
 base[:NAME,...] a page map
   greedy, cost-benefit, fifo, random, d=N  how its collector chooses a block: of N drawn, with d=N [greedy]
   hot-cold                   hot and cold data in blocks of their own
+  handles=tenants, heat      on a drive with placement handles: one for each tenant, or hot and cold ones
   oftl, stream, unordered    its map is updated as OFTL has it, or the stream FTL, or anyhow, and counted
   level-dynamic, level-static[=ERASURES]  wear is levelled
   map-cache=KIB              the map is on flash, and so much of it in memory, as DFTL has it
@@ -219,6 +220,8 @@ mod tests {
             "base:cost-benefit",
             "base:random,oftl",
             "base:hot-cold",
+            "base:handles=tenants",
+            "base:fifo,handles=heat,level-dynamic,op=10",
             "base:d=5,hot-cold,level-static,map-cache=64,op=10",
             "base:stream",
             "base:unordered",
@@ -240,6 +243,7 @@ mod tests {
             "vellum:persistence=strong",
             "vellum:dedup,compress,fold=now,sweep",
             "vellum:sweep=now",
+            "vellum:on-drive,handles",
             "vellum:on-drive,level-dynamic,level-static=20",
             "vellum:dedup,layout=ordered,persistence=strong,merging=off,anticipation=off,on-drive",
             "vellum:write-once,layout=shadow,op=10",
@@ -285,6 +289,14 @@ mod tests {
             "vellum:map-cache=64",
             "vellum:level-dynamic",
             "vellum:hot-cold",
+            "base:handles",
+            "base:handles=heads",
+            "base:hot-cold,handles=heat",
+            "base:handles=tenants,map-cache=64",
+            "base:handles=tenants,oftl",
+            "vellum:handles",
+            "vellum:handles=heat,on-drive",
+            "vellum:handles,on-drive,layout=ordered",
             "vellum:on-drive,level-static=0",
         ] {
             assert!(text.parse::<Policy>().is_err(), "{text}");

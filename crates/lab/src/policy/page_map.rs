@@ -4,7 +4,16 @@ use super::levelling;
 use crate::base::{ENTRY_BYTES, Levelling, Order, Victim};
 
 const TAKES: &str = "base takes greedy, cost-benefit, fifo, random, d=1 to d=1000, hot-cold, unordered, \
-oftl, stream, level-dynamic, level-static=, map-cache=, op=";
+oftl, stream, handles=tenants, handles=heat, level-dynamic, level-static=, map-cache=, op=";
+
+/// By what the host names a placement handle with each write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tagging {
+    /// By the tenant that writes.
+    Tenants,
+    /// By how often the host writes the block.
+    Heat,
+}
 
 /// The options of the baseline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +28,8 @@ pub struct Base {
     pub separated: bool,
     /// Map entries that fit in RAM, with the map on flash; none: the whole map is in RAM.
     pub map_cache: Option<u32>,
+    /// By what the host names placement handles; none: it names none.
+    pub handles: Option<Tagging>,
 }
 
 impl Base {
@@ -46,6 +57,8 @@ impl Base {
                     .filter(|draws| (1..=1000).contains(draws));
                 self.victim = Victim::Choices(draws.ok_or(TAKES)?);
             }
+            Some(("handles", "tenants")) => self.handles = Some(Tagging::Tenants),
+            Some(("handles", "heat")) => self.handles = Some(Tagging::Heat),
             Some(("map-cache", kib)) => {
                 let kib = kib.parse().ok().filter(|kib| (4..=1 << 22).contains(kib));
                 let kib: u32 = kib.ok_or("map-cache= needs KiB, from 4 to 4194304")?;
@@ -75,6 +88,11 @@ impl Base {
             Order::Journal => options.push("oftl".to_string()),
             Order::Stream => options.push("stream".to_string()),
         }
+        match self.handles {
+            None => {}
+            Some(Tagging::Tenants) => options.push("handles=tenants".to_string()),
+            Some(Tagging::Heat) => options.push("handles=heat".to_string()),
+        }
         options.extend(levelling::shown(self.levelling));
         if let Some(entries) = self.map_cache {
             let kib = u64::from(entries) * ENTRY_BYTES / 1024;
@@ -85,8 +103,15 @@ impl Base {
 
     /// Why its options contradict each other, if they do.
     pub(super) fn contradiction(&self) -> Option<&'static str> {
-        (self.map_cache.is_some() && self.order != Order::Off).then_some(
-            "map-cache= goes without unordered, oftl and stream: those keep the map in RAM",
+        if self.map_cache.is_some() && self.order != Order::Off {
+            return Some(
+                "map-cache= goes without unordered, oftl and stream: those keep the map in RAM",
+            );
+        }
+        let alone = !self.separated && self.map_cache.is_none() && self.order == Order::Off;
+        (self.handles.is_some() && !alone).then_some(
+            "handles= goes without hot-cold (the drive's own way to keep data apart), map-cache=, \
+             unordered, oftl and stream",
         )
     }
 }

@@ -1,17 +1,20 @@
 //! A scenario's device with a policy on it, new.
 
 use super::capacity::{CAPACITY_MAX, DEFAULT_BYTES, TooLarge, logical, physical};
-use super::{Scenario, ScenarioError};
-use crate::base::{Drive, Io, Levelling, Order, PageMap};
+use super::{Load, Scenario, ScenarioError};
+use crate::base::{Drive, Heat, Io, Order, PageMap};
 use crate::blockdev::BlockDevice;
-use crate::flash::{Flash, Kind, Nand, Shape};
-use crate::policy::{Base, Engine, Layer, Policy};
+use crate::flash::{Flash, Kind, Nand, Shape, Zoned};
+use crate::policy::{Base, Engine, Layer, Policy, Tagging};
 use crate::raw::{Raw, Saving};
-use crate::sim::{Ftl, Sim};
+use crate::sim::{Ftl, Sim, Tags};
 use crate::timeline::Timeline;
-use crate::vellum::{BUFS_MIN, Backing, Hashing, Layout, OnFlash, Settings, Vellum};
+use crate::vellum::{
+    BUFS_MIN, Backing, Handles, Hashing, Layout, OnFlash, OnZones, Settings, Vellum,
+};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas;
+use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::Dedup;
 
 /// The fewest erase blocks per die by default.
@@ -55,8 +58,16 @@ impl Scenario<'_> {
         self.device.capacity.unwrap_or(least.max(needed))
     }
 
-    /// Checks that the load has what a policy needs.
+    /// Checks that the load and the drive have what a policy needs.
     fn check(&self, policy: &Policy) -> Result<(), ScenarioError> {
+        self.check_handles(policy)?;
+        let is_zoned = matches!(&self.device.preset.kind, Kind::Nand(nand) if nand.zoned.is_some());
+        let on_zones = matches!(policy.layer, Layer::Vellum(engine)
+            if !engine.on_drive && engine.placing.layout == areas::Layout::Log);
+        if is_zoned && !on_zones {
+            let policy = policy.to_string();
+            return Err(ScenarioError::Zoned { policy });
+        }
         let Layer::Vellum(engine) = policy.layer else {
             return Ok(());
         };
@@ -66,6 +77,28 @@ impl Scenario<'_> {
         }
         match engine.freed && !self.load.frees_blocks() {
             true => Err(ScenarioError::Freed { policy }),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that there are placement handles, and something to give them to, if a policy names some.
+    fn check_handles(&self, policy: &Policy) -> Result<(), ScenarioError> {
+        let tagging = match policy.layer {
+            Layer::Base(base) => base.handles,
+            _ => None,
+        };
+        let names = matches!(policy.layer, Layer::Vellum(engine) if engine.handles);
+        if tagging.is_none() && !names {
+            return Ok(());
+        }
+        let policy = policy.to_string();
+        match &self.device.preset.kind {
+            Kind::Nand(nand) if nand.placement.is_some() => {}
+            _ => return Err(ScenarioError::Handles { policy }),
+        }
+        let has_tenants = matches!(self.load, Load::Tenants { .. } | Load::Jobs(_));
+        match tagging == Some(Tagging::Tenants) && !has_tenants {
+            true => Err(ScenarioError::NoTenants { policy }),
             false => Ok(()),
         }
     }
@@ -103,7 +136,8 @@ impl Scenario<'_> {
                         Ftl::Raw(Box::new(Raw::new(device, saving)))
                     }
                     Layer::Vellum(engine) if !engine.on_drive => {
-                        let layout = Layout::on_blocks(layer.layout(), physical, logical, over)?;
+                        let layout =
+                            Layout::on_blocks(layer.layout(), physical, logical, over, None)?;
                         let settings = self.settings(&engine, BUFS_MIN.max(16_384));
                         let backing = Backing::Block(Box::new(device));
                         Ftl::Vellum(Box::new(Vellum::new(
@@ -170,6 +204,7 @@ impl Scenario<'_> {
             replay: engine.replay,
             freed: engine.freed,
             tidying: engine.tidying,
+            handles: None,
             verify: self.verify,
         }
     }
@@ -198,6 +233,9 @@ impl Scenario<'_> {
         if base.separated {
             map = map.separated(base.victim)?;
         }
+        if let (Some(placement), Some(_)) = (nand.placement, base.handles) {
+            map = map.placed(base.victim, placement)?;
+        }
         let map = map.typed(nand.page_types.count()).mapped(nand.page_map)?;
         let map = self.owned(map.drawing(self.seed));
         let map = map.levelled(base.levelling);
@@ -219,12 +257,17 @@ impl Scenario<'_> {
         nand: &Nand,
         shape: &Shape,
         (shown, cache): (u64, u64),
-        levelling: Levelling,
+        engine: &Engine,
     ) -> Result<Drive, ScenarioError> {
         let (whole, greedy) = ((0, shape.erase_blocks), crate::base::Victim::Greedy);
-        let map = PageMap::new(shape, shape.dies, whole, shown, greedy)?;
+        let mut map = PageMap::new(shape, shape.dies, whole, shown, greedy)?;
+        if let Some(placement) = nand.placement.filter(|_| engine.handles) {
+            map = map.placed(greedy, placement)?;
+        }
         let map = map.typed(nand.page_types.count()).mapped(nand.page_map)?;
-        let map = map.cached(nand.slc.as_ref(), shape).levelled(levelling);
+        let map = map
+            .cached(nand.slc.as_ref(), shape)
+            .levelled(engine.levelling);
         let drive = Drive::new(map, shape.unit_blocks, cache).refreshing(nand.refresh);
         Ok(drive.ordered(Order::Off, self.device.flush_ns))
     }
@@ -263,6 +306,100 @@ impl Scenario<'_> {
         told
     }
 
+    /// The engine above a drive with a page map. The volume takes everything the drive shows, as on a real one. The device's
+    /// over-provisioning is shared: a third goes to the drive, besides what it keeps free, if the engine has a log to collect;
+    /// else all but what tables need.
+    fn above_drive(
+        &self,
+        nand: &Nand,
+        shape: &Shape,
+        engine: &Engine,
+        (logical, over): (u64, u32),
+        (cache, ram): (u64, u64),
+        notes: &mut Vec<String>,
+    ) -> Result<Ftl, ScenarioError> {
+        let (physical, layout) = (shape.blocks(), engine.placing.layout);
+        let shown = match layout {
+            areas::Layout::Log => {
+                let kept_free = nand.page_map.kept_free;
+                let used = physical * u64::from(1000 - kept_free) / 1000;
+                self::logical(used, (over.saturating_sub(kept_free) / 3).max(20))
+            }
+            _ => {
+                let own = (over / 3).clamp(*IN_PLACE_OVER.start(), *IN_PLACE_OVER.end());
+                self::physical(logical, own)
+            }
+        };
+        let inner = physical as f64 / shown as f64 - 1.0;
+        let drive = self.drive_below(nand, shape, (shown, cache), engine)?;
+        // A host that names handles learns how long a reclaim unit is, and frees it as a whole, unless that is too long for it.
+        let long = shape.dies * shape.block_blocks();
+        let long = (engine.handles && Layout::is_segment(long, shown)).then_some(long);
+        let layout = Layout::on_blocks(layout, shown, logical, over, long)?;
+        notes.push(format!(
+            "the drive keeps {:.1}%, the engine the rest",
+            inner * 100.0
+        ));
+        if let Some(long) = long {
+            let long = u64::from(long) * BLOCK_BYTES as u64;
+            notes.push(format!(
+                "a segment is a reclaim unit of the drive, {}",
+                crate::report::bytes(long)
+            ));
+        }
+        let handles = nand
+            .placement
+            .filter(|_| engine.handles)
+            .map(|placement| Handles {
+                count: placement.handles,
+                unit_blocks: shape.dies * shape.block_blocks(),
+            });
+        let settings = Settings {
+            handles,
+            ..self.settings(engine, ram as u32)
+        };
+        let backing = Backing::Drive(Box::new(drive));
+        let volume = Vellum::new(&layout.superblock, backing, settings)?;
+        Ok(Ftl::Vellum(Box::new(volume)))
+    }
+
+    /// The engine straight on flash, or on zones of it.
+    fn straight(
+        &self,
+        io: &mut Io<'_>,
+        nand: &Nand,
+        engine: &Engine,
+        (logical, over, ram): (u64, u32, u64),
+        notes: &mut Vec<String>,
+    ) -> Result<Ftl, ScenarioError> {
+        let shape = *io.flash.shape();
+        let (superblock, backing) = match &nand.zoned {
+            Some(zoned) => {
+                let (superblock, before) = OnZones::plan(&shape, zoned, logical, over)?;
+                let log = OnZones::new((&superblock, before), io, zoned, ram)?;
+                notes.push(zones_told(&superblock, zoned, before));
+                (superblock, Backing::Zones(Box::new(log)))
+            }
+            None => {
+                let layout = Layout::on_flash(&shape, logical, over)?;
+                let long = u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64;
+                notes.push(format!(
+                    "{} segments of {}, each over {} dies; {} erase blocks hold the map area",
+                    layout.superblock.segment_count(),
+                    crate::report::bytes(long),
+                    layout.width,
+                    layout.area_blocks * layout.width
+                ));
+                let superblock = layout.superblock.clone();
+                let log = OnFlash::new(layout, io, ram)?;
+                (superblock, Backing::Flash(Box::new(log)))
+            }
+        };
+        let settings = self.settings(engine, ram as u32);
+        let volume = Vellum::new(&superblock, backing, settings)?;
+        Ok(Ftl::Vellum(Box::new(volume)))
+    }
+
     fn on_flash(&self, nand: &Nand, layer: Layer, over: u32) -> Result<Built, ScenarioError> {
         let options = &self.device.options;
         let nand = &self.as_used(nand, layer);
@@ -282,67 +419,57 @@ impl Scenario<'_> {
             }
             Layer::Raw(_) => return Err(ScenarioError::Raw),
             Layer::Vellum(engine) if engine.on_drive => {
-                // The volume takes everything the drive shows, as on a real one. The device's over-provisioning is
-                // shared: a third goes to the drive, besides what it keeps free, if the engine has a log to collect;
-                // else all but what tables need.
-                let shown = match layer.layout() {
-                    areas::Layout::Log => {
-                        let kept_free = nand.page_map.kept_free;
-                        let used = physical * u64::from(1000 - kept_free) / 1000;
-                        self::logical(used, (over.saturating_sub(kept_free) / 3).max(20))
-                    }
-                    _ => {
-                        let own = (over / 3).clamp(*IN_PLACE_OVER.start(), *IN_PLACE_OVER.end());
-                        self::physical(logical, own)
-                    }
-                };
-                let inner = physical as f64 / shown as f64 - 1.0;
-                let drive = self.drive_below(nand, &shape, (shown, cache), engine.levelling)?;
-                let layout = Layout::on_blocks(layer.layout(), shown, logical, over)?;
-                notes.push(format!(
-                    "the drive keeps {:.1}%, the engine the rest",
-                    inner * 100.0
-                ));
-                let settings = self.settings(&engine, ram as u32);
-                let backing = Backing::Drive(Box::new(drive));
-                Ftl::Vellum(Box::new(Vellum::new(
-                    &layout.superblock,
-                    backing,
-                    settings,
-                )?))
+                let room = (logical, over);
+                self.above_drive(nand, &shape, &engine, room, (cache, ram), &mut notes)?
             }
             Layer::Vellum(engine) if engine.placing.layout != areas::Layout::Log => {
                 return Err(ScenarioError::InPlace);
             }
             Layer::Vellum(engine) => {
-                let layout = Layout::on_flash(&shape, logical, over)?;
-                let long = u64::from(layout.superblock.segment_blocks()) * BLOCK_BYTES as u64;
-                notes.push(format!(
-                    "{} segments of {}, each over {} dies; {} erase blocks hold the map area",
-                    layout.superblock.segment_count(),
-                    crate::report::bytes(long),
-                    layout.width,
-                    layout.area_blocks * layout.width
-                ));
-                let superblock = layout.superblock.clone();
                 let mut time = Timeline::default();
-                let io = Io {
+                let io = &mut Io {
                     flash: &mut flash,
                     time: &mut time,
                 };
-                let log = OnFlash::new(layout, &io, ram)?;
-                let settings = self.settings(&engine, ram as u32);
-                let backing = Backing::Flash(Box::new(log));
-                Ftl::Vellum(Box::new(Vellum::new(&superblock, backing, settings)?))
+                self.straight(io, nand, &engine, (logical, over, ram), &mut notes)?
             }
         };
+        let mut sim = Sim::new(self.device.preset, flash, ftl);
+        sim.tags = tags(nand, layer, logical).map(Box::new);
         Ok(Built {
-            sim: Sim::new(self.device.preset, flash, ftl),
+            sim,
             logical,
             physical,
             notes,
         })
     }
+}
+
+/// A note about how a volume lies in zones.
+fn zones_told(superblock: &Superblock, zoned: &Zoned, before: u32) -> String {
+    let long = u64::from(superblock.segment_blocks()) * BLOCK_BYTES as u64;
+    let count = superblock.segment_count();
+    let area = match zoned.conventional {
+        0 => format!("{before} zones hold a log of what would be overwritten"),
+        zones => format!("{zones} conventional zones hold what is overwritten"),
+    };
+    format!(
+        "{count} segments, each a zone of {}; {area}",
+        crate::report::bytes(long)
+    )
+}
+
+/// How the host names placement handles, if the policy says so.
+fn tags(nand: &Nand, layer: Layer, logical: u64) -> Option<Tags> {
+    let (Layer::Base(base), Some(placement)) = (layer, nand.placement) else {
+        return None;
+    };
+    Some(match base.handles? {
+        Tagging::Tenants => Tags::Tenants {
+            handles: placement.handles,
+        },
+        Tagging::Heat => Tags::Heat(Heat::new(logical)),
+    })
 }
 
 /// A note about how a policy does not use a drive's cache.

@@ -5,6 +5,7 @@ use super::{Ftl, RunError, Sim, io};
 use crate::admission::{Admitted, Arrived};
 use crate::base::Io;
 use crate::content::Contents;
+use crate::flash::Stream;
 use crate::timeline::Tag;
 use crate::trace::Op;
 use crate::vellum::Asked;
@@ -34,9 +35,11 @@ impl Sim {
             self.tenant_asks(&request);
         }
         let admitted = self.admitted(&request);
+        let tags = self.tags.as_mut();
+        let stream = Stream::of(tags.map_or(0, |tags| tags.handle(&request)));
         if let Ftl::Page(drive) = &mut self.ftl
             && matches!(request.op, Op::Write { fua: false })
-            && drive.write_at_once(io!(self), request.lba, u64::from(request.blocks))
+            && drive.write_at_once(io!(self), stream, request.lba, u64::from(request.blocks))
         {
             self.seen.writes.add(0);
             self.seen.served += 1;
@@ -56,6 +59,7 @@ impl Sim {
         for part in 0..parts {
             let asked = Asked {
                 admitted,
+                stream,
                 ..part_of(&mut request, self.part_blocks, part, parts)
             };
             let blocks = asked.blocks;
@@ -192,6 +196,7 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
             false => None,
         },
         admitted: Admitted::ALL,
+        stream: Stream::default(),
     }
 }
 

@@ -27,7 +27,7 @@ impl Ftl {
             Self::Raw(_) => None,
             Self::Vellum(vellum) => match vellum.backing() {
                 Backing::Drive(drive) => Some(drive),
-                Backing::Flash(_) | Backing::Block(_) => None,
+                Backing::Flash(_) | Backing::Zones(_) | Backing::Block(_) => None,
             },
         }
     }
@@ -92,6 +92,10 @@ impl Ftl {
                 let own = vellum.backing().own_moves();
                 match vellum.backing() {
                     Backing::Flash(_) => written.push(cause("moved in map area", own)),
+                    Backing::Zones(log) => {
+                        written.push(cause("map area's own", own));
+                        written.push(cause("zeros at ends of zones", log.padded()));
+                    }
                     Backing::Drive(_) => written.push(cause(BY_DRIVE, own)),
                     Backing::Block(_) => {}
                 }

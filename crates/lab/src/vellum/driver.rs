@@ -12,6 +12,7 @@ mod freed;
 mod gate;
 mod hash_unit;
 mod hashing;
+mod heads;
 mod held;
 mod parts;
 mod placing;
@@ -24,6 +25,8 @@ pub use asked::Asked;
 pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
+pub use heads::Handles;
+use heads::Heads;
 use held::Gate;
 pub use placing::Placing;
 use services::Services;
@@ -85,6 +88,8 @@ pub struct Settings {
     pub freed: bool,
     /// The services that run beside the clients.
     pub tidying: Tidying,
+    /// The drive's placement handles, if the log names one with each write.
+    pub handles: Option<Handles>,
     /// The hash unit, where hashing takes time.
     pub hashing: Option<Hashing>,
     /// Keep the expected content of every block, and compare every read with it.
@@ -97,6 +102,8 @@ pub struct Vellum {
     /// Every write is durable when it is answered.
     strong: bool,
     backing: Backing,
+    /// The placement handles that it names, if it does.
+    heads: Option<Heads>,
     medium: Vec<Content>,
     summaries: Summaries,
     pages: Pages,
@@ -167,14 +174,13 @@ impl Vellum {
         let shadow = settings
             .verify
             .then(|| Shadow::new(superblock.logical_blocks()));
-        let placing = settings.placing;
+        let (placing, policy) = (settings.placing, settings.dedup);
         let mut engine: Core = match recovered {
             Recovered::Log(found) => Engine::new(*found, buffers, options, crc32c::crc32c).into(),
             Recovered::Tables(found) => {
                 Tables::new(*found, placing.options(&options), crc32c::crc32c).into()
             }
         };
-        let policy = settings.dedup;
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
@@ -186,6 +192,7 @@ impl Vellum {
             engine,
             strong: placing.persistence == Persistence::Strong,
             backing,
+            heads: Heads::of(superblock, settings.handles),
             medium: vec![Content::ZERO; superblock.medium_blocks() as usize],
             summaries: Summaries::new(superblock),
             pages: Pages::default(),
@@ -254,7 +261,7 @@ impl Vellum {
     pub fn drive_below(&mut self) -> Option<&mut Drive> {
         match &mut self.backing {
             Backing::Drive(drive) => Some(drive),
-            Backing::Flash(_) | Backing::Block(_) => None,
+            Backing::Flash(_) | Backing::Zones(_) | Backing::Block(_) => None,
         }
     }
 

@@ -62,6 +62,28 @@ pub enum LayoutError {
         /// Blocks possible.
         most: u64,
     },
+    /// The drive allows too few active zones.
+    #[error(
+        "the log needs {needs} zones that may be partly written at a time, and the drive allows {most}: \
+         give it more ([zoned] active)"
+    )]
+    Active {
+        /// Zones needed.
+        needs: u32,
+        /// Zones allowed.
+        most: u32,
+    },
+    /// The map area does not fit the conventional zones.
+    #[error(
+        "what the log overwrites takes {needs} blocks, and the conventional zones hold {most}: \
+         give the drive more of them ([zoned] conventional), or none"
+    )]
+    Conventional {
+        /// Blocks needed.
+        needs: u64,
+        /// Blocks possible.
+        most: u64,
+    },
     /// The map area does not fit.
     #[error("the map area: {0}")]
     Area(#[from] TooSmall),
@@ -140,8 +162,16 @@ impl Layout {
         Ok(layout)
     }
 
+    /// True if a volume on so many blocks may have segments of this length.
+    #[must_use]
+    pub fn is_segment(segment_blocks: u32, blocks: u64) -> bool {
+        let long = u64::from(segment_blocks);
+        long.is_power_of_two() && SEGMENT_BLOCKS.contains(&long) && blocks / long >= SHORT.0
+    }
+
     /// Lays out a volume on a medium other than flash, as `vellum create` does: segments of a log, or tables. There is
-    /// one copy of the tables, as in the papers they are compared with.
+    /// one copy of the tables, as in the papers they are compared with. `segment_blocks`: how long a segment is, if not
+    /// by the medium's size.
     ///
     /// # Errors
     /// When it does not fit.
@@ -150,8 +180,9 @@ impl Layout {
         blocks: u64,
         logical: u64,
         over_permille: u32,
+        segment_blocks: Option<u32>,
     ) -> Result<Self, LayoutError> {
-        let params = params(blocks, logical, over_permille, None);
+        let params = params(blocks, logical, over_permille, segment_blocks);
         let superblock = match areas {
             areas::Layout::Log => geometry::plan(&params),
             tables => geometry::plan_single_tables(&params, tables),
@@ -293,7 +324,7 @@ fn params(blocks: u64, logical: u64, over_permille: u32, segment_blocks: Option<
 }
 
 /// A volume of this many segments.
-fn volume(
+pub(super) fn volume(
     segments: u64,
     segment_blocks: u32,
     logical: u64,
@@ -322,7 +353,7 @@ fn volume(
 
 /// Blocks of the map area: everything before the segments, the second superblock, and a place for the second summary
 /// of each segment.
-fn area(superblock: &Superblock) -> u64 {
+pub(super) fn area(superblock: &Superblock) -> u64 {
     superblock.segment_start(vellum_core::addr::Segment(0)).0 + 1 + summaries(superblock)
 }
 

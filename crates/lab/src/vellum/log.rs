@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use crate::base::{Drive, Io, TooSmall, Wanted};
-use crate::flash::{Die, EraseBlock};
+use crate::flash::{Die, EraseBlock, Stream};
 use crate::timeline::Tag;
 use vellum_core::addr::{Pba, Segment};
 
@@ -73,6 +73,7 @@ impl OnFlash {
         let durable = Wanted::Write {
             fua: true,
             through: false,
+            stream: Stream::default(),
         };
         let (index, offset) = match self.spot(at) {
             Spot::Segment { index, offset } => (index, offset),

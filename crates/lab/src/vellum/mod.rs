@@ -7,8 +7,10 @@ mod layout;
 mod log;
 mod pages;
 mod summaries;
+mod zones;
 
 pub use backing::Backing;
-pub use driver::{Asked, BUFS_MIN, Deltas, Hashing, Placing, Settings, Tidying, Vellum};
+pub use driver::{Asked, BUFS_MIN, Deltas, Handles, Hashing, Placing, Settings, Tidying, Vellum};
 pub use layout::{Layout, LayoutError};
 pub use log::OnFlash;
+pub use zones::OnZones;

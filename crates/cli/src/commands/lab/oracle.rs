@@ -45,6 +45,7 @@ fn kinds() -> Vec<Kind> {
         Map::mixed(Victim::Fifo, 256),
         Map::separated(Victim::Greedy, 256),
         Map::separated(Victim::Fifo, 256),
+        Map::placed(Victim::Greedy, 256),
     ];
     let skewed = skewed.map(|map| Kind::Map(map, Some(SKEW)));
     [&mixed[..], &skewed, &[Kind::Engine]].concat()
@@ -207,6 +208,7 @@ fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
             "vellum" => 1.0,
             // Hot data is found by counting, so not at once.
             separated if separated.contains("hot-cold") => 0.5,
+            placed if placed.contains("handles") => 0.5,
             _ => 0.2,
         };
         if row.off_percent.abs() > allowed {

@@ -62,6 +62,7 @@ impl Args {
             return Ok(self.policy.clone());
         }
         let names: &[&str] = match preset.kind {
+            Kind::Nand(nand) if nand.zoned.is_some() => &["vellum", "vellum:victim=cost-benefit"],
             Kind::Nand(_) => &["base", "vellum", "vellum:victim=cost-benefit"],
             Kind::Block(_) => &["base", "vellum"],
         };

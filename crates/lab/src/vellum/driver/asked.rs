@@ -2,6 +2,7 @@
 
 use crate::admission::Admitted;
 use crate::content::Contents;
+use crate::flash::Stream;
 use crate::sizes::Tells;
 use crate::trace::Op;
 use crate::workload::{Bytes, Committed};
@@ -27,4 +28,6 @@ pub struct Asked {
     pub committed: Committed,
     /// What the write may use.
     pub admitted: Admitted,
+    /// Where a write belongs, on a drive with placement handles.
+    pub stream: Stream,
 }

@@ -4,8 +4,9 @@ use super::Vellum;
 use super::flight::Flight;
 use crate::base::Io;
 use crate::content::Content;
+use crate::flash::Stream;
 use crate::timeline::Tag;
-use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, RequestId, Vba};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, To};
 use vellum_core::entry::PartId;
 use vellum_core::seam::Against;
@@ -26,8 +27,9 @@ impl Host<Io<'_>> for Vellum {
             }
             true => self.write_parts(id, to.at, to.blocks),
         }
+        let stream = self.stream_of_chunk(id, to.at);
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to.at, to.blocks, durable);
+        self.backing.write(io, tag, to, durable, stream);
     }
 
     fn write_data(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent) {
@@ -35,15 +37,17 @@ impl Host<Io<'_>> for Vellum {
             self.medium[place.0 as usize] = self.bufs[buf.0 as usize];
         }
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to.at, to.blocks, false);
+        self.backing.write(io, tag, to, false, Stream::default());
     }
 
     fn write_meta(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent, durable: bool) {
         self.bytes.resize(to.blocks as usize * BLOCK_BYTES, 0);
         self.engine.encode(id, &mut self.bytes);
         self.summaries.keep(to.at, &self.bytes, &self.medium);
+        let heads = self.heads.as_ref();
+        let stream = heads.map_or(Stream::default(), |heads| heads.of_meta(to.at));
         let tag = self.fly(id, Flight::Plain);
-        self.backing.write(io, tag, to.at, to.blocks, durable);
+        self.backing.write(io, tag, to, durable, stream);
     }
 
     fn sync(&mut self, io: &mut Io<'_>, id: EffectId) {
@@ -103,6 +107,14 @@ impl Host<Io<'_>> for Vellum {
 }
 
 impl Vellum {
+    /// Returns where a chunk that is written at `at` belongs.
+    fn stream_of_chunk(&mut self, id: EffectId, at: Pba) -> Stream {
+        match (&mut self.heads, self.engine.as_log()) {
+            (Some(heads), Some(log)) => heads.of_chunk(at, log.chunk_is_cold(id)),
+            _ => Stream::default(),
+        }
+    }
+
     /// Keeps what an effect needs when it completes; the tag names the effect.
     pub(super) fn fly(&mut self, id: EffectId, flight: Flight) -> Tag {
         let index = id.0 as usize;
