@@ -39,6 +39,8 @@ pub struct Gray {
     skew: f64,
     zeta: f64,
     eta: f64,
+    /// The first two ranks' part of `zeta`.
+    first_two: f64,
 }
 
 impl Gray {
@@ -58,6 +60,7 @@ impl Gray {
             skew,
             zeta,
             eta,
+            first_two: 1.0 + 0.5f64.powf(skew),
         }
     }
 
@@ -67,7 +70,7 @@ impl Gray {
         if scaled < 1.0 || self.count < 2.0 {
             return 0;
         }
-        if scaled < 1.0 + 0.5f64.powf(self.skew) {
+        if scaled < self.first_two {
             return 1;
         }
         let rank = self.count * (self.eta * u - self.eta + 1.0).powf(1.0 / (1.0 - self.skew));

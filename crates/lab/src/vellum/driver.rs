@@ -143,6 +143,14 @@ fn read_parts(sum: u32, whole: bool) -> Outcome<'static> {
     }
 }
 
+/// The first of two moments. It is asked for at each event, so it is no chain of iterators.
+fn first_of(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        _ => one.or(other),
+    }
+}
+
 impl Vellum {
     /// Creates a volume on a backing and opens it for the first time.
     ///
@@ -281,8 +289,7 @@ impl Vellum {
     #[must_use]
     pub fn timeout(&self) -> Option<u64> {
         let engine = self.engine.poll_timeout().map(|at| at.0);
-        let all = [engine, self.services.due(), self.gate_due()];
-        all.into_iter().flatten().min()
+        first_of(engine, first_of(self.services.due(), self.gate_due()))
     }
 
     /// The next answer.
