@@ -6,6 +6,11 @@
 use crate::addr::Pba;
 use crate::flat::{Slot, hash};
 use crate::pieces::{At, Pieces};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// The most entries for each address of a range with which the table is walked over.
+const WALK: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq)]
 struct Entry {
@@ -90,6 +95,27 @@ impl ByPba {
         }
     }
 
+    /// Returns the addresses in a range and their numbers, by address. While the table is not much larger than the range, it is quicker
+    /// to walk over the table than to look each address up.
+    pub fn of(&self, range: Range<Pba>) -> Vec<(Pba, u32)> {
+        let pages = range.end.0.saturating_sub(range.start.0);
+        if self.len() as u64 > pages.saturating_mul(WALK) {
+            let pages = (range.start.0..range.end.0).map(Pba);
+            return pages
+                .filter_map(|pba| Some((pba, self.get(pba)?)))
+                .collect();
+        }
+        let mut found = Vec::new();
+        self.entries.iter().for_each(|entry| {
+            let pba = Pba(entry.pba.into());
+            if range.contains(&pba) {
+                found.push((pba, entry.number));
+            }
+        });
+        found.sort_unstable();
+        found
+    }
+
     /// Returns the next address at or after a place in the table, and the place after it.
     pub fn next_from(&self, from: usize) -> Option<(usize, Pba)> {
         let (next, entry) = self.entries.next_from(from)?;
@@ -127,6 +153,11 @@ mod tests {
             }
             for pba in 0..400 {
                 prop_assert_eq!(numbers.get(Pba(pba)), model.get(&pba).copied());
+            }
+            // Short ranges are looked up, long ones are walked for.
+            for (start, end) in [(0, 400), (7, 8), (90, 100), (200, 300), (399, 500), (5, 5)] {
+                let wanted = model.range(start..end).map(|(&pba, &number)| (Pba(pba), number));
+                prop_assert!(numbers.of(Pba(start)..Pba(end)).into_iter().eq(wanted));
             }
         }
     }

@@ -156,6 +156,12 @@ impl<T: Slot> Pieces<T> {
         self.used -= 1;
     }
 
+    /// Iterates over all entries, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
+        let pieces = self.pieces.iter();
+        pieces.flat_map(|piece| piece.entries.iter_from(0).map(|(_, entry)| entry))
+    }
+
     /// Returns the next entry at or after a number, in the order of hashes, and the number after it.
     pub fn next_from(&self, from: usize) -> Option<(usize, T)> {
         let mut slot = from % SPAN;

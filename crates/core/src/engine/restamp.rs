@@ -21,16 +21,16 @@ impl Engine {
         start..start.plus(self.superblock.usable_blocks().into())
     }
 
+    /// True if there are too many strays, and no summary is being rewritten.
+    pub(super) fn wants_restamp(&self) -> bool {
+        let of_journals = self.proposers.once().pool().blocks() / 4;
+        let most = self.options.strays.max(of_journals);
+        self.state.strays().len() > most && !self.sums.is_rewriting() && self.course.is_running()
+    }
+
     /// Starts to rewrite a summary when there are too many strays.
     pub(super) fn restamp(&mut self) {
-        let most = self
-            .options
-            .strays
-            .max(self.proposers.once().pool().blocks() / 4);
-        if self.state.strays().len() <= most
-            || self.sums.is_rewriting()
-            || !self.course.is_running()
-        {
+        if !self.wants_restamp() {
             return;
         }
         for _ in 0..TRIES {
@@ -116,10 +116,9 @@ impl Engine {
     pub(super) fn stamped(&mut self, segment: Segment) {
         let pages = self.pages_of(segment);
         if let Some(tags) = self.sums.tags(segment) {
-            for (pba, tag) in (pages.start.0..).map(Pba).zip(tags) {
-                if let (Owner::Lba(said), Some(owner)) = (tag.owner, self.state.strays().owner(pba))
-                    && said == owner
-                {
+            for (pba, owner) in self.state.strays().of(pages.clone()) {
+                let tag = tags.get((pba.0 - pages.start.0) as usize);
+                if tag.is_some_and(|tag| tag.owner == Owner::Lba(owner)) {
                     self.state.is_no_stray(pba);
                 }
             }

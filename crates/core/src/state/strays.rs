@@ -39,10 +39,10 @@ impl Strays {
         self.owners.remove(pba, None);
     }
 
-    /// Iterates over the strays among some pages, with their owners.
-    pub fn of(&self, pages: Range<Pba>) -> impl Iterator<Item = (Pba, Lba)> + '_ {
-        let pages = (pages.start.0..pages.end.0).map(Pba);
-        pages.filter_map(|pba| Some((pba, self.owner(pba)?)))
+    /// Iterates over the strays among some pages, by address, with their owners.
+    pub fn of(&self, pages: Range<Pba>) -> impl Iterator<Item = (Pba, Lba)> + use<> {
+        let found = self.owners.of(pages).into_iter();
+        found.map(|(pba, lba)| (pba, Lba(lba.into())))
     }
 
     /// Returns a stray, another one each time; `None` once all have had their turn. The more strays a segment has, the sooner one of them
