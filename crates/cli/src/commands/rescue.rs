@@ -37,7 +37,7 @@ const LISTED: usize = 100;
     vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
     vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
     A new file gets its name only when the rescue is complete; a block device is served only then.\n\n\
-    The exit code is 1 when blocks are lost, and 0 when none is, or none for sure: blocks in doubt do not count."
+    The exit code is 1 when blocks are lost. Blocks in doubt do not count: it is 0 when there are only those."
 )]
 pub struct Args {
     /// The damaged volume; no server may have it open. It is only read.
@@ -297,8 +297,8 @@ impl Found<'_> {
         if !self.guessed.is_empty() {
             writeln!(
                 out,
-                "what is in doubt has the newest version that is found; of {} nothing is found: they read as zeros, \
-                 because they were never written, or are lost",
+                "what is in doubt has the newest version that is found; of {} nothing is found: they \
+                 read as zeros, because they were never written, or are lost",
                 size(self.missing.len())
             )?;
         }
