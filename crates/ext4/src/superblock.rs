@@ -259,84 +259,19 @@ pub(crate) fn set_mounted_as(features: Features, bytes: &mut [u8]) {
 /// Checks the superblock of a partition.
 pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAside> {
     let at = partition.start + OFFSET;
-    let fault = |field, found| StoodAside::Field {
-        part: Part::Superblock,
-        at,
-        field,
-        found,
-    };
     let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else {
-        return Err(fault("s_magic", 0));
-    };
-    let ensure = |fine: bool, field, found: u32| match fine {
-        true => Ok(()),
-        false => Err(fault(field, found.into())),
+        return Err(fault(at, "s_magic", 0_u32));
     };
     let name = name(bytes);
     let features = name.features;
-    ensure(raw.magic.get() == MAGIC, "s_magic", raw.magic.get().into())?;
-    if features.metadata_checksums() {
-        let of_type = raw.checksum_type;
-        ensure(
-            of_type == CHECKSUM_CRC32C,
-            "s_checksum_type",
-            of_type.into(),
-        )?;
-        let hole = offset_of!(Raw, checksum);
-        if crc32c(!0, &bytes[..hole]) != raw.checksum.get() {
-            return Err(StoodAside::Checksum {
-                part: Part::Superblock,
-                at,
-            });
-        }
-    }
-    let unknown = features.incompatible & !Features::INCOMPATIBLE;
-    if unknown != 0 {
-        return Err(StoodAside::Unsupported {
-            part: Part::Superblock,
-            at,
-            field: "s_feature_incompat",
-            bits: unknown,
-        });
-    }
-    let revision = raw.rev_level.get();
-    // Before revision 1 there are no features and no inode size, and so no journal.
-    ensure(revision == 1, "s_rev_level", revision)?;
-
-    let log_block = raw.log_block_size.get();
-    ensure(log_block <= LOG_BLOCK_MAX, "s_log_block_size", log_block)?;
-    let block_bytes = 1024u32 << log_block;
-    let log_cluster = raw.log_cluster_size.get();
-    let ratio = match features.bigalloc() {
-        // The kernel refuses clusters of more than 2^30 bytes.
-        true if (log_block..=20).contains(&log_cluster) => 1u64 << (log_cluster - log_block),
-        true => return Err(fault("s_log_cluster_size", log_cluster.into())),
-        false => 1,
-    };
-    let first = raw.first_data_block.get();
-    let may_be_first = u32::from(block_bytes == 1024);
-    ensure(
-        first == may_be_first || (first == 0 && ratio > 1),
-        "s_first_data_block",
-        first,
-    )?;
-    let high = if features.wide() {
-        raw.blocks_count_hi.get()
-    } else {
-        0
-    };
-    let blocks = u64::from(high) << 32 | u64::from(raw.blocks_count.get());
-    let size = blocks.checked_mul(u64::from(block_bytes));
-    let Some(size) = size.filter(|size| blocks > u64::from(first) && *size <= partition.bytes)
-    else {
-        return Err(fault("s_blocks_count", blocks));
-    };
-
+    let claims = Claims { at, raw, features };
+    claims.is_known(bytes)?;
+    let size = claims.size(partition)?;
     let mut checked = Superblock {
-        span: Span::new(partition.start, size),
-        block_bytes,
-        blocks,
-        first_data_block: first,
+        span: size.span,
+        block_bytes: size.block_bytes,
+        blocks: size.blocks,
+        first_data_block: raw.first_data_block.get(),
         inodes: raw.inodes_count.get(),
         blocks_per_group: raw.blocks_per_group.get(),
         inodes_per_group: raw.inodes_per_group.get(),
@@ -356,71 +291,168 @@ pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAs
     if features.is_journal() {
         return Ok(checked);
     }
-    let bits = 8 * block_bytes;
-    let per_group = u64::from(checked.blocks_per_group);
-    let clusters = match ratio {
-        1 => checked.blocks_per_group,
-        _ => raw.clusters_per_group.get(),
-    };
-    ensure(
-        (1..=bits).contains(&clusters),
-        "s_clusters_per_group",
-        clusters,
-    )?;
-    if per_group != u64::from(clusters) * ratio {
-        return Err(fault("s_blocks_per_group", per_group));
-    }
-    let inode = checked.inode_bytes;
-    ensure(
-        inode.is_power_of_two() && inode >= 128 && u32::from(inode) <= block_bytes,
-        "s_inode_size",
-        inode.into(),
-    )?;
-    let inodes = checked.inodes_per_group;
-    ensure(
-        (1..=bits).contains(&inodes) && inodes.is_multiple_of(block_bytes / u32::from(inode)),
-        "s_inodes_per_group",
-        inodes,
-    )?;
+    claims.fits_in_groups(&checked, size.ratio)?;
     if features.wide() {
-        let bytes = raw.desc_size.get();
-        ensure(
-            bytes.is_power_of_two() && (64..=1024).contains(&bytes),
-            "s_desc_size",
-            bytes.into(),
-        )?;
-        checked.descriptor_bytes = bytes;
+        checked.descriptor_bytes = raw.desc_size.get();
     }
-    let groups = checked.groups();
-    if u64::from(checked.inodes) != groups * u64::from(inodes) {
-        return Err(fault("s_inodes_count", checked.inodes.into()));
-    }
-    if features.meta_bg() {
-        let meta = checked.first_meta_group;
-        ensure(
-            u64::from(meta) <= groups.div_ceil(checked.descriptors_per_block()),
-            "s_first_meta_bg",
-            meta,
-        )?;
-    }
-    checked.journal = journal_place(raw, features, checked.inodes, fault)?;
+    claims.fills_groups(&checked)?;
+    checked.journal = claims.journal_place()?;
     Ok(checked)
 }
 
-fn journal_place(
-    raw: &Raw,
-    features: Features,
-    inodes: u32,
-    fault: impl Fn(&'static str, u64) -> StoodAside,
-) -> Result<JournalPlace, StoodAside> {
-    if !features.has_journal() {
-        return Ok(JournalPlace::Nowhere);
+fn fault(at: u64, field: &'static str, found: impl Into<u64>) -> StoodAside {
+    StoodAside::Field {
+        part: Part::Superblock,
+        at,
+        field,
+        found: found.into(),
     }
-    let (inode, uuid) = (raw.journal_inum.get(), Uuid(raw.journal_uuid));
-    match (inode, uuid.is_nil()) {
-        (0, false) => Ok(JournalPlace::Device(uuid)),
-        (inode, true) if (1..=inodes).contains(&inode) => Ok(JournalPlace::Inode(inode)),
-        _ => Err(fault("s_journal_inum", inode.into())),
+}
+
+/// How large a file system is.
+struct Size {
+    span: Span,
+    block_bytes: u32,
+    blocks: u64,
+    /// Blocks of a cluster.
+    ratio: u64,
+}
+
+/// A superblock at `at` that nothing is known of yet.
+struct Claims<'a> {
+    at: u64,
+    raw: &'a Raw,
+    features: Features,
+}
+
+impl Claims<'_> {
+    fn fault(&self, field: &'static str, found: impl Into<u64>) -> StoodAside {
+        fault(self.at, field, found)
+    }
+
+    fn ensure(&self, fine: bool, field: &'static str, found: u32) -> Result<(), StoodAside> {
+        match fine {
+            true => Ok(()),
+            false => Err(self.fault(field, found)),
+        }
+    }
+
+    /// Checks that it is a superblock, whole, of a kind that mainline kernels mount.
+    fn is_known(&self, bytes: &[u8]) -> Result<(), StoodAside> {
+        let (raw, at) = (self.raw, self.at);
+        let part = Part::Superblock;
+        self.ensure(raw.magic.get() == MAGIC, "s_magic", raw.magic.get().into())?;
+        if self.features.metadata_checksums() {
+            let of_type = raw.checksum_type;
+            let is_crc32c = of_type == CHECKSUM_CRC32C;
+            self.ensure(is_crc32c, "s_checksum_type", of_type.into())?;
+            let hole = offset_of!(Raw, checksum);
+            if crc32c(!0, &bytes[..hole]) != raw.checksum.get() {
+                return Err(StoodAside::Checksum { part, at });
+            }
+        }
+        let unknown = self.features.incompatible & !Features::INCOMPATIBLE;
+        if unknown != 0 {
+            return Err(StoodAside::Unsupported {
+                part,
+                at,
+                field: "s_feature_incompat",
+                bits: unknown,
+            });
+        }
+        let revision = raw.rev_level.get();
+        // Before revision 1 there are no features and no inode size, and so no journal.
+        self.ensure(revision == 1, "s_rev_level", revision)
+    }
+
+    /// Its size, which is inside its partition.
+    fn size(&self, partition: Span) -> Result<Size, StoodAside> {
+        let raw = self.raw;
+        let log_block = raw.log_block_size.get();
+        self.ensure(log_block <= LOG_BLOCK_MAX, "s_log_block_size", log_block)?;
+        let block_bytes = 1024u32 << log_block;
+        let log_cluster = raw.log_cluster_size.get();
+        let ratio = match self.features.bigalloc() {
+            // The kernel refuses clusters of more than 2^30 bytes.
+            true if (log_block..=20).contains(&log_cluster) => 1u64 << (log_cluster - log_block),
+            true => return Err(self.fault("s_log_cluster_size", log_cluster)),
+            false => 1,
+        };
+        let first = raw.first_data_block.get();
+        let may_be_first = u32::from(block_bytes == 1024);
+        let is_first = first == may_be_first || (first == 0 && ratio > 1);
+        self.ensure(is_first, "s_first_data_block", first)?;
+        let high = match self.features.wide() {
+            true => raw.blocks_count_hi.get(),
+            false => 0,
+        };
+        let blocks = u64::from(high) << 32 | u64::from(raw.blocks_count.get());
+        let bytes = blocks.checked_mul(u64::from(block_bytes));
+        let fits = |bytes: &u64| blocks > u64::from(first) && *bytes <= partition.bytes;
+        let bytes = bytes.filter(fits);
+        Ok(Size {
+            span: Span::new(
+                partition.start,
+                bytes.ok_or_else(|| self.fault("s_blocks_count", blocks))?,
+            ),
+            block_bytes,
+            blocks,
+            ratio,
+        })
+    }
+
+    /// Checks what a group of blocks has. A cluster has `ratio` blocks.
+    fn fits_in_groups(&self, checked: &Superblock, ratio: u64) -> Result<(), StoodAside> {
+        let bits = 8 * checked.block_bytes;
+        let per_group = u64::from(checked.blocks_per_group);
+        let clusters = match ratio {
+            1 => checked.blocks_per_group,
+            _ => self.raw.clusters_per_group.get(),
+        };
+        let is_bitmap = (1..=bits).contains(&clusters);
+        self.ensure(is_bitmap, "s_clusters_per_group", clusters)?;
+        if per_group != u64::from(clusters) * ratio {
+            return Err(self.fault("s_blocks_per_group", per_group));
+        }
+        let inode = u32::from(checked.inode_bytes);
+        let in_block = inode.is_power_of_two() && (128..=checked.block_bytes).contains(&inode);
+        self.ensure(in_block, "s_inode_size", inode)?;
+        let inodes = checked.inodes_per_group;
+        let in_blocks = inodes.is_multiple_of(checked.block_bytes / inode);
+        let is_table = (1..=bits).contains(&inodes) && in_blocks;
+        self.ensure(is_table, "s_inodes_per_group", inodes)?;
+        if self.features.wide() {
+            let bytes = self.raw.desc_size.get();
+            let is_descriptor = bytes.is_power_of_two() && (64..=1024).contains(&bytes);
+            self.ensure(is_descriptor, "s_desc_size", bytes.into())?;
+        }
+        Ok(())
+    }
+
+    /// Checks what all groups have together.
+    fn fills_groups(&self, checked: &Superblock) -> Result<(), StoodAside> {
+        let groups = checked.groups();
+        if u64::from(checked.inodes) != groups * u64::from(checked.inodes_per_group) {
+            return Err(self.fault("s_inodes_count", checked.inodes));
+        }
+        let meta = checked.first_meta_group;
+        let is_in = u64::from(meta) <= groups.div_ceil(checked.descriptors_per_block());
+        let has_meta = self.features.meta_bg();
+        self.ensure(!has_meta || is_in, "s_first_meta_bg", meta)
+    }
+
+    fn journal_place(&self) -> Result<JournalPlace, StoodAside> {
+        if !self.features.has_journal() {
+            return Ok(JournalPlace::Nowhere);
+        }
+        let (inode, uuid) = (self.raw.journal_inum.get(), Uuid(self.raw.journal_uuid));
+        match (inode, uuid.is_nil()) {
+            (0, false) => Ok(JournalPlace::Device(uuid)),
+            (inode, true) if (1..=self.raw.inodes_count.get()).contains(&inode) => {
+                Ok(JournalPlace::Inode(inode))
+            }
+            _ => Err(self.fault("s_journal_inum", inode)),
+        }
     }
 }
 

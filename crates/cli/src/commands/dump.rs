@@ -187,6 +187,11 @@ fn superblock(
             ""
         }
     )?;
+    checkpoints(sb, source, out)
+}
+
+/// A line for each copy of each map checkpoint.
+fn checkpoints(sb: &Superblock, source: &mut dyn Source, out: &mut dyn Write) -> Result<()> {
     for at in (0..2).flat_map(|place| sb.root_copies(Generation(place))) {
         let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
         write!(out, "map checkpoint    at block {at}: ")?;

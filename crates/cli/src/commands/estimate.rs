@@ -42,28 +42,13 @@ pub struct Args {
 
 /// Reads and counts.
 pub fn run(args: &Args) -> Result<()> {
-    let mut census = Census::new(CONTENTS_MAX);
-    let mut journals = Vec::new();
     let bar = ProgressBar::new_spinner();
     if let Ok(style) =
         ProgressStyle::with_template("{spinner} {binary_bytes} read, {binary_bytes_per_sec}")
     {
         bar.set_style(style);
     }
-    for path in &args.paths {
-        if std::fs::metadata(path)
-            .with_context(|| format!("cannot find {}", path.display()))?
-            .is_dir()
-        {
-            count_directory(path, &mut census, &bar);
-        } else {
-            let unread = || format!("cannot read {}", path.display());
-            count_file(path, &mut census, &bar).with_context(unread)?;
-            let mut disk = File::open(path).with_context(unread)?;
-            let bytes = disk.seek(SeekFrom::End(0)).with_context(unread)?;
-            journals.extend(journals::read(&disk, bytes));
-        }
-    }
+    let (census, journals) = count(&args.paths, &bar)?;
     bar.finish_and_clear();
     if census.blocks == 0 && census.unreadable > 0 {
         bail!(
@@ -74,75 +59,120 @@ pub fn run(args: &Args) -> Result<()> {
     if census.blocks == 0 {
         bail!("nothing to read: no file there has any data");
     }
-    let (duplicates, bound) = census.duplicates();
-    let [lz4, zstd] = [0, 1].map(|way| census.compressed(way));
-    let bytes = |blocks: f64| (blocks * BLOCK_BYTES as f64) as u64;
-    let percent = |blocks: f64| blocks * 100.0 / census.blocks as f64;
-    if args.json {
-        writeln!(
-            out(),
-            "{}",
-            json!({
-                "bytes": bytes(census.blocks as f64),
-                "zero_bytes": bytes(census.zeros as f64),
-                "duplicate_bytes": bytes(duplicates),
-                "duplicate_bytes_bound": bytes(bound),
-                "contents_counted_one_in": 1u64 << census.thinned,
-                "lz4_bytes": bytes(lz4.0),
-                "lz4_bytes_bound": bytes(lz4.1),
-                "zstd_bytes": bytes(zstd.0),
-                "zstd_bytes_bound": bytes(zstd.1),
-                "unreadable_files": census.unreadable,
-                "journals": journals.iter().map(Told::json).collect::<Vec<_>>(),
-            })
-        )?;
-        return Ok(());
+    let estimate = Estimate {
+        duplicates: census.duplicates(),
+        lz4: census.compressed(0),
+        zstd: census.compressed(1),
+        census,
+        journals,
+    };
+    match args.json {
+        true => estimate.as_json(),
+        false => estimate.as_text(),
     }
-    writeln!(
-        out(),
-        "  read           {}",
-        Size(bytes(census.blocks as f64))
-    )?;
-    writeln!(
-        out(),
-        "  zeros          {} ({:.1}%): need no space",
-        Size(bytes(census.zeros as f64)),
-        percent(census.zeros as f64)
-    )?;
-    writeln!(
-        out(),
-        "  duplicates     {} ({:.1}%, +-{:.1} with 95% confidence): deduplication saves them",
-        Size(bytes(duplicates)),
-        percent(duplicates),
-        percent(bound)
-    )?;
-    for (name, (saved, bound)) in [("lz4", lz4), ("zstd", zstd)] {
+}
+
+/// Counts what these files and directories hold, and reads the journals on disks and images among them.
+fn count(paths: &[PathBuf], bar: &ProgressBar) -> Result<(Census, Vec<Told>)> {
+    let mut census = Census::new(CONTENTS_MAX);
+    let mut journals = Vec::new();
+    for path in paths {
+        if std::fs::metadata(path)
+            .with_context(|| format!("cannot find {}", path.display()))?
+            .is_dir()
+        {
+            count_directory(path, &mut census, bar);
+        } else {
+            let unread = || format!("cannot read {}", path.display());
+            count_file(path, &mut census, bar).with_context(unread)?;
+            let mut disk = File::open(path).with_context(unread)?;
+            let bytes = disk.seek(SeekFrom::End(0)).with_context(unread)?;
+            journals.extend(journals::read(&disk, bytes));
+        }
+    }
+    Ok((census, journals))
+}
+
+/// The report. Each estimate is in blocks, with how far it may be off.
+struct Estimate {
+    census: Census,
+    duplicates: (f64, f64),
+    lz4: (f64, f64),
+    zstd: (f64, f64),
+    journals: Vec<Told>,
+}
+
+impl Estimate {
+    fn as_json(&self) -> Result<()> {
+        let census = &self.census;
+        let told = json!({
+            "bytes": bytes(census.blocks as f64),
+            "zero_bytes": bytes(census.zeros as f64),
+            "duplicate_bytes": bytes(self.duplicates.0),
+            "duplicate_bytes_bound": bytes(self.duplicates.1),
+            "contents_counted_one_in": 1u64 << census.thinned,
+            "lz4_bytes": bytes(self.lz4.0),
+            "lz4_bytes_bound": bytes(self.lz4.1),
+            "zstd_bytes": bytes(self.zstd.0),
+            "zstd_bytes_bound": bytes(self.zstd.1),
+            "unreadable_files": census.unreadable,
+            "journals": self.journals.iter().map(Told::json).collect::<Vec<_>>(),
+        });
+        Ok(writeln!(out(), "{told}")?)
+    }
+
+    fn as_text(&self) -> Result<()> {
+        let mut out = out();
+        let all = self.census.blocks as f64;
+        let zeros = self.census.zeros as f64;
+        let percent = |blocks: f64| blocks * 100.0 / all;
+        writeln!(out, "  read           {}", Size(bytes(all)))?;
         writeln!(
-            out(),
-            "  compress={name:<6}{} ({:.1}%, +-{:.1}): saved besides, of what is left",
-            Size(bytes(saved)),
-            percent(saved),
+            out,
+            "  zeros          {} ({:.1}%): need no space",
+            Size(bytes(zeros)),
+            percent(zeros)
+        )?;
+        let (duplicates, bound) = self.duplicates;
+        writeln!(
+            out,
+            "  duplicates     {} ({:.1}%, +-{:.1} with 95% confidence): deduplication saves them",
+            Size(bytes(duplicates)),
+            percent(duplicates),
             percent(bound)
         )?;
+        for (name, (saved, bound)) in [("lz4", self.lz4), ("zstd", self.zstd)] {
+            writeln!(
+                out,
+                "  compress={name:<6}{} ({:.1}%, +-{:.1}): saved besides, of what is left",
+                Size(bytes(saved)),
+                percent(saved),
+                percent(bound)
+            )?;
+        }
+        if self.census.unreadable > 0 {
+            writeln!(
+                out,
+                "  left out       {} files or directories that cannot be read",
+                self.census.unreadable
+            )?;
+        }
+        for journal in &self.journals {
+            journal.write(&mut out)?;
+        }
+        if self.journals.is_empty() {
+            writeln!(
+                out,
+                "  write-once, delta: unknown. Only the journal of an ext3 or ext4 shows how often blocks \
+                 are written: name its device or image, or `vellum record` a workload and `vellum lab compare` it"
+            )?;
+        }
+        Ok(())
     }
-    if census.unreadable > 0 {
-        writeln!(
-            out(),
-            "  left out       {} files or directories that cannot be read",
-            census.unreadable
-        )?;
-    }
-    for journal in &journals {
-        journal.write(&mut out())?;
-    }
-    if journals.is_empty() {
-        writeln!(
-            out(),
-            "  write-once, delta: unknown. Only the journal of an ext3 or ext4 shows how often blocks are written: \
-             name its device or image, or `vellum record` a workload and `vellum lab compare` it"
-        )?;
-    }
-    Ok(())
+}
+
+fn bytes(blocks: f64) -> u64 {
+    (blocks * BLOCK_BYTES as f64) as u64
 }
 
 /// The counts.

@@ -114,56 +114,12 @@ pub(crate) fn check(
     room: u64,
     own: JournalBlock,
 ) -> Result<Checked, StoodAside> {
-    let part = Part::JournalSuperblock;
-    let ensure = |fine: bool, field, found: u32| match fine {
-        true => Ok(()),
-        false => Err(StoodAside::Field {
-            part,
-            at,
-            field,
-            found: found.into(),
-        }),
-    };
+    let ensure = |fine, field, found| ensure(at, fine, field, found);
     let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else {
+        let part = Part::JournalSuperblock;
         return Err(StoodAside::Checksum { part, at });
     };
-    let (magic, kind) = (raw.magic.get(), raw.kind.get());
-    ensure(magic == MAGIC, "h_magic", magic)?;
-    ensure(is_kind(kind), "h_blocktype", kind)?;
-    // Version 1 ends before the features.
-    let is_v2 = kind == VERSION_2;
-    let features = match is_v2 {
-        true => JournalFeatures {
-            compatible: raw.compatible.get(),
-            incompatible: raw.incompatible.get(),
-        },
-        false => JournalFeatures::default(),
-    };
-    let incompatible = features.incompatible;
-    let unknown = incompatible & !JournalFeatures::INCOMPATIBLE;
-    if unknown != 0 {
-        return Err(StoodAside::Unsupported {
-            part,
-            at,
-            field: "s_feature_incompat",
-            bits: unknown,
-        });
-    }
-    let one_kind = !(features.checksum_v2() && features.checksum_v3());
-    ensure(one_kind, "s_feature_incompat", incompatible)?;
-    let seed = crc32c(!0, &raw.uuid);
-    if features.checksum_v2() || features.checksum_v3() {
-        let of_type = raw.checksum_type;
-        ensure(
-            of_type == CHECKSUM_CRC32C,
-            "s_checksum_type",
-            of_type.into(),
-        )?;
-        let hole = offset_of!(Raw, checksum);
-        if crc32c_around(!0, bytes, hole..hole + 4) != raw.checksum.get() {
-            return Err(StoodAside::Checksum { part, at });
-        }
-    }
+    let features = features_of(at, raw, bytes)?;
     let size = raw.block_bytes.get();
     ensure(size == block_bytes, "s_blocksize", size)?;
     let blocks = raw.blocks.get();
@@ -185,6 +141,7 @@ pub(crate) fn check(
     )?;
     let first = raw.first.get();
     ensure(own.0 < first && first < end, "s_first", first)?;
+    let is_v2 = raw.kind.get() == VERSION_2;
     if is_v2 {
         // Journals shared by several file systems were planned, but never implemented.
         ensure(raw.users.get() <= 1, "s_nr_users", raw.users.get())?;
@@ -195,7 +152,7 @@ pub(crate) fn check(
             first: JournalBlock(first),
             end: JournalBlock(end),
             features,
-            seed,
+            seed: crc32c(!0, &raw.uuid),
         },
         is_empty: raw.log_start.get() == 0,
         blocks,
@@ -205,4 +162,58 @@ pub(crate) fn check(
             false => Uuid::default(),
         },
     })
+}
+
+fn ensure(at: u64, fine: bool, field: &'static str, found: u32) -> Result<(), StoodAside> {
+    match fine {
+        true => Ok(()),
+        false => Err(StoodAside::Field {
+            part: Part::JournalSuperblock,
+            at,
+            field,
+            found: found.into(),
+        }),
+    }
+}
+
+/// The features of a journal, if this is its superblock, is whole, and has no feature that is not known here.
+fn features_of(at: u64, raw: &Raw, bytes: &[u8]) -> Result<JournalFeatures, StoodAside> {
+    let part = Part::JournalSuperblock;
+    let ensure = |fine, field, found| ensure(at, fine, field, found);
+    let (magic, kind) = (raw.magic.get(), raw.kind.get());
+    ensure(magic == MAGIC, "h_magic", magic)?;
+    ensure(is_kind(kind), "h_blocktype", kind)?;
+    // Version 1 ends before the features.
+    let features = match kind == VERSION_2 {
+        true => JournalFeatures {
+            compatible: raw.compatible.get(),
+            incompatible: raw.incompatible.get(),
+        },
+        false => JournalFeatures::default(),
+    };
+    let incompatible = features.incompatible;
+    let unknown = incompatible & !JournalFeatures::INCOMPATIBLE;
+    if unknown != 0 {
+        return Err(StoodAside::Unsupported {
+            part,
+            at,
+            field: "s_feature_incompat",
+            bits: unknown,
+        });
+    }
+    let one_kind = !(features.checksum_v2() && features.checksum_v3());
+    ensure(one_kind, "s_feature_incompat", incompatible)?;
+    if features.checksum_v2() || features.checksum_v3() {
+        let of_type = raw.checksum_type;
+        ensure(
+            of_type == CHECKSUM_CRC32C,
+            "s_checksum_type",
+            of_type.into(),
+        )?;
+        let hole = offset_of!(Raw, checksum);
+        if crc32c_around(!0, bytes, hole..hole + 4) != raw.checksum.get() {
+            return Err(StoodAside::Checksum { part, at });
+        }
+    }
+    Ok(features)
 }
