@@ -138,5 +138,28 @@ for ((life = 0; life <= LIVES; life++)); do
     v detach "$volume"
     v check "$volume"
 done
+# One size after the other right after the mount, under a file system that is written to: no request may be refused.
+for ((trial = 0; trial < 5 * LIVES; trial++)); do
+    current="trial $trial"
+    volume=$dir/quick
+    "$VELLUM" create "$volume" --size 400M --force >/dev/null
+    v attach "$volume" --via fuse
+    device=$(cat "$dir/out")
+    mkfs.ext4 -q -b 4096 "$device" 128M
+    mount "$device" "$dir/mnt"
+    (while [ ! -e "$dir/enough" ]; do head -c 3M /dev/urandom >"$dir/mnt/f" && sync -f "$dir/mnt" || touch "$dir/enough" "$dir/refused"; done) 2>/dev/null &
+    writer=$!
+    for _ in 1 2 3; do
+        v shrink "$volume" --size 200M
+        v grow "$volume" --size 400M
+    done
+    touch "$dir/enough"
+    wait "$writer"
+    [ ! -e "$dir/refused" ] || wrong 'a write failed while the volume changed its size'
+    rm "$dir/enough"
+    umount "$dir/mnt"
+    v detach "$volume"
+done
+
 echo "shrink: passed, $LIVES lives killed, from $SIZE to $((small >> 20)) MiB, the last one took $((took / 1000)) ms; when they ended, $old had the old size," \
     "$new the new one"

@@ -30,12 +30,30 @@ pub fn fits(volume: &Arc<Volume>, size: Size) -> Result<()> {
     }
 }
 
-/// Refuses a size that ends before the file system on the volume does, or before its last partition.
-pub fn ends_before_size(volume: &Arc<Volume>, size: Size) -> Result<()> {
+/// What tells which file system is on a volume.
+fn head_of(volume: &Arc<Volume>) -> Result<Vec<u8>> {
     let device = ByteDevice::from(Arc::clone(volume) as Arc<dyn BlockDevice>);
     let mut head = vec![0; HEAD_BYTES];
     let there = head.len().min(device.bytes() as usize);
     device.read(0, &mut head[..there])?;
+    Ok(head)
+}
+
+/// Refuses if an ext4 on the volume, which is not mounted, has a journal to replay: its size may be another one then.
+pub fn is_at_rest(volume: &Arc<Volume>) -> Result<()> {
+    let head = head_of(volume)?;
+    let needs_recovery = low(&head, 1024 + 0x60).is_some_and(|features| features & 4 != 0);
+    if ext4(&head).is_some() && needs_recovery {
+        bail!(
+            "the ext4 on it was not unmounted: attach the volume, and mount and unmount that first"
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a size that ends before the file system on the volume does, or before its last partition.
+pub fn ends_before_size(volume: &Arc<Volume>, size: Size) -> Result<()> {
+    let head = head_of(volume)?;
     if let Some((kind, bytes)) = found(&head)
         && bytes > size.0
     {

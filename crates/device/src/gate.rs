@@ -142,7 +142,7 @@ impl Gate {
     }
 
     /// True if anything waits here.
-    fn holds_any(&self) -> bool {
+    pub fn holds_any(&self) -> bool {
         !(self.waiting.is_empty() && self.flushes.is_empty())
     }
 

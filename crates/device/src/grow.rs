@@ -88,17 +88,24 @@ pub(crate) fn lengthen(
     // A block device that was enlarged reports its new size after this.
     medium.lengthen(medium.blocks())?;
     let blocks = medium.blocks().max(size.medium_blocks.unwrap_or(0));
-    if only_end(volume, blocks, size.logical_blocks).is_some() {
+    if size
+        .medium_blocks
+        .is_none_or(|asked| asked <= volume.medium_blocks())
+        && only_end(volume, blocks, size.logical_blocks).is_some()
+    {
         return Ok(());
     }
     grown(volume, blocks, size.logical_blocks)?;
     Ok(medium.lengthen(blocks)?)
 }
 
-/// The new end, if the volume only gets back what it had before it shrank, on the same medium.
+/// The new end, if the volume only gets back what it had before it shrank: on the same medium, or on one that is longer, but not
+/// enough for what a larger volume needs there.
 fn only_end(volume: &Superblock, medium_blocks: u64, logical: Option<u64>) -> Option<u64> {
     let old = volume.logical_blocks() + 1..=volume.addressed_blocks();
-    logical.filter(|blocks| medium_blocks == volume.medium_blocks() && old.contains(blocks))
+    let is_same = medium_blocks == volume.medium_blocks();
+    let is_enough = || grown(volume, medium_blocks, logical).is_ok();
+    logical.filter(|blocks| old.contains(blocks) && (is_same || !is_enough()))
 }
 
 /// Grows a volume that was stopped cleanly to all of its medium.

@@ -3,16 +3,21 @@
 //! It stops, changes at rest, and is opened again with the same memory. Requests that arrive meanwhile wait; to clients it is one
 //! volume all the time. Its counters begin anew. A snapshot or a clone that is open belongs to the volume that stops, so the
 //! volume keeps its size while one is.
+//!
+//! A volume that stops refuses what waits for another request, such as a commit block, and a file system that sees this gives up. So
+//! it stops when nothing waits.
 
 use crate::block::{BlockDevice, BlockError, Extent, Replies, Request};
 use crate::frames::FramePool;
 use crate::grow::{self, GrowError, NewSize};
 use crate::layouts;
+use crate::limits::RESIZE_PATIENCE;
 use crate::options::{OpenError, OpenOptions, StopError};
 use crate::shrink::{self, ShrinkError};
 use crate::volume::Volume;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
 use vellum_core::format::shrunk::ended_at;
 use vellum_core::format::superblock::Superblock;
@@ -52,13 +57,29 @@ impl Growable {
         self.medium.lost()
     }
 
-    /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow.
+    /// Holds requests up when none that was handed over waits any more; `None` if that takes too long.
+    fn held_up(&self) -> Option<RwLockWriteGuard<'_, Arc<Volume>>> {
+        let began = Instant::now();
+        while began.elapsed() < RESIZE_PATIENCE {
+            let now = self.now.write();
+            if now.is_quiet() {
+                return Some(now);
+            }
+            // What waits may need a request that is still to come.
+            drop(now);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        None
+    }
+
+    /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow. What still waits after
+    /// ten seconds is refused: it may be waiting for the room that growing gives.
     ///
     /// # Errors
     /// When clients would see less, or the medium cannot hold it: then it was not stopped. When the medium fails: if the volume
     /// cannot be opened again, all requests are refused from then on.
     pub fn grow(&self, size: NewSize, options: &OpenOptions) -> Result<Superblock, GrowError> {
-        let mut now = self.now.write();
+        let mut now = self.held_up().unwrap_or_else(|| self.now.write());
         if now.read_only {
             return Err(GrowError::ReadOnly);
         }
@@ -79,7 +100,7 @@ impl Growable {
     /// When something lies behind that end, or one of the journals in `options` does: then it was not stopped. When the medium fails:
     /// if the volume cannot be opened again, all requests are refused from then on.
     pub fn shrink(&self, blocks: u64, options: &OpenOptions) -> Result<Superblock, ShrinkError> {
-        let mut now = self.now.write();
+        let mut now = self.held_up().ok_or(ShrinkError::Busy)?;
         if now.read_only {
             return Err(ShrinkError::ReadOnly);
         }

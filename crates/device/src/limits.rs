@@ -137,8 +137,11 @@ pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 /// How long a snapshot waits for writes that are held up before the volume.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a snapshot checks whether writes still wait, a millisecond apart, while it holds requests up.
-pub const SNAPSHOT_WAITS: u32 = 30;
+/// How often it is checked whether requests still wait, a millisecond apart, while new ones are held up: for a snapshot, or another size.
+pub const HELD_UP_WAITS: u32 = 30;
+
+/// How long a volume that is to grow or shrink waits for a moment at which no request waits for another one.
+pub const RESIZE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The longest time until a volume that takes snapshots by itself looks at the clock again, or retries what has failed.
 pub const SCHEDULE_PATIENCE: Duration = Duration::from_secs(60);

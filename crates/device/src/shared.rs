@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::frames::FramePool;
 use crate::gate::Turn;
 use crate::gate::passage::{self, Around};
+use crate::limits::HELD_UP_WAITS;
 use crate::recall;
 use crate::requests::{OneAnswer, Pending, given_back};
 use crate::scout::Scout;
@@ -21,7 +22,7 @@ use crate::watched::Watched;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_core::room::Room;
 use vellum_core::seam::{Input, Outcome};
@@ -192,6 +193,18 @@ impl Shared {
     pub fn knowing_all(&self) -> MutexGuard<'_, Inner> {
         let turn = self.inner.lock().gate.early.turn_of_all();
         self.in_turn(&turn)
+    }
+
+    /// Waits for a moment at which this is so of the volume and everything that was handed over; false if it does not come. New requests
+    /// must be held up meanwhile.
+    pub fn comes_to(&self, is_so: impl Fn(&Inner) -> bool) -> bool {
+        (0..HELD_UP_WAITS).any(|_| {
+            let is_so = is_so(&self.knowing_all());
+            if !is_so {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            is_so
+        })
     }
 
     /// Runs `f` under the lock, then does the work that it left in the batch; `None` when the volume has broken down.

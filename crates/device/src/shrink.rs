@@ -56,6 +56,12 @@ pub enum ShrinkError {
         "its snapshot or clone `{0}` is in use, and it shrinks when none is: detach that first"
     )]
     InUse(Name),
+    /// Some request always waited for another one.
+    #[error(
+        "requests of its clients wait for others, and it shrinks when none does: try again when it \
+         is less busy"
+    )]
+    Busy,
     /// The volume is served read-only.
     #[error("the volume is served read-only")]
     ReadOnly,

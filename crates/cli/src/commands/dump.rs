@@ -137,7 +137,11 @@ fn superblock(
     writeln!(out, "uuid              {}", hex_uuid(&sb.uuid()))?;
     writeln!(out, "life              {}", sb.life())?;
     writeln!(out, "medium blocks     {}", sb.medium_blocks())?;
-    writeln!(out, "logical blocks    {}", sb.logical_blocks())?;
+    let before = match sb.addressed_blocks() == sb.logical_blocks() {
+        true => String::new(),
+        false => format!(", {} before it shrank", sb.addressed_blocks()),
+    };
+    writeln!(out, "logical blocks    {}{before}", sb.logical_blocks())?;
     writeln!(out, "capacity blocks   {}", sb.capacity_blocks())?;
     writeln!(out, "sums of blocks    {}", sb.sums().name())?;
     writeln!(

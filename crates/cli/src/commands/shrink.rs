@@ -1,13 +1,15 @@
 //! `vellum shrink`: makes a volume smaller for its clients, even while it is served.
 
 use crate::claim::claim;
+use crate::commands::snapshot;
 use crate::keys::Key;
 use crate::outcome::{out, usage};
 use crate::properties::{Run, Settings};
 use crate::size::Size;
-use crate::{control, peek, resize, smaller, state, whose};
+use crate::{bound, control, peek, resize, smaller, state, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,9 +102,22 @@ fn at_rest(args: &Args, blocks: u64) -> Result<u64> {
         ..OpenOptions::default()
     };
     let volume = Volume::open(Arc::clone(&medium), &options).with_context(shown)?;
-    smaller::ends_before_size(&Arc::new(volume), args.size).with_context(shown)?;
+    let volume = Arc::new(volume);
+    smaller::is_at_rest(&volume).with_context(shown)?;
+    smaller::ends_before_size(&volume, args.size).with_context(shown)?;
+    drop(volume);
     let shrunk = shrink_at_rest(&medium, blocks).with_context(shown)?;
     Ok(shrunk.logical_blocks() * BLOCK)
+}
+
+/// Has the kernel write what it holds of the volume: a file system may have grown, and only its log says so.
+fn settle(uuid: &str, state: &state::State) -> Result<()> {
+    drop(snapshot::frozen(&bound::mounts(uuid, state))?);
+    let Some(device) = &state.device else {
+        return Ok(());
+    };
+    let written = File::open(device).and_then(|device| device.sync_all());
+    written.with_context(|| format!("cannot write what is held of {}", device.display()))
 }
 
 /// Has its server shrink it, and then the kernel's device.
@@ -121,6 +136,9 @@ fn on_line(superblock: &Superblock, blocks: u64, socket: &Path, volume: &Path) -
             volume.display(),
             state.via
         );
+    }
+    if let Some(state) = attached {
+        settle(&uuid, state)?;
     }
     let bytes = match blocks == superblock.logical_blocks() {
         true => blocks * BLOCK,

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// Frozen file systems, which the thread that waits for signals can thaw too. Thawed when dropped.
 #[derive(Default)]
-struct Held(Arc<Mutex<Option<Frozen>>>);
+pub struct Held(Arc<Mutex<Option<Frozen>>>);
 
 impl Drop for Held {
     fn drop(&mut self) {
@@ -73,7 +73,7 @@ impl Drop for Held {
 
 /// Freezes these file systems. A signal thaws them before it ends this command: whoever writes to a frozen file system cannot even
 /// be killed.
-fn frozen(mounts: &[PathBuf]) -> Result<Held> {
+pub fn frozen(mounts: &[PathBuf]) -> Result<Held> {
     let frozen = Held::default();
     if mounts.is_empty() {
         return Ok(frozen);

@@ -58,12 +58,17 @@ impl Engine {
     }
 
     /// Implements rule 3. A volume that is not thin promises its clients all blocks they see. So bases that are kept beyond those blocks
-    /// use the over-provisioning. If it has shrunk, it may become as large again, and then it needs the same room.
+    /// use the over-provisioning. If it has shrunk, it may become as large again, and then it needs the same room, unless it was thin.
     fn has_room_for_base(&self) -> bool {
         let (bases, _) = self.state.shared().bases();
-        let (capacity, promised) = (self.capacity(), self.superblock.addressed_blocks());
+        let capacity = self.capacity();
         // Losing blocks to damage does not make a volume thin: it only has less to spare.
-        if self.superblock.capacity_blocks() >= promised {
+        let has_room = |blocks: &u64| self.superblock.capacity_blocks() >= *blocks;
+        let (before, now) = (
+            self.superblock.addressed_blocks(),
+            self.superblock.logical_blocks(),
+        );
+        if let Some(promised) = [before, now].into_iter().find(has_room) {
             bases < capacity.saturating_sub(promised) / limits::BASES_OF_SPARE
         } else {
             let live = self.state.live().total() * 100;

@@ -38,7 +38,10 @@ pub fn grown(
     let limit = medium_blocks
         .saturating_mul(THIN_LIMIT)
         .min(MAX_LOGICAL_BLOCKS);
-    let asked = logical_blocks.unwrap_or_else(|| medium_blocks.max(before));
+    // One that has shrunk was made smaller on purpose.
+    let is_free = logical_blocks.is_none() && volume.addressed_blocks() == before;
+    let most = if is_free { medium_blocks } else { 0 };
+    let asked = logical_blocks.unwrap_or(most.max(before));
     if asked < before {
         return Err(GeometryError::Shrinks {
             logical: asked,
@@ -52,7 +55,7 @@ pub fn grown(
         });
     }
     let mut grown = lay_out(volume, medium_blocks, asked)?;
-    if logical_blocks.is_none() {
+    if is_free {
         let over_provisioning = u64::from(volume.over_provisioning);
         let room = grown.capacity_blocks() * 1000 / (1000 + over_provisioning);
         grown = lay_out(volume, medium_blocks, room.max(before))?;

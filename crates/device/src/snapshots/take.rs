@@ -4,7 +4,7 @@ use super::carry;
 use super::keeper::{Alone, Keeper};
 use crate::block::{BlockError, Extent};
 use crate::entropy;
-use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS, SNAPSHOT_WAITS};
+use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS};
 use crate::shared::Shared;
 use parking_lot::RwLockWriteGuard;
 use serde::{Deserialize, Serialize};
@@ -112,14 +112,8 @@ pub(super) fn closed<'a>(
     let began = Instant::now();
     while began.elapsed() < SNAPSHOT_PATIENCE {
         let closed = keeper.close();
-        for _ in 0..SNAPSHOT_WAITS {
-            let inner = shared.knowing_all();
-            if !inner.gate.is_waited_at() && inner.engine.nothing_waits() {
-                drop(inner);
-                return Ok(closed);
-            }
-            drop(inner);
-            std::thread::sleep(Duration::from_millis(1));
+        if shared.comes_to(|inner| !inner.gate.is_waited_at() && inner.engine.nothing_waits()) {
+            return Ok(closed);
         }
         // What waits may need a request that is still to come.
         drop(closed);

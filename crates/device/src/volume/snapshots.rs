@@ -108,6 +108,12 @@ impl Volume {
         Ok(snapshots::infos(&self.shared, self.keeper()?))
     }
 
+    /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.shared
+            .comes_to(|inner| !inner.gate.holds_any() && inner.engine.nothing_waits())
+    }
+
     /// A snapshot or a clone that is open.
     pub(crate) fn in_use(&self) -> Option<Name> {
         self.shared.keeper.as_ref()?.in_use()
