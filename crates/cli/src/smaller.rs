@@ -2,6 +2,9 @@
 
 use crate::size::Size;
 use anyhow::{Result, bail};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::Volume;
@@ -40,10 +43,21 @@ fn head_of(volume: &Arc<Volume>) -> Result<Vec<u8>> {
 }
 
 /// Refuses if an ext4 on the volume, which is not mounted, has a journal to replay: its size may be another one then.
-pub fn is_at_rest(volume: &Arc<Volume>) -> Result<()> {
-    let head = head_of(volume)?;
-    let needs_recovery = low(&head, 1024 + 0x60).is_some_and(|features| features & 4 != 0);
-    if ext4(&head).is_some() && needs_recovery {
+pub fn is_unmounted(volume: &Arc<Volume>) -> Result<()> {
+    is_clean(&head_of(volume)?)
+}
+
+/// As [`is_unmounted`], by the volume's block device.
+pub fn is_device_unmounted(device: &Path) -> Result<()> {
+    let mut head = Vec::new();
+    let file = File::open(device)?;
+    file.take(HEAD_BYTES as u64).read_to_end(&mut head)?;
+    is_clean(&head)
+}
+
+fn is_clean(head: &[u8]) -> Result<()> {
+    let needs_recovery = low(head, 1024 + 0x60).is_some_and(|features| features & 4 != 0);
+    if ext4(head).is_some() && needs_recovery {
         bail!(
             "the ext4 on it was not unmounted: attach the volume, and mount and unmount that first"
         );

@@ -84,6 +84,31 @@ fn filled() -> (MemoryMedium, Model) {
     (Arc::into_inner(medium).unwrap(), model)
 }
 
+/// It has no room for another map, and needs none for the old end.
+#[test]
+fn a_medium_that_is_a_little_longer_gives_the_old_end_back() {
+    let (medium, model) = filled();
+    let longer: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS + 1));
+    copy(&medium, &*longer);
+    shrink_at_rest(&longer, END).unwrap();
+    let error = grow_at_rest(&longer, to(SIZE + 1)).unwrap_err();
+    assert!(
+        error.to_string().contains("to grow, the volume needs"),
+        "{error}"
+    );
+    let asked = NewSize {
+        medium_blocks: Some(BLOCKS + 1),
+        logical_blocks: Some(SIZE),
+    };
+    assert!(grow_at_rest(&longer, asked).is_err());
+    let grown = grow_at_rest(&longer, to(SIZE)).unwrap();
+    assert_eq!(grown.logical_blocks(), SIZE);
+    let volume = open(&longer);
+    holds(&volume, &model);
+    volume.stop().unwrap();
+    assert_sound(&*longer);
+}
+
 #[test]
 fn it_shrinks_and_becomes_as_large_again_and_larger() {
     let (medium, mut model) = filled();

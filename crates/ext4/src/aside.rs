@@ -113,3 +113,15 @@ pub enum StoodAside {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
 }
+
+impl StoodAside {
+    /// A field has an impossible value.
+    pub(crate) fn field(part: Part, at: u64, field: &'static str, found: impl Into<u64>) -> Self {
+        Self::Field {
+            part,
+            at,
+            field,
+            found: found.into(),
+        }
+    }
+}

@@ -317,10 +317,5 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
 }
 
 fn fault(part: Part, at: u64, field: &'static str, found: u64) -> StoodAside {
-    StoodAside::Field {
-        part,
-        at,
-        field,
-        found,
-    }
+    StoodAside::field(part, at, field, found)
 }

@@ -260,7 +260,7 @@ pub(crate) fn set_mounted_as(features: Features, bytes: &mut [u8]) {
 pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAside> {
     let at = partition.start + OFFSET;
     let Ok((raw, _)) = Raw::ref_from_prefix(bytes) else {
-        return Err(fault(at, "s_magic", 0_u32));
+        return Err(StoodAside::field(Part::Superblock, at, "s_magic", 0_u32));
     };
     let name = name(bytes);
     let features = name.features;
@@ -300,15 +300,6 @@ pub(crate) fn check(partition: Span, bytes: &[u8]) -> Result<Superblock, StoodAs
     Ok(checked)
 }
 
-fn fault(at: u64, field: &'static str, found: impl Into<u64>) -> StoodAside {
-    StoodAside::Field {
-        part: Part::Superblock,
-        at,
-        field,
-        found: found.into(),
-    }
-}
-
 /// How large a file system is.
 struct Size {
     span: Span,
@@ -327,7 +318,7 @@ struct Claims<'a> {
 
 impl Claims<'_> {
     fn fault(&self, field: &'static str, found: impl Into<u64>) -> StoodAside {
-        fault(self.at, field, found)
+        StoodAside::field(Part::Superblock, self.at, field, found)
     }
 
     fn ensure(&self, fine: bool, field: &'static str, found: u32) -> Result<(), StoodAside> {

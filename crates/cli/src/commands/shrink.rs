@@ -103,7 +103,7 @@ fn at_rest(args: &Args, blocks: u64) -> Result<u64> {
     };
     let volume = Volume::open(Arc::clone(&medium), &options).with_context(shown)?;
     let volume = Arc::new(volume);
-    smaller::is_at_rest(&volume).with_context(shown)?;
+    smaller::is_unmounted(&volume).with_context(shown)?;
     smaller::ends_before_size(&volume, args.size).with_context(shown)?;
     drop(volume);
     let shrunk = shrink_at_rest(&medium, blocks).with_context(shown)?;
@@ -112,12 +112,18 @@ fn at_rest(args: &Args, blocks: u64) -> Result<u64> {
 
 /// Has the kernel write what it holds of the volume: a file system may have grown, and only its log says so.
 fn settle(uuid: &str, state: &state::State) -> Result<()> {
-    drop(snapshot::frozen(&bound::mounts(uuid, state))?);
+    let mounts = bound::mounts(uuid, state);
+    drop(snapshot::frozen(&mounts)?);
     let Some(device) = &state.device else {
         return Ok(());
     };
+    let shown = device.display();
     let written = File::open(device).and_then(|device| device.sync_all());
-    written.with_context(|| format!("cannot write what is held of {}", device.display()))
+    written.with_context(|| format!("cannot write what is held of {shown}"))?;
+    match mounts.is_empty() {
+        true => smaller::is_device_unmounted(device).with_context(|| shown.to_string()),
+        false => Ok(()),
+    }
 }
 
 /// Has its server shrink it, and then the kernel's device.

@@ -22,7 +22,7 @@ impl Engine {
     }
 
     /// True if there are too many strays, and no summary is being rewritten.
-    pub(super) fn wants_restamp(&self) -> bool {
+    fn wants_restamp(&self) -> bool {
         let of_journals = self.proposers.once().pool().blocks() / 4;
         let most = self.options.strays.max(of_journals);
         self.state.strays().len() > most && !self.sums.is_rewriting() && self.course.is_running()

@@ -38,10 +38,12 @@ pub fn grown(
     let limit = medium_blocks
         .saturating_mul(THIN_LIMIT)
         .min(MAX_LOGICAL_BLOCKS);
-    // One that has shrunk was made smaller on purpose.
-    let is_free = logical_blocks.is_none() && volume.addressed_blocks() == before;
-    let most = if is_free { medium_blocks } else { 0 };
-    let asked = logical_blocks.unwrap_or(most.max(before));
+    // Without a size it takes all of the medium. One that has shrunk keeps its size: it was made smaller on purpose.
+    let takes_all = logical_blocks.is_none() && volume.addressed_blocks() == before;
+    let asked = match takes_all {
+        true => medium_blocks.max(before),
+        false => logical_blocks.unwrap_or(before),
+    };
     if asked < before {
         return Err(GeometryError::Shrinks {
             logical: asked,
@@ -55,7 +57,7 @@ pub fn grown(
         });
     }
     let mut grown = lay_out(volume, medium_blocks, asked)?;
-    if is_free {
+    if takes_all {
         let over_provisioning = u64::from(volume.over_provisioning);
         let room = grown.capacity_blocks() * 1000 / (1000 + over_provisioning);
         grown = lay_out(volume, medium_blocks, room.max(before))?;

@@ -167,12 +167,7 @@ pub(crate) fn check(
 fn ensure(at: u64, fine: bool, field: &'static str, found: u32) -> Result<(), StoodAside> {
     match fine {
         true => Ok(()),
-        false => Err(StoodAside::Field {
-            part: Part::JournalSuperblock,
-            at,
-            field,
-            found: found.into(),
-        }),
+        false => Err(StoodAside::field(Part::JournalSuperblock, at, field, found)),
     }
 }
 

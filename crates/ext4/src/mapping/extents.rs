@@ -67,12 +67,7 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn fault(&self, field: &'static str, found: u64) -> StoodAside {
-        StoodAside::Field {
-            part: self.part,
-            at: self.at,
-            field,
-            found,
-        }
+        StoodAside::field(self.part, self.at, field, found)
     }
 
     fn header(&self, depth_max: u16) -> Result<&Header, StoodAside> {

@@ -9,6 +9,7 @@ use crate::flash::HANDLES_MAX;
 
 /// The most streams of a die: one for each handle, and one for what is moved.
 pub(super) const STREAMS_ROOM: usize = HANDLES_MAX as usize + 1;
+
 /// What decides on streams.
 pub(super) enum Apart {
     /// The map: hot or cold.
