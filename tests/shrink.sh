@@ -90,11 +90,8 @@ for ((life = 0; life <= LIVES; life++)); do
     small=$((blocks * 4096))
     [ "$small" -lt "$large" ] || wrong 'resize2fs has not made it smaller'
     # What it left behind: if it left nothing there, a block that somebody wrote.
-    # The kernel has it in its page cache alone: the device stays open, for its last user's close writes it.
-    exec 5<>"$device"
-    printf x | dd of="$device" bs=1 seek=$((large - 4096)) conv=notrunc status=none
+    printf x | dd of="$device" bs=1 seek=$((large - 4096)) conv=notrunc,fsync status=none
     refused 'lie behind that end'
-    exec 5>&-
     blkdiscard -f --offset "$small" "$device" >"$dir/out" 2>&1
     if [ $((life % 2)) -eq 0 ]; then
         # The snapshot has what the volume had there.
@@ -159,6 +156,12 @@ device=$(cat "$dir/out")
 refused 'was not unmounted'
 mount "$device" "$dir/mnt"
 umount "$dir/mnt"
+# A block that the kernel has in its page cache alone: the device stays open, for the last close writes it.
+exec 5<>"$device"
+printf x | dd of="$device" bs=1 seek=$((large - 4096)) conv=notrunc status=none
+refused 'lie behind that end'
+exec 5>&-
+blkdiscard -f --offset "$small" "$device" >"$dir/out" 2>&1
 v shrink "$volume" --size "$small"
 v detach "$volume"
 
