@@ -27,6 +27,8 @@ volume=$dir/volume current='the beginning'
 end() {
     local status=$?
     set +e
+    # A device that this has open is not detached.
+    exec 5>&-
     [ "$status" -eq 0 ] || { echo "shrink: FAILED in $current, seed $SEED"; tail -n 20 "$dir/out" "$dir/shrink"; }
     for each in "$volume" "$dir/start"; do timeout 30 "$VELLUM" detach "$each" >/dev/null 2>&1; done
     rm -rf --one-file-system "$dir"
