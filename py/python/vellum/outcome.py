@@ -20,8 +20,8 @@ class Outcome(dict[str, Figure]):
     Several of them are a data frame: `pandas.DataFrame([outcome, ...])`.
     """
 
-    steps: Table
-    """How it went: a row for each of some hundred steps, with every counter from the start to the step's end."""
+    _steps: str
+    """`steps` as text. A sweep of short runs would spend more time on numbers that nobody looks at than on all else."""
 
     details: dict[str, Any]
     """All that is known of it, by the names of `vellum lab run --json`."""
@@ -34,6 +34,11 @@ class Outcome(dict[str, Figure]):
 
     table: str
     """The table that the command prints."""
+
+    @functools.cached_property
+    def steps(self) -> Table:
+        """How it went: a row for each of some hundred steps, with every counter from the start to the step's end."""
+        return of_csv(self._steps)
 
     @property
     def policy(self) -> str:
@@ -74,11 +79,8 @@ class Outcome(dict[str, Figure]):
 class Comparison(list[Outcome]):
     """Runs of one load on one drive, by policy. `pandas.DataFrame(comparison)` is a row for each."""
 
-    figures: Table
-    """The figures of all: a row for each run."""
-
-    steps: Table
-    """How they went: the steps of all, one after the other."""
+    _figures: str
+    _steps: str
 
     table: str
     """The table that the command prints."""
@@ -91,6 +93,16 @@ class Comparison(list[Outcome]):
 
     failed: dict[str, str]
     """Policies that could not be run, and why."""
+
+    @functools.cached_property
+    def figures(self) -> Table:
+        """The figures of all: a row for each run."""
+        return of_csv(self._figures)
+
+    @functools.cached_property
+    def steps(self) -> Table:
+        """How they went: the steps of all, one after the other."""
+        return of_csv(self._steps)
 
     def __repr__(self) -> str:
         return f"<vellum.Comparison: {', '.join(outcome.policy for outcome in self)}>"
@@ -105,11 +117,11 @@ def comparison(
     """Makes it of what the native part returns."""
     as_json, figures, steps, table, each = forms
     out = Comparison()
-    out.figures, out.steps = of_csv(figures), of_csv(steps)
+    out._figures, out._steps = figures, steps
     out.table, out.about, out.warnings, out.failed = table, about, warnings, failed
     for details, (own, own_steps, own_table) in zip(json.loads(as_json), each):
         outcome = Outcome((name, _plain(column[0])) for name, column in of_csv(own).items())
-        outcome.details, outcome.steps = details, of_csv(own_steps)
+        outcome.details, outcome._steps = details, own_steps
         outcome.table, outcome.about, outcome.warnings = own_table, about, warnings
         out.append(outcome)
     return out
