@@ -7,11 +7,10 @@
 //! 3. A snapshot stays for as long as it has clones.
 
 use super::change::{Change, Part};
-use super::{Forget, NoRoom, Snapshots, add_to, note};
+use super::{NoRoom, Snapshots};
 use crate::addr::Lba;
 use crate::format::FormatError;
-use crate::format::history::{BLOCK_ROWS, Number, Row, Snapshot, Stage};
-use alloc::vec::Vec;
+use crate::format::history::{BLOCK_ROWS, Number, Row, Snapshot};
 
 impl Snapshots {
     /// All clones of a snapshot.
@@ -133,25 +132,5 @@ impl Snapshots {
         for (_, slot) in change.added {
             self.rows.give_back(slot);
         }
-    }
-
-    /// Like [`forget`](Self::forget), for a clone, whose blocks no other snapshot needs.
-    pub(super) fn forget_clone(&mut self, number: Number, from: Lba, most: usize) -> Forget {
-        debug_assert!(
-            self.list
-                .by_number(number)
-                .is_some_and(|one| one.stage == Stage::LeavingClone)
-        );
-        let rows: Vec<(Row, u32)> = self.rows.of_clone(number, from).take(most + 1).collect();
-        let mut forget = Forget {
-            next: rows.get(most).map(|(row, _)| row.lba),
-            ..Forget::default()
-        };
-        for &(row, slot) in rows.iter().take(most) {
-            self.rows.remove_clone(row, slot);
-            add_to(&mut forget.discards, self.history.block(slot));
-            note(&mut forget.row_blocks, slot);
-        }
-        forget
     }
 }

@@ -24,6 +24,7 @@ mod sorted;
 pub use change::{Change, Part};
 pub use keep::{BadKeep, Keep, Schedule, Span, USUAL_KEEP, scheduled_name};
 pub use list::ListError;
+pub use rows::Slot;
 
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::FormatError;
@@ -58,7 +59,7 @@ pub struct Forget {
     /// The blocks of rows for them, by number.
     pub row_blocks: Vec<u64>,
     /// Where to continue; `None` if these were the last.
-    pub next: Option<Lba>,
+    pub next: Option<Slot>,
 }
 
 /// There is no room for one more kept block.
@@ -285,21 +286,19 @@ impl Snapshots {
 
     /// Removes a snapshot that has no rows from the list. Returns the block of the list to write.
     pub fn remove(&mut self, number: Number) -> Option<u64> {
-        debug_assert!(self.rows.of(number, Lba(0)).next().is_none());
-        debug_assert!(self.rows.of_clone(number, Lba(0)).next().is_none());
+        debug_assert!(self.rows.of(number, Slot::default()).next().is_none());
         self.list.remove(number)
     }
 
-    /// Handles the next rows of a snapshot that is being deleted, at most `most` from block `from` on: an older snapshot gets
-    /// those that it needs, and the others are given up.
-    pub fn forget(&mut self, number: Number, from: Lba, most: usize) -> Forget {
-        if self.is_clone(number) {
-            return self.forget_clone(number, from, most);
-        }
+    /// Handles the next rows of a snapshot or clone that is being deleted, at most `most` from a slot on: an older snapshot gets
+    /// those that it needs, and the others are given up. By slot, so that few blocks of rows change at a time, and adjacent kept
+    /// blocks are given up together.
+    pub fn forget(&mut self, number: Number, from: Slot, most: usize) -> Forget {
+        let is_clone = self.is_clone(number);
         let older = self.older(number);
         let rows: Vec<(Row, u32)> = self.rows.of(number, from).take(most + 1).collect();
         let mut forget = Forget {
-            next: rows.get(most).map(|(row, _)| row.lba),
+            next: rows.get(most).map(|(_, slot)| Slot(*slot)),
             ..Forget::default()
         };
         for &(row, slot) in rows.iter().take(most) {
@@ -307,7 +306,10 @@ impl Snapshots {
             match inherits.filter(|row| !self.rows.has(*row)) {
                 Some(heir) => self.rows.rename(row, heir, slot),
                 None => {
-                    self.rows.remove(row, slot);
+                    match is_clone {
+                        true => self.rows.remove_clone(row, slot),
+                        false => self.rows.remove(row, slot),
+                    }
                     add_to(&mut forget.discards, self.history.block(slot));
                 }
             }
@@ -321,25 +323,24 @@ impl Snapshots {
         self.rows.owe(&forget.row_blocks);
     }
 
-    /// The snapshot before a given one.
+    /// The snapshot before a given one, which may need its rows. None for a clone: no snapshot needs a clone's.
     fn older(&self, number: Number) -> Option<Number> {
+        if self.is_clone(number) {
+            return None;
+        }
         let is_older = |other: &&Snapshot| other.number < number && !other.stage.is_clone();
         let older = self.list.iter().rev().find(is_older);
         older.map(|older| older.number)
     }
 
-    /// The rows that deleting a snapshot gives up: those that no older one needs.
+    /// The rows that deleting a snapshot gives up, by slot: those that no older one needs.
     fn given_up(&self, number: Number) -> impl Iterator<Item = u32> {
         let older = self.older(number);
         let is_given_up =
             move |row: &Row| older.is_none_or(|number| self.rows.has(Row { number, ..*row }));
-        let is_clone = self.is_clone(number);
-        let of_clone = self.rows.of_clone(number, Lba(0)).filter(move |_| is_clone);
-        let of_snapshot = self
-            .rows
-            .of(number, Lba(0))
-            .filter(move |(row, _)| !is_clone && is_given_up(row));
-        of_clone.chain(of_snapshot).map(|(_, slot)| slot)
+        let rows = self.rows.of(number, Slot::default());
+        let given_up = rows.filter(move |(row, _)| is_given_up(row));
+        given_up.map(|(_, slot)| slot)
     }
 
     /// The kept blocks of each snapshot and clone for blocks from `end` on, in runs.
@@ -380,8 +381,7 @@ impl Snapshots {
     /// The kept blocks that deleting a snapshot gives up, in runs. Blocks that were not mapped store nothing.
     #[must_use]
     pub fn kept_by(&self, number: Number) -> Vec<(Lba, u64)> {
-        let mut slots: Vec<u32> = self.given_up(number).collect();
-        slots.sort_unstable();
+        let slots: Vec<u32> = self.given_up(number).collect();
         self.runs_of(&slots)
     }
 }

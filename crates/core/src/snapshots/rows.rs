@@ -15,6 +15,10 @@ struct Block {
     used: u16,
 }
 
+/// A place for a row. Rows of all snapshots and clones share them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot(pub(super) u32);
+
 /// The kind of a row's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -120,14 +124,25 @@ impl Rows {
         self.stale.clear();
     }
 
-    /// All rows of a snapshot from block `from` on. Rows are sorted by block, so this looks at every row.
-    pub fn of(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
-        let first = Row {
-            lba: from,
-            number: Number(0),
-        };
-        let rows = self.from(first);
-        rows.filter(move |(row, _)| row.number == number)
+    /// All rows of a snapshot or clone that count, from a slot on, by slot. This reads the blocks of rows one after the other: a
+    /// thousand snapshots may have a row each of the same block, so in the order of blocks it would visit all of them far apart.
+    pub fn of(&self, number: Number, from: Slot) -> impl Iterator<Item = (Row, u32)> {
+        let first = from.0 as usize / BLOCK_ROWS;
+        let blocks = self.blocks.iter().zip(0..).skip(first);
+        let slots = blocks.flat_map(|(block, number)| {
+            let raw = block.iter().flat_map(|block| block.raw.iter());
+            raw.zip(number * BLOCK_ROWS as u32..)
+        });
+        slots.filter_map(move |(&raw, slot)| {
+            let row = Row::of_raw(raw).filter(|row| row.number == number && slot >= from.0)?;
+            self.counts(row, slot).then_some((row, slot))
+        })
+    }
+
+    /// True if a row was inserted, and not only given this slot.
+    fn counts(&self, row: Row, slot: u32) -> bool {
+        let key_of = |slot| row_in(&self.blocks, slot);
+        self.slots.get(place_of(row), key_of) == Some(slot) || self.at_clone(row) == Some(slot)
     }
 
     pub fn next_changed(

@@ -274,9 +274,9 @@ impl World {
     }
 
     fn go_on_deleting(&mut self, number: Number) {
-        let mut from = Some(Lba(0));
-        while let Some(lba) = from {
-            let forget = self.snapshots.forget(number, lba, 3);
+        let mut from = Some(Slot::default());
+        while let Some(slot) = from {
+            let forget = self.snapshots.forget(number, slot, 3);
             for &(first, blocks) in &forget.discards {
                 self.step(&Step::Discard(first, blocks));
             }
@@ -469,7 +469,7 @@ fn clones_leave_room_for_snapshots() {
     snapshots.keep(plan);
     assert_eq!(snapshots.room(), (1100, 1100));
     snapshots.set_stage("b", Stage::LeavingClone).unwrap();
-    let forget = snapshots.forget(clone.number, Lba(0), 1000);
+    let forget = snapshots.forget(clone.number, Slot::default(), 1000);
     assert_eq!((forget.next, forget.row_blocks), (None, vec![0, 1]));
     snapshots.remove(clone.number);
     assert_eq!(snapshots.room(), (550, 1100));

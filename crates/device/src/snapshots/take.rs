@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapshot, Stage};
 use vellum_core::seam::Copy;
-use vellum_core::snapshots::{ListError, NoRoom, Plan, Snapshots};
+use vellum_core::snapshots::{ListError, NoRoom, Plan, Slot, Snapshots};
 
 /// The most changed blocks that are looked at in one hold of the book: writes that need it wait meanwhile.
 const COMPARED_MAX: usize = 8192;
@@ -283,10 +283,10 @@ pub(super) fn forget_all(
     keeper: &Keeper,
     number: Number,
 ) -> Result<(), BlockError> {
-    let mut from = Some(Lba(0));
-    while let Some(lba) = from {
+    let mut from = Some(Slot::default());
+    while let Some(slot) = from {
         let mut book = keeper.book();
-        let forget = book.forget(number, lba, SNAPSHOT_ROWS);
+        let forget = book.forget(number, slot, SNAPSHOT_ROWS);
         if let Err(error) = carry::out_of(shared, &book, &forget) {
             book.owe(&forget);
             return Err(error);
