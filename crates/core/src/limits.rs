@@ -58,11 +58,11 @@ pub const PARITY_READS: usize = 64;
 /// Chunks of the log after which a map checkpoint is due, whatever their size: bounds recovery.
 pub const CHUNKS_BETWEEN_CHECKPOINTS: u64 = 8192;
 
-/// The least and the most blocks of the log after which a map checkpoint is due (128 MiB, 1 GiB).
-pub const LOG_BLOCKS_BETWEEN_CHECKPOINTS: (u64, u64) = (32 << 10, 256 << 10);
+/// The least and the most blocks of the log after which a map checkpoint is due (128 MiB, 4 GiB).
+pub const LOG_BLOCKS_BETWEEN_CHECKPOINTS: (u64, u64) = (32 << 10, 1 << 20);
 
-/// Log blocks per dirty leaf before a map checkpoint is due: keeps its share of the writes under 1/64.
-pub const LOG_BLOCKS_PER_DIRTY_LEAF: u64 = 64;
+/// Log blocks per dirty leaf before a map checkpoint is due. A checkpoint writes the leaf, and a 16th of a parity: 1.5% of the log.
+pub const LOG_BLOCKS_PER_DIRTY_LEAF: u64 = 72;
 
 /// The most erases in flight: a large volume has hundreds of thousands of free segments when it is opened.
 pub const ERASURES_IN_FLIGHT: u32 = 16;

@@ -1,4 +1,4 @@
-//! The price of copies of metadata: their share of all bytes written.
+//! The price of metadata: the share of copies of it, and of the map, among all bytes written.
 
 #[allow(dead_code, reason = "a test uses a part")]
 #[path = "../benches/support/mod.rs"]
@@ -46,4 +46,22 @@ fn copies_cost_less_than_a_64th_of_all_blocks_written() {
         println!("{gib} GiB: {sequential} millionths written in order, {random} at random");
         assert!(sequential < 4000 && random < most);
     }
+}
+
+/// A volume as it comes: its map may take so much memory, and fits.
+#[test]
+fn the_map_is_a_64th_at_most_of_what_random_writes_write() {
+    let mut idle = Idle::within_bounds(32 << 18, 280);
+    let mut number = 1u64;
+    for _ in 0..1_300_000 {
+        number = number
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        idle.write((number >> 33) % idle.logical_blocks);
+    }
+    let stats = idle.engine.stats();
+    let written = stats.medium_data + stats.medium_headers + stats.medium_summaries;
+    println!("{} blocks of the map, {written} others", stats.medium_map);
+    assert!(stats.map_checkpoints > 1, "{}", stats.map_checkpoints);
+    assert!(stats.medium_map * 64 <= written + stats.medium_map);
 }

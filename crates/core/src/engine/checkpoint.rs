@@ -137,7 +137,7 @@ impl Checkpoint {
         self.log.chunks += 1;
     }
 
-    /// True if a checkpoint should begin; `dirty`: the leaves of the map it would write.
+    /// True if a checkpoint should begin; `dirty`: the leaves that it would write.
     #[inline]
     fn is_due(&self, dirty: u64) -> bool {
         let (least, most) = limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;

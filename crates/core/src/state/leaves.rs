@@ -30,9 +30,7 @@ impl State {
     #[must_use]
     pub fn is_too_dirty(&self) -> bool {
         let shelf = self.map.leaves().shelf();
-        shelf.is_some_and(|shelf| {
-            shelf.is_too_dirty(self.map.dirty_count() + self.shared.dirty().count())
-        })
+        shelf.is_some_and(|shelf| shelf.is_too_dirty(self.dirty_with_turns()))
     }
 
     /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.
@@ -41,10 +39,15 @@ impl State {
         self.map.leaves().shelf().is_some_and(Shelf::is_overfull)
     }
 
-    /// The number of leaves of the map that have changed since they were written.
+    /// The number of leaves that have changed since they were written, of all tables.
     #[must_use]
-    pub fn dirty_map_leaves(&self) -> u64 {
-        self.map.dirty_count()
+    pub fn dirty_leaves(&self) -> u64 {
+        self.dirty_with_turns() + self.shared.deltas().dirty().count()
+    }
+
+    /// The same for the tables that need not stay in memory.
+    fn dirty_with_turns(&self) -> u64 {
+        self.map.dirty_count() + self.shared.dirty().count()
     }
 
     /// Notes the slot at which the next root will name a leaf.

@@ -41,8 +41,8 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Keeps `leaves` leaves in memory, a block each. In addition, half as many may be in memory that have changed since a map checkpoint
-    /// wrote them, or 1024 if that is more.
+    /// Keeps `leaves` leaves in memory, a block each. If there are more, half as many may be in memory besides that have changed since a
+    /// map checkpoint wrote them, or 1024 if that is more.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
@@ -254,9 +254,11 @@ impl Shelf {
         here > most
     }
 
-    /// True if so many leaves are dirty that a map checkpoint is due.
+    /// True if so many leaves are dirty that a map checkpoint is due. As long as there is room for all leaves, none has to be written to
+    /// make room.
     pub fn is_too_dirty(&self, dirty: u64) -> bool {
-        dirty > self.paging.most_dirty as u64
+        let fits = !self.is_over() && !self.has_away();
+        !fits && dirty > self.paging.most_dirty as u64
     }
 
     /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.

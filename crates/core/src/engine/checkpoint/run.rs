@@ -15,7 +15,7 @@ impl Engine {
             let before = self.checkpoint.phase;
             match before {
                 Phase::Idle
-                    if self.checkpoint.is_due(self.state.dirty_map_leaves())
+                    if self.checkpoint.is_due(self.state.dirty_leaves())
                         || self.state.is_too_dirty() =>
                 {
                     self.begin_checkpoint()
