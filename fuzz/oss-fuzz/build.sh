@@ -2,5 +2,10 @@
 cd "$SRC/vellum"
 cargo fuzz build -O
 for target in fuzz/fuzz_targets/*.rs; do
-    cp "fuzz/target/x86_64-unknown-linux-gnu/release/$(basename "$target" .rs)" "$OUT/"
+    name=$(basename "$target" .rs)
+    cp "fuzz/target/x86_64-unknown-linux-gnu/release/$name" "$OUT/"
+    # The inputs that the repository keeps.
+    seeds=$(mktemp -d)
+    [ ! -e "fuzz/kept/$name.tar.gz" ] || tar -xzf "fuzz/kept/$name.tar.gz" -C "$seeds"
+    [ -z "$(ls -A "$seeds")" ] || zip -jqr "$OUT/${name}_seed_corpus.zip" "$seeds"
 done

@@ -40,6 +40,22 @@ fn chunks_of_both_heads_are_applied_in_one_order() {
     assert_eq!(found.replayed.verified, 4);
 }
 
+/// A log of many small chunks is most of what an opening reads: on a slow medium, reading it twice takes seconds.
+#[test]
+fn a_header_is_read_once() {
+    let reads = |chunks: u64| {
+        let chunk = |seq: u64| chunk(seq, 0, 2 * (seq as u32 - 1), seq, &[seq as u32]);
+        let chunks: Vec<Chunk> = (1..=chunks).map(chunk).collect();
+        let mut disk = disk_with(&chunks);
+        let found = disk.recovered();
+        assert_eq!(found.last_seq, Seq(chunks.len() as u64));
+        disk.reads
+    };
+    // Nothing says that these were durable, so the data of each is read as well. Behind the log's end each block of the segment is
+    // searched for a header. So each block is read once, whether the log has it or not.
+    assert_eq!(reads(4), reads(10));
+}
+
 #[test]
 fn nothing_written_is_an_empty_volume() {
     let found = Disk::new().recovered();

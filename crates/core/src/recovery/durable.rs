@@ -28,7 +28,9 @@ impl Replay<'_> {
     }
 
     fn peek(&mut self, head: usize) -> Option<ChunkHeader> {
-        let header = self.read_header(head).ok()??.header;
+        let found = self.read_header(head).ok()??;
+        let header = found.header;
+        self.remembered[head].remember(self.heads[head], found);
         Some(header)
     }
 

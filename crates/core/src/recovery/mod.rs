@@ -8,6 +8,7 @@ mod durable;
 mod error;
 mod find;
 mod found;
+mod headers;
 mod hole;
 mod open_segments;
 mod replay;

@@ -2,6 +2,7 @@
 
 use super::error::RecoveryError;
 use super::found::{Recovered, Replayed};
+use super::headers::{Found, Remembered};
 use super::source::{Source, Unreadable};
 use crate::addr::Segment;
 use crate::addr::{BLOCK_BYTES, Leaf, Life, Pba, Seq, Vba};
@@ -13,14 +14,6 @@ use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
 use crate::state::{Origin, Paging, State, Unsound};
 use alloc::{vec, vec::Vec};
-
-/// A whole chunk header that is in its right place.
-pub(super) struct Found {
-    pub header: ChunkHeader,
-    pub records: Vec<Record>,
-    /// The tag of its own block, if that is a page of parts.
-    own: Option<Tag>,
-}
 
 /// How far the records of a chunk have been applied.
 struct Place {
@@ -73,6 +66,7 @@ pub(super) struct Replay<'a> {
     pub(super) replayed: Replayed,
     /// Each head's next chunk, read ahead of its turn; `Some(None)` if there is none.
     peeked: [Option<Option<Found>>; 2],
+    pub(super) remembered: [Remembered; 2],
 }
 
 impl<'a> Replay<'a> {
@@ -99,6 +93,7 @@ impl<'a> Replay<'a> {
             unread: None,
             replayed: Replayed::default(),
             peeked: [None, None],
+            remembered: Default::default(),
             source,
             superblock,
             crc,
@@ -161,7 +156,11 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn read_header(&mut self, head: usize) -> Result<Option<Found>, RecoveryError> {
-        let found = self.found_at(self.heads[head])?;
+        let place = self.heads[head];
+        let found = match self.remembered[head].take(place) {
+            None => self.found_at(place)?,
+            found => found,
+        };
         let is_next = |found: &Found| {
             usize::from(found.header.head) == head && found.header.seq > self.root.seq
         };

@@ -1,6 +1,7 @@
 //! What is uncertain about a damaged log, and how the readable parts settle it.
 
-use super::super::replay::{Found, Replay};
+use super::super::headers::Found;
+use super::super::replay::Replay;
 use super::super::{Recovered, RecoveryError, Source, find};
 use super::lbas::LbaSet;
 use super::loss::{Loss, Rescued, Trust};

@@ -1,7 +1,8 @@
 //! Replay that goes on after damage: the steps of a rescue.
 
 use super::super::Unreadable;
-use super::super::replay::{Found, Replay};
+use super::super::headers::Found;
+use super::super::replay::Replay;
 use super::scan::Spot;
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::Entry;
