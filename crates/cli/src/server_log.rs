@@ -66,7 +66,7 @@ impl ServerLog {
         Ok(())
     }
 
-    /// Removes the log of a successor that did not take over.
+    /// Removes the log of a server that did not begin to serve.
     pub fn forget(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
