@@ -9,7 +9,7 @@ use crate::outcome::{tell, usage};
 use crate::server_log::{self, ServerLog};
 use crate::signals::{Stop, unblocked};
 use crate::state::{self, Process, State, StateFile, run_dir};
-use crate::{bound, control, host, in_use};
+use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -240,10 +240,7 @@ impl Attachment {
             bail!("interrupted");
         }
         if exited {
-            let why = log.why();
-            // The error says all of it.
-            log.forget();
-            bail!("the server failed: {why}");
+            bail!("the server failed: {}", log.last_words());
         }
         if !ended {
             bail!(
@@ -414,9 +411,6 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
     if bound::has_root(id, state) {
         let volume = state.volume.display();
         bail!("the root file system is on {volume}: it stays attached until the machine is off");
-    }
-    if alive && stop.is_some() {
-        in_use::refuse(id, state)?;
     }
     if !alive && state.via == "nbd" {
         // The kernel keeps the requests of a dead connection, and an unmount would wait for them.

@@ -74,8 +74,8 @@ fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
     grown(volume, high, None)?;
     if !fits(high) {
         return Err(usage(format!(
-            "--size {}: with its spare room (its over-provisioning) it would take more than 8 TiB, the most that a \
-             volume can take: give a smaller size",
+            "--size {}: with its spare room (its over-provisioning) it would take more than 8 TiB, \
+             the most that a volume can take: give a smaller size",
             Size(logical.saturating_mul(BLOCK))
         )));
     }

@@ -1,6 +1,6 @@
 //! Whether something uses what is to be detached. It is looked at before the first step, so that a detach is not left halfway.
 
-use crate::state::State;
+use crate::state::{Process, State};
 use crate::{bound, host, snapshots, views};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -21,6 +21,10 @@ pub fn views(id: &str, state: &State) -> Vec<PathBuf> {
 
 /// Refuses while anything of an attached volume is in use, and says what. Nothing is undone by then.
 pub fn refuse(id: &str, state: &State) -> Result<()> {
+    // With a dead server nothing can be done with it any more. And the root stays attached.
+    if !state.server.is_some_and(Process::alive) || bound::has_root(id, state) {
+        return Ok(());
+    }
     let mounts = bound::mounts(id, state);
     let busy = last_of(MOUNT_PATIENCE, || busy_mount(&mounts));
     if let Some(dir) = busy {

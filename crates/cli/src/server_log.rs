@@ -66,7 +66,7 @@ impl ServerLog {
         Ok(())
     }
 
-    /// Removes the log of a server that did not begin to serve.
+    /// Removes the log of a successor that did not take over.
     pub fn forget(&self) {
         let _ = std::fs::remove_file(&self.path);
     }
@@ -100,6 +100,13 @@ impl ServerLog {
         lines.rotate_left(error.unwrap_or(0));
         let lines = lines.iter().map(|line| line.trim_start_matches(ERROR));
         lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// The same, of a server that has ended before it began to serve. It removes the log: the error says all of it.
+    pub fn last_words(&self) -> String {
+        let why = self.why();
+        self.forget();
+        why
     }
 
     /// The complete lines printed since the last call.

@@ -296,8 +296,8 @@ fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Res
     // Report errors in the other options now, and a size that is too large.
     if logical > high || !fits(high)? {
         return Err(usage(format!(
-            "--size {}: it is too large: with its spare room (--over-provisioning) it would take more than 8 TiB, the most \
-             that a volume can take",
+            "--size {}: it is too large: with its spare room (--over-provisioning) it would take more \
+             than 8 TiB, the most that a volume can take",
             Size(logical.saturating_mul(BLOCK))
         )));
     }

@@ -216,6 +216,7 @@ fn an_entry_whose_volume_is_gone_or_another_is_told() {
     }
     let damaged = system.at("damaged");
     ok(&["create", text(&damaged), "--size=16M"]);
+    fs::create_dir(system.at("mnt-damaged")).unwrap();
     system.enable("damaged", &[]);
     damage_between_superblocks(&damaged);
     fs::remove_file(system.at("b")).unwrap();

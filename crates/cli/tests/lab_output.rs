@@ -497,7 +497,8 @@ fn advice_holds(run: &[&str], ends: &str) {
     let said = String::from_utf8(refused.stderr).unwrap();
     let (_, advice) = said.split_once("over-provisioning: ").unwrap();
     let advice = advice.trim_end().strip_suffix(ends);
-    for flags in advice.expect(&said).split(", or ") {
+    assert!(advice.is_some(), "{said}");
+    for flags in advice.unwrap().split(", or ") {
         let (flag, value) = flags.split_once(' ').unwrap();
         let capacity = if flag == "--op" { "--capacity=64M" } else { "" };
         let flags: Vec<_> = [flag, value, capacity]

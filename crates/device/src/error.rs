@@ -18,8 +18,8 @@ pub enum BlockError {
     ReadOnly,
     /// ENOSPC.
     #[error(
-        "no space left in the volume: discard something, or give it more room (`vellum grow`; `vellum migrate` \
-         where its layout is not log)"
+        "no space left in the volume: discard something, or give it more room (`vellum grow`; \
+         `vellum migrate` where its layout is not log)"
     )]
     Full,
     /// ENOSPC, too.

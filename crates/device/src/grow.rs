@@ -38,7 +38,8 @@ pub enum GrowError {
     End(#[from] ShrinkError),
     /// A snapshot or a clone of it is open, and belongs to the volume at its old size.
     #[error(
-        "its snapshot or clone `{0}` is in use, and it grows when none is: detach that, or end what reads it, first"
+        "its snapshot or clone `{0}` is in use, and it grows when none is: detach that, \
+         or end what reads it, first"
     )]
     InUse(Name),
     /// The volume is served read-only.

@@ -332,12 +332,12 @@ fn filled(room: Room, grows: bool) -> String {
     let size = |blocks: u64| Size::of_blocks(blocks);
     let help = match (room.is_thin(), grows) {
         (true, true) => {
-            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or give it more \
-             room: `vellum grow VOLUME --medium-size SIZE`"
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or \
+             give it more room: `vellum grow VOLUME --medium-size SIZE`"
         }
         (true, false) => {
-            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or copy it into a \
-             volume with more room: `vellum migrate`"
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or \
+             copy it into a volume with more room: `vellum migrate`"
         }
         (false, _) => {
             "Snapshots use this space: delete some with `vellum delete`. Scheduled snapshots are \

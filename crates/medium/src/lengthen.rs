@@ -66,8 +66,8 @@ fn at_least(blocks: u64, bytes: u64) -> io::Result<u64> {
         false => Err(io::Error::new(
             io::ErrorKind::StorageFull,
             format!(
-                "the device has {bytes} bytes, and the volume would need {}: enlarge the device first, or give a \
-                 smaller size",
+                "the device has {bytes} bytes, and the volume would need {}: enlarge the device first, \
+                 or give a smaller size",
                 blocks.saturating_mul(BLOCK_BYTES as u64)
             ),
         )),

@@ -92,14 +92,22 @@ pub enum OpenError {
         bytes_max: u64,
     },
     /// This process may not make a file that long.
-    #[error("{} would have {bytes} bytes, and a file may have {limit} here: raise that limit (`ulimit -f unlimited`), or give a smaller size", path.display())]
+    #[error(
+        "{} would have {bytes} bytes, and a file may have {limit} here: raise that limit \
+         (`ulimit -f unlimited`), or give a smaller size",
+        path.display()
+    )]
     FileLimit {
         path: PathBuf,
         bytes: u64,
         limit: u64,
     },
     /// Its file system has no files that long.
-    #[error("the file system of {} has no files of {bytes} bytes: give a smaller size, or choose another file system", path.display())]
+    #[error(
+        "the file system of {} has no files of {bytes} bytes: give a smaller size, or choose another \
+         file system",
+        path.display()
+    )]
     FileTooLong { path: PathBuf, bytes: u64 },
     /// A file with that name exists.
     #[error("{} exists already: --force writes over it, or choose another name", path.display())]

@@ -260,8 +260,8 @@ fn opens(name: &Name, entry: &Entry, uuid: &str) -> Result<()> {
     };
     let volume = Volume::open(Arc::from(medium), &options).with_context(|| {
         format!(
-            "the volume of {name} cannot be attached (`vellum check {shown}` says what is damaged, and `vellum rescue \
-             {shown} NEW` copies the rest)"
+            "the volume of {name} cannot be attached (`vellum check {shown}` says what is damaged, and \
+             `vellum rescue {shown} NEW` copies the rest)"
         )
     })?;
     unfinished::refuse(&entry.volume, volume.superblock())?;

@@ -79,9 +79,7 @@ pub fn run(args: &Args) -> Result<()> {
                 is_alone(&path, &id, &state)?;
             }
             let with_it = undone(&file, &id, &state, &stop)?;
-            // Whoever names the volume may not know that only a snapshot of it was attached.
-            let own = Some(&state.volume)
-                .filter(|_| !is_view && snapshots::split(&state.volume).1.is_some());
+            let own = of_another(&state, is_view);
             writeln!(out(), "{}", told(own, &with_it))?;
         }
         None => {
@@ -104,6 +102,7 @@ fn whole(path: &Path) -> PathBuf {
 
 /// Undoes all of it. Returns the snapshots and clones that were attached too, and are not any more.
 fn undone(file: &StateFile, id: &str, state: &State, stop: &Stop) -> Result<Vec<PathBuf>> {
+    in_use::refuse(id, state)?;
     let before = in_use::views(id, state);
     let done = attachment::undo(file, id, state, Some(stop));
     let left = in_use::views(id, state);
@@ -117,6 +116,12 @@ fn undone(file: &StateFile, id: &str, state: &State, stop: &Stop) -> Result<Vec<
         }
         done => done.map(|()| gone),
     }
+}
+
+/// The snapshot that was attached alone, if the user has named its volume.
+fn of_another(state: &State, is_view: bool) -> Option<&PathBuf> {
+    let is_own = |volume: &&PathBuf| snapshots::split(volume).1.is_some();
+    Some(&state.volume).filter(is_own).filter(|_| !is_view)
 }
 
 /// What was done, in words. `own`: what was attached, if it is not what was named.
@@ -148,6 +153,7 @@ fn tell_of(detached: bool, path: &Path) -> Result<()> {
 pub fn detach(id: &str, stop: &Stop) -> Result<()> {
     let file = StateFile::lock(id)?;
     if let Some(state) = file.load()? {
+        in_use::refuse(id, &state)?;
         attachment::undo(&file, id, &state, Some(stop))?;
     }
     Ok(())

@@ -27,7 +27,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
-use vellum_device::migrate::MigrateError;
+use vellum_device::migrate::{MigrateError, Migrated};
 use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume, migrate};
 use vellum_medium::Medium;
@@ -227,26 +227,7 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
             path.display()
         );
     }
-    let bar = bar("copying", &source);
-    let going_on = || match stopped() {
-        true => Err(MigrateError::Interrupted),
-        false => Ok(()),
-    };
-    let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
-        bar.set_position(at * BLOCK_BYTES as u64);
-        state.blocks_done = at;
-        state.save(&path)?;
-        going_on()
-    });
-    bar.finish_and_clear();
-    let bar = self::bar("comparing", &source);
-    let compared = copied.and_then(|_| {
-        migrate::verify(&*source, &*target, &mut |at| {
-            bar.set_position(at * BLOCK_BYTES as u64);
-            going_on()
-        })
-    });
-    bar.finish_and_clear();
+    let compared = copied(&source, &target, &mut state, &path, stopped);
     // Otherwise what was recorded as copied is already durable, and an orderly stop could wait for room that does not exist.
     if compared.is_ok() {
         end(&target, &args.target)?;
@@ -269,6 +250,36 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// Copies the rest, and compares all. Notes how far it is.
+fn copied(
+    source: &Arc<Volume>,
+    target: &Arc<Volume>,
+    state: &mut State,
+    path: &Path,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Migrated, MigrateError> {
+    let going_on = || match stopped() {
+        true => Err(MigrateError::Interrupted),
+        false => Ok(()),
+    };
+    let bar = bar("copying", source);
+    let copied = migrate::copy(&**source, &**target, state.blocks_done, &mut |at| {
+        bar.set_position(at * BLOCK_BYTES as u64);
+        state.blocks_done = at;
+        state.save(path)?;
+        going_on()
+    });
+    bar.finish_and_clear();
+    copied?;
+    let bar = self::bar("comparing", source);
+    let compared = migrate::verify(&**source, &**target, &mut |at| {
+        bar.set_position(at * BLOCK_BYTES as u64);
+        going_on()
+    });
+    bar.finish_and_clear();
+    compared
 }
 
 /// All is copied and compared: makes the copy a volume like others, and stops it.
@@ -420,8 +431,8 @@ fn interrupted(target: &Path, done: Size, of: Size) -> anyhow::Error {
         false => format!("remove {shown} and {state}"),
     };
     anyhow::anyhow!(
-        "interrupted: {done}. {shown} is half a copy, and no other command takes it for a volume. Give the same \
-         command again: it goes on. Or give it up: {give_up}"
+        "interrupted: {done}. {shown} is half a copy, and no other command takes it for a volume. \
+         Give the same command again: it goes on. Or give it up: {give_up}"
     )
 }
 
