@@ -80,7 +80,7 @@ fn an_interrupted_migration_goes_on_where_it_was() {
     let mut reached = 0;
     let stopped = copy(&*source, &*target, 0, &mut |at| {
         reached = at;
-        Err(std::io::Error::other("enough"))
+        Err(std::io::Error::other("enough").into())
     });
     assert!(
         matches!(stopped, Err(MigrateError::Report(_))),
