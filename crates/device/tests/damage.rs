@@ -289,23 +289,3 @@ fn links_of_the_commit_before_are_found_in_the_other_slot() {
     }
     assert_eq!(brought_back, 1, "the slot that counts");
 }
-
-/// If the first copies are lost, and no twin is whole, the twin's whole sectors are the newest that is found.
-#[test]
-fn a_damaged_twin_gives_the_links_that_are_whole_in_it() {
-    let (medium, slots) = tables(Layout::Shadow);
-    for [first, twin] in slots {
-        zero(&*medium, first);
-        let mut block = vec![0; BLOCK_BYTES];
-        medium.read(twin, &mut block).unwrap();
-        block[BLOCK_BYTES - 512..].fill(0);
-        medium.write(twin, &block).unwrap();
-    }
-    let source = read_only(&medium, Trust::Newest);
-    let damage = source.damage().unwrap();
-    assert!(damage.lost().len() < TABLE && !damage.guessed().is_empty());
-    let mut client = Client::new(&source);
-    assert_eq!(client.read(3, 1).unwrap(), [101], "the newest");
-    drop(client);
-    source.stop().unwrap();
-}

@@ -112,8 +112,9 @@ impl Recovered {
                 sectors.filter(is_lost).collect()
             };
             let number = self.superblock.table_number(Kind::Map, block);
-            for at in self.candidates(number) {
+            for slot in self.candidates(number) {
                 let mut missing = lost(self);
+                let at = self.superblock.table_at(number, slot);
                 if missing.is_empty() || source.read(at, &mut bytes).is_err() {
                     continue;
                 }
@@ -126,19 +127,14 @@ impl Recovered {
         }
     }
 
-    /// The places of a block of the map, in the order in which they are tried: each slot, and then its twin.
-    fn candidates(&self, number: u64) -> Vec<Pba> {
+    /// The slots of a table block, in the order in which they are tried.
+    fn candidates(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let slots = match (self.superblock.layout(), self.slots.get(number as usize)) {
             (Layout::Shadow, Some(LeafSlot::Slot1(_))) => [Some(1), Some(0)],
             (Layout::Shadow, _) => [Some(0), Some(1)],
             _ => [Some(0), None],
         };
-        let copies = |slot| {
-            let first = self.superblock.table_at(number, slot);
-            [Some(first), self.superblock.map_twin(number, slot)]
-        };
-        let places = slots.into_iter().flatten().flat_map(copies);
-        places.flatten().collect()
+        slots.into_iter().flatten()
     }
 
     fn take_guess(&mut self, block: u32, sector: u32, entries: &[Link]) {
