@@ -240,7 +240,7 @@ impl Attachment {
             bail!("interrupted");
         }
         if exited {
-            bail!("the server failed: {}", log.why());
+            bail!("the server failed: {}", log.last_words());
         }
         if !ended {
             bail!(

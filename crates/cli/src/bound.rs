@@ -175,11 +175,14 @@ pub fn is_left(device: &Path, is_left: impl FnMut() -> bool) -> Result<()> {
 /// Refuses while a file system, a swap area or the like is on a device or on one of its partitions, in any namespace of mounts. The
 /// kernel does not keep such a device for them when its server or its connection ends.
 fn is_unused(device: &Path) -> Result<()> {
-    is_left(device, || {
-        let mut open = File::options();
-        let claimed = open.read(true).custom_flags(libc::O_EXCL).open(device);
-        !claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
-    })
+    is_left(device, || !is_claimed(device))
+}
+
+/// True if a file system, a swap area or the like is on a device or on one of its partitions, in any namespace of mounts.
+pub fn is_claimed(device: &Path) -> bool {
+    let mut open = File::options();
+    let claimed = open.read(true).custom_flags(libc::O_EXCL).open(device);
+    claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
 }
 
 /// Releases a loop device if it is ours, now or when its last user closes it.

@@ -20,7 +20,7 @@ use vellum_medium::Medium;
 pub struct Claimed {
     /// The medium, locked.
     pub medium: Box<dyn Medium>,
-    /// `None` if another read-only server has it, or if there is no volume, which the caller finds out when it opens it.
+    /// `None` if very many only read it, or if there is no volume, which the caller finds out when it opens it.
     pub socket: Option<ControlSocket>,
 }
 
@@ -50,12 +50,13 @@ fn claimed(
         return Ok(Claimed { medium, socket });
     };
     check(&superblock)?;
-    let socket = ControlSocket::claim(&hex_uuid(&superblock.uuid()))?;
+    let socket = ControlSocket::claim(&hex_uuid(&superblock.uuid()), read_only)?;
     match (&socket, read_only) {
         (Some(_), _) => {}
         (None, true) => tell(format_args!(
-            "{shown}: a server of a volume with its UUID answers `vellum stats` already; this one does by --control \
-             alone, and `vellum list` does not show it, even when the other has stopped"
+            "{shown}: {} servers of a volume with its UUID run already: `vellum list` does not show this one, and it \
+             answers by --control alone",
+            state::SERVERS_MAX
         )),
         (None, false) => bail!(
             "a volume with the UUID of {shown} is being served already: it is this one by another path, or one of them is a \

@@ -123,15 +123,18 @@ enum Server {
 }
 
 impl ControlSocket {
-    /// Claims the socket of the volume with this UUID, before anything is written to the volume. `None` if a server has it. Two
-    /// processes cannot both get it.
-    pub fn claim(uuid: &str) -> Result<Option<Self>> {
+    /// Claims a socket of the volume with this UUID, before anything is written to the volume. `None` if a server has the volume, or,
+    /// for one that only reads, if as many as can have it do. Two processes cannot both write.
+    pub fn claim(uuid: &str, read_only: bool) -> Result<Option<Self>> {
         let _alone = state::alone()?;
-        let path = state::control_socket(uuid)?;
-        match is_served(&path) {
-            true => Ok(None),
-            false => Self::listen(&path, None).map(Some),
-        }
+        let places = state::control_places(uuid)?;
+        let free = match read_only {
+            true => places.iter().find(|path| !is_served(path)),
+            false => places
+                .first()
+                .filter(|_| !places.iter().any(|path| is_served(path))),
+        };
+        free.map(|path| Self::listen(path, None)).transpose()
     }
 
     /// Answers through `answers` from now on.
@@ -234,15 +237,15 @@ pub fn lives(server: Process) -> bool {
     !host::eventually(DYING, || !server.alive())
 }
 
-/// Removes the socket that a dead server of this volume left. A socket that answers belongs to a server.
+/// Removes the sockets that dead servers of this volume left. A socket that answers belongs to a server.
 pub fn clear_up(uuid: &str) {
     // Refused means that no server listens. A starting server cannot be between bind and listen, because it holds the same lock.
     let is_dead =
         |path: &Path| path.exists() && owned_socket::is_answered(path).is_ok_and(|is| !is);
-    if let (Ok(_alone), Ok(path)) = (state::alone(), state::control_socket(uuid))
-        && is_dead(&path)
-    {
-        let _ = std::fs::remove_file(path);
+    if let (Ok(_alone), Ok(places)) = (state::alone(), state::control_places(uuid)) {
+        for path in places.iter().filter(|path| is_dead(path)) {
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 

@@ -57,10 +57,15 @@ impl Asked {
 fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
     let before = volume.logical_blocks();
     if logical <= before {
+        let (asked, has) = (Size(logical.saturating_mul(BLOCK)), Size(before * BLOCK));
+        let or = match logical < before {
+            true => ": `vellum shrink` makes it smaller",
+            false => "",
+        };
         return Err(usage(format!(
-            "--size {}: the volume has {} already, and it only grows",
-            Size(logical.saturating_mul(BLOCK)),
-            Size(before * BLOCK)
+            "--size {}: the volume has {} already{or}",
+            asked.beside(has),
+            has.beside(asked)
         )));
     }
     let fits = |blocks| grown(volume, blocks, None).is_ok_and(|v| v.logical_blocks() >= logical);
@@ -69,7 +74,8 @@ fn medium_for(volume: &Superblock, logical: u64) -> Result<u64> {
     grown(volume, high, None)?;
     if !fits(high) {
         return Err(usage(format!(
-            "--size {}: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
+            "--size {}: with its spare room (its over-provisioning) it would take more than 8 TiB, \
+             the most that a volume can take: give a smaller size",
             Size(logical.saturating_mul(BLOCK))
         )));
     }

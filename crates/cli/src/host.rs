@@ -228,6 +228,36 @@ pub fn unmount(dir: &Path, lazy: bool) -> std::io::Result<()> {
     }
 }
 
+/// True if an unmount of this mount point would fail, because something uses it. Unmounts nothing.
+pub fn is_mount_busy(dir: &Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let Ok(path) = std::ffi::CString::new(dir.as_os_str().as_bytes()) else {
+        return false;
+    };
+    // An unmount with this flag only marks what is not in use, and the second one in a row unmounts it. Each look at the folder removes
+    // the mark (umount(2)).
+    let unmark = || drop(dir.metadata());
+    unmark();
+    // SAFETY: a valid C string that outlives the call.
+    let done = unsafe { libc::umount2(path.as_ptr(), libc::MNT_EXPIRE) };
+    let error = std::io::Error::last_os_error();
+    unmark();
+    done != 0 && error.raw_os_error() == Some(libc::EBUSY)
+}
+
+/// True if another process has this file open.
+pub fn is_open(file: &Path) -> bool {
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_process = |name: &std::ffi::OsStr| name.as_encoded_bytes()[0].is_ascii_digit();
+    let of_process = |process: std::fs::DirEntry| {
+        let mut open = entries(&process.path().join("fd"));
+        open.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == file))
+    };
+    entries(Path::new("/proc"))
+        .filter(|entry| is_process(&entry.file_name()))
+        .any(of_process)
+}
+
 /// `FIFREEZE` and `FITHAW` of linux/fs.h.
 const FREEZE: libc::Ioctl = 0xc004_5877_u32 as libc::Ioctl;
 const THAW: libc::Ioctl = 0xc004_5878_u32 as libc::Ioctl;

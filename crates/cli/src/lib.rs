@@ -23,6 +23,7 @@ mod group;
 mod grow;
 mod handover;
 mod host;
+mod in_use;
 mod keys;
 mod lookup;
 mod nbd_client;
@@ -87,6 +88,7 @@ struct Cli {
 
 /// Runs the command line of this process.
 pub fn run() -> ExitCode {
+    signals::outlive_file_limit();
     let args: Vec<_> = std::env::args_os().collect();
     let (args, origins) = match config::expand(command_line(), args) {
         Ok(both) => both,

@@ -4,6 +4,7 @@ use crate::drives::Drives;
 use crate::{control, state};
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -16,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All served volumes, by UUID. Remains of dead servers are skipped.
 pub fn all() -> Result<Vec<Observed>> {
-    let uuids = state::control_sockets()?;
+    let sockets = state::control_sockets()?;
+    // A volume that several servers read is one volume.
+    let uuids: BTreeSet<String> = sockets.into_iter().map(|(uuid, _)| uuid).collect();
     // At the same time: servers that hang are not waited for one after another.
     thread::scope(|scope| {
         let ask = |uuid| thread::Builder::new().spawn_scoped(scope, move || observed(uuid));

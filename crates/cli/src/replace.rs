@@ -1,9 +1,12 @@
 //! Replaces a file completely or not at all, in a folder that others may write to.
 
-use std::fs::{File, Permissions};
+use std::ffi::{CStr, CString};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// The prefix of the names of incomplete files.
@@ -70,6 +73,92 @@ pub fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes the file or link that was `seen` at the path. Whatever has taken its place since stays.
+///
+/// Anyone who may write to the folder can replace it at any moment. So it is first moved into a folder that only we may use, and looked
+/// at there. Both folders are held open: another folder at their paths is not meant.
+///
+/// # Errors
+/// `ResourceBusy` if something else is there by now; otherwise the system's error.
+pub fn remove(path: &Path, seen: &Metadata) -> io::Result<()> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let name = CString::new(name.as_bytes())?;
+    let folder = File::open(folder(path))?;
+    let own = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    let only_ours = Permissions::from_mode(0o700);
+    let aside = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .permissions(only_ours)
+        .tempdir_in(own)?;
+    let private = File::open(aside.path())?;
+    let (there, here) = ((&folder, name.as_c_str()), (&private, c"moved"));
+    moved(there, here)?;
+    let found = aside.path().join("moved").symlink_metadata()?;
+    if (found.dev(), found.ino()) == (seen.dev(), seen.ino()) {
+        // SAFETY: an open folder, and a name that lives during the call.
+        return done(unsafe { libc::unlinkat(private.as_raw_fd(), here.1.as_ptr(), 0) });
+    }
+    let back = match found.is_dir() {
+        // Only an empty folder could be at its place by now.
+        true => moved(here, there),
+        false => linked(here, there).and_then(|()| {
+            // SAFETY: as above.
+            done(unsafe { libc::unlinkat(private.as_raw_fd(), here.1.as_ptr(), 0) })
+        }),
+    };
+    match back {
+        Ok(()) => Err(io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "something else has just taken its place, and is left as it is",
+        )),
+        Err(error) => {
+            let kept = self::folder(path).join(aside.keep().file_name().unwrap_or_default());
+            Err(io::Error::new(
+                error.kind(),
+                format!(
+                    "what has just taken its place is now in {}: {error}",
+                    kept.display()
+                ),
+            ))
+        }
+    }
+}
+
+type Place<'a> = (&'a File, &'a CStr);
+
+fn moved((from, name): Place<'_>, (to, new): Place<'_>) -> io::Result<()> {
+    // SAFETY: open folders, and names that live during the call.
+    done(unsafe {
+        libc::renameat(
+            from.as_raw_fd(),
+            name.as_ptr(),
+            to.as_raw_fd(),
+            new.as_ptr(),
+        )
+    })
+}
+
+/// Gives a file or a link another name. Replaces nothing.
+fn linked((from, name): Place<'_>, (to, new): Place<'_>) -> io::Result<()> {
+    // SAFETY: open folders, and names that live during the call.
+    done(unsafe {
+        libc::linkat(
+            from.as_raw_fd(),
+            name.as_ptr(),
+            to.as_raw_fd(),
+            new.as_ptr(),
+            0,
+        )
+    })
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Makes the directory entry of `path` durable.
 ///
 /// # Errors
@@ -101,5 +190,41 @@ mod tests {
         let meta = path.symlink_metadata().unwrap();
         assert_eq!(meta.permissions().mode() & 0o777, 0o600);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn only_what_was_seen_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("volume");
+        let other = folder.path().join("other");
+        let link = || std::os::unix::fs::symlink("other", &path).unwrap();
+        let seen = || path.symlink_metadata().unwrap();
+        std::fs::write(&other, "theirs").unwrap();
+        std::fs::write(&path, "ours").unwrap();
+        remove(&path, &seen()).unwrap();
+        // A link goes, and not what it leads to.
+        link();
+        remove(&path, &seen()).unwrap();
+        assert_eq!(std::fs::read(&other).unwrap(), b"theirs");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        // It was a link when it was looked at, and is a file, another link or a folder now.
+        link();
+        let before = seen();
+        let replaced = |by: &dyn Fn()| {
+            by();
+            let now = seen().ino();
+            let refused = remove(&path, &before).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::ResourceBusy);
+            assert_eq!(seen().ino(), now);
+            std::fs::rename(&path, folder.path().join(now.to_string())).unwrap();
+        };
+        std::fs::rename(&path, folder.path().join("kept")).unwrap();
+        replaced(&|| std::fs::write(&path, "another").unwrap());
+        replaced(&link);
+        replaced(&|| std::fs::create_dir(&path).unwrap());
+        let missing = remove(&path, &before).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        // The other one, what was kept, and the three; nothing of ours.
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 5);
     }
 }

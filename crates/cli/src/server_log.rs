@@ -102,6 +102,13 @@ impl ServerLog {
         lines.collect::<Vec<_>>().join("\n")
     }
 
+    /// The same, of a server that has ended before it began to serve. It removes the log: the error says all of it.
+    pub fn last_words(&self) -> String {
+        let why = self.why();
+        self.forget();
+        why
+    }
+
     /// The complete lines printed since the last call.
     pub fn news(&mut self) -> String {
         let mut text = self.from(self.at);

@@ -114,13 +114,20 @@ impl Stop {
     }
 }
 
-/// Unblocks in a child the signals that we block; otherwise it would inherit the mask.
+/// Makes a write past the limit on a file's size (`ulimit -f`) an error of that write, as on a full disk. It would kill the process.
+pub fn outlive_file_limit() {
+    // SAFETY: nothing handles this signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+/// Unblocks in a child the signals that we block, and makes it end by the one that we ignore; otherwise it would inherit both.
 pub fn unblocked(command: &mut Command) -> &mut Command {
     let set = set(ALL);
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
             libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             Ok(())
         })
     }

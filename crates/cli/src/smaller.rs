@@ -72,9 +72,10 @@ pub fn ends_before_size(volume: &Arc<Volume>, size: Size) -> Result<()> {
         && bytes > size.0
     {
         bail!(
-            "--size {size}: the {kind} on it ends at {}, and would be cut off: shrink it first. \
+            "--size {}: the {kind} on it ends at {}, and would be cut off: shrink it first. \
              An ext4 is shrunk by `resize2fs DEVICE {}K`, and XFS not at all",
-            Size(bytes),
+            size.beside(Size(bytes)),
+            Size(bytes).beside(size),
             size.0 >> 10
         );
     }

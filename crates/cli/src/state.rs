@@ -10,9 +10,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use vellum_frontend::owned_socket;
 
 /// A larger file is not a state file.
 const FILE_BYTES_MAX: u64 = 64 << 10;
+/// The most servers that can have one volume at a time.
+pub const SERVERS_MAX: usize = 16;
+/// Stands in the name of a control socket between the UUID and the number of a further server.
+const ANOTHER: char = '+';
 /// How long another process may take to make or remove its control socket.
 const ALONE: Duration = Duration::from_secs(5);
 
@@ -48,9 +53,23 @@ pub fn run_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// The default path of a volume's control socket.
+/// Where the servers of a volume have their control sockets, the first one first. All but one of them only read it.
+pub fn control_places(uuid: &str) -> Result<Vec<PathBuf>> {
+    let dir = run_dir()?;
+    let place = |number: usize| match number {
+        1 => dir.join(format!("{uuid}.control")),
+        _ => dir.join(format!("{uuid}{ANOTHER}{number}.control")),
+    };
+    Ok((1..=SERVERS_MAX).map(place).collect())
+}
+
+/// The control socket of a volume: that of the first server that answers, or where the first one would have it.
 pub fn control_socket(uuid: &str) -> Result<PathBuf> {
-    Ok(run_dir()?.join(format!("{uuid}.control")))
+    let mut places = control_places(uuid)?;
+    let answers =
+        |path: &PathBuf| path.exists() && owned_socket::is_answered(path).unwrap_or(false);
+    let found = places.iter().position(answers).unwrap_or(0);
+    Ok(places.swap_remove(found))
 }
 
 /// Held while control sockets are made and removed, so that two processes do not both consider a socket abandoned and replace it.
@@ -256,9 +275,15 @@ pub fn records() -> Result<Vec<(String, State)>> {
     Ok(found.collect())
 }
 
-/// The UUIDs of volumes with a control socket, whether or not its server lives.
-pub fn control_sockets() -> Result<Vec<String>> {
-    Ok(named("control")?.into_iter().map(|(id, _)| id).collect())
+/// The control sockets of volumes, each with the UUID, whether or not its server lives.
+pub fn control_sockets() -> Result<Vec<(String, PathBuf)>> {
+    let uuid = |name: &str| name.split(ANOTHER).next().unwrap_or(name).to_owned();
+    let mut found = named("control")?;
+    found.sort();
+    let found = found
+        .into_iter()
+        .map(|(name, socket)| (uuid(&name), socket));
+    Ok(found.collect())
 }
 
 /// Files of the run-time directory with this extension, and their names without it.

@@ -3,9 +3,11 @@
 use crate::claim;
 use crate::opened;
 use crate::outcome::usage;
+use crate::replace;
 use crate::room::free_bytes;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
+use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -179,23 +181,31 @@ fn has_room(path: &Path, bytes: u64) -> Result<()> {
             "{}: --preallocate takes {}, and only {} would be free without the old file, which is as it \
              was: free more, or leave out --preallocate",
             path.display(),
-            Size(bytes),
-            Size(room)
+            Size(bytes).beside(Size(room)),
+            Size(room).beside(Size(bytes))
         ),
         _ => Ok(()),
     }
 }
 
-/// Removes a file that is to be replaced. It is locked meanwhile, so that no server loses its volume.
+/// Removes a file, or a link to one, that is to be replaced. It is locked meanwhile, so that no server loses its volume.
 fn make_way(path: &Path) -> Result<()> {
+    let refused = || format!("cannot replace {}", path.display());
+    let seen = path.symlink_metadata().with_context(refused)?;
+    let is_same = |now: Metadata| (now.dev(), now.ino()) == (seen.dev(), seen.ino());
     match FileMedium::open(path, vellum_medium::OpenOptions::default()) {
         Err(
             error @ (vellum_medium::OpenError::Locked(_)
             | vellum_medium::OpenError::Permission { .. }),
         ) => Err(error.into()),
-        _held => {
-            std::fs::remove_file(path).with_context(|| format!("cannot replace {}", path.display()))
+        // What is locked may be another one, if it was replaced in between.
+        _held if !path.symlink_metadata().is_ok_and(is_same) => {
+            bail!(
+                "{}: something else has just taken its place, and is left as it is",
+                refused()
+            )
         }
+        _held => replace::remove(path, &seen).with_context(refused),
     }
 }
 
@@ -286,7 +296,8 @@ fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Res
     // Report errors in the other options now, and a size that is too large.
     if logical > high || !fits(high)? {
         return Err(usage(format!(
-            "--size {}: it is too large: with what it keeps from clients it takes more than 8 TiB, the most a medium may have",
+            "--size {}: it is too large: with its spare room (--over-provisioning) it would take more \
+             than 8 TiB, the most that a volume can take",
             Size(logical.saturating_mul(BLOCK))
         )));
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Like [`server_of`], but `None` if no server has the volume.
 pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
-    let socket = state::control_socket(&uuid_of(path)?)?;
+    let socket = socket_of(path)?;
     match socket.exists() && control::is_answered(&socket) {
         true => server_of(path).map(Some),
         false => Ok(None),
@@ -16,7 +16,7 @@ pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
 
 /// The control socket of a volume's server, and the path by which the server knows the volume.
 pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
-    let socket = state::control_socket(&uuid_of(path)?)?;
+    let socket = socket_of(path)?;
     if !socket.exists() {
         bail!(
             "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
@@ -26,6 +26,24 @@ pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     }
     let volume = resolved(path).with_context(|| format!("cannot find {}", path.display()))?;
     Ok((socket, volume))
+}
+
+/// The control socket for a volume. Of several servers of its UUID, some may serve a copy of it: then that of one with this path.
+fn socket_of(path: &Path) -> Result<PathBuf> {
+    let uuid = uuid_of(path)?;
+    let mut answering = state::control_places(&uuid)?;
+    answering.retain(|socket| control::is_answered(socket));
+    let Some(volume) = resolved(path).filter(|_| answering.len() > 1) else {
+        return state::control_socket(&uuid);
+    };
+    let volume = volume.to_string_lossy();
+    let serves_it = |socket: &PathBuf| {
+        let told = control::ask(socket, "stats").unwrap_or_default();
+        let mut all = told["volumes"].as_array().into_iter().flatten();
+        all.any(|one| one["path"] == *volume)
+    };
+    let at = answering.iter().position(serves_it).unwrap_or(0);
+    Ok(answering.swap_remove(at))
 }
 
 /// A volume's UUID: from the volume, or from its server if the volume is gone or cannot be read.

@@ -491,6 +491,24 @@ fn each_tenant_has_its_own_figures() {
     }
 }
 
+/// A run on a drive that is too small says what would be enough, and it is.
+fn advice_holds(run: &[&str], ends: &str) {
+    let refused = vellum(&[run, &["--capacity=64M"]].concat());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    let (_, advice) = said.split_once("over-provisioning: ").unwrap();
+    let advice = advice.trim_end().strip_suffix(ends);
+    assert!(advice.is_some(), "{said}");
+    for flags in advice.unwrap().split(", or ") {
+        let (flag, value) = flags.split_once(' ').unwrap();
+        let capacity = if flag == "--op" { "--capacity=64M" } else { "" };
+        let flags: Vec<_> = [flag, value, capacity]
+            .into_iter()
+            .filter(|f| !f.is_empty())
+            .collect();
+        ok(&[run, &flags].concat());
+    }
+}
+
 #[test]
 fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
     let dir = dir();
@@ -499,24 +517,10 @@ fn a_fio_job_file_is_a_load_and_its_errors_name_the_line() {
     let job = "[global]\nioengine=libaio\niodepth=4\n[mine]\nrw=randwrite\nsize=16m\nbs=8k\n";
     fs::write(&path, job).unwrap();
     let drive = ["--device=oftl", "--capacity=256M", "--policy=base"];
-    // What would be enough is.
     let small = ["lab", "run", &option, "--device=emmc", "--policy=base"];
-    let refused = vellum(&[&small[..], &["--capacity=64M"]].concat());
-    let said = String::from_utf8(refused.stderr).unwrap();
-    let (_, advice) = said.split_once("over-provisioning: ").unwrap();
-    for flags in advice
-        .trim_end()
-        .trim_end_matches(" is enough")
-        .split(", or ")
-    {
-        let (flag, value) = flags.split_once(' ').unwrap();
-        let capacity = if flag == "--op" { "--capacity=64M" } else { "" };
-        let flags: Vec<_> = [flag, value, capacity]
-            .into_iter()
-            .filter(|f| !f.is_empty())
-            .collect();
-        ok(&[&small[..], &flags].concat());
-    }
+    advice_holds(&small, " is enough");
+    let two = [&small[..], &["--policy=vellum"]].concat();
+    advice_holds(&two, " is enough for all 2 policies");
     let run = [&["lab", "run", &option][..], &drive].concat();
     let table = ok(&run);
     for said in ["the job mine, requests of 8.0 KiB", "2048"] {

@@ -25,7 +25,7 @@ pub enum GrowError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// The log has entries after the map checkpoint.
-    #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
+    #[error("the volume was not stopped in order: attach and detach it once, and try again")]
     NotStopped,
     /// The larger the volume, the fewer blocks its snapshots can keep, if it is so large that LBAs run short.
     #[error(

@@ -558,7 +558,8 @@ pub enum Refusal {
     OutOfRange,
     /// No physical space left for new data (promise 7).
     #[error(
-        "no physical space left: discard something, or give the volume more room (`vellum grow`)"
+        "no space left in the volume: discard something, or give it more room (`vellum grow`; \
+         `vellum migrate` where its layout is not log)"
     )]
     Full,
     /// The storage below the volume has no room for what the volume must write (promise 7).

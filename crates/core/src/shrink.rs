@@ -20,7 +20,7 @@ pub enum ShrinkError {
     #[error(transparent)]
     Geometry(#[from] GeometryError),
     /// The log has entries after the map checkpoint.
-    #[error("the volume was not stopped cleanly: open it for writing and stop it first")]
+    #[error("the volume was not stopped in order: attach and detach it once, and try again")]
     NotStopped,
     /// There is data behind the new end.
     #[error(transparent)]
@@ -30,8 +30,8 @@ pub enum ShrinkError {
 /// Data behind the new end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} of data lie behind that end, the first of it at byte {} (LBA {first}): shrink what is on the volume \
-     first. Where that is done, attach the volume and give up what was left there: \
+    "{} of data lie behind that end, the first of it at byte {}: shrink what is on the volume first. \
+     Where that is done, attach the volume and give up what was left there: \
      `blkdiscard -f --offset {} DEVICE`",
     Size::of_blocks(*.blocks),
     bytes(*.first),

@@ -105,8 +105,8 @@ pub(crate) struct Batch {
     pub troubles: Vec<Refusal>,
     /// Trouble in what clients send.
     pub warnings: Vec<(&'static str, String)>,
-    /// A level that the volume has filled up to.
-    pub filled: Option<(Level, Room)>,
+    /// A level that the volume has filled up to, and whether it can grow.
+    pub filled: Option<(Level, Room, bool)>,
 }
 
 /// Whether the volume takes requests.
@@ -317,7 +317,7 @@ impl Inner {
         self.read_back(batch);
         let room = self.engine.room();
         if let Some(level) = self.gauge.note(room) {
-            batch.filled = Some((level, room));
+            batch.filled = Some((level, room, matches!(self.engine, Core::Log(_))));
         }
         while let Some(Reply { id, result }) = self.engine.poll_reply() {
             let pending = self.requests.remove(id);

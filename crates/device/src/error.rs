@@ -18,7 +18,8 @@ pub enum BlockError {
     ReadOnly,
     /// ENOSPC.
     #[error(
-        "no physical space left: discard something, or give the volume more room (`vellum grow`)"
+        "no space left in the volume: discard something, or give it more room (`vellum grow`; \
+         `vellum migrate` where its layout is not log)"
     )]
     Full,
     /// ENOSPC, too.

@@ -37,10 +37,13 @@ pub enum GrowError {
     #[error(transparent)]
     End(#[from] ShrinkError),
     /// A snapshot or a clone of it is open, and belongs to the volume at its old size.
-    #[error("its snapshot or clone `{0}` is in use, and it grows when none is: detach that first")]
+    #[error(
+        "its snapshot or clone `{0}` is in use, and it grows when none is: detach that, \
+         or end what reads it, first"
+    )]
     InUse(Name),
     /// The volume is served read-only.
-    #[error("the volume is served read-only")]
+    #[error("the volume is served read-only: end that server, and try again")]
     ReadOnly,
     /// The medium failed.
     #[error(transparent)]

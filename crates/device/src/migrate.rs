@@ -22,9 +22,9 @@ const REPORT_BLOCKS: u64 = 64 << 8;
 pub enum MigrateError {
     /// They differ in size.
     #[error(
-        "the volumes have {:#} and {:#}: a copy must have room for all, and no more",
-        Size::of_blocks(*.from),
-        Size::of_blocks(*.to)
+        "the volumes have {} and {}: a copy must have room for all, and no more",
+        Size::of_blocks(*.from).beside(Size::of_blocks(*.to)),
+        Size::of_blocks(*.to).beside(Size::of_blocks(*.from))
     )]
     Size {
         /// The source's.
@@ -59,7 +59,7 @@ pub enum MigrateError {
     Differs(Lba),
     /// It cannot be recorded how far it is.
     #[error("cannot note how far it is: {0}")]
-    Report(std::io::Error),
+    Report(#[from] std::io::Error),
     /// The caller ended it.
     #[error("interrupted")]
     Interrupted,
@@ -222,8 +222,8 @@ fn only_zeros(side: &Side<'_>, start: u64, end: u64) -> Result<(), MigrateError>
 }
 
 /// Copies what is mapped from block `start` on. Everything before it is copied already, and what is unmapped reads as zeros on a
-/// new volume. Calls `report` with the block up to which the copy is durable. The copy may be larger, or smaller where
-/// [`ends_before`] allows it.
+/// new volume. Calls `report` with the block up to which the copy is durable; its error ends the copy. The copy may be larger, or
+/// smaller where [`ends_before`] allows it.
 ///
 /// # Errors
 /// When one of them fails. What was reported is durable.
@@ -231,7 +231,7 @@ pub fn copy(
     from: &dyn BlockDevice,
     to: &dyn BlockDevice,
     start: u64,
-    report: &mut dyn FnMut(u64) -> std::io::Result<()>,
+    report: &mut dyn FnMut(u64) -> Result<(), MigrateError>,
 ) -> Result<Migrated, MigrateError> {
     let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
     let mut done = Migrated::default();
@@ -250,7 +250,7 @@ pub fn copy(
         }
         if at - reported >= REPORT_BLOCKS || at >= end {
             target.ask(Op::Flush, 0, 0, Frames::default())?;
-            report(at).map_err(MigrateError::Report)?;
+            report(at)?;
             reported = at;
         }
     }
@@ -258,14 +258,14 @@ pub fn copy(
 }
 
 /// Reads both volumes and compares them; skips what has no data in either. What one of them has past the other's end must be
-/// zeros. Calls `report` with the block that it has reached.
+/// zeros. Calls `report` with the block that it has reached; its error ends the comparison.
 ///
 /// # Errors
 /// When one of them fails, or a block differs or would be lost; the error names the first.
 pub fn verify(
     from: &dyn BlockDevice,
     to: &dyn BlockDevice,
-    report: &mut dyn FnMut(u64),
+    report: &mut dyn FnMut(u64) -> Result<(), MigrateError>,
 ) -> Result<Migrated, MigrateError> {
     let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
     let mut done = Migrated::default();
@@ -287,7 +287,7 @@ pub fn verify(
         }
         at += blocks;
         done.blocks += blocks;
-        report(at);
+        report(at)?;
     }
     only_zeros(&source, end, end)?;
     only_zeros(&target, end, end).map_err(|error| match error {

@@ -118,8 +118,8 @@ impl Shared {
             self.frames.give_back(batch.released.drain(..));
         }
         // Before the refusals that it warns of.
-        if let Some((level, room)) = batch.filled.take() {
-            self.events.tell(level.name(), filled(room));
+        if let Some((level, room, grows)) = batch.filled.take() {
+            self.events.tell(level.name(), filled(room, grows));
             if let Some(keeper) = &self.keeper {
                 keeper.schedule.rouse();
             }
@@ -328,14 +328,18 @@ impl Drop for BreaksOnPanic<'_> {
 }
 
 /// Advice about a volume that fills up.
-fn filled(room: Room) -> String {
+fn filled(room: Room, grows: bool) -> String {
     let size = |blocks: u64| Size::of_blocks(blocks);
-    let help = match room.is_thin() {
-        true => {
-            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or give it more \
-             room: `vellum grow VOLUME --medium-size SIZE`, or, where the layout is not log, `vellum migrate`"
+    let help = match (room.is_thin(), grows) {
+        (true, true) => {
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or \
+             give it more room: `vellum grow VOLUME --medium-size SIZE`"
         }
-        false => {
+        (true, false) => {
+            "Delete files and run fstrim, or mount with discard (or `vellum set VOLUME freed=on`); or \
+             copy it into a volume with more room: `vellum migrate`"
+        }
+        (false, _) => {
             "Snapshots use this space: delete some with `vellum delete`. Scheduled snapshots are \
              deleted automatically"
         }

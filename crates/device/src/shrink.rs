@@ -63,7 +63,7 @@ pub enum ShrinkError {
     )]
     Busy,
     /// The volume is served read-only.
-    #[error("the volume is served read-only")]
+    #[error("the volume is served read-only: end that server, and try again")]
     ReadOnly,
     /// The medium failed.
     #[error(transparent)]

@@ -60,12 +60,12 @@ fn every_layout_migrates_to_every_other() {
             let (medium, target) = volume(to);
             let copied = copy(&*source, &*target, 0, &mut |_| Ok(())).unwrap();
             assert!(copied.blocks > 1000, "{from:?} {to:?}: {copied:?}");
-            let compared = verify(&*source, &*target, &mut |_| {}).unwrap();
+            let compared = verify(&*source, &*target, &mut |_| Ok(())).unwrap();
             assert_eq!(compared, copied);
             // What was reported is durable: a crash loses none of it.
             drop(target);
             let again = open(&medium);
-            assert_eq!(verify(&*source, &*again, &mut |_| {}).unwrap(), copied);
+            assert_eq!(verify(&*source, &*again, &mut |_| Ok(())).unwrap(), copied);
             again.stop().unwrap();
         }
         source.stop().unwrap();
@@ -80,7 +80,7 @@ fn an_interrupted_migration_goes_on_where_it_was() {
     let mut reached = 0;
     let stopped = copy(&*source, &*target, 0, &mut |at| {
         reached = at;
-        Err(std::io::Error::other("enough"))
+        Err(std::io::Error::other("enough").into())
     });
     assert!(
         matches!(stopped, Err(MigrateError::Report(_))),
@@ -90,7 +90,7 @@ fn an_interrupted_migration_goes_on_where_it_was() {
     drop(target);
     let target = open(&medium);
     copy(&*source, &*target, reached, &mut |_| Ok(())).unwrap();
-    verify(&*source, &*target, &mut |_| {}).unwrap();
+    verify(&*source, &*target, &mut |_| Ok(())).unwrap();
     target.stop().unwrap();
     source.stop().unwrap();
 }
@@ -102,7 +102,7 @@ fn a_block_that_differs_is_found() {
     let (_, target) = volume(Layout::Shadow);
     copy(&*source, &*target, 0, &mut |_| Ok(())).unwrap();
     Client::new(&target).write(BLOCKS - 1, &[78]).unwrap();
-    let found = verify(&*source, &*target, &mut |_| {});
+    let found = verify(&*source, &*target, &mut |_| Ok(()));
     assert!(
         matches!(found, Err(MigrateError::Differs(lba)) if lba.0 == BLOCKS - 1),
         "{found:?}"
@@ -133,11 +133,11 @@ fn a_copy_may_be_larger_and_what_is_new_is_zeros() {
     });
     assert_eq!(reached, BLOCKS);
     assert_eq!(
-        verify(&*source, &*larger, &mut |_| {}).unwrap(),
+        verify(&*source, &*larger, &mut |_| Ok(())).unwrap(),
         copied.unwrap()
     );
     Client::new(&larger).write(BLOCKS + 7, &[78]).unwrap();
-    let found = verify(&*source, &*larger, &mut |_| {});
+    let found = verify(&*source, &*larger, &mut |_| Ok(()));
     assert!(
         matches!(found, Err(MigrateError::Differs(lba)) if lba.0 == BLOCKS + 7),
         "{found:?}"
@@ -156,7 +156,7 @@ fn a_copy_may_be_smaller_where_nothing_is_cut_off() {
     copy(&*source, &*smaller, 0, &mut |_| Ok(())).unwrap();
     for found in [
         ends_before(&*source, end),
-        verify(&*source, &*smaller, &mut |_| {}).map(drop),
+        verify(&*source, &*smaller, &mut |_| Ok(())).map(drop),
     ] {
         assert!(
             matches!(found, Err(MigrateError::Behind { lba, end: at }) if lba.0 >= end && at.0 == end),
@@ -168,7 +168,7 @@ fn a_copy_may_be_smaller_where_nothing_is_cut_off() {
         client.write(lba, &[0]).unwrap();
     }
     ends_before(&*source, end).unwrap();
-    verify(&*source, &*smaller, &mut |_| {}).unwrap();
+    verify(&*source, &*smaller, &mut |_| Ok(())).unwrap();
     smaller.stop().unwrap();
     source.stop().unwrap();
 }

@@ -65,7 +65,11 @@ fn at_least(blocks: u64, bytes: u64) -> io::Result<u64> {
         true => Ok(found),
         false => Err(io::Error::new(
             io::ErrorKind::StorageFull,
-            format!("the device has {found} blocks, and {blocks} are needed: enlarge it first"),
+            format!(
+                "the device has {bytes} bytes, and the volume would need {}: enlarge the device first, \
+                 or give a smaller size",
+                blocks.saturating_mul(BLOCK_BYTES as u64)
+            ),
         )),
     }
 }

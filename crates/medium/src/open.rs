@@ -91,6 +91,24 @@ pub enum OpenError {
         bytes: u64,
         bytes_max: u64,
     },
+    /// This process may not make a file that long.
+    #[error(
+        "{} would have {bytes} bytes, and a file may have {limit} here: raise that limit \
+         (`ulimit -f unlimited`), or give a smaller size",
+        path.display()
+    )]
+    FileLimit {
+        path: PathBuf,
+        bytes: u64,
+        limit: u64,
+    },
+    /// Its file system has no files that long.
+    #[error(
+        "the file system of {} has no files of {bytes} bytes: give a smaller size, or choose another \
+         file system",
+        path.display()
+    )]
+    FileTooLong { path: PathBuf, bytes: u64 },
     /// A file with that name exists.
     #[error("{} exists already: --force writes over it, or choose another name", path.display())]
     Exists { path: PathBuf },
@@ -413,16 +431,33 @@ fn give_space(path: &Path, file: &File, bytes: u64, prealloc: Prealloc) -> Resul
             path: path_buf,
             bytes,
         },
-        Some(libc::EFBIG) => OpenError::TooLarge {
-            path: path_buf,
-            bytes,
-            bytes_max: bytes - 1,
+        Some(libc::EFBIG) => match file_limit().filter(|&limit| limit < bytes) {
+            Some(limit) => OpenError::FileLimit {
+                path: path_buf,
+                bytes,
+                limit,
+            },
+            None => OpenError::FileTooLong {
+                path: path_buf,
+                bytes,
+            },
         },
         Some(libc::EOPNOTSUPP | libc::ENOSYS) if prealloc == Prealloc::Full => {
             OpenError::NoPrealloc { path: path_buf }
         }
         _ => OpenError::of("give space to", path, e),
     })
+}
+
+/// The most bytes that a file of this process may have, if there is a limit (`ulimit -f`).
+fn file_limit() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: room for the result.
+    let done = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) };
+    (done == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// A new file survives a crash only if its folder is synced too.

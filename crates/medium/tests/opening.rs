@@ -85,7 +85,7 @@ fn creation_refuses_impossible_media() {
     let huge = 1 << 62;
     let e = create(huge, Prealloc::Full);
     assert!(
-        matches!(e, OpenError::NoSpace { .. } | OpenError::TooLarge { .. }),
+        matches!(e, OpenError::NoSpace { .. } | OpenError::FileTooLong { .. }),
         "{e}"
     );
     assert!(matches!(

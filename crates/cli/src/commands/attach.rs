@@ -8,7 +8,7 @@ use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::{ext4, host, snapshots, views, whose};
+use crate::{ext4, host, snapshots, unfinished, views, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -162,6 +162,8 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
 
 fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
+    // Its server would refuse it, too, and leave a log.
+    unfinished::refuse(&args.volume, &superblock)?;
     let uuid = hex_uuid(&superblock.uuid());
     let mut with = args.run.clone();
     if let Some(options) = &args.options {

@@ -2,6 +2,7 @@
 
 use crate::bound;
 use crate::host;
+use crate::in_use;
 use crate::lookup;
 use crate::outcome::out;
 use crate::peek;
@@ -28,7 +29,8 @@ pub fn run(args: &Args) -> Result<()> {
     let (volume, snapshot) = snapshots::split(&args.volume);
     let mut path = whole(&volume);
     let is_view = snapshot.is_some();
-    let could_be = is_view || is_place(&path);
+    // A repeated `detach` of a place is fine. The name of a snapshot may be mistyped.
+    let could_be = !is_view && is_place(&path);
     if !is_view && let Some((uuid, name)) = views::at(&path)? {
         return tell_of(views::detach(&uuid, &name)?, &path);
     }
@@ -58,7 +60,7 @@ pub fn run(args: &Args) -> Result<()> {
                 return Ok(());
             }
             // Nothing was ever attached as this: a typing error.
-            Err(_) => bail!("{}", nothing(&path)),
+            Err(_) => bail!("{}: `vellum list` shows what is", nothing(&path)),
         },
     };
     let file = StateFile::lock(&id)?;
@@ -76,8 +78,9 @@ pub fn run(args: &Args) -> Result<()> {
             if is_view {
                 is_alone(&path, &id, &state)?;
             }
-            attachment::undo(&file, &id, &state, Some(&stop))?;
-            writeln!(out(), "detached")?;
+            let with_it = undone(&file, &id, &state, &stop)?;
+            let own = of_another(&state, is_view);
+            writeln!(out(), "{}", told(own, &with_it))?;
         }
         None => {
             file.remove();
@@ -97,6 +100,47 @@ fn whole(path: &Path) -> PathBuf {
         .unwrap_or_else(|_| path.to_owned())
 }
 
+/// Undoes all of it. Returns the snapshots and clones that were attached too, and are not any more.
+fn undone(file: &StateFile, id: &str, state: &State, stop: &Stop) -> Result<Vec<PathBuf>> {
+    in_use::refuse(id, state)?;
+    let before = in_use::views(id, state);
+    let done = attachment::undo(file, id, state, Some(stop));
+    let left = in_use::views(id, state);
+    let gone: Vec<PathBuf> = before
+        .into_iter()
+        .filter(|one| !left.contains(one))
+        .collect();
+    match done {
+        Err(error) if !gone.is_empty() => {
+            Err(error.context(format!("detached {}, and then", listed(&gone))))
+        }
+        done => done.map(|()| gone),
+    }
+}
+
+/// The snapshot that was attached alone, if the user has named its volume.
+fn of_another(state: &State, is_view: bool) -> Option<&PathBuf> {
+    let is_own = |volume: &&PathBuf| snapshots::split(volume).1.is_some();
+    Some(&state.volume).filter(is_own).filter(|_| !is_view)
+}
+
+/// What was done, in words. `own`: what was attached, if it is not what was named.
+fn told(own: Option<&PathBuf>, with_it: &[PathBuf]) -> String {
+    let own = own.map_or(String::new(), |own| format!(" {}", own.display()));
+    match with_it {
+        [] => format!("detached{own}"),
+        with_it => format!("detached{own}, and with it {}", listed(with_it)),
+    }
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    let shown: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    shown.join(", ")
+}
+
 fn tell_of(detached: bool, path: &Path) -> Result<()> {
     match detached {
         true => writeln!(out(), "detached")?,
@@ -109,6 +153,7 @@ fn tell_of(detached: bool, path: &Path) -> Result<()> {
 pub fn detach(id: &str, stop: &Stop) -> Result<()> {
     let file = StateFile::lock(id)?;
     if let Some(state) = file.load()? {
+        in_use::refuse(id, &state)?;
         attachment::undo(&file, id, &state, Some(stop))?;
     }
     Ok(())

@@ -135,7 +135,8 @@ fn device_of(uuid: &str, bytes: u64, args: &Args) -> Result<()> {
     let Some((state, device)) = attached.and_then(|(_, s)| Some((s, s.device.as_ref()?))) else {
         return match args.fs {
             true => bail!(
-                "it is served, and not attached here: its file system grows where it is mounted"
+                "it is served, and not attached here: its file system is made larger where it is \
+                 mounted, by its own tool"
             ),
             false => Ok(()),
         };

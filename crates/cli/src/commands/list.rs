@@ -8,10 +8,15 @@ use crate::state::{self, Process, State};
 use crate::{bound, control, properties, snapshots, views};
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -33,7 +38,7 @@ struct Running {
     view: Option<String>,
     uuid: String,
     label: Option<String>,
-    /// `serving`, `busy` (its server is opening volumes or stopping) or `dead`.
+    /// `serving`, `busy` (its server is opening volumes or stopping), `silent` (its server does not answer) or `dead`.
     state: &'static str,
     pid: Option<i32>,
     bytes: Option<u64>,
@@ -81,7 +86,11 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn row(it: &Running) -> [String; 5] {
-    let path = it.shown();
+    let path = match it.path.as_os_str().is_empty() {
+        // Only its server knows more, and does not tell.
+        true => format!("UUID {}", it.uuid).into(),
+        false => it.shown(),
+    };
     let path = path.display();
     let name = match &it.label {
         Some(label) => format!("{path} ({label})"),
@@ -96,6 +105,7 @@ fn row(it: &Running) -> [String; 5] {
     }
     match it.state {
         "busy" => places.push("opening, or stopping".to_owned()),
+        "silent" => places.push("its server does not answer: it hangs, or was stopped".to_owned()),
         "dead" => places.push(format!("its server is dead: vellum detach {path}")),
         _ => {}
     }
@@ -111,63 +121,119 @@ fn row(it: &Running) -> [String; 5] {
 /// All of them, by path. Servers that answer are queried. A record counts if its server lives, or if the kernel has its device.
 fn running() -> Result<Vec<Running>> {
     let mut records: BTreeMap<String, State> = state::records()?.into_iter().collect();
-    let mut all = Vec::new();
-    for uuid in state::control_sockets()? {
-        let record = records.remove(&uuid);
-        if !control::is_answered(&state::control_socket(&uuid)?) {
-            // Left behind by a killed server. What it had attached is for `detach`; without a record there is only the socket.
-            match record {
-                Some(record) => all.extend(dead(&uuid, record)),
-                None => control::clear_up(&uuid),
-            }
-            continue;
-        }
-        let it = served(&uuid, record.as_ref())?;
-        match record.filter(|record| record.server.is_some_and(Process::alive)) {
-            Some(record) => all.extend(attached(it, &record)),
-            None => all.push(it),
+    let sockets = state::control_sockets()?.into_iter();
+    let (served, left): (Vec<_>, Vec<_>) =
+        sockets.partition(|(_, socket)| control::is_answered(socket));
+    for (uuid, _) in left {
+        // Left behind by a killed server. What it had attached is for `detach`; without a record there is only the socket.
+        if !records.contains_key(&uuid) {
+            control::clear_up(&uuid);
         }
     }
+    let mut all = Vec::new();
+    let mut servers = asked(served)?;
+    while let Some(uuid) = servers.first().map(|server| server.uuid.clone()) {
+        let (mut its, others): (Vec<_>, _) = servers.into_iter().partition(|one| one.uuid == uuid);
+        servers = others;
+        let record = records.remove(&uuid);
+        if let Some(record) = record.filter(|record| record.server.is_some_and(Process::alive)) {
+            // Others may only read the same volume.
+            let is_its = |one: &Server| one.pid == record.server.map(|server| server.pid);
+            let one = its.remove(its.iter().position(is_its).unwrap_or(0));
+            all.extend(attached(one.running(Some(&record)), &record));
+        }
+        all.extend(its.iter().map(|one| one.running(None)));
+    }
     all.extend(records.into_iter().flat_map(|(uuid, it)| dead(&uuid, it)));
-    all.sort_by(|a, b| (&a.path, &a.view).cmp(&(&b.path, &b.view)));
+    all.sort_by(|a, b| (&a.path, &a.view, a.pid).cmp(&(&b.path, &b.view, b.pid)));
     Ok(all)
 }
 
-/// A server's report about the volume.
-fn served(uuid: &str, record: Option<&State>) -> Result<Running> {
-    let socket = state::control_socket(uuid)?;
-    let answer = control::ask(&socket, "stats");
-    let all = answer.as_ref().ok().and_then(|a| a["volumes"].as_array());
-    let is_it = |v: &&Value| v["uuid"] == uuid;
-    let (path, view) = record.map(recorded).unwrap_or_default();
-    let mut it = Running {
-        uuid: uuid.to_owned(),
+/// Queries servers, all at the same time: one that hangs is not waited for longer than others.
+fn asked(sockets: Vec<(String, PathBuf)>) -> Result<Vec<Server>> {
+    thread::scope(|scope| {
+        let ask = |(uuid, socket): (String, PathBuf)| {
+            thread::Builder::new().spawn_scoped(scope, move || Server::ask(uuid, &socket))
+        };
+        let asked = sockets.into_iter().map(ask);
+        let asked = asked.collect::<std::io::Result<Vec<_>>>()?;
+        Ok(asked
+            .into_iter()
+            .filter_map(|one| one.join().ok())
+            .collect())
+    })
+}
+
+/// A server of a volume, and what it says.
+struct Server {
+    uuid: String,
+    pid: Option<i32>,
+    /// Its report about the volume, if it gives one.
+    told: Option<Value>,
+    /// What it is without a report: `busy` or `silent`.
+    otherwise: &'static str,
+}
+
+impl Server {
+    fn ask(uuid: String, socket: &Path) -> Self {
         // If it hangs, other commands may have filled its queue.
-        pid: control::server_pid(&socket),
-        state: "busy",
-        path,
-        view,
-        ..Running::default()
-    };
-    let Some(told) = all.into_iter().flatten().find(is_it) else {
-        return Ok(it);
-    };
-    it.state = "serving";
-    it.path = told["path"].as_str().unwrap_or("?").into();
-    // Servers of before this field do not tell it.
-    if let Some(view) = told.get("view") {
-        it.view = view.as_str().map(str::to_owned);
+        let pid = control::server_pid(socket);
+        let answer = control::request_within(socket, &json!({"command": "stats"}), PATIENCE);
+        let is_late = |cause: &(dyn std::error::Error + 'static)| {
+            cause.downcast_ref().is_some_and(|error: &std::io::Error| {
+                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+            })
+        };
+        let otherwise = match &answer {
+            Err(error) if error.chain().any(is_late) => "silent",
+            _ => "busy",
+        };
+        let told = answer.ok().and_then(|mut answer| {
+            let volumes = answer["volumes"].as_array_mut()?;
+            volumes
+                .iter_mut()
+                .find(|volume| volume["uuid"] == *uuid)
+                .map(Value::take)
+        });
+        Self {
+            uuid,
+            pid,
+            told,
+            otherwise,
+        }
     }
-    it.bytes = told["bytes"].as_u64();
-    it.used_percent = told
-        .pointer("/stats/room/used_percent")
-        .and_then(Value::as_u64);
-    let places = told["places"].as_array().into_iter().flatten();
-    it.places = places
-        .filter_map(|p| p.as_str().map(str::to_owned))
-        .collect();
-    it.label = label(&it.path);
-    Ok(it)
+
+    /// The volume as it tells, or as it is recorded.
+    fn running(&self, record: Option<&State>) -> Running {
+        let (path, view) = record.map(recorded).unwrap_or_default();
+        let mut it = Running {
+            uuid: self.uuid.clone(),
+            pid: self.pid,
+            state: self.otherwise,
+            path,
+            view,
+            ..Running::default()
+        };
+        let Some(told) = &self.told else {
+            return it;
+        };
+        it.state = "serving";
+        it.path = told["path"].as_str().unwrap_or("?").into();
+        // Servers of before this field do not tell it.
+        if let Some(view) = told.get("view") {
+            it.view = view.as_str().map(str::to_owned);
+        }
+        it.bytes = told["bytes"].as_u64();
+        it.used_percent = told
+            .pointer("/stats/room/used_percent")
+            .and_then(Value::as_u64);
+        let places = told["places"].as_array().into_iter().flatten();
+        it.places = places
+            .filter_map(|p| p.as_str().map(str::to_owned))
+            .collect();
+        it.label = label(&it.path);
+        it
+    }
 }
 
 /// The path of a recorded volume, and the name of the snapshot or clone of it that has a server of its own, if it is one.

@@ -9,6 +9,7 @@ use crate::peek;
 use crate::progress;
 use crate::properties::{self, Run};
 use crate::replace;
+use crate::signals::Stop;
 use crate::size::Size;
 use crate::smaller;
 use crate::state;
@@ -26,7 +27,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::info::hex_uuid;
-use vellum_device::migrate::MigrateError;
+use vellum_device::migrate::{MigrateError, Migrated};
 use vellum_device::policy::Policy;
 use vellum_device::{OpenOptions, Volume, migrate};
 use vellum_medium::Medium;
@@ -188,6 +189,12 @@ fn name(target: &Path) -> Result<()> {
 
 /// Copies, compares, and describes the new volume.
 pub fn run(args: &Args) -> Result<()> {
+    // Before the first thread.
+    let stop = Stop::on_signals(false)?;
+    migrated(args, &|| stop.asked())
+}
+
+fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
     let plain = Key::none();
     let source_key = if args.encrypt { &plain } else { &args.key };
     let (superblock, _) = peek::superblock_of(&args.source, source_key)?;
@@ -220,27 +227,15 @@ pub fn run(args: &Args) -> Result<()> {
             path.display()
         );
     }
-    let bar = bar("copying", &source);
-    let copied = migrate::copy(&*source, &*target, state.blocks_done, &mut |at| {
-        bar.set_position(at * BLOCK_BYTES as u64);
-        state.blocks_done = at;
-        state.save(&path)
-    });
-    bar.finish_and_clear();
-    let bar = self::bar("comparing", &source);
-    let compared = copied.and_then(|_| {
-        migrate::verify(&*source, &*target, &mut |at| {
-            bar.set_position(at * BLOCK_BYTES as u64);
-        })
-    });
-    bar.finish_and_clear();
+    let compared = copied(&source, &target, &mut state, &path, stopped);
     // Otherwise what was recorded as copied is already durable, and an orderly stop could wait for room that does not exist.
     if compared.is_ok() {
         end(&target, &args.target)?;
     }
     source.stop()?;
     drop(socket);
-    let compared = compared.map_err(|error| explained(error, args))?;
+    let blocks = source.blocks().min(target.blocks());
+    let compared = compared.map_err(|error| explained(error, args, state.blocks_done, blocks))?;
     std::fs::remove_file(&path)
         .and_then(|()| replace::sync_folder(&path))
         .with_context(|| path.display().to_string())?;
@@ -255,6 +250,36 @@ pub fn run(args: &Args) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// Copies the rest, and compares all. Notes how far it is.
+fn copied(
+    source: &Arc<Volume>,
+    target: &Arc<Volume>,
+    state: &mut State,
+    path: &Path,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Migrated, MigrateError> {
+    let going_on = || match stopped() {
+        true => Err(MigrateError::Interrupted),
+        false => Ok(()),
+    };
+    let bar = bar("copying", source);
+    let copied = migrate::copy(&**source, &**target, state.blocks_done, &mut |at| {
+        bar.set_position(at * BLOCK_BYTES as u64);
+        state.blocks_done = at;
+        state.save(path)?;
+        going_on()
+    });
+    bar.finish_and_clear();
+    copied?;
+    let bar = self::bar("comparing", source);
+    let compared = migrate::verify(&**source, &**target, &mut |at| {
+        bar.set_position(at * BLOCK_BYTES as u64);
+        going_on()
+    });
+    bar.finish_and_clear();
+    compared
 }
 
 /// All is copied and compared: makes the copy a volume like others, and stops it.
@@ -367,8 +392,11 @@ fn new_volume(args: &Args, source: &Superblock) -> Result<NewVolume> {
     })
 }
 
-/// If the target is full, the advice differs from that for a served volume.
-fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
+/// The error, with what is left and what can be done. If the target is full, the advice differs from that for a served volume.
+fn explained(error: MigrateError, args: &Args, done: u64, blocks: u64) -> anyhow::Error {
+    if matches!(error, MigrateError::Interrupted) {
+        return interrupted(&args.target, Size::of_blocks(done), Size::of_blocks(blocks));
+    }
     let MigrateError::Block { source, lba, .. } = &error else {
         return error.into();
     };
@@ -391,6 +419,23 @@ fn explained(error: MigrateError, args: &Args) -> anyhow::Error {
     )
 }
 
+fn interrupted(target: &Path, done: Size, of: Size) -> anyhow::Error {
+    let (shown, state) = (target.display(), State::path(target));
+    let state = state.display();
+    let done = match done == of {
+        true => "all is copied, and not yet compared".to_owned(),
+        false => format!("{done} of {of} are copied"),
+    };
+    let give_up = match unfinished::is_device(target) {
+        true => format!("remove {state}, and make another volume on {shown} with --force"),
+        false => format!("remove {shown} and {state}"),
+    };
+    anyhow::anyhow!(
+        "interrupted: {done}. {shown} is half a copy, and no other command takes it for a volume. \
+         Give the same command again: it goes on. Or give it up: {give_up}"
+    )
+}
+
 fn volume_on(medium: Box<dyn Medium>, read_only: bool, policy: Policy) -> Result<Arc<Volume>> {
     let options = OpenOptions {
         read_only,
@@ -405,176 +450,4 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::claim::claim;
-    use vellum_frontend::unaligned::ByteDevice;
-
-    fn args(source: &Path, target: &Path, layout: LayoutChoice) -> Args {
-        Args {
-            source: source.to_owned(),
-            target: target.to_owned(),
-            layout,
-            size: None,
-            over_provisioning: None,
-            medium_size: None,
-            force: false,
-            encrypt: false,
-            key: Key::none(),
-            run: Run::default(),
-        }
-    }
-
-    /// The state that an interrupted migration leaves, with its mark.
-    fn cut_short(args: &Args) -> State {
-        let medium = claim_target(&args.target, &args.key).unwrap().medium;
-        let target = volume_on(medium, false, Policy::default()).unwrap();
-        unfinished::mark(By::Migrate, &target).unwrap();
-        target.stop().unwrap();
-        recorded(args)
-    }
-
-    /// The same without the mark.
-    fn recorded(args: &Args) -> State {
-        let source = peek::superblock_of(&args.source, &args.key).unwrap().0;
-        let state = State {
-            source: hex_uuid(&source.uuid()),
-            life: source.life().0,
-            target: peek::uuid_of(&args.target).unwrap(),
-            asked: Asked::of(args),
-            blocks_done: 0,
-        };
-        state.save(&State::path(&args.target)).unwrap();
-        state
-    }
-
-    /// A directory for this test, with a source in it.
-    fn place(test: &str) -> (PathBuf, PathBuf) {
-        let directory =
-            std::env::temp_dir().join(format!("vellum-migrate-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let source = directory.join("a");
-        volume::create(&source, &new(Layout::Log), &|| false).unwrap();
-        (directory, source)
-    }
-
-    fn new(layout: Layout) -> NewVolume {
-        NewVolume {
-            size: Some(16 << 20),
-            medium_size: None,
-            over_provisioning: 70,
-            segment_size: None,
-            preallocate: false,
-            force: false,
-            layout,
-            history: 0,
-            choose: volume::choose_nothing(),
-            secret: None,
-        }
-    }
-
-    /// A kill at any moment in the beginning leaves nothing that the same command cannot continue from.
-    #[test]
-    fn an_unfinished_target_does_not_stop_a_migration() {
-        let (directory, source) = place("cut");
-        let target = directory.join("b");
-        let args = args(&source, &target, LayoutChoice::Ordered);
-        // While it was being made.
-        std::fs::write(unfinished(&target), b"half a volume").unwrap();
-        run(&args).unwrap();
-        // It was made, but not named.
-        cut_short(&args);
-        std::fs::rename(&target, unfinished(&target)).unwrap();
-        run(&args).unwrap();
-        assert!(!unfinished(&target).exists() && !State::path(&target).exists());
-        // Another volume.
-        let error = run(&args).unwrap_err().to_string();
-        assert!(error.contains("exists already"), "{error}");
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    /// What is written to half a copy is lost when the migration goes on.
-    #[test]
-    fn half_a_copy_is_only_for_the_migration_that_goes_on() {
-        let (directory, source) = place("half");
-        let target = directory.join("b");
-        let args = args(&source, &target, LayoutChoice::Ordered);
-        let found = peek::superblock_of(&source, &args.key).unwrap().0;
-        let volume = opened::open(&source, true, &args.key).unwrap();
-        let volume = volume_on(volume, true, Policy::default()).unwrap();
-        begun(&args, &found, &State::path(&target), &volume).unwrap();
-        drop(volume);
-        for read_only in [false, true] {
-            let refused = claim(&target, read_only, &args.key).err().unwrap();
-            let told = ["half a copy", "same command", "b.migrating"];
-            assert!(told.iter().all(|told| refused.to_string().contains(told)));
-        }
-        let onwards = self::args(&target, &directory.join("c"), LayoutChoice::Log);
-        let refused = run(&onwards).unwrap_err().to_string();
-        assert!(refused.contains("half a copy"), "{refused}");
-        run(&args).unwrap();
-        drop(claim(&target, false, &args.key).unwrap());
-        // Somebody took half of it for the whole.
-        recorded(&args);
-        let refused = run(&args).unwrap_err().to_string();
-        assert!(refused.contains("not marked as half a copy"), "{refused}");
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
-    fn the_copy_of_a_deduplicated_volume_fits_with_dedup() {
-        let (directory, source) = place("shared");
-        let medium =
-            vellum_medium::FileMedium::open(&source, vellum_medium::OpenOptions::default())
-                .unwrap();
-        let bytes = ByteDevice::from(
-            volume_on(Box::new(medium), false, Policy::default()).unwrap() as Arc<dyn BlockDevice>,
-        );
-        let same = vec![7; 8 << 20];
-        bytes.write(0, &same, false).unwrap();
-        bytes.flush().unwrap();
-        drop(bytes);
-        let target = directory.join("b");
-        let small = Args {
-            medium_size: Some(Size(6 << 20)),
-            ..args(&source, &target, LayoutChoice::Ordered)
-        };
-        let error = run(&small).unwrap_err().to_string();
-        let told = ["--medium-size", "b.migrating", "--with dedup=on"];
-        assert!(told.iter().all(|told| error.contains(told)), "{error}");
-        std::fs::remove_file(&target).unwrap();
-        std::fs::remove_file(State::path(&target)).unwrap();
-        let mut with = Run::default();
-        with.add("dedup=on".parse().unwrap());
-        run(&Args { run: with, ..small }).unwrap();
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-
-    #[test]
-    fn a_migration_resumes_only_with_the_same_options() {
-        let (directory, source) = place("options");
-        let target = directory.join("b");
-        let first = args(&source, &target, LayoutChoice::Ordered);
-        run(&first).unwrap();
-        let path = State::path(&target);
-        assert!(!path.exists(), "it has ended");
-
-        let state = cut_short(&first);
-        assert_eq!(State::load(&path).unwrap(), Some(state));
-        let other = args(&source, &target, LayoutChoice::Shadow);
-        let error = run(&other).unwrap_err().to_string();
-        assert!(
-            error.contains("another --layout") && error.contains("--layout ordered"),
-            "{error}"
-        );
-        let other = Args {
-            over_provisioning: Some(30),
-            ..args(&source, &target, LayoutChoice::Ordered)
-        };
-        let error = run(&other).unwrap_err().to_string();
-        assert!(error.contains("another --over-provisioning"), "{error}");
-        run(&first).unwrap();
-        assert!(!path.exists(), "it has gone on");
-        std::fs::remove_dir_all(&directory).unwrap();
-    }
-}
+mod tests;

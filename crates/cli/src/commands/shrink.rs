@@ -80,9 +80,9 @@ fn asked(args: &Args, volume: &Superblock) -> Result<u64> {
     }
     if bytes > before {
         return Err(usage(format!(
-            "--size {:#}: the volume has {:#}, and `vellum grow` makes it larger",
-            args.size,
-            Size(before)
+            "--size {}: the volume has {}, and `vellum grow` makes it larger",
+            args.size.beside(Size(before)),
+            Size(before).beside(args.size)
         )));
     }
     let next =

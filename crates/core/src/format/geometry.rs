@@ -36,6 +36,9 @@ pub struct Params {
     pub sums: SumKind,
 }
 
+/// The most that a medium can have.
+const MEDIUM_MAX: Size = Size::of_blocks(MAX_PBA);
+
 /// Why a volume cannot be laid out as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
@@ -55,9 +58,9 @@ pub enum GeometryError {
     },
     /// The medium is too small for tables.
     #[error(
-        "{:#} are too little: tables need room for at least {:#} of data",
-        Size::of_blocks(*.blocks),
-        Size::of_blocks(*.least)
+        "{} are too little: tables need room for at least {} of data",
+        Size::of_blocks(*.blocks).beside(Size::of_blocks(*.least)),
+        Size::of_blocks(*.least).beside(Size::of_blocks(*.blocks))
     )]
     TooFew {
         /// Blocks of the medium.
@@ -66,7 +69,11 @@ pub enum GeometryError {
         least: u64,
     },
     /// The medium is too large for the width of a map entry.
-    #[error("{} are too much: entries of 4 bytes reach 8 TiB", Size::of_blocks(*.blocks))]
+    #[error(
+        "a medium of {}: a volume can use {} at most",
+        Size::of_blocks(*.blocks).beside(MEDIUM_MAX),
+        MEDIUM_MAX.beside(Size::of_blocks(*.blocks))
+    )]
     TooLarge {
         /// Blocks of the medium.
         blocks: u64,
@@ -82,9 +89,10 @@ pub enum GeometryError {
     OverProvisioning(u32),
     /// The volume is thinner than allowed.
     #[error(
-        "a logical size of {:#}: at most {:#} ({THIN_LIMIT} times what the medium holds, and 16 TiB)",
-        Size::of_blocks(*.logical),
-        Size::of_blocks(*.limit)
+        "a size of {}: here it can be {} at most. A volume promises no more than {THIN_LIMIT} times what its \
+         medium holds, and no more than 16 TiB",
+        Size::of_blocks(*.logical).beside(Size::of_blocks(*.limit)),
+        Size::of_blocks(*.limit).beside(Size::of_blocks(*.logical))
     )]
     TooThin {
         /// Blocks requested.
@@ -93,7 +101,7 @@ pub enum GeometryError {
         limit: u64,
     },
     /// The logical size is 0.
-    #[error("a logical size of 0")]
+    #[error("a size of 0: a volume needs at least one block")]
     Nothing,
     /// A volume of tables neither grows nor shrinks.
     #[error(
@@ -108,9 +116,9 @@ pub enum GeometryError {
     WithoutCopies,
     /// The requested size is not larger.
     #[error(
-        "a size of {:#}: the volume has {:#}, and it only grows",
-        Size::of_blocks(*.logical),
-        Size::of_blocks(*.before)
+        "a size of {}: the volume has {}, and `vellum shrink` makes it smaller",
+        Size::of_blocks(*.logical).beside(Size::of_blocks(*.before)),
+        Size::of_blocks(*.before).beside(Size::of_blocks(*.logical))
     )]
     Shrinks {
         /// Blocks that clients would see.
@@ -120,9 +128,9 @@ pub enum GeometryError {
     },
     /// The requested size is larger than the volume has ever been.
     #[error(
-        "a size of {:#}: the volume has {:#}, and `vellum grow` makes it larger",
-        Size::of_blocks(*.logical),
-        Size::of_blocks(*.before)
+        "a size of {}: the volume has {}, and `vellum grow` makes it larger",
+        Size::of_blocks(*.logical).beside(Size::of_blocks(*.before)),
+        Size::of_blocks(*.before).beside(Size::of_blocks(*.logical))
     )]
     Grows {
         /// Blocks that clients would see.
@@ -132,9 +140,10 @@ pub enum GeometryError {
     },
     /// The medium has no room for the grown volume's metadata.
     #[error(
-        "a medium of {:#}: to grow, the volume needs one of at least {:#}",
-        Size::of_blocks(*.blocks),
-        Size::of_blocks(*.least)
+        "the volume's file or device has {}, and needs at least {} to grow: enlarge the device, or give a \
+         larger size",
+        Size::of_blocks(*.blocks).beside(Size::of_blocks(*.least)),
+        Size::of_blocks(*.least).beside(Size::of_blocks(*.blocks))
     )]
     TooLittle {
         /// Blocks of the medium.

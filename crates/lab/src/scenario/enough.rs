@@ -12,33 +12,43 @@ const CAPACITY_TRIED: u64 = 64 << 30;
 const OVER_TRIED: u32 = 900;
 
 impl Scenario<'_> {
-    /// Finds it by trying.
+    /// Finds by trying what is enough for all of these policies.
     #[must_use]
-    pub fn enough(&self, policy: &Policy) -> Enough {
-        let fits = |device: Device| {
+    pub fn enough(&self, policies: &[Policy]) -> Enough {
+        let fits = |device: Device, policy: &Policy| {
             let tried = Scenario { device, ..*self };
             let built = tried.build(policy);
             built.is_ok_and(|built| tried.holds(policy, built.logical).is_ok())
         };
-        let over = self.over(policy);
-        let has = self.bytes(over).div_ceil(MIB);
-        let capacity = least(has, CAPACITY_TRIED / MIB, |mib| {
-            let capacity = Some(mib * MIB);
-            fits(Device {
-                capacity,
-                ..self.device
-            })
-        });
+        let all_fit = |device: Device| policies.iter().all(|policy| fits(device, policy));
+        let overs = policies.iter().map(|policy| self.over(policy));
+        let has = overs.clone().map(|over| self.bytes(over)).min();
+        let capacity = least(
+            has.unwrap_or(0).div_ceil(MIB),
+            CAPACITY_TRIED / MIB,
+            |mib| {
+                let capacity = Some(mib * MIB);
+                all_fit(Device {
+                    capacity,
+                    ..self.device
+                })
+            },
+        );
         // A policy's own goes before the device's.
-        let is_open = policy.over_provisioning.is_none();
-        let over_provisioning = least(over.into(), u64::from(OVER_TRIED), |over| {
-            let over_provisioning = Some(over as u32);
-            is_open
-                && fits(Device {
+        let mut own = policies
+            .iter()
+            .filter(|policy| policy.over_provisioning.is_some());
+        let may_help = own.all(|policy| fits(self.device, policy));
+        let least_over = || {
+            least(overs.min().unwrap_or(0).into(), OVER_TRIED.into(), |over| {
+                let over_provisioning = Some(over as u32);
+                all_fit(Device {
                     over_provisioning,
                     ..self.device
                 })
-        });
+            })
+        };
+        let over_provisioning = may_help.then(least_over).flatten();
         Enough {
             capacity: capacity.map(|mib| mib * MIB),
             over_provisioning: over_provisioning.map(|over| over as u32),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use vellum_lab::flash::{self, Kind};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::{NAMES, Policy};
-use vellum_lab::scenario::{Scenario, ScenarioError};
+use vellum_lab::scenario::{Enough, Scenario, ScenarioError};
 use vellum_lab::svg::{Line, Plot};
 use vellum_options::setup::Setup;
 use vellum_policies::size::exact;
@@ -42,7 +42,7 @@ impl Args {
                 let watch = Some(watch);
                 let scenario = Scenario { watch, ..scenario };
                 let done = scenario.run(policy);
-                done.map_err(|error| advised(&scenario, policy, error))
+                done.map_err(|error| advised(&scenario, &policies, policy, error))
                     .with_context(|| policy.to_string())
             })
             .collect::<Result<Vec<_>>>()
@@ -73,22 +73,41 @@ impl Args {
     }
 }
 
-/// The error with what would be enough, if there is too little room for the policy.
-fn advised(scenario: &Scenario<'_>, policy: &Policy, error: ScenarioError) -> Error {
+/// The error with what would be enough for all policies, if there is too little room for one.
+fn advised(
+    scenario: &Scenario<'_>,
+    policies: &[Policy],
+    policy: &Policy,
+    error: ScenarioError,
+) -> Error {
     if !error.is_for_want_of_room() {
         return error.into();
     }
-    let enough = scenario.enough(policy);
+    let all = flags(scenario.enough(policies));
+    if !all.is_empty() {
+        let for_whom = match policies.len() {
+            1 => String::new(),
+            n => format!(" for all {n} policies"),
+        };
+        return Error::msg(format!("{error}: {all} is enough{for_whom}"));
+    }
+    match flags(scenario.enough(std::slice::from_ref(policy))) {
+        none if none.is_empty() => error.into(),
+        own => Error::msg(format!(
+            "{error}: {own} is enough for this policy, but not for all of them"
+        )),
+    }
+}
+
+/// The flags that give it.
+fn flags(enough: Enough) -> String {
     let capacity = enough
         .capacity
         .map(|bytes| format!("--capacity {}", exact(bytes)));
     let over = enough.over_provisioning;
     let over = over.map(|over| format!("--op {}", f64::from(over) / 10.0));
     let flags: Vec<_> = capacity.into_iter().chain(over).collect();
-    match flags.is_empty() {
-        true => error.into(),
-        false => Error::msg(format!("{error}: {} is enough", flags.join(", or "))),
-    }
+    flags.join(", or ")
 }
 
 fn latency_plot(outcomes: &[Outcome]) -> Plot {

@@ -1,0 +1,74 @@
+//! What is too large or too small is refused, and the error tells it from the limit.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod common;
+
+use common::{dir, fails, ok, text};
+use std::process::{Command, Output};
+
+/// Runs the command where a file may have some 500 KiB.
+fn limited(args: &[&str]) -> Output {
+    let script = "ulimit -f 1000; exec \"$0\" \"$@\"";
+    Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_vellum")])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_file_past_the_limit_of_the_shell_is_an_error() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    let refused = |args: &[&str], says: &str| {
+        let out = limited(args);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        assert!(said.contains(says), "{said}");
+    };
+    for more in [&[][..], &["--preallocate"]] {
+        let create = ["create", v, "--size=1G"];
+        refused(&[&create, more].concat(), "ulimit -f unlimited");
+        assert!(!path.exists());
+    }
+    ok(&["create", v, "--size=16M"]);
+    refused(&["grow", v, "--size=64M"], "File too large");
+    ok(&["check", v]);
+}
+
+#[test]
+fn a_refused_size_differs_from_the_limit_in_the_error() {
+    let dir = dir();
+    let path = dir.path().join("v");
+    let v = text(&path);
+    // 4 KiB more than 16 TiB.
+    let huge = "--size=17592186048512";
+    let thin = ["17179869188 KiB", "17179869180 KiB"];
+    fails(1, &["create", v, huge, "--medium-size=2T"], &thin);
+    ok(&["create", v, "--size=64M"]);
+    fails(1, &["grow", v, huge, "--medium-size=2T"], &thin);
+    for (size, says) in [
+        ("32M", ["32 MiB", "64 MiB already: `vellum shrink`"]),
+        (
+            "67104768",
+            ["65532 KiB", "65536 KiB already: `vellum shrink`"],
+        ),
+        ("100T", ["spare room", "8 TiB"]),
+    ] {
+        fails(2, &["grow", v, "--size", size], &says);
+    }
+    let large = ["a medium of 9 TiB", "8 TiB"];
+    fails(1, &["grow", v, "--medium-size=9T"], &large);
+    let little = ["to grow", "enlarge the device, or give a larger size"];
+    fails(1, &["grow", v, "--medium-size=64M"], &little);
+    let smaller = ["65540 KiB", "65536 KiB", "`vellum grow`"];
+    fails(2, &["shrink", v, "--size=67112960"], &smaller);
+    for layout in ["ordered", "shadow"] {
+        let fixed = dir.path().join(layout);
+        ok(&["create", text(&fixed), "--size=16M", "--layout", layout]);
+        let says = [layout, "`vellum migrate`"];
+        fails(1, &["grow", text(&fixed), "--size=32M"], &says);
+    }
+}
