@@ -265,8 +265,8 @@ fn found_by_memory(
                 let scenario = scenario("caftl", capacity, load(most, requests));
                 let cell = Cell::new((), "the store's memory".into(), scenario, &policy)?;
                 let outcomes = run(vec![cell], threads)?;
-                let shares = outcomes.iter().map(|(_, o)| Shares::of(o, &perfect(o)));
-                shares.last().unwrap_or_default()
+                let mut shares = outcomes.iter().map(|(_, o)| Shares::of(o, &perfect(o)));
+                shares.next().unwrap_or_default()
             }
         };
         let both = [(FEWER.1, shares.fewer), (SPACE.1, shares.space)];

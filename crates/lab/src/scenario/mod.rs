@@ -92,7 +92,8 @@ pub struct Synthetic {
     pub journal: Option<Journal>,
     /// Blocks of metadata that each of its commits changes beside those of the file.
     pub metadata: u64,
-    /// Nanoseconds that the application and the kernel take for each block that it writes (`Pace::Working`).
+    /// Nanoseconds that the application and the kernel take for each block that it writes (`Pace::Working`). A load's
+    /// times begin with its first request, so what was worked before that is not counted.
     pub write_ns: u64,
     /// Where the requests go; none: anywhere. Not with a journal.
     pub area: Option<Area>,

@@ -88,13 +88,16 @@ pub fn buffers_and_clocks(size: Size, capacity: u64, threads: usize) -> Result<F
     Ok(frame)
 }
 
+/// The megabytes of a buffer and the clock of a processor, and what a run with them showed.
+type Hashed = ((u64, u64), Outcome);
+
 /// Runs with and without hashing, one after the other, with each buffer and processor.
 fn hashed(
     settings: impl IntoIterator<Item = (u64, u64)>,
     how: Bursting,
     (size, capacity): (Size, u64),
     threads: usize,
-) -> Result<Vec<((u64, u64), Outcome)>, PaperError> {
+) -> Result<Vec<Hashed>, PaperError> {
     let mut cells = Vec::new();
     for (buffer, mhz) in settings {
         let hash = nanos(SHA1_CYCLES, mhz);
@@ -150,7 +153,7 @@ fn by_burst(
 const WITH_SMALL: &str = "latency added with 2 MB";
 
 /// The buffer and the processor of a pair of runs, and what hashing adds to reads and to writes.
-fn added_in(pair: &[((u64, u64), Outcome)]) -> Option<(u64, u64, f64, f64)> {
+fn added_in(pair: &[Hashed]) -> Option<(u64, u64, f64, f64)> {
     let [(_, without), ((buffer, mhz), with)] = pair else {
         return None;
     };
