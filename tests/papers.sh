@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The papers' evaluations, run again: docs/benchmarks/lab-papers.md is what `vellum lab paper all` prints, byte for byte. A minute and a
-# half on one core. A fast test checks that the page matches its record (lab-papers.json).
+# The papers' evaluations, run again: docs/benchmarks/lab-papers.md is what `vellum lab paper all` prints, byte for byte. A few
+# minutes on one core. A fast test checks that the page matches its record (lab-papers.json).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli

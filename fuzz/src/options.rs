@@ -84,7 +84,7 @@ pub fn fio(bytes: &[u8]) {
     };
     if let Some((load, pace)) = file.one() {
         let depth = match pace {
-            Pace::Closed { depth } | Pace::Elastic { depth, .. } => depth,
+            Pace::Closed { depth } | Pace::Elastic { depth, .. } | Pace::Working { depth } => depth,
             Pace::Open => 0,
         };
         assert!((1..=65_536).contains(&depth), "{text:?}");

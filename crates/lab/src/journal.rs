@@ -150,6 +150,11 @@ pub struct Host<I> {
     taken: u64,
     number: u64,
     marks: bool,
+    /// Blocks of metadata that each commit changes beside the file's.
+    more: u64,
+    /// What a block that is written takes the application, in nanoseconds, and what all have taken.
+    write_ns: u64,
+    clock: u64,
     ready: VecDeque<Request>,
     /// The copies of each transaction: home blocks, and where their copies are.
     #[cfg(test)]
@@ -179,6 +184,9 @@ impl<I: Iterator<Item = Request>> Host<I> {
             taken: 0,
             number: 0,
             marks: false,
+            more: 0,
+            write_ns: 0,
+            clock: 0,
             ready: VecDeque::new(),
             #[cfg(test)]
             truth: BTreeMap::new(),
@@ -191,6 +199,25 @@ impl<I: Iterator<Item = Request>> Host<I> {
     #[must_use]
     pub fn marking(mut self, marks: bool) -> Self {
         self.marks = marks;
+        self
+    }
+
+    /// Sets how many blocks of metadata each commit changes beside those of the file, the same each time: other
+    /// files' inodes. They are where the indirect blocks are, which only [`File::GrowingIndirect`] uses.
+    #[must_use]
+    pub fn touching(mut self, blocks: u64) -> Self {
+        self.more = match self.journal.file {
+            File::GrowingIndirect => 0,
+            File::Overwritten | File::Growing => blocks.min(self.at.data_at - self.at.indirect),
+        };
+        self
+    }
+
+    /// Sets how long the application takes for a block that it writes. The requests say when each could be sent if
+    /// the drive took no time.
+    #[must_use]
+    pub fn working(mut self, write_ns: u64) -> Self {
+        self.write_ns = write_ns;
         self
     }
 
@@ -208,12 +235,12 @@ impl<I: Iterator<Item = Request>> Host<I> {
             blocks: contents.len() as u32,
             contents,
             bytes: (!bytes.is_empty()).then(|| bytes.into()),
-            ..Request::flush(0)
+            ..Request::flush(self.clock)
         });
     }
 
     fn flush(&mut self) {
-        self.ready.push_back(Request::flush(0));
+        self.ready.push_back(Request::flush(self.clock));
     }
 
     /// A content that only the file system has: different each time.
@@ -229,6 +256,7 @@ impl<I: Iterator<Item = Request>> Host<I> {
     }
 
     fn take(&mut self, request: &Request) {
+        self.clock += self.write_ns * u64::from(request.blocks);
         for (i, &content) in request.contents.iter().enumerate() {
             let block = request.lba + i as u64;
             let home = self.at.data_at + block;
@@ -356,6 +384,8 @@ impl<I: Iterator<Item = Request>> Host<I> {
             return self.flush();
         }
         self.number += 1;
+        let more = (0..self.more).map(|block| (self.at.indirect + block, Content::ZERO));
+        self.running.extend(more);
         let mut homes = std::mem::take(&mut self.running);
         let descriptors = homes.len().div_ceil(TAGS);
         let revoked = std::mem::take(&mut self.revoked);
@@ -492,7 +522,8 @@ impl<I: Iterator<Item = Request>> Iterator for Host<I> {
                     }
                     Op::Read => {
                         let lba = self.at.data_at + request.lba;
-                        self.ready.push_back(Request { lba, ..request });
+                        let at = request.at.max(self.clock);
+                        self.ready.push_back(Request { at, lba, ..request });
                     }
                     Op::Discard => self.delete(&request),
                 },

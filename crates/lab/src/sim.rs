@@ -4,6 +4,7 @@ mod beside;
 mod host;
 mod jobs;
 mod open;
+mod pace;
 mod parts;
 pub mod running;
 mod tags;
@@ -12,6 +13,7 @@ pub mod written;
 
 pub use host::Host;
 use open::{Parent, Part};
+pub use pace::Pace;
 pub use tags::Tags;
 
 use crate::admission::Admit;
@@ -46,26 +48,6 @@ pub enum Ftl {
     Raw(Box<Raw>),
     /// The engine.
     Vellum(Box<Vellum>),
-}
-
-/// When the host sends requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// At the requests' own times.
-    Open,
-    /// A fixed number at a time; each answer triggers the next.
-    Closed {
-        /// How many.
-        depth: u32,
-    },
-    /// Some time after the previous request, but with a limited number open: an application that thinks, and waits for
-    /// a slow drive. Nothing is sent before a flush is answered.
-    Elastic {
-        /// How many.
-        depth: u32,
-        /// How long after the previous request, in nanoseconds; none: by the requests' own times.
-        think: Option<u64>,
-    },
 }
 
 /// Why a run ended early.
@@ -220,11 +202,10 @@ impl Sim {
                     && !self.flash.is_worn_out()
                     && let Some(request) = next.take_if(|next| {
                         // A host that flushes waits for its earlier writes, and for the flush.
-                        let barrier = matches!(next.op, Op::Flush | Op::Write { fua: true });
-                        (!barrier && !waits) || self.open() == 0
+                        (!pace.waits_for(next) && !waits) || self.open() == 0
                     })
                 {
-                    waits = matches!(request.op, Op::Flush | Op::Write { fua: true });
+                    waits = pace.waits_for(&request);
                     self.issue(request);
                     next = self.next(&mut ahead, requests);
                 }
@@ -248,19 +229,13 @@ impl Sim {
             }
             let event = self.time.next();
             let timer = self.timeout();
+            if waits && self.open() == 0 && matches!(pace, Pace::Working { .. }) {
+                // It works after the answer.
+                (waits, last.0) = (false, self.time.now());
+            }
             let arrival = next.as_ref().and_then(|request| match pace {
-                Pace::Elastic { depth, think } => {
-                    let open = self.open();
-                    let free = match waits || request.op == Op::Flush {
-                        true => open == 0,
-                        false => open < depth as usize,
-                    };
-                    let (at, own) = last;
-                    let think = think.unwrap_or(request.at.saturating_sub(own));
-                    let due = at.saturating_add(think);
-                    free.then_some(due.max(self.time.now()))
-                }
-                _ => Some(start.saturating_add(request.at)),
+                Pace::Open | Pace::Closed { .. } => Some(start.saturating_add(request.at)),
+                _ => self.due(request, pace, (last, waits)),
             });
             let first = [event, timer, arrival].into_iter().flatten().min();
             if event.is_some() && event == first {
@@ -270,7 +245,7 @@ impl Sim {
             } else if arrival.is_some() && arrival == first {
                 self.time.pass(arrival.unwrap_or(0));
                 if let Some(request) = next {
-                    waits = request.op == Op::Flush;
+                    waits = pace.waits_for(&request);
                     last = (self.time.now(), request.at);
                     self.issue(request);
                 }
@@ -288,6 +263,24 @@ impl Sim {
             }
         }
         self.all_right()
+    }
+
+    /// When a host that thinks or works sends this request; none: an answer comes first. `last`: when it sent the one
+    /// before, or had its answer, and that one's own time. `waits`: it sends nothing before that is answered.
+    fn due(&self, request: &Request, pace: Pace, (last, waits): ((u64, u64), bool)) -> Option<u64> {
+        let (depth, think) = match pace {
+            Pace::Elastic { depth, think } => (depth, think),
+            Pace::Working { depth } => (depth, None),
+            Pace::Open | Pace::Closed { .. } => return None,
+        };
+        let open = self.open();
+        let free = match waits || pace.waits_for(request) {
+            true => open == 0,
+            false => open < depth as usize,
+        };
+        let (at, own) = last;
+        let think = think.unwrap_or(request.at.saturating_sub(own));
+        free.then_some(at.saturating_add(think).max(self.time.now()))
     }
 
     /// Fails unless every read returned what was written.
@@ -563,6 +556,7 @@ mod tests {
                 depth: 1,
                 think: None,
             },
+            Pace::Working { depth: 1 },
         ] {
             let device = BlockDevice::new(figures);
             let ftl = Ftl::Raw(Box::new(Raw::new(device, Saving::Nothing)));

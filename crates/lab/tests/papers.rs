@@ -36,8 +36,36 @@ fn the_page_is_the_record_as_the_command_prints_it() {
     assert_eq!(document("lab-papers.md"), page(&recorded));
     let frames = recorded.iter().flat_map(|evaluation| &evaluation.frames);
     for claim in frames.flat_map(|frame| &frame.claims) {
-        assert_eq!(claim.verdict, claim.stated.verdict(), "{}", claim.what);
+        assert_eq!(claim.verdict, claim.judged(), "{}", claim.what);
         compares_what_it_prints(claim);
+    }
+    recorded.iter().for_each(varies_one_thing);
+}
+
+/// Checks the experiments: each has the usual value, and figures of claims of its frame; and what is explained is
+/// explained by one of them, at a value that is plausible.
+fn varies_one_thing(evaluation: &Evaluation) {
+    for frame in &evaluation.frames {
+        let claim = |name: &str| frame.claims.iter().find(|claim| claim.what == name);
+        for experiment in &frame.experiments {
+            let about = &experiment.varies;
+            assert!(experiment.trials.len() > 2, "{about}: too few values");
+            assert!(!experiment.because.is_empty() && !experiment.columns.is_empty());
+            for column in &experiment.columns {
+                let claim = claim(&column.claim).expect("an experiment is about a claim");
+                assert!(experiment.repeats(claim), "{about}: {}", claim.what);
+            }
+        }
+        let explained = |claim: &&Claim| claim.verdict == Verdict::Explained;
+        for claim in frame.claims.iter().filter(explained) {
+            let found = claim.found.as_ref().expect("an experiment found it");
+            assert!(found.is_plausible, "{claim:?}");
+            let its = frame.experiments.iter().filter(|experiment| {
+                let mut columns = experiment.columns.iter();
+                experiment.varies == found.varies && columns.any(|c| c.claim == claim.what)
+            });
+            assert_eq!(its.count(), 1, "{claim:?}");
+        }
     }
 }
 
@@ -83,11 +111,18 @@ fn is_recorded(evaluation: &Evaluation) {
             let claims =
                 claims.map(|claim| (claim.what.clone(), claim.theirs.clone(), claim.why.clone()));
             let columns = frame.columns.clone();
+            let varied = frame.experiments.iter().map(|own| {
+                let values: Vec<f64> = own.trials.iter().map(|trial| trial.value).collect();
+                let assumed = (own.varies.clone(), own.usual, own.plausible);
+                (assumed, own.because.clone(), own.columns.clone(), values)
+            });
+            let varied: Vec<_> = varied.collect();
             (
                 frame.name.clone(),
                 frame.setting.clone(),
                 columns,
                 claims.collect::<Vec<_>>(),
+                varied,
             )
         });
         let list = serde_json::to_string(&evaluation.list).unwrap();
@@ -112,6 +147,7 @@ fn holds(evaluation: &Evaluation) {
     assert!(claims().count() > 4, "{text}");
     assert!(!claims().any(Claim::is_open), "{text}");
     claims().for_each(compares_what_it_prints);
+    varies_one_thing(evaluation);
     for frame in &evaluation.frames {
         let width = frame.columns.len();
         assert!(

@@ -173,3 +173,56 @@ fn deleted_blocks_are_not_written_home_and_indirect_ones_are_revoked() {
     assert_eq!(deleted(Mode::Ordered, growing, false), (5, 3));
     assert_eq!(deleted(Mode::Data, growing, false).1, 3);
 }
+
+#[test]
+fn each_commit_journals_the_metadata_that_it_is_said_to_change() {
+    let of = |more, file| {
+        let journal = Journal {
+            mode: Mode::Ordered,
+            blocks: 16_384,
+            commit: Commit::TwoFlushes,
+            fsync_flushes: false,
+            write_back: 0,
+            file,
+        };
+        let load = Generator::new(*workload::find("uniform").unwrap(), shape(&journal, 10));
+        // 20 fsyncs, each after ten writes.
+        let host = Host::new(load.take(220), journal, LOGICAL, 1).touching(more);
+        let log = log(16_384);
+        let mut own = BTreeSet::new();
+        let mut blocks = 0;
+        for request in host.filter(|r| r.op != Op::Flush && log.contains(&r.lba)) {
+            blocks += request.blocks;
+            own.extend(request.contents);
+        }
+        // No content of the file system comes twice.
+        assert_eq!(own.len(), blocks as usize);
+        blocks
+    };
+    assert_eq!(of(0, File::Overwritten), 20 * 3);
+    assert_eq!(of(8, File::Overwritten), 20 * (3 + 8));
+    // Their place is that of indirect blocks: there are no more of them, and where there are some, none at all.
+    let most = LOGICAL.div_ceil(1024) as u32;
+    assert!(of(u64::MAX, File::Overwritten) < 20 * (3 + most));
+    assert_eq!(of(8, File::GrowingIndirect), of(0, File::GrowingIndirect));
+}
+
+#[test]
+fn requests_say_how_long_the_application_has_worked() {
+    let journal = Journal {
+        mode: Mode::Ordered,
+        blocks: 16_384,
+        commit: Commit::TwoFlushes,
+        fsync_flushes: false,
+        write_back: 0,
+        file: File::Overwritten,
+    };
+    let times = |write_ns| {
+        let load = Generator::new(*workload::find("uniform").unwrap(), shape(&journal, 10));
+        let host = Host::new(load.take(22), journal, LOGICAL, 1).working(write_ns);
+        host.map(|request| request.at).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(times(0), [0].into());
+    // An fsync after each ten.
+    assert_eq!(times(5), [50, 100].into());
+}

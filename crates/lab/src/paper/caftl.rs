@@ -1,12 +1,14 @@
 //! CAFTL (Chen et al., 2011): what in-line deduplication finds (§4.2), what it costs in time (§4.3, §4.4), and how its
 //! store is searched (§4.3.3).
 
+mod accelerated;
 mod setting;
 mod timing;
 
 use super::cell::{Cell, run};
 use super::claim::{Claim, Stated, percent};
 use super::evaluation::{Evaluation, Frame};
+use super::experiment::{Assumption, Experiment};
 use super::failure::PaperError;
 use super::list::Listed;
 use super::scenarios::scenario;
@@ -14,19 +16,15 @@ use super::size::Size;
 use crate::content::Content;
 use crate::outcome::Outcome;
 use crate::scenario::{Load, Scenario};
-use crate::vellum::Hashing;
 use crate::workload::{Generator, Shape};
-use setting::{
-    BLOCKS, CRC32_CYCLES, DUPLICATES, MHZ, SHA1_CYCLES, bursts, load, memory_kib, nanos,
-};
+use setting::{BLOCKS, DUPLICATES, MEMORY, load, memory_kib};
 use std::collections::HashMap;
 
-/// Megabytes of the write buffer.
-const BUFFERS: [u64; 2] = [16, 2];
-
 const FOUND: &str = "Section 4.2: what is found";
-const COSTS: &str = "Section 4.4: what the accelerations are worth";
 const SEARCH: &str = "Section 4.3.3: searching the store";
+
+/// How the accelerations' figures differ.
+const SLOW: &str = "at 304 MHz, the paper's at 934";
 
 fn listed() -> Vec<Listed> {
     vec![
@@ -56,15 +54,20 @@ fn listed() -> Vec<Listed> {
         Listed::run("Figure 12", "comparisons of a look-up", SEARCH)
             .but("in fewer segments than 256: the memory is small"),
         Listed::run("Figures 13 and 14", "sampling, by its unit", timing::UNITS),
-        Listed::run("Figure 15", "pre-hashing", COSTS).but("at 304 MHz, the paper's at 934"),
-        Listed::run("Figure 16", "the dynamic switch", COSTS).but("at 304 MHz, the paper's at 934"),
-        Listed::run("Figure 17", "all three", COSTS).but("at 304 MHz, the paper's at 934"),
+        Listed::run("Figure 15", "pre-hashing", accelerated::COSTS).but(SLOW),
+        Listed::run("Figure 16", "the dynamic switch", accelerated::COSTS).but(SLOW),
+        Listed::run("Figure 17", "all three", accelerated::COSTS).but(SLOW),
     ]
 }
 
-/// The paper's store with memory for a tenth of the contents, the same with sampling, and ours with memory for all.
-fn systems(contents: u64) -> [(&'static str, String); 3] {
-    let kib = memory_kib(contents);
+/// The contents that these requests write, without duplicates.
+fn contents(requests: u64, duplicates: u32) -> u64 {
+    requests * u64::from(BLOCKS) * u64::from(100 - duplicates) / 100
+}
+
+/// The paper's store with memory for a share of the contents, the same with sampling, and ours with memory for all.
+fn systems(contents: u64, memory: u64) -> [(&'static str, String); 3] {
+    let kib = memory_kib(contents, memory);
     [
         (
             "CAFTL's store",
@@ -97,7 +100,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             found(capacity, requests, threads)?,
             timing::buffers_and_clocks(size, capacity, threads)?,
             timing::units(size, capacity, threads)?,
-            latency(size, capacity, threads)?,
+            accelerated::frame(size, capacity, threads)?,
             search(capacity, requests, threads)?,
         ],
         missing: vec![
@@ -158,8 +161,7 @@ fn perfect(scenario: &Scenario<'_>, blocks: u64) -> Perfect {
 fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for duplicates in DUPLICATES {
-        let contents = requests * u64::from(BLOCKS) * u64::from(100 - duplicates) / 100;
-        for (system, policy) in systems(contents) {
+        for (system, policy) in systems(contents(requests, duplicates), MEMORY) {
             let scenario = scenario("caftl", capacity, load(duplicates, requests));
             let what = format!("{duplicates}% duplicates");
             cells.push(Cell::new((duplicates, system), what, scenario, &policy)?);
@@ -216,13 +218,61 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         "fewer writes",
         "space",
     ];
-    Ok(Frame::new(FOUND, setting, &columns).rows(rows).claims([
+    let mut frame = Frame::new(FOUND, setting, &columns).rows(rows).claims([
         claim("duplicates found, of a perfect pass's", 86.2, copies, |s| {
             s.found
         }),
-        claim("fewer writes", 24.2, copies, |s| s.fewer),
-        claim("fewer erase blocks in use", 31.2, space, |s| s.space),
-    ]))
+        claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
+        claim(SPACE.0, SPACE.1, space, |s| s.space),
+    ]);
+    frame.try_out(found_by_memory(capacity, requests, store, threads)?);
+    Ok(frame)
+}
+
+/// Claims, and the paper's figures.
+const FEWER: (&str, f64) = ("fewer writes", 24.2);
+const SPACE: (&str, f64) = ("fewer erase blocks in use", 31.2);
+
+/// The memory of the store.
+const STORE: Assumption = Assumption {
+    varies: "memory of the store, for so much of the contents",
+    unit: "%",
+    usual: MEMORY as f64,
+    others: &[20.0, 40.0],
+    plausible: (1.0, 100.0),
+    because: "the paper does not say how many contents its store holds: where it counts comparisons its 256 segments hold \
+                  \"the fingerprints for each workload\", and it advises to keep all in memory if there is room",
+};
+
+/// What is found of the most duplicates, by the store's memory.
+fn found_by_memory(
+    capacity: u64,
+    requests: u64,
+    usual: Shares,
+    threads: usize,
+) -> Result<Experiment, PaperError> {
+    let most = DUPLICATES[2];
+    let columns = [FEWER, SPACE].map(|(claim, _)| (claim.to_owned(), "%"));
+    let perfect = |outcome: &Outcome| {
+        let scenario = scenario("caftl", capacity, load(most, requests));
+        perfect(&scenario, outcome.logical_blocks)
+    };
+    Experiment::vary(&STORE, &columns, |memory| {
+        let shares = match memory == STORE.usual {
+            true => usual,
+            false => {
+                let [(_, policy), ..] = systems(contents(requests, most), memory as u64);
+                let scenario = scenario("caftl", capacity, load(most, requests));
+                let cell = Cell::new((), "the store's memory".into(), scenario, &policy)?;
+                let outcomes = run(vec![cell], threads)?;
+                let mut shares = outcomes.iter().map(|(_, o)| Shares::of(o, &perfect(o)));
+                shares.next().unwrap_or_default()
+            }
+        };
+        let both = [(FEWER.1, shares.fewer), (SPACE.1, shares.space)];
+        let stated = both.map(|(theirs, ours)| Stated::figure(theirs, ours * 100.0).over(0.0));
+        Ok(stated.to_vec())
+    })
 }
 
 #[derive(Clone, Copy, Default)]
@@ -253,165 +303,67 @@ fn entries(outcome: &Outcome) -> u64 {
     index.map_or(0, |part| part.bytes / 8)
 }
 
-/// How blocks are hashed: the paper's name, nanoseconds per block and per decision, and the switch.
-fn hashings() -> [(&'static str, Hashing); 6] {
-    let sha1 = nanos(SHA1_CYCLES, MHZ);
-    // One block of each unit is hashed, and the rest of the unit if that block is found.
-    let sampled = |each: u64| each / u64::from(BLOCKS) + each * u64::from(DUPLICATES[0]) / 100;
-    let how = |check_ns, print_ns, switch| Hashing {
-        check_ns,
-        print_ns,
-        switch,
-    };
-    [
-        ("no hashing", how(0, 0, false)),
-        ("SHA-1 of each", how(sha1, 0, false)),
-        ("sampling", how(sampled(sha1), 0, false)),
-        ("pre-hashing", how(nanos(CRC32_CYCLES, MHZ), sha1, false)),
-        ("dynamic switch", how(sha1, 0, true)),
-        (
-            "all three",
-            how(sampled(nanos(CRC32_CYCLES, MHZ)), sha1, true),
-        ),
-    ]
-}
+/// The stores, as the paper's figure has them.
+const STORES: [(&str, &str); 5] = [
+    (PLAIN, "caftl-plain"),
+    ("range check", "caftl-range"),
+    ("by hotness", "caftl-hot"),
+    ("by hotness, range check", "caftl-hot-range"),
+    (BY_VALUE, "caftl"),
+];
+const PLAIN: &str = "as they come";
+const BY_VALUE: &str = "by value: binary search over buckets";
 
-fn latency(size: Size, capacity: u64, threads: usize) -> Result<Frame, PaperError> {
-    let requests = match size {
-        Size::Tiny => 1500,
-        Size::Short => 6000,
-        Size::Full => 30_000,
-    };
-    let mut cells = Vec::new();
-    for megabytes in BUFFERS {
-        for (name, hashing) in hashings() {
-            let scenario = bursts(capacity, load(DUPLICATES[0], requests), megabytes, hashing);
-            let policy = match name {
-                "no hashing" => "vellum:zero=off",
-                "sampling" | "all three" => "vellum:zero=off,dedup,sample=32K,decide=sha1",
-                _ => "vellum:zero=off,dedup,decide=sha1",
-            };
-            let what = format!("{megabytes} MB, {name}");
-            cells.push(Cell::new((megabytes, name), what, scenario, policy)?);
+/// The comparisons a look-up of each store.
+struct Searched(Vec<(&'static str, f64)>);
+
+impl Searched {
+    fn of(capacity: u64, requests: u64, threads: usize) -> Result<Self, PaperError> {
+        let kib = memory_kib(contents(requests, DUPLICATES[1]), MEMORY);
+        let mut cells = Vec::new();
+        for (name, store) in STORES {
+            let scenario = scenario("caftl", capacity, load(DUPLICATES[1], requests));
+            let policy = format!("vellum:zero=off,dedup,dedup-memory={kib}K,store={store}");
+            cells.push(Cell::new(name, name.into(), scenario, &policy)?);
         }
+        let each = run(cells, threads)?.into_iter().map(|(name, outcome)| {
+            let lookups = outcome.counted("dedup_lookups").max(1);
+            let comparisons = outcome.counted("index_comparisons");
+            (name, comparisons as f64 / lookups as f64)
+        });
+        Ok(Self(each.collect()))
     }
-    let outcomes = run(cells, threads)?;
-    let mean = |megabytes: u64, name: &str| {
-        let of = |(key, _): &&((u64, &str), Outcome)| *key == (megabytes, name);
-        let found = outcomes.iter().find(of);
-        found.map_or((0.0, 0.0), |(_, o)| {
-            (o.reads.mean_ns as f64 / 1e6, o.writes.mean_ns as f64 / 1e6)
-        })
-    };
-    let rows = outcomes.iter().map(|((megabytes, name), outcome)| {
-        let (reads, writes) = mean(*megabytes, name);
-        vec![
-            format!("{megabytes} MB"),
-            (*name).into(),
-            format!("{reads:.3} ms"),
-            format!("{writes:.3} ms"),
-            percent(outcome.counted("dedup_blocks") as f64 / outcome.host_written.max(1) as f64),
-        ]
-    });
-    let rows: Vec<_> = rows.collect();
-    let added = |name| mean(16, name).1 / mean(16, "no hashing").1 - 1.0;
-    let faster = |name| {
-        let ((slow_reads, slow), (reads, writes)) = (mean(2, "SHA-1 of each"), mean(2, name));
-        (slow / writes).max(slow_reads / reads)
-    };
-    let left = mean(2, "all three").1 / mean(2, "no hashing").1 - 1.0;
-    let overload = "where hashing every block cannot keep up, its queue grows for as long as the load lasts: a ratio to it says how long that was, not how \
-                    fast a system is";
-    let mut claims = vec![Claim::new(
-        "latency added by pre-hashing with a buffer of 16 MB",
-        "at most 0.5%",
-        percent(added("pre-hashing")),
-        Stated::AtMost {
-            theirs: 0.5,
-            ours: added("pre-hashing") * 100.0,
-        },
-        "a burst that finds the buffer full waits for hashing; the paper's are not known",
-    )];
-    for (name, theirs) in [
-        ("sampling", 110.0),
-        ("pre-hashing", 148.0),
-        ("dynamic switch", 200.0),
-    ] {
-        claims.push(Claim::new(
-            format!("{name} with 2 MB: faster than hashing each block"),
-            format!("up to {theirs} times"),
-            format!("{:.1} times", faster(name)),
-            Stated::figure(theirs, faster(name)).over(1.0),
-            overload,
-        ));
+
+    /// How many fewer a store has than the plain one, as a share.
+    fn fewer(&self, store: &str) -> f64 {
+        let of = |store| {
+            let found = self.0.iter().find(|(name, _)| *name == store);
+            found.map_or(1.0, |(_, each)| *each)
+        };
+        1.0 - of(store) / of(PLAIN)
     }
-    let all = "latency of writes with all three and 2 MB, over none";
-    claims.push(Claim::words(all, "almost no overhead", percent(left), left <= 0.05).because(
-        "what is found is not written; a third owner's fingerprint is computed in the way of its write",
-    ));
-    let setting = format!(
-        "The same device with a write buffer of 16 or of 2 MB; bursts of 100 requests of 32 KiB (80% writes, {}% of them duplicates) ten times a second, at their own times. Synthetic. \
-         SHA-1 takes {SHA1_CYCLES} and CRC32 {CRC32_CYCLES} cycles a block (the paper's) at {MHZ} MHz, its slowest processor, one block after the other; a write is answered when it is \
-         in the buffer. Sampling is charged its mean: one block in {BLOCKS}, and the rest of the units that are found. While the switch is off nothing is \
-         charged, and what is found then is still found here.",
-        DUPLICATES[0]
-    );
-    let columns = [
-        "buffer",
-        "hashing",
-        "reads, mean",
-        "writes, mean",
-        "fewer writes",
-    ];
-    Ok(Frame::new(COSTS, &setting, &columns)
-        .rows(rows)
-        .claims(claims))
 }
 
 fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperError> {
-    let contents = requests * u64::from(BLOCKS) * u64::from(100 - DUPLICATES[1]) / 100;
-    let kib = memory_kib(contents);
-    let mut cells = Vec::new();
-    for (name, store) in [
-        ("as they come", "caftl-plain"),
-        ("range check", "caftl-range"),
-        ("by hotness", "caftl-hot"),
-        ("by hotness, range check", "caftl-hot-range"),
-        ("by value: binary search over buckets", "caftl"),
-    ] {
-        let scenario = scenario("caftl", capacity, load(DUPLICATES[1], requests));
-        let policy = format!("vellum:zero=off,dedup,dedup-memory={kib}K,store={store}");
-        cells.push(Cell::new(name, name.into(), scenario, &policy)?);
-    }
-    let outcomes = run(cells, threads)?;
-    let each = |outcome: &Outcome| {
-        let lookups = outcome.counted("dedup_lookups").max(1);
-        outcome.counted("index_comparisons") as f64 / lookups as f64
-    };
-    let first = outcomes.first().map_or(1.0, |(_, outcome)| each(outcome));
-    let fewer = |at: usize| outcomes.get(at).map_or(0.0, |(_, o)| 1.0 - each(o) / first);
-    let rows = outcomes.iter().map(|(name, outcome)| {
-        vec![
-            (*name).into(),
-            format!("{:.1}", each(outcome)),
-            percent(1.0 - each(outcome) / first),
-        ]
+    let usual = Searched::of(capacity, requests, threads)?;
+    let rows = usual.0.iter().map(|&(name, each)| {
+        let fewer = usual.fewer(name);
+        vec![name.into(), format!("{each:.1}"), percent(fewer)]
     });
-    let rows: Vec<_> = rows.collect();
     let claims = [
         Claim::new(
             "fewer comparisons by the range check",
             "23.7%",
-            percent(fewer(1)),
-            Stated::figure(23.7, fewer(1) * 100.0).over(0.0),
+            percent(usual.fewer(STORES[1].0)),
+            Stated::figure(23.7, usual.fewer(STORES[1].0) * 100.0).over(0.0),
             "it costs two comparisons where a binary search of a bucket of 341 costs nine, and a bucket of contents in the order of arrival spans nearly all of its \
                   segment: it pays where buckets are hardly filled",
         ),
         Claim::new(
             "fewer comparisons by binary search over buckets",
             "up to 85.5%",
-            percent(fewer(4)),
-            Stated::figure(85.5, fewer(4) * 100.0).over(0.0),
+            percent(usual.fewer(BY_VALUE)),
+            Stated::figure(85.5, usual.fewer(BY_VALUE) * 100.0).over(0.0),
             "the more buckets a segment has, the more it saves: memory is a tenth of the contents' here",
         ),
     ];

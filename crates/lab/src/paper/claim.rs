@@ -12,6 +12,8 @@ pub const BAND: f64 = 0.15;
 pub enum Verdict {
     /// Within [`BAND`] of the paper's figure.
     Yes,
+    /// Outside it, but within it at a plausible value of one assumption that the paper does not state.
+    Explained,
     /// Outside it, but with an effect in the paper's direction.
     Direction,
     /// Neither.
@@ -22,6 +24,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Yes => "yes",
+            Self::Explained => "explained",
             Self::Direction => "direction",
             Self::No => "NO",
         })
@@ -125,6 +128,32 @@ impl Stated {
         }
     }
 
+    /// Our figures. Of a statement in words there are none.
+    #[must_use]
+    pub const fn ours(&self) -> Range {
+        match *self {
+            Self::Figures { ours, .. } => ours,
+            Self::AtMost { ours, .. } => (ours, ours),
+            Self::Words { .. } => (f64::NAN, f64::NAN),
+        }
+    }
+
+    /// True if both are about the same figures of the paper.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (
+                Self::Figures { theirs, none, .. },
+                Self::Figures {
+                    theirs: others,
+                    none: without,
+                    ..
+                },
+            ) => (theirs, none) == (others, without),
+            (Self::AtMost { theirs, .. }, Self::AtMost { theirs: others, .. }) => theirs == others,
+            _ => false,
+        }
+    }
+
     /// True if the paper prints a figure.
     #[must_use]
     pub const fn is_figure(&self) -> bool {
@@ -149,6 +178,19 @@ fn same_way(theirs: Range, ours: Range, none: f64) -> bool {
     })
 }
 
+/// What an experiment found: the value of one assumption at which ours is the paper's figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// What was varied.
+    pub varies: String,
+    /// The value, as printed.
+    pub at: String,
+    /// Ours there, as printed.
+    pub ours: String,
+    /// True if the value is plausible.
+    pub is_plausible: bool,
+}
+
 /// What a paper states, and what was measured here.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
@@ -160,10 +202,13 @@ pub struct Claim {
     pub ours: String,
     /// The figures of both.
     pub stated: Stated,
-    /// The result of [`Stated::verdict`] for them.
+    /// The result of [`Stated::verdict`] for them, or [`Verdict::Explained`].
     pub verdict: Verdict,
     /// Why they differ, if they do.
     pub why: String,
+    /// What an experiment found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<Found>,
 }
 
 impl Claim {
@@ -181,6 +226,36 @@ impl Claim {
             verdict: stated.verdict(),
             stated,
             why: why.into(),
+            found: None,
+        }
+    }
+
+    /// The verdict that its figures and what an experiment found give it.
+    #[must_use]
+    pub fn judged(&self) -> Verdict {
+        let explained = self.found.as_ref().is_some_and(|found| found.is_plausible);
+        match self.stated.verdict() {
+            Verdict::Direction | Verdict::No if explained => Verdict::Explained,
+            verdict => verdict,
+        }
+    }
+
+    /// Why ours differs, with what an experiment found.
+    pub(super) fn reason(&self) -> String {
+        let Some(found) = &self.found else {
+            return self.why.clone();
+        };
+        let Found {
+            varies, at, ours, ..
+        } = found;
+        match found.is_plausible {
+            true => {
+                format!("at {at} ours is {ours}: *{varies}*, below, with why that is plausible")
+            }
+            false => {
+                let why = &self.why;
+                format!("{why}; ours is {ours} at {at} (*{varies}*, below), which is not plausible")
+            }
         }
     }
 
@@ -211,7 +286,7 @@ impl Claim {
 /// Counts the claims by verdict, separately for those with figures and those in words.
 #[must_use]
 pub fn count<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> String {
-    let (mut figures, mut words) = ([0; 3], [0; 3]);
+    let (mut figures, mut words) = ([0; 4], [0; 4]);
     for claim in claims {
         let counts = match claim.stated.is_figure() {
             true => &mut figures,
@@ -219,12 +294,13 @@ pub fn count<'a>(claims: impl IntoIterator<Item = &'a Claim>) -> String {
         };
         counts[claim.verdict as usize] += 1;
     }
-    let [yes, direction, no] = figures;
-    let said = words[0] + words[2];
+    let [yes, explained, direction, no] = figures;
+    let said: i32 = words.iter().sum();
     format!(
-        "Of {} figures that the papers state, {yes} are within {:.0}% here, {direction} have the \
-         direction, {no} have neither; of {said} statements in words {} hold.",
-        yes + direction + no,
+        "Of {} figures that the papers state, {yes} are within {:.0}% here, {explained} are explained by an \
+         experiment, {direction} have the direction, {no} have neither; of {said} statements in words {} \
+         hold.",
+        yes + explained + direction + no,
         BAND * 100.0,
         words[0]
     )
@@ -316,8 +392,9 @@ mod tests {
         ];
         assert_eq!(
             count(&claims),
-            "Of 2 figures that the papers state, 1 are within 15% here, 1 have the direction, 0 have \
-             neither; of 2 statements in words 1 hold."
+            "Of 2 figures that the papers state, 1 are within 15% here, 0 are explained by an experiment, \
+                1 have the \
+             direction, 0 have neither; of 2 statements in words 1 hold."
         );
         assert!(claims[3].is_open() && !claims[1].is_open());
     }

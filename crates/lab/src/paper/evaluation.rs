@@ -1,6 +1,7 @@
 //! The parts of an evaluation.
 
 use super::claim::Claim;
+use super::experiment::Experiment;
 use super::list::Listed;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,9 @@ pub struct Frame {
     pub rows: Vec<Vec<String>>,
     /// What the paper states about it.
     pub claims: Vec<Claim>,
+    /// What was varied to find why ours differ.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experiments: Vec<Experiment>,
 }
 
 impl Frame {
@@ -27,6 +31,7 @@ impl Frame {
             columns: columns.iter().map(ToString::to_string).collect(),
             rows: Vec::new(),
             claims: Vec::new(),
+            experiments: Vec::new(),
         }
     }
 
@@ -38,6 +43,13 @@ impl Frame {
     pub(super) fn claims(mut self, claims: impl IntoIterator<Item = Claim>) -> Self {
         self.claims.extend(claims);
         self
+    }
+
+    /// Adds an experiment, and what it explains.
+    pub(super) fn try_out(&mut self, experiment: Experiment) {
+        let claims = self.claims.iter_mut();
+        claims.for_each(|claim| experiment.explain(claim));
+        self.experiments.push(experiment);
     }
 }
 

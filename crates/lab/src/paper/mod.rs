@@ -8,6 +8,7 @@ mod cell;
 mod claim;
 pub mod csafs;
 mod evaluation;
+mod experiment;
 mod failure;
 mod list;
 pub mod oftl;
@@ -17,8 +18,9 @@ mod scenarios;
 mod size;
 pub mod woj;
 
-pub use claim::{BAND, Claim, Range, Stated, Verdict, count};
+pub use claim::{BAND, Claim, Found, Range, Stated, Verdict, count};
 pub use evaluation::{Evaluation, Frame};
+pub use experiment::{Column, Experiment, Trial};
 pub use failure::PaperError;
 pub use list::Listed;
 pub use page::page;

@@ -3,44 +3,23 @@
 
 mod btree;
 mod dmdedup;
+mod experiments;
 mod loads;
+mod says;
 
 use super::cell::{Cell, run};
-use super::claim::{Claim, Range, Stated, range};
 use super::evaluation::{Evaluation, Frame};
 use super::failure::PaperError;
 use super::list::Listed;
 use super::scenarios::{scenario, workload};
 use super::size::Size;
 use crate::outcome::Outcome;
-use crate::scenario::{self, Precondition, Scenario, Synthetic};
-use crate::sim::Pace;
+use crate::scenario::{Precondition, Synthetic};
 use crate::workload::Again;
 use dmdedup::{Persistence, Written};
-use loads::Load;
+use loads::{Load, Made};
+use says::{PLAIN, SAYS, SHADOW, SYSTEMS, Says, Seen, Shown, WHOLE, claims, run_of, space};
 use std::path::Path;
-
-/// The paper's configurations, and the log beside them.
-const SYSTEMS: [(&str, &str); 6] = [
-    ("plain device", "base"),
-    ("shadow", "vellum:zero=off,dedup,layout=shadow"),
-    (
-        "ordered",
-        "vellum:zero=off,dedup,layout=ordered,merging=off,anticipation=off",
-    ),
-    (
-        "+ merging",
-        "vellum:zero=off,dedup,layout=ordered,anticipation=off",
-    ),
-    ("+ anticipation", "vellum:zero=off,dedup,layout=ordered"),
-    ("log", "vellum:zero=off,dedup"),
-];
-const PLAIN: usize = 0;
-const SHADOW: usize = 1;
-const WHOLE: usize = 4;
-
-/// The most requests of the application open at a time.
-const DEPTH: u32 = 16;
 
 /// Two layers, one above the other.
 const STACKS: [(&str, &str); 4] = [
@@ -49,46 +28,6 @@ const STACKS: [(&str, &str); 4] = [
     ("ordered", "vellum:dedup,layout=ordered,on-drive"),
     ("shadow", "vellum:dedup,layout=shadow,on-drive"),
 ];
-
-/// What the paper states for one kind of persistence, in percent.
-struct Says {
-    figure: &'static str,
-    strong: bool,
-    saved: Range,
-    /// How far from the ideal, in points, if it says so.
-    from_ideal: Option<f64>,
-    /// How much more Dmdedup writes than the plain device.
-    dmdedup: (&'static str, Range),
-    install: Range,
-}
-
-const SAYS: [Says; 2] = [
-    Says {
-        figure: "Figure 2: weak persistence",
-        strong: false,
-        saved: (18.0, 63.0),
-        from_ideal: Some(5.0),
-        dmdedup: ("-33 to -7%, and 7% on BBench", (-33.0, 7.0)),
-        install: (11.0, 15.0),
-    },
-    Says {
-        figure: "Figure 3: strong persistence",
-        strong: true,
-        saved: (15.0, 51.0),
-        from_ideal: None,
-        dmdedup: ("400 to 1100%: 5 to 12 times as much", (400.0, 1100.0)),
-        install: (37.0, 42.0),
-    },
-];
-
-impl Says {
-    fn persistence(&self) -> &'static str {
-        match self.strong {
-            true => "strong",
-            false => "weak",
-        }
-    }
-}
 
 fn listed() -> Vec<Listed> {
     vec![
@@ -147,12 +86,17 @@ pub fn evaluate(
 ) -> Result<Evaluation, PaperError> {
     let (loads, about) = match traces {
         Some(directory) => (loads::captured(directory)?, CAPTURED),
-        None => (loads::made(size), MADE),
+        None => (loads::made(size, Made::USUAL), MADE),
     };
     let mut frames = Vec::new();
     let mut commits = Vec::new();
     for stated in &SAYS {
-        let (frame, rows) = figure(&loads, stated, about, threads)?;
+        let (mut frame, rows) = figure(&loads, stated, about, threads)?;
+        if traces.is_none() {
+            for experiment in experiments::all(stated, size, threads)? {
+                frame.try_out(experiment);
+            }
+        }
         frames.push(frame);
         commits.extend(rows);
     }
@@ -172,35 +116,6 @@ pub fn evaluate(
     })
 }
 
-/// A load under a system: percent of the plain device's blocks, and its time relative to the plain device's.
-#[derive(Clone, Copy, Default)]
-struct Shown {
-    percent: f64,
-    time: f64,
-}
-
-/// A load on an empty volume.
-fn run_of(load: &Load, durable: bool) -> Scenario<'_> {
-    let requests = if durable {
-        &load.durable
-    } else {
-        &load.requests
-    };
-    // Twice the room: space is not what is measured.
-    let capacity = (load.blocks * 2 * 4096).max(256 << 20);
-    let nothing = Synthetic::new(workload("uniform"));
-    let mut scenario = Scenario {
-        load: scenario::Load::Requests(requests),
-        pace: Pace::Elastic {
-            depth: DEPTH,
-            think: None,
-        },
-        ..scenario(load.device, capacity, nothing)
-    };
-    scenario.device.over_provisioning = Some(900);
-    scenario
-}
-
 fn figure(
     loads: &[Load],
     stated: &Says,
@@ -211,10 +126,7 @@ fn figure(
     for (index, load) in loads.iter().enumerate() {
         for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
             let plain = system == PLAIN;
-            let policy = match stated.strong && !plain {
-                true => format!("{policy},persistence=strong"),
-                false => policy.into(),
-            };
+            let policy = stated.policy(policy, plain);
             let scenario = run_of(load, stated.strong && plain);
             let what = format!("{}, {name}", load.name);
             cells.push(Cell::new((index, system), what, scenario, &policy)?);
@@ -226,16 +138,10 @@ fn figure(
         found.map(|(_, outcome)| outcome)
     };
     let shown = |index: usize, system: usize| match (of(index, system), of(index, PLAIN)) {
-        (Some(outcome), Some(plain)) => Shown {
-            percent: outcome.medium_blocks() as f64 * 100.0 / plain.medium_blocks().max(1) as f64,
-            time: outcome.seconds / plain.seconds.max(1e-9),
-        },
+        (Some(outcome), Some(plain)) => Shown::of(outcome, plain),
         _ => Shown::default(),
     };
-    let space = |index: usize| {
-        let live = of(index, WHOLE).map_or(0, |outcome| outcome.counted("live_blocks"));
-        100.0 - live as f64 * 100.0 / loads[index].shares.touched.max(1) as f64
-    };
+    let space = |index: usize| of(index, WHOLE).map_or(0.0, |whole| space(&loads[index], whole));
     let persistence = match stated.strong {
         true => Persistence::Strong,
         false => Persistence::Weak,
@@ -336,145 +242,6 @@ fn commit_of_shadow(what: &[String; 2], outcome: &Outcome) -> Vec<String> {
     let causes = ["links", "fingerprints", "counts", "directory", "map"];
     let causes = causes.map(|cause| outcome.counted(&format!("medium_{cause}")));
     commit_row(what, "shadow", outcome.counted("commits"), causes)
-}
-
-/// What is compared with the paper's statements, for one load.
-struct Seen<'a> {
-    name: &'a str,
-    ideal: f64,
-    whole: Shown,
-    shadow: Shown,
-    /// In percent of the plain device's blocks.
-    dmdedup: f64,
-    space: f64,
-}
-
-fn claims(stated: &Says, all: &[Seen<'_>]) -> Vec<Claim> {
-    let scattered = match stated.strong {
-        true => {
-            "a write that comes alone is three blocks: its data, its count, its link. Only what comes while a commit is under way, or lies in the same blocks of the tables, shares \
-             them; the times between the paper's requests are not known"
-        }
-        false => {
-            "each flush writes a block of the map and of the counts for each place that was touched since the last: a load whose writes lie apart, or that flushes after few of \
-             them, pays one or two blocks of tables a block of data; the requests of the paper's loads are not known"
-        }
-    };
-    let each = |of: &dyn Fn(&Seen<'_>) -> f64| list(all, of);
-    let least = stated.saved.0;
-    let loads = |of: &dyn Fn(&Seen<'_>) -> f64, which: &dyn Fn(&Seen<'_>) -> bool| {
-        range(all.iter().filter(|seen| which(seen)).map(of))
-    };
-    let every = |_: &Seen<'_>| true;
-    let saved = |seen: &Seen<'_>| 100.0 - seen.whole.percent;
-    let enough = |seen: &Seen<'_>| 100.0 - seen.ideal >= least;
-    let mut claims = vec![Claim::new(
-        format!(
-            "fewer blocks than the plain device, each load with {least:.0}% duplicates or more"
-        ),
-        format!("{least:.0} to {:.0}%", stated.saved.1),
-        each(&saved),
-        Stated::range(stated.saved, loads(&saved, &enough)).over(0.0),
-        scattered,
-    )];
-    if let Some(theirs) = stated.from_ideal {
-        let off = |seen: &Seen<'_>| seen.whole.percent - seen.ideal;
-        let near = all.iter().filter(|seen| off(seen) <= theirs).count();
-        claims.push(Claim::new(
-            "points from the ideal",
-            format!("within {theirs}, all loads"),
-            format!(
-                "{near} of {} are: {}",
-                all.len(),
-                each(&off).replace('%', "")
-            ),
-            Stated::AtMost {
-                theirs,
-                ours: loads(&off, &every).1,
-            },
-            scattered,
-        ));
-    }
-    claims.extend(shadowing(stated, all));
-    claims.extend(times(stated, all));
-    let space = |seen: &Seen<'_>| seen.space;
-    claims.push(Claim::new(
-        "space saved",
-        "22 to 56%",
-        each(&space),
-        Stated::range((22.0, 56.0), loads(&space, &every)).over(0.0),
-        "of the blocks in use at the end fewer are duplicates than of those written, where a load overwrites what it wrote; and no load can save more than its duplicates",
-    ));
-    claims
-}
-
-/// Lists a figure for each load, in whole percent.
-fn list(all: &[Seen<'_>], of: impl Fn(&Seen<'_>) -> f64) -> String {
-    let each = all
-        .iter()
-        .map(|seen| format!("{} {:.0}%", seen.name, of(seen)));
-    each.collect::<Vec<_>>().join(", ")
-}
-
-/// The time of a load relative to the plain device's.
-fn times(stated: &Says, all: &[Seen<'_>]) -> Vec<Claim> {
-    let time = |seen: &Seen<'_>| (seen.whole.time - 1.0) * 100.0;
-    let installs = |seen: &&Seen<'_>| seen.name.starts_with("install");
-    let others = |seen: &&Seen<'_>| !installs(seen);
-    let steps = "a commit has two steps one after the other (what links lead to, then links), each written and synced, where the plain device has one; the times between the paper's \
-                 requests are not known";
-    let times = list(all, time).replace("-0%", "0%");
-    let mut claims = vec![Claim::new(
-        "time of the load over the plain device's, but for an installation",
-        "within 5%",
-        &times,
-        Stated::AtMost {
-            theirs: 5.0,
-            ours: range(all.iter().filter(others).map(time)).1,
-        },
-        steps,
-    )];
-    if all.iter().any(|seen| installs(&seen)) {
-        claims.push(Claim::new(
-            "the same, an installation",
-            format!("{:.0} to {:.0}%", stated.install.0, stated.install.1),
-            &times,
-            Stated::range(stated.install, range(all.iter().filter(installs).map(time))).over(0.0),
-            steps,
-        ));
-    }
-    claims
-}
-
-/// What shadowing writes: Dmdedup's count, and ours.
-fn shadowing(stated: &Says, all: &[Seen<'_>]) -> [Claim; 2] {
-    let shadow = range(
-        all.iter()
-            .map(|seen| seen.shadow.percent / seen.whole.percent),
-    );
-    let dmdedup = range(all.iter().map(|seen| seen.dmdedup / seen.whole.percent));
-    let more = |seen: &Seen<'_>| seen.dmdedup - 100.0;
-    let (theirs, figures) = stated.dmdedup;
-    let why = "what a commit of each writes, and how many there are, is counted below; the paper's loads are not known";
-    [
-        Claim::words(
-            "shadowing loses to order and merging",
-            "Dmdedup writes more",
-            format!(
-                "Dmdedup, counted, {:.2} to {:.2} times as much, our shadow {:.2} to {:.2} times",
-                dmdedup.0, dmdedup.1, shadow.0, shadow.1
-            ),
-            dmdedup.0 >= 1.0,
-        )
-        .because(why),
-        Claim::new(
-            "what Dmdedup, counted, writes more than the plain device",
-            theirs,
-            list(all, more),
-            Stated::range(figures, range(all.iter().map(more))).over(0.0),
-            why,
-        ),
-    ]
 }
 
 /// Each layout above a drive with its own translation layer: both write amplifications.

@@ -1,7 +1,7 @@
 //! The page of the evaluations: what `vellum lab paper` prints, and `docs/benchmarks/lab-papers.md`, byte for byte.
 
-use super::claim::{BAND, count};
-use super::evaluation::Evaluation;
+use super::claim::{BAND, Claim, Verdict, count};
+use super::evaluation::{Evaluation, Frame};
 use super::list::table;
 use std::fmt::Write;
 
@@ -31,10 +31,19 @@ is what its text states.
 *Met*, by one rule for all. **yes**: ours is within BAND of the paper's own figure, better or worse; of
 a range, all of ours lie in it, widened by BAND of each end; of a limit (\"less than\", \"at most\"),
 ours is no more than BAND above it. **direction**: outside that, but the effect goes the paper's way and
-is at least BAND of what it states. **NO**: neither. What a paper says in words, without a figure, holds
-or does not. The last column says why what is not *yes* differs. What is run of each paper, and what is
-not, is [the list at the end](#every-figure-and-table-of-the-evaluations); how many of the figures are
-met is the last line.
+is at least BAND of what it states. **NO**: neither. **explained**: outside that as well, but an
+experiment finds the reason. It varies one assumption that the paper does not state, and nothing else;
+at a value that is plausible, ours is the paper's figure by the rule of *yes*. What a paper says in
+words, without a figure, holds or does not.
+
+An experiment stands below the table of its figures: what is varied, its value in all other runs, which
+values are plausible and why, and ours at each value, in bold where it is the paper's figure. At the
+usual value it must give the figure of the table to the last bit, or it explains nothing: so no second
+assumption can hide in it. A value that is not plausible explains nothing either.
+
+The last column says why what is not *yes* differs. What is run of each paper, and what is not, is
+[the list at the end](#every-figure-and-table-of-the-evaluations); how many of the figures are met is
+the last line.
 ";
 
 fn one(out: &mut String, evaluation: &Evaluation) {
@@ -53,13 +62,15 @@ fn one(out: &mut String, evaluation: &Evaluation) {
                 &claim.theirs,
                 &claim.ours,
                 &verdict,
-                &claim.why,
+                &reason(frame, claim),
             ]
             .map(Clone::clone)
             .to_vec()
         });
         let heads = ["the paper says", "theirs", "ours", "met", "why they differ"];
         table(out, &heads.map(str::to_owned), &claims.collect::<Vec<_>>());
+        let experiments = frame.experiments.iter();
+        experiments.for_each(|experiment| experiment.print(out));
     }
     if !evaluation.missing.is_empty() {
         out.push_str("\n### Not run\n\n");
@@ -67,6 +78,15 @@ fn one(out: &mut String, evaluation: &Evaluation) {
             let _ = writeln!(out, "- {line}");
         }
     }
+}
+
+/// Why a claim's figures differ, with what the experiments of its table say.
+fn reason(frame: &Frame, claim: &Claim) -> String {
+    let is_open = claim.verdict != Verdict::Yes && claim.found.is_none();
+    let tried = frame.experiments.iter().filter(|own| own.is_about(claim));
+    let tried = tried.filter(|_| is_open);
+    let without = tried.map(|own| format!("; no value of *{}*, below, gives it", own.varies));
+    claim.reason() + &without.collect::<String>()
 }
 
 /// The list of figures and tables as Markdown, under a heading of the second level.

@@ -27,3 +27,14 @@ pub(super) fn scenario(device: &str, capacity: u64, load: Synthetic) -> Scenario
         )
     }
 }
+
+/// Makes a load one of an application that, with its kernel, takes this long for each block that it writes.
+pub(super) fn working(scenario: &mut Scenario<'_>, write_ns: u64) {
+    if let Load::Synthetic(load) = &mut scenario.load
+        && let Pace::Closed { depth } = scenario.pace
+        && write_ns > 0
+    {
+        load.write_ns = write_ns;
+        scenario.pace = Pace::Working { depth };
+    }
+}

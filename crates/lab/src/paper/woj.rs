@@ -1,108 +1,18 @@
 //! WOJ (Ni et al., 2018): its microbenchmarks (figures 2 to 5), substitutes for its programs (figures 6 to 8), and the
 //! memory of its section 3.6.
 
+mod kernel;
 mod programs;
+mod rows;
 mod setting;
 
-use super::cell::{Cell, run, throughput};
 use super::claim::{BAND, Claim, Stated, percents, range};
 use super::evaluation::{Evaluation, Frame};
 use super::failure::PaperError;
 use super::list::Listed;
-use super::scenarios::{scenario, workload};
 use super::size::Size;
-use crate::journal::{Commit, File, Journal, Mode};
-use crate::outcome::Outcome;
-use crate::scenario::Synthetic;
-use setting::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS};
-
-const WINDOWS: [u64; 4] = [1, 10, 100, 1000];
-/// The same names, for other hash functions.
-const HASHES: [(&str, &str); 6] = [
-    ("WOJ_xxh64", "woj"),
-    ("WOJ_md5", "woj:md5"),
-    ("WOJ_sha1", "woj:sha1"),
-    ("Dmdedup_sha1", "dmdedup"),
-    ("JFTL", "jftl"),
-    (
-        "the engine, by descriptors",
-        "vellum:zero=off,write-once=descriptor",
-    ),
-];
-
-/// A row of a figure.
-struct Row {
-    drive: &'static str,
-    window: u64,
-    system: &'static str,
-    writes: u64,
-    outcome: Outcome,
-}
-
-impl Row {
-    fn amplification(&self) -> f64 {
-        self.outcome.medium_blocks() as f64 / self.writes as f64
-    }
-
-    fn speed(&self) -> f64 {
-        throughput(self.writes, &self.outcome)
-    }
-}
-
-/// The rows of one load, for drives and systems, over all windows.
-fn rows(
-    load: &str,
-    drives: &[&'static str],
-    systems: &[(&'static str, &'static str)],
-    size: Size,
-    threads: usize,
-) -> Result<Vec<Row>, PaperError> {
-    let mut cells = Vec::new();
-    for &drive in drives {
-        for window in WINDOWS {
-            let writes = match (size, window) {
-                (Size::Full, _) => 2 << 20,
-                (Size::Tiny, _) => 8192,
-                // With an fsync per write the journal fills five times as fast.
-                (Size::Short, 1) => 65_536,
-                (Size::Short, _) => 262_144,
-            };
-            for &(system, policy) in systems {
-                let file = Synthetic {
-                    requests: writes + writes / window,
-                    flush_every: window,
-                    journal: Some(Journal {
-                        mode: Mode::Data,
-                        blocks: JOURNAL_BLOCKS,
-                        commit: Commit::TwoFlushes,
-                        fsync_flushes: false,
-                        write_back: 0,
-                        file: match load {
-                            "sequential" => File::GrowingIndirect,
-                            _ => File::Overwritten,
-                        },
-                    }),
-                    ..Synthetic::new(workload(load))
-                };
-                let mut scenario = scenario(drive, 12 << 30, file);
-                scenario.device.over_provisioning = Some(150);
-                let what = format!("{load}, {drive}, a flush each {window}");
-                let key = (drive, window, system, writes);
-                cells.push(Cell::new(key, what, scenario, policy)?);
-            }
-        }
-    }
-    let outcomes = run(cells, threads)?.into_iter();
-    Ok(outcomes
-        .map(|((drive, window, system, writes), outcome)| Row {
-            drive,
-            window,
-            system,
-            writes,
-            outcome,
-        })
-        .collect())
-}
+use rows::{HASHES, Row, WINDOWS, by_fast_hash, find, rows};
+use setting::{BY_HASH, DRIVES, NO_KERNEL, SPEEDS, SYSTEMS, speed_claim};
 
 fn frame(name: &str, setting: &str, rows: &[Row], claims: Vec<Claim>) -> Frame {
     let columns = [
@@ -128,16 +38,6 @@ fn frame(name: &str, setting: &str, rows: &[Row], claims: Vec<Claim>) -> Frame {
     Frame::new(name, setting, &columns)
         .rows(rows.iter().map(cells))
         .claims(claims)
-}
-
-fn find<'a>(rows: &'a [Row], drive: &str, window: u64, system: &str) -> &'a Row {
-    let found = rows
-        .iter()
-        .find(|row| (row.drive, row.window, row.system) == (drive, window, system));
-    let Some(row) = found else {
-        unreachable!("{drive}, {window}, {system} was run")
-    };
-    row
 }
 
 const SEQUENTIAL: &str = "Figure 2 and 4: sequential writes, and how long a flush takes";
@@ -192,6 +92,24 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     let sequential = rows("sequential", &DRIVES, &SYSTEMS, size, threads)?;
     let hashes = rows("sequential", &DRIVES[..2], &HASHES, size, threads)?;
     let random = rows("uniform", &DRIVES[..1], &SYSTEMS, size, threads)?;
+    let mut by_hash = frame(
+        HASH,
+        &format!(
+            "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing; \
+             the engine does so with write-once=descriptor, and compares bytes before it believes them. What JFTL saves is 11 ns of hashing a block, and reading the \
+             descriptors takes no time here; what it costs is that the drive must know the journal's format, the paper's reason for WOJ."
+        ),
+        &hashes,
+        hash_claims(&hashes),
+    );
+    by_hash.try_out(kernel::hashes(&hashes, size, threads)?);
+    let mut at_random = frame(
+        RANDOM,
+        "As above; the file is there before, so a commit's metadata is its inode alone.",
+        &random,
+        random_claims(&random, &sequential),
+    );
+    at_random.try_out(kernel::speeds(&random, &sequential, size, threads)?);
     let mut frames = vec![
         frame(
             SEQUENTIAL,
@@ -199,22 +117,8 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             &sequential,
             sequential_claims(&sequential),
         ),
-        frame(
-            HASH,
-            &format!(
-                "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing; \
-                 the engine does so with write-once=descriptor, and compares bytes before it believes them. What JFTL saves is 11 ns of hashing a block, and reading the \
-                 descriptors takes no time here; what it costs is that the drive must know the journal's format, the paper's reason for WOJ."
-            ),
-            &hashes,
-            hash_claims(&hashes),
-        ),
-        frame(
-            RANDOM,
-            "As above; the file is there before, so a commit's metadata is its inode alone.",
-            &random,
-            random_claims(&random, &sequential),
-        ),
+        by_hash,
+        at_random,
     ];
     frames.extend(programs::frames(size, threads)?);
     frames.push(memory(&sequential));
@@ -294,14 +198,7 @@ fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
 }
 
 fn hash_claims(rows: &[Row]) -> Vec<Claim> {
-    let best = DRIVES[..2]
-        .iter()
-        .flat_map(|drive| WINDOWS.map(|window| (*drive, window)))
-        .map(|(drive, window)| {
-            find(rows, drive, window, "WOJ_xxh64").speed()
-                / find(rows, drive, window, "WOJ_sha1").speed()
-        });
-    let (_, best) = range(best);
+    let best = by_fast_hash(rows);
     let (fewest, most) = range(DRIVES[..2].iter().flat_map(|drive| {
         WINDOWS.map(|window| {
             find(rows, drive, window, "JFTL").amplification()
@@ -314,7 +211,7 @@ fn hash_claims(rows: &[Row]) -> Vec<Claim> {
     }));
     vec![
         Claim::new(
-            "throughput of WOJ_xxh64 over WOJ_sha1, at most",
+            BY_HASH,
             "2.24 times",
             format!("{best:.2} times"),
             Stated::figure(2.24, best).over(1.0),
@@ -351,10 +248,10 @@ fn random_claims(random: &[Row], sequential: &[Row]) -> Vec<Claim> {
         format!("{}; Dmdedup_sha1 {}", percents(woj), percents(all)),
         woj.0 >= all.0 * (1.0 - BAND) && woj.1 >= all.1 * (1.0 - BAND),
     )];
-    for (load, rows, theirs) in [("random", random, 165.0), ("sequential", sequential, 290.0)] {
+    for ((load, theirs), rows) in SPEEDS.into_iter().zip([random, sequential]) {
         let ours = speed(rows, 1000);
         claims.push(Claim::new(
-            format!("WOJ_xxh64 at 1000 writes a flush, {load}"),
+            speed_claim(load),
             format!("{theirs} MB/s"),
             format!("{ours:.0} MB/s"),
             Stated::figure(theirs, ours),

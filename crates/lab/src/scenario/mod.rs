@@ -90,6 +90,11 @@ pub struct Synthetic {
     pub bursts: Option<Bursts>,
     /// Goes through a file system that journals.
     pub journal: Option<Journal>,
+    /// Blocks of metadata that each of its commits changes beside those of the file.
+    pub metadata: u64,
+    /// Nanoseconds that the application and the kernel take for each block that it writes (`Pace::Working`). A load's
+    /// times begin with its first request, so what was worked before that is not counted.
+    pub write_ns: u64,
     /// Where the requests go; none: anywhere. Not with a journal.
     pub area: Option<Area>,
     /// The longest it runs, in virtual time; none: to its last request.
@@ -113,6 +118,8 @@ impl Synthetic {
             drift: 0,
             bursts: None,
             journal: None,
+            metadata: 0,
+            write_ns: 0,
             area: None,
             runtime_ns: None,
             ramp_ns: 0,

@@ -147,6 +147,7 @@ impl<'a> Scenario<'a> {
             None => Box::new(made),
             Some(journal) => {
                 let host = Host::new(made, journal, logical, self.seed);
+                let host = host.touching(load.metadata).working(load.write_ns);
                 Box::new(host.marking(self.sizes.is_some()))
             }
         };

@@ -54,7 +54,7 @@ impl Load {
 }
 
 /// A synthetic load.
-struct Made {
+struct Synthetic {
     name: &'static str,
     /// The device the paper runs it on.
     device: &'static str,
@@ -77,8 +77,8 @@ const SERVER: &str = "omd-server";
 /// The device for captured loads: neither of the paper's.
 const CAPTURED: &str = "moderate-ssd";
 
-const LOADS: [Made; 6] = [
-    Made {
+const LOADS: [Synthetic; 6] = [
+    Synthetic {
         name: "index update",
         device: TABLET,
         duplicates: 23,
@@ -89,7 +89,7 @@ const LOADS: [Made; 6] = [
         flush_every: 400,
         gap_us: 300,
     },
-    Made {
+    Synthetic {
         name: "installation",
         device: TABLET,
         duplicates: 30,
@@ -100,7 +100,7 @@ const LOADS: [Made; 6] = [
         flush_every: 60,
         gap_us: 200,
     },
-    Made {
+    Synthetic {
         name: "web browsing",
         device: TABLET,
         duplicates: 73,
@@ -111,7 +111,7 @@ const LOADS: [Made; 6] = [
         flush_every: 40,
         gap_us: 3000,
     },
-    Made {
+    Synthetic {
         name: "camera frames",
         device: TABLET,
         duplicates: 27,
@@ -122,7 +122,7 @@ const LOADS: [Made; 6] = [
         flush_every: 200,
         gap_us: 2000,
     },
-    Made {
+    Synthetic {
         name: "sort of files",
         device: SERVER,
         duplicates: 55,
@@ -133,7 +133,7 @@ const LOADS: [Made; 6] = [
         flush_every: 500,
         gap_us: 250,
     },
-    Made {
+    Synthetic {
         name: "database",
         device: SERVER,
         duplicates: 24,
@@ -146,19 +146,45 @@ const LOADS: [Made; 6] = [
     },
 ];
 
-/// The six loads.
-pub fn made(size: Size) -> Vec<Load> {
-    let part = if size == Size::Tiny { 8 } else { 1 };
-    LOADS.iter().map(|load| make(load, part)).collect()
+/// What the paper does not state about its loads, and an experiment varies.
+#[derive(Clone, Copy)]
+pub struct Made {
+    /// By how much longer the application takes between two requests.
+    pub slower: f64,
+    /// How many times as many requests there are between two flushes.
+    pub fewer_flushes: f64,
+    /// Of how many of the newest contents one comes again.
+    pub newest: f64,
 }
 
-fn make(made: &Made, part: u64) -> Load {
+impl Made {
+    /// What the loads have but for an experiment.
+    pub const USUAL: Self = Self {
+        slower: 1.0,
+        fewer_flushes: 1.0,
+        newest: ALL,
+    };
+}
+
+/// More contents than a load has.
+pub const ALL: f64 = 100_000.0;
+
+/// The six loads.
+pub fn made(size: Size, how: Made) -> Vec<Load> {
+    let part = if size == Size::Tiny { 8 } else { 1 };
+    LOADS.iter().map(|load| make(load, how, part)).collect()
+}
+
+fn make(made: &Synthetic, how: Made, part: u64) -> Load {
+    let gap = (made.gap_us as f64 * 1000.0 * how.slower) as u64;
+    let flush_every = (made.flush_every as f64 * how.fewer_flushes) as u64;
+    let newest = how.newest as u64;
     let mut rng = Rng::new(7);
     let percent = |rng: &mut Rng, percent: u64| rng.below(100) < percent;
-    let (mut contents, mut lba) = (0, 0);
+    let (mut contents, mut lba) = (0_u64, 0);
     let mut requests = Vec::new();
     for number in 0..made.requests / part {
-        let at = number * made.gap_us * 1000;
+        let at = number * gap;
         if !percent(&mut rng, made.sequential) {
             lba = rng.below(made.span);
         }
@@ -166,7 +192,7 @@ fn make(made: &Made, part: u64) -> Load {
         let each = (0..made.blocks).map(|_| {
             let again = contents > 0 && percent(&mut rng, made.duplicates);
             let content = match again {
-                true => rng.below(contents),
+                true => contents.saturating_sub(newest) + rng.below(contents.min(newest)),
                 false => {
                     contents += 1;
                     contents - 1
@@ -183,7 +209,7 @@ fn make(made: &Made, part: u64) -> Load {
             ..Request::flush(0)
         });
         lba += made.blocks;
-        if (number + 1).is_multiple_of(made.flush_every) {
+        if (number + 1).is_multiple_of(flush_every) {
             requests.push(Request::flush(at));
         }
     }
@@ -236,7 +262,7 @@ mod tests {
 
     #[test]
     fn each_load_has_its_share_of_duplicates_and_its_space() {
-        for (load, made) in super::made(Size::Short).iter().zip(&LOADS) {
+        for (load, made) in made(Size::Short, Made::USUAL).iter().zip(&LOADS) {
             let percent = load.shares.percent();
             assert!(
                 (percent - made.duplicates as f64).abs() < 1.5,

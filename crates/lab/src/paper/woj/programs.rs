@@ -1,5 +1,6 @@
 //! Figures 6 to 8: the writes of programs, file by file, instead of one file in windows of one size.
 
+use super::kernel::{assumption, nanos};
 use super::setting::{DRIVES, JOURNAL_BLOCKS, NO_KERNEL, SYSTEMS};
 use crate::applications::Application;
 use crate::journal::{Commit, File, Journal, Mode};
@@ -7,8 +8,9 @@ use crate::outcome::Outcome;
 use crate::paper::cell::{Cell, run};
 use crate::paper::claim::{Claim, Stated, in_percent, percents, range};
 use crate::paper::evaluation::Frame;
+use crate::paper::experiment::Experiment;
 use crate::paper::failure::PaperError;
-use crate::paper::scenarios::{scenario, workload};
+use crate::paper::scenarios::{scenario, working, workload};
 use crate::paper::size::Size;
 use crate::scenario::Synthetic;
 use crate::workload::{Pattern, Workload};
@@ -27,6 +29,28 @@ struct Program {
     window: u64,
     /// Requests of a short run: about half a gigabyte of writes, where fsyncs are rare.
     requests: u64,
+}
+
+impl Program {
+    fn synthetic(&self, size: Size) -> Synthetic {
+        Synthetic {
+            requests: match size {
+                Size::Tiny => self.requests / 16,
+                Size::Short => self.requests,
+                Size::Full => self.requests * 8,
+            },
+            flush_every: self.window,
+            journal: Some(Journal {
+                mode: Mode::Data,
+                blocks: JOURNAL_BLOCKS,
+                commit: Commit::TwoFlushes,
+                fsync_flushes: false,
+                write_back: 0,
+                file: self.file,
+            }),
+            ..Synthetic::new(self.load)
+        }
+    }
 }
 
 /// A workload that only makes files of this mean size in blocks.
@@ -88,30 +112,23 @@ impl Rows {
         size: Size,
         threads: usize,
     ) -> Result<Self, PaperError> {
+        Self::of(programs, (drives, &SYSTEMS), (size, 0), threads)
+    }
+
+    /// The rows of some systems when a write takes the processor this long.
+    fn of(
+        programs: &[Program],
+        (drives, systems): (&[&'static str], &[(&'static str, &'static str)]),
+        (size, write_ns): (Size, u64),
+        threads: usize,
+    ) -> Result<Self, PaperError> {
         let mut cells = Vec::new();
         for program in programs {
-            let requests = match size {
-                Size::Tiny => program.requests / 16,
-                Size::Short => program.requests,
-                Size::Full => program.requests * 8,
-            };
             for &drive in drives {
-                for (system, policy) in SYSTEMS {
-                    let load = Synthetic {
-                        requests,
-                        flush_every: program.window,
-                        journal: Some(Journal {
-                            mode: Mode::Data,
-                            blocks: JOURNAL_BLOCKS,
-                            commit: Commit::TwoFlushes,
-                            fsync_flushes: false,
-                            write_back: 0,
-                            file: program.file,
-                        }),
-                        ..Synthetic::new(program.load)
-                    };
-                    let mut scenario = scenario(drive, 12 << 30, load);
+                for &(system, policy) in systems {
+                    let mut scenario = scenario(drive, 12 << 30, program.synthetic(size));
                     scenario.device.over_provisioning = Some(150);
+                    working(&mut scenario, write_ns);
                     let what = format!("{}, {drive}", program.name);
                     let key = (program.name, drive, system);
                     cells.push(Cell::new(key, what, scenario, policy)?);
@@ -139,6 +156,18 @@ impl Rows {
     /// How many times as fast one system is as another.
     fn faster(&self, program: &str, drive: &str, one: &str, other: &str) -> f64 {
         self.find(program, drive, other).seconds / self.find(program, drive, one).seconds.max(1e-9)
+    }
+
+    /// How many times as fast WOJ is as Dmdedup on the fast drive where fsyncs are rare.
+    fn wide(&self) -> (f64, f64) {
+        range(WIDE.map(|p| self.faster(p, DRIVES[0], "WOJ_xxh64", "Dmdedup_sha1")))
+    }
+
+    /// By how much WOJ's run times are less than Dmdedup's.
+    fn cut(&self, programs: &[Program], drive: &str) -> (f64, f64) {
+        let less =
+            |p: &Program| 1.0 - 1.0 / self.faster(p.name, drive, "WOJ_xxh64", "Dmdedup_sha1");
+        range(programs.iter().map(less))
     }
 
     /// The share of No_Dedup_DJ's blocks that a system does not write. The drive makes no difference.
@@ -177,8 +206,10 @@ fn times((low, high): (f64, f64)) -> String {
     format!("{low:.2} to {high:.2} times")
 }
 
-const ONE_FILE: &str = "Data=journal with a journal of 256 MB, the lab's model of jbd2, which journals all files' metadata as one file's: an inode, bitmaps, indirect blocks. Synthetic, no \
-content comes twice. No page cache: what is read is read from the drive. No_Dedup_DJ's time; the others' speed over its, and in brackets how many of its blocks they do not write.";
+const ONE_FILE: &str = "Data=journal with a journal of 256 MB, the lab's model of jbd2, which journals \
+    all files' metadata as one file's: an inode, bitmaps, indirect blocks. Synthetic, no \
+content comes twice. No page cache: what is read is read from the drive. No_Dedup_DJ's time; the others' \
+speed over its, and in brackets how many of its blocks they do not write.";
 
 /// Filebench, LevelDB, and real files.
 pub fn frames(size: Size, threads: usize) -> Result<Vec<Frame>, PaperError> {
@@ -193,11 +224,30 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let programs = filebench();
     let rows = Rows::run(&programs, &DRIVES, size, threads)?;
     let setting = format!(
-        "{ONE_FILE} The paper's names: cr: create; L: a file (of 512 MiB, the paper's 1 GB; --full: 4 GiB), S: files of 64 KB; ws_w: written with a sync after each so many; pa: the file is there before; varmail and fileserver after Filebench's. \
-         A quarter of the writes for a sync each write. Not here: cp, which makes the writes of cr where what is copied is in memory."
+        "{ONE_FILE} The paper's names: cr: create; L: a file (of 512 MiB, the paper's 1 GB; --full: 4 \
+            GiB), S: files of 64 KB; ws_w: written with a sync after each so many; pa: the file is there \
+            before; varmail and fileserver after Filebench's. \
+         A quarter of the writes for a sync each write. Not here: cp, which makes the writes of cr where \
+         what is copied is in memory."
     );
+    let mut frame = rows.frame(FILEBENCH, &setting, filebench_claims(&rows, &programs));
+    let wide: Vec<Program> = programs
+        .into_iter()
+        .filter(|p| WIDE.contains(&p.name))
+        .collect();
+    frame.try_out(by_kernel(
+        &wide,
+        LARGE_WINDOWS,
+        " times",
+        (&rows, size, threads),
+        |rows| Stated::figure(2.44, rows.wide().1).over(1.0),
+    )?);
+    Ok(frame)
+}
+
+fn filebench_claims(rows: &Rows, programs: &[Program]) -> Vec<Claim> {
     let told = "WOJ_xxh64";
-    let wide = range(WIDE.map(|p| rows.faster(p, "fast-ssd", told, "Dmdedup_sha1")));
+    let wide = rows.wide();
     let half = |p: &Program| !NARROW.contains(&p.name);
     let removed =
         |programs: &[&Program]| range(programs.iter().map(|p| rows.removed(p.name, told)));
@@ -208,7 +258,6 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let more = rows.removed(VARMAIL, "Dmdedup_sha1") - rows.removed(VARMAIL, told);
     let first = programs.iter().flat_map(|p| {
         let others = ["No_Dedup_DJ", "Dmdedup_sha1"];
-        let rows = &rows;
         DRIVES.into_iter().map(move |drive| {
             let faster = others.map(|other| rows.faster(p.name, drive, told, other));
             faster[0].min(faster[1])
@@ -216,10 +265,11 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     });
     let first: Vec<f64> = first.collect();
     let ahead = first.iter().filter(|&&times| times >= 0.999).count();
-    let within = "in the paper a journal holds blocks with equal contents; here each commit's metadata is new, and nothing comes again within the journal for a full deduplication to find";
-    let claims = vec![
+    let within = "in the paper a journal holds blocks with equal contents; here each commit's metadata is \
+        new, and nothing comes again within the journal for a full deduplication to find";
+    vec![
         Claim::new(
-            "throughput of WOJ_xxh64 over Dmdedup_sha1, fast SSD, large windows (cr_L, ws_w1000, ws_pa_w1000)",
+            LARGE_WINDOWS,
             "up to 2.44 times",
             times(wide),
             Stated::figure(2.44, wide.1).over(1.0),
@@ -258,8 +308,30 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
             format!("in {ahead} of {}", first.len()),
             ahead * 10 >= first.len() * 9,
         ),
-    ];
-    Ok(rows.frame(FILEBENCH, &setting, claims))
+    ]
+}
+
+const LARGE_WINDOWS: &str = "throughput of WOJ_xxh64 over Dmdedup_sha1, fast SSD, large windows (cr_L, \
+    ws_w1000, ws_pa_w1000)";
+const RUN_TIME: &str = "run time of WOJ_xxh64, less than Dmdedup_sha1's: fast SSD";
+
+/// A claim about WOJ and Dmdedup on the fast drive, by what a write takes the processor.
+fn by_kernel(
+    programs: &[Program],
+    claim: &str,
+    unit: &str,
+    (usual, size, threads): (&Rows, Size, usize),
+    stated: impl Fn(&Rows) -> Stated,
+) -> Result<Experiment, PaperError> {
+    let assumption = assumption(&[1.0, 2.0, 4.0]);
+    Experiment::vary(&assumption, &[(claim.into(), unit)], |us| {
+        if us == assumption.usual {
+            return Ok(vec![stated(usual)]);
+        }
+        let run = (&DRIVES[..1], &SYSTEMS[1..3]);
+        let rows = Rows::of(programs, run, (size, nanos(us)), threads)?;
+        Ok(vec![stated(&rows)])
+    })
 }
 
 fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
@@ -277,8 +349,10 @@ fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
     ];
     let rows = Rows::run(&programs, &DRIVES[..1], size, threads)?;
     let setting = format!(
-        "{ONE_FILE} What db_bench's puts leave on a disk: in order, tables of 2 MiB, each written and synced; at random, the lab's `key-value`: tables are read and merged as well, and given up, \
-         most of them before a checkpoint. LevelDB's log, which db_bench does not sync, is not in it, nor what a put costs the processor, by which the paper's figures differ with the size of values."
+        "{ONE_FILE} What db_bench's puts leave on a disk: in order, tables of 2 MiB, each written and \
+            synced; at random, the lab's `key-value`: tables are read and merged as well, and given up, \
+         most of them before a checkpoint. LevelDB's log, which db_bench does not sync, is not in it, nor \
+         what a put costs the processor, by which the paper's figures differ with the size of values."
     );
     let faster = |p: &Program| rows.faster(p.name, "fast-ssd", "WOJ_xxh64", "Dmdedup_sha1");
     let ours = range(programs.iter().map(faster));
@@ -287,7 +361,8 @@ fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
         "1.38 to 2.7 times, more with larger values",
         times(ours),
         Stated::range((1.38, 2.7), ours).over(1.0),
-        "reads are served alike by all systems, and of a table that is given up before its checkpoint there is no second write to save",
+        "reads are served alike by all systems, and of a table that is given up before its checkpoint \
+            there is no second write to save",
     )];
     Ok(rows.frame(PUTS, &setting, claims))
 }
@@ -308,20 +383,19 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
     ];
     let rows = Rows::run(&programs, &DRIVES, size, threads)?;
     let setting = format!(
-        "{ONE_FILE} Half a gigabyte (--full: 4) of a file (the paper's image has 3.7 GB), of files of 760 KiB (the gcc source's mean), or of 16 KiB (the small files that a clone checks out), without a sync. The paper's \
+        "{ONE_FILE} Half a gigabyte (--full: 4) of a file (the paper's image has 3.7 GB), of files of 760 \
+            KiB (the gcc source's mean), or of 16 KiB (the small files that a clone checks out), without \
+            a sync. The paper's \
          point, real contents, is not made here: on a real ext4 it is in docs/benchmarks/journal.md."
     );
-    let cut = |drive: &str| {
-        let each = programs
-            .iter()
-            .map(|p| 1.0 - 1.0 / rows.faster(p.name, drive, "WOJ_xxh64", "Dmdedup_sha1"));
-        range(each)
-    };
-    let (fast, slow) = (cut("fast-ssd"), cut("slow-ssd"));
+    let (fast, slow) = (
+        rows.cut(&programs, DRIVES[0]),
+        rows.cut(&programs, DRIVES[2]),
+    );
     let removed = range(programs.iter().map(|p| rows.removed(p.name, "WOJ_xxh64")));
     let claims = vec![
         Claim::new(
-            "run time of WOJ_xxh64, less than Dmdedup_sha1's: fast SSD",
+            RUN_TIME,
             "54.5 to 56.3%",
             percents(fast),
             Stated::range((54.5, 56.3), in_percent(fast)).over(0.0),
@@ -332,7 +406,8 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
             "5.4 to 9.3%",
             percents(slow),
             Stated::range((5.4, 9.3), in_percent(slow)).over(0.0),
-            "here hashing goes on beside the drive, and the slow drive never waits for it; how much of it the paper's kernel does in the way of a write is not stated",
+            "here hashing goes on beside the drive, and the slow drive never waits for it; how much of it \
+                the paper's kernel does in the way of a write is not stated",
         ),
         Claim::new(
             "blocks removed by WOJ_xxh64",
@@ -342,5 +417,16 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
             "",
         ),
     ];
-    Ok(rows.frame(REAL, &setting, claims))
+    let mut frame = rows.frame(REAL, &setting, claims);
+    frame.try_out(by_kernel(
+        &programs,
+        RUN_TIME,
+        "%",
+        (&rows, size, threads),
+        |rows| {
+            let cut = rows.cut(&programs, DRIVES[0]);
+            Stated::range((54.5, 56.3), in_percent(cut)).over(0.0)
+        },
+    )?);
+    Ok(frame)
 }
