@@ -74,6 +74,10 @@ fn run_seeds(test: &str, faults: bool, fixed: Range<u64>) {
         "{test}: no volume has shrunk, or none was refused to"
     );
     assert!(
+        is_one || total.shortened * total.heads_moved * total.shortenings_cut > 0,
+        "{test}: no medium has become shorter, no head was moved, or the power never failed meanwhile"
+    );
+    assert!(
         is_one || !faults || total.scrub_damaged * total.mirrors_mended > 0,
         "{test}: no scrub has found anything"
     );
@@ -138,6 +142,7 @@ fn canaries() {
         (Broken::CopiesAreStale, 1),
         (Broken::GrowsTooSoon, 1),
         (Broken::ShrinksBlindly, 1),
+        (Broken::ShortensBlindly, 1),
         (Broken::CacheStays, 1_000_015),
         (Broken::FreedIsBlind, 1),
         (Broken::CriticalIsForgotten, 9),
