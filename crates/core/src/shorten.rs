@@ -66,7 +66,8 @@ pub fn fitting(
         Ok(next) if fits(next.segment_count()) => Ok(next),
         Ok(_) | Err(GeometryError::TooSmall { .. }) => Err(ShortenError::TooLittle {
             blocks: medium_blocks,
-            least: medium_with(volume, least_segments(volume, &fits)),
+            // It may need all that it has.
+            least: medium_with(volume, least_segments(volume, &fits)).min(volume.medium_blocks()),
         }),
         Err(error) => Err(error.into()),
     }

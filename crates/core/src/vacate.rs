@@ -6,6 +6,7 @@
 use crate::addr::{BLOCK_BYTES, Generation, Pba, Segment, Seq};
 use crate::format::root::{self, Cursor};
 use crate::format::{Crc, summary};
+use crate::limits::COLLECTOR_SEGMENTS;
 use crate::recovery::{Recovered, Source, Unreadable};
 use crate::shorten::{ShortenError, is_at_rest};
 use alloc::{vec, vec::Vec};
@@ -20,25 +21,26 @@ pub struct Leaving<'a> {
 }
 
 impl<'a> Leaving<'a> {
-    /// Finds other segments for the heads, as far as any are free. `None` if no head has to move, or none can.
+    /// Finds other segments for the heads, as far as some are free that the collector does not need. `None` if no head has to move,
+    /// or none can: then the collector has to free segments first.
     ///
     /// # Errors
     /// When the volume was not stopped cleanly.
     pub fn new(recovered: &'a Recovered, end: u32) -> Result<Option<Self>, ShortenError> {
         is_at_rest(recovered)?;
-        let live = recovered.state.live().of_all().iter();
+        let live = recovered.state.live();
         let is_head =
             |segment: &Segment| recovered.heads.iter().any(|head| head.segment == *segment);
-        let mut free = (0..end)
-            .map(Segment)
-            .zip(live)
-            .filter(|(segment, live)| **live == 0 && !is_head(segment))
-            .map(|(segment, _)| segment);
+        let is_free = |segment: &Segment| live.valid(*segment) == 0 && !is_head(segment);
+        let all = (0..recovered.superblock.segment_count()).map(Segment);
+        let spare = all
+            .filter(is_free)
+            .count()
+            .saturating_sub(COLLECTOR_SEGMENTS + 1);
+        let mut free = (0..end).map(Segment).filter(is_free).take(spare);
         let cursors = recovered.heads.map(|head| match head.segment.0 < end {
             true => head,
-            false => free
-                .next()
-                .map_or(head, |segment| Cursor { segment, offset: 0 }),
+            false => (free.next()).map_or(head, |segment| Cursor { segment, offset: 0 }),
         });
         Ok((cursors != recovered.heads).then_some(Self { recovered, cursors }))
     }

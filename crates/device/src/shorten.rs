@@ -22,7 +22,7 @@ use vellum_core::vacate::Leaving;
 use vellum_medium::{Medium, MediumError};
 
 /// The volume is opened so often at most. The collector may first need the last segments itself, so that a second try empties them.
-const TRIES: usize = 4;
+const TRIES: usize = 6;
 
 /// How often a caller is told how much is left.
 const TELLS: Duration = Duration::from_millis(20);

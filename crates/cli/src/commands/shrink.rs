@@ -111,7 +111,7 @@ fn make_smaller(
 }
 
 fn blocks_of(size: Size, flag: &str) -> Result<u64> {
-    match size.0 == 0 || size.0 % BLOCK != 0 {
+    match size.0 == 0 || !size.0.is_multiple_of(BLOCK) {
         true => Err(usage(format!(
             "--{flag} {}: it must be a multiple of {BLOCK} bytes, and not 0",
             size.0

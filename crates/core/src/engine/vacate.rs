@@ -10,13 +10,14 @@ use crate::addr::Generation;
 const CHECKPOINTS: u64 = 2;
 
 impl Engine {
-    /// How many live blocks are in the segments that are to be emptied, and whether there is still something to do.
+    /// How many live blocks are in the segments that are to be emptied, and whether that may still change. If not, and some are left,
+    /// the heads have to leave these segments, or the blocks cannot be read.
     #[must_use]
     pub fn left_behind(&self) -> (u64, bool) {
         let live = self.state.live().of_all().iter();
         let left = live.skip(self.segments.staying() as usize);
         let left = left.map(|&blocks| u64::from(blocks)).sum();
-        (left, !self.is_quiet() || !self.collector.is_idle())
+        (left, !self.is_quiet())
     }
 
     /// Makes map checkpoints once the last segments are empty.

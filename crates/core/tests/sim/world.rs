@@ -436,6 +436,8 @@ impl World {
         } else {
             let (capacity, stats) = (room.capacity, driver.engine.stats());
             let live = live + stats.packed_pages - stats.packed_owners;
+            // What clients do not write any more may be shared.
+            let live = live + stats.shared_pages - stats.shared_owners;
             ensure!(
                 live <= capacity,
                 "{live} blocks in use of {capacity}, and nothing was refused"
