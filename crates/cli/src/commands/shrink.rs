@@ -42,10 +42,11 @@ For an ext4 that is not mounted, where `vellum attach` has printed DEVICE:\n  \
 And its file, at once or later:\n  \
     vellum shrink disk.vellum --medium-size 6G\n\n\
 No data is cut off: it refuses while a file system, data, or a snapshot reaches behind the new end. \
-With --size alone the volume's file keeps its length and gives up the room of what is discarded. Attached over \
-a loop device, the volume is smaller at once; over ublk or nbd, detach it first.\n\n\
-With --medium-size, what is stored at the end of the file moves to where there is room, and the file is cut off. \
-The end of a partition or a drive becomes free for other uses. If it is interrupted, give the same command again."
+With --size alone the volume's file keeps its length and gives up the room of what is discarded. Attached \
+over a loop device, the volume is smaller at once; over ublk or nbd, detach it first.\n\n\
+With --medium-size, what is stored at the end of the file moves to where there is room, and the file is cut \
+off. The end of a partition or a drive becomes free for other uses. If it is interrupted, give the same \
+command again."
 )]
 pub struct Args {
     /// The volume; if it is being served, its server does it.

@@ -156,8 +156,8 @@ pub enum GeometryError {
     },
     /// What leads to the volume's data would move over itself.
     #[error(
-        "a medium of {:#}: the volume has grown, so what leads to its data lies at the end of the medium, and \
-         moves as a whole: choose at most {:#}",
+        "a medium of {:#}: the volume has grown, so what leads to its data lies at the end of the medium, \
+         and moves as a whole: choose at most {:#}",
         Size::of_blocks(*.blocks),
         Size::of_blocks(*.most)
     )]
