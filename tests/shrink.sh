@@ -2,7 +2,7 @@
 # A volume with a real ext4 shrinks: its file system first (resize2fs -M), then what that left is discarded, then the volume, which is at
 # rest or attached. In each life but the first the server, or the command at rest, is killed (kill -9) at any moment of that. The volume
 # then has the old size or the new one, no check complains, and the same command completes it. Every file is there, a snapshot that keeps
-# something behind the end stops it, and the volume grows again, with its file system. LIVES=n for more than a few, SIZE sets the size;
+# something behind the end stops it, and the volume grows again, with its file system. Then its file becomes shorter, killed as well. LIVES=n for more than a few, SIZE sets the size;
 # needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -190,5 +190,74 @@ for ((trial = 0; trial < 5 * LIVES; trial++)); do
     v detach "$volume"
 done
 
+# A shorter medium. What is on the volume was written last, behind much that is gone, so it lies at the end of the file. The command is
+# killed at any moment; the file has the old length or the new one, and the same command completes it.
+kept=0 cut=0 lasted=100000
+start=$dir/tail
+volume=$start
+current='the medium'
+"$VELLUM" create "$volume" --size 300M >/dev/null
+v attach "$volume" --via fuse
+device=$(cat "$dir/out")
+mkfs.ext4 -q -b 4096 "$device" 300M
+mount "$device" "$dir/mnt"
+head -c 220M /dev/urandom >"$dir/mnt/gone"
+sync -f "$dir/mnt"
+for number in $(seq 30); do head -c $((number * 50000)) /dev/urandom >"$dir/mnt/$number"; done
+sync -f "$dir/mnt"
+rm "$dir/mnt/gone"
+sums >"$dir/sums"
+umount "$dir/mnt"
+e2fsck -f -p "$device" >"$dir/out" 2>&1
+resize2fs -M "$device" >"$dir/out" 2>&1
+blocks=$(dumpe2fs -h "$device" 2>/dev/null | sed -n 's/^Block count: *//p')
+small=$((blocks * 4096))
+blkdiscard -f --offset "$small" "$device" >"$dir/out" 2>&1
+v snapshot "$volume" before
+v detach "$volume"
+long=$(stat -c %s "$volume")
+short=$(((small * 3 / 2 + (24 << 20)) / 4096 * 4096))
+[ "$short" -lt "$((long * 2 / 3))" ] || wrong "the file system takes $small bytes"
+if v shrink "$volume" --size "$small" --medium-size 8M; then wrong 'a medium of 8 MiB is called enough'; fi
+grep -q 'needs at least' "$dir/out" || wrong 'it does not say what is enough'
+for ((life = 0; life <= LIVES; life++)); do
+    current="medium $life"
+    volume=$dir/volume
+    rm -f "$volume"
+    cp --sparse=always "$start" "$volume"
+    if [ "$life" -gt 0 ]; then
+        "$VELLUM" shrink "$volume" --size "$small" --medium-size "$short" >"$dir/shrink" 2>&1 &
+        shrinking=$!
+        moment=$((lasted * (RANDOM % 1100) / 1000))
+        sleep "$((moment / 1000000)).$(printf %06d $((moment % 1000000)))"
+        kill -KILL "$shrinking" 2>/dev/null || true
+        wait "$shrinking" 2>/dev/null || true
+        v check "$volume"
+        case $(stat -c %s "$volume") in
+            "$long") kept=$((kept + 1)) ;;
+            "$short") cut=$((cut + 1)) ;;
+            *) wrong "its file is $(stat -c %s "$volume") bytes long" ;;
+        esac
+        holds
+    fi
+    began=$(now)
+    v shrink "$volume" --size "$small" --medium-size "$short"
+    lasted=$((($(now) - began) / 1000))
+    [ "$(stat -c %s "$volume")" -eq "$short" ] || wrong "its file is $(stat -c %s "$volume") bytes long"
+    [ "$("$VELLUM" info "$volume" --json | jq .medium_size)" -eq "$short" ] || wrong 'its superblock does not know that'
+    v check "$volume"
+    holds
+    v attach "$volume@before" --via fuse --mount "$dir/mnt"
+    sums >"$dir/found"
+    cmp -s "$dir/sums" "$dir/found" || wrong 'the snapshot has lost something'
+    umount "$dir/mnt"
+    v detach "$volume@before"
+    v grow "$volume" --size 300M --fs
+    holds
+    v check "$volume"
+done
+
+echo "shrink: a medium of $((long >> 20)) MiB became $((short >> 20)) MiB short; when $LIVES tries were killed, $kept had the old length," \
+    "$cut the new one; the last one took $((lasted / 1000)) ms"
 echo "shrink: passed, $LIVES lives killed, from $SIZE to $((small >> 20)) MiB, the last one took $((took / 1000)) ms; when they ended, $old had the old size," \
     "$new the new one"

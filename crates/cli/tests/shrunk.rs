@@ -50,6 +50,81 @@ fn what_cannot_be_is_refused() {
     }
 }
 
+/// Fills the volume through a server that is stopped again, so that data lies at the end of its medium.
+fn fill(disk: &str, blocks: usize) {
+    let device = ok(&["attach", disk, "--via=fuse"]);
+    let file = fs::OpenOptions::new().write(true).open(device.trim());
+    let mut file = file.unwrap();
+    for round in 0..3 {
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(0)).unwrap();
+        let data = noise(round, blocks * 4096);
+        std::io::Write::write_all(&mut file, &data).unwrap();
+        file.sync_all().unwrap();
+    }
+    drop(file);
+    ok(&["detach", disk]);
+}
+
+#[test]
+fn the_end_of_its_file_is_given_back() {
+    if !can_attach("the_end_of_its_file_is_given_back") {
+        return;
+    }
+    let dir = dir();
+    let path = dir.path().join("disk");
+    let disk = text(&path);
+    ok(&["create", disk, "--size=64M"]);
+    // 24 MiB, three times.
+    fill(disk, 6 << 10);
+    let length = || fs::metadata(&path).unwrap().len();
+    let before = length();
+    for (size, says) in [("0", "multiple of 4096"), ("5000", "multiple of 4096")] {
+        let size = format!("--medium-size={size}");
+        fails(2, &["shrink", disk, &size], &[says]);
+    }
+    // Its clients may still write 64 MiB.
+    fails(
+        1,
+        &["shrink", disk, "--medium-size=40M"],
+        &["needs at least"],
+    );
+    fails(1, &["shrink", disk, "--medium-size=1G"], &["vellum grow"]);
+    assert_eq!(length(), before);
+    // What is behind 32 MiB holds nothing.
+    let both = ["shrink", disk, "--size=32M", "--medium-size=48M"];
+    let said = ok(&both);
+    assert!(said.contains("64 MiB before, 32 MiB now"), "{said}");
+    assert!(
+        said.contains("its medium: ") && said.contains("48 MiB now"),
+        "{said}"
+    );
+    assert_eq!(length(), 48 << 20);
+    ok(&["check", disk]);
+    let info = ok(&["info", disk, "--json"]);
+    assert!(
+        info.contains(&format!("\"medium_size\": {}", 48 << 20)),
+        "{info}"
+    );
+    // Again, as after a try that was cut short before the file was cut off.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(54 << 20).unwrap();
+    ok(&["check", disk]);
+    ok(&both);
+    assert_eq!(length(), 48 << 20);
+    let device = ok(&["attach", disk, "--via=fuse"]);
+    let served = ["shrink", disk, "--medium-size=47M"];
+    fails(1, &served, &["is served", "detach it first"]);
+    let read = fs::read(device.trim()).unwrap();
+    assert!(
+        read[..24 << 20] == noise(2, 24 << 20),
+        "its contents have changed"
+    );
+    assert!(read[24 << 20..].iter().all(|&byte| byte == 0));
+    ok(&["detach", disk]);
+    ok(&["grow", disk, "--size=64M"]);
+    ok(&["check", disk]);
+}
+
 /// The file system is smaller first, and what it left is discarded.
 #[test]
 fn a_file_system_loses_nothing() {

@@ -76,19 +76,52 @@ impl Growth {
         crc: Crc,
         write: &mut dyn FnMut(Pba, &[u8]),
     ) -> Result<(), Unreadable> {
-        let mut slots = vec![LeafSlot::Absent; self.grown.leaves() as usize];
-        for stripe in 0..self.grown.stripes() {
+        let (recovered, next) = (&self.recovered, &self.grown);
+        Lead { recovered, next }.write(source, crc, write)
+    }
+
+    /// Returns the superblock of the grown volume, in a new life. The caller writes the last mirror, syncs, and then writes the
+    /// first.
+    #[must_use]
+    pub fn finish(mut self) -> Superblock {
+        self.grown.begin_life(self.recovered.log_end());
+        self.grown.mark_root(self.recovered.root.generation);
+        self.grown
+    }
+}
+
+/// What leads to the data of a volume, to be written at its next place: roots, leaves, and their copies.
+pub(crate) struct Lead<'a> {
+    /// The volume as it is.
+    pub recovered: &'a Recovered,
+    /// Its next layout.
+    pub next: &'a Superblock,
+}
+
+impl Lead<'_> {
+    /// Writes all of it.
+    ///
+    /// # Errors
+    /// When something of the volume cannot be read.
+    pub fn write(
+        &self,
+        source: &mut dyn Source,
+        crc: Crc,
+        write: &mut dyn FnMut(Pba, &[u8]),
+    ) -> Result<(), Unreadable> {
+        let mut slots = vec![LeafSlot::Absent; self.next.leaves() as usize];
+        for stripe in 0..self.next.stripes() {
             self.write_stripe(stripe, crc, &mut slots, write);
         }
-        let mut root = vec![0; self.grown.root_blocks() as usize * BLOCK_BYTES];
+        let mut root = vec![0; self.next.root_blocks() as usize * BLOCK_BYTES];
         let generation = self.recovered.root.generation;
         // Old contents here belong to no volume, or to another one.
-        for at in self.grown.root_copies(Generation(generation.0 ^ 1)) {
+        for at in self.next.root_copies(Generation(generation.0 ^ 1)) {
             write(at, &root);
         }
         root::encode(&self.recovered.root, &slots, crc, &mut root);
-        write(self.grown.root_place(generation), &root);
-        if let Some(at) = self.grown.root_twin(generation) {
+        write(self.next.root_place(generation), &root);
+        if let Some(at) = self.next.root_twin(generation) {
             root.extend(self.open_summaries(source)?);
             write(at, &root);
         }
@@ -107,9 +140,9 @@ impl Growth {
         let mut holds_any = false;
         let mut put = |leaf: Leaf, block: &[u8]| {
             slots[leaf.0 as usize] = LeafSlot::Slot0(leaf::checksum(leaf, block, crc));
-            write(self.grown.leaf_slot(leaf, 0), block);
+            write(self.next.leaf_slot(leaf, 0), block);
         };
-        for leaf in self.grown.stripe(stripe) {
+        for leaf in self.next.stripe(stripe) {
             let holds = self.recovered.state.encode_leaf(leaf, &mut block);
             if holds && (block != [0; BLOCK_BYTES] || self.tells_of_sharing(leaf)) {
                 holds_any = true;
@@ -117,7 +150,7 @@ impl Growth {
                 put(leaf, &block);
             }
         }
-        if let Some(leaf) = self.grown.parity(stripe)
+        if let Some(leaf) = self.next.parity(stripe)
             && holds_any
         {
             put(leaf, &parity);
@@ -126,7 +159,7 @@ impl Growth {
 
     /// True if an empty leaf is kept because it shows that pages were shared once.
     fn tells_of_sharing(&self, leaf: Leaf) -> bool {
-        leaf.0 == self.grown.map_leaves() && self.recovered.has_shared()
+        leaf.0 == self.next.map_leaves() && self.recovered.has_shared()
     }
 
     /// Returns the open summaries, which follow the second copy of the root. Segments do not move, so these are unchanged.
@@ -137,14 +170,5 @@ impl Growth {
             source.read(at, &mut bytes)?;
         }
         Ok(bytes)
-    }
-
-    /// Returns the superblock of the grown volume, in a new life. The caller writes the last mirror, syncs, and then writes the
-    /// first.
-    #[must_use]
-    pub fn finish(mut self) -> Superblock {
-        self.grown.begin_life(self.recovered.log_end());
-        self.grown.mark_root(self.recovered.root.generation);
-        self.grown
     }
 }

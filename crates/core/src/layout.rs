@@ -362,6 +362,12 @@ impl Core {
         self.as_log().map_or(0, Engine::scrubbed)
     }
 
+    /// See [`Engine::left_behind`]. Tables leave nothing behind.
+    #[must_use]
+    pub fn left_behind(&self) -> (u64, bool) {
+        self.as_log().map_or((0, false), Engine::left_behind)
+    }
+
     /// See [`Engine::leads_to`].
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {

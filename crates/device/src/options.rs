@@ -85,6 +85,8 @@ pub struct OpenOptions {
     /// Open it for writing even where a snapshot is being received: to receive the rest of it, to give it up, or to grow the
     /// volume for it. Its schedule rests meanwhile.
     pub receiving: bool,
+    /// Empty the segments from this one on, because the medium becomes shorter.
+    pub segments_end: Option<u32>,
 }
 
 impl Default for OpenOptions {
@@ -106,6 +108,7 @@ impl Default for OpenOptions {
             without_snapshots: false,
             schedule: Schedule::default(),
             receiving: false,
+            segments_end: None,
         }
     }
 }

@@ -259,6 +259,7 @@ pub(crate) fn core_options(medium: &dyn Medium, options: &OpenOptions) -> Option
         discard_blocks_min: medium.discard_blocks_min(),
         cached_sums: options.cached_sums.unwrap_or(CACHED_SUMS),
         write_buffers: options.write_frames,
+        segments_end: options.segments_end,
         ..Options::default()
     }
 }

@@ -159,6 +159,10 @@ impl<M: Medium> Medium for EncryptedMedium<M> {
         self.inner.lengthen(blocks.saturating_add(START))
     }
 
+    fn shorten(&self, blocks: u64) -> Result<bool, MediumError> {
+        self.inner.shorten(blocks.saturating_add(START))
+    }
+
     fn wants_discard(&self) -> bool {
         self.inner.wants_discard()
     }

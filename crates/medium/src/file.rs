@@ -152,6 +152,10 @@ impl Medium for FileMedium {
         self.target.lengthen(blocks)
     }
 
+    fn shorten(&self, blocks: u64) -> Result<bool, MediumError> {
+        self.target.shorten(blocks)
+    }
+
     fn wants_discard(&self) -> bool {
         self.target.writable && self.target.discard != DiscardBy::Nothing
     }

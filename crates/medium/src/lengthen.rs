@@ -1,4 +1,4 @@
-//! Lengthens a medium while it is open.
+//! Lengthens or shortens a medium while it is open.
 
 use crate::error::MediumError;
 use crate::target::{DiscardBy, Target};
@@ -15,6 +15,30 @@ impl Target {
         let longer = longer.map_err(|e| self.error("lengthening", Pba(self.blocks()), e))?;
         self.blocks.fetch_max(longer, Ordering::AcqRel);
         Ok(())
+    }
+
+    /// See [`Medium::shorten`](crate::Medium::shorten).
+    pub(crate) fn shorten(&self, blocks: u64) -> Result<bool, MediumError> {
+        let before = self.blocks();
+        let shorter = self.shorter(blocks).inspect_err(|_| {
+            self.blocks.store(before, Ordering::Release);
+        });
+        shorter.map_err(|e| self.error("shortening", Pba(blocks), e))
+    }
+
+    fn shorter(&self, blocks: u64) -> io::Result<bool> {
+        if !self.file.metadata()?.is_file() {
+            return Ok(false);
+        }
+        if blocks < self.blocks() {
+            // If something else has cut the file off, that is not hidden.
+            self.still_whole()?;
+            // What is cut off is not missing.
+            self.blocks.store(blocks, Ordering::Release);
+            self.file.set_len(blocks * BLOCK_BYTES as u64)?;
+        }
+        self.file.sync_all()?;
+        Ok(true)
     }
 
     /// Lengthens it if necessary, and returns its length in blocks.
@@ -102,6 +126,34 @@ mod tests {
             assert_eq!(read, block);
             std::fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_is_cut_off_and_nothing_calls_that_damage() {
+        for prealloc in [Prealloc::Sparse, Prealloc::Full] {
+            let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+            let path = folder.path().join("medium");
+            let medium = FileMedium::create(&path, 64 * BLOCK_BYTES as u64, prealloc).unwrap();
+            let block = [7; BLOCK_BYTES];
+            medium.write(Pba(9), &block).unwrap();
+            assert!(medium.shorten(10).unwrap());
+            assert!(medium.shorten(20).unwrap(), "it is shorter already");
+            assert_eq!(medium.blocks(), 10);
+            assert_eq!(
+                std::fs::metadata(&path).unwrap().len(),
+                10 * BLOCK_BYTES as u64
+            );
+            assert!(medium.write(Pba(10), &block).is_err());
+            medium.write(Pba(9), &block).unwrap();
+            medium.sync().unwrap();
+            assert_eq!(medium.lost().missing_bytes, 0);
+            // Cut off by somebody else.
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            file.set_len(4 * BLOCK_BYTES as u64).unwrap();
+            assert!(medium.shorten(6).is_err());
+            assert_eq!(medium.blocks(), 10);
+        }
+        assert!(!MemoryMedium::new(8).shorten(4).unwrap());
     }
 
     #[test]

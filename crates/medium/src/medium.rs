@@ -32,6 +32,14 @@ pub trait Medium: Send + Sync {
             source: std::io::ErrorKind::Unsupported.into(),
         })
     }
+    /// Cuts a file off after this many blocks, durably. `false`: its length cannot be changed, such as that of a block device, and
+    /// stays as it is.
+    ///
+    /// # Errors
+    /// If it cannot be cut off.
+    fn shorten(&self, _blocks: u64) -> Result<bool, MediumError> {
+        Ok(false)
+    }
     /// True if discards are worth sending.
     fn wants_discard(&self) -> bool;
     /// The fewest blocks that are worth a discard of their own.
@@ -103,6 +111,9 @@ macro_rules! forward {
             }
             fn lengthen(&self, blocks: u64) -> Result<(), MediumError> {
                 (**self).lengthen(blocks)
+            }
+            fn shorten(&self, blocks: u64) -> Result<bool, MediumError> {
+                (**self).shorten(blocks)
             }
             fn wants_discard(&self) -> bool {
                 (**self).wants_discard()

@@ -36,7 +36,7 @@ pub(crate) struct Target {
     /// The files under a loop device, locked for as long as it is.
     pub(crate) below: Vec<Under>,
     pub(crate) name: String,
-    /// Atomic because it may become longer.
+    /// Atomic because it may become longer or shorter.
     pub(crate) blocks: AtomicU64,
     /// True if reads and writes really bypass the page cache, whatever was requested.
     pub(crate) direct: bool,

@@ -9,9 +9,8 @@ mod run;
 
 use super::fetches::Patience;
 use super::options::Buffers;
-use crate::addr::{Buf, Pba, Segment};
+use crate::addr::{Buf, Generation, Pba, Segment};
 use crate::format::summary::Tag;
-use crate::format::superblock::Superblock;
 use crate::limits;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -49,10 +48,13 @@ pub(super) struct Collector {
     moves: VecDeque<Move>,
     spare: Vec<Tag>,
     low: usize,
+    /// The newest map checkpoint when the last segments had been emptied, if they are to be.
+    pub vacated: Option<Generation>,
 }
 
 impl Collector {
-    pub fn new(superblock: &Superblock, buffers: Buffers) -> Self {
+    /// `segments`: how many stay in use.
+    pub fn new(segments: u32, buffers: Buffers) -> Self {
         assert!(
             buffers.count >= limits::GATHER_BLOCKS,
             "the collector needs {} buffers",
@@ -67,7 +69,8 @@ impl Collector {
             gathering: 0,
             moves: VecDeque::new(),
             spare: Vec::new(),
-            low: limits::COLLECTOR_SEGMENTS + 2 + superblock.segment_count() as usize / 512,
+            vacated: None,
+            low: limits::COLLECTOR_SEGMENTS + 2 + segments as usize / 512,
         }
     }
 

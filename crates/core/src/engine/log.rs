@@ -104,10 +104,11 @@ impl Engine {
             Head::Host => limits::COLLECTOR_SEGMENTS - 2,
             Head::Cold => 0,
         };
-        if self.segments.free() <= reserve {
-            return None;
-        }
-        let segment = self.segments.open()?;
+        let segment = match self.segments.free() <= reserve {
+            true if head == Head::Cold => self.segments.open_spare()?,
+            true => return None,
+            false => self.segments.open()?,
+        };
         self.sums.open(segment);
         Some(segment)
     }

@@ -1,9 +1,9 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
-//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`). `pump` drives them. These parts are
-//! separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the requests
-//! that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
+//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the
+//! requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -47,6 +47,7 @@ mod stripes;
 mod sums;
 mod twin;
 mod unmap;
+mod vacate;
 mod verdict;
 mod waiting;
 mod write;
@@ -176,7 +177,8 @@ impl Engine {
     pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
         let mut sums = Sums::new(recovered.superblock_to_read(), options.cached_sums);
         let superblock = recovered.superblock;
-        let mut segments = Segments::new(superblock.segment_count());
+        let mut segments = Segments::new(superblock.segment_count(), options.segments_end);
+        let staying = segments.staying();
         for (index, newest) in recovered.newest.iter().enumerate() {
             let segment = Segment(index as u32);
             let info = segments.get_mut(segment);
@@ -211,7 +213,7 @@ impl Engine {
             queue: Queue::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
-            collector: Collector::new(&superblock, buffers),
+            collector: Collector::new(staying, buffers),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             outbox: Outbox::default(),
             stats: Stats::default(),

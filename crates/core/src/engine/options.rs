@@ -61,6 +61,9 @@ pub struct Options {
     pub strays: usize,
     /// Buffers that clients' writes share: in-line deduplication pauses when few are free. 0: unknown, and it never pauses.
     pub write_buffers: u32,
+    /// For a log: the segments from this one on are emptied, and not written to as long as others are free. The volume then has room
+    /// only for what fits before them.
+    pub segments_end: Option<u32>,
 }
 
 impl Default for Options {
@@ -74,6 +77,7 @@ impl Default for Options {
             cached_sums: limits::CACHED_SUMS,
             strays: limits::STRAYS,
             write_buffers: 0,
+            segments_end: None,
         }
     }
 }

@@ -40,7 +40,11 @@ pub(super) struct Info {
 
 pub(super) struct Segments {
     info: Vec<Info>,
+    /// Segments from this one on are being emptied: they are taken only when no other is free.
+    end: u32,
     free: VecDeque<Segment>,
+    /// Free ones of those.
+    spare: VecDeque<Segment>,
     emptied: Vec<Segment>,
     /// Segments that were empty when the volume was opened, and that nothing needs. A large volume can have hundreds of thousands, so
     /// they are kept and erased in runs of neighbours: the first, and how many.
@@ -58,7 +62,7 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    pub fn new(count: u32) -> Self {
+    pub fn new(count: u32, end: Option<u32>) -> Self {
         let fresh = Info {
             state: SegmentState::Free,
             writing: 0,
@@ -70,7 +74,9 @@ impl Segments {
         };
         Self {
             info: alloc::vec![fresh; count as usize],
+            end: end.map_or(count, |end| end.min(count)),
             free: VecDeque::with_capacity(count as usize),
+            spare: VecDeque::new(),
             emptied: Vec::new(),
             stale: VecDeque::new(),
             stale_count: 0,
@@ -146,28 +152,67 @@ impl Segments {
         self.has_news = true;
     }
 
-    /// The number of free segments.
+    /// The number of free segments, without those that are being emptied.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
     /// The number of segments that will be free soon, whatever happens.
     pub fn free_soon(&self) -> usize {
-        self.emptied.len() + self.stale_count
+        let emptied = match self.is_vacating() {
+            false => self.emptied.len(),
+            true => self.emptied.iter().filter(|s| s.0 < self.end).count(),
+        };
+        emptied + self.stale_count
+    }
+
+    /// The number of segments that stay in use.
+    pub fn staying(&self) -> u32 {
+        self.end
+    }
+
+    /// True if the last segments are being emptied.
+    pub fn is_vacating(&self) -> bool {
+        self.end < self.count()
+    }
+
+    /// Returns the next segment to move out of: one of the last segments, if enough others are free to move into.
+    pub fn to_vacate(&self, live: &Live) -> Option<Segment> {
+        if !self.is_vacating() || self.free.len() < limits::COLLECTOR_SEGMENTS + 2 {
+            return None;
+        }
+        (self.end..self.count()).map(Segment).find(|&segment| {
+            let info = self.get(segment);
+            let is_whole = info.state == SegmentState::Closed && info.writing == 0;
+            is_whole && live.valid(segment) > 0 && !self.quarantined.contains(&segment)
+        })
     }
 
     /// Takes a free segment to write to.
     pub fn open(&mut self) -> Option<Segment> {
         let segment = self.free.pop_front()?;
+        Some(self.opened(segment))
+    }
+
+    /// Takes a free one of those that are being emptied. The collector needs it when no other is free, and gains others by it.
+    pub fn open_spare(&mut self) -> Option<Segment> {
+        let segment = self.spare.pop_front()?;
+        Some(self.opened(segment))
+    }
+
+    fn opened(&mut self, segment: Segment) -> Segment {
         let info = self.get_mut(segment);
         debug_assert_eq!(info.state, SegmentState::Free);
         (info.state, info.uses) = (SegmentState::Open, info.uses.wrapping_add(1));
-        Some(segment)
+        segment
     }
 
     fn set_free(&mut self, segment: Segment) {
         self.get_mut(segment).state = SegmentState::Free;
-        self.free.push_back(segment);
+        match segment.0 < self.end {
+            true => self.free.push_back(segment),
+            false => self.spare.push_back(segment),
+        }
     }
 
     /// Notes that a segment is about to be read: it is not erased until [`Segments::end_reader`].
@@ -253,7 +298,8 @@ impl Segments {
         &self.quarantined
     }
 
-    /// Returns the closed segment with the lowest `score` among those with at most `limit` live blocks; `None` if there is none.
+    /// Returns the closed segment with the lowest `score` among those with at most `limit` live blocks; `None` if there is none. Leaves
+    /// out segments that are being emptied, because nothing is gained by them.
     pub fn best<S: PartialOrd>(
         &self,
         live: &Live,
@@ -261,7 +307,8 @@ impl Segments {
         score: impl Fn(u32, &Info) -> S,
     ) -> Option<Segment> {
         let mut best: Option<(S, usize)> = None;
-        for (index, (&valid, info)) in live.of_all().iter().zip(&self.info).enumerate() {
+        let staying = &self.info[..self.end as usize];
+        for (index, (&valid, info)) in live.of_all().iter().zip(staying).enumerate() {
             if valid <= limit
                 && info.state == SegmentState::Closed
                 && info.writing == 0
@@ -296,7 +343,7 @@ mod tests {
 
     /// Three segments that were free, of which the first is now open.
     fn with_one_open() -> (Segments, Segment) {
-        let mut segments = Segments::new(3);
+        let mut segments = Segments::new(3, None);
         for index in 0..3 {
             segments.set_free(Segment(index));
         }
@@ -346,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_limited_number_of_segments_is_erased_at_once() {
-        let mut segments = Segments::new(limits::ERASURES_IN_FLIGHT + 1);
+        let mut segments = Segments::new(limits::ERASURES_IN_FLIGHT + 1, None);
         for index in 0..limits::ERASURES_IN_FLIGHT {
             assert!(segments.may_erase());
             segments.empty(Segment(index), [0; 2]);
@@ -359,7 +406,7 @@ mod tests {
 
     #[test]
     fn neighbours_that_were_found_empty_are_erased_together_one_run_at_a_time() {
-        let mut segments = Segments::new(5);
+        let mut segments = Segments::new(5, None);
         for index in [0, 1, 2, 4] {
             segments.add_stale(Segment(index));
         }
@@ -373,5 +420,22 @@ mod tests {
         assert_eq!(segments.take_stale(9), Some((Segment(4), 1)));
         segments.erased_stale(Segment(4), 1);
         assert_eq!(segments.take_stale(9), None);
+    }
+
+    #[test]
+    fn the_last_segments_are_taken_only_when_no_other_is_free() {
+        let mut segments = Segments::new(4, Some(2));
+        for index in [3, 1, 2, 0] {
+            segments.set_free(Segment(index));
+        }
+        assert_eq!(segments.free(), 2);
+        assert_eq!(segments.open(), Some(Segment(1)));
+        assert_eq!(segments.open(), Some(Segment(0)));
+        assert_eq!(segments.open(), None);
+        assert_eq!(segments.open_spare(), Some(Segment(3)));
+        segments.empty(Segment(3), [0; 2]);
+        assert_eq!(segments.free_soon(), 0, "nothing is gained by it");
+        segments.empty(Segment(0), [0; 2]);
+        assert_eq!(segments.free_soon(), 1);
     }
 }

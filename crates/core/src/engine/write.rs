@@ -340,7 +340,8 @@ impl Engine {
         let lost: u64 = quarantined
             .map(|&segment| u64::from(usable - live.valid(segment)))
             .sum();
-        self.superblock.capacity_blocks().saturating_sub(lost)
+        let staying = self.superblock.capacity_of(self.segments.staying());
+        staying.saturating_sub(lost)
     }
 
     /// Returns the refusal that every write gets now, if writes are refused. That lasts until the medium's state changes, or an effect in

@@ -108,10 +108,10 @@ pub enum GeometryError {
         "a volume of layout `{0}` keeps its size: `vellum migrate` copies it into one of another size"
     )]
     Fixed(&'static str),
-    /// The volume is a log without copies of its metadata, and cannot grow.
+    /// The volume is a log without copies of its metadata, and neither grows nor becomes shorter.
     #[error(
         "a volume of before 2026-11-24 has one copy of what leads to its data, and keeps its size: \
-         `vellum migrate` copies it into a larger one"
+         `vellum migrate` copies it into one of another size"
     )]
     WithoutCopies,
     /// The requested size is not larger.
@@ -150,6 +150,31 @@ pub enum GeometryError {
         blocks: u64,
         /// Blocks needed.
         least: u64,
+    },
+    /// The requested medium is not shorter.
+    #[error(
+        "a medium of {:#}: the volume has {:#} of it, and `vellum grow` takes more",
+        Size::of_blocks(*.blocks),
+        Size::of_blocks(*.before)
+    )]
+    Lengthens {
+        /// Blocks of the requested medium.
+        blocks: u64,
+        /// Blocks of the medium now.
+        before: u64,
+    },
+    /// What leads to the volume's data would move over itself.
+    #[error(
+        "a medium of {:#}: the volume has grown, so what leads to its data lies at the end of the medium, \
+         and moves as a whole: choose at most {:#}",
+        Size::of_blocks(*.blocks),
+        Size::of_blocks(*.most)
+    )]
+    InTheWay {
+        /// Blocks of the requested medium.
+        blocks: u64,
+        /// The most blocks that are possible.
+        most: u64,
     },
 }
 

@@ -79,7 +79,9 @@ fn lay_out(
     grown.end_at(logical);
     grown.kept_blocks = history::grown(volume.kept_blocks, volume.logical_blocks, addressed);
     let mapped = grown.mapped_blocks();
-    grown.leaves = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
+    let needed = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
+    grown.leaves = needed.with_tables_of(&volume.leaves);
+    grown.features.long_tables = grown.leaves != needed;
     let roots = 2 * u64::from(grown.root_blocks());
     let behind = roots + 2 * u64::from(grown.leaves()) + 2 * grown.twin_blocks();
     // The last block of the old volume holds a superblock.

@@ -21,6 +21,7 @@ pub mod pack;
 pub mod properties;
 pub mod record;
 pub mod root;
+pub mod shortened;
 pub mod shrunk;
 pub mod stream;
 pub mod sum;

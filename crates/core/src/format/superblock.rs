@@ -27,7 +27,7 @@ use crate::entry::LEAF_ENTRIES;
 use crate::limits::{COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS, STRIPE};
 use core::mem::offset_of;
 pub(super) use features::Features;
-use features::{CLONES, COPIES, KNOWN, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
+use features::{CLONES, COPIES, KNOWN, LONG_TABLES, SNAPSHOTS, WITHOUT_DATA, XXH3_SUMS};
 pub use log_end::LogEnd;
 pub use resettled::Resettled;
 pub(super) use secret::Secret;
@@ -54,7 +54,7 @@ on_disk! {
         secret: [u8; 32],
         /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs; 2048 clients see fewer blocks than they did, for it has shrunk
         incompatible: U64,
-        /// features that a program must know to write it: 1 there are properties
+        /// features that a program must know to write it: 1 there are properties; 2 a log's tables have more leaves than its medium needs, for that was longer
         read_only_compatible: U64,
         /// features that may be ignored
         compatible: U64,
@@ -141,6 +141,20 @@ impl LeafCounts {
     pub(super) fn of_tables(&self) -> u64 {
         let tables = [self.map, self.shared, self.deltas];
         tables.into_iter().map(u64::from).sum()
+    }
+
+    /// The same, with tables of pages that are at least as long as others. These are longer if the medium was longer once, and
+    /// a page may have any number for which there is a leaf.
+    pub(super) fn with_tables_of(self, others: &Self) -> Self {
+        let mut counts = Self {
+            shared: self.shared.max(others.shared),
+            deltas: self.deltas.max(others.deltas),
+            ..self
+        };
+        if counts.parities > 0 {
+            counts.parities = (counts.of_tables() as u32).div_ceil(STRIPE);
+        }
+        counts
     }
 
     fn of(raw: &RawSuperblock) -> Self {
@@ -368,7 +382,7 @@ impl Superblock {
             uuid: self.uuid,
             secret: self.secret(),
             incompatible: U64::new(self.incompatible()),
-            read_only_compatible: U64::new(self.read_only_compatible | self.properties.feature()),
+            read_only_compatible: U64::new(self.to_write()),
             compatible: U64::new(0),
             life: U64::new(self.life.0),
             medium_blocks: U64::new(self.medium_blocks),
@@ -406,6 +420,11 @@ impl Superblock {
         let hole = offset_of!(RawSuperblock, crc);
         let sum = checksum_around(out, hole, crc);
         out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    fn to_write(&self) -> u64 {
+        let own = self.properties.feature() | self.features.bits_to_write();
+        self.read_only_compatible | own
     }
 
     fn incompatible(&self) -> u64 {
@@ -479,7 +498,7 @@ impl Superblock {
             log_end: LogEnd::of(raw.log_end.get(), raw.log_end_life.get()),
             layout,
             features: Features::of(
-                raw.incompatible.get(),
+                (raw.incompatible.get(), raw.read_only_compatible.get()),
                 Resettled {
                     settled: raw.settled_blocks.get(),
                     since: Life(raw.settled_since.get()),
@@ -496,7 +515,8 @@ impl Superblock {
                 0 => SumKind::Crc32c,
                 _ => SumKind::Xxh3,
             },
-            read_only_compatible: raw.read_only_compatible.get() & !properties::FEATURE,
+            read_only_compatible: raw.read_only_compatible.get()
+                & !(properties::FEATURE | LONG_TABLES),
             properties: properties()?,
             torn: None,
         };

@@ -165,6 +165,8 @@ pub enum Broken {
     GrowsTooSoon,
     /// A volume shrinks without a look at what lies behind its new end.
     ShrinksBlindly,
+    /// A medium becomes shorter, and nothing is moved before.
+    ShortensBlindly,
     /// Blocks that a file system has freed are dropped even if they were written again since.
     FreedIsBlind,
     /// The core does not learn what is critical.
@@ -308,6 +310,8 @@ impl Medium {
     /// Changes its length.
     pub fn set_length(&mut self, blocks: u64) {
         self.durable.resize(blocks as usize, Cell::Blank);
+        self.cache.retain(|&at, _| at < blocks);
+        self.rot.retain(|&at, _| at < blocks);
         self.read_alone();
     }
 

@@ -238,6 +238,20 @@ pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
 
 /// Recovers and begins a new life, as a runtime must. With `cuts` the power may fail at any moment, and everything begins again.
 pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
+    open_with(medium, rng, cuts, paging)
+}
+
+/// The same, with all leaves in memory; the power may fail.
+pub fn open_whole(medium: &mut Medium, rng: &mut Rng) -> Result<Recovered, Failure> {
+    open_with(medium, rng, true, |_| None)
+}
+
+fn open_with(
+    medium: &mut Medium,
+    rng: &mut Rng,
+    cuts: bool,
+    paging: fn(&mut Medium) -> Option<Paging>,
+) -> Result<Recovered, Failure> {
     let mut may_fail = cuts;
     'again: loop {
         // Uses a separate generator, so that seeds mean what they did. A refused opening is tried again.

@@ -63,13 +63,13 @@ pub struct World {
     pub(super) medium: Medium,
     pub(super) model: Model,
     pub(super) rng: Rng,
-    options: Options,
+    pub(super) options: Options,
     tables: tables::Options,
     fresh: u32,
     pub(super) now: u64,
-    faults: bool,
+    pub(super) faults: bool,
     /// Reads have failed: segments may have been set aside half empty, which costs space.
-    worn: bool,
+    pub(super) worn: bool,
     /// True if the last life ended with a clean shutdown.
     pub(super) stopped: bool,
     /// True if services run in some lives.
@@ -120,6 +120,7 @@ impl World {
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
             strays: rng.pick(&[0, 10, 4096]),
             write_buffers: rng.pick(&[0, CLIENT_BUFS, CLIENT_BUFS / 8]),
+            segments_end: None,
         };
         Ok(Self {
             model: Model::new(logical_blocks),
@@ -259,27 +260,6 @@ impl World {
     /// The percentage of a life's writes that are answered before the core has them. Uses a separate generator.
     fn early_answers(&self) -> u64 {
         Rng::new(self.medium.writes ^ self.now).pick(&[0, 50, 100])
-    }
-
-    /// What happens to a volume before its next life.
-    fn at_rest(&mut self) -> Result<(), Failure> {
-        self.shrink()?;
-        self.grow()?;
-        self.rot_spare_blocks();
-        Ok(())
-    }
-
-    /// Makes blocks of fingerprints and counts rot. They read as before when the life ends, unless it has written them.
-    fn rot_spare_blocks(&mut self) {
-        if !self.faults || self.volume.layout == Layout::Log || !self.rng.percent(30) {
-            return;
-        }
-        for _ in 0..self.rng.range(1, 3) {
-            if let Some(at) = open::spare_block(&self.medium, &mut self.rng) {
-                let rot = Rot::any(&mut self.rng, self.medium.blocks());
-                self.medium.rot.insert(at, rot);
-            }
-        }
     }
 
     fn choose_faults(&mut self) -> Faults {
@@ -456,6 +436,8 @@ impl World {
         } else {
             let (capacity, stats) = (room.capacity, driver.engine.stats());
             let live = live + stats.packed_pages - stats.packed_owners;
+            // What clients do not write any more may be shared.
+            let live = live + stats.shared_pages - stats.shared_owners;
             ensure!(
                 live <= capacity,
                 "{live} blocks in use of {capacity}, and nothing was refused"

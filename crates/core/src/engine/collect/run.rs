@@ -28,17 +28,28 @@ impl Engine {
             }
         }
         self.press();
+        self.forget_places();
     }
 
     fn choose_victim(&mut self) -> bool {
-        if self.segments.free() + self.segments.free_soon() >= self.collector.low
-            || (!self.course.is_running() && self.queue.is_empty())
-        {
+        if !self.course.is_running() && self.queue.is_empty() {
             return false;
         }
+        let is_short = self.segments.free() + self.segments.free_soon() < self.collector.low;
+        let chosen = match is_short {
+            true => self.worst_filled(),
+            false => None,
+        };
+        let chosen = chosen.or_else(|| self.segments.to_vacate(self.state.live()));
+        let Some(segment) = chosen else { return false };
+        self.begin_victim(segment)
+    }
+
+    /// The segment by which most is gained.
+    fn worst_filled(&self) -> Option<Segment> {
         let usable = self.superblock.usable_blocks();
         let limit = self.superblock.victim_limit();
-        let chosen = match self.options.victim {
+        match self.options.victim {
             options::Victim::Greedy => {
                 // A segment that is newer than the durable map checkpoint is not free before the next one, which writes every
                 // dirty leaf: it must be that much emptier.
@@ -55,8 +66,10 @@ impl Engine {
                     f64::from(usable + valid) / (f64::from(usable - valid) * age)
                 })
             }
-        };
-        let Some(segment) = chosen else { return false };
+        }
+    }
+
+    fn begin_victim(&mut self, segment: Segment) -> bool {
         if self.sums.rewrites(segment) {
             return false;
         }

@@ -38,6 +38,10 @@ const RESETTLED: u64 = 1024;
 /// The volume has shrunk: clients see fewer blocks than there are before those of snapshots.
 const SHRUNK: u64 = 2048;
 
+/// Its tables have more leaves than its medium needs. A program that does not know this may read the volume. But if it made the
+/// volume grow, it would give the tables as many leaves as the new medium needs, and lose what is in the others.
+pub(super) const LONG_TABLES: u64 = 2;
+
 pub(super) const KNOWN: u64 = XXH3_SUMS
     | EDITIONS
     | COPIES
@@ -62,11 +66,18 @@ pub struct Features {
     pub resettled: Option<Resettled>,
     /// The blocks that clients see, if the volume has shrunk.
     pub shrunk: Option<u64>,
+    /// True if the tables have more leaves than the medium needs.
+    pub long_tables: bool,
 }
 
 impl Features {
-    /// Decodes the bits; `resettled` and `shrunk` are used only if their bits are set.
-    pub(super) fn of(incompatible: u64, resettled: Resettled, shrunk: u64) -> Self {
+    /// Decodes the bits of the incompatible and the read-only compatible features; `resettled` and `shrunk` are used only if
+    /// their bits are set.
+    pub(super) fn of(
+        (incompatible, to_write): (u64, u64),
+        resettled: Resettled,
+        shrunk: u64,
+    ) -> Self {
         Self {
             editions: incompatible & EDITIONS != 0,
             open_summaries: incompatible & OPEN_SUMMARIES != 0,
@@ -75,6 +86,7 @@ impl Features {
             moved: incompatible & MOVED != 0,
             resettled: (incompatible & RESETTLED != 0).then_some(resettled),
             shrunk: (incompatible & SHRUNK != 0).then_some(shrunk),
+            long_tables: to_write & LONG_TABLES != 0,
         }
     }
 
@@ -87,5 +99,10 @@ impl Features {
             | of(self.moved, MOVED)
             | of(self.resettled.is_some(), RESETTLED)
             | of(self.shrunk.is_some(), SHRUNK)
+    }
+
+    /// The bits of the features that a program must know to write the volume.
+    pub(super) fn bits_to_write(self) -> u64 {
+        if self.long_tables { LONG_TABLES } else { 0 }
     }
 }

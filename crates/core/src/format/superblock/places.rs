@@ -107,8 +107,13 @@ impl Superblock {
         if self.layout != Layout::Log {
             return self.areas.capacity_blocks();
         }
-        let segments =
-            u64::from(self.segment_count()).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
+        self.capacity_of(self.segment_count())
+    }
+
+    /// The same, of a log with so many segments.
+    #[must_use]
+    pub fn capacity_of(&self, segments: u32) -> u64 {
+        let segments = u64::from(segments).saturating_sub(COLLECTOR_SEGMENTS as u64 + 4);
         let usable = self.usable_blocks();
         segments * u64::from(usable - 8 - usable / 32)
     }

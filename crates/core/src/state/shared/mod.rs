@@ -138,6 +138,16 @@ impl Shared {
         self.pages.place(vba.0) != 0
     }
 
+    /// True if the table has an address from `at` on, of whatever page: also of pages that nothing leads to any more.
+    #[must_use]
+    pub fn names_from(&self, at: Pba) -> bool {
+        let mut places = self.pages.leaves().memory();
+        (0..self.pages.pieces()).any(|piece| {
+            self.pages.read_places(piece, &mut places);
+            places.iter().any(|&place| pba_of(place) >= at)
+        })
+    }
+
     /// True if that page is at this address.
     #[must_use]
     pub fn is_at(&self, vba: Vba, pba: Pba) -> bool {
