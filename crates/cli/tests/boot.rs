@@ -214,11 +214,6 @@ fn an_entry_whose_volume_is_gone_or_another_is_told() {
     for name in ["a", "b", "c"] {
         system.enable(name, &[]);
     }
-    let damaged = system.at("damaged");
-    ok(&["create", text(&damaged), "--size=16M"]);
-    fs::create_dir(system.at("mnt-damaged")).unwrap();
-    system.enable("damaged", &[]);
-    damage_between_superblocks(&damaged);
     fs::remove_file(system.at("b")).unwrap();
     ok(&["create", text(&system.at("c")), "--size=64M", "--force"]);
     let (etc, program) = (system.at("etc"), env!("CARGO_BIN_EXE_vellum"));
@@ -240,9 +235,6 @@ fn an_entry_whose_volume_is_gone_or_another_is_told() {
         line("c").contains("not the volume that was enabled"),
         "{told}"
     );
-    let said = line("damaged");
-    let tells = ["wrong: ", "cannot be attached", "`vellum check "];
-    assert!(tells.iter().all(|part| said.contains(part)), "{told}");
 }
 
 #[test]
@@ -351,13 +343,6 @@ fn damage_superblocks(volume: &Path) {
     for at in [0, end - (1 << 20)] {
         file.write_all_at(&common::noise(at, 1 << 20), at).unwrap();
     }
-}
-
-/// Damages all but the two: what the volume is can still be read, and not what it holds.
-fn damage_between_superblocks(volume: &Path) {
-    let file = fs::File::options().write(true).open(volume).unwrap();
-    let between = file.metadata().unwrap().len() as usize - 8192;
-    file.write_all_at(&common::noise(7, between), 4096).unwrap();
 }
 
 #[test]

@@ -2,23 +2,16 @@
 
 use crate::boot::{Entry, Name, Tab, Target, systemd};
 use crate::bound;
-use crate::claim;
 use crate::commands::{attach, detach};
 use crate::host;
-use crate::keys::Key;
-use crate::opened;
 use crate::outcome::{out, tell};
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, Process, State};
-use crate::unfinished;
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use vellum_device::{OpenOptions, Volume};
-use vellum_medium::OpenError;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -130,10 +123,7 @@ fn list(of: &Of, json: bool) -> Result<()> {
     // The volumes of a system in a folder may not be here.
     let wrong = |name: &Name, entry: &Entry| match of.root {
         // Nobody but root can read them.
-        None if host::is_root() => {
-            let uuid = checked(&of.tab(), name, entry);
-            uuid.and_then(|uuid| opens(name, entry, &uuid)).err()
-        }
+        None if host::is_root() => checked(&of.tab(), name, entry).err(),
         _ => None,
     };
     if json {
@@ -238,34 +228,6 @@ fn checked(tab: &Tab, name: &Name, entry: &Entry) -> Result<String> {
         );
     }
     Ok(uuid)
-}
-
-/// Checks that the volume of an entry can be opened, as a boot does it: its map may be damaged. Changes nothing.
-fn opens(name: &Name, entry: &Entry, uuid: &str) -> Result<()> {
-    let shown = entry.volume.display();
-    // Its server has opened it. And nobody is asked for a passphrase here.
-    if claim::is_served(uuid)
-        || (entry.key_file.is_none() && peek::envelope_of(&entry.volume)?.is_some())
-    {
-        return Ok(());
-    }
-    let key = Key::file(entry.key_file.clone());
-    let medium = match opened::open(&entry.volume, true, &key) {
-        Err(error) if matches!(error.downcast_ref(), Some(OpenError::Locked(_))) => return Ok(()),
-        opened => opened?,
-    };
-    let options = OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::from(medium), &options).with_context(|| {
-        format!(
-            "the volume of {name} cannot be attached (`vellum check {shown}` says what is damaged, and \
-             `vellum rescue {shown} NEW` copies the rest)"
-        )
-    })?;
-    unfinished::refuse(&entry.volume, volume.superblock())?;
-    Ok(volume.stop()?)
 }
 
 /// Attaches the volume of an entry. If it is already attached by that entry, that is fine.
