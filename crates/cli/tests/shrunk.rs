@@ -102,7 +102,7 @@ fn the_end_of_its_file_is_given_back() {
     ok(&["check", disk]);
     let info = ok(&["info", disk, "--json"]);
     assert!(
-        info.contains(&format!("\"medium_size\": {}", 48 << 20)),
+        info.contains(&format!("\"medium_size\":{}", 48 << 20)),
         "{info}"
     );
     // Again, as after a try that was cut short before the file was cut off.
