@@ -32,7 +32,10 @@ pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
 fn socket_of(path: &Path) -> Result<PathBuf> {
     let uuid = uuid_of(path)?;
     let mut answering = state::control_places(&uuid)?;
-    answering.retain(|socket| control::is_answered(socket));
+    answering.retain(|socket| socket.exists());
+    if answering.len() > 1 {
+        answering.retain(|socket| control::is_answered(socket));
+    }
     let Some(volume) = resolved(path).filter(|_| answering.len() > 1) else {
         return state::control_socket(&uuid);
     };
