@@ -86,7 +86,12 @@ impl core::fmt::Display for Size {
             return write!(f, "{} {unit}iB", self.0 >> shift);
         }
         let (unit, shift) = UNITS[at.saturating_sub(usize::from(f.alternate()))];
-        write!(f, "{:.1} {unit}iB", self.0 as f64 / (1u64 << shift) as f64)
+        let digits = usize::from(self.0.trailing_zeros() < shift);
+        write!(
+            f,
+            "{:.digits$} {unit}iB",
+            self.0 as f64 / (1u64 << shift) as f64
+        )
     }
 }
 
@@ -150,6 +155,7 @@ mod tests {
         let (less, more) = (Size(2_505_896 << 10), Size(2_525_588 << 10));
         assert_eq!(format!("{less} {more}"), "2.4 GiB 2.4 GiB");
         assert_eq!(format!("{less:#} {more:#}"), "2447.2 MiB 2466.4 MiB");
+        assert_eq!(format!("{:#}", Size(1217 << 20)), "1217 MiB");
         assert_eq!(
             format!("{:#} {:#}", Size(10 << 30), Size(1500)),
             "10 GiB 1.5 KiB"
