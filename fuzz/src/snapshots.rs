@@ -2,7 +2,7 @@
 
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{History, Identity, Mark, Name, Number};
-use vellum_core::snapshots::Snapshots;
+use vellum_core::snapshots::{Slot, Snapshots};
 
 const BLOCKS: u64 = 400;
 const KEPT: u64 = 600;
@@ -62,9 +62,9 @@ fn carry_out(snapshots: &mut Snapshots, [what, which]: [u8; 2]) {
 }
 
 fn delete(snapshots: &mut Snapshots, number: Number) {
-    let mut from = Some(Lba(0));
-    while let Some(lba) = from {
-        from = snapshots.forget(number, lba, 7).next;
+    let mut from = Some(Slot::default());
+    while let Some(slot) = from {
+        from = snapshots.forget(number, slot, 7).next;
     }
     snapshots.remove(number);
 }
