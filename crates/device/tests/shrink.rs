@@ -92,10 +92,7 @@ fn a_medium_that_is_a_little_longer_gives_the_old_end_back() {
     copy(&medium, &*longer);
     shrink_at_rest(&longer, END).unwrap();
     let error = grow_at_rest(&longer, to(SIZE + 1)).unwrap_err();
-    assert!(
-        error.to_string().contains("to grow: enlarge"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("to grow: enlarge"), "{error}");
     let asked = NewSize {
         medium_blocks: Some(BLOCKS + 1),
         logical_blocks: Some(SIZE),
