@@ -475,6 +475,29 @@ fn clones_leave_room_for_snapshots() {
     assert_eq!(snapshots.room(), (550, 1100));
 }
 
+/// A row that was only given a slot may be on the medium or not. It is dropped with its plan, and deleting its snapshot must not free
+/// the slot as well.
+#[test]
+fn deleting_a_snapshot_leaves_out_rows_that_do_not_count_yet() {
+    let mut snapshots = Snapshots::new(History::new(Lba(100), KEPT));
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
+    snapshots.add(snapshot, place);
+    let plan = snapshots
+        .plan(snapshot.number, [Lba(1)].into_iter())
+        .unwrap();
+    snapshots.keep(plan);
+    let open = snapshots
+        .plan(snapshot.number, [Lba(2)].into_iter())
+        .unwrap();
+    snapshots.set_stage("a", Stage::Leaving).unwrap();
+    let forget = snapshots.forget(snapshot.number, Slot::default(), 10);
+    let kept = snapshots.history().block(0);
+    assert_eq!((forget.discards, forget.next), (vec![(kept, 1)], None));
+    assert_eq!(snapshots.room().0, 1, "the open plan's");
+    snapshots.drop_plan(open);
+    assert_eq!(snapshots.room().0, 0);
+}
+
 /// A clone without its snapshot is damage: its original contents are not known.
 #[test]
 fn a_clone_without_its_snapshot_is_refused() {
