@@ -225,7 +225,7 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
         claim(SPACE.0, SPACE.1, space, |s| s.space),
     ]);
-    frame.try_out(found_by_memory(capacity, requests, store, threads)?);
+    frame.try_out(found_by_memory(capacity, requests, threads)?);
     Ok(frame)
 }
 
@@ -245,12 +245,7 @@ const STORE: Assumption = Assumption {
 };
 
 /// What is found of the most duplicates, by the store's memory.
-fn found_by_memory(
-    capacity: u64,
-    requests: u64,
-    usual: Shares,
-    threads: usize,
-) -> Result<Experiment, PaperError> {
+fn found_by_memory(capacity: u64, requests: u64, threads: usize) -> Result<Experiment, PaperError> {
     let most = DUPLICATES[2];
     let columns = [FEWER, SPACE].map(|(claim, _)| (claim.to_owned(), "%"));
     let perfect = |outcome: &Outcome| {
@@ -258,17 +253,12 @@ fn found_by_memory(
         perfect(&scenario, outcome.logical_blocks)
     };
     Experiment::vary(&STORE, &columns, |memory| {
-        let shares = match memory == STORE.usual {
-            true => usual,
-            false => {
-                let [(_, policy), ..] = systems(contents(requests, most), memory as u64);
-                let scenario = scenario("caftl", capacity, load(most, requests));
-                let cell = Cell::new((), "the store's memory".into(), scenario, &policy)?;
-                let outcomes = run(vec![cell], threads)?;
-                let mut shares = outcomes.iter().map(|(_, o)| Shares::of(o, &perfect(o)));
-                shares.next().unwrap_or_default()
-            }
-        };
+        let [(_, policy), ..] = systems(contents(requests, most), memory as u64);
+        let scenario = scenario("caftl", capacity, load(most, requests));
+        let cell = Cell::new((), "the store's memory".into(), scenario, &policy)?;
+        let outcomes = run(vec![cell], threads)?;
+        let mut shares = outcomes.iter().map(|(_, o)| Shares::of(o, &perfect(o)));
+        let shares = shares.next().unwrap_or_default();
         let both = [(FEWER.1, shares.fewer), (SPACE.1, shares.space)];
         let stated = both.map(|(theirs, ours)| Stated::figure(theirs, ours * 100.0).over(0.0));
         Ok(stated.to_vec())

@@ -102,14 +102,14 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         &hashes,
         hash_claims(&hashes),
     );
-    by_hash.try_out(kernel::hashes(&hashes, size, threads)?);
+    by_hash.try_out(kernel::hashes(size, threads)?);
     let mut at_random = frame(
         RANDOM,
         "As above; the file is there before, so a commit's metadata is its inode alone.",
         &random,
         random_claims(&random, &sequential),
     );
-    at_random.try_out(kernel::speeds(&random, &sequential, size, threads)?);
+    at_random.try_out(kernel::speeds(size, threads)?);
     let mut frames = vec![
         frame(
             SEQUENTIAL,

@@ -84,7 +84,7 @@ pub fn buffers_and_clocks(size: Size, capacity: u64, threads: usize) -> Result<F
     let mut frame = Frame::new(COSTS, setting, &columns)
         .rows(rows)
         .claims(added_by_hashing(&shares));
-    frame.try_out(by_burst(&shares, size, capacity, threads)?);
+    frame.try_out(by_burst(size, capacity, threads)?);
     Ok(frame)
 }
 
@@ -127,25 +127,12 @@ const EVERY: Assumption = Assumption {
 };
 
 /// What hashing adds with the small buffer, by the time between two bursts.
-fn by_burst(
-    shares: &[(u64, u64, f64, f64)],
-    size: Size,
-    capacity: u64,
-    threads: usize,
-) -> Result<Experiment, PaperError> {
+fn by_burst(size: Size, capacity: u64, threads: usize) -> Result<Experiment, PaperError> {
     let more = |&(_, _, reads, writes): &(u64, u64, f64, f64)| reads.max(writes) * 100.0;
-    let ours = shares
-        .iter()
-        .find(|share| (share.0, share.1) == (SMALL, MHZ));
     Experiment::vary(&EVERY, &[(WITH_SMALL.into(), "%")], |every_ms| {
-        let added = match ours.filter(|_| every_ms == EVERY.usual) {
-            Some(usual) => more(usual),
-            None => {
-                let how = Bursting { every_ms, ..USUAL };
-                let pair = hashed([(SMALL, MHZ)], how, (size, capacity), threads)?;
-                more(&added_in(&pair).unwrap_or((SMALL, MHZ, 0.0, 0.0)))
-            }
-        };
+        let how = Bursting { every_ms, ..USUAL };
+        let pair = hashed([(SMALL, MHZ)], how, (size, capacity), threads)?;
+        let added = more(&added_in(&pair).unwrap_or((SMALL, MHZ, 0.0, 0.0)));
         Ok(vec![Stated::figure(34.0, added).over(0.0)])
     })
 }

@@ -48,12 +48,15 @@ const WORKING: [(&[f64], Range, &str); 3] = [
     ),
 ];
 
+/// Neither metadata beside a file's own, nor work.
+const USUAL: f64 = 0.0;
+
 /// The traffic and the erasures, and then the hash entries, by how much metadata a commit changes.
 pub fn written(runs: &Runs, work: usize, threads: usize) -> Result<[Experiment; 2], PaperError> {
     let (others, plausible, because) = METADATA[work];
     let systems = [PLAIN, AS_DELTAS, DEDUPFS].map(|system| SYSTEMS[system]);
     let mut trials = Vec::new();
-    for &value in others {
+    for &value in [USUAL].iter().chain(others) {
         let metadata = value as u64;
         let setting = Setting {
             metadata,
@@ -63,12 +66,12 @@ pub fn written(runs: &Runs, work: usize, threads: usize) -> Result<[Experiment; 
     }
     let of = |value: f64| {
         let tried = trials.iter().find(|(other, _)| *other == value);
-        tried.map_or(runs, |(_, tried)| tried)
+        tried.map_or(&trials[0].1, |(_, tried)| tried)
     };
     let assumption = Assumption {
         varies: "blocks of metadata that a commit changes beside those of its file",
         unit: "",
-        usual: 0.0,
+        usual: USUAL,
         others,
         plausible,
         because,
@@ -92,7 +95,7 @@ pub fn speed(runs: &Runs, work: usize, threads: usize) -> Result<Experiment, Pap
     let assumption = Assumption {
         varies: "time of the application for each block that it writes",
         unit: " us",
-        usual: 0.0,
+        usual: USUAL,
         others,
         plausible,
         because,
@@ -106,10 +109,7 @@ pub fn speed(runs: &Runs, work: usize, threads: usize) -> Result<Experiment, Pap
             write_ns,
             ..runs.setting
         };
-        let faster = match value == assumption.usual {
-            true => runs.faster(work),
-            false => Runs::of(&[work], &systems, setting, threads)?.faster(work),
-        };
-        Ok(vec![stated(faster)])
+        let runs = Runs::of(&[work], &systems, setting, threads)?;
+        Ok(vec![stated(runs.faster(work))])
     })
 }

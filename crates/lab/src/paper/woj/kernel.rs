@@ -32,44 +32,29 @@ const FAST: &str = "fast-ssd";
 const WINDOW: u64 = 1000;
 
 /// Fast and slow hashes.
-pub fn hashes(usual: &[Row], size: Size, threads: usize) -> Result<Experiment, PaperError> {
+pub fn hashes(size: Size, threads: usize) -> Result<Experiment, PaperError> {
     let assumption = assumption(&[1.0, 2.0, 4.0]);
     let systems = HASHES.into_iter();
     let systems = systems.filter(|(name, _)| ["WOJ_xxh64", "WOJ_sha1"].contains(name));
     let each: Vec<_> = systems.map(|system| (FAST, WINDOW, system)).collect();
     Experiment::vary(&assumption, &[(BY_HASH.into(), " times")], |us| {
-        let best = match us == assumption.usual {
-            true => by_fast_hash(usual),
-            false => {
-                let setting = (size, nanos(us));
-                by_fast_hash(&rows_of("sequential", each.clone(), setting, threads)?)
-            }
-        };
+        let rows = rows_of("sequential", each.clone(), (size, nanos(us)), threads)?;
+        let best = by_fast_hash(&rows);
         Ok(vec![Stated::figure(2.24, best).over(1.0)])
     })
 }
 
 /// Random and sequential writes.
-pub fn speeds(
-    random: &[Row],
-    sequential: &[Row],
-    size: Size,
-    threads: usize,
-) -> Result<Experiment, PaperError> {
+pub fn speeds(size: Size, threads: usize) -> Result<Experiment, PaperError> {
     let assumption = assumption(&[4.0, 8.0, 16.0]);
     let columns = SPEEDS.map(|(load, _)| (speed_claim(load), " MB/s"));
     let speed = |rows: &[Row]| find(rows, FAST, WINDOW, SYSTEMS[1].0).speed();
     Experiment::vary(&assumption, &columns, |us| {
-        let speeds = match us == assumption.usual {
-            true => [speed(random), speed(sequential)],
-            false => {
-                let of = |load| {
-                    let each = [(FAST, WINDOW, SYSTEMS[1])];
-                    rows_of(load, each, (size, nanos(us)), threads)
-                };
-                [speed(&of("uniform")?), speed(&of("sequential")?)]
-            }
+        let of = |load| {
+            let each = [(FAST, WINDOW, SYSTEMS[1])];
+            rows_of(load, each, (size, nanos(us)), threads)
         };
+        let speeds = [speed(&of("uniform")?), speed(&of("sequential")?)];
         let stated = SPEEDS.into_iter().zip(speeds);
         Ok(stated
             .map(|((_, theirs), ours)| Stated::figure(theirs, ours))

@@ -239,7 +239,7 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
         &wide,
         LARGE_WINDOWS,
         " times",
-        (&rows, size, threads),
+        (size, threads),
         |rows| Stated::figure(2.44, rows.wide().1).over(1.0),
     )?);
     Ok(frame)
@@ -320,14 +320,11 @@ fn by_kernel(
     programs: &[Program],
     claim: &str,
     unit: &str,
-    (usual, size, threads): (&Rows, Size, usize),
+    (size, threads): (Size, usize),
     stated: impl Fn(&Rows) -> Stated,
 ) -> Result<Experiment, PaperError> {
     let assumption = assumption(&[1.0, 2.0, 4.0]);
     Experiment::vary(&assumption, &[(claim.into(), unit)], |us| {
-        if us == assumption.usual {
-            return Ok(vec![stated(usual)]);
-        }
         let run = (&DRIVES[..1], &SYSTEMS[1..3]);
         let rows = Rows::of(programs, run, (size, nanos(us)), threads)?;
         Ok(vec![stated(&rows)])
@@ -422,7 +419,7 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
         &programs,
         RUN_TIME,
         "%",
-        (&rows, size, threads),
+        (size, threads),
         |rows| {
             let cut = rows.cut(&programs, DRIVES[0]);
             Stated::range((54.5, 56.3), in_percent(cut)).over(0.0)
