@@ -65,3 +65,33 @@ fn the_map_is_a_64th_at_most_of_what_random_writes_write() {
     assert!(stats.map_checkpoints > 1, "{}", stats.map_checkpoints);
     assert!(stats.medium_map * 64 <= written + stats.medium_map);
 }
+
+/// A map 16 times as large as its bounds: a write reads the leaf that it changes, and several changes of a leaf are written together.
+#[test]
+fn a_map_beyond_its_bounds_costs_a_read_for_each_random_write_and_few_writes() {
+    const LEAVES: usize = 512;
+    let mut idle = Idle::with_leaves((16 * LEAVES as u64) << 10, 280, LEAVES);
+    let mut number = 1u64;
+    let mut write = |idle: &mut Idle, writes: u64| {
+        for _ in 0..writes {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            idle.write((number >> 33) % idle.logical_blocks);
+        }
+    };
+    write(&mut idle, 400_000);
+    let (before, read) = (idle.engine.stats(), idle.metadata_reads());
+    let writes = 1_000_000;
+    write(&mut idle, writes);
+    let after = idle.engine.stats();
+    let (map, checkpoints) = (
+        after.medium_map - before.medium_map,
+        after.map_checkpoints - before.map_checkpoints,
+    );
+    let reads = idle.metadata_reads() - read;
+    println!("{map} blocks of the map written in {checkpoints} checkpoints, {reads} read");
+    assert!(checkpoints > 1, "{checkpoints}");
+    assert!(map * 20 <= writes, "{map}");
+    assert!(reads * 10 <= writes * 11, "{reads}");
+}

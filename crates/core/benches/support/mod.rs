@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU16;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use vellum_core::addr::{Buf, EffectId, Lba, Nanos, Pba, RequestId, Segment};
 use vellum_core::engine::{Buffers, Engine, Options};
@@ -74,12 +74,33 @@ const BUFS: u32 = 16_384;
 /// The collector's buffers.
 const COLLECTOR_BUFS: u32 = 256;
 
-/// A place to read leaves from that is never used, because none is ever evicted.
-struct Nothing;
+/// The metadata of the medium, by address: what the engine writes, and where it reads evicted leaves from.
+#[derive(Clone, Default)]
+struct Metadata {
+    blocks: Arc<Mutex<HashMap<u64, Vec<u8>>>>,
+    /// How often the engine has read a block.
+    reads: Arc<AtomicU64>,
+}
 
-impl Nodes for Nothing {
-    fn read(&self, at: Pba, _block: &mut [u8; 4096]) -> bool {
-        panic!("all leaves stay in memory, and the one at {at} is read")
+impl Metadata {
+    fn blocks(&self) -> MutexGuard<'_, HashMap<u64, Vec<u8>>> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_read(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Nodes for Metadata {
+    fn read(&self, at: Pba, block: &mut [u8; 4096]) -> bool {
+        self.note_read();
+        let blocks = self.blocks();
+        let found = blocks.get(&at.0).filter(|bytes| bytes.len() == 4096);
+        found.is_some_and(|bytes| {
+            block.copy_from_slice(bytes);
+            true
+        })
     }
 }
 
@@ -94,8 +115,7 @@ pub struct Idle {
     free: Vec<u32>,
     queue: VecDeque<Effect>,
     header: Vec<u8>,
-    /// Metadata, by address.
-    written: HashMap<u64, Vec<u8>>,
+    written: Metadata,
     answered: bool,
     /// True if there are pages of parts, which are never read back.
     packs: bool,
@@ -117,11 +137,16 @@ impl Idle {
     #[allow(dead_code, reason = "the benchmark's, and not a test's")]
     pub fn within_bounds(logical_blocks: u64, over_permille: u64) -> Self {
         let leaves = logical_blocks.div_ceil(1024) as usize;
-        let paging = Paging::new(Arc::new(Nothing), leaves);
-        Self::with(logical_blocks, over_permille, usize::MAX, Some(paging))
+        Self::with_leaves(logical_blocks, over_permille, leaves)
     }
 
-    fn with(logical_blocks: u64, over_permille: u64, most: usize, paging: Option<Paging>) -> Self {
+    /// Like [`Idle::new`], with so many leaves of the map in memory.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn with_leaves(logical_blocks: u64, over_permille: u64, leaves: usize) -> Self {
+        Self::with(logical_blocks, over_permille, usize::MAX, Some(leaves))
+    }
+
+    fn with(logical_blocks: u64, over_permille: u64, most: usize, leaves: Option<usize>) -> Self {
         let plan = |medium_blocks| {
             let params = Params {
                 medium_blocks,
@@ -151,6 +176,8 @@ impl Idle {
             );
         });
         let source = &mut Fresh(written);
+        let written = Metadata::default();
+        let paging = leaves.map(|leaves| Paging::new(Arc::new(written.clone()), leaves));
         let mut recovered = recover_within(source, medium_blocks, crc32c::crc32c, paging)
             .unwrap_or_else(|e| panic!("{e}"));
         recovered.superblock.begin_life(recovered.log_end());
@@ -171,7 +198,7 @@ impl Idle {
             free: (0..BUFS).collect(),
             queue: VecDeque::with_capacity(4096),
             header: vec![0; 4096],
-            written: HashMap::new(),
+            written,
             answered: false,
             packs: false,
             now: 1,
@@ -209,12 +236,19 @@ impl Idle {
             .handle(Nanos(self.now), Input::Hint(Hint::Journals { regions }));
     }
 
+    /// How often the engine has read a block of metadata.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn metadata_reads(&self) -> u64 {
+        self.written.reads.load(Ordering::Relaxed)
+    }
+
     /// The memory that the medium's metadata takes here.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn metadata_bytes(&self) -> u64 {
         let entry = size_of::<(u64, Vec<u8>)>() + 1;
-        let blocks: usize = self.written.values().map(Vec::capacity).sum();
-        (blocks + entry * self.written.capacity() * 8 / 7) as u64
+        let written = self.written.blocks();
+        let blocks: usize = written.values().map(Vec::capacity).sum();
+        (blocks + entry * written.capacity() * 8 / 7) as u64
     }
 
     /// Gives the engine the segments' tags, as after a restart.
@@ -225,7 +259,9 @@ impl Idle {
         for segment in (0..superblock.segment_count()).map(Segment) {
             let at = superblock.segment_start(segment);
             let known = self.engine.unsummarised(segment).map(<[_]>::to_vec);
-            let summary = self.written.get(&(at.0 + u64::from(usable)));
+            let written = self.written.clone();
+            let written = written.blocks();
+            let summary = written.get(&(at.0 + u64::from(usable)));
             let tags = known.or_else(|| {
                 let (signature, count) = (superblock.signature(), usable as usize);
                 summary::decode(&signature, segment, count, summary?, crc32c::crc32c).ok()
@@ -328,20 +364,16 @@ impl Idle {
                 self.done(id, Outcome::Ok);
             }
             Effect::WriteMeta { id, at, blocks, .. } => {
-                let bytes = self.written.entry(at.0).or_default();
+                let mut bytes = self.written.blocks().remove(&at.0).unwrap_or_default();
                 bytes.resize(blocks as usize * 4096, 0);
-                self.engine.encode(id, bytes);
+                self.engine.encode(id, &mut bytes);
+                self.written.blocks().insert(at.0, bytes);
                 self.done(id, Outcome::Ok);
             }
             Effect::ReadMeta { id, at, .. } => {
-                let bytes = &self.written[&at.0];
-                self.engine.handle(
-                    Nanos(self.now),
-                    Input::Done {
-                        id,
-                        outcome: Outcome::Bytes(bytes),
-                    },
-                );
+                self.written.note_read();
+                let bytes = self.written.blocks()[&at.0].clone();
+                self.done(id, Outcome::Bytes(&bytes));
             }
             Effect::Read { id, at, blocks, .. } => {
                 let range = at.0 as usize..at.0 as usize + blocks as usize;

@@ -2,8 +2,8 @@
 //!
 //! If all leaves of a stripe are in memory, its parity is their sum. If some are not, the checkpoint reads the parity from the medium,
 //! and updates it by the difference of the written leaves. It also reads the old contents of those leaves, where memory does not hold
-//! them ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A map checkpoint writes stripe after stripe. At the same time
-//! it reads for many stripes ahead of the one it writes.
+//! them, and the leaves that were evicted with changes ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A map
+//! checkpoint writes stripe after stripe. At the same time it reads for many stripes ahead of the one it writes.
 
 use super::leaf_blocks::{Block, LeafBlocks};
 use crate::addr::BLOCK_BYTES;
@@ -101,13 +101,19 @@ impl Ahead {
         }
     }
 
-    /// Takes the sum of the blocks read for a stripe, if these are exactly the blocks of `mask`, and all are intact.
-    pub fn take(&mut self, stripe: u32, mask: Mask, blocks: &mut LeafBlocks) -> Option<Block> {
+    /// Takes the blocks read for a stripe: which they are, and their sum. `None`: the parity is not among them, one of `mask` is not, or
+    /// one is not intact.
+    pub fn take(
+        &mut self,
+        stripe: u32,
+        mask: Mask,
+        blocks: &mut LeafBlocks,
+    ) -> Option<(Mask, Block)> {
         let index = self.stripes.iter().position(|of| of.stripe == stripe)?;
         let of = self.stripes.swap_remove(index);
         debug_assert_eq!(of.coming, 0, "stripe {stripe} is written while it is read");
-        if of.is_whole && of.asked == mask {
-            return Some(of.sum);
+        if of.is_whole && (mask | PARITY) & !of.asked == 0 {
+            return Some((of.asked, of.sum));
         }
         blocks.give_back(of.sum);
         None
@@ -119,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stripe_is_taken_when_exactly_the_blocks_it_needs_have_arrived() {
+    fn a_stripe_is_taken_when_the_blocks_it_needs_have_arrived() {
         let (mut ahead, mut blocks) = (Ahead::default(), LeafBlocks::default());
         ahead.begin();
         assert_eq!(ahead.ask(3, 0, &mut blocks), 0);
@@ -132,8 +138,9 @@ mod tests {
         assert!(ahead.waits(3) && !ahead.waits(4));
         ahead.came(3, 2, Some(&[8; BLOCK_BYTES]));
         assert!(!ahead.waits(3) && ahead.has_room());
-        let sum = ahead.take(3, PARITY | 3, &mut blocks).unwrap();
-        assert_eq!(sum[7], 5 ^ 6 ^ 8);
+        // One of them is in memory meanwhile. Its old contents are in the sum.
+        let (read, sum) = ahead.take(3, PARITY | 2, &mut blocks).unwrap();
+        assert_eq!((read, sum[7]), (PARITY | 3, 5 ^ 6 ^ 8));
         assert!(ahead.is_empty());
     }
 

@@ -31,10 +31,14 @@ impl Engine {
     pub(super) fn parity_without(&mut self, stripe: u32, dirty: Mask) -> Option<Block> {
         let mask = self.read_mask(stripe, dirty);
         let ahead = &mut self.checkpoint.ahead;
-        let sum = ahead.take(stripe, mask, &mut self.checkpoint.blocks);
-        let mut sum = sum.filter(|_| mask != 0)?;
+        let (read, mut sum) = ahead.take(stripe, mask, &mut self.checkpoint.blocks)?;
+        debug_assert_eq!(
+            read & !dirty & !PARITY,
+            0,
+            "a leaf that is not written was read"
+        );
         for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
-            let is_one = dirty & !mask & 1 << index != 0;
+            let is_one = dirty & !read & 1 << index != 0;
             if is_one && self.is_kept(leaf) && !self.add_written(leaf, &mut sum) {
                 self.checkpoint.blocks.give_back(sum);
                 return None;
@@ -94,8 +98,8 @@ impl Engine {
         }
     }
 
-    /// Returns the blocks to read before these leaves of a stripe are written. There are none if all other leaves of the stripe are in
-    /// memory. Memory still holds the old contents of most leaves.
+    /// Returns the blocks to read before these leaves of a stripe are written. There are none if all leaves of the stripe are in memory.
+    /// If a leaf is not, the parity is read, and each of these leaves that was evicted or whose old contents are unknown.
     fn read_mask(&self, stripe: u32, dirty: Mask) -> Mask {
         let parity = self.superblock.parity(stripe);
         if dirty == 0 || !parity.is_some_and(|parity| self.is_kept(parity)) {
@@ -106,9 +110,9 @@ impl Engine {
             if !self.is_kept(leaf) {
                 continue;
             }
-            match dirty >> index & 1 == 1 {
-                true => unknown |= Mask::from(!self.state.knows_written(leaf)) << index,
-                false => is_away |= self.state.is_away(leaf),
+            is_away |= self.state.is_away(leaf);
+            if dirty >> index & 1 == 1 {
+                unknown |= Mask::from(!self.state.knows_written(leaf)) << index;
             }
         }
         match is_away {
@@ -141,5 +145,12 @@ impl Engine {
         };
         let block = block.filter(|block| self.is_as_kept(leaf, &block[..]));
         self.checkpoint.ahead.came(stripe, bit, block);
+        // A leaf that was evicted is about to be written: as it was, with its changes.
+        if let Some(block) = block
+            && bit != PARITY
+            && self.state.is_away(leaf)
+        {
+            self.state.take_leaf(leaf, block);
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Which leaves of a table have changed since a map checkpoint wrote them.
 
-use super::changes::Changes;
-use super::shelf::Page;
 use crate::addr::Leaf;
 use alloc::{vec, vec::Vec};
 
@@ -10,7 +8,6 @@ use alloc::{vec, vec::Vec};
 pub(super) struct Dirty {
     words: Vec<u64>,
     count: u64,
-    changes: Changes,
 }
 
 impl Dirty {
@@ -19,7 +16,6 @@ impl Dirty {
         Self {
             words: vec![0; leaves.div_ceil(64)],
             count: 0,
-            changes: Changes::default(),
         }
     }
 
@@ -33,41 +29,14 @@ impl Dirty {
         self.count
     }
 
-    /// Makes the next map checkpoint write this leaf. Its old contents are unknown from now on.
+    /// Makes the next map checkpoint write this leaf; true if it was not dirty.
     #[inline]
-    pub fn mark(&mut self, leaf: Leaf) {
-        self.add(leaf);
-        if !self.changes.is_empty() {
-            self.changes.forget(leaf.0);
-        }
-    }
-
-    /// The same for a leaf of which one entry has changed. `was`: the old value.
-    pub fn change(&mut self, leaf: Leaf, index: usize, was: u32) {
-        match self.add(leaf) {
-            true => self.changes.begin(leaf.0, index, was),
-            false => self.changes.go_on(leaf.0, index, was),
-        }
-    }
-
-    /// Adds a leaf; true if it was not dirty.
-    #[inline]
-    fn add(&mut self, leaf: Leaf) -> bool {
+    pub fn mark(&mut self, leaf: Leaf) -> bool {
         let (word, bit) = self.at(leaf);
         let is_new = *word & bit == 0;
         *word |= bit;
         self.count += u64::from(is_new);
         is_new
-    }
-
-    /// True if a dirty leaf's last written contents are known.
-    pub fn knows(&self, leaf: Leaf) -> bool {
-        self.changes.knows(leaf.0)
-    }
-
-    /// Restores a leaf's last written contents, if they are known; true if so.
-    pub fn undo(&self, leaf: Leaf, page: &mut Page) -> bool {
-        self.changes.undo(leaf.0, page)
     }
 
     /// True if a leaf is dirty.
@@ -77,7 +46,6 @@ impl Dirty {
 
     /// Marks a leaf clean; true if it was dirty.
     pub fn take(&mut self, leaf: Leaf) -> bool {
-        self.changes.forget(leaf.0);
         let (word, bit) = self.at(leaf);
         let was_dirty = *word & bit != 0;
         *word &= !bit;

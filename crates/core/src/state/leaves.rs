@@ -26,17 +26,28 @@ impl State {
         }
     }
 
-    /// True if so many leaves are dirty that a map checkpoint is due for the memory they take.
+    /// True if what has changed takes so much memory that a map checkpoint is due.
     #[must_use]
     pub fn is_too_dirty(&self) -> bool {
-        let shelf = self.map.leaves().shelf();
-        shelf.is_some_and(|shelf| shelf.is_too_dirty(self.dirty_with_turns()))
+        let Some(shelf) = self.map.leaves().shelf() else {
+            return false;
+        };
+        let known: usize = self.shelves().map(|shelf| shelf.changes().known()).sum();
+        let dirty = self.dirty_with_turns() as usize;
+        debug_assert!(known <= dirty, "a leaf with changes is clean");
+        shelf.is_too_dirty(dirty - known, self.bytes_of_changes())
     }
 
-    /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.
+    /// True if leaves and changes take so much memory that nothing more may change before the map checkpoint in flight has ended.
     #[must_use]
     pub fn is_overfull(&self) -> bool {
-        self.map.leaves().shelf().is_some_and(Shelf::is_overfull)
+        let shelf = self.map.leaves().shelf();
+        shelf.is_some_and(|shelf| shelf.is_overfull(self.bytes_of_changes()))
+    }
+
+    /// The memory of the changes of leaves that need not be in memory.
+    fn bytes_of_changes(&self) -> usize {
+        self.shelves().map(|shelf| shelf.changes().bytes()).sum()
     }
 
     /// The number of leaves that have changed since they were written, of all tables.
@@ -50,7 +61,7 @@ impl State {
         self.map.dirty_count() + self.shared.dirty().count()
     }
 
-    /// Notes the slot at which the next root will name a leaf.
+    /// Notes the slot at which the newest root names a leaf.
     pub fn place_leaf(&mut self, leaf: Leaf, slot: LeafSlot) {
         let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
         for shelf in tables.into_iter().filter_map(Resident::shelf_mut) {
@@ -62,7 +73,7 @@ impl State {
     #[must_use]
     pub fn is_away(&self, leaf: Leaf) -> bool {
         match self.table_of(leaf) {
-            Table::Map(leaf) => self.map.leaves().is_away(leaf.0 as usize),
+            Table::Map(leaf) => self.map.is_away(leaf),
             Table::Shared(leaf) => self.shared.leaves().is_away(leaf.0 as usize),
             Table::Deltas(_) => false,
         }
@@ -232,29 +243,30 @@ impl State {
     /// True if memory holds a changed leaf's old contents.
     #[must_use]
     pub fn knows_written(&self, leaf: Leaf) -> bool {
-        match self.table_of(leaf) {
-            Table::Map(leaf) => self.map.dirty().knows(leaf),
-            Table::Shared(leaf) => self.shared.dirty().knows(leaf),
-            Table::Deltas(_) => false,
-        }
+        !self.is_away(leaf)
+            && match self.table_of(leaf) {
+                Table::Map(leaf) => self.map.leaves().knows_written(leaf),
+                Table::Shared(leaf) => self.shared.leaves().knows_written(leaf),
+                Table::Deltas(_) => false,
+            }
     }
 
     /// Encodes a changed leaf as it was last written; false if memory does not hold that.
     #[must_use]
     pub fn as_written(&self, leaf: Leaf, out: &mut [u8]) -> bool {
-        let (leaves, dirty, leaf) = match self.table_of(leaf) {
-            Table::Map(leaf) => (self.map.leaves(), self.map.dirty(), leaf),
-            Table::Shared(leaf) => (self.shared.leaves(), self.shared.dirty(), leaf),
-            Table::Deltas(_) => return false,
-        };
-        leaves.as_written(dirty, leaf, out)
+        !self.is_away(leaf)
+            && match self.table_of(leaf) {
+                Table::Map(leaf) => self.map.leaves().as_written(leaf, out),
+                Table::Shared(leaf) => self.shared.leaves().as_written(leaf, out),
+                Table::Deltas(_) => false,
+            }
     }
 
-    /// Marks a leaf clean; true if it was dirty.
+    /// Marks a leaf clean, which a map checkpoint writes; true if it was dirty.
     pub fn take_dirty(&mut self, leaf: Leaf) -> bool {
         match self.table_of(leaf) {
-            Table::Map(leaf) => self.map.dirty_mut().take(leaf),
-            Table::Shared(leaf) => self.shared.dirty_mut().take(leaf),
+            Table::Map(leaf) => self.map.writes(leaf),
+            Table::Shared(leaf) => self.shared.writes(leaf),
             Table::Deltas(leaf) => self.shared.deltas_mut().dirty_mut().take(leaf),
         }
     }
@@ -262,9 +274,11 @@ impl State {
     /// Makes the next map checkpoint rewrite a leaf.
     pub fn write_anew(&mut self, leaf: Leaf) {
         match self.table_of(leaf) {
-            Table::Map(leaf) => self.map.dirty_mut().mark(leaf),
-            Table::Shared(leaf) => self.shared.dirty_mut().mark(leaf),
-            Table::Deltas(leaf) => self.shared.deltas_mut().dirty_mut().mark(leaf),
+            Table::Map(leaf) => self.map.write_anew(leaf),
+            Table::Shared(leaf) => self.shared.write_anew(leaf),
+            Table::Deltas(leaf) => {
+                self.shared.deltas_mut().dirty_mut().mark(leaf);
+            }
         }
     }
 

@@ -105,7 +105,7 @@ impl Map {
         }
         if raw != old {
             self.leaves
-                .changed(&mut self.dirty, Leaf(leaf as u32), index, old);
+                .changed(&mut self.dirty, Leaf(leaf as u32), index, old, raw);
         }
         Entry::unpack(old)
     }
@@ -225,8 +225,14 @@ impl Map {
     /// Returns the leaf of a block's entry, if the leaf has to be read first.
     pub(super) fn leaf_away(&self, lba: Lba) -> Option<Leaf> {
         let (leaf, _) = split(lba);
-        let is_away = self.used[leaf] > 0 && self.leaves.here(leaf).is_none();
-        is_away.then_some(Leaf(leaf as u32))
+        let leaf = Leaf(leaf as u32);
+        self.is_away(leaf).then_some(leaf)
+    }
+
+    /// True if a leaf holds something, and has to be read first.
+    pub(super) fn is_away(&self, leaf: Leaf) -> bool {
+        let leaf = leaf.0 as usize;
+        self.used[leaf] > 0 && self.leaves.is_away(leaf)
     }
 
     /// Takes a leaf that was read, if it is needed and the newest root names it.
@@ -256,9 +262,14 @@ impl Map {
         &self.dirty
     }
 
-    /// The same, mutable.
-    pub(super) fn dirty_mut(&mut self) -> &mut Dirty {
-        &mut self.dirty
+    /// Makes the next map checkpoint rewrite a leaf.
+    pub(super) fn write_anew(&mut self, leaf: Leaf) {
+        self.dirty.mark(leaf);
+    }
+
+    /// Marks a leaf clean, which a map checkpoint writes; true if it was dirty.
+    pub(super) fn writes(&mut self, leaf: Leaf) -> bool {
+        self.leaves.writes(&mut self.dirty, leaf)
     }
 
     /// The number of dirty leaves.
@@ -304,7 +315,7 @@ mod tests {
             prop_assert!(copy.iter().eq(map.iter()));
             let dirty = map.dirty_count();
             let leaves = 0..map.leaf_count();
-            let taken = leaves.filter(|&leaf| map.dirty_mut().take(Leaf(leaf))).count() as u64;
+            let taken = leaves.filter(|&leaf| map.writes(Leaf(leaf))).count() as u64;
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             for from in [0, 1023, 1024, 3000, 5000] {
                 let rest = model.range(from..).map(|(l, e)| (*l, *e));

@@ -1,7 +1,7 @@
-//! The leaves of a table. Not all need be in memory: a leaf that is on the medium exactly as in memory may be evicted, and is read again
-//! when it is needed ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//! The leaves of a table. Not all need be in memory: a leaf may be evicted if the medium has it, but for a few changes that stay in
+//! memory. It is read again when it is needed ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 //!
-//! The table knows whether a leaf that is not in memory is on the medium, or holds nothing.
+//! The table knows whether a leaf that is not in memory was evicted, or holds nothing.
 
 use super::dirty::Dirty;
 use super::shelf::{Page, Shelf, decode, encode};
@@ -57,16 +57,14 @@ impl Resident {
         self.leaves[leaf].get().map(|page| &**page)
     }
 
-    /// True if a leaf on the medium is not in memory.
+    /// True if a leaf is on the medium, but not in memory.
     pub fn is_away(&self, leaf: usize) -> bool {
-        self.shelf.is_some()
-            && self
-                .leaves
-                .get(leaf)
-                .is_some_and(|page| page.get().is_none())
+        let is_on_medium = |shelf: &Shelf| shelf.is_on_medium(leaf);
+        let is_one = leaf < self.leaves.len();
+        is_one && self.here(leaf).is_none() && self.shelf().is_some_and(is_on_medium)
     }
 
-    /// Returns a leaf; reads it if it is not in memory and `is_kept` says that it is on the medium.
+    /// Returns a leaf; reads it if it is not in memory and `is_kept` says that it was evicted.
     #[inline]
     pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
         let page = match self.leaves[leaf].get() {
@@ -137,30 +135,52 @@ impl Resident {
         }
     }
 
-    /// Notes that an entry of a leaf has changed. While some leaf is not in memory, the old value is kept too, for the parity of the
-    /// leaf's stripe.
+    /// Notes that an entry of a leaf has changed. While some leaf is not in memory, the values are kept too: so the leaf may be evicted,
+    /// and the parity of its stripe can be changed by the difference.
     #[inline]
-    pub fn changed(&self, dirty: &mut Dirty, leaf: Leaf, index: usize, was: u32) {
-        match self.shelf.as_deref().is_some_and(Shelf::has_away) {
-            true => dirty.change(leaf, index, was),
-            false => dirty.mark(leaf),
+    pub fn changed(&mut self, dirty: &mut Dirty, leaf: Leaf, index: usize, was: u32, now: u32) {
+        let is_new = dirty.mark(leaf);
+        let Some(shelf) = &mut self.shelf else { return };
+        let (has_away, keeps) = (shelf.has_away(), shelf.keeps_changes());
+        let changes = shelf.changes_mut();
+        match is_new {
+            // All leaves are in memory.
+            _ if !has_away => changes.forget(leaf.0),
+            true if keeps => changes.begin(leaf.0, index, was, now),
+            true => {}
+            false => changes.go_on(leaf.0, index, was, now),
         }
     }
 
-    /// Encodes a leaf as it was last written, if that is known.
-    pub fn as_written(&self, dirty: &Dirty, leaf: Leaf, out: &mut [u8]) -> bool {
-        let mut page = self.memory();
+    /// Marks a leaf clean, which a map checkpoint writes; true if it was dirty.
+    pub fn writes(&mut self, dirty: &mut Dirty, leaf: Leaf) -> bool {
+        if let Some(shelf) = &mut self.shelf {
+            shelf.changes_mut().writes(leaf.0);
+        }
+        dirty.take(leaf)
+    }
+
+    /// True if memory has what is needed to restore a leaf as it was last written. It must not be away.
+    pub fn knows_written(&self, leaf: Leaf) -> bool {
+        self.shelf()
+            .is_some_and(|shelf| shelf.changes().knows(leaf.0))
+    }
+
+    /// Encodes a leaf as it was last written, if that is known. It must not be away.
+    pub fn as_written(&self, leaf: Leaf, out: &mut [u8]) -> bool {
+        let Some(shelf) = self.shelf() else {
+            return false;
+        };
+        let mut page = shelf.memory();
         match self.here(leaf.0 as usize) {
             Some(now) => *page = *now,
             None => page.fill(0),
         }
-        let is_known = dirty.undo(leaf, &mut page);
+        let is_known = shelf.changes().undo(leaf.0, &mut page);
         if is_known {
             encode(&page, out);
         }
-        if let Some(shelf) = &self.shelf {
-            shelf.give_back(page);
-        }
+        shelf.give_back(page);
         is_known
     }
 
@@ -194,6 +214,7 @@ impl Resident {
         shelf.was_read();
         match self.leaves[leaf].get().is_none() && shelf.has(leaf, &page) {
             true => {
+                shelf.redo(leaf, &mut page);
                 shelf.came_back(leaf);
                 self.leaves[leaf].get_or_init(|| page);
             }
@@ -202,8 +223,8 @@ impl Resident {
     }
 
     /// Evicts leaves that were not used for long, if there are more than allowed. It looks at only a few leaves, because it is called
-    /// again and again; with `long`, at as many as a caller may wait for. A leaf is evicted only if it is on the medium exactly as in
-    /// memory: its checksum decides.
+    /// again and again; with `long`, at as many as a caller may wait for. A leaf is evicted only if the medium has it, but for changes that
+    /// stay in memory: its checksum decides.
     pub fn trim(&mut self, dirty: &Dirty, long: bool) {
         let Some(shelf) = &mut self.shelf else {
             return;
@@ -219,8 +240,8 @@ impl Resident {
             let Some(page) = self.leaves[leaf].get() else {
                 continue;
             };
-            let is_in_use = shelf.was_touched(leaf) || dirty.holds(Leaf(leaf as u32));
-            if is_in_use || !shelf.has(leaf, page) {
+            let is_dirty = dirty.holds(Leaf(leaf as u32));
+            if shelf.was_touched(leaf) || !shelf.may_evict(leaf, page, is_dirty) {
                 shelf.stays(leaf);
                 continue;
             }

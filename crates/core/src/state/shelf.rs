@@ -5,6 +5,7 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
+use super::changes::Changes;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
@@ -16,7 +17,7 @@ use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many leaves may always be dirty before a map checkpoint is due because of their memory (4 MiB). If half of the leaves that may stay
+/// So many dirty leaves may always take memory before a map checkpoint is due because of that (4 MiB). If half of the leaves that may stay
 /// in memory are more than this, that half is the limit.
 const LEAVES_DIRTY_MIN: usize = 1024;
 
@@ -41,8 +42,8 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Keeps `leaves` leaves in memory, a block each. If there are more, half as many may be in memory besides that have changed since a
-    /// map checkpoint wrote them, or 1024 if that is more.
+    /// Keeps `leaves` leaves in memory, a block each. If there are more, what has changed since a map checkpoint wrote it may take half as
+    /// much memory besides, or that of 1024 leaves if that is more.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
@@ -68,7 +69,7 @@ impl Paging {
         }
     }
 
-    /// Sets the most leaves that may be dirty.
+    /// Sets how many leaves' memory what has changed may take.
     #[must_use]
     pub fn with_dirty(self, most_dirty: usize) -> Self {
         Self { most_dirty, ..self }
@@ -92,6 +93,8 @@ pub(super) struct Shelf {
     /// Memory of evicted leaves, reused for new ones by every thread. So the process never takes memory for more leaves than were in use
     /// at one time.
     spare: RefCell<Vec<Box<Page>>>,
+    /// What has changed in leaves since the newest root. Without parities, changed leaves stay in memory, and nothing is here.
+    changes: Changes,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
 }
@@ -119,6 +122,7 @@ impl Shelf {
             marks: vec![Cell::default(); own.len()],
             own,
             spare: RefCell::default(),
+            changes: Changes::default(),
             fetched: Cell::new(0),
             lost: Cell::new(None),
         }
@@ -129,19 +133,36 @@ impl Shelf {
         Leaf(self.own.start + leaf as u32)
     }
 
-    /// True if the newest root leads to a leaf.
+    /// True if a leaf that is not in memory holds something: the newest root leads to it, or it has changed since.
     pub fn is_kept(&self, leaf: usize) -> bool {
+        self.is_on_medium(leaf) || self.changes.has(leaf as u32)
+    }
+
+    /// True if the newest root leads to a leaf.
+    pub fn is_on_medium(&self, leaf: usize) -> bool {
         self.slots[self.number(leaf).0 as usize] != LeafSlot::Absent
     }
 
-    /// Reads a leaf. `None`: it cannot be read or rebuilt from the medium.
+    /// Reads a leaf, and applies what has changed since it was written. `None`: it cannot be read or rebuilt from the medium.
     pub fn read(&self, leaf: usize) -> Option<Box<Page>> {
+        let mut page = match self.is_on_medium(leaf) || !self.changes.has(leaf as u32) {
+            true => self.read_from_medium(self.number(leaf))?,
+            false => {
+                let mut page = self.memory();
+                page.fill(0);
+                page
+            }
+        };
+        self.redo(leaf, &mut page);
+        Some(page)
+    }
+
+    fn read_from_medium(&self, leaf: Leaf) -> Option<Box<Page>> {
         let leaves = Leaves {
             superblock: &self.superblock,
             slots: &self.slots,
             crc: self.crc,
         };
-        let leaf = self.number(leaf);
         let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
         let block = match leaves.read(leaf, &mut read) {
             Ok(found) => found.map(|(_, block)| block),
@@ -155,6 +176,45 @@ impl Shelf {
         let mut page = self.memory();
         decode(&block, &mut page);
         Some(page)
+    }
+
+    /// Applies what has changed in a leaf since the newest root.
+    pub fn redo(&self, leaf: usize, page: &mut Page) {
+        self.changes.redo_all(leaf as u32, page);
+    }
+
+    /// What has changed in leaves.
+    pub fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// The same, mutable.
+    pub fn changes_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+
+    /// True if a leaf may be evicted: what the newest root leads to, and the changes kept of the leaf, are the leaf as it is.
+    pub fn may_evict(&self, leaf: usize, page: &Page, is_dirty: bool) -> bool {
+        let changes = &self.changes;
+        if is_dirty && !changes.knows(leaf as u32) {
+            return false;
+        }
+        if !changes.has(leaf as u32) {
+            return self.has(leaf, page);
+        }
+        let mut other = self.memory();
+        *other = *page;
+        changes.undo_all(leaf as u32, &mut other);
+        let is_there = match self.is_on_medium(leaf) {
+            true => self.has(leaf, &other),
+            false => other.iter().all(|&raw| raw == 0),
+        };
+        // A change that was not noted would be lost with the leaf, so this is checked.
+        changes.redo_all(leaf as u32, &mut other);
+        let is_same = *other == *page;
+        debug_assert!(is_same, "a change of leaf {leaf} was not noted");
+        self.give_back(other);
+        is_there && is_same
     }
 
     /// Returns memory for a leaf, with any contents.
@@ -191,9 +251,17 @@ impl Shelf {
         self.fetched.set(self.fetched.get() + 1);
     }
 
-    /// Notes the slot at which the next root will name a leaf.
+    /// Notes the slot at which the newest root names a leaf.
     pub fn place(&mut self, leaf: Leaf, slot: LeafSlot) {
         self.slots[leaf.0 as usize] = slot;
+        if self.own.contains(&leaf.0) {
+            self.changes.is_rooted(leaf.0 - self.own.start);
+        }
+    }
+
+    /// True if changed leaves may be evicted. A map checkpoint reads them for their stripe's parity.
+    pub fn keeps_changes(&self) -> bool {
+        self.superblock.parity(0).is_some()
     }
 
     /// Notes that a leaf is now in memory.
@@ -254,17 +322,19 @@ impl Shelf {
         here > most
     }
 
-    /// True if so many leaves are dirty that a map checkpoint is due. As long as there is room for all leaves, none has to be written to
-    /// make room.
-    pub fn is_too_dirty(&self, dirty: u64) -> bool {
+    /// True if what has changed takes so much memory that a map checkpoint is due. `dirty`: the leaves that have to stay until they are
+    /// written; `bytes`: the memory of the changes of others. As long as there is room for all leaves, none has to be written to make
+    /// room.
+    pub fn is_too_dirty(&self, dirty: usize, bytes: usize) -> bool {
         let fits = !self.is_over() && !self.has_away();
-        !fits && dirty > self.paging.most_dirty as u64
+        !fits && dirty * BLOCK_BYTES + bytes > self.paging.most_dirty * BLOCK_BYTES
     }
 
-    /// True if so many leaves are in memory that nothing more may change before the map checkpoint in flight has ended.
-    pub fn is_overfull(&self) -> bool {
+    /// True if leaves and changes, which take `bytes`, take so much memory that nothing more may change before the map checkpoint in flight
+    /// has ended.
+    pub fn is_overfull(&self, bytes: usize) -> bool {
         let (here, most) = self.here();
-        here > most + self.paging.most_dirty
+        here > most + self.paging.most_dirty || bytes > 2 * self.paging.most_dirty * BLOCK_BYTES
     }
 
     /// The number of leaves that have a turn.

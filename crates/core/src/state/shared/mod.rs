@@ -451,9 +451,14 @@ impl Shared {
         &self.dirty
     }
 
-    /// The same, mutable.
-    pub(in crate::state) fn dirty_mut(&mut self) -> &mut Dirty {
-        &mut self.dirty
+    /// Makes the next map checkpoint rewrite a leaf.
+    pub(in crate::state) fn write_anew(&mut self, leaf: Leaf) {
+        self.dirty.mark(leaf);
+    }
+
+    /// Marks a leaf clean, which a map checkpoint writes; true if it was dirty.
+    pub(in crate::state) fn writes(&mut self, leaf: Leaf) -> bool {
+        self.pages.leaves_mut().writes(&mut self.dirty, leaf)
     }
 
     /// Encodes a leaf's block: the address of each page, 0 for none.

@@ -133,7 +133,7 @@ impl Pages {
         places.map_or(0, |places| places[index])
     }
 
-    /// True if the addresses of a piece are on the medium.
+    /// True if the addresses of a piece that is not in memory were evicted.
     fn is_kept(&self, piece: usize) -> bool {
         self.places
             .shelf()
@@ -142,7 +142,7 @@ impl Pages {
 
     /// True if the addresses of a piece have to be read first.
     pub fn is_piece_away(&self, piece: usize) -> bool {
-        piece < self.pieces.len() && self.places.here(piece).is_none() && self.is_kept(piece)
+        self.places.is_away(piece)
     }
 
     /// Sets the address of a number's page, and notes in `dirty` that its leaf has changed.
@@ -158,9 +158,11 @@ impl Pages {
         match places {
             Some(places) => {
                 let was = core::mem::replace(&mut places[index], place);
-                self.places.changed(dirty, leaf, index, was);
+                self.places.changed(dirty, leaf, index, was, place);
             }
-            None => dirty.mark(leaf),
+            None => {
+                dirty.mark(leaf);
+            }
         }
     }
 
