@@ -372,8 +372,11 @@ impl Idle {
             }
             Effect::ReadMeta { id, at, .. } => {
                 self.written.note_read();
-                let bytes = self.written.blocks()[&at.0].clone();
+                let Some(bytes) = self.written.blocks().remove(&at.0) else {
+                    panic!("nothing was written at {at}")
+                };
                 self.done(id, Outcome::Bytes(&bytes));
+                self.written.blocks().insert(at.0, bytes);
             }
             Effect::Read { id, at, blocks, .. } => {
                 let range = at.0 as usize..at.0 as usize + blocks as usize;

@@ -39,6 +39,7 @@ impl State {
             }
             Record::Move { lba, from, .. } => {
                 self.holds(lba, 1)?;
+                self.catch_up(lba, lba);
                 if self.leads_to(lba, from) {
                     self.born(block);
                     self.remap(lba, Entry::Plain(block));
@@ -112,6 +113,7 @@ impl State {
     pub(super) fn unmap(&mut self, lba: Lba, blocks: u64) -> Option<()> {
         self.holds(lba, blocks)?;
         let (mut at, end) = (lba, lba.plus(blocks));
+        self.catch_up(lba, end);
         while let Some((mapped, _)) = self.map.next_mapped(at, end) {
             self.remap(mapped, Entry::Unmapped);
             at = mapped.plus(1);
@@ -125,13 +127,15 @@ impl State {
         if !self.is_counted || self.shared.owners(vba) == 0 {
             self.place(vba, pba, false)?;
         }
-        if self.is_counted {
-            let has_room = self.shared.add(vba, lba);
-            assert!(has_room, "the count of shared page {vba} has room");
+        if !self.is_counted {
+            self.remap(lba, Entry::Shared(vba));
+            return Some(());
         }
+        let has_room = self.shared.add(vba, lba);
+        assert!(has_room, "the count of shared page {vba} has room");
         let old = self.map.set(lba, Entry::Shared(vba));
         // If this LBA's own page has become a shared one, it is not released.
-        if self.is_counted && old != Entry::Plain(pba) {
+        if old != Entry::Plain(pba) {
             self.let_go(lba, old);
         }
         Some(())
@@ -174,9 +178,41 @@ impl State {
     /// Maps `lba` anew and releases what it was mapped to.
     #[inline]
     pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
+        if !self.is_counted && self.sets_later(lba, entry) {
+            return;
+        }
         let old = self.map.set(lba, entry);
         if self.is_counted {
             self.let_go(lba, old);
+        }
+    }
+
+    /// True if the entry of a block is set later, because its leaf is not in memory: a replay does not need what the entry was.
+    fn sets_later(&mut self, lba: Lba, entry: Entry) -> bool {
+        let is_one = self.is_entry_away(lba) || self.later.holds(lba);
+        if is_one {
+            self.later.add(lba, entry);
+            if self.later.is_full() {
+                self.catch_up(Lba(0), Lba(u64::MAX));
+            }
+        }
+        is_one
+    }
+
+    /// Sets the entries that wait in the leaves of these blocks, the last included.
+    #[inline]
+    pub(super) fn catch_up(&mut self, first: Lba, last: Lba) {
+        if !self.later.is_empty() {
+            self.set_waiting(first, last);
+        }
+    }
+
+    fn set_waiting(&mut self, first: Lba, last: Lba) {
+        while let Some(entries) = self.later.take(first, last) {
+            for (lba, entry) in entries {
+                self.map.set(lba, entry);
+            }
+            self.trim();
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Only a few changes of each leaf are kept. A leaf that changes much stays in memory until it is written, and its old contents are read.
 
-use super::shelf::Page;
+use crate::entry::LEAF_ENTRIES;
 use alloc::{collections::BTreeMap, vec::Vec};
 
 /// The most changed entries kept of a leaf.
@@ -14,6 +14,9 @@ const MOST: usize = 64;
 
 /// The memory that a leaf takes besides that of its changed entries: the list, and its place in the tree.
 const LEAF_BYTES: usize = 64;
+
+/// The entries of a leaf.
+pub(super) type Page = [u32; LEAF_ENTRIES];
 
 /// A changed entry of a leaf.
 #[derive(Clone, Copy)]
@@ -116,11 +119,10 @@ impl Changes {
         self.knows(leaf) || self.written.contains_key(&leaf)
     }
 
-    /// Restores a leaf as it was last written, if that is known; true if so.
-    pub fn undo(&self, leaf: u32, page: &mut Page) -> bool {
+    /// Restores a leaf as it was last written, if that is known.
+    pub fn undo(&self, leaf: u32, page: &mut Page) {
         let entries = self.leaves.get(&leaf);
         entries.into_iter().for_each(|entries| undo(entries, page));
-        entries.is_some()
     }
 
     /// Restores a leaf as the newest root leads to it.
@@ -159,7 +161,6 @@ fn undo(entries: &Entries, page: &mut Page) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::LEAF_ENTRIES;
 
     #[test]
     fn undo_restores_the_oldest_contents_not_those_in_between() {
@@ -168,11 +169,11 @@ mod tests {
         changes.begin(3, 5, 1, 100);
         changes.go_on(3, 9, 2, 7);
         changes.go_on(3, 5, 100, 7);
-        assert!(changes.undo(3, &mut page));
+        changes.undo(3, &mut page);
         assert_eq!((page[5], page[9], page[6]), (1, 2, 7));
         changes.redo_all(3, &mut page);
         assert_eq!(page, [7; LEAF_ENTRIES]);
-        assert!(!changes.undo(4, &mut page) && !changes.knows(4));
+        assert!(!changes.knows(4));
     }
 
     #[test]
@@ -186,7 +187,7 @@ mod tests {
         changes.begin(3, 5, 1, 2);
         changes.redo_all(3, &mut page);
         assert_eq!((page[5], page[6]), (2, 1));
-        assert!(changes.undo(3, &mut page));
+        changes.undo(3, &mut page);
         assert_eq!((page[5], page[6]), (1, 1));
         changes.redo_all(3, &mut page);
         changes.undo_all(3, &mut page);
@@ -216,7 +217,7 @@ mod tests {
         assert!(!changes.knows(0));
         changes.begin(0, 8, 4, 1);
         let mut page = [1; LEAF_ENTRIES];
-        assert!(changes.undo(0, &mut page));
+        changes.undo(0, &mut page);
         assert_eq!(page.iter().filter(|raw| **raw != 1).count(), 1);
     }
 }

@@ -5,9 +5,10 @@
 //! So a leaf need not stay in memory if the medium has exactly its contents
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
+use super::changes::Page;
 use super::dirty::Dirty;
 use super::resident::{Look, Resident};
-use super::shelf::{Page, decode, encode};
+use super::shelf::{decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
 use alloc::vec::Vec;

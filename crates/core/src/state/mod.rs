@@ -12,6 +12,7 @@ mod changes;
 mod deltas;
 mod dirty;
 mod grow;
+mod later;
 mod leaves;
 mod live;
 mod map;
@@ -43,6 +44,7 @@ use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
 use alloc::{collections::VecDeque, vec::Vec};
+use later::Later;
 use shelf::Shelf;
 use watched::Watched;
 
@@ -126,6 +128,8 @@ pub struct State {
     is_redeeming: bool,
     /// True if owners and live blocks are counted.
     is_counted: bool,
+    /// Entries that a replay has yet to set.
+    later: Later,
     /// Pages that are being given up; empty between two records.
     died: Vec<(Vba, Pba)>,
     events: VecDeque<Event>,
@@ -151,6 +155,7 @@ impl State {
             watched: Watched::default(),
             is_redeeming: false,
             is_counted: false,
+            later: Later::default(),
             died: Vec::new(),
             events: VecDeque::new(),
         }

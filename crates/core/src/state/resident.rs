@@ -3,8 +3,9 @@
 //!
 //! The table knows whether a leaf that is not in memory was evicted, or holds nothing.
 
+use super::changes::Page;
 use super::dirty::Dirty;
-use super::shelf::{Page, Shelf, decode, encode};
+use super::shelf::{Shelf, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
 use alloc::{boxed::Box, vec::Vec};
@@ -168,7 +169,7 @@ impl Resident {
 
     /// Encodes a leaf as it was last written, if that is known. It must not be away.
     pub fn as_written(&self, leaf: Leaf, out: &mut [u8]) -> bool {
-        let Some(shelf) = self.shelf() else {
+        let Some(shelf) = self.shelf().filter(|_| self.knows_written(leaf)) else {
             return false;
         };
         let mut page = shelf.memory();
@@ -176,12 +177,10 @@ impl Resident {
             Some(now) => *page = *now,
             None => page.fill(0),
         }
-        let is_known = shelf.changes().undo(leaf.0, &mut page);
-        if is_known {
-            encode(&page, out);
-        }
+        shelf.changes().undo(leaf.0, &mut page);
+        encode(&page, out);
         shelf.give_back(page);
-        is_known
+        true
     }
 
     /// Returns memory for a leaf, with any contents.

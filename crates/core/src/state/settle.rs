@@ -15,6 +15,7 @@ impl State {
     /// The table whose entries lead past the end of the log, to more blocks than there are, or to a page without an address.
     pub fn settle(&mut self, heads: &[Cursor; 2]) -> Result<(), Unsound> {
         debug_assert!(!self.is_counted);
+        self.catch_up(Lba(0), Lba(u64::MAX));
         let mut seen = Seen::default();
         self.count_owners(heads, &mut seen)?;
         for pba in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {

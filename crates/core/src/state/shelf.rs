@@ -5,7 +5,7 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
-use super::changes::Changes;
+use super::changes::{Changes, Page};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
@@ -20,9 +20,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 /// So many dirty leaves may always take memory before a map checkpoint is due because of that (4 MiB). If half of the leaves that may stay
 /// in memory are more than this, that half is the limit.
 const LEAVES_DIRTY_MIN: usize = 1024;
-
-/// The entries of a leaf.
-pub(super) type Page = [u32; LEAF_ENTRIES];
 
 /// Where a runtime reads leaves from: the medium as it is now, with all writes that it reported complete.
 pub trait Nodes: Send + Sync {

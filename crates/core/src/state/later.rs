@@ -1,0 +1,86 @@
+//! The entries that a replay sets in leaves that are not in memory.
+//!
+//! A replay does not need what an entry was before, because it counts only at its end. So it does not read a leaf for each record: it sets
+//! the entries of a leaf together, leaf by leaf ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+
+use crate::addr::Lba;
+use crate::entry::{Entry, LEAF_ENTRIES};
+use alloc::{collections::BTreeMap, vec::Vec};
+
+/// So many entries are set at the latest: 16 MiB, and the lists that they are in.
+const MOST: usize = 1 << 20;
+
+/// Entries to be set, by leaf, in the order of their records.
+#[derive(Default)]
+pub(super) struct Later {
+    leaves: BTreeMap<u64, Vec<(Lba, Entry)>>,
+    entries: usize,
+}
+
+impl Later {
+    /// True if a block's entry has to wait for others of its leaf, which are set before it.
+    pub fn holds(&self, lba: Lba) -> bool {
+        self.leaves.contains_key(&leaf_of(lba))
+    }
+
+    /// True if so many entries wait that they should be set now.
+    pub fn is_full(&self) -> bool {
+        self.entries >= MOST
+    }
+
+    /// True if no entry waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Adds an entry, which takes the place of an earlier one of its block.
+    pub fn add(&mut self, lba: Lba, entry: Entry) {
+        let leaf = self.leaves.entry(leaf_of(lba)).or_default();
+        leaf.push((lba, entry));
+        self.entries += 1;
+    }
+
+    /// Takes the entries of the first leaf that has any of these blocks, the last included.
+    pub fn take(&mut self, first: Lba, last: Lba) -> Option<Vec<(Lba, Entry)>> {
+        let leaves = leaf_of(first)..=leaf_of(last);
+        let leaf = *self.leaves.range(leaves).next()?.0;
+        let entries = self.leaves.remove(&leaf)?;
+        self.entries -= entries.len();
+        Some(entries)
+    }
+}
+
+fn leaf_of(lba: Lba) -> u64 {
+    lba.0 / LEAF_ENTRIES as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn entries_are_taken_leaf_by_leaf_in_the_order_of_their_records() {
+        let mut later = Later::default();
+        for lba in [5000, 7, 9, 7, 1024] {
+            later.add(Lba(lba), Entry::Zero);
+        }
+        assert!(!later.is_empty() && later.holds(Lba(4100)) && !later.holds(Lba(4000)));
+        let mut lbas = |first, last| {
+            let entries = later.take(Lba(first), Lba(last))?;
+            Some(
+                entries
+                    .into_iter()
+                    .map(|(lba, _)| lba.0)
+                    .collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(lbas(2048, 4095), None);
+        assert_eq!(lbas(0, u64::MAX), Some(vec![7, 9, 7]));
+        assert_eq!(lbas(1030, 1031), Some(vec![1024]));
+        assert_eq!(lbas(0, u64::MAX), Some(vec![5000]));
+        assert_eq!(lbas(0, u64::MAX), None);
+        assert!(later.is_empty());
+    }
+}
