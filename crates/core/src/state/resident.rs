@@ -136,18 +136,18 @@ impl Resident {
         }
     }
 
-    /// Notes that an entry of a leaf has changed. While some leaf is not in memory, the values are kept too: so the leaf may be evicted,
-    /// and the parity of its stripe can be changed by the difference.
+    /// Notes that an entry of a leaf has changed. If leaves may soon be evicted, the values are kept too: so this leaf may be, and the
+    /// parity of its stripe can be changed by the difference.
     #[inline]
     pub fn changed(&mut self, dirty: &mut Dirty, leaf: Leaf, index: usize, was: u32, now: u32) {
         let is_new = dirty.mark(leaf);
         let Some(shelf) = &mut self.shelf else { return };
-        let (has_away, keeps) = (shelf.has_away(), shelf.keeps_changes());
+        let (keeps, may_evict) = (shelf.is_half_full(), shelf.may_evict_changed());
         let changes = shelf.changes_mut();
         match is_new {
-            // All leaves are in memory.
-            _ if !has_away => changes.forget(leaf.0),
-            true if keeps => changes.begin(leaf.0, index, was, now),
+            // The leaf is in memory, and stays there until it is written.
+            _ if !keeps => changes.forget(leaf.0),
+            true if may_evict => changes.begin(leaf.0, index, was, now),
             true => {}
             false => changes.go_on(leaf.0, index, was, now),
         }

@@ -257,8 +257,15 @@ impl Shelf {
     }
 
     /// True if changed leaves may be evicted. A map checkpoint reads them for their stripe's parity.
-    pub fn keeps_changes(&self) -> bool {
+    pub fn may_evict_changed(&self) -> bool {
         self.superblock.parity(0).is_some()
+    }
+
+    /// True if some leaf is not in memory, or half as many are as may be: most volumes have few, and need not know what has changed.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        let (here, most) = self.here();
+        here > most / 2 || self.has_away()
     }
 
     /// Notes that a leaf is now in memory.
