@@ -371,8 +371,8 @@ pub fn queues(
 ) -> Result<(), DriveError> {
     const BURST: Key = Key {
         name: "burst",
-        about: "The most commands that the controller takes from one queue in a row while others have some: a \
-                power of two",
+        about: "The most commands, a power of two, that the controller takes from one queue in a row while \
+                others have some",
         unit: 1,
         range: (1, 64),
         step: 1,
