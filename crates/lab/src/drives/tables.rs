@@ -395,8 +395,8 @@ pub fn queues(
     let about = "Commands that the controller works on at a time, of all queues together";
     of.short(&count("commands", about, 65_536), &mut queues.commands)?;
     of.short(&BURST, &mut queues.burst)?;
-    let about = "Weight of the class high: its commands in a round of weighted round robin. Without the three \
-                 weights all queues are alike";
+    let about = "Weight of the class high: its commands in a round of weighted round robin. Without the \
+                 three weights all queues are alike";
     of.short(&weight("high", about), &mut weights.high)?;
     of.short(
         &weight("medium", "Weight of the class medium"),

@@ -64,7 +64,7 @@ fn told(queues: &Queues) -> String {
     };
     let queues = if *count == 1 { "queue" } else { "queues" };
     format!(
-        "{count} submission {queues} of {depth} commands, {how} in bursts of {burst}; the controller works on \
-         {commands} commands at a time"
+        "{count} submission {queues} of {depth} commands, {how} in bursts of {burst}; the controller works \
+         on {commands} commands at a time"
     )
 }
