@@ -249,6 +249,21 @@ fn weights_share_the_drive_and_a_low_class_is_not_starved_but_by_urgent() {
 }
 
 #[test]
+fn what_waits_in_a_queue_is_open_to_its_host() {
+    let drive = drive("oftl", &queues(1, 64, 2, ""));
+    let scenario = Scenario {
+        pace: Pace::Closed { depth: 8 },
+        ..scenario(&drive, mixed())
+    };
+    let outcome = scenario.run(&"base".parse().unwrap()).unwrap();
+    let kinds = [outcome.reads, outcome.writes, outcome.flushes];
+    // Little's law: with at most eight open, their times together are at most eight times the run's.
+    let all: u64 = kinds.iter().map(|kind| kind.mean_ns * kind.count).sum();
+    let open = all as f64 / (outcome.seconds * 1e9);
+    assert!((2.0..=8.0).contains(&open), "{open}");
+}
+
+#[test]
 fn queues_that_tenants_cannot_have_are_refused() {
     let jobs = jobs(MIXED);
     let wrong = |queues: &str, assigned: &str, load: Load<'_>| {
