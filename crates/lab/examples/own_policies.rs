@@ -139,6 +139,7 @@ fn scenario<'a>(load: &str, own: Own<'a>) -> Scenario<'a> {
         sizes: None,
         hashing: None,
         own,
+        queues: &[],
         watch: None,
     }
 }

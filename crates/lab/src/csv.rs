@@ -265,6 +265,21 @@ fn tenants(outcome: &Outcome, all: &mut Vec<(String, String)>) {
         }
         let kinds = [tenant.reads, tenant.writes, tenant.flushes];
         latencies(&of_whom, kinds, all);
+        if let Some(own) = &tenant.queue {
+            let class = own.class.unwrap_or_default();
+            for (name, cell) in [
+                ("queue", own.number.to_string()),
+                ("class", class.into()),
+                ("waited_mean_ns", own.waited.mean_ns.to_string()),
+                ("waited_p99_ns", own.waited.p99_ns.to_string()),
+                ("waited_p999_ns", own.waited.p999_ns.to_string()),
+                ("seconds", own.seconds.to_string()),
+                ("requests_per_second", own.requests_per_second.to_string()),
+                ("bytes_per_second", own.bytes_per_second.to_string()),
+            ] {
+                all.push((format!("{of_whom}{name}"), cell));
+            }
+        }
     }
 }
 

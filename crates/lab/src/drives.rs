@@ -106,6 +106,7 @@ impl DriveFile {
             link_bytes_per_s: 0,
             link_in_order: false,
             request_bytes: 0,
+            queues: None,
             kind: Kind::Nand(Nand::default()),
         };
         let mut link = match file.table("link")? {
@@ -115,6 +116,7 @@ impl DriveFile {
         self::link(&mut link, &mut preset)?;
         link.end()?;
         preset.kind = kind(&mut file)?;
+        preset.queues = interface::queues(&mut file)?;
         file.end()?;
         Ok(Self {
             name: name.into(),
@@ -163,6 +165,7 @@ impl DriveFile {
                 }
             }
         }
+        interface::write_queues(&mut to, preset.queues);
         to.text
     }
 }

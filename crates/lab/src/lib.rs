@@ -27,6 +27,7 @@ pub mod paper;
 pub mod parallel;
 pub mod policy;
 pub mod progress;
+pub mod queues;
 pub mod raw;
 pub mod replay;
 pub mod report;

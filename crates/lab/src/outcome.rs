@@ -1,14 +1,19 @@
 //! The results of a run.
 
+mod percentiles;
+mod queued;
+
 use crate::base::{COUNT_BYTES, ENTRY_BYTES, Folded, Lookups, Refreshed};
 use crate::flash::{Busy, Counts, Reads, Taken};
-use crate::latency::{Latencies, Within};
+use crate::latency::Within;
 use crate::life::Life;
 use crate::series::{Moment, Step};
 use crate::sim::written::BY_DRIVE;
 pub use crate::sim::written::Cause;
-use crate::sim::{Ftl, Host, Sim};
+use crate::sim::{Ftl, Sim};
 use crate::sure::Sure;
+pub use percentiles::Percentiles;
+pub use queued::Queued;
 use serde::Serialize;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::stats::Stats;
@@ -61,41 +66,8 @@ pub struct Part {
     pub bytes: u64,
 }
 
-/// How long one kind of request took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Percentiles {
-    /// How many requests.
-    pub count: u64,
-    /// Nanoseconds of virtual time, like all fields below.
-    pub mean_ns: u64,
-    /// Half of them took no longer.
-    pub p50_ns: u64,
-    /// 99 in a hundred.
-    pub p99_ns: u64,
-    /// 999 in a thousand.
-    pub p999_ns: u64,
-    /// 9999 in ten thousand.
-    pub p9999_ns: u64,
-    /// The longest.
-    pub most_ns: u64,
-}
-
-impl From<&Latencies> for Percentiles {
-    fn from(from: &Latencies) -> Self {
-        Self {
-            count: from.count(),
-            mean_ns: from.mean(),
-            p50_ns: from.percentile(50_000),
-            p99_ns: from.percentile(99_000),
-            p999_ns: from.percentile(99_900),
-            p9999_ns: from.percentile(99_990),
-            most_ns: from.most(),
-        }
-    }
-}
-
 /// What one tenant of a drive saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct OfTenant {
     /// Its name.
     pub name: String,
@@ -115,24 +87,32 @@ pub struct OfTenant {
     pub writes: Percentiles,
     /// Flushes.
     pub flushes: Percentiles,
+    /// Its submission queue, if the drive has any and the run takes time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<Queued>,
 }
 
 impl OfTenant {
-    fn of(host: &Host) -> Self {
-        Self {
+    /// What each of them saw.
+    fn all(sim: &Sim) -> Vec<Self> {
+        let each = sim.tenants.iter().enumerate();
+        each.map(|(at, host)| Self {
             requests: host.served,
             host_written: host.blocks_written,
             host_read: host.blocks_read,
             reads: (&host.reads).into(),
             writes: (&host.writes).into(),
             flushes: (&host.flushes).into(),
+            queue: Queued::of(sim, at as u8, host),
             ..Self::default()
-        }
+        })
+        .collect()
     }
 
     /// Clears the latencies of a run that took no time.
     pub(crate) fn untimed(&mut self) {
         (self.reads, self.writes, self.flushes) = Default::default();
+        self.queue = None;
     }
 }
 
@@ -361,7 +341,7 @@ impl Snapshot {
                     },
                 )
                 .collect(),
-            tenants: sim.tenants.iter().map(OfTenant::of).collect(),
+            tenants: OfTenant::all(sim),
             memory: memory(sim),
             order: match &sim.ftl {
                 Ftl::Page(drive) => drive.stage().map(|s| (s.held_most() as u64, s.early())),

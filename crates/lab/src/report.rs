@@ -2,7 +2,7 @@
 
 use crate::base::{Folded, Lookups, Refreshed};
 use crate::flash::{Busy, Reads, Taken, Worn};
-use crate::outcome::{OfTenant, Outcome, Percentiles, Stacked};
+use crate::outcome::{OfTenant, Outcome, Percentiles, Queued, Stacked};
 use crate::verdict;
 use std::fmt::Write;
 
@@ -197,7 +197,32 @@ fn latencies(outcomes: &[Outcome], row: &mut Row<'_>) {
             row("    99.9% within", &|o| micros(nanos(&of(o)).p999_ns));
             row("    the longest", &|o| micros(nanos(&of(o)).most_ns));
         }
+        if tenant.queue.is_some() {
+            queue(&of, row);
+        }
     }
+}
+
+/// A tenant's submission queue.
+fn queue(of: &dyn Fn(&Outcome) -> OfTenant, row: &mut Row<'_>) {
+    let cell = |o: &Outcome, told: &dyn Fn(&Queued) -> String| {
+        of(o).queue.as_ref().map_or_else(|| "-".into(), told)
+    };
+    row("  its queue", &|o| {
+        cell(o, &|own| match own.class {
+            Some(class) => format!("{}, {class}", own.number),
+            None => own.number.to_string(),
+        })
+    });
+    row("  waits in it, mean", &|o| {
+        cell(o, &|own| micros(own.waited.mean_ns))
+    });
+    row("    99% within", &|o| {
+        cell(o, &|own| micros(own.waited.p99_ns))
+    });
+    row("  requests a second", &|o| {
+        cell(o, &|own| format!("{:.0}", own.requests_per_second))
+    });
 }
 
 /// Kinds of requests, and a tenant's latencies for each.

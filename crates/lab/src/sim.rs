@@ -1,6 +1,7 @@
 //! The event loop: a host, a link, a drive, and virtual time.
 
 mod beside;
+mod front;
 mod host;
 mod jobs;
 mod open;
@@ -12,7 +13,7 @@ mod timers;
 pub mod written;
 
 pub use host::Host;
-use open::{Parent, Part};
+use open::{Parent, Part, Waiting};
 pub use pace::Pace;
 pub use tags::Tags;
 
@@ -21,6 +22,7 @@ use crate::base::{Drive, Io, Wanted};
 use crate::flash::{Die, Flash, PART_BLOCKS, Preset};
 use crate::journal::Disk;
 use crate::latency::Latencies;
+use crate::queues::Front;
 use crate::raw::Raw;
 use crate::series::Series;
 use crate::timeline::{Tag, Timeline};
@@ -133,6 +135,8 @@ pub struct Sim {
     parts: Vec<Part>,
     free_parts: Vec<u32>,
     refused: Option<Refusal>,
+    /// The drive's submission queues, if it has any.
+    front: Option<Box<Front<Waiting>>>,
     /// When the host stops, whatever it still has to send.
     ends: u64,
 }
@@ -176,6 +180,7 @@ impl Sim {
             parts: vec![Part::NONE, Part::NONE],
             free_parts: Vec::new(),
             refused: None,
+            front: None,
             ends: u64::MAX,
         }
     }
@@ -535,6 +540,7 @@ mod tests {
             link_bytes_per_s: u64::MAX,
             link_in_order: false,
             request_bytes: 1 << 20,
+            queues: None,
             kind: Kind::Block(figures),
         };
         // The flash that a drive without one gets: nothing uses it.

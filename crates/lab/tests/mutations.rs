@@ -159,6 +159,11 @@ fn drives_survive_any_input() {
             options::drive(&changed(seed.as_bytes(), &mut rng));
         }
     }
+    let queues = "[queues]\ncount = 4\ndepth = 64\ncommands = 32\nburst = 8\nhigh = 8\nmedium = 4\nlow = 1\n";
+    let seed = drives::find("fast-ssd").unwrap().written() + queues;
+    for _ in 0..1000 {
+        options::drive(&changed(seed.as_bytes(), &mut rng));
+    }
 }
 
 #[test]

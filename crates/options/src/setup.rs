@@ -16,6 +16,7 @@ use vellum_lab::drives::DriveFile;
 use vellum_lab::fio_job::FioFile;
 use vellum_lab::jobs::Jobs;
 use vellum_lab::journal::{Commit, File, Journal, Mode};
+use vellum_lab::queues::plan::Assigned;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
 use vellum_lab::scenario::{
     CAPACITY_MAX, Device, Load, Own, Precondition, Scenario, Synthetic, TooLarge, UNTIL_WORN_OUT,
@@ -215,6 +216,8 @@ pub struct Ready {
     pub tenants: Option<Arc<Tenants>>,
     /// The jobs, if the load has several.
     pub jobs: Option<Arc<Jobs>>,
+    /// The submission queues that the user names.
+    pub queues: Vec<Assigned>,
 }
 
 impl Ready {
@@ -288,6 +291,7 @@ impl Setup {
             trace,
             tenants,
             jobs: self.fio.fio.as_ref().and_then(FioFile::jobs).cloned(),
+            queues: self.tenants.queues().to_vec(),
         }
     }
 
@@ -375,7 +379,7 @@ impl Setup {
             .as_ref()
             .and_then(FioFile::one)
             .map_or(pace, |(_, pace)| pace);
-        Ok(Scenario {
+        let scenario = Scenario {
             device,
             load,
             pace,
@@ -392,8 +396,12 @@ impl Setup {
             sizes: self.sizes.as_deref().and_then(sizes::find).copied(),
             hashing: self.hashing.hashing(),
             own: Own::default(),
+            queues: &ready.queues,
             watch: None,
-        })
+        };
+        let planned = scenario.plan();
+        planned.map_err(|error| OptionError::new(error.to_string()))?;
+        Ok(scenario)
     }
 
     /// Where the requests come from.

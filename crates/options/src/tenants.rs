@@ -3,6 +3,7 @@
 use crate::wrong::OptionError;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use vellum_lab::queues::plan::Assigned;
 use vellum_lab::replay::TraceFile;
 use vellum_lab::tenants::{self, Tenant, Tenants};
 
@@ -14,6 +15,10 @@ pub struct TenantArgs {
     #[arg(long, value_name = "NAME=TRACE", value_parser = named)]
     #[arg(conflicts_with_all = ["trace", "workload", "journal_at", "think"])]
     tenant: Vec<Named>,
+    /// The submission queue of a tenant or of a job of --fio, and that queue's class: urgent, high, medium (the default) or low. On a
+    /// drive whose file has [queues]. Tenants without one take turns.
+    #[arg(long, value_name = "NAME=QUEUE[:CLASS],...", value_delimiter = ',')]
+    queue: Vec<Assigned>,
 }
 
 /// A trace and its name.
@@ -37,6 +42,11 @@ fn named(text: &str) -> Result<Named, String> {
 }
 
 impl TenantArgs {
+    /// The submission queues that are named.
+    pub(crate) fn queues(&self) -> &[Assigned] {
+        &self.queue
+    }
+
     /// Each tenant's name and its trace's file.
     pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &Path)> {
         let each = self.tenant.iter();

@@ -8,6 +8,7 @@ Value = str | int | float
 class Options(TypedDict, total=False):
     r"""The options of a run, as `vellum lab run` has them. Sizes are numbers of bytes or like "10G".
 
+    queue: The submission queue of a tenant or of a job of fio, and that queue's class: urgent, high, medium (the default) or low. On a drive whose file has [queues]. Tenants without one take turns
     capacity: Flash to simulate; by default some GiB, and what the trace needs
     op: Over-provisioning in percent of what the host sees; by default the device's
     erase_limit: Erasures that a block endures; by default the device's
@@ -65,6 +66,7 @@ class Options(TypedDict, total=False):
     untimed: Let nothing take time: only count what is written, moved and erased
     """
 
+    queue: Value | None
     capacity: Value | None
     op: Value | None
     erase_limit: Value | None

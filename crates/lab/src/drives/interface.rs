@@ -1,13 +1,14 @@
-//! The tables of a drive's file that change what its host may ask: placement handles, and zones.
+//! The tables of a drive's file that change what its host may ask, and how: placement handles, zones, and submission queues.
 
 use super::cells::write_one;
 use super::fields::{DriveError, Reader, Writer};
 use super::tables;
-use crate::flash::{Nand, PLAIN, PageMapping, Placement, Zoned};
+use crate::flash::{Nand, PLAIN, PageMapping, Placement, Queues, Weights, Zoned};
 use vellum_core::addr::BLOCK_BYTES;
 
 const PLACEMENT: &str = "placement";
 const ZONED: &str = "zoned";
+const QUEUES: &str = "queues";
 
 /// Reads the placement handles, if the drive has any.
 ///
@@ -104,5 +105,49 @@ pub fn write_zoned(to: &mut Writer, zoned: Option<Zoned>) {
     write_one(to, (ZONED, about), zoned, |to, zoned| {
         // Writing cannot fail.
         let _ = tables::zoned(to, zoned);
+    });
+}
+
+/// Reads the submission queues, if the drive has any.
+///
+/// # Errors
+/// If the file has an invalid value, or only some of the weights.
+pub fn queues(file: &mut Reader<'_>) -> Result<Option<Queues>, DriveError> {
+    let Some(mut table) = file.table(QUEUES)? else {
+        return Ok(None);
+    };
+    let (mut queues, mut weights) = (Queues::default(), Weights::default());
+    tables::queues(&mut table, &mut queues, &mut weights)?;
+    let line = table.line();
+    if !queues.burst.is_power_of_two() {
+        let wrong = "it is a power of two, from 1 to 64";
+        return Err(table.wrong(line, "burst", wrong));
+    }
+    let each = [
+        ("high", weights.high),
+        ("medium", weights.medium),
+        ("low", weights.low),
+    ];
+    let left_out = each.iter().find(|(_, weight)| *weight == 0);
+    match (weights == Weights::default(), left_out) {
+        (true, _) => {}
+        (false, None) => queues.weights = Some(weights),
+        (false, Some((name, _))) => {
+            let wanted = "weighted round robin has all three weights, high, medium and low";
+            return Err(table.missing(name, wanted));
+        }
+    }
+    table.end()?;
+    Ok(Some(queues))
+}
+
+/// Writes the table, or an example of it.
+pub fn write_queues(to: &mut Writer, queues: Option<Queues>) {
+    let about = "Submission queues, from which the controller takes commands in turn; left out, each request \
+                 goes to the drive at once";
+    write_one(to, (QUEUES, about), queues, |to, queues| {
+        let mut weights = queues.weights.unwrap_or_default();
+        // Writing cannot fail.
+        let _ = tables::queues(to, queues, &mut weights);
     });
 }

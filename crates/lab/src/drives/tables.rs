@@ -2,7 +2,8 @@
 
 use super::fields::{DriveError, Fields, Key};
 use crate::flash::{
-    Energy, HANDLES_MAX, Nand, PART_BLOCKS, PageMapping, Placement, SlcCache, TYPES_MAX, Zoned,
+    Energy, HANDLES_MAX, Nand, PART_BLOCKS, PageMapping, Placement, QUEUES_MAX, Queues, SlcCache,
+    TYPES_MAX, Weights, Zoned,
 };
 use vellum_core::addr::BLOCK_BYTES;
 
@@ -357,6 +358,51 @@ pub fn zoned(of: &mut impl Fields, zoned: &mut Zoned) -> Result<(), DriveError> 
     let about = "Zones that may be open or partly written at a time";
     of.short(&count("active", about, 65_536), &mut zoned.active)?;
     of.short(&CONVENTIONAL, &mut zoned.conventional)
+}
+
+/// Visits the drive's submission queues.
+///
+/// # Errors
+/// If the file has an invalid value.
+pub fn queues(
+    of: &mut impl Fields,
+    queues: &mut Queues,
+    weights: &mut Weights,
+) -> Result<(), DriveError> {
+    const BURST: Key = Key {
+        name: "burst",
+        about: "The most commands, a power of two, that the controller takes from one queue in a row while \
+                others have some",
+        unit: 1,
+        range: (1, 64),
+        step: 1,
+        default: Some(1),
+    };
+    const fn weight(name: &'static str, about: &'static str) -> Key {
+        Key {
+            name,
+            about,
+            unit: 1,
+            range: (1, 256),
+            step: 1,
+            default: Some(0),
+        }
+    }
+    let number = count("count", "How many there are", QUEUES_MAX as u64);
+    of.short(&number, &mut queues.count)?;
+    let about = "Commands of a queue that may be unanswered; more wait in the host";
+    of.short(&count("depth", about, 65_535), &mut queues.depth)?;
+    let about = "Commands that the controller works on at a time, of all queues together";
+    of.short(&count("commands", about, 65_536), &mut queues.commands)?;
+    of.short(&BURST, &mut queues.burst)?;
+    let about = "Weight of the class high: its commands in a round of weighted round robin. Without the \
+                 three weights all queues are alike";
+    of.short(&weight("high", about), &mut weights.high)?;
+    of.short(
+        &weight("medium", "Weight of the class medium"),
+        &mut weights.medium,
+    )?;
+    of.short(&weight("low", "Weight of the class low"), &mut weights.low)
 }
 
 /// Visits the figures of a device known only by its speed, other than those of its directions.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::flash::{Placement, Zoned};
+use crate::flash::{Placement, Queues, Weights, Zoned};
 
 const FLASH: &str = r#"about = "a drive"
 source = "assumed"
@@ -271,6 +271,58 @@ fn placement_handles_are_read_and_written_and_refused() {
             18,
             "neither striped, copy-back nor summaries",
         ),
+    ]);
+}
+
+#[test]
+fn queues_are_read_and_written_and_refused() {
+    let of = |tables: &str| format!("{FLASH}{tables}");
+    let plain = "[queues]\ncount = 4\ndepth = 1023\ncommands = 64\n";
+    let weights = "high = 8\nmedium = 4\nlow = 1\n";
+    for (more, burst, weighted) in [
+        ("", 1, false),
+        ("burst = 16\n", 16, false),
+        (weights, 1, true),
+    ] {
+        let drive = DriveFile::read("mine", &of(&format!("{plain}{more}"))).unwrap();
+        let wanted = Queues {
+            count: 4,
+            depth: 1023,
+            commands: 64,
+            burst,
+            weights: weighted.then_some(Weights {
+                high: 8,
+                medium: 4,
+                low: 1,
+            }),
+        };
+        assert_eq!(drive.preset.queues, Some(wanted));
+        let again = DriveFile::read("mine", &drive.written());
+        assert_eq!(again.as_ref(), Ok(&drive));
+    }
+    let device = DriveFile::read("mine", &format!("{BLOCK}{plain}")).unwrap();
+    assert_eq!(device.preset.queues.map(|queues| queues.count), Some(4));
+    assert_eq!(DriveFile::read("mine", &device.written()), Ok(device));
+    let changed = |from, to| of(&plain.replace(from, to));
+    let more = |more: &str| of(&format!("{plain}{more}"));
+    refused(&[
+        (of("[queues]\n"), 18, "count: it is missing: How many"),
+        (changed("= 4\n", "= 129\n"), 19, "a number from 1 to 128"),
+        (changed("1023", "65536"), 20, "a number from 1 to 65535"),
+        (changed("64", "0"), 21, "a number from 1 to 65536"),
+        (more("burst = 65\n"), 22, "a number from 1 to 64"),
+        (
+            more("burst = 6\n"),
+            18,
+            "[queues] burst: it is a power of two",
+        ),
+        (more("high = 0\n"), 22, "a number from 1 to 256"),
+        (
+            more("high = 8\nlow = 1\n"),
+            18,
+            "[queues] medium: it is missing: weighted round robin",
+        ),
+        (more("urgent = 1\n"), 22, "there is no such key"),
     ]);
 }
 

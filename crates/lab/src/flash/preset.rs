@@ -3,6 +3,7 @@
 use super::cells::{PageTypes, SlcCache};
 use super::energy::Energy;
 use super::placement::Placement;
+use super::queues::Queues;
 use super::speed::Speed;
 use super::stress::Refresh;
 use super::zoned::Zoned;
@@ -105,6 +106,8 @@ pub struct Preset {
     pub link_in_order: bool,
     /// The most bytes that cross the link as one request; a longer request is split.
     pub request_bytes: u64,
+    /// Its submission queues, if they are simulated; otherwise each request goes to the drive at once.
+    pub queues: Option<Queues>,
     /// The inside of the device.
     pub kind: Kind,
 }

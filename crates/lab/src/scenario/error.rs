@@ -4,6 +4,7 @@ use super::capacity::TooLarge;
 use crate::base::TooSmall;
 use crate::flash::NoSpare;
 use crate::jobs::JobsError;
+use crate::queues::plan::QueueError;
 use crate::replay::ReplayError;
 use crate::sim::RunError;
 use crate::vellum::LayoutError;
@@ -131,6 +132,9 @@ pub enum ScenarioError {
     /// There is no room for the jobs.
     #[error(transparent)]
     Jobs(#[from] JobsError),
+    /// A tenant cannot have the submission queue that is named for it.
+    #[error(transparent)]
+    Queues(#[from] QueueError),
     /// A page map that refreshes nothing.
     #[error("with [read-disturb] or [retention] only the page map `base` runs here: take it")]
     Refresh,

@@ -11,6 +11,7 @@ mod jobs;
 mod named;
 mod portion;
 mod prepare;
+mod queues;
 mod source;
 mod warm;
 
@@ -27,6 +28,7 @@ use crate::life::{Life, WornOut};
 use crate::outcome::{OfTenant, Outcome, Snapshot};
 use crate::policy::{Layer, Policy};
 use crate::progress::Watch;
+use crate::queues::plan::Assigned;
 use crate::replay::{RepeatedContents, TraceFile};
 use crate::series;
 use crate::sim::{Ftl, Pace, Sim};
@@ -208,6 +210,8 @@ pub struct Scenario<'a> {
     pub hashing: Option<Hashing>,
     /// Policies of the caller.
     pub own: Own<'a>,
+    /// The submission queues that tenants have. Those that are not named take turns.
+    pub queues: &'a [Assigned],
     /// Reports progress to another thread, which may stop the run.
     pub watch: Option<&'a Watch>,
 }
@@ -228,6 +232,7 @@ impl<'a> Scenario<'a> {
             sizes: None,
             hashing: None,
             own: Own::default(),
+            queues: &[],
             watch: None,
         }
     }
@@ -274,6 +279,7 @@ impl Scenario<'_> {
         let mut built = self.build(policy)?;
         built.notes.extend(self.own_told(policy)?);
         built.sim.admission = self.own.admission.map(|admission| admission());
+        self.put_queues(&mut built)?;
         let (sim, logical) = (&mut built.sim, built.logical);
         self.holds(policy, logical)?;
         sim.time.set_instant(true);

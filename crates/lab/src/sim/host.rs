@@ -19,8 +19,13 @@ pub struct Host {
     pub blocks_read: u64,
     /// Requests answered.
     pub served: u64,
+    /// How long requests waited in a submission queue, if the drive has any.
+    pub waited: Latencies,
     /// Requests not answered yet.
     open: u32,
+    /// When the first request came, and when the last answer did.
+    began: Option<u64>,
+    ended: u64,
 }
 
 impl Host {
@@ -29,9 +34,17 @@ impl Host {
         self.open
     }
 
+    /// Nanoseconds from its first request to its last answer.
+    #[must_use]
+    pub fn nanos(&self) -> u64 {
+        self.began
+            .map_or(0, |began| self.ended.saturating_sub(began))
+    }
+
     /// Counts a request.
-    pub(super) fn asks(&mut self, request: &Request) {
+    pub(super) fn asks(&mut self, request: &Request, now: u64) {
         self.open += 1;
+        self.began.get_or_insert(now);
         match request.op {
             Op::Read => self.blocks_read += u64::from(request.blocks),
             Op::Write { .. } => self.blocks_written += u64::from(request.blocks),
@@ -39,9 +52,10 @@ impl Host {
         }
     }
 
-    /// Counts an answer; a request of no blocks is a flush.
-    pub(super) fn is_answered(&mut self, read: bool, blocks: u32, took: u64) {
+    /// Counts an answer that came `now`; a request of no blocks is a flush.
+    pub(super) fn is_answered(&mut self, read: bool, blocks: u32, (took, now): (u64, u64)) {
         self.open -= 1;
+        self.ended = now;
         self.served += 1;
         let seen = match (read, blocks) {
             (true, _) => &mut self.reads,

@@ -1,12 +1,24 @@
-//! A request that is open at the drive, and its parts.
+//! A request that waits for the drive or is open there, and its parts.
 
 use crate::vellum::Asked;
+use crate::workload::Request;
+
+/// A request that the controller has not taken from its submission queue.
+pub(super) struct Waiting {
+    pub(super) request: Request,
+    pub(super) came: u64,
+}
+
+/// What a request has in place of a queue if it did not wait in one.
+pub(super) const NO_QUEUE: u16 = u16::MAX;
 
 /// A request that is not answered.
 pub(super) struct Parent {
     pub(super) came: u64,
     pub(super) read: bool,
     pub(super) tenant: u8,
+    /// The submission queue that it is in, or `NO_QUEUE`.
+    pub(super) queue: u16,
     pub(super) parts: u32,
 }
 

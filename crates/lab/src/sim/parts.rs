@@ -1,6 +1,6 @@
 //! The host's link: requests are cut into parts that cross it. A request is answered when all its parts are.
 
-use super::open::{Parent, Part, place};
+use super::open::{NO_QUEUE, Parent, Part, place};
 use super::{Ftl, RunError, Sim, io};
 use crate::admission::{Admitted, Arrived};
 use crate::base::Io;
@@ -15,7 +15,8 @@ use std::ops::Range;
 impl Sim {
     /// Requests not answered yet.
     pub(super) fn open(&self) -> usize {
-        self.parents.len() - self.free_parents.len()
+        let waiting = self.front.as_ref().map_or(0, |front| front.waiting());
+        self.parents.len() - self.free_parents.len() + waiting
     }
 
     /// The error when nothing can happen any more.
@@ -24,8 +25,8 @@ impl Sim {
         RunError::Stalled { open }
     }
 
-    pub(super) fn issue(&mut self, mut request: Request) {
-        let read = request.op == Op::Read;
+    /// Takes a request from the host. It goes to the drive at once, or into its submission queue.
+    pub(super) fn issue(&mut self, request: Request) {
         match request.op {
             Op::Read => self.seen.blocks_read += u64::from(request.blocks),
             Op::Write { fua } => self.seen_written(request.blocks, fua),
@@ -34,6 +35,17 @@ impl Sim {
         if !self.tenants.is_empty() {
             self.tenant_asks(&request);
         }
+        if self.front.is_some() && !self.time.is_instant() {
+            self.enqueue(request);
+        } else {
+            self.start(request, self.time.now(), NO_QUEUE);
+        }
+    }
+
+    /// Sends a request that came at `came` to the drive.
+    #[inline]
+    pub(super) fn start(&mut self, mut request: Request, came: u64, queue: u16) {
+        let read = request.op == Op::Read;
         let admitted = self.admitted(&request);
         let tags = self.tags.as_mut();
         let stream = Stream::of(tags.map_or(0, |tags| tags.handle(&request)));
@@ -49,9 +61,10 @@ impl Sim {
             return;
         }
         let parent = Parent {
-            came: self.time.now(),
+            came,
             read,
             tenant: request.tenant,
+            queue,
             parts: request.blocks.div_ceil(self.part_blocks).max(1),
         };
         let parts = parent.parts;
@@ -89,14 +102,14 @@ impl Sim {
     #[cold]
     fn tenant_asks(&mut self, request: &Request) {
         if let Some(host) = self.tenants.get_mut(usize::from(request.tenant)) {
-            host.asks(request);
+            host.asks(request, self.time.now());
         }
     }
 
     #[cold]
     fn tenant_is_answered(&mut self, tenant: u8, (read, blocks): (bool, u32), took: u64) {
         if let Some(host) = self.tenants.get_mut(usize::from(tenant)) {
-            host.is_answered(read, blocks, took);
+            host.is_answered(read, blocks, (took, self.time.now()));
         }
     }
 
@@ -154,11 +167,15 @@ impl Sim {
         };
         seen.add(took);
         self.seen.served += 1;
+        let queue = request.queue;
         if !self.tenants.is_empty() {
             let (tenant, read) = (request.tenant, request.read);
             self.tenant_is_answered(tenant, (read, blocks), took);
         }
         self.free_parents.push(parent);
+        if queue != NO_QUEUE {
+            self.leaves_queue(queue);
+        }
     }
 }
 
