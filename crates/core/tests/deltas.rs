@@ -49,7 +49,7 @@ fn a_base_stays_for_its_delta_whatever_happens_to_its_block() {
     for fate in [Fate::Kept, Fate::Discarded, Fate::Written, Fate::Merged] {
         let mut deltas = 0;
         for seed in 0..12 {
-            let mut bench = Bench::new(seed, volume(), Dedup::default());
+            let mut bench = Bench::in_memory(seed, volume(), Dedup::default());
             // Two blocks that share a part, and one that is stored twice.
             packing(&mut bench, 1..2, &contents);
             for lba in 2..4 {

@@ -303,10 +303,10 @@ impl<'a> Replay<'a> {
                 wrong(record)?;
             }
             place.block += u16::from(record.tag().is_some());
+            self.state.trim();
         }
         self.newest[cursor.segment.0 as usize] = found.header.seq;
         self.replayed.chunks += 1;
-        self.state.trim();
         let names = found.records.iter().filter_map(Record::names);
         self.last_names.take(names);
         Ok(())

@@ -7,13 +7,16 @@ use crate::addr::Lba;
 use crate::entry::{Entry, LEAF_ENTRIES};
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// So many entries are set at the latest: 16 MiB, and the lists that they are in.
+/// When so many wait, all are set: 8 MiB, and the lists that they are in.
 const MOST: usize = 1 << 20;
+
+/// An entry's index in its leaf, and the entry.
+type Waiting = (u16, u32);
 
 /// Entries to be set, by leaf, in the order of their records.
 #[derive(Default)]
 pub(super) struct Later {
-    leaves: BTreeMap<u64, Vec<(Lba, Entry)>>,
+    leaves: BTreeMap<u32, Vec<Waiting>>,
     entries: usize,
 }
 
@@ -37,22 +40,28 @@ impl Later {
     /// Adds an entry, which takes the place of an earlier one of its block.
     pub fn add(&mut self, lba: Lba, entry: Entry) {
         let leaf = self.leaves.entry(leaf_of(lba)).or_default();
-        leaf.push((lba, entry));
+        leaf.push(((lba.0 % LEAF_ENTRIES as u64) as u16, entry.pack()));
         self.entries += 1;
     }
 
     /// Takes the entries of the first leaf that has any of these blocks, the last included.
-    pub fn take(&mut self, first: Lba, last: Lba) -> Option<Vec<(Lba, Entry)>> {
+    pub fn take(
+        &mut self,
+        first: Lba,
+        last: Lba,
+    ) -> Option<impl Iterator<Item = (Lba, Entry)> + use<>> {
         let leaves = leaf_of(first)..=leaf_of(last);
         let leaf = *self.leaves.range(leaves).next()?.0;
         let entries = self.leaves.remove(&leaf)?;
         self.entries -= entries.len();
-        Some(entries)
+        let start = u64::from(leaf) * LEAF_ENTRIES as u64;
+        let entry = move |(index, raw)| (Lba(start + u64::from(index)), Entry::unpack(raw));
+        Some(entries.into_iter().map(entry))
     }
 }
 
-fn leaf_of(lba: Lba) -> u64 {
-    lba.0 / LEAF_ENTRIES as u64
+fn leaf_of(lba: Lba) -> u32 {
+    u32::try_from(lba.0 / LEAF_ENTRIES as u64).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One volume that a test drives step by step. Every read is checked against the model.
 
-use super::driver::{Ask, CLIENT_BUFS, Driver};
+use super::driver::{Ask, CLIENT_BUFS, Driver, Failure};
 use super::medium::{Broken, Medium};
 use super::model::{Model, Seen};
 use super::open::{self, Volume};
@@ -29,11 +29,12 @@ pub fn engine_on(medium: &mut Medium, rng: &mut Rng, cached_sums: usize) -> Engi
         cached_sums,
         ..Options::default()
     };
-    engine_with(medium, rng, options)
+    let recovered = open::open(medium, rng, false).unwrap();
+    engine_of(recovered, options)
 }
 
-fn engine_with(medium: &mut Medium, rng: &mut Rng, options: Options) -> Engine {
-    let Recovered::Log(recovered) = open::open(medium, rng, false).unwrap() else {
+fn engine_of(recovered: Recovered, options: Options) -> Engine {
+    let Recovered::Log(recovered) = recovered else {
         panic!("a log was made");
     };
     let buffers = Buffers {
@@ -43,21 +44,39 @@ fn engine_with(medium: &mut Medium, rng: &mut Rng, options: Options) -> Engine {
     Engine::new(*recovered, buffers, options, crc32c::crc32c)
 }
 
+fn few_sums() -> Options {
+    Options {
+        cached_sums: 1,
+        ..Options::default()
+    }
+}
+
 pub struct Bench(pub Driver);
 
 impl Bench {
     pub fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
-        let options = Options {
-            cached_sums: 1,
-            ..Options::default()
-        };
-        Self::with(seed, volume, policy, options)
+        Self::with(seed, volume, policy, few_sums())
     }
 
     pub fn with(seed: u64, volume: Volume, policy: Dedup, options: Options) -> Self {
+        Self::opened(seed, volume, policy, options, open::open)
+    }
+
+    /// A volume whose map is all in memory: the base of a delta is always found.
+    pub fn in_memory(seed: u64, volume: Volume, policy: Dedup) -> Self {
+        Self::opened(seed, volume, policy, few_sums(), open::open_whole)
+    }
+
+    fn opened(
+        seed: u64,
+        volume: Volume,
+        policy: Dedup,
+        options: Options,
+        open: fn(&mut Medium, &mut Rng, bool) -> Result<Recovered, Failure>,
+    ) -> Self {
         let mut rng = Rng::new(seed);
         let (mut medium, blocks) = volume.create(Broken::No).unwrap();
-        let engine = engine_with(&mut medium, &mut rng, options);
+        let engine = engine_of(open(&mut medium, &mut rng, false).unwrap(), options);
         let mut driver = Driver::new(engine, medium, Model::new(blocks), rng, COLLECTOR_BUFS);
         driver.start().unwrap();
         driver.deduplicate(&policy, &[]).unwrap();

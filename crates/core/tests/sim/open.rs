@@ -241,9 +241,9 @@ pub fn open(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered,
     open_with(medium, rng, cuts, paging)
 }
 
-/// The same, with all leaves in memory; the power may fail.
-pub fn open_whole(medium: &mut Medium, rng: &mut Rng) -> Result<Recovered, Failure> {
-    open_with(medium, rng, true, |_| None)
+/// The same, with all leaves in memory.
+pub fn open_whole(medium: &mut Medium, rng: &mut Rng, cuts: bool) -> Result<Recovered, Failure> {
+    open_with(medium, rng, cuts, |_| None)
 }
 
 fn open_with(

@@ -183,7 +183,7 @@ impl World {
 
     /// A life that empties the segments from `end` on. Returns how many blocks are still there; `None` if the power has failed.
     fn vacate(&mut self, end: u32, rng: &mut Rng) -> Result<Option<u64>, Failure> {
-        let recovered = open::open_whole(&mut self.medium, rng)?;
+        let recovered = open::open_whole(&mut self.medium, rng, true)?;
         let none = Medium::new(0, self.medium.tokens, Broken::No);
         self.options.segments_end = Some(end);
         let engine = self.engine(recovered);
