@@ -1,6 +1,7 @@
 //! `vellum health`: an exit code for programs that monitor machines.
 
 use crate::outcome::{Special, out};
+use crate::state::State;
 use crate::{control, observed, state, whose};
 use anyhow::Result;
 use serde_json::json;
@@ -36,13 +37,14 @@ pub fn run(args: &Args) -> Result<()> {
     let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
         true => {
             let served = observed::all()?;
-            let dead = state::records()?.into_iter();
-            let dead = dead.filter(|(_, state)| state.server.is_some_and(|pid| !pid.alive()));
-            let dead = dead.map(|(_, state)| Verdict::of_dead(&state.volume));
+            let attached = state::records()?;
+            let unserved = attached
+                .iter()
+                .filter_map(|(_, state)| Verdict::of_unserved(state));
             served
                 .iter()
                 .map(Verdict::of_observed)
-                .chain(dead)
+                .chain(unserved)
                 .collect()
         }
         false => args
@@ -103,12 +105,19 @@ impl Verdict {
         }
     }
 
-    /// The verdict for an attached volume whose server is dead.
-    fn of_dead(path: &Path) -> Self {
-        Self {
-            name: path.display().to_string(),
-            findings: vec![dead()],
-        }
+    /// The verdict for an attached volume that nobody serves. A server that was killed answers no more before its process has ended.
+    fn of_unserved(state: &State) -> Option<Self> {
+        let server = state.server?;
+        let is_answered = state.control.as_deref().is_none_or(control::is_answered);
+        let finding = match is_answered {
+            true if server.alive() => return None,
+            false if control::lives(server) => silent(),
+            _ => dead(),
+        };
+        Some(Self {
+            name: state.volume.display().to_string(),
+            findings: vec![finding],
+        })
     }
 
     fn of_volume(path: &Path) -> Self {
