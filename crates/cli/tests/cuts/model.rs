@@ -106,6 +106,21 @@ impl Content {
     }
 }
 
+impl History<Content> {
+    /// When the writes began that may have left a file's bytes, page by page: for whoever looks into a complaint.
+    fn versions(&self, found: &[u8]) -> Vec<Vec<usize>> {
+        let of_page = |(index, page): (usize, &[u8])| {
+            let is_like = |content: &Content| {
+                let one = content.pages.get(index);
+                one.is_some_and(|one| one[..page.len()] == *page)
+            };
+            let alike = self.states.iter().filter(|(_, content)| is_like(content));
+            alike.map(|(begun, _)| *begun).collect()
+        };
+        found.chunks(PAGE).enumerate().map(of_page).collect()
+    }
+}
+
 /// Checks whether a file may have these bytes.
 fn accepts(states: &[(usize, Content)], found: &[u8]) -> Result<(), String> {
     let sizes = || states.iter().map(|(_, content)| content.bytes);
@@ -274,7 +289,13 @@ impl Folder {
             if answers.is_empty() && self.is_back(name, bytes, when) {
                 back.push(name.clone());
             } else if !answers.iter().any(Result::is_ok) {
-                return Err(format!("{name}: {answers:?}"));
+                let files = told.iter().filter_map(|(_, number)| *number);
+                let versions = files.map(|number| self.contents[number].versions(bytes));
+                let versions: Vec<_> = versions.collect();
+                let is_back = self.is_back(name, bytes, when);
+                return Err(format!(
+                    "{name}: {answers:?}; its pages were written at {versions:?}; a file of that name from before: {is_back}"
+                ));
             }
         }
         let absent = self
