@@ -294,7 +294,8 @@ impl Folder {
                 let versions: Vec<_> = versions.collect();
                 let is_back = self.is_back(name, bytes, when);
                 return Err(format!(
-                    "{name}: {answers:?}; its pages were written at {versions:?}; a file of that name from before: {is_back}"
+                    "{name}: {answers:?}; its pages were written at {versions:?}; \
+                    a file of that name from before: {is_back}"
                 ));
             }
         }
