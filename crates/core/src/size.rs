@@ -1,9 +1,6 @@
-//! Sizes as people write them: `10G`, `512M`, `4096`.
+//! Sizes in words: `10.5 GiB`.
 
 use crate::addr::BLOCK_BYTES;
-use alloc::format;
-use alloc::string::{String, ToString as _};
-use core::str::FromStr;
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,51 +26,8 @@ impl Size {
 #[derive(Clone, Copy, Debug)]
 pub struct Beside(u64, u64);
 
-const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!("{text:?} is not a size: write a whole number and K, M, G, T or P, like 10G")
-        };
-        let upper = text.trim().to_ascii_uppercase();
-        let digits = upper.trim_end_matches(|c: char| !c.is_ascii_digit());
-        let shift = match &upper[digits.len()..] {
-            "" | "B" => 0,
-            unit => {
-                let rest = unit
-                    .strip_suffix("IB")
-                    .or_else(|| unit.strip_suffix('B'))
-                    .unwrap_or(unit);
-                UNITS
-                    .iter()
-                    .find(|(c, _)| rest.len() == 1 && rest.starts_with(*c))
-                    .ok_or_else(wrong)?
-                    .1
-            }
-        };
-        let number: u64 = digits.parse().map_err(|_| wrong())?;
-        match number.checked_shl(shift) {
-            Some(bytes) if bytes >> shift == number => Ok(Self(bytes)),
-            _ => Err(format!("{text:?} is more than 16 EiB")),
-        }
-    }
-}
-
-/// Formats bytes as [`Size`] reads them, without rounding.
-#[must_use]
-pub fn exact(bytes: u64) -> String {
-    let unit = UNITS
-        .iter()
-        .rev()
-        .find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift);
-    match unit {
-        Some((unit, shift)) => format!("{}{unit}", bytes >> shift),
-        None => bytes.to_string(),
-    }
-}
+/// The units of sizes, the smallest first: the letter, and by how many bits it shifts a number of bytes.
+pub const UNITS: [(char, u32); 5] = [('K', 10), ('M', 20), ('G', 30), ('T', 40), ('P', 50)];
 
 /// Rounded to a tenth; with `{:#}` to a tenth of the next smaller unit, for sizes that are compared.
 impl core::fmt::Display for Size {
@@ -122,33 +76,11 @@ impl core::fmt::Display for Beside {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
+    use alloc::string::ToString as _;
 
     #[test]
-    fn sizes_are_read_and_shown() {
-        for (text, bytes) in [
-            ("0", 0),
-            ("4096", 4096),
-            ("10G", 10 << 30),
-            ("2kib", 2048),
-            ("3MB", 3 << 20),
-            ("1T", 1 << 40),
-        ] {
-            assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
-        }
-        for text in [
-            "",
-            "G",
-            "-1",
-            "1.5G",
-            "1X",
-            "1GG",
-            "10 0",
-            "99999999999P",
-            "18446744073709551616",
-            "1é",
-        ] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
-        }
+    fn sizes_are_shown() {
         assert_eq!(Size(10 << 30).to_string(), "10 GiB");
         assert_eq!(Size((10 << 30) + (1 << 29)).to_string(), "10.5 GiB");
         assert_eq!(Size(12).to_string(), "12 B");
