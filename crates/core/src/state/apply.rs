@@ -1,5 +1,6 @@
 //! The effect of each log record.
 
+use super::shelf::Shelf;
 use super::{Event, Origin, State};
 use crate::addr::{Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
@@ -124,12 +125,13 @@ impl State {
     pub(super) fn share(&mut self, lba: Lba, vba: Vba, pba: Pba) -> Option<()> {
         self.holds(lba, 1)?;
         self.segments.segment_of(pba)?;
-        if !self.is_counted || self.shared.owners(vba) == 0 {
-            self.place(vba, pba, false)?;
-        }
         if !self.is_counted {
+            self.place(vba, pba, false)?;
             self.remap(lba, Entry::Shared(vba));
             return Some(());
+        }
+        if self.shared.owners(vba) == 0 {
+            self.place(vba, pba, false)?;
         }
         let has_room = self.shared.add(vba, lba);
         assert!(has_room, "the count of shared page {vba} has room");
@@ -192,7 +194,9 @@ impl State {
         let is_one = self.is_entry_away(lba) || self.later.holds(lba);
         if is_one {
             self.later.add(lba, entry);
-            if self.later.is_full() {
+            let shelf = self.map.leaves().shelf();
+            let room = shelf.map_or(0, Shelf::room_for_changes);
+            if self.later.bytes() > room {
                 self.catch_up(Lba(0), Lba(u64::MAX));
             }
         }

@@ -3,12 +3,13 @@
 //! A replay does not need what an entry was before, because it counts only at its end. So it does not read a leaf for each record: it sets
 //! the entries of a leaf together, leaf by leaf ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
+use super::map::split;
 use crate::addr::Lba;
 use crate::entry::{Entry, LEAF_ENTRIES};
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// When so many wait, all are set: 8 MiB, and the lists that they are in.
-const MOST: usize = 1 << 20;
+/// The memory that a leaf takes besides that of its entries: the list, and its place in the tree.
+const LEAF_BYTES: usize = 64;
 
 /// An entry's index in its leaf, and the entry.
 type Waiting = (u16, u32);
@@ -16,19 +17,19 @@ type Waiting = (u16, u32);
 /// Entries to be set, by leaf, in the order of their records.
 #[derive(Default)]
 pub(super) struct Later {
-    leaves: BTreeMap<u32, Vec<Waiting>>,
+    leaves: BTreeMap<usize, Vec<Waiting>>,
     entries: usize,
 }
 
 impl Later {
     /// True if a block's entry has to wait for others of its leaf, which are set before it.
     pub fn holds(&self, lba: Lba) -> bool {
-        self.leaves.contains_key(&leaf_of(lba))
+        self.leaves.contains_key(&split(lba).0)
     }
 
-    /// True if so many entries wait that they should be set now.
-    pub fn is_full(&self) -> bool {
-        self.entries >= MOST
+    /// The memory that the entries take, roughly, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.entries * size_of::<Waiting>() + self.leaves.len() * LEAF_BYTES
     }
 
     /// True if no entry waits.
@@ -39,8 +40,9 @@ impl Later {
 
     /// Adds an entry, which takes the place of an earlier one of its block.
     pub fn add(&mut self, lba: Lba, entry: Entry) {
-        let leaf = self.leaves.entry(leaf_of(lba)).or_default();
-        leaf.push(((lba.0 % LEAF_ENTRIES as u64) as u16, entry.pack()));
+        let (leaf, index) = split(lba);
+        let waiting = self.leaves.entry(leaf).or_default();
+        waiting.push((index as u16, entry.pack()));
         self.entries += 1;
     }
 
@@ -50,18 +52,14 @@ impl Later {
         first: Lba,
         last: Lba,
     ) -> Option<impl Iterator<Item = (Lba, Entry)> + use<>> {
-        let leaves = leaf_of(first)..=leaf_of(last);
+        let leaves = split(first).0..=split(last).0;
         let leaf = *self.leaves.range(leaves).next()?.0;
         let entries = self.leaves.remove(&leaf)?;
         self.entries -= entries.len();
-        let start = u64::from(leaf) * LEAF_ENTRIES as u64;
+        let start = (leaf * LEAF_ENTRIES) as u64;
         let entry = move |(index, raw)| (Lba(start + u64::from(index)), Entry::unpack(raw));
         Some(entries.into_iter().map(entry))
     }
-}
-
-fn leaf_of(lba: Lba) -> u32 {
-    u32::try_from(lba.0 / LEAF_ENTRIES as u64).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -78,18 +76,13 @@ mod tests {
         assert!(!later.is_empty() && later.holds(Lba(4100)) && !later.holds(Lba(4000)));
         let mut lbas = |first, last| {
             let entries = later.take(Lba(first), Lba(last))?;
-            Some(
-                entries
-                    .into_iter()
-                    .map(|(lba, _)| lba.0)
-                    .collect::<Vec<_>>(),
-            )
+            Some(entries.map(|(lba, _)| lba.0).collect::<Vec<_>>())
         };
         assert_eq!(lbas(2048, 4095), None);
         assert_eq!(lbas(0, u64::MAX), Some(vec![7, 9, 7]));
         assert_eq!(lbas(1030, 1031), Some(vec![1024]));
         assert_eq!(lbas(0, u64::MAX), Some(vec![5000]));
         assert_eq!(lbas(0, u64::MAX), None);
-        assert!(later.is_empty());
+        assert!(later.is_empty() && later.bytes() == 0);
     }
 }

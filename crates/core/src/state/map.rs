@@ -2,7 +2,7 @@
 //!
 //! The map has two levels. Its leaves of 1024 entries are allocated when first written, and freed when nothing in them is mapped. So a
 //! thin or sparse volume takes memory only for the blocks it holds. A leaf is also the unit of a map checkpoint: one block of the medium.
-//! So a leaf need not stay in memory if the medium has exactly its contents
+//! So a leaf need not stay in memory if the medium has it, but for a few changes
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
 use super::changes::Page;
@@ -50,12 +50,6 @@ impl Map {
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks
-    }
-
-    /// The number of leaves.
-    #[must_use]
-    pub fn leaf_count(&self) -> u32 {
-        self.leaves.len() as u32
     }
 
     /// Returns where `lba` is stored.
@@ -280,7 +274,8 @@ impl Map {
     }
 }
 
-fn split(lba: Lba) -> (usize, usize) {
+/// The leaf of a block's entry, and the entry's index in it.
+pub(super) fn split(lba: Lba) -> (usize, usize) {
     (
         (lba.0 / LEAF_ENTRIES as u64) as usize,
         (lba.0 % LEAF_ENTRIES as u64) as usize,
@@ -308,14 +303,14 @@ mod tests {
             prop_assert_eq!(got, model.clone().into_iter().collect::<Vec<_>>());
             let mut copy = Map::new(5000);
             let mut block = [0; BLOCK_BYTES];
-            for leaf in 0..map.leaf_count() {
+            for leaf in 0..map.leaves.len() as u32 {
                 if map.encode_leaf(Leaf(leaf), &mut block) {
                     prop_assert!(copy.load_leaf(Leaf(leaf), &block));
                 }
             }
             prop_assert!(copy.iter().eq(map.iter()));
             let dirty = map.dirty_count();
-            let leaves = 0..map.leaf_count();
+            let leaves = 0..map.leaves.len() as u32;
             let taken = leaves.filter(|&leaf| map.writes(Leaf(leaf))).count() as u64;
             prop_assert_eq!((taken, map.dirty_count()), (dirty, 0));
             for from in [0, 1023, 1024, 3000, 5000] {

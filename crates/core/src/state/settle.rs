@@ -1,9 +1,10 @@
 //! The end of a replay: owners and live blocks are counted from the map, so that no count is too low.
 
 use super::live::Live;
+use super::map::split;
 use super::{State, Unsound};
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
-use crate::entry::{Entry, LEAF_ENTRIES};
+use crate::entry::Entry;
 use crate::format::root::Cursor;
 use crate::format::superblock::SegmentArea;
 use alloc::{collections::BTreeMap, vec, vec::Vec};
@@ -46,7 +47,7 @@ impl State {
                 Entry::Packed(vba, _) => shared.count_part(vba),
             };
             if !is_sound {
-                return Err(Unsound::Map(leaf_of(lba)));
+                return Err(Unsound::Map(Leaf(split(lba).0 as u32)));
             }
         }
         // Pages are visited leaf by leaf. The order of their owners would jump between leaves.
@@ -72,7 +73,9 @@ impl State {
         };
         let mut entries = self.map.iter();
         let first = entries.find(|(_, entry)| names(*entry));
-        first.map_or(Unsound::Shared, |(lba, _)| Unsound::Map(leaf_of(lba)))
+        first.map_or(Unsound::Shared, |(lba, _)| {
+            Unsound::Map(Leaf(split(lba).0 as u32))
+        })
     }
 
     fn count(&mut self, heads: &[Cursor; 2], pba: Pba) -> Option<()> {
@@ -96,10 +99,6 @@ impl Seen {
         *word |= bit;
         is_first
     }
-}
-
-fn leaf_of(lba: Lba) -> Leaf {
-    Leaf((lba.0 / LEAF_ENTRIES as u64) as u32)
 }
 
 /// Counts a block as live; fails if the heads have not been there, or if the segment would have more live blocks than it has blocks.

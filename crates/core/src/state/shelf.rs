@@ -331,14 +331,19 @@ impl Shelf {
     /// room.
     pub fn is_too_dirty(&self, dirty: usize, bytes: usize) -> bool {
         let fits = !self.is_over() && !self.has_away();
-        !fits && dirty * BLOCK_BYTES + bytes > self.paging.most_dirty * BLOCK_BYTES
+        !fits && dirty * BLOCK_BYTES + bytes > self.room_for_changes()
+    }
+
+    /// The memory that what has changed may take, in bytes.
+    pub fn room_for_changes(&self) -> usize {
+        self.paging.most_dirty * BLOCK_BYTES
     }
 
     /// True if leaves and changes, which take `bytes`, take so much memory that nothing more may change before the map checkpoint in flight
     /// has ended.
     pub fn is_overfull(&self, bytes: usize) -> bool {
         let (here, most) = self.here();
-        here > most + self.paging.most_dirty || bytes > 2 * self.paging.most_dirty * BLOCK_BYTES
+        here > most + self.paging.most_dirty || bytes > 2 * self.room_for_changes()
     }
 
     /// The number of leaves that have a turn.
