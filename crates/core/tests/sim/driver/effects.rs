@@ -3,7 +3,9 @@
 
 use super::{Driver, End, Failure, Flight, RELEASED, Stage, ensure};
 use crate::sim::medium::{Broken, Cell, GARBAGE};
+use vellum_core::addr::EffectId;
 use vellum_core::driver;
+use vellum_core::layout::Core;
 use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
 
 impl Driver {
@@ -49,6 +51,10 @@ impl Driver {
         result
     }
 
+    fn is_cold(&self, id: EffectId) -> bool {
+        matches!(&self.engine, Core::Log(engine) if engine.chunk_is_cold(id))
+    }
+
     fn take(&mut self, flight: &mut Flight) -> Result<(), Failure> {
         match flight.effect {
             Effect::WriteChunk { id, blocks, .. } => {
@@ -64,6 +70,16 @@ impl Driver {
                         "buffer {buf} is written and nobody holds it"
                     );
                 }
+                // What clients write and what the collector moves age differently: they stay apart.
+                ensure!(
+                    !self.is_cold(id)
+                        || flight
+                            .bufs
+                            .iter()
+                            .all(|buf| self.collector.contains(&buf.0)),
+                    "{:?} is of the collector's head, and holds what a client wrote",
+                    flight.effect
+                );
                 flight.cells = self.chunk_cells(id, blocks);
             }
             Effect::WriteData { id, .. } => {
