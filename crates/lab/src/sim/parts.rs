@@ -53,6 +53,10 @@ impl Sim {
             && matches!(request.op, Op::Write { fua: false })
             && drive.write_at_once(io!(self), stream, request.lba, u64::from(request.blocks))
         {
+            debug_assert_eq!(
+                queue, NO_QUEUE,
+                "nothing waits in a queue while nothing takes time"
+            );
             self.seen.writes.add(0);
             self.seen.served += 1;
             if !self.tenants.is_empty() {
