@@ -1,12 +1,14 @@
 //! Carries out the core's effects over a [`Host`]. Only this module distinguishes the kinds of effects.
 //!
 //! The core does no I/O; it only requests it ([`Effect`]). A host has a medium, memory and a clock, real or simulated: it does what
-//! is requested, and reports how that ended with [`Input::Done`](crate::seam::Input::Done), at once or later. There are three: the
-//! device, the lab, and the simulation of crashes. None of them can leave out an effect, because each is a method.
+//! is requested, and reports how that ended with [`Input::Done`], at once or later. There are three: the device, the lab, and the
+//! simulation of crashes. None of them can leave out an effect, because each is a method. The device and the lab also
+//! [serve](Serves): they give the core an input and take all that follows from it in one step, [`feed`].
 
-use crate::addr::{Buf, EffectId, Pba, RequestId, Vba};
+use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Vba};
 use crate::entry::PartId;
-use crate::seam::{Against, Base, Effect, Page};
+use crate::layout::Core;
+use crate::seam::{Against, Base, Effect, Input, Outcome, Page, Reply};
 
 /// Blocks of the medium, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +93,53 @@ pub trait Host<C: ?Sized> {
     fn release(&mut self, cx: &mut C, buf: Buf) -> Self::Done;
     /// [`Effect::Stopped`]
     fn stopped(&mut self, cx: &mut C) -> Self::Done;
+}
+
+/// A host that starts each effect as soon as the core requests it, and passes the core's replies on to clients.
+pub trait Serves<C: ?Sized>: Host<C, Done = ()> {
+    /// The volume that is served.
+    fn core(&mut self) -> &mut Core;
+
+    /// False for an effect that is left out. It never ends.
+    fn allows(&self, _effect: &Effect) -> bool {
+        true
+    }
+
+    /// An effect that had ended by the time it was started. The core learns of it only when it has no more effects to give out.
+    fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)> {
+        None
+    }
+
+    /// The core has given out all its effects for now. Comes before its replies.
+    fn started_all(&mut self, _cx: &mut C) {}
+
+    /// Passes a reply on.
+    fn reply(&mut self, cx: &mut C, reply: Reply);
+}
+
+/// Gives the core one input, and takes all that follows from it.
+pub fn feed<C: ?Sized, H: Serves<C>>(host: &mut H, cx: &mut C, now: Nanos, input: Input<'_>) {
+    host.core().handle(now, input);
+    drain(host, cx, now);
+}
+
+/// Takes all effects and replies of the core.
+pub fn drain<C: ?Sized, H: Serves<C>>(host: &mut H, cx: &mut C, now: Nanos) {
+    loop {
+        while let Some(effect) = host.core().poll_effect() {
+            if host.allows(&effect) {
+                carry_out(host, cx, effect);
+            }
+        }
+        let Some((id, outcome)) = host.next_ended() else {
+            break;
+        };
+        host.core().handle(now, Input::Done { id, outcome });
+    }
+    host.started_all(cx);
+    while let Some(reply) = host.core().poll_reply() {
+        host.reply(cx, reply);
+    }
 }
 
 /// Carries out one effect.

@@ -25,7 +25,7 @@ use vellum_core::engine::Earlier;
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Effect, Input, Outcome, Payload, Refusal, Reply, Service};
+use vellum_core::seam::{Input, Outcome, Payload, Refusal, Service};
 use vellum_medium::{Io, Kind};
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
@@ -211,8 +211,7 @@ impl Inner {
             return;
         }
         self.now = now;
-        self.engine.handle(now, input);
-        self.drain(batch);
+        driver::feed(self, batch, now, input);
     }
 
     /// When to look at the clock.
@@ -304,36 +303,8 @@ impl Inner {
 
     /// Takes all effects and answers of the core.
     pub fn drain(&mut self, batch: &mut Batch) {
-        loop {
-            while let Some(effect) = self.engine.poll_effect() {
-                self.carry_out(effect, batch);
-            }
-            let Some((id, told)) = self.told.pop() else {
-                break;
-            };
-            let outcome = told.outcome();
-            self.engine.handle(self.now, Input::Done { id, outcome });
-        }
-        self.read_back(batch);
-        let room = self.engine.room();
-        if let Some(level) = self.gauge.note(room) {
-            batch.filled = Some((level, room, matches!(self.engine, Core::Log(_))));
-        }
-        while let Some(Reply { id, result }) = self.engine.poll_reply() {
-            let pending = self.requests.remove(id);
-            if let Err(Refusal::Corrupt(at) | Refusal::Unreadable(at)) = result {
-                self.forget_damaged(at, &pending.request);
-            }
-            let result = result.map_err(|refusal| {
-                self.counters.refused += 1;
-                if !matches!(refusal, Refusal::OutOfRange | Refusal::Unlinkable) {
-                    batch.troubles.push(refusal);
-                }
-                block_error(refusal)
-            });
-            let result = self.gate.ended(self.now, &pending, result);
-            batch.answers.push(pending, result);
-        }
+        let now = self.now;
+        driver::drain(self, batch, now);
     }
 
     /// Forgets copies in memory of blocks that cannot be read. Otherwise a later write could be found equal to such a copy, or
@@ -348,13 +319,6 @@ impl Inner {
             if let Earlier::Base(part) = self.engine.earlier(lba) {
                 self.bases.given_up(part.page);
             }
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect, batch: &mut Batch) {
-        // A read-only volume is not written: such an effect never ends, and holds nothing up.
-        if !(self.read_only && effect.changes_medium()) {
-            driver::carry_out(self, batch, effect);
         }
     }
 
@@ -440,7 +404,7 @@ impl Inner {
             (Ended::Metadata, Some(buffer)) => Outcome::Bytes(buffer.bytes()),
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
-        self.engine.handle(now, Input::Done { id, outcome });
+        driver::feed(self, batch, now, Input::Done { id, outcome });
         let refuses = self.engine.refuses_writes();
         if self.refuses_writes != refuses {
             self.refuses_writes = refuses;
@@ -449,7 +413,6 @@ impl Inner {
         if let Some(buffer) = buffer {
             self.buffers.give_back(buffer);
         }
-        self.drain(batch);
     }
 
     /// Notes that a chunk is written: the contents of its frames are on the medium, until the frames are reused.

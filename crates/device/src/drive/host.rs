@@ -2,10 +2,12 @@
 
 use super::{Batch, Cause, Inner, Life};
 use crate::part_reads::{Decoded, PartsRead};
+use crate::refusals::block_error;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
-use vellum_core::driver::{Extent, Host, Parts, To};
+use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
-use vellum_core::seam::Against;
+use vellum_core::layout::Core;
+use vellum_core::seam::{Against, Effect, Outcome, Refusal, Reply};
 use vellum_medium::Kind;
 
 impl Host<Batch> for Inner {
@@ -137,6 +139,46 @@ impl Host<Batch> for Inner {
 
     fn stopped(&mut self, _: &mut Batch) {
         self.life = Life::Stopped;
+    }
+}
+
+impl Serves<Batch> for Inner {
+    fn core(&mut self) -> &mut Core {
+        &mut self.engine
+    }
+
+    /// A read-only volume is not written: such an effect never ends, and holds nothing up.
+    fn allows(&self, effect: &Effect) -> bool {
+        !(self.read_only && effect.changes_medium())
+    }
+
+    fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)> {
+        let (id, told) = self.told.pop()?;
+        Some((id, told.outcome()))
+    }
+
+    fn started_all(&mut self, batch: &mut Batch) {
+        self.read_back(batch);
+        let room = self.engine.room();
+        if let Some(level) = self.gauge.note(room) {
+            batch.filled = Some((level, room, matches!(self.engine, Core::Log(_))));
+        }
+    }
+
+    fn reply(&mut self, batch: &mut Batch, Reply { id, result }: Reply) {
+        let pending = self.requests.remove(id);
+        if let Err(Refusal::Corrupt(at) | Refusal::Unreadable(at)) = result {
+            self.forget_damaged(at, &pending.request);
+        }
+        let result = result.map_err(|refusal| {
+            self.counters.refused += 1;
+            if !matches!(refusal, Refusal::OutOfRange | Refusal::Unlinkable) {
+                batch.troubles.push(refusal);
+            }
+            block_error(refusal)
+        });
+        let result = self.gate.ended(self.now, &pending, result);
+        batch.answers.push(pending, result);
     }
 }
 

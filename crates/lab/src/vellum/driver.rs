@@ -500,24 +500,8 @@ impl Vellum {
     }
 
     fn feed(&mut self, io: &mut Io<'_>, input: Input<'_>) {
-        self.engine.handle(Nanos(io.time.now()), input);
-        while let Some(effect) = self.engine.poll_effect() {
-            driver::carry_out(self, io, effect);
-        }
-        while let Some(reply) = self.engine.poll_reply() {
-            let (id, is_ok) = (reply.id.0, reply.result.is_ok());
-            self.has_ended(io.time.now(), id, is_ok);
-            if self.services.take_answer(id, is_ok) || self.take_drop(id, is_ok) {
-                continue;
-            }
-            if let Some(shadow) = &mut self.shadow {
-                shadow.check(id, is_ok);
-            }
-            // A request that was answered earlier is not answered again, unless it failed.
-            if !hashing::is_answered(reply.id.0) || reply.result.is_err() {
-                self.answers.push_back((reply.id.0, reply.result));
-            }
-        }
+        let now = Nanos(io.time.now());
+        driver::feed(self, io, now, input);
         if self.services.has_answer() {
             self.serve(io);
         }

@@ -2,14 +2,16 @@
 
 use super::Vellum;
 use super::flight::Flight;
+use super::hashing::is_answered;
 use crate::base::Io;
 use crate::content::Content;
 use crate::flash::Stream;
 use crate::timeline::Tag;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
-use vellum_core::driver::{Extent, Host, Parts, To};
+use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
-use vellum_core::seam::Against;
+use vellum_core::layout::Core;
+use vellum_core::seam::{Against, Reply};
 
 impl Host<Io<'_>> for Vellum {
     type Done = ();
@@ -123,5 +125,26 @@ impl Vellum {
         }
         self.flights[index] = flight;
         Tag::Effect(id.0)
+    }
+}
+
+impl Serves<Io<'_>> for Vellum {
+    fn core(&mut self) -> &mut Core {
+        &mut self.engine
+    }
+
+    fn reply(&mut self, io: &mut Io<'_>, reply: Reply) {
+        let (id, is_ok) = (reply.id.0, reply.result.is_ok());
+        self.has_ended(io.time.now(), id, is_ok);
+        if self.services.take_answer(id, is_ok) || self.take_drop(id, is_ok) {
+            return;
+        }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.check(id, is_ok);
+        }
+        // A request that was answered earlier is not answered again, unless it failed.
+        if !is_answered(id) || !is_ok {
+            self.answers.push_back((id, reply.result));
+        }
     }
 }
