@@ -42,7 +42,6 @@ mod pump;
 mod queue;
 mod read;
 mod restamp;
-mod segments;
 mod stripes;
 mod sums;
 mod twin;
@@ -55,7 +54,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Head, Log};
+use crate::log::{ChunkId, Head, Info, Log, SegmentState, Segments};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -71,7 +70,6 @@ use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use proposers::Proposers;
 use queue::Queue;
-use segments::{SegmentState, Segments};
 use sums::Sums;
 use waiting::Waiting;
 
@@ -222,8 +220,8 @@ impl Engine {
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
-        let is_needed = |info: &segments::Info| info.last_seq > recovered.root.seq;
-        let live = engine.state.live();
+        let is_needed = |info: &Info| info.last_seq > recovered.root.seq;
+        let live = engine.state.live().of_all();
         engine
             .segments
             .found(was_stopped, in_runs, live, &unsummarised, is_needed);

@@ -15,6 +15,7 @@ mod durability;
 mod expected;
 mod head;
 mod position;
+mod segments;
 
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
@@ -23,11 +24,9 @@ use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
 use durability::{Durability, Sealed};
 use expected::Expected;
-pub(crate) use head::{HEADS, Head};
+pub(crate) use head::{HEADS, Head, Marks};
 use position::Position;
-
-/// For each head, how many chunks it had opened when a block was replaced: the replacement is in one of these chunks.
-pub(crate) type Marks = [u64; 2];
+pub(crate) use segments::{Info, SegmentState, Segments, locate};
 
 /// The heads of the log, and its chunks in memory.
 pub(crate) struct Log {

@@ -2,14 +2,13 @@
 
 use super::super::fetches::{AT_ONCE, Patience};
 use super::super::options;
-use super::super::segments::locate;
 use super::super::{Engine, Pending};
 use super::{Move, PINNED_PENALTY, Victim};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::chunk::{self, Record};
 use crate::format::summary::{self, Owner, Tag};
 use crate::limits;
-use crate::log::{HEADS, Head};
+use crate::log::{HEADS, Head, locate};
 use crate::seam::{Effect, Outcome};
 
 impl Engine {
@@ -40,7 +39,7 @@ impl Engine {
             true => self.worst_filled(),
             false => None,
         };
-        let chosen = chosen.or_else(|| self.segments.to_vacate(self.state.live()));
+        let chosen = chosen.or_else(|| self.segments.to_vacate(self.state.live().of_all()));
         let Some(segment) = chosen else { return false };
         self.begin_victim(segment)
     }
@@ -54,17 +53,19 @@ impl Engine {
                 // A segment that is newer than the durable map checkpoint is not free before the next one, which writes every
                 // dirty leaf: it must be that much emptier.
                 let root_seq = self.checkpoint.durable_seq;
-                self.segments.best(self.state.live(), limit, |valid, info| {
-                    valid + u32::from(info.last_seq > root_seq) * (usable / PINNED_PENALTY)
-                })
+                self.segments
+                    .best(self.state.live().of_all(), limit, |valid, info| {
+                        valid + u32::from(info.last_seq > root_seq) * (usable / PINNED_PENALTY)
+                    })
             }
             options::Victim::CostBenefit => {
                 let newest = self.log.last_seq().0;
-                self.segments.best(self.state.live(), limit, |valid, info| {
-                    // Benefit over cost is (1 - u) * age / (1 + u); the best has the smallest inverse.
-                    let age = (newest - info.last_seq.0 + 1) as f64;
-                    f64::from(usable + valid) / (f64::from(usable - valid) * age)
-                })
+                self.segments
+                    .best(self.state.live().of_all(), limit, |valid, info| {
+                        // Benefit over cost is (1 - u) * age / (1 + u); the best has the smallest inverse.
+                        let age = (newest - info.last_seq.0 + 1) as f64;
+                        f64::from(usable + valid) / (f64::from(usable - valid) * age)
+                    })
             }
         }
     }
