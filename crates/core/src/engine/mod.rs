@@ -54,7 +54,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Head, Info, Log, SegmentState, Segments};
+use crate::log::{ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -64,7 +64,6 @@ use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
 use checkpoint::Checkpoint;
-use collect::Collector;
 pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
@@ -131,7 +130,7 @@ enum Pending {
         request: RequestId,
         index: u32,
     },
-    Tags(u32),
+    Tags,
     /// A leaf that a read needs.
     Fetch(crate::addr::Leaf),
     /// A leaf, or a parity, whose contents on the medium a map checkpoint needs.
@@ -162,6 +161,7 @@ pub struct Engine {
     reserve: Reserve,
 
     collector: Collector,
+    restamp: Restamp,
     checkpoint: Checkpoint,
 
     outbox: Outbox<Pending>,
@@ -211,7 +211,8 @@ impl Engine {
             queue: Queue::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
-            collector: Collector::new(staying, buffers),
+            collector: Collector::new(staying, buffers.first, buffers.count),
+            restamp: Restamp::new(options.strays),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             outbox: Outbox::default(),
             stats: Stats::default(),
@@ -442,11 +443,11 @@ impl Engine {
                 self.compared(request, index, reads, outcome)
             }
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
-            Pending::Tags(offset) => self.tags_read(offset, outcome),
+            Pending::Tags => self.tags_read(outcome),
             Pending::Fetch(leaf) => self.leaf_read(leaf, outcome),
             Pending::Kept(leaf) => self.kept_read(leaf, outcome),
             Pending::Gather { at, blocks, to } => {
-                self.gathered(at, blocks, to, outcome);
+                self.gathered((at, blocks, to), outcome);
                 if !self.collector.has_gathered() {
                     return Then::Wait;
                 }

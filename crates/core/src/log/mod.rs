@@ -11,22 +11,29 @@
 //! The log takes no segments and issues no effects: the engine does, and reports the results here.
 
 mod chunks;
+mod collector;
 mod durability;
 mod expected;
 mod head;
 mod position;
+mod restamp;
 mod segments;
+mod victim;
 
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
+pub(crate) use collector::{Collector, Contents, Place, Step};
 use durability::{Durability, Sealed};
 use expected::Expected;
 pub(crate) use head::{HEADS, Head, Marks};
 use position::Position;
+pub(crate) use restamp::{Read, Restamp};
 pub(crate) use segments::{Info, SegmentState, Segments, locate};
+pub(crate) use victim::Among;
+pub use victim::Victim;
 
 /// The heads of the log, and its chunks in memory.
 pub(crate) struct Log {

@@ -1,0 +1,89 @@
+//! Strays: pages whose owner is not the one that their segment's summary names, WOJ's reverse map (§3.4).
+//!
+//! When the journal reuses its space, a remapped journal copy belongs to its home address alone. Its chunk header and the summary still
+//! name the journal. The collector must know the real owner, and strays record it: in memory, bounded by a quarter of the journal. If
+//! there are more, a summary is rewritten with the current owners. If a crash tears the rewritten summary, nothing is lost: the headers
+//! hold the same information, and the collector searches the map for owners that nothing names.
+//!
+//! This decides which summary is rewritten next, and whether the one on the medium may be the base of a new one.
+
+use super::segments::locate;
+use crate::addr::{Lba, Pba, Segment, Seq};
+use crate::format::summary::{self, Owner, Tag};
+use crate::format::{Crc, superblock::Superblock};
+use alloc::vec::Vec;
+use core::ops::{Range, RangeInclusive};
+
+/// The most segments that one call examines for a summary to rewrite; the next call examines others.
+const TRIES: usize = 8;
+
+/// When summaries are rewritten, and from what.
+pub(crate) struct Restamp {
+    /// The most strays that are remembered, whatever the journal's size.
+    strays: usize,
+}
+
+/// What the medium says about a segment.
+pub(crate) struct Read<'a> {
+    pub segment: Segment,
+    pub bytes: &'a [u8],
+    /// From the segment's newest known chunk to the newest of the log.
+    pub chunks: RangeInclusive<Seq>,
+}
+
+impl Restamp {
+    /// `strays`: the most that are remembered, or a quarter of a journal's pages if that is more.
+    pub fn new(strays: usize) -> Self {
+        Self { strays }
+    }
+
+    /// True if there are too many strays; `pool`: the journal's pages.
+    pub fn is_wanted(&self, strays: usize, pool: usize) -> bool {
+        strays > self.strays.max(pool / 4)
+    }
+
+    /// Returns the segment whose summary is rewritten next; `None`: no stray of this turn is in one that `may` be. Report the summary
+    /// that was read to [`Self::on_read`].
+    pub fn poll(
+        &self,
+        superblock: &Superblock,
+        mut next_stray: impl FnMut() -> Option<Pba>,
+        may: impl Fn(Segment) -> bool,
+    ) -> Option<Segment> {
+        (0..TRIES)
+            .filter_map(|_| next_stray())
+            .map(|pba| locate(superblock, pba).0)
+            .find(|&segment| may(segment))
+    }
+
+    /// Returns the tags of a summary that was read, and its newest chunk, if it is whole and current; `agree` says if what is known
+    /// of the segment's sums does not contradict it. `None`: its strays are given up. A damaged summary is left as it is, and not tried
+    /// again: the collector searches the map instead.
+    pub fn on_read(
+        &self,
+        superblock: &Superblock,
+        crc: Crc,
+        read: &Read<'_>,
+        agree: impl Fn(&[Tag]) -> bool,
+    ) -> Option<(Vec<Tag>, Seq)> {
+        let (signature, usable) = (superblock.signature(), superblock.usable_blocks() as usize);
+        let (segment, bytes) = (read.segment, read.bytes);
+        let tags = summary::decode(&signature, segment, usable, bytes, crc).ok()?;
+        let last = summary::last_seq(&signature, segment, usable, bytes, crc).ok()?;
+        // A summary that is whole may be from an older use of the segment, if the drive lost a later write of it. Then it covers fewer
+        // chunks than are known, or contradicts known sums.
+        (read.chunks.contains(&last) && agree(&tags)).then_some((tags, last))
+    }
+
+    /// The places of a segment's blocks.
+    pub fn pages(superblock: &Superblock, segment: Segment) -> Range<Pba> {
+        let start = superblock.segment_start(segment);
+        start..start.plus(superblock.usable_blocks().into())
+    }
+
+    /// True if a summary of these pages that was written names the owner of the page at `pba`.
+    pub fn is_named(pages: &Range<Pba>, tags: &[Tag], (pba, owner): (Pba, Lba)) -> bool {
+        let tag = tags.get((pba.0 - pages.start.0) as usize);
+        tag.is_some_and(|tag| tag.owner == Owner::Lba(owner))
+    }
+}
