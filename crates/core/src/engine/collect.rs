@@ -4,19 +4,22 @@ use super::fetches::{AT_ONCE, Patience};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::{chunk::Record, summary::Owner};
-use crate::log::{Among, Contents, HEADS, Head, Place, Step};
+use crate::log::{Among, Contents, HEADS, Head, Step};
 use crate::seam::{Effect, Outcome};
 use crate::state::State;
 
 impl Contents for State {
+    #[inline]
     fn live(&self, segment: Segment) -> u32 {
         State::live(self).valid(segment)
     }
 
+    #[inline]
     fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
         State::owner_of(self, pba, tag)
     }
 
+    #[inline]
     fn has_away(&self) -> bool {
         State::has_away(self)
     }
@@ -27,39 +30,37 @@ impl Engine {
         if self.state.is_redeeming() {
             return;
         }
-        let mut has_room = true;
-        while let Some(step) = self.collector.poll(&self.superblock, &self.state, has_room) {
-            let goes_on = match step {
-                Step::Place(place) => {
-                    has_room = self.place_move(place);
-                    true
-                }
-                Step::Choose => self.choose_victim(),
-                Step::LookAhead => self.look_at_owners(),
-                Step::LookUp(from) => self.look_up_owners(from),
-                Step::Gather { at, blocks, to } => self.gather(at, blocks, to),
-                Step::SealCold => {
-                    self.seal(Head::Cold, false);
-                    false
-                }
-                Step::Search { segment, left } => {
-                    self.state.find_strays(segment, left);
-                    true
-                }
-                Step::Done { segment, are_left } => {
-                    if are_left {
-                        self.segments.quarantine(segment);
-                    }
-                    self.leave_victim(segment);
-                    true
-                }
-            };
-            if !goes_on {
-                break;
-            }
-        }
+        self.place_moves();
+        while let Some(step) = self.collector.poll(&self.superblock, &self.state)
+            && self.carry_out(step)
+        {}
         self.press();
         self.forget_places();
+    }
+
+    /// False if the next step has to wait.
+    #[inline]
+    fn carry_out(&mut self, step: Step) -> bool {
+        match step {
+            Step::Choose => return self.choose_victim(),
+            Step::LookUp(from) => return self.look_up_owners(from),
+            Step::Gather { at, blocks, to } => self.gather(at, blocks, to),
+            Step::SealCold => {
+                self.seal(Head::Cold, false);
+                return false;
+            }
+            Step::Search { segment, left } => {
+                self.state.find_strays(segment, left);
+                self.look_at_owners();
+            }
+            Step::Done { segment, are_left } => {
+                if are_left {
+                    self.segments.quarantine(segment);
+                }
+                self.leave_victim(segment);
+            }
+        }
+        true
     }
 
     /// True if a victim was chosen.
@@ -82,15 +83,19 @@ impl Engine {
         self.stats.collections += 1;
         self.segments.begin_reader(segment);
         self.queue.fetches.of_victim = Patience::default();
-        self.collector.on_chosen(segment, self.sums.tags(segment));
+        let known = self.sums.tags(segment);
+        self.collector.on_chosen(&self.superblock, segment, known);
         self.load_tags();
         true
     }
 
     fn load_tags(&mut self) {
-        if let Some((at, blocks)) = self.collector.poll_tags(&self.superblock) {
-            let read = |id| Effect::ReadMeta { id, at, blocks };
-            self.outbox.ask(Pending::Tags, read);
+        match self.collector.poll_tags(&self.superblock) {
+            Some((at, blocks)) => {
+                let read = |id| Effect::ReadMeta { id, at, blocks };
+                self.outbox.ask(Pending::Tags, read);
+            }
+            None => self.look_at_owners(),
         }
     }
 
@@ -105,14 +110,13 @@ impl Engine {
     }
 
     /// Prefetches all map entries that say which of a victim's blocks are live, before the first is needed.
-    fn look_at_owners(&self) -> bool {
+    fn look_at_owners(&self) {
         let lba_of = |owner| match owner {
             Owner::Lba(lba) => Some(lba),
             Owner::None | Owner::Vba(_) => None,
         };
         let tags = self.collector.tags().iter();
         self.look_ahead(tags.filter_map(|tag| lba_of(tag.owner)));
-        true
     }
 
     /// Makes sure that the leaves are in memory that say which of a victim's next blocks are live. `false`: they are being read.
@@ -126,7 +130,7 @@ impl Engine {
         !waits
     }
 
-    fn gather(&mut self, at: Pba, blocks: u32, to: Buf) -> bool {
+    fn gather(&mut self, at: Pba, blocks: u32, to: Buf) {
         self.stats.collector_reads += u64::from(blocks);
         self.outbox
             .ask(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
@@ -135,7 +139,6 @@ impl Engine {
                 blocks,
                 to,
             });
-        true
     }
 
     pub(super) fn gathered(&mut self, read: (Pba, u32, Buf), outcome: Outcome<'_>) {
@@ -146,19 +149,19 @@ impl Engine {
         }
     }
 
-    /// Appends a block that was read to the cold head. `false`: there is no room.
-    fn place_move(&mut self, place: Place) -> bool {
-        let (record, from) = (place.record, place.from);
-        // A move must follow the link that it moves, which may be in the other head's unsealed chunk.
-        if self.is_linked_unsealed(from) && !self.seal(Head::Host, false) {
-            return false;
+    /// Appends what was read to the cold head, as far as there is room.
+    fn place_moves(&mut self) {
+        while let Some(place) = self.collector.poll_move(&self.superblock, &self.state) {
+            let record = place.record();
+            // A move must follow the link that it moves, which may be in the other head's unsealed chunk.
+            if self.is_linked_unsealed(place.from) && !self.seal(Head::Host, false) {
+                return self.collector.on_no_room(place);
+            }
+            let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
+                return self.collector.on_no_room(place);
+            };
+            self.append(chunk, record, place.tag, place.buf);
         }
-        let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
-            return false;
-        };
-        self.append(chunk, record, place.tag, place.buf);
-        self.collector.on_moved();
-        true
     }
 
     fn is_linked_unsealed(&self, at: Pba) -> bool {

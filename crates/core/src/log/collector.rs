@@ -36,16 +36,12 @@ pub(crate) trait Contents {
 pub(crate) enum Step {
     /// There is no victim: choose one, and report [`Collector::on_chosen`].
     Choose,
-    /// The map's entries of all owners in the tags will be needed soon.
-    LookAhead,
     /// Make sure that the leaves are in memory which say if the blocks from this one on are live. Then report [`Collector::on_known`].
     LookUp(u32),
     /// Read these live blocks into these buffers, and report [`Collector::on_gathered`].
     Gather { at: Pba, blocks: u32, to: Buf },
     /// All buffers wait in the cold head's open chunk: seal it.
     SealCold,
-    /// Append a block to the cold head, and report [`Collector::on_moved`].
-    Place(Place),
     /// Neither the tags nor the strays name the owners of these many live blocks: search the whole map for them.
     Search { segment: Segment, left: u32 },
     /// The victim is done. If live blocks are left, they cannot be read.
@@ -55,10 +51,22 @@ pub(crate) enum Step {
 /// A block to append to the cold head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub record: Record,
     pub tag: Tag,
     pub from: Pba,
     pub buf: Buf,
+}
+
+impl Place {
+    /// The record of its move.
+    #[inline]
+    pub fn record(&self) -> Record {
+        let (sum, from) = (self.tag.sum, self.from);
+        match self.tag.owner {
+            Owner::Lba(lba) => Record::Move { lba, sum, from },
+            Owner::Vba(vba) => Record::MoveShared { vba, sum, from },
+            Owner::None => unreachable!("a live block has an owner"),
+        }
+    }
 }
 
 /// What frees emptied segments sooner.
@@ -78,29 +86,17 @@ struct Move {
     sum: u32,
 }
 
-/// Where tags are read from: the summary, or the header of a chunk at this offset if the summary is damaged.
-#[derive(Clone, Copy)]
-enum Source {
-    Summary,
-    Header(u32),
-}
-
-#[derive(Clone, Copy)]
-enum Tags {
-    Wanted(Source),
-    Coming(Source),
-    Known,
-}
-
 struct Victim {
     segment: Segment,
     tags: Vec<Tag>,
-    read: Tags,
+    /// Where tags are read from next: the header of a chunk, or behind all blocks the summary. `None`: all are known.
+    unread: Option<u32>,
+    /// True if they are being read from there.
+    is_reading: bool,
     /// Blocks before this one were read, or are dead.
     next: u32,
     /// For blocks before this one, the leaves that say if they are live are in memory.
     known: u32,
-    looked_ahead: bool,
     bad: bool,
     searched: bool,
 }
@@ -186,17 +182,17 @@ impl Collector {
     }
 
     /// Takes the victim that was chosen; `known`: its tags, if they are in memory.
-    pub fn on_chosen(&mut self, segment: Segment, known: Option<&[Tag]>) {
+    pub fn on_chosen(&mut self, superblock: &Superblock, segment: Segment, known: Option<&[Tag]>) {
         let mut tags = core::mem::take(&mut self.spare);
         tags.clear();
         tags.extend_from_slice(known.unwrap_or_default());
         self.victim = Some(Victim {
             segment,
             tags,
-            read: known.map_or(Tags::Wanted(Source::Summary), |_| Tags::Known),
+            unread: known.is_none().then(|| superblock.usable_blocks()),
+            is_reading: false,
             next: 0,
             known: 0,
-            looked_ahead: false,
             bad: false,
             searched: false,
         });
@@ -205,17 +201,14 @@ impl Collector {
     /// Returns what to read next for the victim's tags: where, and how many blocks. Then report [`Self::on_tags_read`].
     pub fn poll_tags(&mut self, superblock: &Superblock) -> Option<(Pba, u32)> {
         let victim = self.victim.as_mut()?;
-        let Tags::Wanted(source) = victim.read else {
-            return None;
+        let offset = victim.unread.filter(|_| !victim.is_reading)?;
+        victim.is_reading = true;
+        let blocks = match offset == superblock.usable_blocks() {
+            true => superblock.segment_blocks() - offset,
+            false => 1,
         };
-        victim.read = Tags::Coming(source);
-        let (usable, blocks) = (superblock.usable_blocks(), superblock.segment_blocks());
-        let (offset, blocks) = match source {
-            Source::Summary => (usable, blocks - usable),
-            Source::Header(offset) => (offset, 1),
-        };
-        let at = superblock.segment_start(victim.segment);
-        Some((at.plus(u64::from(offset)), blocks))
+        let start = superblock.segment_start(victim.segment);
+        Some((start.plus(u64::from(offset)), blocks))
     }
 
     /// Takes what was read: nothing if it cannot be read.
@@ -223,34 +216,28 @@ impl Collector {
         let Some(victim) = &mut self.victim else {
             return;
         };
-        let Tags::Coming(source) = victim.read else {
+        let Some(offset) = victim.unread else {
             unreachable!("tags are read when they are asked for")
         };
         let (segment, tags) = (victim.segment, &mut victim.tags);
         let usable = superblock.usable_blocks();
-        let signature = superblock.signature();
-        let next = match source {
-            Source::Summary => {
-                let count = usable as usize;
-                match summary::decode_into(&signature, segment, count, bytes, crc, tags) {
-                    Ok(()) => None,
-                    Err(_) => {
-                        let (owner, sum) = (Owner::None, 0);
-                        tags.clear();
-                        tags.resize(count, Tag { owner, sum });
-                        Some(0)
-                    }
-                }
-            }
-            Source::Header(offset) => {
-                let at = superblock.segment_start(segment).plus(u64::from(offset));
-                // After a header that cannot be read, the next one is searched for block by block.
-                chunk::try_tags(bytes, superblock, at, crc, offset, tags)
-                    .unwrap_or(Some(offset + 1))
-                    .filter(|&next| next < usable - 1)
-            }
+        victim.is_reading = false;
+        victim.unread = if offset == usable {
+            let (signature, count) = (superblock.signature(), usable as usize);
+            let read = summary::decode_into(&signature, segment, count, bytes, crc, tags);
+            read.is_err().then(|| {
+                let (owner, sum) = (Owner::None, 0);
+                tags.clear();
+                tags.resize(count, Tag { owner, sum });
+                0
+            })
+        } else {
+            let at = superblock.segment_start(segment).plus(u64::from(offset));
+            // After a header that cannot be read, the next one is searched for block by block.
+            chunk::try_tags(bytes, superblock, at, crc, offset, tags)
+                .unwrap_or(Some(offset + 1))
+                .filter(|&next| next < usable - 1)
         };
-        victim.read = next.map_or(Tags::Known, |next| Tags::Wanted(Source::Header(next)));
     }
 
     /// The victim's tags.
@@ -293,25 +280,18 @@ impl Collector {
         bad
     }
 
-    /// Notes that the block that was to be placed is in a chunk, with its buffer.
-    pub fn on_moved(&mut self) {
-        self.moves.pop_front();
+    /// Takes back a block that found no room: it is the next one again.
+    pub fn on_no_room(&mut self, place: Place) {
+        let (buf, pba, sum) = (place.buf, place.from, place.tag.sum);
+        self.moves.push_front(Move { buf, pba, sum });
     }
 
-    /// Returns the next step; `None`: it has to wait. `has_room`: false if the cold head has taken no block.
-    pub fn poll(
-        &mut self,
-        superblock: &Superblock,
-        contents: &impl Contents,
-        has_room: bool,
-    ) -> Option<Step> {
-        if has_room && let Some(place) = self.poll_move(superblock, contents) {
-            return Some(Step::Place(place));
-        }
+    /// Returns the next step, once as many blocks were placed as there is room for; `None`: it has to wait.
+    pub fn poll(&mut self, superblock: &Superblock, contents: &impl Contents) -> Option<Step> {
         let Some(victim) = &self.victim else {
             return Some(Step::Choose);
         };
-        if !matches!(victim.read, Tags::Known) {
+        if victim.unread.is_some() {
             return None;
         }
         let usable = superblock.usable_blocks();
@@ -319,29 +299,23 @@ impl Collector {
             .or_else(|| self.poll_end(usable, contents))
     }
 
-    /// Looks up the owner of the next block that was read; drops those that have been overwritten meanwhile.
-    fn poll_move(&mut self, superblock: &Superblock, contents: &impl Contents) -> Option<Place> {
+    /// Returns the next block that was read, to append it to the cold head. If there is no room, report [`Self::on_no_room`].
+    /// Drops blocks that have been overwritten meanwhile.
+    #[inline]
+    pub fn poll_move(
+        &mut self,
+        superblock: &Superblock,
+        contents: &impl Contents,
+    ) -> Option<Place> {
         let victim = self.victim.as_ref()?;
-        while let Some(&Move { buf, pba, sum }) = self.moves.front() {
+        while let Some(Move { buf, pba, sum }) = self.moves.pop_front() {
             let (_, offset) = locate(superblock, pba);
             let Some(owner) = contents.owner_of(pba, victim.tags[offset as usize].owner) else {
-                self.moves.pop_front();
                 self.bufs.take_back(buf);
                 continue;
             };
-            let from = pba;
-            let record = match owner {
-                Owner::Lba(lba) => Record::Move { lba, sum, from },
-                Owner::Vba(vba) => Record::MoveShared { vba, sum, from },
-                Owner::None => unreachable!("an owner that is one"),
-            };
-            let tag = Tag { owner, sum };
-            return Some(Place {
-                record,
-                tag,
-                from,
-                buf,
-            });
+            let (tag, from) = (Tag { owner, sum }, pba);
+            return Some(Place { tag, from, buf });
         }
         None
     }
@@ -350,9 +324,6 @@ impl Collector {
     fn poll_gather(&mut self, start: Pba, usable: u32, contents: &impl Contents) -> Option<Step> {
         let victim = self.victim.as_mut()?;
         while victim.next < usable && contents.live(victim.segment) > 0 {
-            if !core::mem::replace(&mut victim.looked_ahead, true) {
-                return Some(Step::LookAhead);
-            }
             let known = match contents.has_away() {
                 true => victim.known,
                 false => usable,
@@ -370,20 +341,21 @@ impl Collector {
                 let pba = start.plus(u64::from(offset));
                 contents.owner_of(pba, tag).is_some()
             };
-            let Some(first) = (victim.next..known).find(|&offset| live(offset)) else {
-                victim.next = known;
-                continue;
-            };
-            let most = known.min(first + room);
-            let end = (first + 1..most).find(|&offset| !live(offset));
-            let end = end.unwrap_or(most);
-            victim.next = end;
-            self.gathering += 1;
-            return Some(Step::Gather {
-                at: start.plus(u64::from(first)),
-                blocks: end - first,
-                to: self.bufs.take(start_buf, end - first),
-            });
+            let mut blocks = 0;
+            while victim.next < known && blocks < room {
+                match live(victim.next) {
+                    true => blocks += 1,
+                    false if blocks > 0 => break,
+                    false => {}
+                }
+                victim.next += 1;
+            }
+            if blocks > 0 {
+                self.gathering += 1;
+                let at = start.plus(u64::from(victim.next - blocks));
+                let to = self.bufs.take(start_buf, blocks);
+                return Some(Step::Gather { at, blocks, to });
+            }
         }
         None
     }
@@ -399,7 +371,7 @@ impl Collector {
         }
         // Blocks that are bad stay live, and no search finds more.
         if left > 0 && !core::mem::replace(&mut victim.searched, true) && !victim.bad {
-            (victim.next, victim.known, victim.looked_ahead) = (0, 0, false);
+            (victim.next, victim.known) = (0, 0);
             return Some(Step::Search { segment, left });
         }
         self.spare = self.victim.take()?.tags;

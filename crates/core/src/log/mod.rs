@@ -25,7 +25,7 @@ use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
-pub(crate) use collector::{Collector, Contents, Place, Step};
+pub(crate) use collector::{Collector, Contents, Step};
 use durability::{Durability, Sealed};
 use expected::Expected;
 pub(crate) use head::{HEADS, Head, Marks};

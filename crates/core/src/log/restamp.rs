@@ -87,3 +87,101 @@ impl Restamp {
         tag.is_some_and(|tag| tag.owner == Owner::Lba(owner))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::BLOCK_BYTES;
+    use crate::format::geometry::{self, Params};
+    use alloc::vec;
+    use crc32c::crc32c;
+
+    const SEGMENT: Segment = Segment(2);
+
+    fn some() -> Superblock {
+        let params = Params {
+            medium_blocks: 1 << 14,
+            logical_blocks: None,
+            over_provisioning: 70,
+            segment_blocks: Some(256),
+            uuid: [1; 16],
+            secret: [2; 32],
+            sums: crate::format::SumKind::default(),
+        };
+        geometry::plan(&params).unwrap()
+    }
+
+    fn tags(superblock: &Superblock) -> Vec<Tag> {
+        let tag = |index: u32| Tag {
+            owner: Owner::Lba(Lba(index.into())),
+            sum: index,
+        };
+        (0..superblock.usable_blocks()).map(tag).collect()
+    }
+
+    #[test]
+    fn summaries_are_rewritten_when_there_are_more_strays_than_a_quarter_of_the_journal() {
+        let restamp = Restamp::new(10);
+        assert!(!restamp.is_wanted(10, 0) && restamp.is_wanted(11, 0));
+        assert!(!restamp.is_wanted(25, 100) && restamp.is_wanted(26, 100));
+    }
+
+    #[test]
+    fn the_next_summary_is_of_a_stray_whose_segment_may_be_rewritten() {
+        let superblock = some();
+        let restamp = Restamp::new(0);
+        // Strays of the segments 0, 1, 2 and so on; the first turn comes to the end of all.
+        let mut turn = [None].into_iter().chain((0..).map(Some));
+        let mut next = || {
+            let segment = Segment(turn.next()??);
+            Some(superblock.segment_start(segment).plus(7))
+        };
+        let chosen = restamp.poll(&superblock, &mut next, |segment| segment.0 >= 2);
+        assert_eq!(chosen, Some(Segment(2)));
+        let chosen = restamp.poll(&superblock, &mut next, |segment| segment.0 >= 11);
+        assert_eq!(chosen, None, "one call examines eight");
+        let chosen = restamp.poll(&superblock, &mut next, |segment| segment.0 >= 11);
+        assert_eq!(chosen, Some(Segment(11)), "and the next call the others");
+    }
+
+    #[test]
+    fn a_damaged_or_stale_summary_is_not_rewritten() {
+        let superblock = some();
+        let blocks = superblock.segment_blocks() - superblock.usable_blocks();
+        let (whole, crc) = (tags(&superblock), crc32c);
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let signature = superblock.signature();
+        summary::encode(&signature, SEGMENT, Seq(9), &whole, crc, &mut bytes);
+        let read = |segment, bytes: &[u8], chunks: (u64, u64), agrees| {
+            let read = Read {
+                segment,
+                bytes,
+                chunks: Seq(chunks.0)..=Seq(chunks.1),
+            };
+            let restamp = Restamp::new(0);
+            restamp.on_read(&superblock, crc, &read, |tags| tags == whole && agrees)
+        };
+        let current = Some((whole.clone(), Seq(9)));
+        assert_eq!(read(SEGMENT, &bytes, (9, 9), true), current);
+        assert_eq!(read(SEGMENT, &bytes, (5, 12), true), current);
+        assert_eq!(read(SEGMENT, &bytes, (10, 12), true), None, "older");
+        assert_eq!(read(SEGMENT, &bytes, (5, 8), true), None, "of no chunk");
+        assert_eq!(read(SEGMENT, &bytes, (5, 12), false), None, "other sums");
+        assert_eq!(read(Segment(3), &bytes, (5, 12), true), None);
+        assert_eq!(read(SEGMENT, &[], (5, 12), true), None, "not read");
+        bytes[100] ^= 1;
+        assert_eq!(read(SEGMENT, &bytes, (5, 12), true), None, "damaged");
+    }
+
+    #[test]
+    fn a_stray_that_the_written_summary_names_is_none() {
+        let superblock = some();
+        let (pages, tags) = (Restamp::pages(&superblock, SEGMENT), tags(&superblock));
+        let named = |offset, lba| {
+            let stray = (pages.start.plus(offset), Lba(lba));
+            Restamp::is_named(&pages, &tags, stray)
+        };
+        assert!(named(5, 5) && named(0, 0));
+        assert!(!named(5, 6) && !named(254, 5));
+    }
+}

@@ -60,11 +60,8 @@ impl Bufs {
         let Some(start) = free(after).map(|i| hand + i).or_else(|| free(before)) else {
             return (0, 0);
         };
-        let run = self.used[start..]
-            .iter()
-            .take(most as usize)
-            .take_while(|used| !**used)
-            .count();
+        let row = &self.used[start..self.used.len().min(start + most as usize)];
+        let run = row.iter().position(|used| *used).unwrap_or(row.len());
         (start, run as u32)
     }
 
