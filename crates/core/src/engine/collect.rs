@@ -30,6 +30,7 @@ impl Engine {
         if self.state.is_redeeming() {
             return;
         }
+        // What is read from here on is not there before the next call.
         self.place_moves();
         while let Some(step) = self.collector.poll(&self.superblock, &self.state)
             && self.carry_out(step)
@@ -111,12 +112,12 @@ impl Engine {
 
     /// Prefetches all map entries that say which of a victim's blocks are live, before the first is needed.
     fn look_at_owners(&self) {
-        let lba_of = |owner| match owner {
+        let tags = self.collector.tags().iter();
+        let lbas = tags.filter_map(|tag| match tag.owner {
             Owner::Lba(lba) => Some(lba),
             Owner::None | Owner::Vba(_) => None,
-        };
-        let tags = self.collector.tags().iter();
-        self.look_ahead(tags.filter_map(|tag| lba_of(tag.owner)));
+        });
+        self.state.map().look_ahead(lbas);
     }
 
     /// Makes sure that the leaves are in memory that say which of a victim's next blocks are live. `false`: they are being read.

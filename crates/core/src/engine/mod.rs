@@ -2,8 +2,9 @@
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
-//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the
-//! requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, the `Collector`,
+//! `Restamp`, the `Sums` and the requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors
+//! (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!

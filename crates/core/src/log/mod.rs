@@ -8,7 +8,8 @@
 //!    chunk that may be the last, and no seal has to wait for a segment.
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
-//! The log takes no segments and issues no effects: the engine does, and reports the results here.
+//! The log takes no segments and issues no effects: the engine does, and reports the results here. So it is with the machines beside
+//! it: the table of segments, the collector and the choice of its victim, and what rewrites summaries.
 
 mod chunks;
 mod collector;
