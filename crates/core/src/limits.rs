@@ -70,7 +70,7 @@ pub const ERASURES_IN_FLIGHT: u32 = 16;
 /// Segments whose checksums are kept in memory (4 KiB each at 1024 blocks a segment: 16 MiB).
 pub const CACHED_SUMS: usize = 4096;
 
-/// This many strays (see `engine::restamp`) are always remembered: some 50 KiB of them.
+/// This many strays (see `log::restamp`) are always remembered: some 50 KiB of them.
 pub const STRAYS: usize = 4096;
 
 /// The most journal blocks watched, over all journals: 4 GiB of them, 6 MiB of memory, and some 24 MiB if all are shared with

@@ -1,151 +1,208 @@
-//! The collector: moves the live blocks of a segment together, so that it can be erased.
-//!
-//! Moved blocks have outlived their neighbours, so they go to a separate head: cold apart from hot. The collector runs ahead of
-//! need, and from a reserve that only it may use, so that it can always finish. A block is looked up again at the moment of its
-//! move: if a client has overwritten it meanwhile, it is dropped. If fewer live blocks are found than the segment is known to
-//! hold, the rest is searched for in the whole map: a page may leak, but is never lost (promise 5).
+//! Carries out what the [`Collector`](crate::log::Collector) decides.
 
-mod run;
+use super::fetches::{AT_ONCE, Patience};
+use super::{Engine, Pending};
+use crate::addr::{Buf, Pba, Segment};
+use crate::format::{chunk::Record, summary::Owner};
+use crate::log::{Among, Contents, HEADS, Head, Step};
+use crate::seam::{Effect, Outcome};
+use crate::state::State;
 
-use super::fetches::Patience;
-use super::options::Buffers;
-use crate::addr::{Buf, Generation, Pba, Segment};
-use crate::format::summary::Tag;
-use crate::limits;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+impl Contents for State {
+    #[inline]
+    fn live(&self, segment: Segment) -> u32 {
+        State::live(self).valid(segment)
+    }
 
-/// A segment that waits for a map checkpoint counts as fuller by one in this many of its blocks.
-const PINNED_PENALTY: u32 = 4;
+    #[inline]
+    fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
+        State::owner_of(self, pba, tag)
+    }
 
-struct Move {
-    buf: Buf,
-    pba: Pba,
-    sum: u32,
+    #[inline]
+    fn has_away(&self) -> bool {
+        State::has_away(self)
+    }
 }
 
-struct Victim {
-    segment: Segment,
-    tags: Vec<Tag>,
-    loaded: bool,
-    next: u32,
-    bad: bool,
-    searched: bool,
-    /// For blocks before `known`, the leaves that say if they are live are in memory. `patience`: how long the victim has waited for more
-    /// leaves.
-    known: u32,
-    patience: Patience,
-}
-
-pub(super) struct Collector {
-    first: Buf,
-    /// Which of the collector's buffers are in use, and where to look for the next free run of them.
-    used: Vec<bool>,
-    free: usize,
-    hand: usize,
-    victim: Option<Victim>,
-    gathering: u32,
-    moves: VecDeque<Move>,
-    spare: Vec<Tag>,
-    low: usize,
-    /// The newest map checkpoint when the last segments had been emptied, if they are to be.
-    pub vacated: Option<Generation>,
-}
-
-impl Collector {
-    /// `segments`: how many stay in use.
-    pub fn new(segments: u32, buffers: Buffers) -> Self {
-        assert!(
-            buffers.count >= limits::GATHER_BLOCKS,
-            "the collector needs {} buffers",
-            limits::GATHER_BLOCKS
-        );
-        Self {
-            first: buffers.first,
-            used: alloc::vec![false; buffers.count as usize],
-            free: buffers.count as usize,
-            hand: 0,
-            victim: None,
-            gathering: 0,
-            moves: VecDeque::new(),
-            spare: Vec::new(),
-            vacated: None,
-            low: limits::COLLECTOR_SEGMENTS + 2 + segments as usize / 512,
+impl Engine {
+    pub(super) fn collect(&mut self) {
+        if self.state.is_redeeming() {
+            return;
         }
+        // What is read from here on is not there before the next call.
+        self.place_moves();
+        while let Some(step) = self.collector.poll(&self.superblock, &self.state)
+            && self.carry_out(step)
+        {}
+        self.press();
+        self.forget_places();
     }
 
+    /// False if the next step has to wait.
     #[inline]
-    pub fn is_collecting(&self, segment: Segment) -> bool {
-        self.victim
-            .as_ref()
-            .is_some_and(|victim| victim.segment == segment)
-    }
-
-    #[inline]
-    pub fn is_idle(&self) -> bool {
-        self.victim.is_none()
-    }
-
-    /// True if enough blocks were read to be moved, or no more reads are in flight: many short runs complete one by one.
-    #[inline]
-    pub fn has_gathered(&self) -> bool {
-        self.gathering == 0 || self.moves.len() >= limits::GATHER_BLOCKS as usize
-    }
-
-    /// Takes a free buffer, unless few are free.
-    #[inline]
-    pub fn spare_buf(&mut self) -> Option<Buf> {
-        if self.free * 2 < self.used.len() {
-            return None;
+    fn carry_out(&mut self, step: Step) -> bool {
+        match step {
+            Step::Choose => return self.choose_victim(),
+            Step::LookUp(from) => return self.look_up_owners(from),
+            Step::Gather { at, blocks, to } => self.gather(at, blocks, to),
+            Step::SealCold => {
+                self.seal(Head::Cold, false);
+                return false;
+            }
+            Step::Search { segment, left } => {
+                self.state.find_strays(segment, left);
+                self.look_at_owners();
+            }
+            Step::Done { segment, are_left } => {
+                if are_left {
+                    self.segments.quarantine(segment);
+                }
+                self.leave_victim(segment);
+            }
         }
-        let (start, run) = self.free_run(1);
-        (run == 1).then(|| self.take(start, 1))
-    }
-
-    /// True if a buffer belongs to the collector.
-    #[inline]
-    pub fn owns(&self, buf: Buf) -> bool {
-        (self.first.0..self.first.0 + self.used.len() as u32).contains(&buf.0)
-    }
-
-    /// Takes a buffer back if it belongs to the collector.
-    #[inline]
-    pub fn take_back(&mut self, buf: Buf) -> bool {
-        let Some(index) = buf.0.checked_sub(self.first.0) else {
-            return false;
-        };
-        let Some(used) = self.used.get_mut(index as usize) else {
-            return false;
-        };
-        debug_assert!(*used, "buffer {buf} was taken back twice");
-        *used = false;
-        self.free += 1;
         true
     }
 
-    /// Finds free buffers in a row, at most `most`. Returns the first and how many (0 if none is free).
-    fn free_run(&mut self, most: u32) -> (usize, u32) {
-        if self.free == 0 {
-            return (0, 0);
+    /// True if a victim was chosen.
+    fn choose_victim(&mut self) -> bool {
+        if !self.course.is_running() && self.queue.is_empty() {
+            return false;
         }
-        let free = |used: &[bool]| used.iter().position(|used| !used);
-        let hand = self.hand.min(self.used.len());
-        let (before, after) = self.used.split_at(hand);
-        let Some(start) = free(after).map(|i| hand + i).or_else(|| free(before)) else {
-            return (0, 0);
+        let among = Among {
+            superblock: &self.superblock,
+            segments: &self.segments,
+            live: self.state.live().of_all(),
+            root_seq: self.checkpoint.durable_seq,
+            newest: self.log.last_seq(),
         };
-        let run = self.used[start..]
-            .iter()
-            .take(most as usize)
-            .take_while(|used| !**used)
-            .count();
-        (start, run as u32)
+        let is_short = self.collector.is_short(&self.segments);
+        let chosen = self.options.victim.choose(is_short, &among);
+        let Some(segment) = chosen.filter(|&segment| !self.sums.rewrites(segment)) else {
+            return false;
+        };
+        self.stats.collections += 1;
+        self.segments.begin_reader(segment);
+        self.queue.fetches.of_victim = Patience::default();
+        let known = self.sums.tags(segment);
+        self.collector.on_chosen(&self.superblock, segment, known);
+        self.load_tags();
+        true
     }
 
-    fn take(&mut self, start: usize, blocks: u32) -> Buf {
-        self.used[start..start + blocks as usize].fill(true);
-        self.free -= blocks as usize;
-        self.hand = start + blocks as usize;
-        Buf(self.first.0 + start as u32)
+    fn load_tags(&mut self) {
+        match self.collector.poll_tags(&self.superblock) {
+            Some((at, blocks)) => {
+                let read = |id| Effect::ReadMeta { id, at, blocks };
+                self.outbox.ask(Pending::Tags, read);
+            }
+            None => self.look_at_owners(),
+        }
+    }
+
+    pub(super) fn tags_read(&mut self, outcome: Outcome<'_>) {
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        let crc = self.superblock.crc();
+        self.collector.on_tags_read(&self.superblock, crc, bytes);
+        self.load_tags();
+    }
+
+    /// Prefetches all map entries that say which of a victim's blocks are live, before the first is needed.
+    fn look_at_owners(&self) {
+        let tags = self.collector.tags().iter();
+        let lbas = tags.filter_map(|tag| match tag.owner {
+            Owner::Lba(lba) => Some(lba),
+            Owner::None | Owner::Vba(_) => None,
+        });
+        self.state.map().look_ahead(lbas);
+    }
+
+    /// Makes sure that the leaves are in memory that say which of a victim's next blocks are live. `false`: they are being read.
+    fn look_up_owners(&mut self, from: u32) -> bool {
+        let usable = self.superblock.usable_blocks();
+        let end = usable.min(from + AT_ONCE as u32);
+        let waits = self.victim_waits_for_leaves(from..end);
+        if !waits {
+            self.collector.on_known(end);
+        }
+        !waits
+    }
+
+    fn gather(&mut self, at: Pba, blocks: u32, to: Buf) {
+        self.stats.collector_reads += u64::from(blocks);
+        self.outbox
+            .ask(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
+                id,
+                at,
+                blocks,
+                to,
+            });
+    }
+
+    pub(super) fn gathered(&mut self, read: (Pba, u32, Buf), outcome: Outcome<'_>) {
+        let bad = self.collector.on_gathered(&self.superblock, read, outcome);
+        match outcome {
+            Outcome::Sums(_) => self.stats.corrupt_blocks += u64::from(bad),
+            _ => self.stats.unreadable_blocks += u64::from(bad),
+        }
+    }
+
+    /// Appends what was read to the cold head, as far as there is room.
+    fn place_moves(&mut self) {
+        while let Some(place) = self.collector.poll_move(&self.superblock, &self.state) {
+            let record = place.record();
+            // A move must follow the link that it moves, which may be in the other head's unsealed chunk.
+            if self.is_linked_unsealed(place.from) && !self.seal(Head::Host, false) {
+                return self.collector.on_no_room(place);
+            }
+            let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
+                return self.collector.on_no_room(place);
+            };
+            self.append(chunk, record, place.tag, place.buf);
+        }
+    }
+
+    fn is_linked_unsealed(&self, at: Pba) -> bool {
+        self.log.open(Head::Host).is_some_and(|chunk| {
+            chunk.links
+                && chunk
+                    .records
+                    .iter()
+                    .any(|record| matches!(record, Record::Share { pba, .. } if *pba == at))
+        })
+    }
+
+    /// Leaves a victim half moved.
+    pub(super) fn abandon_victim(&mut self) {
+        if let Some(segment) = self.collector.abandon() {
+            self.leave_victim(segment);
+        }
+    }
+
+    fn leave_victim(&mut self, segment: Segment) {
+        self.segments.end_reader(segment);
+        self.segments.look_again();
+    }
+
+    /// Frees emptied segments sooner if free ones run short.
+    fn press(&mut self) {
+        let root_seq = self.checkpoint.durable_seq;
+        let press = self.collector.press(&self.segments, root_seq, |marks| {
+            let in_open = HEADS.map(|head| self.log.is_in_open(head, marks));
+            (self.log.are_durable(marks), in_open)
+        });
+        let Some(press) = press else { return };
+        for head in HEADS {
+            if press.seal[head as usize] {
+                self.seal(head, false);
+            }
+        }
+        if press.sync && !self.log.durability().is_all_durable() {
+            self.log.want_all_durable();
+        }
+        self.checkpoint.due |= press.checkpoint;
     }
 }

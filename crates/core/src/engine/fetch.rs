@@ -11,9 +11,9 @@ use super::fetches::{AT_ONCE, Needs, Patience, TRIES, Waits};
 use super::waiting::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, RequestId};
-use crate::format::summary::Tag;
 use crate::seam::{Effect, Outcome};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 impl Engine {
     /// Returns what a read needs that has waited `tries` times. While its leaves are being read, the read waits here.
@@ -63,9 +63,10 @@ impl Engine {
     }
 
     /// Requests the leaves that say which of some of a victim's blocks are live.
-    fn ask_for_owners(&mut self, tags: &[Tag]) -> Needs {
+    fn ask_for_owners(&mut self, blocks: Range<u32>) -> Needs {
         let mut missing = core::mem::take(&mut self.queue.fetches.missing);
         missing.clear();
+        let tags = &self.collector.tags()[blocks.start as usize..blocks.end as usize];
         let owners = tags.iter().map(|tag| tag.owner);
         self.state.missing_of_owners(owners, &mut missing);
         self.ask_for(missing)
@@ -106,12 +107,14 @@ impl Engine {
     }
 
     /// True if a victim has to wait for leaves that say which of some of its blocks are live; they are then requested.
-    pub(super) fn victim_waits_for_leaves(
-        &mut self,
-        patience: &mut Patience,
-        tags: &[Tag],
-    ) -> bool {
-        self.is_patient(patience, |engine| engine.ask_for_owners(tags))
+    pub(super) fn victim_waits_for_leaves(&mut self, blocks: Range<u32>) -> bool {
+        let mut patience = core::mem::take(&mut self.queue.fetches.of_victim);
+        let waits = self.is_patient(&mut patience, |engine| engine.ask_for_owners(blocks));
+        // The next blocks may wait as long again.
+        if waits {
+            self.queue.fetches.of_victim = patience;
+        }
+        waits
     }
 
     fn is_patient(

@@ -76,6 +76,8 @@ pub(super) struct Fetches {
     pub waiting: Vec<Waits>,
     /// How long the first request of the queue has waited.
     pub of_first: Patience,
+    /// How long the collector's victim has waited.
+    pub of_victim: Patience,
     /// Leaves being read, each with the generation of the root that leads to it.
     pub under_way: Vec<(Leaf, Generation)>,
     /// Reused memory for the list of missing leaves.

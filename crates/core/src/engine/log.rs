@@ -1,12 +1,11 @@
 //! The log: opening, sealing and writing chunks, closing segments, freeing them.
 
-use super::segments::SegmentState;
 use super::{Engine, Pending, checkpoint, give_back};
 use crate::addr::{Buf, EffectId, Segment};
 use crate::format::chunk::Record;
 use crate::format::summary::Tag;
 use crate::limits;
-use crate::log::{ChunkId, Head, ToWrite};
+use crate::log::{ChunkId, Head, SegmentState, ToWrite};
 use crate::seam::{Block, Effect, Refusal};
 use crate::state::Origin;
 

@@ -2,8 +2,9 @@
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
-//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the
-//! requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, the `Collector`,
+//! `Restamp`, the `Sums` and the requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors
+//! (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -42,7 +43,6 @@ mod pump;
 mod queue;
 mod read;
 mod restamp;
-mod segments;
 mod stripes;
 mod sums;
 mod twin;
@@ -55,7 +55,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Head, Log};
+use crate::log::{ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -65,13 +65,11 @@ use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
 use checkpoint::Checkpoint;
-use collect::Collector;
 pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use proposers::Proposers;
 use queue::Queue;
-use segments::{SegmentState, Segments};
 use sums::Sums;
 use waiting::Waiting;
 
@@ -133,7 +131,7 @@ enum Pending {
         request: RequestId,
         index: u32,
     },
-    Tags(u32),
+    Tags,
     /// A leaf that a read needs.
     Fetch(crate::addr::Leaf),
     /// A leaf, or a parity, whose contents on the medium a map checkpoint needs.
@@ -164,6 +162,7 @@ pub struct Engine {
     reserve: Reserve,
 
     collector: Collector,
+    restamp: Restamp,
     checkpoint: Checkpoint,
 
     outbox: Outbox<Pending>,
@@ -213,7 +212,8 @@ impl Engine {
             queue: Queue::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
-            collector: Collector::new(staying, buffers),
+            collector: Collector::new(staying, buffers.first, buffers.count),
+            restamp: Restamp::new(options.strays),
             checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
             outbox: Outbox::default(),
             stats: Stats::default(),
@@ -222,8 +222,8 @@ impl Engine {
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
-        let is_needed = |info: &segments::Info| info.last_seq > recovered.root.seq;
-        let live = engine.state.live();
+        let is_needed = |info: &Info| info.last_seq > recovered.root.seq;
+        let live = engine.state.live().of_all();
         engine
             .segments
             .found(was_stopped, in_runs, live, &unsummarised, is_needed);
@@ -444,11 +444,11 @@ impl Engine {
                 self.compared(request, index, reads, outcome)
             }
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
-            Pending::Tags(offset) => self.tags_read(offset, outcome),
+            Pending::Tags => self.tags_read(outcome),
             Pending::Fetch(leaf) => self.leaf_read(leaf, outcome),
             Pending::Kept(leaf) => self.kept_read(leaf, outcome),
             Pending::Gather { at, blocks, to } => {
-                self.gathered(at, blocks, to, outcome);
+                self.gathered((at, blocks, to), outcome);
                 if !self.collector.has_gathered() {
                     return Then::Wait;
                 }

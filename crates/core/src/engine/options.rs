@@ -2,6 +2,7 @@
 
 use crate::addr::Buf;
 use crate::limits;
+pub use crate::log::Victim;
 
 /// The collector's buffers: `count` of them from `first` on, never used by the runtime.
 #[derive(Clone, Copy, Debug)]
@@ -10,34 +11,6 @@ pub struct Buffers {
     pub first: Buf,
     /// How many; at least one collector read's worth.
     pub count: u32,
-}
-
-/// How the collector chooses its victim.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
-    /// The segment with the fewest live blocks.
-    #[default]
-    Greedy,
-    /// The segment with the highest benefit times age, divided by cost (LFS). It leaves hot segments alone until they have emptied.
-    CostBenefit,
-}
-
-impl Victim {
-    /// The names of all, as users write them.
-    pub const NAMES: &'static [&'static str] = &["greedy", "cost-benefit"];
-
-    /// Returns its name, as users write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMES[self as usize]
-    }
-
-    /// Returns the one of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let all = [Self::Greedy, Self::CostBenefit];
-        all.into_iter().find(|victim| victim.name() == name)
-    }
 }
 
 /// What can be chosen when a volume is opened.

@@ -1,9 +1,9 @@
 //! Every change of the volume's contents goes through here: apply a record, then report its results to the policies.
 
 use super::Engine;
-use super::segments::SegmentState;
 use crate::addr::{Lba, Segment};
 use crate::format::chunk::Record;
+use crate::log::SegmentState;
 use crate::state::{Event, Origin};
 
 impl Engine {

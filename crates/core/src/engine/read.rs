@@ -3,13 +3,12 @@
 
 use super::fetches::Needs;
 use super::parked::{Fault, Unchecked};
-use super::segments::locate;
 use super::waiting::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
 use crate::limits;
-use crate::log::Held;
+use crate::log::{Held, locate};
 use crate::seam::{Effect, Outcome, Page, Refusal};
 use crate::state::Place;
 use alloc::vec::Vec;

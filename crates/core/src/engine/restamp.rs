@@ -1,96 +1,62 @@
-//! Strays: pages whose owner is not the one that their segment's summary names, WOJ's reverse map (§3.4).
-//!
-//! When the journal reuses its space, a remapped journal copy belongs to its home address alone. Its chunk header and the summary still
-//! name the journal. The collector must know the real owner, and strays record it: in memory, bounded by a quarter of the journal. If
-//! there are more, a summary is rewritten with the current owners. If a crash tears the rewritten summary, nothing is lost: the headers
-//! hold the same information, and the collector searches the map for owners that nothing names.
+//! Carries out what [`Restamp`] decides: rewrites summaries with the current owners.
 
-use super::segments::{SegmentState, locate};
+use super::sums::Sums;
 use super::{Engine, Pending};
-use crate::addr::{Pba, Segment, Seq};
-use crate::format::summary::{self, Owner, Tag};
+use crate::addr::{Pba, Segment};
+use crate::format::summary::Owner;
+use crate::log::{Collector, Read, Restamp, SegmentState, Segments};
 use crate::seam::{Effect, Outcome};
-use alloc::vec::Vec;
 
-/// The most segments that one call examines for a summary to rewrite; the next call examines others.
-const TRIES: usize = 8;
+/// True if the segment has a summary on the medium, and nothing else reads or writes it, now or while it is being rewritten.
+fn may_rewrite(segments: &Segments, sums: &Sums, collector: &Collector, segment: Segment) -> bool {
+    segments.get(segment).state == SegmentState::Closed
+        && !sums.awaits_summary(segment)
+        && !sums.is_loading(segment)
+        && !collector.is_collecting(segment)
+}
 
 impl Engine {
-    fn pages_of(&self, segment: Segment) -> core::ops::Range<Pba> {
-        let start = self.superblock.segment_start(segment);
-        start..start.plus(self.superblock.usable_blocks().into())
-    }
-
-    /// True if there are too many strays, and no summary is being rewritten.
-    fn wants_restamp(&self) -> bool {
-        let of_journals = self.proposers.once().pool().blocks() / 4;
-        let most = self.options.strays.max(of_journals);
-        self.state.strays().len() > most && !self.sums.is_rewriting() && self.course.is_running()
-    }
-
-    /// Starts to rewrite a summary when there are too many strays.
+    /// Starts to rewrite a summary when there are too many strays, and no other is being rewritten.
     pub(super) fn restamp(&mut self) {
-        if !self.wants_restamp() {
+        let pool = self.proposers.once().pool().blocks();
+        let is_wanted = self.restamp.is_wanted(self.state.strays().len(), pool);
+        if !is_wanted || self.sums.is_rewriting() || !self.course.is_running() {
             return;
         }
-        for _ in 0..TRIES {
-            let Some(pba) = self.state.next_stray() else {
-                continue;
-            };
-            let (segment, _) = locate(&self.superblock, pba);
-            if self.segments.get(segment).state == SegmentState::Closed && self.may_rewrite(segment)
-            {
-                self.sums.begin_rewrite(segment);
-                self.segments.begin_reader(segment);
-                let usable = self.superblock.usable_blocks();
-                let at = self.superblock.segment_start(segment).plus(usable.into());
-                let blocks = self.superblock.segment_blocks() - usable;
-                self.outbox
-                    .ask(Pending::Restamp(segment), |id| Effect::ReadMeta {
-                        id,
-                        at,
-                        blocks,
-                    });
-                return;
-            }
-        }
-    }
-
-    /// True if nothing else reads or writes the segment's summary, now or while it is being rewritten.
-    fn may_rewrite(&self, segment: Segment) -> bool {
-        !self.sums.awaits_summary(segment)
-            && !self.sums.is_loading(segment)
-            && !self.collector.is_collecting(segment)
+        let (segments, sums, collector) = (&self.segments, &self.sums, &self.collector);
+        let may = |segment| may_rewrite(segments, sums, collector, segment);
+        let next_stray = || self.state.next_stray();
+        let Some(segment) = self.restamp.poll(&self.superblock, next_stray, may) else {
+            return;
+        };
+        self.sums.begin_rewrite(segment);
+        self.segments.begin_reader(segment);
+        let at = Restamp::pages(&self.superblock, segment).end;
+        let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
+        let read = |id| Effect::ReadMeta { id, at, blocks };
+        self.outbox.ask(Pending::Restamp(segment), read);
     }
 
     pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {
         self.segments.end_reader(segment);
         self.sums.end_rewrite(segment);
         // The segment was emptied meanwhile, or is being moved: its summary will not be needed.
-        if self.segments.get(segment).state != SegmentState::Closed || !self.may_rewrite(segment) {
+        if !may_rewrite(&self.segments, &self.sums, &self.collector, segment) {
             return;
         }
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) => bytes,
-            _ => &[],
+        let read = Read {
+            segment,
+            bytes: match outcome {
+                Outcome::Bytes(bytes) => bytes,
+                _ => &[],
+            },
+            chunks: self.segments.get(segment).last_seq..=self.log.last_seq(),
         };
-        let signature = self.superblock.signature();
-        let usable = self.superblock.usable_blocks() as usize;
-        let read = summary::decode(&signature, segment, usable, bytes, self.superblock.crc())
-            .and_then(|tags| {
-                let last =
-                    summary::last_seq(&signature, segment, usable, bytes, self.superblock.crc())?;
-                Ok((tags, last))
-            });
-        // A summary that is whole may be from an older use of the segment, if the drive lost a later write of it. Then it covers fewer
-        // chunks than are known, or contradicts known sums.
-        let (known, newest) = (self.segments.get(segment).last_seq, self.log.last_seq());
-        let is_current = |(tags, last): &(Vec<Tag>, Seq)| {
-            (known..=newest).contains(last) && self.sums.agree(segment, tags)
-        };
-        let Some((tags, last_seq)) = read.ok().filter(is_current) else {
-            // A damaged summary is left as it is, and not tried again: the collector searches the map instead.
-            let pages = self.pages_of(segment);
+        let agree = |tags: &[_]| self.sums.agree(segment, tags);
+        let crc = self.superblock.crc();
+        let Some((tags, last_seq)) = self.restamp.on_read(&self.superblock, crc, &read, agree)
+        else {
+            let pages = Restamp::pages(&self.superblock, segment);
             for pba in (pages.start.0..pages.end.0).map(Pba) {
                 self.state.is_no_stray(pba);
             }
@@ -107,20 +73,21 @@ impl Engine {
 
     /// Makes the summary that is about to be written name the current owners.
     pub(super) fn stamp(&mut self, segment: Segment) {
-        for (pba, lba) in self.state.strays().of(self.pages_of(segment)) {
+        let pages = Restamp::pages(&self.superblock, segment);
+        for (pba, lba) in self.state.strays().of(pages) {
             self.sums.set_owner(pba, Owner::Lba(lba));
         }
     }
 
     /// Forgets strays that the written summary names correctly.
     pub(super) fn stamped(&mut self, segment: Segment) {
-        let pages = self.pages_of(segment);
-        if let Some(tags) = self.sums.tags(segment) {
-            for (pba, owner) in self.state.strays().of(pages.clone()) {
-                let tag = tags.get((pba.0 - pages.start.0) as usize);
-                if tag.is_some_and(|tag| tag.owner == Owner::Lba(owner)) {
-                    self.state.is_no_stray(pba);
-                }
+        let pages = Restamp::pages(&self.superblock, segment);
+        let Some(tags) = self.sums.tags(segment) else {
+            return;
+        };
+        for stray in self.state.strays().of(pages.clone()) {
+            if Restamp::is_named(&pages, tags, stray) {
+                self.state.is_no_stray(stray.0);
             }
         }
     }

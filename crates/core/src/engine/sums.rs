@@ -5,10 +5,10 @@
 //! the volume, and every read is checked.
 
 use super::parked::Parked;
-use super::segments::locate;
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, chunk, superblock::Superblock};
+use crate::log::locate;
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 

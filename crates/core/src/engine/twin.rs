@@ -6,14 +6,13 @@
 
 use super::parked::Unsure;
 use super::queue::Noted;
-use super::segments::locate;
 use super::verdict::{Answer, Twin, Verdict};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
-use crate::log::{Head, Held};
+use crate::log::{Head, Held, locate};
 use crate::policy::Proposer;
 use crate::seam::{Against, Effect, Outcome, Page, Payload};
 use crate::state::Place;

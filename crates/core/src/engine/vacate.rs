@@ -30,7 +30,7 @@ impl Engine {
             return;
         }
         let now = self.checkpoint.generation;
-        let Generation(first) = *self.collector.vacated.get_or_insert(now);
+        let Generation(first) = self.collector.on_vacated(now);
         self.checkpoint.due |= now.0 < first + CHECKPOINTS;
     }
 }

@@ -7,4 +7,7 @@ pub(crate) enum Head {
     Cold = 1,
 }
 
+/// For each head, how many chunks it had opened when a block was replaced: the replacement is in one of these chunks.
+pub(crate) type Marks = [u64; 2];
+
 pub(crate) const HEADS: [Head; 2] = [Head::Host, Head::Cold];

@@ -8,26 +8,33 @@
 //!    chunk that may be the last, and no seal has to wait for a segment.
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
-//! The log takes no segments and issues no effects: the engine does, and reports the results here.
+//! The log takes no segments and issues no effects: the engine does, and reports the results here. So it is with the machines beside
+//! it: the table of segments, the collector and the choice of its victim, and what rewrites summaries.
 
 mod chunks;
+mod collector;
 mod durability;
 mod expected;
 mod head;
 mod position;
+mod restamp;
+mod segments;
+mod victim;
 
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
+pub(crate) use collector::{Collector, Contents, Step};
 use durability::{Durability, Sealed};
 use expected::Expected;
-pub(crate) use head::{HEADS, Head};
+pub(crate) use head::{HEADS, Head, Marks};
 use position::Position;
-
-/// For each head, how many chunks it had opened when a block was replaced: the replacement is in one of these chunks.
-pub(crate) type Marks = [u64; 2];
+pub(crate) use restamp::{Read, Restamp};
+pub(crate) use segments::{Info, SegmentState, Segments, locate};
+pub(crate) use victim::Among;
+pub use victim::Victim;
 
 /// The heads of the log, and its chunks in memory.
 pub(crate) struct Log {

@@ -234,6 +234,7 @@ impl State {
 
     /// Returns the current owner of a block, if it has one; `tag` is its owner when it was written.
     #[must_use]
+    #[inline]
     pub fn owner_of(&self, pba: Pba, tag: Owner) -> Option<Owner> {
         // A block either belongs to one LBA alone, or is a shared page. So if the map confirms the tag, which is quick to check, nothing
         // else need be checked.
@@ -243,6 +244,11 @@ impl State {
         {
             return Some(tag);
         }
+        self.owner_if_not(pba, tag)
+    }
+
+    /// The same, for a block that the map does not confirm.
+    fn owner_if_not(&self, pba: Pba, tag: Owner) -> Option<Owner> {
         if let Owner::Vba(vba) = tag
             && self.shared.is_used(vba)
             && self.shared.is_at(vba, pba)

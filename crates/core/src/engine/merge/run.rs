@@ -1,7 +1,6 @@
 //! Carries out merges, step by step.
 
 use super::super::parked::Pair;
-use super::super::segments::locate;
 use super::super::twin::Shared as Sharing;
 use super::super::verdict::Twin;
 use super::super::{Engine, Pending};
@@ -9,6 +8,7 @@ use super::{Merge, Side, Sum};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
 use crate::index::Holder;
+use crate::log::locate;
 use crate::policy::Proposer;
 use crate::seam::{Against, Class, Effect, Outcome, Refusal};
 use crate::state::Place;

@@ -4,16 +4,15 @@
 //! could need is in it) -> Erasing -> Free. A segment whose live blocks cannot be read is quarantined:
 //! it stays Closed and is never a victim.
 
+use super::head::Marks;
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::superblock::Superblock;
 use crate::limits;
-use crate::log::Marks;
-use crate::state::Live;
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// Where a segment is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SegmentState {
+pub(crate) enum SegmentState {
     Free,
     Open,
     Closed,
@@ -22,7 +21,7 @@ pub(super) enum SegmentState {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Info {
+pub(crate) struct Info {
     pub state: SegmentState,
     /// How many of its chunks are being written: until they are on the medium, their blocks are only in memory.
     pub writing: u32,
@@ -38,7 +37,7 @@ pub(super) struct Info {
     pub marks: Marks,
 }
 
-pub(super) struct Segments {
+pub(crate) struct Segments {
     info: Vec<Info>,
     /// Segments from this one on are being emptied: they are taken only when no other is free.
     end: u32,
@@ -87,7 +86,7 @@ impl Segments {
         }
     }
 
-    /// Decides what happens to segments that recovery found without live blocks. A volume that was stopped has discarded them, so they
+    /// Decides what happens to segments that recovery found without live blocks; `live` has the number of each. A volume that was stopped has discarded them, so they
     /// need not be discarded again. (A crash right after a map checkpoint looks the same. Then the discards that this checkpoint allowed
     /// are lost, until their segments have been used once more.) Of the others, those that nothing needs (`is_needed`) are erased in
     /// runs, if `in_runs` is set. `unsummarised` is in ascending order.
@@ -95,13 +94,13 @@ impl Segments {
         &mut self,
         was_stopped: bool,
         in_runs: bool,
-        live: &Live,
+        live: &[u32],
         unsummarised: &[Segment],
         is_needed: impl Fn(&Info) -> bool,
     ) {
         for index in 0..self.count() {
             let segment = Segment(index);
-            if self.get(segment).state != SegmentState::Closed || live.valid(segment) > 0 {
+            if self.get(segment).state != SegmentState::Closed || live[index as usize] > 0 {
                 continue;
             }
             let waits = unsummarised.binary_search(&segment).is_ok();
@@ -177,14 +176,14 @@ impl Segments {
     }
 
     /// Returns the next segment to move out of: one of the last segments, if enough others are free to move into.
-    pub fn to_vacate(&self, live: &Live) -> Option<Segment> {
+    pub fn to_vacate(&self, live: &[u32]) -> Option<Segment> {
         if !self.is_vacating() || self.free.len() < limits::COLLECTOR_SEGMENTS + 2 {
             return None;
         }
         (self.end..self.count()).map(Segment).find(|&segment| {
             let info = self.get(segment);
             let is_whole = info.state == SegmentState::Closed && info.writing == 0;
-            is_whole && live.valid(segment) > 0 && !self.quarantined.contains(&segment)
+            is_whole && live[segment.0 as usize] > 0 && !self.quarantined.contains(&segment)
         })
     }
 
@@ -302,13 +301,13 @@ impl Segments {
     /// out segments that are being emptied, because nothing is gained by them.
     pub fn best<S: PartialOrd>(
         &self,
-        live: &Live,
+        live: &[u32],
         limit: u32,
         score: impl Fn(u32, &Info) -> S,
     ) -> Option<Segment> {
         let mut best: Option<(S, usize)> = None;
         let staying = &self.info[..self.end as usize];
-        for (index, (&valid, info)) in live.of_all().iter().zip(staying).enumerate() {
+        for (index, (&valid, info)) in live.iter().zip(staying).enumerate() {
             if valid <= limit
                 && info.state == SegmentState::Closed
                 && info.writing == 0
@@ -326,7 +325,7 @@ impl Segments {
 }
 
 /// Returns the segment of a data block's address in the map, and its place there.
-pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
+pub(crate) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
     match superblock.segment_of(pba) {
         Some(place) => place,
         // An entry without a place: any segment will do, because it has no effect.
