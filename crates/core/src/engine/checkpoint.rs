@@ -9,12 +9,12 @@ mod run;
 use super::ahead::Ahead;
 use super::leaf_blocks::LeafBlocks;
 use super::open_summaries::OpenSummaries;
-use super::sums::Sums;
 use crate::addr::{EffectId, Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::format::Crc;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::superblock::Superblock;
 use crate::limits;
+use crate::log::Sums;
 use crate::seam::Effect;
 use alloc::vec::Vec;
 

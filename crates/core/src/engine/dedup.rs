@@ -2,12 +2,12 @@
 //! [`policy::dedup`](crate::policy::dedup).
 
 use super::Engine;
-use super::segments::locate;
 use crate::addr::{Lba, Pba, Segment, Vba};
 use crate::entry::Entry;
 use crate::format::pack::{PageOfParts, PartTag};
 use crate::format::summary::{Owner, Tag};
 use crate::index::Holder;
+use crate::log::locate;
 use crate::policy::Proposer;
 use crate::policy::dedup::{Dedup, content_hash};
 use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint};

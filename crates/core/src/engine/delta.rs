@@ -9,11 +9,10 @@
 
 use super::Engine;
 use super::earlier::Earlier;
-use super::segments::locate;
 use crate::addr::{Buf, Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
 use crate::limits;
-use crate::log::Held;
+use crate::log::{Held, locate};
 use crate::seam::{Base, Effect, Page, Payload};
 
 impl Engine {

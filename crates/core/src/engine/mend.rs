@@ -1,10 +1,11 @@
 //! What a scrub reads from the log's state, and what it makes the log rewrite. Neither changes what a client reads.
 
 use super::Engine;
-use super::segments::{SegmentState, locate};
+use super::segments::SegmentState;
 use crate::addr::{Generation, Lba, Pba, Segment};
 use crate::entry::Entry;
 use crate::format::summary::{Owner, Tag};
+use crate::log::locate;
 use crate::seam::Mend;
 use alloc::vec::Vec;
 

@@ -44,7 +44,6 @@ mod read;
 mod restamp;
 mod segments;
 mod stripes;
-mod sums;
 mod twin;
 mod unmap;
 mod vacate;
@@ -55,7 +54,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Head, Log};
+use crate::log::{ChunkId, Head, Log, Sums};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -72,7 +71,6 @@ pub use options::{Buffers, Options, Victim};
 use proposers::Proposers;
 use queue::Queue;
 use segments::{SegmentState, Segments};
-use sums::Sums;
 use waiting::Waiting;
 
 /// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
@@ -117,7 +115,8 @@ enum Pending {
         /// The page read for the base of a delta.
         base: Option<Pba>,
     },
-    Sums(Segment, u32),
+    /// A summary, or the chunk header at a block of the segment.
+    Sums(Segment, Option<u32>),
     Restamp(Segment),
     MergeRead(Merge),
     MergeCompare(Merge),

@@ -3,10 +3,10 @@
 //! A segment gets its summary when its head leaves it. Until then only chunk headers describe its blocks, and replay reads only the
 //! headers since the map checkpoint. So a map checkpoint repeats what the earlier headers say.
 
-use super::sums::Sums;
 use crate::addr::{BLOCK_BYTES, Seq};
 use crate::format::root::Cursor;
 use crate::format::{Crc, summary, superblock::Superblock};
+use crate::log::Sums;
 use alloc::vec::Vec;
 
 /// The summaries, encoded once: a copy of the root may be rewritten after the segments have grown.

@@ -7,7 +7,6 @@
 //!
 //! The core decides where a part goes, and writes the directory; the runtime stores the bytes.
 
-use super::segments::locate;
 use super::twin::Shared as Sharing;
 use super::verdict::Twin;
 use super::{Engine, Pending, Store};
@@ -18,7 +17,7 @@ use crate::format::names::NAMES_ROOM;
 use crate::format::pack::{self, OVERHEAD, ROOM};
 use crate::format::summary::{Owner, Tag};
 use crate::limits;
-use crate::log::{ChunkId, Head, PartSlot, Parts};
+use crate::log::{ChunkId, Head, PartSlot, Parts, locate};
 use crate::seam::{Block, Bucket, Packed, Payload};
 use crate::state::Origin;
 

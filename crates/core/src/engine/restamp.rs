@@ -5,10 +5,11 @@
 //! there are more, a summary is rewritten with the current owners. If a crash tears the rewritten summary, nothing is lost: the headers
 //! hold the same information, and the collector searches the map for owners that nothing names.
 
-use super::segments::{SegmentState, locate};
+use super::segments::SegmentState;
 use super::{Engine, Pending};
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::summary::{self, Owner, Tag};
+use crate::log::locate;
 use crate::seam::{Effect, Outcome};
 use alloc::vec::Vec;
 

@@ -4,8 +4,7 @@
 //! could need is in it) -> Erasing -> Free. A segment whose live blocks cannot be read is quarantined:
 //! it stays Closed and is never a victim.
 
-use crate::addr::{Pba, Segment, Seq};
-use crate::format::superblock::Superblock;
+use crate::addr::{Segment, Seq};
 use crate::limits;
 use crate::log::Marks;
 use crate::state::Live;
@@ -322,18 +321,6 @@ impl Segments {
             }
         }
         best.map(|(_, index)| Segment(index as u32))
-    }
-}
-
-/// Returns the segment of a data block's address in the map, and its place there.
-pub(super) fn locate(superblock: &Superblock, pba: Pba) -> (Segment, u32) {
-    match superblock.segment_of(pba) {
-        Some(place) => place,
-        // An entry without a place: any segment will do, because it has no effect.
-        None if pba == Pba::NOWHERE => (Segment(0), 0),
-        None => {
-            unreachable!("recovery admits only addresses inside segments to the map; {pba} is not")
-        }
     }
 }
 

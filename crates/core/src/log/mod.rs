@@ -15,6 +15,7 @@ mod durability;
 mod expected;
 mod head;
 mod position;
+mod sums;
 
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
@@ -25,6 +26,7 @@ use durability::{Durability, Sealed};
 use expected::Expected;
 pub(crate) use head::{HEADS, Head};
 use position::Position;
+pub(crate) use sums::{Judged, Sums, locate};
 
 /// For each head, how many chunks it had opened when a block was replaced: the replacement is in one of these chunks.
 pub(crate) type Marks = [u64; 2];

@@ -2,14 +2,13 @@
 
 use super::super::fetches::{AT_ONCE, Patience};
 use super::super::options;
-use super::super::segments::locate;
 use super::super::{Engine, Pending};
 use super::{Move, PINNED_PENALTY, Victim};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::chunk::{self, Record};
 use crate::format::summary::{self, Owner, Tag};
 use crate::limits;
-use crate::log::{HEADS, Head};
+use crate::log::{HEADS, Head, locate};
 use crate::seam::{Effect, Outcome};
 
 impl Engine {

@@ -1,7 +1,6 @@
 //! Carries out merges, step by step.
 
 use super::super::parked::Pair;
-use super::super::segments::locate;
 use super::super::twin::Shared as Sharing;
 use super::super::verdict::Twin;
 use super::super::{Engine, Pending};
@@ -9,6 +8,7 @@ use super::{Merge, Side, Sum};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
 use crate::index::Holder;
+use crate::log::locate;
 use crate::policy::Proposer;
 use crate::seam::{Against, Class, Effect, Outcome, Refusal};
 use crate::state::Place;
@@ -27,10 +27,10 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(in crate::engine) fn merge_again(&mut self, segment: Segment) {
-        for (awaited, pair) in self.sums.parked.pairs.take_all() {
+        for (awaited, pair) in self.queue.parked.pairs.take_all() {
             match awaited == segment {
                 true => self.merge_or_load(pair, Some(segment)),
-                false => self.sums.parked.pairs.park(awaited, pair),
+                false => self.queue.parked.pairs.park(awaited, pair),
             }
         }
     }
@@ -109,11 +109,14 @@ impl Engine {
             (Sum::Is(first), Sum::Is(second)) if !are_whole || first == second => {
                 return Some([first, second]);
             }
-            (Sum::Awaited(segment), _) => self.sums.parked.pairs.park(segment, pair),
+            (Sum::Awaited(segment), _) => self.queue.parked.pairs.park(segment, pair),
             (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // If few segments' checksums are cached, the first segment's may be gone when the second's arrive.
                 let known = Some((from, sum));
-                self.sums.parked.pairs.park(segment, Pair { known, ..pair });
+                self.queue
+                    .parked
+                    .pairs
+                    .park(segment, Pair { known, ..pair });
             }
             _ => self.outbox.reply(pair.request, Ok(())),
         }
@@ -142,9 +145,7 @@ impl Engine {
         if came == Some(segment) {
             return Sum::Unknown;
         }
-        if self.sums.wants_load(segment) {
-            self.load_sums(segment, None);
-        }
+        self.want_sums(segment);
         match self.sums.is_loading(segment) {
             true => Sum::Awaited(segment),
             false => Sum::Unknown,
