@@ -2,8 +2,9 @@
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
-//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, their `Sums` and the
-//! requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors (`Mirrored`), the `Course`.
+//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
+//! their `Sums`, the `Queue` with the requests that wait for these (`parked`), the `Proposers`, the superblock with its mirrors
+//! (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -15,7 +16,6 @@
 //!    durable, the durable map checkpoint is newer than all its chunks, and no read of it is in flight.
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
-mod ahead;
 mod checkpoint;
 mod collect;
 mod copy;
@@ -26,11 +26,9 @@ mod fetch;
 mod fetches;
 mod flush;
 mod fold;
-mod leaf_blocks;
 mod log;
 mod mend;
 mod merge;
-mod open_summaries;
 mod options;
 mod owners;
 mod pack;
@@ -54,7 +52,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Head, Log, Sums};
+use crate::log::{Checkpoint, ChunkId, Head, Log, Sums};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -63,7 +61,6 @@ use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
-use checkpoint::Checkpoint;
 use collect::Collector;
 pub use earlier::Earlier;
 use merge::Merge;
@@ -213,7 +210,7 @@ impl Engine {
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(staying, buffers),
-            checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
+            checkpoint: Checkpoint::new(recovered.root, recovered.slots, superblock.stripes()),
             outbox: Outbox::default(),
             stats: Stats::default(),
             superblock: Mirrored::new(superblock, crc),
@@ -229,7 +226,8 @@ impl Engine {
         for segment in unsummarised {
             engine.write_summary(segment);
         }
-        engine.checkpoint.due = recovered.replayed.wants_checkpoint();
+        let is_due = recovered.replayed.wants_checkpoint();
+        engine.checkpoint.due_if(is_due);
         engine.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();

@@ -8,8 +8,10 @@
 //!    chunk that may be the last, and no seal has to wait for a segment.
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
-//! The log takes no segments and issues no effects: the engine does, and reports the results here.
+//! The log takes no segments and issues no effects: the engine does, and reports the results here. What is beside the heads is separate:
+//! [`Durability`], the map [`Checkpoint`], and what is known of the blocks on the medium, [`Sums`].
 
+mod checkpoint;
 mod chunks;
 mod durability;
 mod expected;
@@ -20,6 +22,7 @@ mod sums;
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
+pub(crate) use checkpoint::{Block, Checkpoint, Mask, Now, PARITY, Step};
 use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
 use durability::{Durability, Sealed};

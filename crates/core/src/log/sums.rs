@@ -355,14 +355,24 @@ impl Sums {
         })
     }
 
-    /// Judges a block of a segment by the checksum of what was read.
+    /// Judges a block of a segment by the checksum of what was read. If no readable header covers it, a damaged summary may confirm it.
     pub fn judge(&mut self, segment: Segment, offset: u32, found: u32) -> Judged {
-        match self.sum(segment, offset) {
-            Some(expected) if expected == found => Judged::Right,
-            Some(_) if self.doubt(segment) => Judged::Doubted,
-            Some(_) => Judged::Wrong,
-            None if self.is_told_by_torn(segment, offset, found) => Judged::Right,
-            None => Judged::Unknown,
+        let Some(expected) = self.sum(segment, offset) else {
+            let Some(Sum::Loading { torn, .. }) = self.of.get(&segment.0) else {
+                return Judged::Unknown;
+            };
+            let said = torn
+                .as_ref()
+                .and_then(|(_, said)| said.get(offset as usize));
+            return match found != 0 && said == Some(&found) {
+                true => Judged::Right,
+                false => Judged::Unknown,
+            };
+        };
+        match expected == found {
+            true => Judged::Right,
+            false if self.doubt(segment) => Judged::Doubted,
+            false => Judged::Wrong,
         }
     }
 
@@ -370,17 +380,6 @@ impl Sums {
     pub fn settle(&mut self, segment: Segment) {
         if self.is_loading(segment) {
             self.of.remove(&segment.0);
-        }
-    }
-
-    /// True if no readable header covers a block, and a damaged summary gives it this checksum.
-    fn is_told_by_torn(&self, segment: Segment, offset: u32, found: u32) -> bool {
-        match self.of.get(&segment.0) {
-            Some(Sum::Loading {
-                torn: Some((_, said)),
-                ..
-            }) => found != 0 && said.get(offset as usize) == Some(&found),
-            _ => false,
         }
     }
 

@@ -52,7 +52,7 @@ impl Engine {
             options::Victim::Greedy => {
                 // A segment that is newer than the durable map checkpoint is not free before the next one, which writes every
                 // dirty leaf: it must be that much emptier.
-                let root_seq = self.checkpoint.durable_seq;
+                let root_seq = self.checkpoint.durable_seq();
                 self.segments.best(self.state.live(), limit, |valid, info| {
                     valid + u32::from(info.last_seq > root_seq) * (usable / PINNED_PENALTY)
                 })
@@ -405,7 +405,7 @@ impl Engine {
         if self.segments.emptied().is_empty() || free >= self.collector.low {
             return;
         }
-        let root_seq = self.checkpoint.durable_seq;
+        let root_seq = self.checkpoint.durable_seq();
         let mut unsealed = [false; 2];
         let mut unsynced = false;
         let mut pinned = 0;
@@ -430,6 +430,7 @@ impl Engine {
         }
         // A map checkpoint writes every dirty leaf, however little it frees: it waits until it frees enough.
         let enough = limits::PINNED_SEGMENTS + u64::from(self.segments.count()) / 64;
-        self.checkpoint.due |= pinned > 0 && (short || pinned >= enough);
+        self.checkpoint
+            .due_if(pinned > 0 && (short || pinned >= enough));
     }
 }

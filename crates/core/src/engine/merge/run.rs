@@ -126,14 +126,13 @@ impl Engine {
     /// Where a sweep for duplicates continues after a restart; 0: at the beginning.
     #[must_use]
     pub fn swept(&self) -> u32 {
-        self.checkpoint.swept.now
+        self.checkpoint.swept()
     }
 
     pub(in crate::engine) fn sweep_is_at(&mut self, to: u32, keep: bool) {
         // Once the volume stops, the last map checkpoint has recorded the sweep's place.
         if self.course.is_running() {
-            self.checkpoint.swept.now = to;
-            self.checkpoint.due |= keep && !self.checkpoint.swept.is_kept();
+            self.checkpoint.on_swept(to, keep);
         }
     }
 
