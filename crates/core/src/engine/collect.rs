@@ -4,7 +4,8 @@ use super::fetches::{AT_ONCE, Patience};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::{chunk::Record, summary::Owner};
-use crate::log::{Among, Contents, HEADS, Head, Step};
+use crate::log::collector::{Contents, Step};
+use crate::log::{Among, HEADS, Head};
 use crate::seam::{Effect, Outcome};
 use crate::state::State;
 
@@ -33,7 +34,7 @@ impl Engine {
         // What is read from here on is not there before the next call.
         self.place_moves();
         while let Some(step) = self.collector.poll(&self.superblock, &self.state)
-            && self.carry_out(step)
+            && self.collect_step(step)
         {}
         self.press();
         self.forget_places();
@@ -41,7 +42,7 @@ impl Engine {
 
     /// False if the next step has to wait.
     #[inline]
-    fn carry_out(&mut self, step: Step) -> bool {
+    fn collect_step(&mut self, step: Step) -> bool {
         match step {
             Step::Choose => return self.choose_victim(),
             Step::LookUp(from) => return self.look_up_owners(from),
@@ -73,7 +74,7 @@ impl Engine {
             superblock: &self.superblock,
             segments: &self.segments,
             live: self.state.live().of_all(),
-            root_seq: self.checkpoint.durable_seq,
+            root_seq: self.checkpoint.durable_seq(),
             newest: self.log.last_seq(),
         };
         let is_short = self.collector.is_short(&self.segments);
@@ -189,7 +190,7 @@ impl Engine {
 
     /// Frees emptied segments sooner if free ones run short.
     fn press(&mut self) {
-        let root_seq = self.checkpoint.durable_seq;
+        let root_seq = self.checkpoint.durable_seq();
         let press = self.collector.press(&self.segments, root_seq, |marks| {
             let in_open = HEADS.map(|head| self.log.is_in_open(head, marks));
             (self.log.are_durable(marks), in_open)
@@ -203,6 +204,6 @@ impl Engine {
         if press.sync && !self.log.durability().is_all_durable() {
             self.log.want_all_durable();
         }
-        self.checkpoint.due |= press.checkpoint;
+        self.checkpoint.due_if(press.checkpoint);
     }
 }

@@ -140,7 +140,7 @@ impl Engine {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             return;
         };
-        fetches.under_way.push((leaf, self.checkpoint.generation));
+        fetches.under_way.push((leaf, self.checkpoint.generation()));
         self.outbox
             .ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
                 id,

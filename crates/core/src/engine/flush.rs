@@ -84,7 +84,7 @@ impl Engine {
             return self.poison();
         }
         self.log.durability_mut().on_synced(through);
-        self.checkpoint.synced();
+        self.checkpoint.on_synced();
     }
 
     /// Refuses all requests that wait for durability: it will not come, or not soon.

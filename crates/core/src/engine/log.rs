@@ -115,7 +115,7 @@ impl Engine {
     fn close_segment(&mut self, segment: Segment) {
         let info = self.segments.get_mut(segment);
         info.state = SegmentState::Closed;
-        self.checkpoint.summaries.push(segment);
+        self.checkpoint.on_summary_begun(segment, info.last_seq);
         // The summary is written after the last chunk, because the checksum of a page of parts is known only when the page is encoded.
         debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
         info.summary_due = true;
@@ -125,7 +125,8 @@ impl Engine {
     }
 
     pub(super) fn write_summary(&mut self, segment: Segment) {
-        self.checkpoint.summaries.push(segment);
+        let last_seq = self.segments.get(segment).last_seq;
+        self.checkpoint.on_summary_begun(segment, last_seq);
         self.emit_summary(segment);
     }
 
@@ -151,12 +152,7 @@ impl Engine {
             return self.poison();
         }
         self.log.on_summary_written();
-        let on_their_way = &mut self.checkpoint.summaries;
-        let index = on_their_way.iter().position(|&one| one == segment);
-        debug_assert!(index.is_some(), "segment {segment}: no summary was begun");
-        if let Some(index) = index {
-            on_their_way.swap_remove(index);
-        }
+        self.checkpoint.on_summary_written(segment);
         self.stamped(segment);
         let last_seq = self.segments.get(segment).last_seq;
         self.sums.summarised(segment, last_seq);
@@ -176,8 +172,11 @@ impl Engine {
                     out,
                 );
             }
-            Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks.get(leaf)),
-            Some(Pending::Root(at)) => self.encode_root(at, out),
+            Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks().get(leaf)),
+            Some(Pending::Root(_)) => {
+                self.checkpoint
+                    .encode_root(&self.superblock, self.superblock.crc(), out)
+            }
             Some(Pending::Mirror(_)) => self.superblock.encode(out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
         }
@@ -279,7 +278,7 @@ impl Engine {
             return;
         }
         self.erase_stale();
-        let root_seq = self.checkpoint.durable_seq;
+        let root_seq = self.checkpoint.durable_seq();
         let mut index = 0;
         while let Some(&segment) = self.segments.emptied().get(index) {
             if !self.segments.may_erase() {

@@ -59,7 +59,7 @@ impl Engine {
     /// The generation of the durable map checkpoint.
     #[must_use]
     pub fn root_generation(&self) -> Generation {
-        self.checkpoint.generation
+        self.checkpoint.generation()
     }
 
     /// True if no map checkpoint is being written.
@@ -71,7 +71,7 @@ impl Engine {
     /// How far an unfinished scrub has come.
     #[must_use]
     pub fn scrubbed(&self) -> u32 {
-        self.checkpoint.scrubbed.now
+        self.checkpoint.scrubbed()
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
@@ -79,10 +79,10 @@ impl Engine {
             return;
         }
         match what {
-            Mend::Checkpoint => self.checkpoint.due = true,
+            Mend::Checkpoint => self.checkpoint.due_if(true),
             Mend::Leaf(leaf) => {
                 self.write_anew(leaf);
-                self.checkpoint.due = true;
+                self.checkpoint.due_if(true);
             }
             Mend::Summary {
                 segment,
@@ -101,15 +101,12 @@ impl Engine {
                     self.sums.restore(segment, tags.to_vec());
                     self.write_summary(segment);
                     // The mended summary is durable when the next map checkpoint is.
-                    self.checkpoint.due = true;
+                    self.checkpoint.due_if(true);
                 }
             }
             Mend::Mirror(index) => self.superblock.write_anew(usize::from(index > 0)),
             Mend::Table(_) => {}
-            Mend::Scrubbed { to, keep } => {
-                self.checkpoint.scrubbed.now = to;
-                self.checkpoint.due |= keep && to != self.checkpoint.scrubbed.kept;
-            }
+            Mend::Scrubbed { to, keep } => self.checkpoint.on_scrubbed(to, keep),
         }
     }
 }

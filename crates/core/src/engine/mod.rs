@@ -2,8 +2,9 @@
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
-//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, the `Segments`, the `Collector`,
-//! `Restamp`, the `Sums` and the requests that wait for these (`parked`), the `Queue`, the `Proposers`, the superblock with its mirrors
+//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
+//! the `Collector`, `Restamp`, the `Sums`, the `Queue` with the requests that wait for these (`parked`), the `Proposers`, the superblock
+//! with its mirrors
 //! (`Mirrored`), the `Course`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
@@ -16,7 +17,6 @@
 //!    durable, the durable map checkpoint is newer than all its chunks, and no read of it is in flight.
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
-mod ahead;
 mod checkpoint;
 mod collect;
 mod copy;
@@ -27,11 +27,9 @@ mod fetch;
 mod fetches;
 mod flush;
 mod fold;
-mod leaf_blocks;
 mod log;
 mod mend;
 mod merge;
-mod open_summaries;
 mod options;
 mod owners;
 mod pack;
@@ -44,7 +42,6 @@ mod queue;
 mod read;
 mod restamp;
 mod stripes;
-mod sums;
 mod twin;
 mod unmap;
 mod vacate;
@@ -55,7 +52,9 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Course, Outbox};
-use crate::log::{ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments};
+use crate::log::{
+    Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
+};
 use crate::mirrors::Mirrored;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -64,13 +63,11 @@ use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
-use checkpoint::Checkpoint;
 pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use proposers::Proposers;
 use queue::Queue;
-use sums::Sums;
 use waiting::Waiting;
 
 /// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
@@ -115,7 +112,8 @@ enum Pending {
         /// The page read for the base of a delta.
         base: Option<Pba>,
     },
-    Sums(Segment, u32),
+    /// A summary, or the chunk header at a block of the segment.
+    Sums(Segment, Option<u32>),
     Restamp(Segment),
     MergeRead(Merge),
     MergeCompare(Merge),
@@ -214,7 +212,7 @@ impl Engine {
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(staying, buffers.first, buffers.count),
             restamp: Restamp::new(options.strays),
-            checkpoint: Checkpoint::new(&recovered.root, recovered.slots),
+            checkpoint: Checkpoint::new(recovered.root, recovered.slots, superblock.stripes()),
             outbox: Outbox::default(),
             stats: Stats::default(),
             superblock: Mirrored::new(superblock, crc),
@@ -230,7 +228,8 @@ impl Engine {
         for segment in unsummarised {
             engine.write_summary(segment);
         }
-        engine.checkpoint.due = recovered.replayed.wants_checkpoint();
+        let is_due = recovered.replayed.wants_checkpoint();
+        engine.checkpoint.due_if(is_due);
         engine.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();

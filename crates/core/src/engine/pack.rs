@@ -326,7 +326,7 @@ impl Engine {
             head: chunk.head as u8,
             data_blocks: chunk.slots.len() as u32,
             next: seal.next,
-            root_generation: self.checkpoint.generation,
+            root_generation: self.checkpoint.generation(),
         };
         let mut names = [0; NAMES_ROOM];
         let names = chunk.before.encode(&mut names);

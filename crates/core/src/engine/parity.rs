@@ -1,37 +1,30 @@
-//! Requests the blocks from which a map checkpoint computes the parities of its stripes ([`ahead`](super::ahead)).
+//! Requests the blocks from which a map checkpoint computes the parities of its stripes (`log/checkpoint/ahead.rs`).
 
-use super::ahead::{Mask, PARITY};
-use super::leaf_blocks::Block;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::format::leaf;
-use crate::format::root::LeafSlot;
+use crate::log::checkpoint::{Block, Mask, PARITY};
 use crate::seam::{Effect, Outcome};
 
 impl Engine {
     /// True if the stripe can be written now: everything its parity is computed from is in memory. If not, requests the missing
     /// blocks, and reads ahead for the stripes after it.
     pub(super) fn is_read_for(&mut self, stripe: u32) -> bool {
-        if !self.state.has_away() && self.checkpoint.ahead.is_empty() {
+        if !self.state.has_away() && !self.checkpoint.reads_ahead() {
             return true;
         }
         self.read_for(stripe);
-        self.checkpoint.ahead.next = self.checkpoint.ahead.next.max(stripe + 1);
-        while self.checkpoint.ahead.next < self.superblock.stripes()
-            && self.checkpoint.ahead.has_room()
-        {
-            self.read_for(self.checkpoint.ahead.next);
-            self.checkpoint.ahead.next += 1;
+        while let Some(next) = self.checkpoint.poll_ahead(stripe) {
+            self.read_for(next);
         }
-        !self.checkpoint.ahead.waits(stripe)
+        !self.checkpoint.waits_for(stripe)
     }
 
     /// Returns a stripe's parity on the medium, minus the old contents of the leaves to be written: adding the new contents gives the new
     /// parity. `None`: the parity has to be computed from all leaves.
     pub(super) fn parity_without(&mut self, stripe: u32, dirty: Mask) -> Option<Block> {
         let mask = self.read_mask(stripe, dirty);
-        let ahead = &mut self.checkpoint.ahead;
-        let (read, mut sum) = ahead.take(stripe, mask, &mut self.checkpoint.blocks)?;
+        let (read, mut sum) = self.checkpoint.take_read(stripe, mask)?;
         debug_assert_eq!(
             read & !dirty & !PARITY,
             0,
@@ -40,7 +33,7 @@ impl Engine {
         for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
             let is_one = dirty & !read & 1 << index != 0;
             if is_one && self.is_kept(leaf) && !self.add_written(leaf, &mut sum) {
-                self.checkpoint.blocks.give_back(sum);
+                self.checkpoint.blocks().give_back(sum);
                 return None;
             }
         }
@@ -49,28 +42,24 @@ impl Engine {
 
     /// Adds the old contents of a changed leaf from memory; false if they are not the leaf that the newest root names.
     fn add_written(&mut self, leaf: Leaf, sum: &mut Block) -> bool {
-        let mut block = self.checkpoint.blocks.take();
+        let mut block = self.checkpoint.blocks().take();
         let is_told =
             self.state.as_written(leaf, &mut block[..]) && self.is_as_kept(leaf, &block[..]);
         if is_told {
             leaf::add(sum, &block);
         }
-        self.checkpoint.blocks.give_back(block);
+        self.checkpoint.blocks().give_back(block);
         is_told
     }
 
     fn is_kept(&self, leaf: Leaf) -> bool {
-        self.checkpoint.slots[leaf.0 as usize] != LeafSlot::Absent
+        self.checkpoint.kept_sum(leaf).is_some()
     }
 
     /// True if the newest root leads to a leaf with these bytes.
     fn is_as_kept(&self, leaf: Leaf, block: &[u8]) -> bool {
-        match self.checkpoint.slots[leaf.0 as usize] {
-            LeafSlot::Absent => false,
-            LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => {
-                leaf::checksum(leaf, block, self.superblock.crc()) == sum
-            }
-        }
+        let kept = self.checkpoint.kept_sum(leaf);
+        kept.is_some_and(|sum| leaf::checksum(leaf, block, self.superblock.crc()) == sum)
     }
 
     /// Returns which leaves of a stripe have changed.
@@ -84,8 +73,7 @@ impl Engine {
     /// Requests the blocks that a stripe's parity is computed from, unless they are already requested.
     fn read_for(&mut self, stripe: u32) {
         let mask = self.read_mask(stripe, self.dirty_of(stripe));
-        let ahead = &mut self.checkpoint.ahead;
-        let new = ahead.ask(stripe, mask, &mut self.checkpoint.blocks);
+        let new = self.checkpoint.on_asked(stripe, mask);
         for (index, leaf) in self.superblock.stripe(stripe).enumerate() {
             if new >> index & 1 == 1 {
                 self.read_kept(leaf);
@@ -144,7 +132,7 @@ impl Engine {
             _ => None,
         };
         let block = block.filter(|block| self.is_as_kept(leaf, &block[..]));
-        self.checkpoint.ahead.came(stripe, bit, block);
+        self.checkpoint.on_read(stripe, bit, block);
         // A leaf that was evicted is about to be written: as it was, with its changes.
         if let Some(block) = block
             && bit != PARITY

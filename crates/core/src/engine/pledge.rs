@@ -71,7 +71,7 @@ impl Engine {
     /// Ends all pledges by a map checkpoint, after the journals were looked up again. A journal may have been emptied or discarded; then
     /// its blocks must not come home after a crash.
     pub(super) fn end_pledges(&mut self) {
-        self.checkpoint.due |= !self.state.pledges().is_empty();
+        self.checkpoint.due_if(!self.state.pledges().is_empty());
     }
 
     fn may_be_pledged(&self, home: Lba, journal: Lba) -> bool {
@@ -178,6 +178,6 @@ impl Engine {
         let redeemed = self.state.redeem();
         self.hear_of_events();
         self.stats.redeemed_blocks += redeemed;
-        self.checkpoint.due |= redeemed > 0;
+        self.checkpoint.due_if(redeemed > 0);
     }
 }

@@ -77,12 +77,9 @@ impl Engine {
             && self.collector.is_idle();
         let sealed = self.log.durability().is_all_durable() && self.log.is_all_sealed();
         if self.checkpoint.is_idle() && served && !self.course.is_poisoned() {
-            let clean = sealed
-                && self.log.last_seq() == self.checkpoint.durable_seq
-                && self.checkpoint.swept.is_kept()
-                && self.checkpoint.scrubbed.is_kept();
+            let clean = sealed && self.checkpoint.holds_all(self.log.last_seq());
             if !clean {
-                self.checkpoint.due = true;
+                self.checkpoint.due_if(true);
                 self.advance_checkpoint();
                 return;
             }

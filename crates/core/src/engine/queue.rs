@@ -7,6 +7,7 @@
 //!    is *doomed*: it leaves the queue, but keeps its buffers.
 
 use super::fetches::Fetches;
+use super::parked::Parked;
 use super::verdict::{Answer, Twin};
 use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
@@ -23,6 +24,8 @@ pub(super) struct Queue {
     doomed: Vec<(Waiting, Refusal)>,
     /// Reads whose turn has come, but that wait for leaves.
     pub fetches: Fetches,
+    /// Requests that wait for checksums that are being read.
+    pub parked: Parked,
 }
 
 /// The effect of a comparison's result.

@@ -8,7 +8,7 @@ use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
 use crate::limits;
-use crate::log::{Held, locate};
+use crate::log::{Held, Judged, locate};
 use crate::seam::{Effect, Outcome, Page, Refusal};
 use crate::state::Place;
 use alloc::vec::Vec;
@@ -159,9 +159,7 @@ impl Engine {
         if buf.is_none() {
             let (segment, _) = locate(&self.superblock, pba);
             self.segments.begin_reader(segment);
-            if self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
-            }
+            self.want_sums(segment);
         }
         let pending = Pending::ReadParts {
             request: wanted.id,
@@ -224,9 +222,7 @@ impl Engine {
             request: wanted.id,
             first,
         });
-        if self.sums.wants_load(segment) {
-            self.load_sums(segment, None);
-        }
+        self.want_sums(segment);
         run
     }
 
@@ -292,11 +288,9 @@ impl Engine {
     /// Calls `finish_part` as soon as the checksums are known.
     fn check_sums(&mut self, request: RequestId, at: Pba, sums: &[u32], fault: Fault) {
         let (segment, _) = locate(&self.superblock, at);
-        if !self.sums.wants_load(segment) && !self.sums.is_loading(segment) {
+        self.want_sums(segment);
+        if !self.sums.is_loading(segment) {
             return self.finish_part(request, at, sums, fault);
-        }
-        if self.sums.wants_load(segment) {
-            self.load_sums(segment, None);
         }
         let unchecked = Unchecked {
             request,
@@ -304,7 +298,7 @@ impl Engine {
             sums: sums.to_vec(),
             fault,
         };
-        self.sums.parked.reads.park(segment, unchecked);
+        self.queue.parked.reads.park(segment, unchecked);
     }
 
     /// Verifies the checksums of the blocks that were read (promise 6), and the result of decoding.
@@ -313,26 +307,19 @@ impl Engine {
         let mut refusal = None;
         for (index, found) in sums.iter().enumerate() {
             let pba = at.plus(index as u64);
-            match self.sums.sum(segment, offset + index as u32) {
-                Some(expected) if expected == *found => continue,
-                Some(_) if self.sums.doubt(segment) => {
+            match self.sums.judge(segment, offset + index as u32, *found) {
+                Judged::Right => continue,
+                Judged::Doubted => {
                     self.segments.begin_reader(segment);
                     self.load_sums(segment, Some(0));
                     return self.check_sums(request, at, sums, fault);
                 }
-                Some(_) => {
+                Judged::Wrong => {
                     self.stats.corrupt_blocks += 1;
                     self.distrust(pba);
                     refusal = Some(Refusal::Corrupt(pba));
                 }
-                None if self
-                    .sums
-                    .is_told_by_torn(segment, offset + index as u32, *found) =>
-                {
-                    continue;
-                }
-                // Its checksum cannot be read, so it cannot be verified.
-                None => {
+                Judged::Unknown => {
                     self.stats.unreadable_blocks += 1;
                     refusal = Some(Refusal::Unreadable(pba));
                 }
@@ -355,46 +342,44 @@ impl Engine {
         self.outbox.end_part(request, refusal);
     }
 
-    /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
-    pub(super) fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
-        self.sums.begin_load(segment);
-        self.stats.summary_reads += 1;
-        let start = self.superblock.segment_start(segment);
-        let usable = self.superblock.usable_blocks();
-        let (at, blocks) = match offset {
-            None => {
-                // Loading the sums counts as a reader itself: the read that caused it may fail and end first.
-                self.segments.begin_reader(segment);
-                (
-                    start.plus(u64::from(usable)),
-                    self.superblock.segment_blocks() - usable,
-                )
-            }
-            Some(offset) => (start.plus(u64::from(offset)), 1),
-        };
-        let from = offset.unwrap_or(u32::MAX);
-        self.outbox
-            .ask(Pending::Sums(segment, from), |id| Effect::ReadMeta {
-                id,
-                at,
-                blocks,
-            });
+    /// Has a segment's checksums read, unless they are in memory or being read.
+    #[inline]
+    pub(super) fn want_sums(&mut self, segment: Segment) {
+        if self.sums.wants_load(segment) {
+            // Loading the sums counts as a reader itself: the read that caused it may fail and end first.
+            self.segments.begin_reader(segment);
+            self.load_sums(segment, None);
+        }
     }
 
-    pub(super) fn sums_read(&mut self, segment: Segment, offset: u32, outcome: Outcome<'_>) {
+    /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
+    #[cold]
+    fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
+        self.stats.summary_reads += 1;
+        let (at, blocks) = self.sums.begin_load(segment, offset);
+        let pending = Pending::Sums(segment, offset);
+        self.outbox
+            .ask(pending, |id| Effect::ReadMeta { id, at, blocks });
+    }
+
+    pub(super) fn sums_read(
+        &mut self,
+        segment: Segment,
+        offset: Option<u32>,
+        outcome: Outcome<'_>,
+    ) {
         let bytes = match outcome {
             Outcome::Bytes(bytes) => bytes,
             _ => &[],
         };
-        let step = self
-            .sums
-            .loaded(segment, offset, bytes, self.superblock.crc());
-        let doubtful = step.is_none() && !self.sums.fit_what_waits(segment);
-        let step = step.or((doubtful && self.sums.doubt(segment)).then_some(0));
-        if let Some(next) = step {
-            return self.load_sums(segment, Some(next));
+        let crc = self.superblock.crc();
+        let waiting = self.queue.parked.reads.of(segment);
+        let waiting = waiting.map(|read| (read.at, &read.sums[..]));
+        let next = self.sums.on_read(segment, offset, bytes, crc, waiting);
+        if next.is_some() {
+            return self.load_sums(segment, next);
         }
-        for read in self.sums.parked.reads.take(segment) {
+        for read in self.queue.parked.reads.take(segment) {
             self.finish_part(read.request, read.at, &read.sums, read.fault);
         }
         self.sure_again(segment);

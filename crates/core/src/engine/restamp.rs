@@ -1,10 +1,9 @@
 //! Carries out what [`Restamp`] decides: rewrites summaries with the current owners.
 
-use super::sums::Sums;
 use super::{Engine, Pending};
 use crate::addr::{Pba, Segment};
 use crate::format::summary::Owner;
-use crate::log::{Collector, Read, Restamp, SegmentState, Segments};
+use crate::log::{Collector, Read, Restamp, SegmentState, Segments, Sums};
 use crate::seam::{Effect, Outcome};
 
 /// True if the segment has a summary on the medium, and nothing else reads or writes it, now or while it is being rewritten.

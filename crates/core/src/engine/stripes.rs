@@ -5,11 +5,10 @@
 //! differ, the leaf is written too. If some leaves are not in memory, they stay unchanged, and the parity changes by the difference of
 //! the written leaves.
 
-use super::leaf_blocks::Block;
 use super::{Engine, Pending};
 use crate::addr::{Leaf, Pba};
 use crate::format::leaf;
-use crate::format::root::LeafSlot;
+use crate::log::checkpoint::Block;
 use crate::seam::Effect;
 
 impl Engine {
@@ -33,26 +32,26 @@ impl Engine {
         };
         let is_changed = read.is_some();
         let mut parity = read.unwrap_or_else(|| {
-            let mut parity = self.checkpoint.blocks.take();
+            let mut parity = self.checkpoint.blocks().take();
             parity.fill(0);
             parity
         });
         let mut holds_any = is_changed;
         for (index, leaf) in leaves.enumerate() {
             let is_dirty = dirty >> index & 1 == 1;
-            let known = match self.checkpoint.slots[leaf.0 as usize] {
+            let known = match self.checkpoint.kept_sum(leaf) {
                 _ if is_dirty => None,
                 // The parity already contains this leaf as it is on the medium.
                 _ if is_changed => continue,
-                LeafSlot::Absent => continue,
-                LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
+                None => continue,
+                known => known,
             };
-            let mut block = self.checkpoint.blocks.take();
+            let mut block = self.checkpoint.blocks().take();
             let holds = self.state.encode_leaf(leaf, &mut block[..]);
             holds_any |= holds;
             leaf::add(&mut parity, &block);
             match known == Some(leaf::checksum(leaf, &block[..], self.superblock.crc())) {
-                true => self.checkpoint.blocks.give_back(block),
+                true => self.checkpoint.blocks().give_back(block),
                 false => self.write_leaf(leaf, block, holds),
             }
         }
@@ -61,7 +60,7 @@ impl Engine {
     }
 
     fn write_leaf_as_is(&mut self, leaf: Leaf) {
-        let mut block = self.checkpoint.blocks.take();
+        let mut block = self.checkpoint.blocks().take();
         let holds = self.state.encode_leaf(leaf, &mut block[..]);
         self.write_leaf(leaf, block, holds);
     }
@@ -69,17 +68,10 @@ impl Engine {
     /// Writes a leaf, unless it holds nothing.
     fn write_leaf(&mut self, leaf: Leaf, block: Block, holds: bool) {
         if !holds {
-            self.checkpoint.staged.push((leaf, LeafSlot::Absent));
-            return self.checkpoint.blocks.give_back(block);
+            return self.checkpoint.on_leaf_empty(leaf, block);
         }
         let sum = leaf::checksum(leaf, &block[..], self.superblock.crc());
-        let slot = match self.checkpoint.slots[leaf.0 as usize] {
-            LeafSlot::Slot0(_) => LeafSlot::Slot1(sum),
-            LeafSlot::Absent | LeafSlot::Slot1(_) => LeafSlot::Slot0(sum),
-        };
-        self.checkpoint.staged.push((leaf, slot));
-        self.checkpoint.blocks.keep(leaf, block);
-        self.checkpoint.in_flight += 1;
+        self.checkpoint.on_leaf_begun(leaf, sum, block);
         self.stats.medium_map += 1;
         let at = self.leaf_target(leaf);
         self.outbox
@@ -93,11 +85,8 @@ impl Engine {
 
     /// Returns the slot that the durable root does not name.
     pub(super) fn leaf_target(&self, leaf: Leaf) -> Pba {
-        let slot = u32::from(matches!(
-            self.checkpoint.slots[leaf.0 as usize],
-            LeafSlot::Slot0(_)
-        ));
-        self.superblock.leaf_slot(leaf, slot)
+        self.superblock
+            .leaf_slot(leaf, self.checkpoint.target(leaf))
     }
 
     /// Makes the next map checkpoint rewrite a leaf; for a parity, a leaf of its stripe.

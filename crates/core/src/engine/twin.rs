@@ -140,8 +140,8 @@ impl Engine {
             self.stats.compare_reads += 1;
             let (segment, _) = locate(&self.superblock, pba);
             self.segments.begin_reader(segment);
-            if slot.is_some() && self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
+            if slot.is_some() {
+                self.want_sums(segment);
             }
         }
         let pending = Pending::Compare {
@@ -240,10 +240,8 @@ impl Engine {
         let (segment, offset) = locate(&self.superblock, unsure.page);
         let expected = self.sums.sum(segment, offset);
         if expected.is_none() {
-            if self.sums.wants_load(segment) {
-                self.load_sums(segment, None);
-            }
-            return self.sums.parked.unsure.park(segment, unsure);
+            self.want_sums(segment);
+            return self.queue.parked.unsure.park(segment, unsure);
         }
         self.judge_page(unsure, expected);
     }
@@ -262,7 +260,7 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(super) fn sure_again(&mut self, segment: Segment) {
-        for one in self.sums.parked.unsure.take(segment) {
+        for one in self.queue.parked.unsure.take(segment) {
             let (_, offset) = locate(&self.superblock, one.page);
             let expected = self.sums.sum(segment, offset);
             self.judge_page(one, expected);

@@ -29,8 +29,8 @@ impl Engine {
         if !is_ready || self.left_behind().0 > 0 {
             return;
         }
-        let now = self.checkpoint.generation;
+        let now = self.checkpoint.generation();
         let Generation(first) = self.collector.on_vacated(now);
-        self.checkpoint.due |= now.0 < first + CHECKPOINTS;
+        self.checkpoint.due_if(now.0 < first + CHECKPOINTS);
     }
 }

@@ -9,30 +9,35 @@
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
 //! The log takes no segments and issues no effects: the engine does, and reports the results here. So it is with the machines beside
-//! it: the table of segments, the collector and the choice of its victim, and what rewrites summaries.
+//! the heads: [`Durability`], the map [`Checkpoint`], the table of [`Segments`], the [`Collector`] and the choice of its victim, what
+//! rewrites summaries ([`Restamp`]), and what is known of the blocks on the medium ([`Sums`]).
 
+pub(crate) mod checkpoint;
 mod chunks;
-mod collector;
+pub(crate) mod collector;
 mod durability;
 mod expected;
 mod head;
 mod position;
 mod restamp;
 mod segments;
+mod sums;
 mod victim;
 
 use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
+pub(crate) use checkpoint::Checkpoint;
 use chunks::{Chunk, Chunks, Seal};
 pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
-pub(crate) use collector::{Collector, Contents, Step};
+pub(crate) use collector::Collector;
 use durability::{Durability, Sealed};
 use expected::Expected;
 pub(crate) use head::{HEADS, Head, Marks};
 use position::Position;
 pub(crate) use restamp::{Read, Restamp};
 pub(crate) use segments::{Info, SegmentState, Segments, locate};
+pub(crate) use sums::{Judged, Sums};
 pub(crate) use victim::Among;
 pub use victim::Victim;
 

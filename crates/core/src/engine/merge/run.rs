@@ -27,10 +27,10 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(in crate::engine) fn merge_again(&mut self, segment: Segment) {
-        for (awaited, pair) in self.sums.parked.pairs.take_all() {
+        for (awaited, pair) in self.queue.parked.pairs.take_all() {
             match awaited == segment {
                 true => self.merge_or_load(pair, Some(segment)),
-                false => self.sums.parked.pairs.park(awaited, pair),
+                false => self.queue.parked.pairs.park(awaited, pair),
             }
         }
     }
@@ -109,11 +109,14 @@ impl Engine {
             (Sum::Is(first), Sum::Is(second)) if !are_whole || first == second => {
                 return Some([first, second]);
             }
-            (Sum::Awaited(segment), _) => self.sums.parked.pairs.park(segment, pair),
+            (Sum::Awaited(segment), _) => self.queue.parked.pairs.park(segment, pair),
             (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // If few segments' checksums are cached, the first segment's may be gone when the second's arrive.
                 let known = Some((from, sum));
-                self.sums.parked.pairs.park(segment, Pair { known, ..pair });
+                self.queue
+                    .parked
+                    .pairs
+                    .park(segment, Pair { known, ..pair });
             }
             _ => self.outbox.reply(pair.request, Ok(())),
         }
@@ -123,14 +126,13 @@ impl Engine {
     /// Where a sweep for duplicates continues after a restart; 0: at the beginning.
     #[must_use]
     pub fn swept(&self) -> u32 {
-        self.checkpoint.swept.now
+        self.checkpoint.swept()
     }
 
     pub(in crate::engine) fn sweep_is_at(&mut self, to: u32, keep: bool) {
         // Once the volume stops, the last map checkpoint has recorded the sweep's place.
         if self.course.is_running() {
-            self.checkpoint.swept.now = to;
-            self.checkpoint.due |= keep && !self.checkpoint.swept.is_kept();
+            self.checkpoint.on_swept(to, keep);
         }
     }
 
@@ -142,9 +144,7 @@ impl Engine {
         if came == Some(segment) {
             return Sum::Unknown;
         }
-        if self.sums.wants_load(segment) {
-            self.load_sums(segment, None);
-        }
+        self.want_sums(segment);
         match self.sums.is_loading(segment) {
             true => Sum::Awaited(segment),
             false => Sum::Unknown,

@@ -37,7 +37,7 @@ impl Superblock {
     }
 
     /// The places of all copies of a root.
-    pub fn root_copies(&self, generation: Generation) -> impl Iterator<Item = Pba> + use<> {
+    pub fn root_copies(&self, generation: Generation) -> impl Iterator<Item = Pba> + Clone + use<> {
         let twin = self.root_twin(generation);
         core::iter::once(self.root_place(generation)).chain(twin)
     }

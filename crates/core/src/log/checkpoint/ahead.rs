@@ -2,7 +2,7 @@
 //!
 //! If all leaves of a stripe are in memory, its parity is their sum. If some are not, the checkpoint reads the parity from the medium,
 //! and updates it by the difference of the written leaves. It also reads the old contents of those leaves, where memory does not hold
-//! them, and the leaves that were evicted with changes ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A map
+//! them, and the leaves that were evicted with changes ([0058](../../../../../docs/decisions/0058-a-map-within-bounds.md)). A map
 //! checkpoint writes stripe after stripe. At the same time it reads for many stripes ahead of the one it writes.
 
 use super::leaf_blocks::{Block, LeafBlocks};
@@ -12,10 +12,10 @@ use crate::limits::PARITY_READS;
 use alloc::vec::Vec;
 
 /// A set of blocks of a stripe: one bit for each leaf, and one for the parity.
-pub(super) type Mask = u32;
+pub(crate) type Mask = u32;
 
 /// The bit of the parity.
-pub(super) const PARITY: Mask = 1 << 31;
+pub(crate) const PARITY: Mask = 1 << 31;
 
 /// The blocks read for a stripe.
 struct Stripe {
@@ -36,7 +36,7 @@ pub(super) struct Ahead {
     stripes: Vec<Stripe>,
     in_flight: usize,
     /// The first stripe that has not been considered yet.
-    pub next: u32,
+    next: u32,
 }
 
 impl Ahead {
@@ -50,8 +50,12 @@ impl Ahead {
         self.stripes.is_empty()
     }
 
-    pub fn has_room(&self) -> bool {
-        self.in_flight < PARITY_READS && self.stripes.len() < PARITY_READS
+    /// Returns the next stripe after `stripe` to read for, of `stripes`, unless there is none or too much is being read.
+    pub fn poll(&mut self, stripe: u32, stripes: u32) -> Option<u32> {
+        let next = self.next.max(stripe + 1);
+        let has_room = self.in_flight < PARITY_READS && self.stripes.len() < PARITY_READS;
+        self.next = next + u32::from(next < stripes && has_room);
+        (self.next > next).then_some(next)
     }
 
     /// True if a block requested for a stripe has not arrived.
@@ -137,11 +141,29 @@ mod tests {
         ahead.came(3, PARITY, Some(&[6; BLOCK_BYTES]));
         assert!(ahead.waits(3) && !ahead.waits(4));
         ahead.came(3, 2, Some(&[8; BLOCK_BYTES]));
-        assert!(!ahead.waits(3) && ahead.has_room());
+        assert!(!ahead.waits(3));
         // One of them is in memory meanwhile. Its old contents are in the sum.
         let (read, sum) = ahead.take(3, PARITY | 2, &mut blocks).unwrap();
         assert_eq!((read, sum[7]), (PARITY | 3, 5 ^ 6 ^ 8));
         assert!(ahead.is_empty());
+    }
+
+    #[test]
+    fn a_limited_number_of_blocks_is_read_for_the_stripes_ahead() {
+        let (mut ahead, mut blocks) = (Ahead::default(), LeafBlocks::default());
+        ahead.begin();
+        assert_eq!([ahead.poll(3, 6), ahead.poll(3, 6)], [Some(4), Some(5)]);
+        assert_eq!(ahead.poll(3, 6), None, "there are no more");
+        ahead.ask(5, PARITY, &mut blocks);
+        for stripe in 6..5 + PARITY_READS as u32 {
+            assert_eq!(ahead.poll(5, u32::MAX), Some(stripe));
+            ahead.ask(stripe, PARITY, &mut blocks);
+        }
+        assert_eq!(ahead.poll(5, u32::MAX), None);
+        ahead.came(5, PARITY, None);
+        assert_eq!(ahead.poll(5, u32::MAX), None, "it is not taken yet");
+        ahead.take(5, PARITY, &mut blocks);
+        assert!(ahead.poll(5, u32::MAX).is_some());
     }
 
     #[test]

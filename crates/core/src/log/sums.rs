@@ -1,14 +1,15 @@
 //! What the medium should hold: the owner and the checksum of each block of a segment.
 //!
+//! It issues no effects: it says what to read, and takes what was read.
+//!
 //! For segments being written, `Sums` keeps owners and checksums, from which it makes their summary. For other segments it keeps only
 //! checksums: it reads them from the summary when needed, and caches them for a limited number of segments. So memory does not grow with
 //! the volume, and every read is checked.
 
-use super::parked::Parked;
+use super::segments::locate;
 use crate::addr::{Pba, Segment, Seq};
 use crate::format::summary::{self, Owner, Tag};
 use crate::format::{Crc, chunk, superblock::Superblock};
-use crate::log::locate;
 use alloc::{vec, vec::Vec};
 use hashbrown::HashMap;
 
@@ -37,7 +38,20 @@ enum Sum {
     },
 }
 
-pub(super) struct Sums {
+/// What is known about a block that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// It is what was written.
+    Right,
+    /// It is not what a summary says, and the summary may be stale: the chunk headers have to be read first, from block 0 on.
+    Doubted,
+    /// It is not what was written.
+    Wrong,
+    /// Its checksum cannot be read, so it cannot be verified.
+    Unknown,
+}
+
+pub(crate) struct Sums {
     blocks: usize,
     limit: usize,
     superblock: Superblock,
@@ -45,8 +59,6 @@ pub(super) struct Sums {
     /// The cached segments in clock order.
     clock: Vec<u32>,
     hand: usize,
-    /// Requests that wait for checksums that are being read.
-    pub parked: Parked,
     /// The segment whose summary is being rewritten.
     rewriting: Option<Segment>,
     /// Reused for the next segments, so that writing allocates nothing; at most [`SPARE_TAGS`].
@@ -70,7 +82,6 @@ impl Sums {
             of: HashMap::new(),
             clock: Vec::new(),
             hand: 0,
-            parked: Parked::default(),
             rewriting: None,
             spare_tags: Vec::new(),
             spare_sums: Vec::new(),
@@ -208,6 +219,7 @@ impl Sums {
         }
     }
 
+    /// True if a segment's checksums are not in memory, nor being read.
     pub fn wants_load(&self, segment: Segment) -> bool {
         !self.of.contains_key(&segment.0)
     }
@@ -216,18 +228,50 @@ impl Sums {
         matches!(self.of.get(&segment.0), Some(Sum::Loading { .. }))
     }
 
-    pub fn begin_load(&mut self, segment: Segment) {
+    /// Begins to read a segment's summary, or goes on with the chunk header at block `offset`. Returns the blocks to read.
+    pub fn begin_load(&mut self, segment: Segment, offset: Option<u32>) -> (Pba, u32) {
         self.of.entry(segment.0).or_insert_with(|| Sum::Loading {
             sums: Vec::new(),
             partial: false,
             torn: None,
             newer_than: None,
         });
+        let start = self.superblock.segment_start(segment);
+        match offset {
+            Some(offset) => (start.plus(offset.into()), 1),
+            None => {
+                let usable = self.superblock.usable_blocks();
+                (
+                    start.plus(usable.into()),
+                    self.superblock.segment_blocks() - usable,
+                )
+            }
+        }
     }
 
-    /// Takes the result of reading a summary (then `offset` is past the data blocks) or a chunk's header. Returns the next header's
-    /// offset, if another read is needed.
-    pub fn loaded(&mut self, segment: Segment, offset: u32, bytes: &[u8], crc: Crc) -> Option<u32> {
+    /// Takes what [`begin_load`](Self::begin_load) has had read; none if it could not be read. `waiting`: the blocks whose checksums wait
+    /// for this, with what was found in them. Returns the offset of the chunk header to read next, if one is needed: to find a
+    /// checksum, or because a block that waits contradicts the summary.
+    pub fn on_read<'a>(
+        &mut self,
+        segment: Segment,
+        offset: Option<u32>,
+        bytes: &[u8],
+        crc: Crc,
+        waiting: impl Iterator<Item = (Pba, &'a [u32])>,
+    ) -> Option<u32> {
+        let next = self.loaded(segment, offset, bytes, crc);
+        next.or_else(|| (!self.fit(segment, waiting) && self.doubt(segment)).then_some(0))
+    }
+
+    /// Takes the result of reading a summary or a chunk's header. Returns the next header's offset, if another read is needed.
+    fn loaded(
+        &mut self,
+        segment: Segment,
+        offset: Option<u32>,
+        bytes: &[u8],
+        crc: Crc,
+    ) -> Option<u32> {
         let Some(Sum::Loading {
             sums,
             partial,
@@ -240,15 +284,7 @@ impl Sums {
         let mut by_summary = None;
         let superblock = &self.superblock;
         let signature = &superblock.signature();
-        if offset == u32::MAX {
-            let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
-                sums.resize(self.blocks, None);
-                *torn = summary::unchecked_sums(signature, segment, self.blocks, bytes);
-                return Some(0);
-            };
-            *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
-            by_summary = summary::last_seq(signature, segment, self.blocks, bytes, crc).ok();
-        } else {
+        if let Some(offset) = offset {
             let at = superblock.segment_start(segment).plus(u64::from(offset));
             let mut tags = vec![NOTHING; self.blocks];
             let next = chunk::try_tags(bytes, superblock, at, crc, offset, &mut tags);
@@ -267,6 +303,14 @@ impl Sums {
             if next.is_some_and(|next| (next as usize) < self.blocks - 1) {
                 return next;
             }
+        } else {
+            let Ok(tags) = summary::decode(signature, segment, self.blocks, bytes, crc) else {
+                sums.resize(self.blocks, None);
+                *torn = summary::unchecked_sums(signature, segment, self.blocks, bytes);
+                return Some(0);
+            };
+            *sums = tags.iter().map(|tag| Some(tag.sum)).collect();
+            by_summary = summary::last_seq(signature, segment, self.blocks, bytes, crc).ok();
         }
         if !*partial {
             let sums = core::mem::take(sums);
@@ -279,7 +323,7 @@ impl Sums {
 
     /// Handles a block that does not match the summary. True if the chunk headers are to be read: they decide for chunks that the summary
     /// does not cover.
-    pub fn doubt(&mut self, segment: Segment) -> bool {
+    fn doubt(&mut self, segment: Segment) -> bool {
         let Some(Sum::Known {
             sums,
             by_summary: Some(known),
@@ -300,34 +344,45 @@ impl Sums {
         true
     }
 
-    /// True if all blocks of parked reads of a segment match its checksums.
-    pub fn fit_what_waits(&self, segment: Segment) -> bool {
+    /// True if nothing that was found in these blocks of a segment contradicts its checksums.
+    fn fit<'a>(&self, segment: Segment, mut found: impl Iterator<Item = (Pba, &'a [u32])>) -> bool {
         let Some(Sum::Known { sums, .. }) = self.of.get(&segment.0) else {
             return true;
         };
-        self.parked.reads.of(segment).all(|read| {
-            let (_, offset) = locate(&self.superblock, read.at);
-            let said = sums.iter().skip(offset as usize);
-            let mut both = read.sums.iter().zip(said);
+        found.all(|(at, found)| {
+            let (_, offset) = locate(&self.superblock, at);
+            let mut both = found.iter().zip(sums.iter().skip(offset as usize));
             both.all(|(found, said)| found == said)
         })
+    }
+
+    /// Judges a block of a segment by the checksum of what was read.
+    #[inline]
+    pub fn judge(&mut self, segment: Segment, offset: u32, found: u32) -> Judged {
+        match self.sum(segment, offset) {
+            Some(expected) if expected == found => Judged::Right,
+            Some(_) if self.doubt(segment) => Judged::Doubted,
+            Some(_) => Judged::Wrong,
+            None => self.judge_by_torn(segment, offset, found),
+        }
+    }
+
+    /// Judges a block that no readable header covers: a damaged summary may confirm it.
+    #[cold]
+    fn judge_by_torn(&self, segment: Segment, offset: u32, found: u32) -> Judged {
+        match self.of.get(&segment.0) {
+            Some(Sum::Loading {
+                torn: Some((_, said)),
+                ..
+            }) if found != 0 && said.get(offset as usize) == Some(&found) => Judged::Right,
+            _ => Judged::Unknown,
+        }
     }
 
     /// Drops checksums that were only partly read.
     pub fn settle(&mut self, segment: Segment) {
         if self.is_loading(segment) {
             self.of.remove(&segment.0);
-        }
-    }
-
-    /// True if no readable header covers a block, and a damaged summary gives it this checksum.
-    pub fn is_told_by_torn(&self, segment: Segment, offset: u32, found: u32) -> bool {
-        match self.of.get(&segment.0) {
-            Some(Sum::Loading {
-                torn: Some((_, said)),
-                ..
-            }) => found != 0 && said.get(offset as usize) == Some(&found),
-            _ => false,
         }
     }
 
@@ -365,122 +420,4 @@ impl Sums {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::addr::{BLOCK_BYTES, Generation, Lba};
-    use crate::format::geometry::{self, Params};
-
-    const LIMIT: usize = 3;
-
-    fn some() -> Superblock {
-        let params = Params {
-            medium_blocks: 1 << 14,
-            logical_blocks: None,
-            over_provisioning: 70,
-            segment_blocks: Some(256),
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: crate::format::SumKind::default(),
-        };
-        geometry::plan(&params).unwrap()
-    }
-
-    fn are_bounded(sums: &Sums) {
-        assert!(sums.clock.len() <= LIMIT);
-        assert!(sums.clock.len() + sums.spare_sums.len() <= LIMIT);
-        assert!(sums.spare_tags.len() <= SPARE_TAGS);
-    }
-
-    /// A summary whose write was cut short may have its first sector from the segment's previous use: a newer chunk shows it.
-    #[test]
-    fn a_torn_summary_is_ignored_where_a_chunk_is_newer_than_it() {
-        let superblock = some();
-        let signature = superblock.signature();
-        let (segment, blocks) = (Segment(3), superblock.usable_blocks());
-        let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
-        let crc = crc32c::crc32c;
-        for (newest, is_told) in [(5, true), (6, true), (7, false)] {
-            let mut sums = Sums::new(superblock.clone(), LIMIT);
-            let tag = |offset| Tag {
-                owner: Owner::Lba(Lba(offset)),
-                sum: 70 + offset as u32,
-            };
-            sums.restore(segment, (0..blocks.into()).map(tag).collect());
-            let mut summary = vec![0; bytes];
-            sums.encode_summary(&superblock, segment, Seq(6), crc, &mut summary);
-            summary[bytes - 1] ^= 1;
-            sums.forget(segment);
-            sums.of.remove(&segment.0);
-            sums.begin_load(segment);
-            let header = chunk::ChunkHeader {
-                signature,
-                seq: Seq(newest),
-                life: superblock.life(),
-                prev_life: superblock.life(),
-                durable: Seq(0),
-                at: superblock.segment_start(segment),
-                root_generation: Generation(0),
-                head: 0,
-                data_blocks: 0,
-                next: None,
-            };
-            let mut block = vec![0; BLOCK_BYTES];
-            chunk::encode(&header, &[], &[], crc, &mut block);
-            let mut load = |offset, bytes: &[u8]| sums.loaded(segment, offset, bytes, crc);
-            assert_eq!(load(u32::MAX, &summary), Some(0));
-            assert_eq!(load(0, &block), Some(1));
-            // The header of the next chunk is lost, and so on.
-            assert_eq!(load(1, &[0; BLOCK_BYTES]), Some(2));
-            assert_eq!(sums.sum(segment, 9), None);
-            assert_eq!(sums.is_told_by_torn(segment, 9, 79), is_told, "{newest}");
-            assert!(!sums.is_told_by_torn(segment, 9, 78));
-        }
-    }
-
-    #[test]
-    fn summaries_read_back_take_no_more_memory_than_the_cache_may() {
-        let superblock = some();
-        let blocks = superblock.usable_blocks();
-        let bytes = (superblock.segment_blocks() - blocks) as usize * BLOCK_BYTES;
-        let crc = crc32c::crc32c;
-        let mut sums = Sums::new(superblock.clone(), LIMIT);
-        for round in 0..3 {
-            for segment in (0..superblock.segment_count()).map(Segment) {
-                let of = |offset: u32| segment.0 << 16 | round << 10 | offset;
-                let tag = |offset: u32| Tag {
-                    owner: Owner::Lba(Lba(offset.into())),
-                    sum: of(offset),
-                };
-                // The tags of a summary that is rewritten with the current owners.
-                sums.restore(segment, (0..blocks).map(tag).collect());
-                let mut summary = vec![0; bytes];
-                sums.encode_summary(&superblock, segment, Seq(1), crc, &mut summary);
-                sums.summarised(segment, Seq(1));
-                are_bounded(&sums);
-                sums.forget(segment);
-                // The checksums of a summary that a read requests.
-                sums.begin_load(segment);
-                let next = sums.loaded(segment, u32::MAX, &summary, crc);
-                assert_eq!(next, None);
-                assert_eq!(sums.sum(segment, 7), Some(of(7)));
-                are_bounded(&sums);
-            }
-        }
-    }
-
-    #[test]
-    fn one_summary_is_rewritten_at_a_time_until_it_is_written() {
-        let mut sums = Sums::new(some(), LIMIT);
-        assert!(!sums.is_rewriting());
-        sums.begin_rewrite(Segment(1));
-        assert!(sums.rewrites(Segment(1)) && !sums.rewrites(Segment(2)));
-        sums.restore(Segment(1), Vec::new());
-        sums.open(Segment(2));
-        sums.summarised(Segment(2), Seq(5));
-        assert!(sums.rewrites(Segment(1)));
-        sums.summarised(Segment(1), Seq(6));
-        assert!(!sums.is_rewriting());
-        // The first was written from what a client wrote, and the other from what was read.
-        assert!(!sums.doubt(Segment(2)) && sums.doubt(Segment(1)));
-    }
-}
+mod tests;

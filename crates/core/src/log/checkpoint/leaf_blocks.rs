@@ -7,11 +7,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// A leaf, encoded.
-pub(super) type Block = Box<[u8; BLOCK_BYTES]>;
+pub(crate) type Block = Box<[u8; BLOCK_BYTES]>;
 
 /// Copies of the leaves being written.
 #[derive(Default)]
-pub(super) struct LeafBlocks {
+pub(crate) struct LeafBlocks {
     kept: Vec<(Leaf, Block)>,
     spare: Vec<Block>,
 }

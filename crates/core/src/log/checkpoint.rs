@@ -1,0 +1,368 @@
+//! Map checkpoints: each leaf is written to the slot that the durable root does not use, then a root.
+//!
+//! A checkpoint runs beside requests: a leaf is written as it is at that moment, so it may already hold effects of chunks sealed
+//! later than the checkpoint's `seq`. That is sound because replay from `seq` on gives the same map whether or not a leaf has
+//! seen some of it, and because the root is written only when every chunk that any leaf may have seen is durable.
+//!
+//! This decides which [`Step`] is next, and has no effects. The engine carries the steps out, and reports what has happened.
+
+mod ahead;
+mod leaf_blocks;
+mod leaves;
+mod open_summaries;
+
+use super::head::{HEADS, Head};
+use super::sums::Sums;
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
+use crate::format::Crc;
+use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
+use crate::format::superblock::Superblock;
+use crate::limits;
+use ahead::Ahead;
+pub(crate) use ahead::{Mask, PARITY};
+use alloc::vec::Vec;
+pub(crate) use leaf_blocks::Block;
+use leaf_blocks::LeafBlocks;
+use open_summaries::OpenSummaries;
+
+/// What has to be done next for a map checkpoint, and which event follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Seal the open chunks of these heads: [`on_begun`](Checkpoint::on_begun).
+    Begin(&'static [Head]),
+    /// Write this stripe's leaves, once all that its parity is computed from is read: [`on_stripe_begun`](Checkpoint::on_stripe_begun).
+    Stripe(u32),
+    /// Seal the open chunks of both heads, because all leaves are on the medium: [`on_heads_sealed`](Checkpoint::on_heads_sealed).
+    Seal,
+    /// Begin a sync when everything up to this chunk is written: [`on_sync_begun`](Checkpoint::on_sync_begun).
+    Sync(Seq),
+    /// Write all copies of the root: [`on_root_begun`](Checkpoint::on_root_begun).
+    Root,
+}
+
+/// What decides about a checkpoint outside of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// The number of leaves that a checkpoint would write.
+    pub dirty: u64,
+    /// True if what has changed takes too much memory.
+    pub is_too_dirty: bool,
+    /// True if a leaf is being read from a slot that the checkpoint may write.
+    pub is_behind: bool,
+    pub is_stopping: bool,
+    /// True if the host's open chunk has links to shared pages.
+    pub links: bool,
+    /// The newest chunk that is durable with all before it.
+    pub durable: Seq,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// Writing leaves, from this stripe on.
+    Leaves(u32),
+    /// Everything up to this chunk, and every leaf, must be durable before the root.
+    Settle(Seq),
+    /// The sync for `Settle` is in flight.
+    Sync(Seq),
+    /// That sync is complete, but chunks may have to be durable that it did not reach.
+    Synced(Seq),
+    /// The root is being written, durably.
+    Root,
+    /// The superblock is being made to record the root, durably. Nothing that the previous root needs is freed before that: otherwise
+    /// recovery could not tell a root that was damaged later from one whose write was cut short.
+    Mark,
+    /// A write has failed, so nothing may follow.
+    Failed,
+}
+
+/// The map checkpoint that is being written, and the newest one.
+pub(crate) struct Checkpoint {
+    is_due: bool,
+    phase: Phase,
+    /// The number of stripes of leaves.
+    stripes: u32,
+    /// The durable root.
+    root: RootHeader,
+    /// The next root, so far: what is known when the checkpoint begins, and the rest when its root is written.
+    next: RootHeader,
+    /// Where the durable root's leaves are.
+    slots: Vec<LeafSlot>,
+    /// How far a sweep for duplicates has come; see [`RootHeader::swept`].
+    swept: u32,
+    /// How far a scrub has come; see [`RootHeader::scrubbed`].
+    scrubbed: u32,
+    /// What has been written to the log since the last checkpoint began.
+    log: Written,
+    /// Segments whose summaries are being written, with their newest chunks.
+    summaries: Vec<(Segment, Seq)>,
+    /// The writes of this checkpoint that are in flight.
+    in_flight: usize,
+    /// The slots of the leaves that this checkpoint wrote, for the next root.
+    staged: Vec<(Leaf, LeafSlot)>,
+    /// The leaves being written.
+    blocks: LeafBlocks,
+    /// Blocks read for parities.
+    ahead: Ahead,
+    /// Summaries of open segments, written with the root.
+    open: OpenSummaries,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Written {
+    blocks: u64,
+    chunks: u64,
+}
+
+impl Checkpoint {
+    /// Continues from the root that recovery found, which leads to leaves in these slots.
+    pub fn new(root: RootHeader, slots: Vec<LeafSlot>, stripes: u32) -> Self {
+        Self {
+            is_due: false,
+            phase: Phase::Idle,
+            stripes,
+            root,
+            next: root,
+            slots,
+            swept: root.swept,
+            scrubbed: root.scrubbed,
+            log: Written::default(),
+            summaries: Vec::new(),
+            in_flight: 0,
+            staged: Vec::new(),
+            blocks: LeafBlocks::default(),
+            ahead: Ahead::default(),
+            open: OpenSummaries::default(),
+        }
+    }
+
+    /// True if none is being written.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Idle
+    }
+
+    /// The newest chunk that the durable root includes.
+    pub fn durable_seq(&self) -> Seq {
+        self.root.seq
+    }
+
+    /// The durable root's generation.
+    pub fn generation(&self) -> Generation {
+        self.root.generation
+    }
+
+    /// The generation of the root after the durable one.
+    pub fn next_generation(&self) -> Generation {
+        Generation(self.root.generation.0 + 1)
+    }
+
+    /// How far a sweep for duplicates has come.
+    pub fn swept(&self) -> u32 {
+        self.swept
+    }
+
+    /// How far a scrub has come.
+    pub fn scrubbed(&self) -> u32 {
+        self.scrubbed
+    }
+
+    /// True if the newest root includes all chunks up to `last`, and the progress of the passes.
+    pub fn holds_all(&self, last: Seq) -> bool {
+        let kept = (self.next.swept, self.next.scrubbed);
+        last == self.root.seq && (self.swept, self.scrubbed) == kept
+    }
+
+    /// Makes a checkpoint begin as soon as it can, if `is_due`.
+    pub fn due_if(&mut self, is_due: bool) {
+        self.is_due |= is_due;
+    }
+
+    /// Notes how far a sweep has come. With `keep`, a root has to record it soon.
+    pub fn on_swept(&mut self, to: u32, keep: bool) {
+        self.swept = to;
+        self.due_if(keep && to != self.next.swept);
+    }
+
+    /// The same of a scrub.
+    pub fn on_scrubbed(&mut self, to: u32, keep: bool) {
+        self.scrubbed = to;
+        self.due_if(keep && to != self.next.scrubbed);
+    }
+
+    /// Notes that a chunk of `blocks` blocks was added to the log.
+    #[inline]
+    pub fn on_sealed(&mut self, blocks: u32) {
+        self.log.blocks += u64::from(blocks);
+        self.log.chunks += 1;
+    }
+
+    /// Notes that a summary is going to be written: it covers the segment's chunks up to `last`.
+    pub fn on_summary_begun(&mut self, segment: Segment, last: Seq) {
+        self.summaries.push((segment, last));
+    }
+
+    /// Notes that a summary is on the medium.
+    pub fn on_summary_written(&mut self, segment: Segment) {
+        let index = self.summaries.iter().position(|(of, _)| *of == segment);
+        debug_assert!(index.is_some(), "segment {segment}: no summary was begun");
+        if let Some(index) = index {
+            self.summaries.swap_remove(index);
+        }
+    }
+
+    /// Returns the next step, if there is one now. Call it again when the step is carried out and reported.
+    pub fn poll(&self, now: &Now) -> Option<Step> {
+        match self.phase {
+            Phase::Idle if self.may_begin(now) => Some(Step::Begin(heads_to_seal(now))),
+            Phase::Leaves(stripe) if stripe < self.stripes => {
+                (self.in_flight < limits::META_IN_FLIGHT).then_some(Step::Stripe(stripe))
+            }
+            Phase::Leaves(_) => (self.in_flight == 0).then_some(Step::Seal),
+            Phase::Settle(_) => self.poll_sync(),
+            Phase::Synced(seq) if now.durable >= seq => Some(Step::Root),
+            _ => None,
+        }
+    }
+
+    /// Returns the step [`Step::Sync`], if it is the next.
+    pub fn poll_sync(&self) -> Option<Step> {
+        let Phase::Settle(seq) = self.phase else {
+            return None;
+        };
+        // The checkpoint frees the headers that these summaries repeat; segments closed since it began are replayed from their
+        // headers.
+        let mut summaries = self.summaries.iter();
+        let repeats = summaries.any(|(_, last)| *last <= self.next.seq);
+        (!repeats).then_some(Step::Sync(seq))
+    }
+
+    fn may_begin(&self, now: &Now) -> bool {
+        let (least, most) = limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
+        let is_due = self.is_due
+            || now.is_too_dirty
+            || self.log.chunks >= limits::CHUNKS_BETWEEN_CHECKPOINTS
+            || self.log.blocks
+                >= (now.dirty * limits::LOG_BLOCKS_PER_DIRTY_LEAF).clamp(least, most);
+        is_due && !now.is_behind
+    }
+
+    /// Notes that the checkpoint has begun: `seq` of `life` is the newest chunk, and the heads are at `cursors`.
+    pub fn on_begun(&mut self, seq: Seq, life: Life, cursors: [Cursor; 2]) {
+        self.is_due = false;
+        self.next.seq = seq;
+        self.next.life = life;
+        self.next.cursors = cursors;
+        self.phase = Phase::Leaves(0);
+        self.ahead.begin();
+        self.log = Written::default();
+    }
+
+    /// Notes that the leaves of a stripe are being written.
+    pub fn on_stripe_begun(&mut self, stripe: u32) {
+        self.phase = Phase::Leaves(stripe + 1);
+    }
+
+    /// Notes that a leaf is on the medium, or that its write has failed.
+    pub fn on_leaf_written(&mut self, leaf: Leaf, failed: bool) {
+        self.in_flight -= 1;
+        self.blocks.written(leaf);
+        self.fail_if(failed);
+    }
+
+    /// Notes that both heads are sealed, `last` being the newest chunk: it and all before it may be seen in a leaf.
+    pub fn on_heads_sealed(&mut self, last: Seq) {
+        self.phase = Phase::Settle(last);
+    }
+
+    /// Notes that the checkpoint's sync has begun.
+    pub fn on_sync_begun(&mut self, superblock: &Superblock, sums: &Sums, crc: Crc) {
+        if let Phase::Settle(seq) = self.phase {
+            self.open.keep(superblock, sums, &self.next, crc);
+            self.phase = Phase::Sync(seq);
+        }
+    }
+
+    /// Notes that a sync is complete.
+    pub fn on_synced(&mut self) {
+        if let Phase::Sync(seq) = self.phase {
+            self.phase = Phase::Synced(seq);
+        }
+    }
+
+    /// Notes that the root is about to be written, in so many copies. `place` gets the slots of the leaves that were written.
+    pub fn on_root_begun(
+        &mut self,
+        durable: Seq,
+        copies: usize,
+        mut place: impl FnMut(Leaf, LeafSlot),
+    ) {
+        self.phase = Phase::Root;
+        for (leaf, slot) in self.staged.drain(..) {
+            self.slots[leaf.0 as usize] = slot;
+            place(leaf, slot);
+        }
+        self.next.generation = self.next_generation();
+        self.next.durable = durable;
+        self.next.swept = self.swept;
+        self.next.scrubbed = self.scrubbed;
+        self.in_flight += copies;
+    }
+
+    /// The length of a copy of the next root, with what follows it.
+    pub fn root_blocks(&self, superblock: &Superblock, at: Pba) -> u32 {
+        match superblock.root_twin(self.next_generation()) == Some(at) {
+            true => superblock.twin_blocks() as u32,
+            false => superblock.root_blocks(),
+        }
+    }
+
+    /// Encodes a copy of the next root; `out` has [as many blocks](Self::root_blocks) as it needs.
+    pub fn encode_root(&self, superblock: &Superblock, crc: Crc, out: &mut [u8]) {
+        let (root, behind) = out.split_at_mut(superblock.root_blocks() as usize * BLOCK_BYTES);
+        root::encode(&self.next, &self.slots, crc, root);
+        if !behind.is_empty() {
+            behind.copy_from_slice(self.open.bytes());
+        }
+    }
+
+    /// Notes that a copy of the root is durable, or that its write has failed. Returns the root to be marked, once all copies are.
+    pub fn on_root_written(&mut self, failed: bool) -> Option<Generation> {
+        self.in_flight -= 1;
+        self.fail_if(failed);
+        let is_whole = self.phase == Phase::Root && self.in_flight == 0;
+        is_whole.then(|| {
+            self.phase = Phase::Mark;
+            self.next.generation
+        })
+    }
+
+    /// Notes that the superblock records the root. Chunks name this root only from now on: until it is marked, recovery may use the
+    /// previous one.
+    pub fn on_marked(&mut self) {
+        self.root = self.next;
+        self.phase = Phase::Idle;
+    }
+
+    fn fail_if(&mut self, failed: bool) {
+        if failed {
+            self.phase = Phase::Failed;
+        }
+    }
+}
+
+/// The heads whose open chunks a checkpoint has to seal before it begins.
+fn heads_to_seal(now: &Now) -> &'static [Head] {
+    match (now.is_stopping, now.links) {
+        // A clean shutdown's checkpoint includes everything, so that nothing is replayed.
+        (true, _) => &HEADS,
+        // So that replay from this checkpoint on sees neither of two things. A link to a shared page whose number this checkpoint frees:
+        // the page may have become plain since, and replay learns that only at its end. A pledge that ends now: its blocks may be
+        // absorbed from here on.
+        (false, true) => &[Head::Host],
+        (false, false) => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests;
