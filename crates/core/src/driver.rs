@@ -101,17 +101,13 @@ pub trait Serves<C: ?Sized>: Host<C, Done = ()> {
     fn core(&mut self) -> &mut Core;
 
     /// False for an effect that is left out. It never ends.
-    fn allows(&self, _effect: &Effect) -> bool {
-        true
-    }
+    fn allows(&self, effect: &Effect) -> bool;
 
     /// An effect that had ended by the time it was started. The core learns of it only when it has no more effects to give out.
-    fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)> {
-        None
-    }
+    fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)>;
 
     /// The core has given out all its effects for now. Comes before its replies.
-    fn started_all(&mut self, _cx: &mut C) {}
+    fn started_all(&mut self, cx: &mut C);
 
     /// Passes a reply on.
     fn reply(&mut self, cx: &mut C, reply: Reply);

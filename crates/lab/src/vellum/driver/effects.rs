@@ -11,7 +11,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Reply};
+use vellum_core::seam::{Against, Effect, Outcome, Reply};
 
 impl Host<Io<'_>> for Vellum {
     type Done = ();
@@ -132,6 +132,16 @@ impl Serves<Io<'_>> for Vellum {
     fn core(&mut self) -> &mut Core {
         &mut self.engine
     }
+
+    fn allows(&self, _: &Effect) -> bool {
+        true
+    }
+
+    fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)> {
+        None
+    }
+
+    fn started_all(&mut self, _: &mut Io<'_>) {}
 
     fn reply(&mut self, io: &mut Io<'_>, reply: Reply) {
         let (id, is_ok) = (reply.id.0, reply.result.is_ok());
