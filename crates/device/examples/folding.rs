@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::{CreateOptions, Haste, OpenOptions, Sought, Volume};
@@ -99,7 +99,7 @@ impl<'a> Writer<'a> {
     /// Writes a block with 256 to 2048 bytes of noise, and zeros after them: as a part it takes 1.1 KiB on average, like a source
     /// tree's.
     fn write(&mut self, lba: u64) -> Result<(), Box<dyn Error>> {
-        let mut frames = self.volume.frames().take(Share::Write, 1)?;
+        let mut frames = self.volume.frames().take(Quota::Write, 1)?;
         let block = frames.block_mut(0);
         block.fill(0);
         let noise = 8 * (32 + self.random.below(225)) as usize;

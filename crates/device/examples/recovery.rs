@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{FaultMedium, FileMedium, Medium, Plan, Prealloc};
 
@@ -52,8 +52,8 @@ impl<'a> Client<'a> {
     fn call(&self, op: Op, lba: u64, blocks: usize, fill: u64) -> Result<(), BlockError> {
         let frames = self.volume.frames();
         let mut frames = match op {
-            Op::Read => frames.take(Share::Read, blocks)?,
-            Op::Write { .. } => frames.take(Share::Write, blocks)?,
+            Op::Read => frames.take(Quota::Read, blocks)?,
+            Op::Write { .. } => frames.take(Quota::Write, blocks)?,
             _ => Default::default(),
         };
         for index in 0..frames.len() {

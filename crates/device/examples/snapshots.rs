@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::pack::{Compression, Level};
 use vellum_device::policy::{Deltas, Policy};
 use vellum_device::{CreateOptions, OpenOptions, Volume};
@@ -39,7 +39,7 @@ impl Replies for One {
 }
 
 fn write(volume: &dyn BlockDevice, lba: u64, random: u64) -> Result<(), BlockError> {
-    let mut frames = volume.frames().take(Share::Write, 1)?;
+    let mut frames = volume.frames().take(Quota::Write, 1)?;
     let mut state = random;
     for word in frames.block_mut(0).as_chunks_mut::<8>().0 {
         state = next(state);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{FileMedium, Medium, MemoryMedium, Prealloc};
 
@@ -54,8 +54,8 @@ fn run(volume: &Volume, seed: u64, load: Load) -> Result<(), BlockError> {
             random ^= random >> 7;
             random ^= random << 17;
             let mut frames = match load.op {
-                Op::Read => volume.frames().take(Share::Read, load.blocks)?,
-                Op::Write { .. } => volume.frames().take(Share::Write, load.blocks)?,
+                Op::Read => volume.frames().take(Quota::Read, load.blocks)?,
+                Op::Write { .. } => volume.frames().take(Quota::Write, load.blocks)?,
                 _ => Frames::default(),
             };
             if matches!(load.op, Op::Write { .. }) {

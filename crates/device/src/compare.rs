@@ -31,6 +31,8 @@ pub(crate) struct Comparisons {
     spare: Vec<Buffer>,
     /// How many more written blocks are kept in memory: contents have been repeated lately, so copies of these may follow.
     keep: usize,
+    /// For each write frame: true if its block is worth keeping once it is written.
+    kept: Vec<bool>,
 }
 
 impl Default for Comparisons {
@@ -43,6 +45,7 @@ impl Default for Comparisons {
             ended: Vec::new(),
             spare: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
+            kept: Vec::new(),
         }
     }
 }
@@ -110,6 +113,20 @@ impl Comparisons {
                 worth
             }
         }
+    }
+
+    /// Notes whether the block of a write frame is worth keeping once it is written.
+    pub fn set_kept(&mut self, buf: Buf, keep: bool) {
+        let index = buf.0 as usize;
+        if self.kept.len() <= index {
+            self.kept.resize(index + 1, false);
+        }
+        self.kept[index] = keep;
+    }
+
+    /// True if it is.
+    pub fn is_kept(&self, buf: Buf) -> bool {
+        self.kept.get(buf.0 as usize).is_some_and(|&keep| keep)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod compare;
 mod host;
+mod operations;
 mod parts;
 
 use crate::bases::Bases;
@@ -12,13 +13,14 @@ use crate::block::{Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::{FramePool, Frames};
 use crate::gate::Gate;
-use crate::memory::{Buffer, Buffers};
+use crate::memory::{Buffer, Metadata};
+use crate::pack::Unpacker;
 use crate::part_reads::{PartsRead, Told};
 use crate::refusals::block_error;
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
+use operations::Operations;
 use std::sync::Arc;
-use vellum_codec::Decoder;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba};
 use vellum_core::driver;
 use vellum_core::engine::Earlier;
@@ -122,10 +124,6 @@ pub(crate) enum Life {
 }
 
 /// Everything under the volume's lock.
-#[expect(
-    clippy::vec_box,
-    reason = "operations change hands by pointer, as the medium wants them"
-)]
 pub(crate) struct Inner {
     pub engine: Core,
     pub requests: Requests,
@@ -138,34 +136,25 @@ pub(crate) struct Inner {
     pub deadline: Option<Nanos>,
     /// Set while the core works. If it is set when the lock is taken, the previous holder has panicked.
     pub busy: bool,
-    /// Operations that the medium has not given back.
-    pub in_flight: usize,
     read_only: bool,
     /// The refusal that the frames now give to writes, if any.
     refuses_writes: Option<Refusal>,
     pub frames: Arc<FramePool>,
-    pub buffers: Buffers,
-    /// The metadata of each effect in flight, by number.
-    pub metadata: Vec<Option<Buffer>>,
+    pub metadata: Metadata,
     pub comparisons: Comparisons,
     /// Results that are known at once, and have not been reported to the core yet.
     pub told: Vec<(EffectId, Told)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
     pub bases: Bases,
-    makes_deltas: bool,
-    pub decoder: Decoder,
-    pub sum: BlockSum,
+    pub unpacker: Unpacker,
     pub gauge: Gauge,
-    /// For each write frame: whether its block is worth keeping once it is written.
-    keeps: Vec<bool>,
     now: Nanos,
-    spare: Vec<Box<Io>>,
+    pub operations: Operations,
 }
 
 impl Inner {
     pub fn new(engine: Core, frames: Arc<FramePool>, sum: BlockSum, read_only: bool) -> Self {
-        let keeps = vec![false; frames.writable() as usize];
         Self {
             engine,
             requests: Requests::default(),
@@ -175,33 +164,19 @@ impl Inner {
             full: false,
             deadline: None,
             busy: false,
-            in_flight: 0,
             read_only,
             refuses_writes: None,
             frames,
-            buffers: Buffers::default(),
-            metadata: Vec::new(),
+            metadata: Metadata::default(),
             comparisons: Comparisons::default(),
             told: Vec::new(),
             parts: Vec::new(),
             bases: Bases::new(),
-            makes_deltas: false,
-            decoder: Decoder::new(),
-            sum,
+            unpacker: Unpacker::new(sum),
             gauge: Gauge::default(),
-            keeps,
             now: Nanos(0),
-            spare: Vec::new(),
+            operations: Operations::default(),
         }
-    }
-
-    /// Sets whether deltas are made. Returns true if that is a change.
-    pub fn set_deltas(&mut self, on: bool) -> bool {
-        if self.makes_deltas != on {
-            // While they are off, the core does not report what it gives up.
-            self.bases.clear();
-        }
-        std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
     /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume's life is over: nobody takes
@@ -243,7 +218,7 @@ impl Inner {
                 .comparisons
                 .are_to_come(pending.watched.expected, payloads.len());
             for id in std::mem::take(&mut pending.request.frames).into_bufs() {
-                self.keeps[id as usize] = keep;
+                self.comparisons.set_kept(Buf(id), keep);
             }
         }
         let ack = self.gate.handed_over(&pending, op.is_fua());
@@ -295,7 +270,7 @@ impl Inner {
             return;
         }
         for id in frames.into_bufs() {
-            self.keeps[id as usize] = false;
+            self.comparisons.set_kept(Buf(id), false);
             self.bases.unwanted(Buf(id));
         }
         self.feed(now, Input::Service(Service::Fold { lba, blocks }), batch);
@@ -342,34 +317,14 @@ impl Inner {
     }
 
     pub fn io(&mut self, cause: Cause, id: EffectId, kind: Kind, at: Pba) -> Box<Io> {
-        self.in_flight += 1;
-        match self.spare.pop() {
-            Some(mut io) => {
-                io.reset(cause.token(id), kind, at);
-                io
-            }
-            None => Io::new(cause.token(id), kind, at),
-        }
+        self.operations.begin(cause.token(id), kind, at)
     }
 
     /// Keeps an operation's metadata until the operation is back.
     pub fn keep(&mut self, id: EffectId, buffer: Buffer, io: &mut Io) {
-        // SAFETY: the buffer is put away untouched, until `completed` takes it when the operation is back.
+        // SAFETY: the buffer is kept untouched, until `completed` takes it when the operation is back.
         unsafe { io.push(buffer.ptr(), buffer.len()) };
-        self.put_away(id, buffer);
-    }
-
-    /// Like [`Inner::keep`], for a buffer whose pieces are in the operation already.
-    pub fn put_away(&mut self, id: EffectId, buffer: Buffer) {
-        let index = id.0 as usize;
-        if self.metadata.len() <= index {
-            self.metadata.resize_with(index + 1, || None);
-        }
-        debug_assert!(
-            self.metadata[index].is_none(),
-            "effect {id} is carried out twice"
-        );
-        self.metadata[index] = Some(buffer);
+        self.metadata.keep(id, buffer);
     }
 
     /// Tells the core how an operation ended; for a data read, `ended` has the sums of its blocks.
@@ -379,7 +334,7 @@ impl Inner {
         if cause == Cause::Chunk && matches!(ended, Ended::Written) {
             self.remember(id);
         }
-        self.reclaim(io);
+        self.operations.end(io);
         if cause == Cause::Compare {
             let came = matches!(ended, Ended::Metadata);
             return self.compared(now, id, came, batch);
@@ -393,7 +348,7 @@ impl Inner {
             Cause::Parts if self.waits_for_base(id, failed) => return,
             _ => ended,
         };
-        let buffer = self.metadata.get_mut(id.0 as usize).and_then(Option::take);
+        let buffer = self.metadata.take_back(id);
         let outcome = match (ended, &buffer) {
             (Ended::Full, _) => Outcome::Full,
             (Ended::Failed, _) => Outcome::Failed,
@@ -411,22 +366,15 @@ impl Inner {
             self.frames.refuse_writes(refuses.map(block_error));
         }
         if let Some(buffer) = buffer {
-            self.buffers.give_back(buffer);
+            self.metadata.give_back(buffer);
         }
     }
 
     /// Notes that a chunk is written: the contents of its frames are on the medium, until the frames are reused.
     fn remember(&mut self, id: EffectId) {
-        let keeps = &self.keeps;
-        let worth = |(buf, _, _): &(Buf, _, _)| keeps.get(buf.0 as usize).is_some_and(|&keep| keep);
+        let worth = |(buf, _, _): &(Buf, _, _)| self.comparisons.is_kept(*buf);
         self.frames
             .remember(self.engine.chunk_places(id).filter(worth));
-    }
-
-    /// Takes back an operation that has ended.
-    pub fn reclaim(&mut self, io: Box<Io>) {
-        self.in_flight -= 1;
-        self.spare.push(io);
     }
 }
 

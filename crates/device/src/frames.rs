@@ -1,11 +1,11 @@
 //! Frames: the aligned 4 KiB buffers that all blocks travel in, from the socket to the medium.
 //!
-//! Two shares of one mapping, for writes and for reads, so that a buffer full of writes that wait for the medium cannot keep
-//! reads from being served. Allocation blocks when a share is empty: that is the back-pressure that a client feels. Frames for
+//! Two quotas of one mapping, for writes and for reads, so that a buffer full of writes that wait for the medium cannot keep
+//! reads from being served. Allocation blocks when a quota is empty: that is the back-pressure that a client feels. Frames for
 //! writes remember what was written from them, until they are used again (`kept.rs`).
 //!
 //! While a volume takes no writes (its medium is full, or it is poisoned), it keeps the frames that it could not write, for
-//! readers, and the share for writes may be empty for long. So a request for such frames is refused with the reason, instead of
+//! readers, and the quota for writes may be empty for long. So a request for such frames is refused with the reason, instead of
 //! waiting.
 
 use crate::error::BlockError;
@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use vellum_core::addr::{BLOCK_BYTES, Buf, Pba};
 use vellum_core::limits::CHUNK_DATA_BLOCKS;
 
-/// Which share of the pool.
+/// Which quota of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Share {
+pub enum Quota {
     /// For writes: the volume's volatile write cache.
     Write,
     /// For reads in flight.
@@ -32,10 +32,10 @@ pub enum Share {
     OwnRead,
 }
 
-/// Frames of [`Share::Own`]: enough for an open chunk, and for one on its way to the medium.
+/// Frames of [`Quota::Own`]: enough for an open chunk, and for one on its way to the medium.
 const OWN_FRAMES: u32 = 2 * CHUNK_DATA_BLOCKS as u32;
 
-/// Frames of [`Share::OwnRead`]: the volume's own reads need no more.
+/// Frames of [`Quota::OwnRead`]: the volume's own reads need no more.
 const OWN_READ_FRAMES: u32 = READ_FRAMES_MIN;
 
 /// The pool.
@@ -52,7 +52,7 @@ pub struct FramePool {
     pub(crate) refused: AtomicU64,
 }
 
-/// The free frames of a share.
+/// The free frames of a quota.
 struct Free {
     /// Those that keep no block. The last to arrive is used first, because a processor may have it cached.
     empty: Vec<u32>,
@@ -145,21 +145,21 @@ impl FramePool {
         }))
     }
 
-    /// The largest number of frames that one allocation may take from a share.
+    /// The largest number of frames that one allocation may take from a quota.
     #[must_use]
-    pub fn capacity(&self, share: Share) -> usize {
-        match share {
-            Share::Write => self.writes as usize,
-            Share::Read => self.reads as usize,
-            Share::Own => OWN_FRAMES as usize,
-            Share::OwnRead => OWN_READ_FRAMES as usize,
+    pub fn capacity(&self, quota: Quota) -> usize {
+        match quota {
+            Quota::Write => self.writes as usize,
+            Quota::Read => self.reads as usize,
+            Quota::Own => OWN_FRAMES as usize,
+            Quota::OwnRead => OWN_READ_FRAMES as usize,
         }
     }
 
     /// How many frames for writes are in use: no more blocks than that are on their way to the medium, the volume's own included.
     pub(crate) fn being_written(&self) -> u64 {
-        let taken = |share| self.capacity(share) - self.available(share);
-        (taken(Share::Write) + taken(Share::Own)) as u64
+        let taken = |quota| self.capacity(quota) - self.available(quota);
+        (taken(Quota::Write) + taken(Quota::Own)) as u64
     }
 
     /// Numbers below this one are frames for writes.
@@ -174,58 +174,58 @@ impl FramePool {
 
     /// Sets or clears the reason why missing frames for writes may not come back for long.
     pub fn refuse_writes(&self, refusal: Option<BlockError>) {
-        for share in [Share::Write, Share::Own] {
-            self.free[share as usize]
+        for quota in [Quota::Write, Quota::Own] {
+            self.free[quota as usize]
                 .lock()
                 .refusal
                 .clone_from(&refusal);
-            self.freed[share as usize].notify_all();
+            self.freed[quota as usize].notify_all();
         }
     }
 
     /// Set while another volume takes over the frames of one that stops: allocations then wait in spite of the old volume's
     /// refusal, because the next one may not refuse them.
     pub(crate) fn await_next(&self, awaited: bool) {
-        for share in [Share::Write, Share::Own] {
-            let mut free = self.free[share as usize].lock();
+        for quota in [Quota::Write, Quota::Own] {
+            let mut free = self.free[quota as usize].lock();
             // Only threads of the stopping volume wait for own frames, and the volume waits for those threads.
-            free.patient = awaited && share == Share::Write;
+            free.patient = awaited && quota == Quota::Write;
             if !awaited {
                 free.refusal = None;
             }
         }
     }
 
-    /// The share that a frame belongs to.
-    fn share_of(&self, id: u32) -> Share {
+    /// The quota that a frame belongs to.
+    fn quota_of(&self, id: u32) -> Quota {
         match id {
-            _ if id < self.writes => Share::Write,
-            _ if id < self.writable() => Share::Own,
-            _ if id < self.writable() + self.reads => Share::Read,
-            _ => Share::OwnRead,
+            _ if id < self.writes => Quota::Write,
+            _ if id < self.writable() => Quota::Own,
+            _ if id < self.writable() + self.reads => Quota::Read,
+            _ => Quota::OwnRead,
         }
     }
 
-    /// How many frames of a share are free now.
+    /// How many frames of a quota are free now.
     #[must_use]
-    pub fn available(&self, share: Share) -> usize {
-        self.free[share as usize].lock().len()
+    pub fn available(&self, quota: Quota) -> usize {
+        self.free[quota as usize].lock().len()
     }
 
-    /// Takes `count` frames of a share, and waits until that many are free, in order of arrival.
+    /// Takes `count` frames of a quota, and waits until that many are free, in order of arrival.
     ///
     /// # Errors
     /// When they are not free and the volume takes no writes: the reason. Frames for reads come back in any case.
     ///
     /// # Panics
-    /// When the share does not have that many frames at all: it would wait for ever.
-    pub fn take(self: &Arc<Self>, share: Share, count: usize) -> Result<Frames, BlockError> {
+    /// When the quota does not have that many frames at all: it would wait for ever.
+    pub fn take(self: &Arc<Self>, quota: Quota, count: usize) -> Result<Frames, BlockError> {
         assert!(
-            count <= self.capacity(share),
+            count <= self.capacity(quota),
             "{count} frames of {}",
-            self.capacity(share)
+            self.capacity(quota)
         );
-        let (free, freed) = (&self.free[share as usize], &self.freed[share as usize]);
+        let (free, freed) = (&self.free[quota as usize], &self.freed[quota as usize]);
         let mut free = free.lock();
         if free.waiting.is_empty() && free.len() >= count {
             return Ok(self.frames(free.take(count)));
@@ -239,7 +239,7 @@ impl FramePool {
             }
             if let Some(refusal) = free.refusal.as_ref().filter(|_| !free.patient) {
                 self.refused
-                    .fetch_add(u64::from(share == Share::Write), Relaxed);
+                    .fetch_add(u64::from(quota == Quota::Write), Relaxed);
                 break Err(refusal.clone());
             }
             freed.wait(&mut free);
@@ -255,8 +255,8 @@ impl FramePool {
 
     /// Takes `count` frames if that many are free now, and no one waits for them.
     #[must_use]
-    pub fn try_take(self: &Arc<Self>, share: Share, count: usize) -> Option<Frames> {
-        let mut free = self.free[share as usize].lock();
+    pub fn try_take(self: &Arc<Self>, quota: Quota, count: usize) -> Option<Frames> {
+        let mut free = self.free[quota as usize].lock();
         (free.waiting.is_empty() && free.len() >= count).then(|| self.frames(free.take(count)))
     }
 
@@ -269,18 +269,18 @@ impl FramePool {
 
     /// Gives frames back.
     ///
-    /// It never holds the locks of two shares: another thread may give frames of the same shares back in another order.
+    /// It never holds the locks of two quotas: another thread may give frames of the same quotas back in another order.
     pub fn give_back(&self, ids: impl IntoIterator<Item = u32>) {
-        let mut held: Option<(Share, MutexGuard<'_, Free>)> = None;
+        let mut held: Option<(Quota, MutexGuard<'_, Free>)> = None;
         let mut gave = [false; 4];
         for id in ids {
-            let share = self.share_of(id);
-            if held.as_ref().is_none_or(|(of, _)| *of != share) {
+            let quota = self.quota_of(id);
+            if held.as_ref().is_none_or(|(of, _)| *of != quota) {
                 drop(held.take());
             }
-            let (_, free) = held.get_or_insert_with(|| (share, self.free[share as usize].lock()));
-            gave[share as usize] = true;
-            if share != Share::Write || !free.kept.put(id) {
+            let (_, free) = held.get_or_insert_with(|| (quota, self.free[quota as usize].lock()));
+            gave[quota as usize] = true;
+            if quota != Quota::Write || !free.kept.put(id) {
                 free.empty.push(id);
             }
         }
@@ -296,7 +296,7 @@ impl FramePool {
     /// Notes that these frames have been written to these places, each a block or a part of the page there; their owner still
     /// holds them and will give them back unchanged. Called under the writer's lock, like the next two.
     pub(crate) fn remember(&self, from: impl Iterator<Item = (Buf, Pba, Option<u8>)>) {
-        let mut free = self.free[Share::Write as usize].lock();
+        let mut free = self.free[Quota::Write as usize].lock();
         for (Buf(id), at, slot) in from {
             if id < self.writes {
                 free.kept.add(id, at.0, slot);
@@ -306,14 +306,14 @@ impl FramePool {
 
     /// Notes that what is on the medium there is about to change.
     pub(crate) fn forget(&self, at: Pba, blocks: u32) {
-        let mut free = self.free[Share::Write as usize].lock();
+        let mut free = self.free[Quota::Write as usize].lock();
         let Free { empty, kept, .. } = &mut *free;
         kept.forget(at.0..at.0 + u64::from(blocks), empty);
     }
 
     /// True if the block at `at`, or its part `slot`, equals `as_of`; `None` if only a read can tell.
     pub(crate) fn is_same(&self, at: Pba, slot: Option<u8>, as_of: &[u8]) -> Option<bool> {
-        let mut free = self.free[Share::Write as usize].lock();
+        let mut free = self.free[Quota::Write as usize].lock();
         let id = free.kept.find(at.0, slot)?;
         // SAFETY: nobody writes into a frame that has an entry; entries are removed under this lock.
         let bytes = unsafe { std::slice::from_raw_parts(self.ptr(Buf(id)), BLOCK_BYTES) };

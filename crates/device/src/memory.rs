@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
-use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::addr::{BLOCK_BYTES, EffectId};
 
 /// Whole blocks of memory, aligned for direct I/O.
 pub(crate) struct Buffer {
@@ -97,13 +97,15 @@ fn available_in(meminfo: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-/// Buffers for reuse, a list for each length.
+/// The buffers of metadata: those for reuse, a list for each length, and those of effects in flight.
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub(crate) struct Metadata {
     spare: [Vec<Buffer>; SPARE_BUFFER_BLOCKS],
+    /// By the effect's number.
+    in_flight: Vec<Option<Buffer>>,
 }
 
-impl Buffers {
+impl Metadata {
     /// Takes a buffer; it still holds the bytes of its last use.
     pub fn take(&mut self, blocks: usize) -> Buffer {
         let spare = blocks
@@ -122,6 +124,24 @@ impl Buffers {
             list.push(buffer);
         }
     }
+
+    /// Keeps the buffer of an effect, untouched, until the effect's operation is back.
+    pub fn keep(&mut self, id: EffectId, buffer: Buffer) {
+        let index = id.0 as usize;
+        if self.in_flight.len() <= index {
+            self.in_flight.resize_with(index + 1, || None);
+        }
+        debug_assert!(
+            self.in_flight[index].is_none(),
+            "effect {id} is carried out twice"
+        );
+        self.in_flight[index] = Some(buffer);
+    }
+
+    /// Returns the buffer of an effect whose operation is back, if it has one.
+    pub fn take_back(&mut self, id: EffectId) -> Option<Buffer> {
+        self.in_flight.get_mut(id.0 as usize).and_then(Option::take)
+    }
 }
 
 #[cfg(test)]
@@ -139,7 +159,7 @@ mod tests {
 
     #[test]
     fn buffers_are_aligned_and_serve_again() {
-        let mut buffers = Buffers::default();
+        let mut buffers = Metadata::default();
         let mut one = buffers.take(3);
         assert_eq!(one.ptr() as usize % BLOCK_BYTES, 0);
         assert_eq!(one.len(), 3 * BLOCK_BYTES);

@@ -3,7 +3,7 @@
 //! Both are used as their clients see them, so a crash of either cannot make the copy wrong.
 
 use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
@@ -147,14 +147,14 @@ impl<'a> Side<'a> {
     }
 
     pub(crate) fn read(&self, lba: u64, blocks: u64) -> Result<Frames, MigrateError> {
-        let frames = self.device.frames().take(Share::Read, blocks as usize);
+        let frames = self.device.frames().take(Quota::Read, blocks as usize);
         let frames = frames.map_err(|source| self.error(Op::Read, lba, blocks, source))?;
         self.ask(Op::Read, lba, blocks, frames)
     }
 
     pub(crate) fn write_bytes(&self, lba: u64, bytes: &[u8]) -> Result<(), MigrateError> {
         let (op, blocks) = (Op::Write { fua: false }, bytes.len() / BLOCK_BYTES);
-        let frames = self.device.frames().take(Share::Write, blocks);
+        let frames = self.device.frames().take(Quota::Write, blocks);
         let mut frames = frames.map_err(|source| self.error(op, lba, blocks as u64, source))?;
         for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
             frames.block_mut(index).copy_from_slice(block);
@@ -164,7 +164,7 @@ impl<'a> Side<'a> {
 
     pub(crate) fn write(&self, lba: u64, content: &Frames) -> Result<(), MigrateError> {
         let (op, blocks) = (Op::Write { fua: false }, content.len());
-        let frames = self.device.frames().take(Share::Write, blocks);
+        let frames = self.device.frames().take(Quota::Write, blocks);
         let mut frames = frames.map_err(|source| self.error(op, lba, blocks as u64, source))?;
         for index in 0..blocks {
             frames

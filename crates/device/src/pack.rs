@@ -108,20 +108,30 @@ fn of_a_page(length: usize) -> usize {
     ((length + pack::OVERHEAD) * BLOCK_BYTES).div_ceil(pack::ROOM)
 }
 
-/// Decodes a part into `out`. Returns true if it is the block that was stored.
-pub(crate) fn unpack(
-    decoder: &mut Decoder,
-    sum: BlockSum,
-    page: &[u8],
-    slot: u8,
-    base: Option<&Bytes>,
-    out: &mut Bytes,
-) -> bool {
-    let Ok((_, part, bytes)) = pack::find(page, slot, crc32c) else {
-        return false;
-    };
-    let Ok(encoding) = Encoding::try_from(part.encoding) else {
-        return false;
-    };
-    decoder.decode(encoding, bytes, base, out).is_ok() && sum.of(out) == part.sum
+/// Decodes parts of pages.
+pub(crate) struct Unpacker {
+    decoder: Decoder,
+    /// The sum of a block, by the volume's own key if it has one.
+    pub sum: BlockSum,
+}
+
+impl Unpacker {
+    pub fn new(sum: BlockSum) -> Self {
+        Self {
+            decoder: Decoder::new(),
+            sum,
+        }
+    }
+
+    /// Decodes a part into `out`. Returns true if it is the block that was stored.
+    pub fn unpack(&mut self, page: &[u8], slot: u8, base: Option<&Bytes>, out: &mut Bytes) -> bool {
+        let Ok((_, part, bytes)) = pack::find(page, slot, crc32c) else {
+            return false;
+        };
+        let Ok(encoding) = Encoding::try_from(part.encoding) else {
+            return false;
+        };
+        let decoded = self.decoder.decode(encoding, bytes, base, out);
+        decoded.is_ok() && self.sum.of(out) == part.sum
+    }
 }

@@ -1,10 +1,9 @@
 //! Reads of parts of pages that wait for the medium.
 
 use crate::memory::Buffer;
-use crate::pack::unpack;
-use vellum_codec::{Block as Bytes, Decoder};
+use crate::pack::Unpacker;
+use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, RequestId};
-use vellum_core::format::BlockSum;
 use vellum_core::seam::Outcome;
 
 /// A read of parts that the medium has not answered yet: of their page, of the page of their base, or of both at once.
@@ -97,9 +96,9 @@ impl Needs {
     }
 
     /// A base that is a part of a page.
-    pub fn part(decoder: &mut Decoder, sum: BlockSum, page: &[u8], slot: u8) -> Self {
+    pub fn part(unpacker: &mut Unpacker, page: &[u8], slot: u8) -> Self {
         let mut block = Box::new([0; BLOCK_BYTES]);
-        match unpack(decoder, sum, page, slot, None, &mut block) {
+        match unpacker.unpack(page, slot, None, &mut block) {
             true => Self::Block(block),
             false => Self::Lost,
         }

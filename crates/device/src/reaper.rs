@@ -53,7 +53,7 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
         }
         if inner.life == Life::Abandoned {
             for Done { io, .. } in done.drain(..) {
-                inner.reclaim(io);
+                inner.operations.end(io);
             }
             // Nothing looks at the clock any more: a time that has passed would keep this thread from sleeping.
             inner.deadline = None;
@@ -64,7 +64,8 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
             inner.busy = false;
         }
         deadline = inner.deadline;
-        let ended = matches!(inner.life, Life::Stopped | Life::Abandoned) && inner.in_flight == 0;
+        let ended = matches!(inner.life, Life::Stopped | Life::Abandoned)
+            && inner.operations.in_flight() == 0;
         drop(inner);
         shared.finish(&mut batch);
         if ended {
@@ -167,7 +168,7 @@ fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
         return;
     }
     if inner.life == Life::Abandoned {
-        inner.reclaim(done.io);
+        inner.operations.end(done.io);
     } else {
         inner.busy = true;
         taken_back(shared, &mut inner, &mut vec![done], &sums, batch);
@@ -200,7 +201,7 @@ struct Guard<'a>(&'a Arc<Shared>);
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
         self.0.reaper_ended();
-        if self.0.inner.lock().in_flight > 0 {
+        if self.0.inner.lock().operations.in_flight() > 0 {
             // The medium may still write into our memory: it must never be freed.
             std::mem::forget(Arc::clone(self.0));
         }
@@ -233,7 +234,7 @@ mod tests {
             let (id, properties) = (RequestId(0), volume.superblock.properties());
             inner.feed(now, Input::Properties { id, properties }, batch);
         });
-        assert_eq!(shared.inner.lock().in_flight, 0);
+        assert_eq!(shared.inner.lock().operations.in_flight(), 0);
         let mut done = Vec::new();
         medium.wait(&mut done, Some(Duration::from_millis(10)));
         assert!(

@@ -574,7 +574,7 @@ fn home_blocks_that_look_like_commit_blocks_do_not_wait() {
     assert_eq!(
         volume
             .frames()
-            .capacity(vellum_device::frames::Share::Write),
+            .capacity(vellum_device::frames::Quota::Write),
         1024
     );
 }

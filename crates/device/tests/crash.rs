@@ -10,7 +10,7 @@ use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
 use vellum_device::{OpenOptions, StopError, Volume};
 use vellum_medium::fault::Rule;
@@ -397,7 +397,7 @@ fn writes_fail(layout: Layout) {
     let values: Vec<u64> = (1..=600).collect();
     client.write(0, &values).unwrap();
     assert!(matches!(client.flush(), Err(BlockError::Io(_))));
-    let all = volume.frames().take(Share::Write, frames as usize);
+    let all = volume.frames().take(Quota::Write, frames as usize);
     assert!(
         matches!(all, Err(BlockError::Io(_))),
         "{:?}",

@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
 use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{Fault, FaultMedium, Medium, Plan};
@@ -285,7 +285,7 @@ fn relay(volume: &Arc<Volume>, blocks: u64, seed: u64, writes: u64) -> Vec<u64> 
                     let lba = LBA + Random(seed ^ number).below(blocks);
                     written.lock().push(lba);
                     // The held-up block may take long to encode, and the one after it little time.
-                    let Ok(mut frames) = volume.frames().take(Share::Write, 1) else {
+                    let Ok(mut frames) = volume.frames().take(Quota::Write, 1) else {
                         return;
                     };
                     frames

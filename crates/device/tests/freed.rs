@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_device::block::{BlockDevice, BlockError, Op};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::policy::{Deltas, Policy};
 use vellum_device::stats::VolumeStats;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
@@ -236,7 +236,7 @@ impl Host {
             if random.below(30) == 0 {
                 let pool = self.client.volume.frames();
                 drop(
-                    pool.take(Share::Write, pool.capacity(Share::Write))
+                    pool.take(Quota::Write, pool.capacity(Quota::Write))
                         .unwrap(),
                 );
             }

@@ -7,7 +7,7 @@ use common::{Client, create, open, small};
 use std::sync::Arc;
 use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Op};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -96,7 +96,7 @@ fn a_full_medium_that_holds_the_write_buffer_refuses_and_serves_reads() {
         let as_medium: Arc<dyn Medium> = medium.clone();
         let volume = Arc::new(Volume::open(as_medium.clone(), &small()).unwrap());
         let mut client = Client::new(&volume);
-        let capacity = volume.frames().capacity(Share::Write) as u64;
+        let capacity = volume.frames().capacity(Quota::Write) as u64;
         let run = capacity / 4;
         let values: Vec<u64> = (1..=run).collect();
         for spell in 0..3 {

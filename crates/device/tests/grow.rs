@@ -11,7 +11,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_device::block::BlockDevice;
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
 use vellum_device::{GrowError, Growable, NewSize, Volume, crc32c, grow_at_rest};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
@@ -220,10 +220,10 @@ fn writes_wait_for_memory_after_it_has_grown() {
     growable.grow(NewSize::default(), &options).unwrap();
     let frames = growable.frames();
     let all = frames
-        .take(Share::Write, frames.capacity(Share::Write))
+        .take(Quota::Write, frames.capacity(Quota::Write))
         .unwrap();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| frames.take(Share::Write, 1));
+        let waits = scope.spawn(|| frames.take(Quota::Write, 1));
         std::thread::sleep(std::time::Duration::from_millis(50));
         drop(all);
         assert!(waits.join().unwrap().is_ok());

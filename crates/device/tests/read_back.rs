@@ -16,7 +16,7 @@ use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::Volume;
 use vellum_device::block::BlockDevice;
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::limits::{COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READ_THROUGH};
 use vellum_device::policy::Policy;
 use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
@@ -73,7 +73,7 @@ impl Watched {
         client.flush().unwrap();
         let pool = volume.frames();
         drop(
-            pool.take(Share::Write, pool.capacity(Share::Write))
+            pool.take(Quota::Write, pool.capacity(Quota::Write))
                 .unwrap(),
         );
         medium.find_all(file);
@@ -193,7 +193,7 @@ fn a_copy_of_a_file_takes_few_reads() {
         client.flush().unwrap();
         let pool = volume.frames();
         drop(
-            pool.take(Share::Write, pool.capacity(Share::Write))
+            pool.take(Quota::Write, pool.capacity(Quota::Write))
                 .unwrap(),
         );
         client.write(COPY, &copy).unwrap();
@@ -264,7 +264,7 @@ fn a_block_that_is_read_through_may_be_unreadable() {
     assert_eq!(tries(), 1);
     let pool = volume.frames();
     drop(
-        pool.take(Share::Write, pool.capacity(Share::Write))
+        pool.take(Quota::Write, pool.capacity(Quota::Write))
             .unwrap(),
     );
     client.write(COPY + FILE, &copy).unwrap();

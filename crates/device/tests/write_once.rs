@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::seam::WriteOnce;
 use vellum_device::block::{BlockDevice, Op};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::policy::{Policy, WeakHash};
 use vellum_device::stats::VolumeStats;
 use vellum_device::{JournalError, OpenOptions, Volume};
@@ -56,7 +56,7 @@ fn eventually(volume: &Volume, what: &str, holds: impl Fn(&VolumeStats) -> bool)
 fn forget(volume: &Volume) {
     let pool = volume.frames();
     drop(
-        pool.take(Share::Write, pool.capacity(Share::Write))
+        pool.take(Quota::Write, pool.capacity(Quota::Write))
             .unwrap(),
     );
 }

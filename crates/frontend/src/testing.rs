@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
-use vellum_device::frames::{FramePool, Share};
+use vellum_device::frames::{FramePool, Quota};
 
 /// Blocks per reply to an extents request: fewer than requested, as on a large volume.
 const LOOK_BLOCKS: u64 = 5;
@@ -60,9 +60,9 @@ impl RamDisk {
     /// True if all frames have been returned.
     #[must_use]
     pub fn all_frames_free(&self) -> bool {
-        [Share::Write, Share::Read].iter().all(|&share| {
+        [Quota::Write, Quota::Read].iter().all(|&quota| {
             self.pool
-                .try_take(share, self.pool.capacity(share))
+                .try_take(quota, self.pool.capacity(quota))
                 .is_some()
         })
     }

@@ -2,11 +2,11 @@
 //!
 //! An edge is read, changed and written back, with two consequences. First, it waits, so front ends call it on a thread that may
 //! wait. Second, the write-back would undo any whole-block change, from any client, that arrives after the read. So a volume's
-//! front ends share one [`ByteDevice`], and all changes go through it:
+//! front ends quota one [`ByteDevice`], and all changes go through it:
 //!
 //! * An edge has exclusive use of its block: it waits for another edge of that block, enters the block into a list, and leaves
 //!   when its write is answered.
-//! * Whole-block changes share the list while they are being submitted, and wait for edges in their range. The device starts
+//! * Whole-block changes quota the list while they are being submitted, and wait for edges in their range. The device starts
 //!   requests in order, so an edge's read, submitted after its entry, sees every change submitted before.
 //!
 //! This cannot deadlock: an edge takes its memory before it enters, so a request that waits for it never holds what it needs.
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::{Arc, Weak};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 /// The most blocks in one of our requests. The pool bounds it as well.
@@ -29,7 +29,7 @@ pub fn is_aligned(offset: u64, len: u64) -> bool {
     offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK)
 }
 
-/// A device addressed in bytes. All clones share it.
+/// A device addressed in bytes. All clones quota it.
 #[derive(Clone)]
 pub struct ByteDevice(Arc<Gated>);
 
@@ -158,7 +158,7 @@ impl ByteDevice {
                     done += n;
                 }
                 Span::Whole { lba, blocks } => {
-                    for (lba, blocks) in self.pieces(lba, blocks, Share::Read) {
+                    for (lba, blocks) in self.pieces(lba, blocks, Quota::Read) {
                         let frames = self.read_blocks(lba, blocks)?;
                         for i in 0..frames.len() {
                             bytes[done..done + BLOCK_BYTES].copy_from_slice(frames.block(i));
@@ -185,9 +185,9 @@ impl ByteDevice {
                     self.change(lba, fua, |block| block[from..to].copy_from_slice(piece))?;
                 }
                 Span::Whole { lba, blocks } => {
-                    for (lba, blocks) in self.pieces(lba, blocks, Share::Write) {
+                    for (lba, blocks) in self.pieces(lba, blocks, Quota::Write) {
                         let pool = self.device().frames();
-                        let mut frames = pool.take(Share::Write, blocks as usize)?;
+                        let mut frames = pool.take(Quota::Write, blocks as usize)?;
                         for i in 0..frames.len() {
                             let (piece, left) = rest.split_at(BLOCK_BYTES);
                             rest = left;
@@ -237,16 +237,16 @@ impl ByteDevice {
         &self,
         lba: u64,
         blocks: u64,
-        share: Share,
+        quota: Quota,
     ) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let most = (self.device().frames().capacity(share) as u64).clamp(1, SPAN_BLOCKS_MAX);
+        let most = (self.device().frames().capacity(quota) as u64).clamp(1, SPAN_BLOCKS_MAX);
         (0..blocks)
             .step_by(most as usize)
             .map(move |at| (lba + at, most.min(blocks - at)))
     }
 
     fn read_blocks(&self, lba: u64, blocks: u64) -> Result<Frames, BlockError> {
-        let frames = self.device().frames().take(Share::Read, blocks as usize)?;
+        let frames = self.device().frames().take(Quota::Read, blocks as usize)?;
         wait(Op::Read, lba, blocks, frames, |requests, replies| {
             self.device().submit(requests, replies)
         })
@@ -264,9 +264,9 @@ impl ByteDevice {
         fua: bool,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), BlockError> {
-        // Memory first, then the turn, and always in this order of the shares.
+        // Memory first, then the turn, and always in this order of the quotas.
         let pool = self.device().frames();
-        let (old, mut new) = (pool.take(Share::Read, 1)?, pool.take(Share::Write, 1)?);
+        let (old, mut new) = (pool.take(Quota::Read, 1)?, pool.take(Quota::Write, 1)?);
         let _turn = self.0.enter(lba);
         let submit = |requests: &mut Vec<_>, replies: &_| self.device().submit(requests, replies);
         let old = wait(Op::Read, lba, 1, old, submit)?;

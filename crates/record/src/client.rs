@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 use vellum_ext4::{Source, Unreadable};
 
 /// How long to wait for frames before trying again, and how often to try: clients have priority.
@@ -61,7 +61,7 @@ impl<'a> Client<'a> {
 
     fn frames(&self, count: usize) -> Option<Frames> {
         (0..TRIES).find_map(|_| {
-            let frames = self.device.frames().try_take(Share::Read, count);
+            let frames = self.device.frames().try_take(Quota::Read, count);
             if frames.is_none() {
                 std::thread::sleep(PATIENCE);
             }
@@ -92,7 +92,7 @@ impl Source for Client<'_> {
     fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
         let bytes = out.len() as u64;
         let mut lba = offset / BLOCK_BYTES as u64;
-        let most = READ_BLOCKS.min(self.device.frames().capacity(Share::Read));
+        let most = READ_BLOCKS.min(self.device.frames().capacity(Quota::Read));
         for part in out.chunks_mut(most * BLOCK_BYTES) {
             self.read_some(lba, part)
                 .ok_or(Unreadable { offset, bytes })?;

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::Ordering;
     use vellum_core::addr::Lba;
-    use vellum_device::frames::{FramePool, Share};
+    use vellum_device::frames::{FramePool, Quota};
 
     #[test]
     fn a_full_queue_drops_contents_and_then_requests_without_waiting() {
@@ -141,7 +141,7 @@ mod tests {
             op: Op::Write { fua: false },
             lba: Lba(0),
             blocks: 256,
-            frames: pool.take(Share::Write, 256).unwrap(),
+            frames: pool.take(Quota::Write, 256).unwrap(),
         };
         let many = QUEUE_REQUESTS as u64 + 10;
         (0..many).for_each(|at| queue.add(at, &request, &counts));

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_frontend::testing::RamDisk;
 use vellum_record::{OnEvent, RecordError, Recorder, Sizes};
 use vellum_trace::{Content, Entry, Op as Told, Reader};
@@ -29,16 +29,16 @@ impl Replies for Answers {
 fn ask(device: &dyn BlockDevice, op: Op, lba: u64, fills: &[u8]) -> (Vec<u8>, bool) {
     let (sender, answers) = channel();
     let replies: Arc<dyn Replies> = Arc::new(Answers(Mutex::new(sender)));
-    let share = match op {
-        Op::Read => Share::Read,
-        _ => Share::Write,
+    let quota = match op {
+        Op::Read => Quota::Read,
+        _ => Quota::Write,
     };
     let carries = matches!(op, Op::Read | Op::Write { .. });
     let mut frames = device
         .frames()
-        .take(share, if carries { fills.len() } else { 0 })
+        .take(quota, if carries { fills.len() } else { 0 })
         .unwrap();
-    if share == Share::Write {
+    if quota == Quota::Write {
         for (index, &fill) in fills.iter().enumerate().take(frames.len()) {
             frames.block_mut(index).fill(fill);
         }

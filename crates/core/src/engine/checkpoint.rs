@@ -9,7 +9,7 @@ use crate::seam::Effect;
 
 impl Engine {
     pub(super) fn advance_checkpoint(&mut self) {
-        let host = self.log.open(Head::Host);
+        let host = self.log.open(Head::Hot);
         // No step changes what decides about a later one.
         let now = Now {
             dirty: self.state.dirty_leaves(),

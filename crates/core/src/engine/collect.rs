@@ -156,7 +156,7 @@ impl Engine {
         while let Some(place) = self.collector.poll_move(&self.superblock, &self.state) {
             let record = place.record();
             // A move must follow the link that it moves, which may be in the other head's unsealed chunk.
-            if self.is_linked_unsealed(place.from) && !self.seal(Head::Host, false) {
+            if self.is_linked_unsealed(place.from) && !self.seal(Head::Hot, false) {
                 return self.collector.on_no_room(place);
             }
             let Some(chunk) = self.chunk_with_room(Head::Cold, record.encoded_len(), true) else {
@@ -167,7 +167,7 @@ impl Engine {
     }
 
     fn is_linked_unsealed(&self, at: Pba) -> bool {
-        self.log.open(Head::Host).is_some_and(|chunk| {
+        self.log.open(Head::Hot).is_some_and(|chunk| {
             chunk.links
                 && chunk
                     .records

@@ -30,7 +30,7 @@ impl Engine {
             return self.outbox.reply(request, Ok(()));
         }
         self.proposers.once_mut().awaits(flush, &mut self.stats);
-        match tells && !self.seal(Head::Host, true) {
+        match tells && !self.seal(Head::Hot, true) {
             true => self.log.durability_mut().wait_for_open(request, flush),
             false => self.log.durability_mut().wait(request, flush),
         }
@@ -38,12 +38,12 @@ impl Engine {
 
     /// True if the open chunk has records that a FLUSH waits for.
     pub(super) fn tells_something(&self) -> bool {
-        self.log.open(Head::Host).is_some_and(|chunk| chunk.tells)
+        self.log.open(Head::Hot).is_some_and(|chunk| chunk.tells)
     }
 
     /// Starts to write the chunks that a FLUSH, about to arrive, will wait for.
     pub(super) fn begin_before_flush(&mut self) {
-        if self.tells_something() && self.seal(Head::Host, true) {
+        if self.tells_something() && self.seal(Head::Hot, true) {
             self.log.want_all_durable();
             self.stats.flushes_begun_before += 1;
         }
@@ -51,7 +51,7 @@ impl Engine {
 
     /// Advances what is durable, answers the requests that waited for it, and starts the next sync if one is needed.
     pub(super) fn advance_durability(&mut self) {
-        if self.log.durability().waits_for_open() && self.seal(Head::Host, true) {
+        if self.log.durability().waits_for_open() && self.seal(Head::Hot, true) {
             self.log.on_open_sealed();
         }
         while self.log.poll_durable() {

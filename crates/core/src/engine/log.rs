@@ -73,7 +73,7 @@ impl Engine {
         self.checkpoint.on_sealed(blocks);
         self.stats.medium_headers += 1;
         match head {
-            Head::Host => {
+            Head::Hot => {
                 self.stats.host_chunks += 1;
                 self.stats.medium_data += u64::from(blocks - 1);
             }
@@ -98,9 +98,9 @@ impl Engine {
 
     fn take_segment(&mut self, head: Head, data: bool) -> Option<Segment> {
         let reserve = match head {
-            Head::Host if data => limits::COLLECTOR_SEGMENTS,
+            Head::Hot if data => limits::COLLECTOR_SEGMENTS,
             // A discard must work when the volume is full (promise 7): it makes room.
-            Head::Host => limits::COLLECTOR_SEGMENTS - 2,
+            Head::Hot => limits::COLLECTOR_SEGMENTS - 2,
             Head::Cold => 0,
         };
         let segment = match self.segments.free() <= reserve {

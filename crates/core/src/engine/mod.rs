@@ -510,7 +510,7 @@ impl Engine {
             .seal_due()
             .is_some_and(|due| self.course.now() >= due)
         {
-            self.seal(Head::Host, false);
+            self.seal(Head::Hot, false);
         }
         self.write_again();
     }

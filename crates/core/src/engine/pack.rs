@@ -46,7 +46,7 @@ impl Engine {
             Some(base) => Record::Delta { lba, part, base },
         };
         let overhead = record_of(Part::default()).encoded_len();
-        let Some(chunk) = self.chunk_with_room(Head::Host, page_record + overhead, true) else {
+        let Some(chunk) = self.chunk_with_room(Head::Hot, page_record + overhead, true) else {
             return Packing::Wait;
         };
         let Some(page) = self.page_with_room(chunk, packed, overhead) else {
@@ -167,13 +167,13 @@ impl Engine {
     }
 
     pub(super) fn is_in_open_chunk(&self, vba: Vba) -> bool {
-        let open = self.log.open(Head::Host);
+        let open = self.log.open(Head::Hot);
         open.is_some_and(|chunk| chunk.pages.iter().any(|page| page.vba == vba))
     }
 
     /// Returns the page of this number in the host's open chunk, if it is there.
     fn open_page(&mut self, vba: Vba) -> Option<&mut Parts> {
-        let mut pages = self.log.open_mut(Head::Host)?.pages.iter_mut();
+        let mut pages = self.log.open_mut(Head::Hot)?.pages.iter_mut();
         pages.find(|page| page.vba == vba)
     }
 
@@ -190,7 +190,7 @@ impl Engine {
         if packed.base != self.state.shared().deltas().base_of(part_id) {
             return false;
         }
-        let Some(chunk) = self.log.open_mut(Head::Host) else {
+        let Some(chunk) = self.log.open_mut(Head::Hot) else {
             return false;
         };
         let pba = chunk.at.plus(u64::from(block));
@@ -220,7 +220,7 @@ impl Engine {
     pub(super) fn share_part(&mut self, lba: Lba, twin: Twin, vba: Vba, slot: u8) -> Sharing {
         // The number leads to the page wherever it moves, so this record may precede or follow a move.
         let record = Record::SharePart { lba, vba, slot };
-        let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
+        let Some(chunk) = self.chunk_with_room(Head::Hot, record.encoded_len(), false) else {
             return Sharing::Wait;
         };
         let pledged = self.is_pledged(lba, twin.of);

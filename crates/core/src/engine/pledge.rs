@@ -53,7 +53,7 @@ impl Engine {
             let pledged = self.pledged();
             let room = pledged < limits::PLEDGES && self.state.reserve_numbers(pledged as u32 + 1);
             let chunk = match room {
-                true => self.chunk_with_room(Head::Host, record.encoded_len(), false),
+                true => self.chunk_with_room(Head::Hot, record.encoded_len(), false),
                 false => None,
             };
             let Some(chunk) = chunk else {

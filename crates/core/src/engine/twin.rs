@@ -346,7 +346,7 @@ impl Engine {
         }
         let share = |lba, vba| Record::Share { lba, vba, pba };
         let length = share(lba, Vba(0)).encoded_len();
-        let Some(chunk) = self.chunk_with_room(Head::Host, records * length, false) else {
+        let Some(chunk) = self.chunk_with_room(Head::Hot, records * length, false) else {
             return Shared::Wait;
         };
         let pledged = self.is_pledged(lba, twin.of);

@@ -85,7 +85,7 @@ impl Engine {
         if self.joins(&record, pledged) {
             return true;
         }
-        let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), false) else {
+        let Some(chunk) = self.chunk_with_room(Head::Hot, record.encoded_len(), false) else {
             return false;
         };
         self.push_link(chunk, record, pledged);
@@ -101,7 +101,7 @@ impl Engine {
 
     /// Joins zeros to the previous record; true if that was possible.
     fn joins(&mut self, record: &Record, pledged: bool) -> bool {
-        let (Some(chunk), Record::Zero { lba, blocks }) = (self.log.open_mut(Head::Host), *record)
+        let (Some(chunk), Record::Zero { lba, blocks }) = (self.log.open_mut(Head::Hot), *record)
         else {
             return false;
         };

@@ -175,7 +175,7 @@ impl Engine {
             lba,
             sum: payload.digest.sum,
         };
-        let Some(chunk) = self.chunk_with_room(Head::Host, record.encoded_len(), true) else {
+        let Some(chunk) = self.chunk_with_room(Head::Hot, record.encoded_len(), true) else {
             return Placed::Wait;
         };
         let tag = Tag {
@@ -225,7 +225,7 @@ impl Engine {
     /// Replaces a block that is still in the unsealed chunk by its overwrite. The order of writes is kept, because a chunk is atomic: no
     /// crash can show the new block without all the writes before it.
     fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
-        let Some(chunk) = self.log.open_mut(Head::Host) else {
+        let Some(chunk) = self.log.open_mut(Head::Hot) else {
             return false;
         };
         let Some(index) = chunk.slot_at(pba) else {

@@ -359,7 +359,7 @@ fn heads_to_seal(now: &Now) -> &'static [Head] {
         // So that replay from this checkpoint on sees neither of two things. A link to a shared page whose number this checkpoint frees:
         // the page may have become plain since, and replay learns that only at its end. A pledge that ends now: its blocks may be
         // absorbed from here on.
-        (false, true) => &[Head::Host],
+        (false, true) => &[Head::Hot],
         (false, false) => &[],
     }
 }

@@ -52,7 +52,7 @@ impl Durability {
     pub fn recovered(last: Seq, root: Seq) -> Self {
         let replayed = Sealed {
             seq: last,
-            head: Head::Host,
+            head: Head::Hot,
             ordinal: 0,
             written: true,
             durable: false,
@@ -238,7 +238,7 @@ mod tests {
     fn sealed(seq: u64) -> Sealed {
         Sealed {
             seq: Seq(seq),
-            head: Head::Host,
+            head: Head::Hot,
             ordinal: seq,
             written: false,
             durable: false,

@@ -153,7 +153,7 @@ impl Log {
 
     /// When the host's open chunk is sealed if nothing else seals it.
     pub fn seal_due(&self) -> Option<Nanos> {
-        let open = self.open(Head::Host)?;
+        let open = self.open(Head::Hot)?;
         Some(Nanos(open.opened_at.0 + limits::SEAL_AFTER_NANOS))
     }
 
@@ -259,7 +259,7 @@ impl Log {
         let position = &mut self.heads[head as usize];
         let id = position.open.take()?;
         let chunk = self.chunks.get(id);
-        if head == Head::Host {
+        if head == Head::Hot {
             self.expected.sealed(chunk.record_bytes(), urgent);
         }
         let (at, segment, blocks) = (chunk.at, chunk.segment, chunk.blocks());

@@ -19,11 +19,9 @@ fn log() -> Log {
 
 /// Opens the host's next chunk, with `blocks` blocks in buffers from `buf` on.
 fn open(log: &mut Log, blocks: u32, buf: u32) -> ChunkId {
-    let start = Pba(u64::from(log.segment(Head::Host).0) * 100);
-    let max = log
-        .longest_now(Head::Host, true)
-        .expect("the head has room");
-    let id = log.begin(Head::Host, start, max, Nanos(7));
+    let start = Pba(u64::from(log.segment(Head::Hot).0) * 100);
+    let max = log.longest_now(Head::Hot, true).expect("the head has room");
+    let id = log.begin(Head::Hot, start, max, Nanos(7));
     for index in 0..blocks {
         let record = Record::Data {
             lba: Lba(index.into()),
@@ -36,7 +34,7 @@ fn open(log: &mut Log, blocks: u32, buf: u32) -> ChunkId {
 }
 
 fn seal(log: &mut Log, urgent: bool) -> ToWrite {
-    let sealed = log.seal(Head::Host, urgent, LIFE, |buf| buf.0 < 100);
+    let sealed = log.seal(Head::Hot, urgent, LIFE, |buf| buf.0 < 100);
     sealed.expect("a chunk is open")
 }
 
@@ -44,7 +42,7 @@ fn seal(log: &mut Log, urgent: bool) -> ToWrite {
 fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
     let mut log = log();
     let first = open(&mut log, 2, 0);
-    assert_eq!(log.open(Head::Host).map(|chunk| chunk.at), Some(Pba(0)));
+    assert_eq!(log.open(Head::Hot).map(|chunk| chunk.at), Some(Pba(0)));
     assert_eq!(
         log.seal_due(),
         Some(Nanos(7 + limits::SEAL_AFTER_NANOS)),
@@ -67,10 +65,10 @@ fn the_last_chunk_of_a_segment_names_the_one_that_its_head_goes_on_in() {
     open(&mut log, 2, 0);
     // No segment is free: the head opens a chunk that is surely not the last.
     seal(&mut log, false);
-    assert!(log.wants_next(Head::Host));
-    assert_eq!(log.longest_now(Head::Host, true), Some(4));
-    log.go_on_in(Head::Host, Segment(8));
-    assert!(!log.wants_next(Head::Host));
+    assert!(log.wants_next(Head::Hot));
+    assert_eq!(log.longest_now(Head::Hot, true), Some(4));
+    log.go_on_in(Head::Hot, Segment(8));
+    assert!(!log.wants_next(Head::Hot));
     let last = open(&mut log, 5, 2);
     assert_eq!(log.get(last).max_data, 6);
     let sealed = seal(&mut log, false);
@@ -80,7 +78,7 @@ fn the_last_chunk_of_a_segment_names_the_one_that_its_head_goes_on_in() {
     );
     assert_eq!(log.get(last).sealed.and_then(|s| s.next), Some(Segment(8)));
     assert_eq!(
-        (log.segment(Head::Host), log.cursors()[0].offset),
+        (log.segment(Head::Hot), log.cursors()[0].offset),
         (Segment(8), 0)
     );
 }
@@ -91,8 +89,8 @@ fn a_head_that_cannot_go_on_keeps_room_for_a_header_behind_a_short_chunk() {
     open(&mut log, 6, 0);
     seal(&mut log, false);
     assert_eq!(log.cursors()[0].offset, 7);
-    assert_eq!(log.longest_now(Head::Host, true), None);
-    assert_eq!(log.longest_now(Head::Host, false), Some(0), "records alone");
+    assert_eq!(log.longest_now(Head::Hot, true), None);
+    assert_eq!(log.longest_now(Head::Hot, false), Some(0), "records alone");
 }
 
 #[test]
@@ -128,8 +126,8 @@ fn a_limited_number_of_chunks_is_written_at_once() {
     let mut first = None;
     for _ in 0..limits::CHUNKS_IN_FLIGHT {
         assert!(log.may_write());
-        if log.wants_next(Head::Host) {
-            log.go_on_in(Head::Host, Segment(8));
+        if log.wants_next(Head::Hot) {
+            log.go_on_in(Head::Hot, Segment(8));
         }
         let id = open(&mut log, 1, 0);
         first = first.or(Some(id));
@@ -149,10 +147,10 @@ fn a_replacement_is_durable_with_its_chunk_and_all_before_it() {
     assert!(log.are_durable(nothing));
     let id = open(&mut log, 1, 0);
     let marks = log.marks();
-    assert!(log.is_in_open(Head::Host, marks) && !log.is_in_open(Head::Cold, marks));
-    assert!(!log.is_in_open(Head::Host, nothing));
+    assert!(log.is_in_open(Head::Hot, marks) && !log.is_in_open(Head::Cold, marks));
+    assert!(!log.is_in_open(Head::Hot, nothing));
     seal(&mut log, false);
-    assert!(!log.is_in_open(Head::Host, marks) && !log.are_durable(marks));
+    assert!(!log.is_in_open(Head::Hot, marks) && !log.are_durable(marks));
     log.on_written(id, |_| true);
     log.want_all_durable();
     assert!(!log.poll_durable());

@@ -2,7 +2,6 @@
 
 use super::{Batch, Cause, Inner};
 use crate::compare::{Comparison, Run, nanos_since};
-use crate::pack::unpack;
 use crate::part_reads::{Decoded, PartsRead, Told};
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
@@ -79,8 +78,7 @@ impl Inner {
         buf: Buf,
     ) -> bool {
         let mut block = [0; BLOCK_BYTES];
-        unpack(&mut self.decoder, self.sum, page, slot, base, &mut block)
-            && block == self.frame(buf)
+        self.unpacker.unpack(page, slot, base, &mut block) && block == self.frame(buf)
     }
 
     /// Reads back the blocks that are to be compared.
@@ -166,7 +164,7 @@ impl Inner {
                 _ if !came => Outcome::Failed,
                 None => Outcome::Same(block == self.frame(one.buf)),
                 Some(slot) => Outcome::Parts {
-                    sum: self.sum.of(block),
+                    sum: self.unpacker.sum.of(block),
                     whole: self.part_is(block, slot, None, one.buf),
                     base: true,
                 },

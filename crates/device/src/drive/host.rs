@@ -29,7 +29,7 @@ impl Host<Batch> for Inner {
     }
 
     fn write_meta(&mut self, batch: &mut Batch, id: EffectId, to: Extent, durable: bool) {
-        let mut buffer = self.buffers.take(to.blocks as usize);
+        let mut buffer = self.metadata.take(to.blocks as usize);
         self.engine.encode(id, buffer.bytes_mut());
         let mut io = self.io(Cause::Meta, id, Kind::Write { durable }, to.at);
         self.keep(id, buffer, &mut io);
@@ -88,7 +88,7 @@ impl Host<Batch> for Inner {
     fn read_meta(&mut self, batch: &mut Batch, id: EffectId, from: Extent) {
         self.counters.read_blocks_metadata += u64::from(from.blocks);
         let mut io = self.io(Cause::ReadMeta, id, Kind::Read, from.at);
-        let buffer = self.buffers.take(from.blocks as usize);
+        let buffer = self.metadata.take(from.blocks as usize);
         self.keep(id, buffer, &mut io);
         batch.ios.push(io);
     }

@@ -1,7 +1,6 @@
 //! Writes chunks with their pages of parts, and reads parts.
 
 use super::{Batch, Cause, Ended, Inner};
-use crate::pack::unpack;
 use crate::part_reads::{Came, Decoded, Needs, PartsRead, Told};
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, RequestId};
@@ -15,7 +14,7 @@ impl Inner {
         let data = 0..to.blocks as usize - 1;
         let is_page = |index: &usize| self.engine.chunk_block(id, *index) == Block::Page;
         let pages = data.clone().filter(is_page).count();
-        let mut buffer = self.buffers.take(1 + pages);
+        let mut buffer = self.metadata.take(1 + pages);
         let mut io = self.io(Cause::Chunk, id, Kind::Write { durable }, to.at);
         let frames = &self.frames;
         let mut store = |buf: Buf, _, out: &mut [u8]| {
@@ -40,7 +39,7 @@ impl Inner {
             }
         }
         self.engine.encode_header(id, header, &mut store);
-        self.put_away(id, buffer);
+        self.metadata.keep(id, buffer);
         io
     }
 
@@ -60,12 +59,12 @@ impl Inner {
             Some(Base::Part(Page::Buffer(buf), slot)) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                read.base = Needs::part(&mut self.decoder, self.sum, page, slot);
+                read.base = Needs::part(&mut self.unpacker, page, slot);
             }
             Some(Base::Part(Page::Medium(at), slot)) => {
                 self.count_parts_read(read.to);
                 let mut io = self.io(Cause::Base, id, Kind::Read, at);
-                let buffer = self.buffers.take(1);
+                let buffer = self.metadata.take(1);
                 // SAFETY: the buffer lies untouched in the read until `base_came` takes it when the operation is back.
                 unsafe { io.push(buffer.ptr(), buffer.len()) };
                 batch.ios.push(io);
@@ -87,7 +86,7 @@ impl Inner {
             Page::Medium(at) => {
                 self.count_parts_read(read.to);
                 let mut io = self.io(Cause::Parts, id, Kind::Read, at);
-                let buffer = self.buffers.take(1);
+                let buffer = self.metadata.take(1);
                 self.keep(id, buffer, &mut io);
                 batch.ios.push(io);
                 self.keep_parts(id, read);
@@ -143,9 +142,9 @@ impl Inner {
             unreachable!("effect {id} waits for a base")
         };
         if !failed {
-            read.base = Needs::part(&mut self.decoder, self.sum, buffer.bytes(), slot);
+            read.base = Needs::part(&mut self.unpacker, buffer.bytes(), slot);
         }
-        self.buffers.give_back(buffer);
+        self.metadata.give_back(buffer);
         let ended = match &read.page {
             Came::NotYet => None,
             Came::Copied(page) => {
@@ -166,7 +165,7 @@ impl Inner {
             unreachable!("effect {id} reads parts")
         };
         Outcome::Parts {
-            sum: self.sum.of(page),
+            sum: self.unpacker.sum.of(page),
             whole: self.unpack_to(page, &read),
             base: read.has_base(),
         }
@@ -202,7 +201,7 @@ impl Inner {
             };
             // SAFETY: a frame of the request's, or of the collector's, which nobody else reaches while it is in flight.
             let out = unsafe { &mut *to.cast::<Bytes>() };
-            unpack(&mut self.decoder, self.sum, page, slot, base, out)
+            self.unpacker.unpack(page, slot, base, out)
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::{Waiting, Write, answered, messages};
 use crate::block::{BlockError, Op, Request};
 use crate::drive::{Batch, Inner, Life};
-use crate::frames::Share;
+use crate::frames::Quota;
 use crate::requests::Pending;
 use crate::scout::Scout;
 use crate::sight::change_of;
@@ -49,7 +49,7 @@ fn pass_on(
 ) {
     let stop = match write.pending.watched.marks {
         true => {
-            let room = inner.frames.capacity(Share::Write) / 4;
+            let room = inner.frames.capacity(Quota::Write) / 4;
             let request = &write.pending.request;
             let is_behind = || around.scout.is_behind();
             inner.gate.stop(request, write.blocks, is_behind, room)

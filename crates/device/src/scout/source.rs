@@ -1,7 +1,7 @@
 //! The volume as the scout reads it.
 
 use crate::block::{Op, Replies, Request};
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use crate::limits::SCAN_READ_BLOCKS;
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
@@ -30,7 +30,7 @@ impl<'a> VolumeSource<'a> {
     fn frames(&self, count: usize) -> Option<Frames> {
         match self.shared.scout.is_stopping() {
             true => None,
-            false => self.shared.frames.take(Share::OwnRead, count).ok(),
+            false => self.shared.frames.take(Quota::OwnRead, count).ok(),
         }
     }
 

@@ -9,7 +9,7 @@ use super::read::read;
 use super::report::Finding;
 use super::structures::Structures;
 use crate::block::{BlockError, Op, Request};
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use crate::shared::Shared;
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment};
@@ -143,7 +143,7 @@ fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
 
 /// Writes what the block should hold, if the address still leads there.
 fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
-    let Some(mut frames) = shared.frames.try_take(Share::Write, 1) else {
+    let Some(mut frames) = shared.frames.try_take(Quota::Write, 1) else {
         return false;
     };
     frames.block_mut(0).copy_from_slice(content);

@@ -1,7 +1,7 @@
 //! Reads blocks of the volume for a scrub.
 
 use crate::block::{BlockError, Op, Request};
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use crate::shared::Shared;
 use vellum_core::addr::Lba;
 
@@ -12,7 +12,7 @@ pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, Blo
         op: Op::Read,
         lba,
         blocks: blocks.into(),
-        frames: shared.frames.take(Share::OwnRead, blocks as usize)?,
+        frames: shared.frames.take(Quota::OwnRead, blocks as usize)?,
     };
     let read = shared.call(request, |now, inner, pending, batch| {
         inner.admit(now, pending, &[], batch);

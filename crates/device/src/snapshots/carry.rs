@@ -3,7 +3,7 @@
 use crate::block::{BlockError, Op, Request};
 use crate::drive::{Batch, Inner};
 use crate::encoding::digest_all;
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use crate::gate::{self, passage};
 use crate::requests::Pending;
 use crate::scratch::Scratch;
@@ -108,7 +108,7 @@ pub(super) fn read(
     if extents(shared, lba, 1).iter().all(|(_, mapped)| !mapped) {
         return Ok(None);
     }
-    let frames = read_into(shared, lba, shared.frames.take(Share::OwnRead, 1)?)?;
+    let frames = read_into(shared, lba, shared.frames.take(Quota::OwnRead, 1)?)?;
     let mut block = Box::new([0; BLOCK_BYTES]);
     block.copy_from_slice(frames.block(0));
     Ok(Some(block))
@@ -142,7 +142,7 @@ pub(super) fn write(
     lba: Lba,
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<(), BlockError> {
-    let mut frames = shared.frames.take(Share::Own, 1)?;
+    let mut frames = shared.frames.take(Quota::Own, 1)?;
     fill(frames.block_mut(0));
     if frames.block(0).iter().all(|&byte| byte == 0) {
         return discard(shared, lba, 1);

@@ -10,7 +10,7 @@ use super::keeper::Keeper;
 use super::pace::Pace;
 use super::take::{self, SnapshotError};
 use crate::block::BlockError;
-use crate::frames::Share;
+use crate::frames::Quota;
 use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -263,7 +263,7 @@ fn give_up_oldest(
 /// Makes room if so many more blocks might fill the volume. Returns true if another look is worthwhile. What is in the write
 /// buffer may need room as well.
 pub(super) fn give_room(shared: &Shared, keeper: &Keeper, blocks: u64) -> bool {
-    let buffered = shared.frames.capacity(Share::Write) - shared.frames.available(Share::Write);
+    let buffered = shared.frames.capacity(Quota::Write) - shared.frames.available(Quota::Write);
     let more = blocks.saturating_add(buffered as u64);
     let is_short = || shared.inner.lock().engine.room().ends_within(more);
     is_short() && give_up_oldest(shared, keeper, Needs::Data, |_| is_short()).unwrap_or(false)

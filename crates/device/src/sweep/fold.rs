@@ -6,7 +6,7 @@ use super::sweeper::Sought;
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::digest::crc32c;
 use crate::encoding::Anew;
-use crate::frames::{Frames, Share};
+use crate::frames::{Frames, Quota};
 use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bo
 /// Reads adjacent blocks, encodes them and hands them to the core, which stores those that have not changed. Returns `None` when
 /// the volume stops.
 fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
-    let Some(frames) = shared.frames.try_take(Share::Write, blocks as usize) else {
+    let Some(frames) = shared.frames.try_take(Quota::Write, blocks as usize) else {
         // Clients have all frames.
         return Some(Row::Stays);
     };

@@ -1,7 +1,7 @@
 //! What a volume counts.
 
 use super::Volume;
-use crate::frames::Share;
+use crate::frames::Quota;
 use crate::scout::thread;
 use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
@@ -19,7 +19,7 @@ impl Volume {
             (
                 inner.engine.stats(),
                 inner.counters,
-                inner.in_flight,
+                inner.operations.in_flight(),
                 inner.requests.len(),
                 inner.gate.stats(),
                 RoomStats::new(inner.gauge.level(), inner.engine.room()),
@@ -69,12 +69,12 @@ impl Volume {
             clients,
             medium,
             memory: MemoryStats {
-                write_frames: frames.capacity(Share::Write) as u64,
+                write_frames: frames.capacity(Quota::Write) as u64,
                 write_frames_free: frames
-                    .available(Share::Write)
-                    .min(frames.capacity(Share::Write)) as u64,
-                read_frames: frames.capacity(Share::Read) as u64,
-                read_frames_free: frames.available(Share::Read) as u64,
+                    .available(Quota::Write)
+                    .min(frames.capacity(Quota::Write)) as u64,
+                read_frames: frames.capacity(Quota::Read) as u64,
+                read_frames_free: frames.available(Quota::Read) as u64,
             },
             recovery: self.recovery,
             core: core

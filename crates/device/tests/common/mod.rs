@@ -11,7 +11,7 @@ use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::{FIELDS, Superblock};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
 use vellum_device::stats::VolumeStats;
@@ -94,13 +94,13 @@ impl<D: BlockDevice> Client<D> {
     /// Fails if there is no memory for it, and will be none soon.
     fn try_request(&mut self, op: Op, lba: u64, blocks: u64) -> Result<Request, BlockError> {
         self.next += 1;
-        let share = match op {
-            Op::Read => Some(Share::Read),
-            Op::Write { .. } => Some(Share::Write),
+        let quota = match op {
+            Op::Read => Some(Quota::Read),
+            Op::Write { .. } => Some(Quota::Write),
             _ => None,
         };
-        let take = |share| self.volume.frames().take(share, blocks as usize);
-        let frames = share.map(take).transpose()?.unwrap_or_default();
+        let take = |quota| self.volume.frames().take(quota, blocks as usize);
+        let frames = quota.map(take).transpose()?.unwrap_or_default();
         Ok(Request {
             tag: self.next,
             op,

@@ -2,8 +2,8 @@
 
 use super::export::FuseExport;
 use super::found::{File, Found};
-use super::gate::Gate;
 use super::reply::{Answer, Pending, errno};
+use super::turnstile::Turnstile;
 use crate::extents::extents;
 use crate::finder::Finder;
 use crate::unaligned::{ByteDevice, ZERO_BYTES_MAX, is_aligned};
@@ -19,7 +19,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, Op, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 
 const ROOT: u64 = 1;
 /// The inode of the first file; the others follow.
@@ -45,14 +45,14 @@ pub struct Files {
     pub found: Arc<Found>,
     made: SystemTime,
     slow: mpsc::SyncSender<Job>,
-    gate: Arc<Gate>,
+    turnstile: Arc<Turnstile>,
 }
 
 impl Files {
     pub fn new(
         exports: Vec<FuseExport>,
         finder: Option<Finder>,
-        gate: Arc<Gate>,
+        turnstile: Arc<Turnstile>,
     ) -> io::Result<Self> {
         let (slow, jobs) = mpsc::sync_channel::<Job>(SLOW_QUEUE_MAX);
         // It ends when the session drops `slow`.
@@ -74,7 +74,7 @@ impl Files {
             found: Arc::new(Found::new(finder, made)),
             made,
             slow,
-            gate,
+            turnstile,
         })
     }
 
@@ -135,7 +135,7 @@ impl Files {
     }
 
     fn later(&self, job: Job) {
-        let unanswered = self.gate.unanswered();
+        let unanswered = self.turnstile.unanswered();
         // The receiver lives as long as we do. If it did not, dropping the job would answer EIO.
         let _ = self.slow.send(Box::new(move || {
             job();
@@ -161,7 +161,7 @@ impl Files {
         };
         bytes.submit(
             &mut vec![request],
-            &Pending::replies(answer, self.gate.unanswered()),
+            &Pending::replies(answer, self.turnstile.unanswered()),
         );
     }
 
@@ -244,7 +244,7 @@ impl Filesystem for Files {
     }
 
     fn lookup(&self, _from: &From, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let name = name.to_str().filter(|_| parent.0 == ROOT);
         let found = name.and_then(|name| self.named(name));
         match found.map(|(ino, valid)| (self.attr(ino), valid)) {
@@ -254,7 +254,7 @@ impl Filesystem for Files {
     }
 
     fn getattr(&self, _from: &From, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         match self.attr(ino) {
             Ok(attr) => reply.attr(&FOR_EVER, &attr),
             Err(e) => reply.error(e),
@@ -279,7 +279,7 @@ impl Filesystem for Files {
         _flags: Option<fuser::BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         match self.attr(ino) {
             // A volume's size is fixed: opening a disk with O_TRUNC must not truncate it.
             Ok(attr) if size.is_some_and(|s| s != attr.size) => reply.error(Errno::EPERM),
@@ -289,7 +289,7 @@ impl Filesystem for Files {
     }
 
     fn open(&self, _from: &From, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         match self.file(ino) {
             Ok(file)
                 if file.bytes.device().read_only() && flags.acc_mode() != OpenAccMode::O_RDONLY =>
@@ -318,7 +318,7 @@ impl Filesystem for Files {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         self.found.closed(ino);
         reply.ok();
     }
@@ -334,7 +334,7 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -345,8 +345,8 @@ impl Filesystem for Files {
         let pool = file.bytes.device().frames();
         if len == 0 {
             reply.data(&[]);
-        } else if is_aligned(offset, len) && blocks as usize <= pool.capacity(Share::Read) {
-            let frames = match pool.take(Share::Read, blocks as usize) {
+        } else if is_aligned(offset, len) && blocks as usize <= pool.capacity(Quota::Read) {
+            let frames = match pool.take(Quota::Read, blocks as usize) {
                 Ok(frames) => frames,
                 Err(e) => return reply.error(errno(&e)),
             };
@@ -383,7 +383,7 @@ impl Filesystem for Files {
         _owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -404,8 +404,8 @@ impl Filesystem for Files {
         let fua = flags.0 & libc::O_DSYNC != 0;
         let blocks = data.len() / BLOCK_BYTES;
         let pool = file.bytes.device().frames();
-        if is_aligned(offset, len) && blocks <= pool.capacity(Share::Write) {
-            let mut frames = match pool.take(Share::Write, blocks) {
+        if is_aligned(offset, len) && blocks <= pool.capacity(Quota::Write) {
+            let mut frames = match pool.take(Quota::Write, blocks) {
                 Ok(frames) => frames,
                 Err(e) => return reply.error(errno(&e)),
             };
@@ -438,7 +438,7 @@ impl Filesystem for Files {
         _owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         self.sync(ino, reply);
     }
 
@@ -450,7 +450,7 @@ impl Filesystem for Files {
         _datasync: bool,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         self.sync(ino, reply);
     }
 
@@ -464,7 +464,7 @@ impl Filesystem for Files {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let end = offset.saturating_add(length);
         match mode & !libc::FALLOC_FL_KEEP_SIZE {
             libc::FALLOC_FL_PUNCH_HOLE => self.zero(ino, offset, length, true, reply),
@@ -488,7 +488,7 @@ impl Filesystem for Files {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let file = match self.file(ino) {
             Ok(file) => file,
             Err(e) => return reply.error(e),
@@ -522,7 +522,7 @@ impl Filesystem for Files {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         if ino.0 != ROOT {
             return reply.error(Errno::ENOTDIR);
         }
@@ -545,7 +545,7 @@ impl Filesystem for Files {
     }
 
     fn statfs(&self, _from: &From, _ino: INodeNo, reply: ReplyStatfs) {
-        let _turn = self.gate.turn();
+        let _turn = self.turnstile.turn();
         let blocks = self.files.iter().map(|f| f.bytes.device().blocks()).sum();
         reply.statfs(
             blocks,

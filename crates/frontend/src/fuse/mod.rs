@@ -12,12 +12,11 @@ mod adopt;
 mod export;
 mod files;
 mod found;
-mod gate;
 mod reply;
+mod turnstile;
 
 use crate::finder::Finder;
 pub use export::FuseExport;
-use gate::Gate;
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use turnstile::Turnstile;
 
 /// Threads that take requests from the kernel.
 const DISPATCH_THREADS: usize = 4;
@@ -94,7 +94,7 @@ pub struct FuseServer {
     kernel: fuser::Notifier,
     connection: OwnedFd,
     found: Arc<found::Found>,
-    gate: Arc<Gate>,
+    turnstile: Arc<Turnstile>,
 }
 
 /// Notifies the kernel that the size of a file has changed. The kernel asks for the size once, and then caches it for good.
@@ -151,11 +151,11 @@ impl FuseServer {
         if dir_now.read_dir().map_err(failed)?.next().is_some() {
             return Err(FuseError::NotEmpty { dir: dir_now });
         }
-        let gate = Arc::new(Gate::default());
-        let files = files::Files::new(exports, finder, Arc::clone(&gate)).map_err(failed)?;
+        let turnstile = Arc::new(Turnstile::default());
+        let files = files::Files::new(exports, finder, Arc::clone(&turnstile)).map_err(failed)?;
         let found = Arc::clone(&files.found);
         let session = fuser::Session::new(files, &dir_now, &config()).map_err(failed)?;
-        Self::run(dir_now, session, found, gate).map_err(failed)
+        Self::run(dir_now, session, found, turnstile).map_err(failed)
     }
 
     /// Continues where another process has stopped. That process's [`hand_over`](Self::hand_over) returned the connection, and
@@ -174,18 +174,18 @@ impl FuseServer {
             source,
         };
         check_names(&exports)?;
-        let gate = Arc::new(Gate::default());
-        let files = files::Files::new(exports, finder, Arc::clone(&gate)).map_err(failed)?;
+        let turnstile = Arc::new(Turnstile::default());
+        let files = files::Files::new(exports, finder, Arc::clone(&turnstile)).map_err(failed)?;
         let found = Arc::clone(&files.found);
         let session = adopt::session(files, connection, config()).map_err(failed)?;
-        Self::run(dir.to_owned(), session, found, gate).map_err(failed)
+        Self::run(dir.to_owned(), session, found, turnstile).map_err(failed)
     }
 
     fn run(
         dir: PathBuf,
         session: fuser::Session<files::Files>,
         found: Arc<found::Found>,
-        gate: Arc<Gate>,
+        turnstile: Arc<Turnstile>,
     ) -> io::Result<Self> {
         let kernel = session.notifier();
         let connection = session.as_fd().try_clone_to_owned()?;
@@ -199,7 +199,7 @@ impl FuseServer {
             kernel,
             connection,
             found,
-            gate,
+            turnstile,
         };
         // Answered once every thread of the session has opened what it needs. After that the process may
         // give up its right to open files.
@@ -225,7 +225,7 @@ impl FuseServer {
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
-        let is_quiet = self.gate.close(DISPATCH_THREADS, ANSWER_PATIENCE, ask);
+        let is_quiet = self.turnstile.close(DISPATCH_THREADS, ANSWER_PATIENCE, ask);
         if !is_quiet.map_err(failed)? {
             return Err(failed(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -236,7 +236,7 @@ impl FuseServer {
             )));
         }
         if let Some(name) = self.in_use() {
-            self.gate.open();
+            self.turnstile.open();
             return Err(FuseError::InUse(name));
         }
         self.handed_over.store(true, Ordering::SeqCst);
@@ -246,7 +246,7 @@ impl FuseServer {
     /// Continues after a [`hand_over`](Self::hand_over) whose connection never left this process.
     pub fn go_on(&self) {
         self.handed_over.store(false, Ordering::SeqCst);
-        self.gate.open();
+        self.turnstile.open();
     }
 
     /// The name of an open file that was found by name, if any. What was written to it exists in this process alone.

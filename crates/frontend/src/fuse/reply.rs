@@ -1,6 +1,6 @@
 //! The path of a reply back to the kernel.
 
-use super::gate::Unanswered;
+use super::turnstile::Unanswered;
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use parking_lot::Mutex;
 use std::sync::Arc;

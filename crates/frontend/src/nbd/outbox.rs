@@ -278,7 +278,7 @@ mod tests {
     use super::*;
     use std::cell::Cell;
     use std::sync::Arc;
-    use vellum_device::frames::{FramePool, Share};
+    use vellum_device::frames::{FramePool, Quota};
 
     /// Otherwise the client with the oldest stay would be cut off, not the one that has been silent for longest.
     #[test]
@@ -291,7 +291,7 @@ mod tests {
             leftovers.take(bytes, Arc::new(|| {}))
         };
         let mut batch = Batch::default();
-        batch.frames(pool.take(Share::Read, 2).unwrap(), 0, 2 * BLOCK_BYTES);
+        batch.frames(pool.take(Quota::Read, 2).unwrap(), 0, 2 * BLOCK_BYTES);
         for _ in 0..3 {
             batch.leave_frames(lodge);
         }
@@ -299,7 +299,7 @@ mod tests {
         batch.sent += 1;
         batch.leave_frames(lodge);
         assert_eq!(lodged.get(), 2, "it took something");
-        batch.frames(pool.take(Share::Read, 1).unwrap(), 0, BLOCK_BYTES);
+        batch.frames(pool.take(Quota::Read, 1).unwrap(), 0, BLOCK_BYTES);
         batch.leave_frames(lodge);
         assert_eq!(
             (lodged.get(), leftovers.bytes()),

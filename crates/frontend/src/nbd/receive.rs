@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 
 /// Bytes received at once.
 const STAGING_BYTES: usize = 256 << 10;
@@ -336,18 +336,18 @@ impl Receiver {
         });
     }
 
-    fn take(&mut self, share: Share, blocks: usize) -> Result<Frames, BlockError> {
+    fn take(&mut self, quota: Quota, blocks: usize) -> Result<Frames, BlockError> {
         let pool = Arc::clone(self.session.export.device().frames());
-        if let Some(frames) = pool.try_take(share, blocks) {
+        if let Some(frames) = pool.try_take(quota, blocks) {
             return Ok(frames);
         }
         self.submit();
-        pool.take(share, blocks)
+        pool.take(quota, blocks)
     }
 
-    /// The largest part: at most a quarter of the share, so that several are in flight.
-    fn part_blocks(&self, share: Share) -> usize {
-        (self.session.export.device().frames().capacity(share) / 4).clamp(1, PART_BLOCKS_MAX)
+    /// The largest part: at most a quarter of the quota, so that several are in flight.
+    fn part_blocks(&self, quota: Quota) -> usize {
+        (self.session.export.device().frames().capacity(quota) / 4).clamp(1, PART_BLOCKS_MAX)
     }
 
     fn read(&mut self, slot: u32, offset: u64, length: u32) {
@@ -356,7 +356,7 @@ impl Receiver {
         }
         let mut lba = offset / BLOCK;
         let end = (offset + u64::from(length)).div_ceil(BLOCK);
-        let most = self.part_blocks(Share::Read) as u64;
+        let most = self.part_blocks(Quota::Read) as u64;
         if end - lba > most {
             self.submit();
             if let Err(refused) = self.session.assemble(slot, length) {
@@ -365,7 +365,7 @@ impl Receiver {
         }
         while lba < end {
             let blocks = most.min(end - lba);
-            match self.take(Share::Read, blocks as usize) {
+            match self.take(Quota::Read, blocks as usize) {
                 Ok(frames) => self.part(slot, Op::Read, Lba(lba), blocks, frames),
                 Err(refused) => return self.refuse_part(slot, refused),
             }
@@ -380,7 +380,7 @@ impl Receiver {
             self.write_part(slot, offset, split.head, fua)?;
         }
         let mut left = split.blocks;
-        let most = self.part_blocks(Share::Write) as u64;
+        let most = self.part_blocks(Quota::Write) as u64;
         while left > 0 {
             let blocks = most.min(left);
             match self.payload(blocks as usize)? {
@@ -491,7 +491,7 @@ impl Receiver {
     /// Frames filled from the stream. If there are no frames to be had, the payload is skipped.
     fn payload(&mut self, blocks: usize) -> Result<Result<Frames, BlockError>, End> {
         let length = blocks * BLOCK_BYTES;
-        let mut frames = match self.take(Share::Write, blocks) {
+        let mut frames = match self.take(Quota::Write, blocks) {
             Ok(frames) => frames,
             Err(refused) => return self.drain(length).map(|()| Err(refused)),
         };
@@ -553,7 +553,7 @@ impl Receiver {
         }
         drop(frames);
         self.read_exact(&mut own[filled..])?;
-        Ok(self.take(Share::Write, blocks).map(|mut frames| {
+        Ok(self.take(Quota::Write, blocks).map(|mut frames| {
             fill(&mut frames, 0, &own);
             frames
         }))

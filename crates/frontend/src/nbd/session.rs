@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockError, Replies, Request};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 
 /// The most requests of one connection in flight.
 pub const REQUESTS_MAX: u32 = 512;
@@ -175,7 +175,7 @@ impl Session {
     /// A session on a link whose handshake is done. It may have half of the reads' frames in flight, so that no
     /// connection starves the others.
     pub fn new(link: Link, export: Arc<Export>, agreed: Agreed, memory: Memory) -> Self {
-        let half = export.device().frames().capacity(Share::Read) as u64 * BLOCK_BYTES as u64 / 2;
+        let half = export.device().frames().capacity(Quota::Read) as u64 * BLOCK_BYTES as u64 / 2;
         Self {
             link,
             export,

@@ -13,7 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockError, Op, Replies, Request};
-use vellum_device::frames::{Frames, Share};
+use vellum_device::frames::{Frames, Quota};
 
 /// A waiting request.
 struct Job {
@@ -83,7 +83,7 @@ fn run(node: &Node, bytes: &ByteDevice, job: Job) {
     match work {
         Work::Blocks { op, lba, blocks } => {
             let pool = bytes.device().frames();
-            let take = |share, count| pool.take(share, count).map(Some).map_err(|e| errno(&e));
+            let take = |quota, count| pool.take(quota, count).map(Some).map_err(|e| errno(&e));
             match frames(node, queue, tag, op, blocks, take) {
                 Ok(frames) => {
                     let request = Request {
@@ -118,13 +118,13 @@ pub fn frames(
     tag: u16,
     op: Op,
     blocks: u64,
-    take: impl FnOnce(Share, usize) -> Result<Option<Frames>, i32>,
+    take: impl FnOnce(Quota, usize) -> Result<Option<Frames>, i32>,
 ) -> Result<Option<Frames>, i32> {
     let count = blocks as usize;
     match op {
-        Op::Read => take(Share::Read, count),
+        Op::Read => take(Quota::Read, count),
         Op::Write { .. } => {
-            let Some(mut frames) = take(Share::Write, count)? else {
+            let Some(mut frames) = take(Quota::Write, count)? else {
                 return Ok(None);
             };
             node.read_frames(queue, tag, &mut frames)
@@ -222,7 +222,7 @@ mod tests {
     fn a_request_waits_for_memory_and_those_behind_it_keep_their_place() {
         let world = world();
         world.node.write_bytes(0, 1, &[7; 2 * BLOCK_BYTES]).unwrap();
-        let held = world.disk.frames().take(Share::Write, 7).unwrap();
+        let held = world.disk.frames().take(Quota::Write, 7).unwrap();
         let op = Op::Write { fua: false };
         for (tag, lba) in [(1, 0), (2, 2)] {
             let blocks = 2;

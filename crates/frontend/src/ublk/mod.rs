@@ -39,7 +39,7 @@ use std::thread::JoinHandle;
 use uapi::{DeviceInfo, Params};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::BlockDevice;
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use work::{Limits, SECTOR};
 
 /// The most queues; with more processors, several share a queue. A volume's core has only one lock.
@@ -84,8 +84,8 @@ impl UblkServer {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = device.frames();
         let transfer_blocks = TRANSFER_BLOCKS_MAX
-            .min(pool.capacity(Share::Read))
-            .min(pool.capacity(Share::Write));
+            .min(pool.capacity(Quota::Read))
+            .min(pool.capacity(Quota::Write));
         let limits = Limits {
             bytes: device.blocks() * BLOCK_BYTES as u64,
             transfer_bytes_max: (transfer_blocks * BLOCK_BYTES) as u64,

@@ -177,19 +177,19 @@ impl Drop for Descriptors {
 mod tests {
     use super::*;
     use vellum_core::addr::BLOCK_BYTES;
-    use vellum_device::frames::{FramePool, Share};
+    use vellum_device::frames::{FramePool, Quota};
 
     #[test]
     fn data_comes_and_goes_through_scattered_frames() {
         let pool = FramePool::new(1024, 8, 0).unwrap();
         // Every other frame is free, so that no two are adjacent and one call cannot take them all.
         let mut all: Vec<_> = (0..1024)
-            .map(|_| pool.take(Share::Write, 1).unwrap())
+            .map(|_| pool.take(Quota::Write, 1).unwrap())
             .collect();
         for index in (0..1024).rev().step_by(2) {
             drop(all.remove(index));
         }
-        let mut frames = pool.take(Share::Write, 300).unwrap();
+        let mut frames = pool.take(Quota::Write, 300).unwrap();
         assert!(frames.runs().count() > PIECES_MAX);
         for index in 0..frames.len() {
             frames.block_mut(index).fill(index as u8);
@@ -217,7 +217,7 @@ mod tests {
             file: tempfile::tempfile().unwrap(),
         };
         let pool = FramePool::new(8, 8, 0).unwrap();
-        let mut frames = pool.take(Share::Write, 2).unwrap();
+        let mut frames = pool.take(Quota::Write, 2).unwrap();
         assert!(node.read_frames(0, 0, &mut frames).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_device::block::{BlockDevice, BlockError};
-use vellum_device::frames::Share;
+use vellum_device::frames::Quota;
 use vellum_frontend::nbd::wire::{Errno, command, option, reply};
 use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Server};
 use vellum_frontend::testing::RamDisk;
@@ -119,7 +119,7 @@ fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
     let mut served = Served::of(Arc::clone(&ram) as _);
     let mut client = Client::connected(&served.path(), "disk", true);
     let pool = Arc::clone(ram.frames());
-    let held = pool.take(Share::Write, 1024).unwrap();
+    let held = pool.take(Quota::Write, 1024).unwrap();
     let payload = vec![7; 3 << 20];
     client.send(command::WRITE, 0, 1, 0, 64 << 10, &payload[..64 << 10]);
     client.send(command::READ, 0, 2, 0, 4096, &[]);
@@ -137,7 +137,7 @@ fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
     drop(held);
     pool.refuse_writes(None);
     assert_eq!(client.write(0, &payload), 0);
-    let _held = pool.take(Share::Write, 1024).unwrap();
+    let _held = pool.take(Quota::Write, 1024).unwrap();
     pool.refuse_writes(Some(BlockError::Full));
     client.send(command::WRITE, 0, 3, 0, 4096, &payload[..4096]);
     let start = Instant::now();

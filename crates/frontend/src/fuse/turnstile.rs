@@ -1,4 +1,4 @@
-//! A gate after each request of the kernel. Once closed, it keeps every thread that has handled a request from reading another.
+//! A turnstile after each request of the kernel. Once closed, it keeps every thread that has handled a request from reading another.
 //! Then all requests read so far get answered, the kernel keeps the rest, and another process may continue with the connection.
 
 use parking_lot::{Condvar, Mutex};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// How often to check whether all requests are answered.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// A gate, initially open.
+/// A turnstile, initially open.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct Turnstile {
     state: Mutex<State>,
     opened: Condvar,
     /// Requests that the device, or a thread of our own, has yet to answer.
@@ -21,17 +21,17 @@ pub struct Gate {
 #[derive(Debug, Default)]
 struct State {
     closed: bool,
-    /// Threads that wait at the gate.
+    /// Threads that wait at the turnstile.
     waiting: usize,
 }
 
-/// Held while a thread handles a request. When dropped, the thread waits if the gate is closed.
-pub struct Turn<'a>(&'a Gate);
+/// Held while a thread handles a request. When dropped, the thread waits if the turnstile is closed.
+pub struct Turn<'a>(&'a Turnstile);
 
 /// Held until a request handed on is answered.
-pub struct Unanswered(Arc<Gate>);
+pub struct Unanswered(Arc<Turnstile>);
 
-impl Gate {
+impl Turnstile {
     /// Must be taken before anything else in a request, so that it is dropped last.
     pub fn turn(&self) -> Turn<'_> {
         Turn(self)
@@ -43,8 +43,8 @@ impl Gate {
         Unanswered(Arc::clone(self))
     }
 
-    /// Closes the gate, and waits until this many threads wait there and all requests are answered. If that takes too long, it
-    /// opens again. A thread that waits for the kernel reaches the gate only at its next request; `ask` makes the kernel send
+    /// Closes the turnstile, and waits until this many threads wait there and all requests are answered. If that takes too long, it
+    /// opens again. A thread that waits for the kernel reaches the turnstile only at its next request; `ask` makes the kernel send
     /// one, and may be called often.
     pub fn close(
         self: &Arc<Self>,
@@ -54,11 +54,11 @@ impl Gate {
     ) -> std::io::Result<bool> {
         self.state.lock().closed = true;
         let began = Instant::now();
-        let gate = Arc::clone(self);
+        let turnstile = Arc::clone(self);
         let asking = std::thread::Builder::new()
             .name("fuse-ask".into())
             .spawn(move || {
-                while gate.is_closed() && gate.waiting() < threads {
+                while turnstile.is_closed() && turnstile.waiting() < threads {
                     ask();
                 }
             });
@@ -115,32 +115,40 @@ mod tests {
 
     #[test]
     fn it_closes_when_its_threads_wait_and_all_is_answered() {
-        let gate = Arc::new(Gate::default());
-        let later = gate.unanswered();
+        let turnstile = Arc::new(Turnstile::default());
+        let later = turnstile.unanswered();
         let reader = std::thread::spawn({
-            let gate = Arc::clone(&gate);
+            let turnstile = Arc::clone(&turnstile);
             move || {
                 for _ in 0..10_000 {
-                    drop(gate.turn());
+                    drop(turnstile.turn());
                 }
                 // No further requests arrive on their own.
                 std::thread::sleep(Duration::from_millis(20));
-                drop(gate.turn());
+                drop(turnstile.turn());
             }
         });
         let patience = Duration::from_millis(300);
-        assert!(!gate.close(1, patience, std::thread::yield_now).unwrap());
+        assert!(
+            !turnstile
+                .close(1, patience, std::thread::yield_now)
+                .unwrap()
+        );
         drop(later);
         reader.join().unwrap();
-        assert!(!gate.close(1, patience, std::thread::yield_now).unwrap());
-        let asked = Arc::clone(&gate);
+        assert!(
+            !turnstile
+                .close(1, patience, std::thread::yield_now)
+                .unwrap()
+        );
+        let asked = Arc::clone(&turnstile);
         let ask = move || {
-            let gate = Arc::clone(&asked);
-            let one = std::thread::spawn(move || drop(gate.turn()));
+            let turnstile = Arc::clone(&asked);
+            let one = std::thread::spawn(move || drop(turnstile.turn()));
             std::thread::sleep(Duration::from_millis(20));
             drop(one);
         };
-        assert!(gate.close(2, patience * 10, ask).unwrap());
-        gate.open();
+        assert!(turnstile.close(2, patience * 10, ask).unwrap());
+        turnstile.open();
     }
 }
