@@ -28,8 +28,7 @@ pub(crate) struct Bases {
     pub blocks: LruCache<u32, Base>,
     /// For each write frame: the number of bytes its block is stored in if it is worth keeping as a base, else 0.
     pub wanted: Vec<u16>,
-    /// True if deltas are made.
-    are_wanted: bool,
+    makes_deltas: bool,
 }
 
 /// What was found for a block that is about to be encoded.
@@ -49,18 +48,18 @@ impl Bases {
         Self {
             blocks: LruCache::new(BASES),
             wanted: Vec::new(),
-            are_wanted: false,
+            makes_deltas: false,
         }
     }
 
     /// Sets whether deltas are made. Returns true if that is a change.
-    pub fn set_wanted(&mut self, on: bool) -> bool {
-        if self.are_wanted != on {
+    pub fn set_deltas(&mut self, on: bool) -> bool {
+        if self.makes_deltas != on {
             // While they are off, the core does not report what it gives up.
             self.blocks.clear();
             self.wanted.clear();
         }
-        std::mem::replace(&mut self.are_wanted, on) != on
+        std::mem::replace(&mut self.makes_deltas, on) != on
     }
 
     /// Notes that the core has stored a frame's block as this part.

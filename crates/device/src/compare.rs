@@ -31,8 +31,8 @@ pub(crate) struct Comparisons {
     spare: Vec<Buffer>,
     /// How many more written blocks are kept in memory: contents have been repeated lately, so copies of these may follow.
     keep: usize,
-    /// For each write frame: true if its block is worth keeping once it is written.
-    kept: Vec<bool>,
+    /// For each write frame: true if its block is worth keeping once it is written. At most one for each such frame.
+    worth: Vec<bool>,
 }
 
 impl Default for Comparisons {
@@ -45,7 +45,7 @@ impl Default for Comparisons {
             ended: Vec::new(),
             spare: Vec::new(),
             keep: KEPT_BLOCKS_MAX,
-            kept: Vec::new(),
+            worth: Vec::new(),
         }
     }
 }
@@ -116,17 +116,17 @@ impl Comparisons {
     }
 
     /// Notes whether the block of a write frame is worth keeping once it is written.
-    pub fn set_kept(&mut self, buf: Buf, keep: bool) {
+    pub fn set_worth(&mut self, buf: Buf, keep: bool) {
         let index = buf.0 as usize;
-        if self.kept.len() <= index {
-            self.kept.resize(index + 1, false);
+        if self.worth.len() <= index {
+            self.worth.resize(index + 1, false);
         }
-        self.kept[index] = keep;
+        self.worth[index] = keep;
     }
 
-    /// True if it is.
-    pub fn is_kept(&self, buf: Buf) -> bool {
-        self.kept.get(buf.0 as usize).is_some_and(|&keep| keep)
+    /// True if the block of a write frame is worth keeping once it is written.
+    pub fn is_worth(&self, buf: Buf) -> bool {
+        self.worth.get(buf.0 as usize).is_some_and(|&keep| keep)
     }
 }
 

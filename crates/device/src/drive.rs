@@ -218,7 +218,7 @@ impl Inner {
                 .comparisons
                 .are_to_come(pending.watched.expected, payloads.len());
             for id in std::mem::take(&mut pending.request.frames).into_bufs() {
-                self.comparisons.set_kept(Buf(id), keep);
+                self.comparisons.set_worth(Buf(id), keep);
             }
         }
         let ack = self.gate.handed_over(&pending, op.is_fua());
@@ -270,7 +270,7 @@ impl Inner {
             return;
         }
         for id in frames.into_bufs() {
-            self.comparisons.set_kept(Buf(id), false);
+            self.comparisons.set_worth(Buf(id), false);
             self.bases.unwanted(Buf(id));
         }
         self.feed(now, Input::Service(Service::Fold { lba, blocks }), batch);
@@ -372,7 +372,7 @@ impl Inner {
 
     /// Notes that a chunk is written: the contents of its frames are on the medium, until the frames are reused.
     fn remember(&mut self, id: EffectId) {
-        let worth = |(buf, _, _): &(Buf, _, _)| self.comparisons.is_kept(*buf);
+        let worth = |(buf, _, _): &(Buf, _, _)| self.comparisons.is_worth(*buf);
         self.frames
             .remember(self.engine.chunk_places(id).filter(worth));
     }

@@ -10,7 +10,7 @@ use crate::seam::Effect;
 impl Engine {
     pub(super) fn advance_checkpoint(&mut self) {
         let host = self.log.open(Head::Hot);
-        // No step changes what decides about a later one.
+        // Taken once: a step changes some of it, but nothing that a later step of this loop depends on.
         let now = Now {
             dirty: self.state.dirty_leaves(),
             // Only between checkpoints: what one has written counts as changed, and is no longer dirty.

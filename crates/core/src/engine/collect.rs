@@ -31,7 +31,7 @@ impl Engine {
         if self.state.is_redeeming() {
             return;
         }
-        // What is read from here on is not there before the next call.
+        // Once in a call is enough: a read that begins below ends only between two calls.
         self.place_moves();
         while let Some(step) = self.collector.poll(&self.superblock, &self.state)
             && self.collect_step(step)

@@ -353,7 +353,6 @@ impl Engine {
     }
 
     /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
-    #[cold]
     fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
         self.stats.summary_reads += 1;
         let (at, blocks) = self.sums.begin_load(segment, offset);

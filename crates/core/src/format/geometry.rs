@@ -36,6 +36,18 @@ pub struct Params {
     pub sums: SumKind,
 }
 
+/// A volume of 64 MiB whose segments have 256 blocks, for tests.
+#[cfg(test)]
+pub(crate) const SMALL: Params = Params {
+    medium_blocks: 1 << 14,
+    logical_blocks: None,
+    over_provisioning: 70,
+    segment_blocks: Some(256),
+    uuid: [1; 16],
+    secret: [2; 32],
+    sums: SumKind::Xxh3,
+};
+
 /// The most that a medium can have.
 const MEDIUM_MAX: Size = Size::of_blocks(MAX_PBA);
 

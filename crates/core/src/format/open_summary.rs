@@ -63,7 +63,7 @@ pub(crate) fn whole(
 mod tests {
     use super::*;
     use crate::addr::{BLOCK_BYTES, Generation, Lba, Life};
-    use crate::format::geometry::{self, Params};
+    use crate::format::geometry::{self, SMALL};
     use crate::format::root::Cursor;
     use crate::format::summary::Owner;
     use alloc::{vec, vec::Vec};
@@ -88,16 +88,7 @@ mod tests {
 
     #[test]
     fn only_an_open_summary_of_this_root_and_segment_is_accepted() {
-        let params = Params {
-            medium_blocks: 1 << 14,
-            logical_blocks: None,
-            over_provisioning: 70,
-            segment_blocks: Some(256),
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: crate::format::SumKind::default(),
-        };
-        let superblock = geometry::plan(&params).unwrap();
+        let superblock = geometry::plan(&SMALL).unwrap();
         let tag = |number: u32| Tag {
             owner: Owner::Lba(Lba(number.into())),
             sum: number * 7,

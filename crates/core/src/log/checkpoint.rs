@@ -40,7 +40,7 @@ pub(crate) enum Step {
     Root,
 }
 
-/// What decides about a checkpoint outside of it.
+/// What a checkpoint depends on that others know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now {
     /// The number of leaves that a checkpoint would write.

@@ -31,7 +31,7 @@ pub(crate) trait Contents {
     fn has_away(&self) -> bool;
 }
 
-/// What to do next. A step that asks for a report comes again until the report has come, but for a read.
+/// What to do next. `poll` returns a step again until what it asks for is reported; a read it returns once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// There is no victim: choose one, and report [`Collector::on_chosen`].

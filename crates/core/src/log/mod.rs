@@ -8,9 +8,9 @@
 //!    chunk that may be the last, and no seal has to wait for a segment.
 //! 4. A chunk is in memory, with its buffers, until it is on the medium.
 //!
-//! The log takes no segments and issues no effects: the engine does, and reports the results here. So it is with the machines beside
-//! the heads: [`Durability`], the map [`Checkpoint`], the table of [`Segments`], the [`Collector`] and the choice of its victim, what
-//! rewrites summaries ([`Restamp`]), and what is known of the blocks on the medium ([`Sums`]).
+//! The log issues no effects: the engine does, and reports the results here. The same holds for the other machines of this folder:
+//! [`Durability`], the map [`Checkpoint`], the table of [`Segments`], the [`Collector`] and the choice of its victim, what rewrites
+//! summaries ([`Restamp`]), and what is known of the blocks on the medium ([`Sums`]).
 
 pub(crate) mod checkpoint;
 mod chunks;

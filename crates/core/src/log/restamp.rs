@@ -92,23 +92,14 @@ impl Restamp {
 mod tests {
     use super::*;
     use crate::addr::BLOCK_BYTES;
-    use crate::format::geometry::{self, Params};
+    use crate::format::geometry::{self, SMALL};
     use alloc::vec;
     use crc32c::crc32c;
 
     const SEGMENT: Segment = Segment(2);
 
     fn some() -> Superblock {
-        let params = Params {
-            medium_blocks: 1 << 14,
-            logical_blocks: None,
-            over_provisioning: 70,
-            segment_blocks: Some(256),
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: crate::format::SumKind::default(),
-        };
-        geometry::plan(&params).unwrap()
+        geometry::plan(&SMALL).unwrap()
     }
 
     fn tags(superblock: &Superblock) -> Vec<Tag> {

@@ -75,7 +75,7 @@ impl Victim {
 mod tests {
     use super::super::segments::SegmentState;
     use super::*;
-    use crate::format::geometry::{self, Params};
+    use crate::format::geometry::{self, SMALL};
     use alloc::vec::Vec;
 
     const FREE: u32 = 8;
@@ -83,16 +83,7 @@ mod tests {
     /// Chooses among closed segments with these numbers of live blocks and newest chunks, when the newest chunk of all is 100 and the
     /// durable map checkpoint includes 50. Those from `end` on are to be vacated. Enough others are free.
     fn choose(victim: Victim, of: &[(u32, u64)], is_short: bool, end: Option<u32>) -> Option<u32> {
-        let params = Params {
-            medium_blocks: 1 << 14,
-            logical_blocks: None,
-            over_provisioning: 70,
-            segment_blocks: Some(256),
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: crate::format::SumKind::default(),
-        };
-        let superblock = geometry::plan(&params).unwrap();
+        let superblock = geometry::plan(&SMALL).unwrap();
         assert_eq!(superblock.usable_blocks(), 255);
         let free = [(0, 0); FREE as usize];
         let all: Vec<_> = free.iter().chain(of).collect();

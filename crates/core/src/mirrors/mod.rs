@@ -107,19 +107,10 @@ impl Mirrored {
 mod tests {
     use super::*;
     use crate::addr::BLOCK_BYTES;
-    use crate::format::geometry::{self, Params};
+    use crate::format::geometry::{self, SMALL};
 
     fn some() -> Mirrored {
-        let params = Params {
-            medium_blocks: 1 << 14,
-            logical_blocks: None,
-            over_provisioning: 70,
-            segment_blocks: Some(256),
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: crate::format::SumKind::default(),
-        };
-        Mirrored::new(geometry::plan(&params).unwrap(), |bytes| {
+        Mirrored::new(geometry::plan(&SMALL).unwrap(), |bytes| {
             bytes.iter().map(|byte| u32::from(*byte)).sum()
         })
     }

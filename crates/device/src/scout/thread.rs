@@ -134,7 +134,7 @@ fn tell(shared: &Shared, wishes: &Wishes, sight: &Sight, anew: bool) {
         shared.scout.scans.lock().tell();
         inner.feed(now, Input::Set(Setting::Dedup { policy }), batch);
         inner.feed(now, Input::Set(Setting::Commits { policy: commits }), batch);
-        if inner.bases.set_wanted(deltas) {
+        if inner.bases.set_deltas(deltas) {
             inner.feed(now, Input::Set(Setting::Deltas { on: deltas }), batch);
         }
         (before, index(inner))

@@ -1,6 +1,6 @@
 use super::*;
 use crate::addr::Lba;
-use crate::format::geometry::{self, Params};
+use crate::format::geometry::{self, Params, SMALL};
 use crate::format::open_summary;
 use crate::format::summary::{Owner, Tag};
 use alloc::vec;
@@ -32,12 +32,7 @@ const CURSORS: [Cursor; 2] = [
 fn volume() -> Superblock {
     let params = Params {
         medium_blocks: 1 << 17,
-        logical_blocks: None,
-        over_provisioning: 70,
-        segment_blocks: Some(256),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: crate::format::SumKind::Xxh3,
+        ..SMALL
     };
     geometry::plan(&params).expect("the parameters are sound")
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::addr::{BLOCK_BYTES, Lba, Life};
 use crate::format::chunk::{ChunkHeader, encode};
-use crate::format::geometry::{self, Params};
+use crate::format::geometry::{self, SMALL};
 use alloc::{collections::BTreeMap, vec};
 use crc32c::crc32c;
 
@@ -9,16 +9,7 @@ const SEGMENT: Segment = Segment(3);
 const BUFS: u32 = limits::GATHER_BLOCKS;
 
 fn some() -> Superblock {
-    let params = Params {
-        medium_blocks: 1 << 14,
-        logical_blocks: None,
-        over_provisioning: 70,
-        segment_blocks: Some(256),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: crate::format::SumKind::default(),
-    };
-    geometry::plan(&params).unwrap()
+    geometry::plan(&SMALL).unwrap()
 }
 
 /// The live blocks of [`SEGMENT`], which are all there are.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::addr::{BLOCK_BYTES, Generation, Lba};
-use crate::format::geometry::{self, Params};
+use crate::format::geometry::{self, SMALL};
 use core::iter::empty;
 
 const LIMIT: usize = 3;
@@ -8,16 +8,7 @@ const CRC: Crc = crc32c::crc32c;
 const SEGMENT: Segment = Segment(3);
 
 fn some() -> Superblock {
-    let params = Params {
-        medium_blocks: 1 << 14,
-        logical_blocks: None,
-        over_provisioning: 70,
-        segment_blocks: Some(256),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: crate::format::SumKind::default(),
-    };
-    geometry::plan(&params).unwrap()
+    geometry::plan(&SMALL).unwrap()
 }
 
 fn are_bounded(sums: &Sums) {
