@@ -65,7 +65,7 @@ enum Phase {
     Settle(Seq),
     /// The sync for `Settle` is in flight.
     Sync(Seq),
-    /// That sync is complete, but chunks may have to be durable that it did not reach.
+    /// That sync is complete. The root says up to which chunk the log is durable, so it waits until that includes this one.
     Synced(Seq),
     /// The root is being written, durably.
     Root,
