@@ -353,6 +353,8 @@ impl Engine {
     }
 
     /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
+    // Out of the way of the many reads whose checksums are in memory.
+    #[cold]
     fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
         self.stats.summary_reads += 1;
         let (at, blocks) = self.sums.begin_load(segment, offset);
