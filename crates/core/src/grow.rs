@@ -119,7 +119,8 @@ impl Lead<'_> {
         for at in self.next.root_copies(Generation(generation.0 ^ 1)) {
             write(at, &root);
         }
-        root::encode(&self.recovered.root, &slots, crc, &mut root);
+        let free = self.recovered.free_at_rest(self.next);
+        root::encode_with(&self.recovered.root, &slots, &free, crc, &mut root);
         write(self.next.root_place(generation), &root);
         if let Some(at) = self.next.root_twin(generation) {
             root.extend(self.open_summaries(source)?);

@@ -268,10 +268,19 @@ impl Core {
         }
     }
 
-    /// How full the volume is.
+    /// How full the volume is, as far as that is known.
     #[must_use]
     pub fn room(&self) -> Room {
         either!(self, core => core.room())
+    }
+
+    /// How full the volume may be, at most, if not all is counted yet.
+    #[must_use]
+    pub fn fullest_room(&self) -> Room {
+        match self {
+            Self::Log(engine) => engine.fullest_room(),
+            Self::Tables(tables) => tables.room(),
+        }
     }
 
     /// See [`Engine::extents`].

@@ -238,6 +238,8 @@ counters! {
     leaves_in_memory,
     /// Leaves that were read because they were not in memory.
     leaves_read,
+    /// Gauge: leaves of the map whose owners are not counted yet, after an opening.
+    uncounted_leaves,
     /// Gauge: physical data blocks in use.
     live_blocks,
     /// Gauge: physical data blocks that may be in use at once.

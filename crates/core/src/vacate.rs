@@ -55,7 +55,9 @@ impl<'a> Leaving<'a> {
         header.generation = Generation(header.generation.0 + 1);
         header.cursors = self.cursors;
         let mut bytes = vec![0; volume.root_blocks() as usize * BLOCK_BYTES];
-        root::encode(&header, &self.recovered.slots, crc, &mut bytes);
+        let mut free = self.recovered.free_at_rest(volume);
+        self.cursors.iter().for_each(|head| free.remove(head.segment));
+        root::encode_with(&header, &self.recovered.slots, &free, crc, &mut bytes);
         let first = (volume.root_place(header.generation), bytes.clone());
         // Nothing is said of a segment in which nothing has been written.
         let before = self.recovered.root.generation;

@@ -19,8 +19,9 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::stats::Stats;
 
 /// Engine counters that hold a current value instead of a sum since the start.
-const GAUGES: [&str; 21] = [
+const GAUGES: [&str; 22] = [
     "leaves_in_memory",
+    "uncounted_leaves",
     "packed_pages",
     "packed_owners",
     "deltas",

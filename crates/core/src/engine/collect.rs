@@ -28,7 +28,8 @@ impl Contents for State {
 
 impl Engine {
     pub(super) fn collect(&mut self) {
-        if self.state.is_redeeming() {
+        // Before a census ends, nobody knows what is live.
+        if self.state.is_redeeming() || self.state.is_in_census() {
             return;
         }
         // Once in a call is enough: a read that begins below ends only between two calls.

@@ -69,6 +69,15 @@ pub(super) struct Patience {
     tries: u8,
 }
 
+/// The leaves that a census reads.
+#[derive(Default)]
+pub(super) struct CensusReads {
+    /// Leaves being read.
+    pub in_flight: usize,
+    /// All leaves before this one were read, or are being read.
+    pub next: Leaf,
+}
+
 /// The leaves being read, and the reads that wait for them.
 #[derive(Default)]
 pub(super) struct Fetches {
@@ -84,6 +93,8 @@ pub(super) struct Fetches {
     pub missing: Vec<Leaf>,
     /// Detects reads of one leaf after another.
     pub rows: Rows,
+    /// What a census reads.
+    pub census: CensusReads,
 }
 
 impl Fetches {

@@ -68,6 +68,7 @@ impl Engine {
         self.course.is_running()
             && self.refuses_writes().is_none()
             && !self.state.is_redeeming()
+            && !self.state.is_in_census()
             && self.queue.is_empty()
             && self.log.may_write()
             && self.collector.is_idle()

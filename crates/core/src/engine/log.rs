@@ -119,7 +119,7 @@ impl Engine {
         // The summary is written after the last chunk, because the checksum of a page of parts is known only when the page is encoded.
         debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
         info.summary_due = true;
-        if self.state.live().valid(segment) == 0 {
+        if !self.state.is_in_census() && self.state.live().valid(segment) == 0 {
             self.emptied(segment);
         }
     }

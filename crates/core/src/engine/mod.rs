@@ -17,6 +17,7 @@
 //!    durable, the durable map checkpoint is newer than all its chunks, and no read of it is in flight.
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
+mod census;
 mod checkpoint;
 mod collect;
 mod copy;
@@ -132,6 +133,8 @@ enum Pending {
     Tags,
     /// A leaf that a read needs.
     Fetch(crate::addr::Leaf),
+    /// A leaf that a census counts.
+    Census(crate::addr::Leaf),
     /// A leaf, or a parity, whose contents on the medium a map checkpoint needs.
     Kept(crate::addr::Leaf),
     Gather {
@@ -173,6 +176,7 @@ impl Engine {
     #[must_use]
     pub fn new(recovered: Recovered, buffers: Buffers, options: Options, crc: Crc) -> Self {
         let mut sums = Sums::new(recovered.superblock_to_read(), options.cached_sums);
+        let free = recovered.free_segments();
         let superblock = recovered.superblock;
         let mut segments = Segments::new(superblock.segment_count(), options.segments_end);
         let staying = segments.staying();
@@ -221,10 +225,15 @@ impl Engine {
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
         let is_needed = |info: &Info| info.last_seq > recovered.root.seq;
-        let live = engine.state.live().of_all();
-        engine
-            .segments
-            .found(was_stopped, in_runs, live, &unsummarised, is_needed);
+        engine.begin_census();
+        if !engine.state.is_in_census() {
+            let live = engine.state.live().of_all();
+            engine
+                .segments
+                .found(was_stopped, in_runs, live, &unsummarised, is_needed);
+        } else {
+            engine.segments.found_free(&free);
+        }
         for segment in unsummarised {
             engine.write_summary(segment);
         }
@@ -366,6 +375,7 @@ impl Engine {
         let (leaves_in_memory, _, leaves_read) = self.state.residency().unwrap_or_default();
         Stats {
             leaves_in_memory: leaves_in_memory as u64,
+            uncounted_leaves: self.state.uncounted(),
             leaves_read,
             live_blocks: self.state.live().total(),
             capacity_blocks: self.capacity(),
@@ -445,6 +455,7 @@ impl Engine {
             Pending::Fingerprint { request, index } => self.fingerprinted(request, index, outcome),
             Pending::Tags => self.tags_read(outcome),
             Pending::Fetch(leaf) => self.leaf_read(leaf, outcome),
+            Pending::Census(leaf) => self.census_read(leaf, outcome),
             Pending::Kept(leaf) => self.kept_read(leaf, outcome),
             Pending::Gather { at, blocks, to } => {
                 self.gathered((at, blocks, to), outcome);

@@ -44,6 +44,10 @@ impl Engine {
         if self.course.is_reading() {
             return;
         }
+        self.advance_census();
+        if self.course.is_poisoned() {
+            return self.fail_all();
+        }
         self.advance_durability();
         self.reclaim_segments();
         self.collect();
@@ -72,6 +76,7 @@ impl Engine {
         let served = self.queue.is_empty()
             && self.queue.is_none_doomed()
             && self.queue.fetches.is_empty()
+            && self.queue.fetches.census.in_flight == 0
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();

@@ -17,6 +17,10 @@ impl Engine {
         let live = self.state.live().of_all().iter();
         let left = live.skip(self.segments.staying() as usize);
         let left = left.map(|&blocks| u64::from(blocks)).sum();
+        if self.state.is_in_census() {
+            // Perhaps more than are counted yet.
+            return (u64::max(left, 1), true);
+        }
         (left, !self.is_quiet())
     }
 

@@ -155,9 +155,15 @@ impl Engine {
         }
         // Only an overwrite of a block that has a page to itself is certain to free one.
         if !matches!(old, Entry::Plain(_)) {
-            let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-            if !self.reserve.admits(self.course.now(), need, room) {
-                return Placed::Full;
+            if self.state.is_in_census() {
+                if !self.has_room_in_census() {
+                    return Placed::Wait;
+                }
+            } else {
+                let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
+                if !self.reserve.admits(self.course.now(), need, room) {
+                    return Placed::Full;
+                }
             }
         }
         if let Some(packed) = payload.digest.packed {
@@ -358,7 +364,8 @@ impl Engine {
     /// collector may gain none (`pump`). A block may have a chunk to itself, and so need a header too.
     #[must_use]
     pub fn may_answer(&self, buffers: u64) -> bool {
-        let (room, usable) = (self.room(), u64::from(self.superblock.usable_blocks()));
+        let usable = u64::from(self.superblock.usable_blocks());
+        let room = self.fullest_room();
         let segments = limits::COLLECTOR_SEGMENTS as u64 + 2 + 2 * buffers / usable;
         self.refuses_writes().is_none()
             && self.segments.free() as u64 >= segments

@@ -268,7 +268,12 @@ fn lay_out(
     let counts = leaf_counts(blocks, mapped, has_parities);
     let leaves = counts.of_tables() as u32 + counts.parities;
     let roots = 1;
-    let root_places = 2 * u64::from(root::blocks(leaves));
+    // The segments are not counted yet; there are no more than fit on the whole medium.
+    let free_blocks = match has_parities {
+        true => root::free_blocks((blocks / u64::from(segment_blocks)) as u32),
+        false => 0,
+    };
+    let root_places = 2 * u64::from(root::blocks(leaves) + free_blocks);
     let map_area = roots + root_places;
     let align = u64::from(segment_blocks.min(256));
     let open_summaries = has_parities;
@@ -308,6 +313,7 @@ fn lay_out(
         features: Features {
             open_summaries,
             names: open_summaries,
+            free_segments: has_parities,
             ..Features::default()
         },
         areas: Areas::default(),

@@ -82,7 +82,12 @@ fn lay_out(
     let needed = leaf_counts(medium_blocks, mapped, volume.leaves.parities > 0);
     grown.leaves = needed.with_tables_of(&volume.leaves);
     grown.features.long_tables = grown.leaves != needed;
-    let roots = 2 * u64::from(grown.root_blocks());
+    let segments = volume.segments;
+    // There are no more segments than would fit if nothing came behind them. Roots get room to say of each whether it is free.
+    let room = medium_blocks.saturating_sub(segments.first().0);
+    let most = (room / u64::from(segments.blocks())) as u32;
+    let roots = 2 * u64::from(grown.root_blocks_with(most));
+    (grown.roots, grown.map_area) = (0, roots);
     let behind = roots + 2 * u64::from(grown.leaves()) + 2 * grown.twin_blocks();
     // The last block of the old volume holds a superblock.
     let least = volume.medium_blocks + behind + 1;
@@ -94,7 +99,6 @@ fn lay_out(
     }
     grown.roots = medium_blocks - 1 - behind;
     grown.map_area = grown.roots + roots;
-    let segments = volume.segments;
     let room = grown.roots - segments.first().0;
     let count = (room / u64::from(segments.blocks())) as u32;
     grown.segments = segment_area(segments.first().0, segments.blocks(), count);

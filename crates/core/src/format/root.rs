@@ -1,4 +1,4 @@
-//! The root of a map checkpoint: which slot each leaf is in, and where replay of the log begins.
+//! The root of a map checkpoint: which slot each leaf is in, which segments are free, and where replay of the log begins.
 
 use super::error::{FormatError, within_numbers};
 use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
@@ -41,7 +41,7 @@ on_disk! {
         cold_offset: U32,
         /// leaves in the table
         leaves: U32,
-        /// CRC32C of the table's blocks
+        /// CRC32C of the table's blocks, and of those with the free segments
         table_crc: U32,
         /// a sweep for duplicates goes on at this checksum of a block; 0: none is under way
         swept: U32,
@@ -105,16 +105,81 @@ pub struct RootHeader {
     pub scrubbed: u32,
 }
 
-/// The number of blocks of a root with `leaves` leaves.
+/// The number of blocks of a root with `leaves` leaves, without those with the free segments.
 #[must_use]
 pub fn blocks(leaves: u32) -> u32 {
     1 + (leaves as usize * ENTRY).div_ceil(BLOCK_BYTES) as u32
 }
 
-/// Writes a root; `out` has `blocks(slots.len())` blocks.
+/// The number of blocks in which a root says which of `segments` segments are free.
+#[must_use]
+pub fn free_blocks(segments: u32) -> u32 {
+    segments.div_ceil(8 * BLOCK_BYTES as u32)
+}
+
+/// The segments that were free when a root was written: no recovery from this root, or from a newer one, finds anything in them that was
+/// written before. Others may be free too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FreeSegments {
+    /// A bit for each segment.
+    bytes: Vec<u8>,
+}
+
+impl FreeSegments {
+    /// Notes that a segment is free.
+    pub fn put(&mut self, segment: Segment) {
+        let byte = segment.0 as usize / 8;
+        if byte >= self.bytes.len() {
+            self.bytes.resize(byte + 1, 0);
+        }
+        self.bytes[byte] |= 1 << (segment.0 % 8);
+    }
+
+    /// Notes that a segment is not free.
+    pub fn remove(&mut self, segment: Segment) {
+        if let Some(byte) = self.bytes.get_mut(segment.0 as usize / 8) {
+            *byte &= !(1 << (segment.0 % 8));
+        }
+    }
+
+    /// True if a segment was free.
+    #[must_use]
+    pub fn holds(&self, segment: Segment) -> bool {
+        let byte = self.bytes.get(segment.0 as usize / 8);
+        byte.is_some_and(|byte| byte >> (segment.0 % 8) & 1 == 1)
+    }
+
+    /// Reads them from a root of `leaves` leaves that [`decode`] accepts. A root of an older volume has none.
+    #[must_use]
+    pub fn of_root(bytes: &[u8], leaves: u32) -> Self {
+        let rest = bytes.get(blocks(leaves) as usize * BLOCK_BYTES..);
+        let rest = rest.unwrap_or_default();
+        let end = rest.iter().rposition(|&byte| byte != 0);
+        Self {
+            bytes: rest[..end.map_or(0, |end| end + 1)].to_vec(),
+        }
+    }
+}
+
+/// Writes a root that says of no segment that it is free; `out` has as many blocks as the volume's roots.
 pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8]) {
-    debug_assert_eq!(out.len(), blocks(slots.len() as u32) as usize * BLOCK_BYTES);
+    encode_with(header, slots, &FreeSegments::default(), crc, out);
+}
+
+/// Writes a root; `out` has as many blocks as the volume's roots.
+pub fn encode_with(
+    header: &RootHeader,
+    slots: &[LeafSlot],
+    free: &FreeSegments,
+    crc: Crc,
+    out: &mut [u8],
+) {
+    let length = blocks(slots.len() as u32) as usize * BLOCK_BYTES;
+    debug_assert!(out.len() >= length);
     out.fill(0);
+    let rest = &mut out[length..];
+    let told = free.bytes.len().min(rest.len());
+    rest[..told].copy_from_slice(&free.bytes[..told]);
     let (head, table) = out.split_at_mut(BLOCK_BYTES);
     for (bytes, slot) in table.chunks_exact_mut(ENTRY).zip(slots) {
         let (sum, state) = match slot {
@@ -150,7 +215,7 @@ pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8])
     head[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Reads a root of the volume `uuid` with `leaves` leaves.
+/// Reads a root of the volume `uuid` with `leaves` leaves. `bytes` are all blocks of the root: see [`FreeSegments::of_root`].
 ///
 /// # Errors
 /// When it is damaged, from another volume, or from a newer version.
@@ -161,7 +226,7 @@ pub fn decode(
     crc: Crc,
 ) -> Result<(RootHeader, Vec<LeafSlot>), FormatError> {
     let need = blocks(leaves) as usize * BLOCK_BYTES;
-    if bytes.len() != need {
+    if bytes.len() < need {
         return Err(FormatError::Truncated {
             what: WHAT,
             have: bytes.len(),

@@ -15,7 +15,7 @@ use super::head::{HEADS, Head};
 use super::sums::Sums;
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::format::Crc;
-use crate::format::root::{self, Cursor, LeafSlot, RootHeader};
+use crate::format::root::{self, Cursor, FreeSegments, LeafSlot, RootHeader};
 use crate::format::superblock::Superblock;
 use crate::limits;
 use ahead::Ahead;
@@ -88,6 +88,8 @@ pub(crate) struct Checkpoint {
     next: RootHeader,
     /// Where the durable root's leaves are.
     slots: Vec<LeafSlot>,
+    /// The segments that are free according to the next root.
+    free: FreeSegments,
     /// How far a sweep for duplicates has come; see [`RootHeader::swept`].
     swept: u32,
     /// How far a scrub has come; see [`RootHeader::scrubbed`].
@@ -124,6 +126,7 @@ impl Checkpoint {
             root,
             next: root,
             slots,
+            free: FreeSegments::default(),
             swept: root.swept,
             scrubbed: root.scrubbed,
             log: Written::default(),
@@ -290,14 +293,17 @@ impl Checkpoint {
         }
     }
 
-    /// Notes that the root is about to be written, in so many copies. `place` gets the slots of the leaves that were written.
+    /// Notes that the root is about to be written, in so many copies; `free` are the segments that are free now. `place` gets the slots
+    /// of the leaves that were written.
     pub fn on_root_begun(
         &mut self,
         durable: Seq,
+        free: FreeSegments,
         copies: usize,
         mut place: impl FnMut(Leaf, LeafSlot),
     ) {
         self.phase = Phase::Root;
+        self.free = free;
         for (leaf, slot) in self.staged.drain(..) {
             self.slots[leaf.0 as usize] = slot;
             place(leaf, slot);
@@ -320,7 +326,7 @@ impl Checkpoint {
     /// Encodes a copy of the next root; `out` has [as many blocks](Self::root_blocks) as it needs.
     pub fn encode_root(&self, superblock: &Superblock, crc: Crc, out: &mut [u8]) {
         let (root, behind) = out.split_at_mut(superblock.root_blocks() as usize * BLOCK_BYTES);
-        root::encode(&self.next, &self.slots, crc, root);
+        root::encode_with(&self.next, &self.slots, &self.free, crc, root);
         if !behind.is_empty() {
             behind.copy_from_slice(self.open.bytes());
         }

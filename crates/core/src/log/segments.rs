@@ -6,6 +6,7 @@
 
 use super::head::Marks;
 use crate::addr::{Pba, Segment, Seq};
+use crate::format::root::FreeSegments;
 use crate::format::superblock::Superblock;
 use crate::limits;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -114,6 +115,11 @@ impl Segments {
         }
     }
 
+    /// Takes note of the segments that are free for certain, before anything is counted.
+    pub fn found_free(&mut self, free: &[Segment]) {
+        free.iter().for_each(|segment| self.set_free(*segment));
+    }
+
     fn add_stale(&mut self, segment: Segment) {
         self.get_mut(segment).state = SegmentState::Emptied;
         self.stale_count += 1;
@@ -149,6 +155,15 @@ impl Segments {
         self.stale_count -= count as usize;
         self.erasing_stale = false;
         self.has_news = true;
+    }
+
+    /// All free segments, also those that are being emptied. Nothing that a crash could need is in them.
+    pub fn all_free(&self) -> FreeSegments {
+        let mut free = FreeSegments::default();
+        for &segment in self.free.iter().chain(&self.spare) {
+            free.put(segment);
+        }
+        free
     }
 
     /// The number of free segments, without those that are being emptied.

@@ -3,7 +3,7 @@
 use super::error::RecoveryError;
 use super::source::{Source, Unreadable};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
-use crate::format::root::{self, LeafSlot, RootHeader};
+use crate::format::root::{self, FreeSegments, LeafSlot, RootHeader};
 use crate::format::{Crc, FormatError, open_summary, superblock::Superblock};
 use alloc::{vec, vec::Vec};
 
@@ -155,6 +155,7 @@ fn neither(first: RecoveryError, last: RecoveryError) -> RecoveryError {
 pub(super) struct Newest {
     pub header: RootHeader,
     pub slots: Vec<LeafSlot>,
+    pub free: FreeSegments,
     /// Whether something else is damaged that may be a newer checkpoint.
     pub newer_lost: bool,
     /// Whether a copy of it is missing.
@@ -189,7 +190,7 @@ pub(super) fn find_root(
     let lost = superblock.root_generation();
     let generation = |place: &Place| {
         let newest = place.newest.as_ref().ok();
-        newest.map(|(header, _)| header.generation)
+        newest.map(|(header, ..)| header.generation)
     };
     let (newer, older) = match generation(&first) > generation(&second) {
         true => (first, second),
@@ -202,10 +203,11 @@ pub(super) fn find_root(
         false => (newer, older),
     };
     match (place.newest, other.newest) {
-        (Ok((header, _)), _) if header.generation < lost => Err(RecoveryError::RootLost { lost }),
-        (Ok((header, slots)), _) => Ok(Newest {
+        (Ok((header, ..)), _) if header.generation < lost => Err(RecoveryError::RootLost { lost }),
+        (Ok((header, slots, free)), _) => Ok(Newest {
             header,
             slots,
+            free,
             newer_lost: other.damaged || is_cut_short,
             is_alone: place.is_alone,
         }),
@@ -267,13 +269,15 @@ fn read_root(
     let (bytes, behind) = bytes.split_at(length);
     let written = bytes.iter().any(|&byte| byte != 0);
     let decoded = root::decode(bytes, &superblock.uuid(), superblock.leaves(), crc);
-    let root = decoded.and_then(|root| check_place(place, root));
+    let free = FreeSegments::of_root(bytes, superblock.leaves());
+    let root = decoded.map(|(header, slots)| (header, slots, free));
+    let root = root.and_then(|root| check_place(place, root));
     let root = root.and_then(|root| check_cursors(superblock, root));
     let root = root.and_then(|root| check_open_summaries(superblock, root, behind, crc));
     (root, written)
 }
 
-type Root = (RootHeader, Vec<LeafSlot>);
+type Root = (RootHeader, Vec<LeafSlot>, FreeSegments);
 
 /// Roots with even numbers are in the first place, those with odd numbers in the second, so two successive roots never share a place.
 fn check_place(place: u64, root: Root) -> Result<Root, FormatError> {

@@ -3,7 +3,7 @@
 use super::source::Unreadable;
 use crate::addr::{Life, Segment, Seq};
 use crate::format::names::Names;
-use crate::format::root::{Cursor, LeafSlot, RootHeader};
+use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
 use crate::format::summary::Tag;
 use crate::format::superblock::{LogEnd, Superblock};
 use crate::state::State;
@@ -37,7 +37,7 @@ impl Replayed {
 pub struct Recovered {
     /// Its superblock.
     pub superblock: Superblock,
-    /// Its state, counted.
+    /// Its state. It is counted, unless a census has to follow.
     pub state: State,
     /// Where the hot and the cold head continue.
     pub heads: [Cursor; 2],
@@ -51,6 +51,8 @@ pub struct Recovered {
     pub root: RootHeader,
     /// Where the checkpoint's leaves are.
     pub slots: Vec<LeafSlot>,
+    /// The segments that were free when that root was written.
+    pub free: FreeSegments,
     /// The newest chunk in each segment, as far as replay has seen.
     pub newest: Vec<Seq>,
     /// Owners and checksums of the blocks of segments that are open, or that have chunks newer than the map checkpoint. These may not
@@ -85,6 +87,30 @@ impl Recovered {
             superblock.begin_life(self.log_end());
         }
         superblock
+    }
+
+    /// Returns the segments that may be written to before anything is counted: nothing that is needed is in them.
+    pub(crate) fn free_segments(&self) -> Vec<Segment> {
+        let all = (0..self.superblock.segment_count()).map(Segment);
+        let is_free = |segment: &Segment| {
+            self.free.holds(*segment)
+                && self.newest[segment.0 as usize] == Seq(0)
+                && self.heads.iter().all(|head| head.segment != *segment)
+        };
+        all.filter(is_free).collect()
+    }
+
+    /// The free segments of a volume that was stopped in order, in its next layout: without live blocks, and no head is in them.
+    pub(crate) fn free_at_rest(&self, next: &Superblock) -> FreeSegments {
+        let mut free = FreeSegments::default();
+        let known = self.state.live().of_all();
+        for segment in (0..next.segment_count()).map(Segment) {
+            let live = known.get(segment.0 as usize).copied().unwrap_or(0);
+            if live == 0 && self.heads.iter().all(|head| head.segment != segment) {
+                free.put(segment);
+            }
+        }
+        free
     }
 
     /// True if pages have ever been shared (the leaves of a table that was once used remain). Then a page may belong to another LBA than

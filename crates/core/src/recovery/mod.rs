@@ -36,7 +36,8 @@ pub fn recover(
     recover_within(source, medium_blocks, crc, None)
 }
 
-/// The same, with the map's memory bounded from the start.
+/// The same, with the map's memory bounded from the start. If `paging` allows it, a volume whose map exceeds the bound is not counted:
+/// a census has to follow ([`State::is_in_census`](crate::state::State::is_in_census)).
 ///
 /// # Errors
 /// As for [`recover`].
@@ -52,10 +53,11 @@ pub fn recover_within(
     }
     let root = find::find_root(source, &superblock, crc)?;
     let mut replay = replay::Replay::new(source, superblock, crc, root.header, root.slots)?;
+    replay.free = root.free;
     replay.replayed.mirror_lost = mirror_lost;
     replay.replayed.from_copies = root.is_alone.into();
     replay.page(paging);
-    replay.load_leaves()?;
+    replay.begin_map()?;
     replay.walk_open_segments();
     replay.learn_what_was_durable();
     while replay.step()? {}

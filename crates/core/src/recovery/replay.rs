@@ -9,7 +9,7 @@ use crate::addr::{BLOCK_BYTES, Leaf, Life, Pba, Seq, Vba};
 use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::leaf::Leaves;
 use crate::format::names::Names;
-use crate::format::root::{Cursor, LeafSlot, RootHeader};
+use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
 use crate::state::{Origin, Paging, State, Unsound};
@@ -51,6 +51,10 @@ pub(super) struct Replay<'a> {
     pub(super) crc: Crc,
     pub(super) root: RootHeader,
     pub(super) slots: Vec<LeafSlot>,
+    /// The segments that were free according to the root.
+    pub(super) free: FreeSegments,
+    /// True if a census counts after recovery.
+    counts_later: bool,
     pub(super) state: State,
     pub(super) heads: [Cursor; 2],
     pub(super) last_seq: Seq,
@@ -99,6 +103,8 @@ impl<'a> Replay<'a> {
             crc,
             root,
             slots,
+            free: FreeSegments::default(),
+            counts_later: false,
         })
     }
 
@@ -107,7 +113,19 @@ impl<'a> Replay<'a> {
         if let Some(paging) = paging {
             self.state
                 .page(&paging, &self.superblock, &self.slots, self.crc);
+            // Without counts, only the root tells which segments are free.
+            self.counts_later = paging.counts_later() && self.superblock.tells_free_segments();
         }
+    }
+
+    /// Loads the tables, or, if a census is to count, only what cannot be read later.
+    pub(super) fn begin_map(&mut self) -> Result<(), RecoveryError> {
+        self.counts_later = self.counts_later && self.state.leave_on_medium(&self.slots);
+        if !self.counts_later {
+            return self.load_leaves();
+        }
+        let paged = self.superblock.map_leaves() + self.superblock.shared_leaves();
+        (paged..self.superblock.first_parity()).try_for_each(|leaf| self.load_leaf(Leaf(leaf)))
     }
 
     pub(super) fn load_leaves(&mut self) -> Result<(), RecoveryError> {
@@ -334,9 +352,14 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
-        self.state
-            .settle(&self.heads)
-            .map_err(|unsound| self.unsound(unsound))?;
+        let counts_later = self.counts_later && self.state.begin_census();
+        if !counts_later {
+            let settled = self.state.settle(&self.heads);
+            settled.map_err(|unsound| self.unsound(unsound))?;
+        }
+        if let Some(leaf) = self.state.lost_leaf() {
+            return Err(self.unsound(Unsound::Map(leaf)));
+        }
         Ok(Recovered {
             superblock: self.superblock,
             state: self.state,
@@ -346,6 +369,7 @@ impl<'a> Replay<'a> {
             last_names: self.last_names,
             root: self.root,
             slots: self.slots,
+            free: self.free,
             newest: self.newest,
             tags: self.tags,
             unread: self.unread,

@@ -101,7 +101,7 @@ impl State {
     fn zero(&mut self, lba: Lba, blocks: u64) -> Option<()> {
         // Replay unmaps the blocks instead, because both read as zeros: then it costs time for the mapped blocks only, not for all that a
         // record names.
-        if !self.is_counted {
+        if !self.is_counted && !self.is_in_census() {
             return self.unmap(lba, blocks);
         }
         self.holds(lba, blocks)?;
@@ -180,17 +180,15 @@ impl State {
     /// Maps `lba` anew and releases what it was mapped to.
     #[inline]
     pub(super) fn remap(&mut self, lba: Lba, entry: Entry) {
-        if !self.is_counted && self.sets_later(lba, entry) {
-            return;
+        if !self.is_counted {
+            return self.remap_uncounted(lba, entry);
         }
         let old = self.map.set(lba, entry);
-        if self.is_counted {
-            self.let_go(lba, old);
-        }
+        self.let_go(lba, old);
     }
 
     /// True if the entry of a block is set later, because its leaf is not in memory: a replay does not need what the entry was.
-    fn sets_later(&mut self, lba: Lba, entry: Entry) -> bool {
+    pub(super) fn sets_later(&mut self, lba: Lba, entry: Entry) -> bool {
         let is_one = self.is_entry_away(lba) || self.later.holds(lba);
         if is_one {
             self.later.add(lba, entry);

@@ -5,20 +5,25 @@
 //! So a leaf need not stay in memory if the medium has it, but for a few changes
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
+use super::bounds::Bounds;
 use super::changes::Page;
 use super::dirty::Dirty;
 use super::resident::{Look, Resident};
 use super::shelf::{decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
+use crate::format::superblock::SegmentArea;
 use alloc::vec::Vec;
+
+/// The count of a leaf's entries that is on the medium, and was not changed or counted yet: it holds something.
+const UNKNOWN: u16 = u16::MAX;
 
 /// The map of a volume.
 pub struct Map {
     blocks: u64,
     /// If a leaf holds something and is not in memory, it is on the medium.
     leaves: Resident,
-    /// How many entries of each leaf hold something. The counts are kept apart from the leaves, so that they stay in a CPU cache.
+    /// How many entries of each leaf hold something, or [`UNKNOWN`]. The counts are kept apart from the leaves, so that they stay in a CPU cache.
     used: Vec<u16>,
     dirty: Dirty,
 }
@@ -93,7 +98,10 @@ impl Map {
         };
         let old = core::mem::replace(&mut page[index], raw);
         if (raw == UNMAPPED) != (old == UNMAPPED) {
-            *used = *used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED);
+            *used = match *used {
+                UNKNOWN => entries_of(page),
+                used => used + u16::from(raw != UNMAPPED) - u16::from(old != UNMAPPED),
+            };
             if *used == 0 {
                 self.leaves.remove(leaf);
             }
@@ -182,6 +190,40 @@ impl Map {
         self.leaves.look_at(leaf, || self.used[leaf] > 0)
     }
 
+    /// Takes note of a leaf that is on the medium. It is not read before it is needed.
+    pub(super) fn leave_on_medium(&mut self, leaf: usize) {
+        self.used[leaf] = UNKNOWN;
+        if let Some(shelf) = self.leaves.shelf() {
+            shelf.left_out();
+        }
+    }
+
+    /// What leaves of the map may lead to.
+    pub(super) fn bounds(&self, segments: SegmentArea) -> Bounds {
+        Bounds::Map(segments, self.blocks)
+    }
+
+    /// Visits the entries of a leaf that hold something, until `visit` returns false; true if it never did. `block` is the leaf as it was
+    /// read, if it was: a leaf that is not in memory does not stay there.
+    pub(super) fn visit_leaf(
+        &self,
+        leaf: usize,
+        block: Option<&[u8; BLOCK_BYTES]>,
+        mut visit: impl FnMut(Lba, Entry) -> bool,
+    ) -> bool {
+        let look = match block {
+            _ if self.used[leaf] == 0 => None,
+            Some(block) => self.leaves.look_through(leaf, block),
+            None => self.look_at(leaf),
+        };
+        let Some(look) = look else {
+            return true;
+        };
+        let first = (leaf * LEAF_ENTRIES) as u64;
+        let mut entries = (first..).zip(look.entries()).filter(|(_, raw)| **raw != UNMAPPED);
+        entries.all(|(lba, raw)| visit(Lba(lba), Entry::unpack(*raw)))
+    }
+
     /// Encodes a leaf's block; all zeros when nothing in it is mapped. Returns whether anything is.
     pub fn encode_leaf(&self, leaf: Leaf, out: &mut [u8]) -> bool {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
@@ -202,7 +244,7 @@ impl Map {
     pub fn load_leaf(&mut self, leaf: Leaf, bytes: &[u8; BLOCK_BYTES]) -> bool {
         let mut page = self.leaves.memory();
         decode(bytes, &mut page);
-        let used = page.iter().filter(|&&raw| raw != UNMAPPED).count() as u16;
+        let used = entries_of(&page);
         let (last, end) = split(Lba(self.blocks));
         if leaf.0 as usize == last && page[end..].iter().any(|&raw| raw != UNMAPPED) {
             return false;
@@ -272,6 +314,11 @@ impl Map {
     pub fn dirty_count(&self) -> u64 {
         self.dirty.count()
     }
+}
+
+/// The number of a leaf's entries that hold something.
+fn entries_of(page: &Page) -> u16 {
+    page.iter().filter(|&&raw| raw != UNMAPPED).count() as u16
 }
 
 /// The leaf of a block's entry, and the entry's index in it.

@@ -5,9 +5,12 @@
 //! reads it again. So the original and the replay cannot differ.
 //!
 //! Owners and live blocks are counted while a volume is open. Recovery counts nothing while it replays: a leaf may be newer than the
-//! record that is applied to it, and then the counts would be wrong. Recovery counts at its end, in [`State::settle`].
+//! record that is applied to it, and then the counts would be wrong. Recovery counts at its end, in [`State::settle`], or leaves it to a
+//! census beside requests.
 
 mod apply;
+mod bounds;
+mod census;
 mod changes;
 mod deltas;
 mod dirty;
@@ -44,6 +47,8 @@ use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
 use alloc::{collections::VecDeque, vec::Vec};
+use census::Census;
+pub use census::Uncounted;
 use later::Later;
 use shelf::Shelf;
 use watched::Watched;
@@ -126,8 +131,10 @@ pub struct State {
     watched: Watched,
     /// True if redeemed pledges are not in a durable map checkpoint yet.
     is_redeeming: bool,
-    /// True if owners and live blocks are counted.
+    /// True if all owners and live blocks are counted.
     is_counted: bool,
+    /// A census that is under way.
+    census: Option<Census>,
     /// Entries that a replay has yet to set.
     later: Later,
     /// Pages that are being given up; empty between two records.
@@ -155,6 +162,7 @@ impl State {
             watched: Watched::default(),
             is_redeeming: false,
             is_counted: false,
+            census: None,
             later: Later::default(),
             died: Vec::new(),
             events: VecDeque::new(),

@@ -21,7 +21,7 @@ impl State {
                     debug_assert!(is_known.is_some(), "pledges are of the volume");
                 }
                 Entry::Plain(pba) => {
-                    let Some(vba) = self.shared.number() else {
+                    let Some(vba) = self.shared.number_in_reserve() else {
                         unreachable!("numbers are reserved for pledges")
                     };
                     for lba in [journal, home] {

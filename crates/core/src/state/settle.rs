@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::map::split;
-use super::{State, Unsound};
+use super::{Event, State, Unsound};
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::Entry;
 use crate::format::root::Cursor;
@@ -17,26 +17,40 @@ impl State {
     pub fn settle(&mut self, heads: &[Cursor; 2]) -> Result<(), Unsound> {
         debug_assert!(!self.is_counted);
         self.catch_up(Lba(0), Lba(u64::MAX));
+        self.count_owners(heads)?;
         let mut seen = Seen::default();
-        self.count_owners(heads, &mut seen)?;
+        self.count_pages(heads, &mut seen)?;
+        self.settle_pages(heads, &mut seen, u32::MAX)
+    }
+
+    /// Settles pages after their owners were counted. An event is made for each page of parts with a number from `fresh` on that nothing
+    /// leads to.
+    pub(super) fn settle_pages(
+        &mut self,
+        heads: &[Cursor],
+        seen: &mut Seen,
+        fresh: u32,
+    ) -> Result<(), Unsound> {
         for pba in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {
             if !seen.is_first(&self.segments, pba) {
                 return Err(Unsound::Deltas);
             }
             self.count(heads, pba).ok_or(Unsound::Deltas)?;
         }
-        if !self.shared.has_numbers(self.pledges.len()) {
+        if !self.shared.reserve_for_log(self.pledges.len()) {
             return Err(Unsound::Shared);
         }
-        for (lba, pba) in self.shared.settle() {
+        let (plain, given_up) = self.shared.settle(fresh);
+        for (lba, pba) in plain {
             self.map.set(lba, Entry::Plain(pba));
             self.strays.insert(pba, lba);
         }
+        self.events.extend(given_up.into_iter().map(Event::GivenUp));
         self.is_counted = true;
         Ok(())
     }
 
-    fn count_owners(&mut self, heads: &[Cursor; 2], seen: &mut Seen) -> Result<(), Unsound> {
+    fn count_owners(&mut self, heads: &[Cursor]) -> Result<(), Unsound> {
         let (map, shared) = (&self.map, &mut self.shared);
         let mut count = |pba| count_block(&self.segments, &mut self.live, heads, pba).is_some();
         for (lba, entry) in map.iter() {
@@ -50,8 +64,16 @@ impl State {
                 return Err(Unsound::Map(Leaf(split(lba).0 as u32)));
             }
         }
+        Ok(())
+    }
+
+    /// Counts the blocks of the pages that have owners.
+    pub(super) fn count_pages(&mut self, heads: &[Cursor], seen: &mut Seen) -> Result<(), Unsound> {
         // Pages are visited leaf by leaf. The order of their owners would jump between leaves.
         let mut is_twice = false;
+        let (segments, live) = (&self.segments, &mut self.live);
+        let shared = &self.shared;
+        let mut count = |pba| count_block(segments, live, heads, pba).is_some();
         let counted = shared.visit_owned(|pba| {
             is_twice |= !seen.is_first(&self.segments, pba);
             !is_twice && count(pba)
@@ -78,14 +100,14 @@ impl State {
         })
     }
 
-    fn count(&mut self, heads: &[Cursor; 2], pba: Pba) -> Option<()> {
+    fn count(&mut self, heads: &[Cursor], pba: Pba) -> Option<()> {
         count_block(&self.segments, &mut self.live, heads, pba)
     }
 }
 
 /// Where pages have been found, a bit for each block of the segments that have any: two pages at one place are an error.
 #[derive(Default)]
-struct Seen(BTreeMap<Segment, Vec<u64>>);
+pub(super) struct Seen(BTreeMap<Segment, Vec<u64>>);
 
 impl Seen {
     fn is_first(&mut self, segments: &SegmentArea, pba: Pba) -> bool {
@@ -102,10 +124,10 @@ impl Seen {
 }
 
 /// Counts a block as live; fails if the heads have not been there, or if the segment would have more live blocks than it has blocks.
-fn count_block(
+pub(super) fn count_block(
     segments: &SegmentArea,
     live: &mut Live,
-    heads: &[Cursor; 2],
+    heads: &[Cursor],
     pba: Pba,
 ) -> Option<()> {
     let (segment, offset) = segments.segment_of(pba)?;

@@ -5,6 +5,7 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
+use super::bounds::Bounds;
 use super::changes::{Changes, Page};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
@@ -33,6 +34,7 @@ pub struct Paging {
     nodes: Arc<dyn Nodes>,
     most: usize,
     most_dirty: usize,
+    counts_later: bool,
     here: Arc<AtomicUsize>,
     /// The number of leaves that are only on the medium.
     away: Arc<AtomicUsize>,
@@ -47,6 +49,7 @@ impl Paging {
             nodes,
             most: leaves,
             most_dirty: (leaves / 2).max(LEAVES_DIRTY_MIN),
+            counts_later: false,
             here: Arc::default(),
             away: Arc::default(),
         }
@@ -64,6 +67,20 @@ impl Paging {
             away: Arc::default(),
             ..self.clone()
         }
+    }
+
+    /// Allows recovery to leave counting to a census, if not all leaves may stay in memory.
+    #[must_use]
+    pub fn with_census(self) -> Self {
+        let counts_later = true;
+        Self {
+            counts_later,
+            ..self
+        }
+    }
+
+    pub(crate) fn counts_later(&self) -> bool {
+        self.counts_later
     }
 
     /// Sets how many leaves' memory what has changed may take.
@@ -92,6 +109,8 @@ pub(super) struct Shelf {
     spare: RefCell<Vec<Box<Page>>>,
     /// What has changed in leaves since the newest root. Without parities, changed leaves stay in memory, and nothing is here.
     changes: Changes,
+    /// What leaves may lead to, until all have been checked.
+    bounds: Option<Bounds>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
 }
@@ -120,6 +139,7 @@ impl Shelf {
             own,
             spare: RefCell::default(),
             changes: Changes::default(),
+            bounds: None,
             fetched: Cell::new(0),
             lost: Cell::new(None),
         }
@@ -172,7 +192,28 @@ impl Shelf {
         let block = block?;
         let mut page = self.memory();
         decode(&block, &mut page);
+        if !self.admits((leaf.0 - self.own.start) as usize, &page) {
+            self.lost.set(Some(leaf));
+            return None;
+        }
         Some(page)
+    }
+
+    /// Checks from now on what the leaves that are read lead to; with `None`, no longer.
+    pub fn check(&mut self, bounds: Option<Bounds>) {
+        self.bounds = bounds;
+    }
+
+    /// True if a leaf with these contents may have been written by this volume.
+    pub fn admits(&self, leaf: usize, page: &Page) -> bool {
+        self.bounds.is_none_or(|bounds| bounds.admit(leaf, page))
+    }
+
+    /// Notes that an entry leads nowhere, unless all leaves have been checked.
+    pub fn leads_nowhere(&self, leaf: usize) {
+        if self.bounds.is_some() {
+            self.lost.set(Some(self.number(leaf)));
+        }
     }
 
     /// Applies what has changed in a leaf since the newest root.

@@ -191,7 +191,14 @@ fn paging(medium: &mut Medium) -> Option<Paging> {
     let leaves = die.below(3) as usize;
     let is_paged = die.percent(50);
     let dirty = die.pick(&[1000, 1000, 1, 2, 4]);
-    is_paged.then(|| Paging::new(Arc::new(medium.read_beside()), leaves).with_dirty(dirty))
+    let counts_later = die.percent(60);
+    is_paged.then(|| {
+        let paging = Paging::new(Arc::new(medium.read_beside()), leaves).with_dirty(dirty);
+        match counts_later {
+            true => paging.with_census(),
+            false => paging,
+        }
+    })
 }
 
 /// Calls `by` with a medium as its source.

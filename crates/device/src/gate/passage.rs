@@ -200,7 +200,7 @@ fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
 /// True if everything that waits here or is on its way will surely be accepted. Room never runs short on a volume that is not thin,
 /// and that snapshots cannot fill.
 fn has_room(inner: &Inner) -> bool {
-    let room = inner.engine.room();
+    let room = inner.engine.fullest_room();
     inner.engine.refuses_writes().is_none()
         && (room.reserve() == 0 || !room.ends_within(inner.frames.being_written()))
 }

@@ -38,6 +38,9 @@ const RESETTLED: u64 = 1024;
 /// The volume has shrunk: clients see fewer blocks than there are before those of snapshots.
 const SHRUNK: u64 = 2048;
 
+/// A log's roots say which segments are free.
+const FREE_SEGMENTS: u64 = 4096;
+
 /// Its tables have more leaves than its medium needs. A program that does not know this may read the volume. But if it made the
 /// volume grow, it would give the tables as many leaves as the new medium needs, and lose what is in the others.
 pub(super) const LONG_TABLES: u64 = 2;
@@ -53,7 +56,8 @@ pub(super) const KNOWN: u64 = XXH3_SUMS
     | SNAPSHOTS
     | CLONES
     | RESETTLED
-    | SHRUNK;
+    | SHRUNK
+    | FREE_SEGMENTS;
 
 /// What a volume may have that older ones do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +70,7 @@ pub struct Features {
     pub resettled: Option<Resettled>,
     /// The blocks that clients see, if the volume has shrunk.
     pub shrunk: Option<u64>,
+    pub free_segments: bool,
     /// True if the tables have more leaves than the medium needs.
     pub long_tables: bool,
 }
@@ -86,6 +91,7 @@ impl Features {
             moved: incompatible & MOVED != 0,
             resettled: (incompatible & RESETTLED != 0).then_some(resettled),
             shrunk: (incompatible & SHRUNK != 0).then_some(shrunk),
+            free_segments: incompatible & FREE_SEGMENTS != 0,
             long_tables: to_write & LONG_TABLES != 0,
         }
     }
@@ -99,6 +105,7 @@ impl Features {
             | of(self.moved, MOVED)
             | of(self.resettled.is_some(), RESETTLED)
             | of(self.shrunk.is_some(), SHRUNK)
+            | of(self.free_segments, FREE_SEGMENTS)
     }
 
     /// The bits of the features that a program must know to write the volume.

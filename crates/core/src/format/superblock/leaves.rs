@@ -34,6 +34,7 @@ impl Superblock {
         self.leaves.parities = 0;
         self.features.open_summaries = false;
         self.features.names = false;
+        self.features.free_segments = false;
         self
     }
 

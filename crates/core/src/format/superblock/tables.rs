@@ -129,6 +129,11 @@ impl Superblock {
                 self.layout.number().into(),
             ),
             (
+                !self.features.free_segments,
+                "layout with free segments",
+                self.layout.number().into(),
+            ),
+            (
                 (LEAST_DATA_BLOCKS..self.medium_blocks).contains(&self.areas.data_blocks),
                 "data blocks",
                 self.areas.data_blocks,

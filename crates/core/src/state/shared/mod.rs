@@ -13,7 +13,9 @@ mod settle;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
 use crate::by_pba::ByPba;
 use crate::entry::{LEAF_ENTRIES, PACKED_PAGES};
+use crate::format::superblock::SegmentArea;
 use crate::seam::Fingerprint;
+use crate::state::bounds::Bounds;
 use crate::state::deltas::Deltas;
 use crate::state::dirty::Dirty;
 use crate::state::resident::Resident;
@@ -36,6 +38,8 @@ pub struct Shared {
     limit: u32,
     /// How many numbers are kept free for recovery: they are not allocated.
     reserve: u32,
+    /// As many are kept at least, until a map checkpoint is durable: recovery would find these pledges in the log again.
+    reserve_of_log: u32,
     pages: Pages,
     free: Free,
     /// The whole page at each address. The segment's summary names a page of parts, so such a page is here only if the summary was lost.
@@ -73,6 +77,7 @@ impl Shared {
         Self {
             limit: limit_of(leaves),
             reserve: 0,
+            reserve_of_log: 0,
             pages: Pages::default(),
             free: Free::default(),
             at: ByPba::default(),
@@ -129,7 +134,11 @@ impl Shared {
     /// Returns where a page is.
     #[must_use]
     pub fn pba(&self, vba: Vba) -> Pba {
-        pba_of(self.pages.place(vba.0))
+        let place = self.pages.place(vba.0);
+        if place == 0 {
+            self.pages.leads_nowhere(vba.0);
+        }
+        pba_of(place)
     }
 
     /// True if a page of this number has an address.
@@ -225,7 +234,7 @@ impl Shared {
 
     /// Reserves never-used numbers for recovery; true if there are that many, and one more.
     pub(in crate::state) fn reserve(&mut self, numbers: u32) -> bool {
-        self.reserve = numbers;
+        self.reserve = numbers.max(self.reserve_of_log);
         self.has_fresh()
     }
 
@@ -233,10 +242,17 @@ impl Shared {
         (self.pages.len() as u32).saturating_add(self.reserve) < self.limit
     }
 
-    /// True if `numbers` numbers are left that were never used.
-    #[must_use]
-    pub fn has_numbers(&self, numbers: usize) -> bool {
+    /// Reserves never-used numbers for pledges that recovery has found in the log; false if there are not that many.
+    pub(in crate::state) fn reserve_for_log(&mut self, numbers: usize) -> bool {
+        self.reserve_of_log = numbers as u32;
+        self.reserve = self.reserve_of_log;
         self.pages.len().saturating_add(numbers) <= self.limit as usize
+    }
+
+    /// True if there is a number for a pledge that is redeemed: it is one of the reserved ones.
+    pub(in crate::state) fn number_in_reserve(&mut self) -> Option<Vba> {
+        self.reserve = self.reserve.saturating_sub(1);
+        self.number()
     }
 
     /// Allocates a number for a new page; `None` when the table is full.
@@ -312,6 +328,30 @@ impl Shared {
         }
         self.pages.load(leaf.0 as usize, places);
         true
+    }
+
+    /// Takes note of a leaf that is on the medium. It is not read before it is needed.
+    pub(in crate::state) fn leave_on_medium(&mut self, leaf: usize) {
+        let end = (leaf + 1) * LEAF_ENTRIES;
+        self.pages.lengthen(end.min(self.limit as usize));
+        if let Some(shelf) = self.pages.leaves().shelf() {
+            shelf.left_out();
+        }
+    }
+
+    /// Reads the last leaves, to find which number is the last that has a page: those after it were never used.
+    pub(in crate::state) fn end_at_last_page(&mut self) {
+        self.pages.end_at_last_page();
+    }
+
+    /// What leaves of the table may lead to.
+    pub(in crate::state) fn bounds(&self, segments: SegmentArea) -> Bounds {
+        Bounds::Pages(segments, PARTS)
+    }
+
+    /// One more than the largest number that may have a page.
+    pub(in crate::state) fn numbers(&self) -> u32 {
+        self.pages.len() as u32
     }
 
     /// Returns the leaf of a page's place, if it has to be read before `leaving` owners leave the page. If other owners remain, the place
@@ -439,6 +479,7 @@ impl Shared {
 
     /// Notes that the map checkpoint is durable.
     pub(in crate::state) fn checkpoint_durable(&mut self) {
+        self.reserve_of_log = 0;
         while let Some(vba) = self.free.rested() {
             // The address may stay in a leaf that is not in memory: it does no harm, because a page without owners is free. So no leaf is
             // read to clear it.
@@ -553,7 +594,7 @@ mod tests {
             }
             // Number 0 was freed; now 1 has the owners.
             assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));
-            assert_eq!(shared.settle(), vec![]);
+            assert_eq!(shared.settle(u32::MAX), (vec![], vec![]));
             assert_eq!(shared.find(Pba(10)), Some(Vba(1)));
         }
     }

@@ -133,6 +133,25 @@ impl Pages {
         places.map_or(0, |places| places[index])
     }
 
+    /// Ends the table after the last number that has a page.
+    pub fn end_at_last_page(&mut self) {
+        let last_of = |piece: &usize| {
+            let places = self.places(*piece)?;
+            let last = places.entries().iter().rposition(|&place| place != 0)?;
+            Some(piece * PIECE + last + 1)
+        };
+        let pieces = (0..self.pieces()).rev();
+        self.len = pieces.filter_map(|piece| last_of(&piece)).next().unwrap_or(0);
+    }
+
+    /// Notes that something leads to a number that has no page.
+    #[cold]
+    pub fn leads_nowhere(&self, number: u32) {
+        if let Some(shelf) = self.places.shelf() {
+            shelf.leads_nowhere(split(number).0);
+        }
+    }
+
     /// True if the addresses of a piece that is not in memory were evicted.
     fn is_kept(&self, piece: usize) -> bool {
         self.places

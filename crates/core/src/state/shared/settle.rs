@@ -26,6 +26,25 @@ impl Shared {
         may_be
     }
 
+    /// Takes back what [`Shared::count_owner`] has counted.
+    pub(in crate::state) fn uncount_owner(&mut self, vba: Vba, lba: Lba) {
+        let mut uses = self.pages.uses(vba.0);
+        assert!(uses.owners > 0, "shared page {vba}: an owner was not counted");
+        uses.owners -= 1;
+        uses.xor ^= lba.0 as u32;
+        self.pages.set_uses(vba.0, uses);
+        self.owned -= 1;
+    }
+
+    /// The same for a part.
+    pub(in crate::state) fn uncount_part(&mut self, vba: Vba) {
+        let mut uses = self.pages.uses(vba.0);
+        assert!(uses.owners > 0, "page of parts {vba}: an owner was not counted");
+        uses.owners -= 1;
+        self.pages.set_uses(vba.0, uses);
+        self.parts_owned -= 1;
+    }
+
     /// Visits all pages whose owners recovery has counted, in the order of their numbers.
     ///
     /// # Errors
@@ -51,9 +70,9 @@ impl Shared {
 
     /// Settles pages after recovery has counted the owners: pages with one owner become plain (they are returned), pages without owners
     /// are freed, and numbers in between are free. This also decides which number is found at a whole page's address: a leaf may still
-    /// hold a freed number besides the number that took over its page.
-    pub(in crate::state) fn settle(&mut self) -> Vec<(Lba, Pba)> {
-        let mut plain = Vec::new();
+    /// hold a freed number besides the number that took over its page. Also returns the freed pages of parts with numbers from `fresh` on.
+    pub(in crate::state) fn settle(&mut self, fresh: u32) -> (Vec<(Lba, Pba)>, Vec<Vba>) {
+        let (mut plain, mut given_up) = (Vec::new(), Vec::new());
         let is_whole = |uses: Uses| !uses.of_parts && uses.owners > 1;
         let numbers = 0..self.pages.len() as u32;
         let whole = numbers.filter(|number| is_whole(self.pages.uses(*number)));
@@ -61,8 +80,8 @@ impl Shared {
         let mut places = self.pages.leaves().memory();
         for piece in 0..self.pages.pieces() {
             self.pages.read_places(piece, &mut places);
-            for (number, place) in self.pages.numbers_of(piece).zip(places.iter()) {
-                let (uses, pba) = (self.pages.uses(number), pba_of(*place));
+            for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
+                let (uses, pba) = (self.pages.uses(number), pba_of(place));
                 if uses.of_parts {
                     self.packed += 1;
                 } else if is_whole(uses) {
@@ -73,11 +92,14 @@ impl Shared {
                         plain.push((Lba(u64::from(uses.xor)), pba));
                         self.owned -= 1;
                     }
+                    if number >= fresh && place & PARTS != 0 {
+                        given_up.push(Vba(number));
+                    }
                     self.free_page(Vba(number), pba);
                 }
             }
         }
-        plain
+        (plain, given_up)
     }
 
     /// Lets pages of parts at these addresses be found without a summary from now on.

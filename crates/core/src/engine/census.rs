@@ -1,0 +1,136 @@
+//! Carries out the census of a volume that was opened before its owners and live blocks were counted
+//! ([0061](../../../../docs/decisions/0061-a-census-beside-requests.md)).
+//!
+//! The leaves of the map are read beside requests, many at once, and counted as they arrive. Until all are counted, the collector rests,
+//! and new data goes only to segments that the root says are free. What finds no room there waits for the end of the census.
+
+use super::fetches::AT_ONCE;
+use super::{Engine, Pending};
+use crate::addr::{BLOCK_BYTES, Leaf, Segment};
+use crate::log::SegmentState;
+use crate::reserve::Reserve;
+use crate::room::Room;
+use crate::seam::{Effect, Outcome};
+use crate::state::{Uncounted, Unsound};
+
+/// The most leaves that one step counts without reading them, so that requests need not wait long.
+const STEP: usize = 256;
+
+impl Engine {
+    /// Reads and counts further leaves. Ends the census when no leaf is left.
+    pub(super) fn advance_census(&mut self) {
+        // A volume that stops need not be counted, unless a request waits for that.
+        let is_wanted = self.course.is_running() || !self.queue.is_empty();
+        if !self.state.is_in_census() || !is_wanted {
+            return;
+        }
+        let mut counted = 0;
+        while self.queue.fetches.census.in_flight < AT_ONCE {
+            let from = self.queue.fetches.census.next;
+            let Some(uncounted) = self.state.next_uncounted(from) else {
+                break;
+            };
+            let leaf = match uncounted {
+                Uncounted::Here(leaf) => {
+                    let is_sound = self.state.count_leaf(leaf, None);
+                    if self.is_unsound(is_sound) {
+                        return;
+                    }
+                    counted += 1;
+                    leaf
+                }
+                Uncounted::Away(leaf) => {
+                    self.ask_to_count(leaf);
+                    leaf
+                }
+            };
+            self.queue.fetches.census.next = Leaf(leaf.0 + 1);
+            if counted >= STEP && self.queue.fetches.census.in_flight > 0 {
+                return;
+            }
+        }
+        if self.queue.fetches.census.in_flight == 0 {
+            self.end_census();
+        }
+    }
+
+    fn ask_to_count(&mut self, leaf: Leaf) {
+        let Some(at) = self.state.place_of_leaf(leaf) else {
+            unreachable!("leaf {leaf} is away, so the medium has it")
+        };
+        self.queue.fetches.census.in_flight += 1;
+        self.outbox
+            .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
+                id,
+                at,
+                blocks: 1,
+            });
+    }
+
+    /// Counts a leaf that was read. If the newest root leads to another block by now, or the block is damaged, it is read again.
+    pub(super) fn census_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
+        self.queue.fetches.census.in_flight -= 1;
+        let block = match outcome {
+            Outcome::Bytes(bytes) => <&[u8; BLOCK_BYTES]>::try_from(bytes).ok(),
+            _ => None,
+        };
+        let is_sound = self.state.count_leaf(leaf, block);
+        self.is_unsound(is_sound);
+    }
+
+    /// Counts what is in memory; if that is all, the census is over before it began.
+    pub(super) fn begin_census(&mut self) {
+        while let Some(Uncounted::Here(leaf)) = self.state.next_uncounted(Leaf(0)) {
+            let is_sound = self.state.count_leaf(leaf, None);
+            if self.is_unsound(is_sound) {
+                return;
+            }
+        }
+        if self.state.uncounted() == 0 {
+            let is_sound = self.state.end_census();
+            self.is_unsound(is_sound);
+        }
+    }
+
+    fn end_census(&mut self) {
+        let is_sound = self.state.end_census();
+        if self.is_unsound(is_sound) {
+            return;
+        }
+        for segment in (0..self.segments.count()).map(Segment) {
+            let is_closed = self.segments.get(segment).state == SegmentState::Closed;
+            if is_closed && self.state.live().valid(segment) == 0 {
+                self.emptied(segment);
+            }
+        }
+        self.hear_of_events();
+        self.reserve = Reserve::new(self.room());
+    }
+
+    /// Poisons the volume if what was counted is impossible: then nothing that follows from it may reach the medium.
+    fn is_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
+        if counted.is_err() {
+            self.outbox.withdraw_writes();
+            self.poison();
+        }
+        counted.is_err()
+    }
+
+    /// How full the volume may be. During a census, each block of a segment that is not free counts as live.
+    #[must_use]
+    pub fn fullest_room(&self) -> Room {
+        let room = self.room();
+        if !self.state.is_in_census() {
+            return room;
+        }
+        let used = self.segments.count() as u64 - self.segments.free() as u64;
+        let live = used * u64::from(self.superblock.usable_blocks());
+        Room { live, ..room }
+    }
+
+    /// True if there is room for a block that is written during a census, however much is live.
+    pub(super) fn has_room_in_census(&self) -> bool {
+        let room = self.fullest_room();
+        room.live < room.for_anybody()
+    }
+}

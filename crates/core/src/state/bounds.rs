@@ -1,0 +1,67 @@
+//! What a leaf may lead to, for leaves that are read before the whole table was checked.
+
+use super::changes::Page;
+use crate::addr::Pba;
+use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED};
+use crate::format::superblock::SegmentArea;
+
+/// What the entries of a table's leaves may lead to.
+#[derive(Clone, Copy)]
+pub(super) enum Bounds {
+    /// The map of so many LBAs.
+    Map(SegmentArea, u64),
+    /// The table of pages. Its places have a flag in this bit.
+    Pages(SegmentArea, u32),
+}
+
+impl Bounds {
+    /// True if all entries of a leaf lead into segments, and none belongs to an LBA past the last one.
+    pub fn admit(self, leaf: usize, page: &Page) -> bool {
+        let is_data = |segments: &SegmentArea, pba| segments.segment_of(pba).is_some();
+        match self {
+            Self::Map(segments, blocks) => {
+                let left = blocks.saturating_sub((leaf * LEAF_ENTRIES) as u64);
+                let end = left.min(LEAF_ENTRIES as u64) as usize;
+                let may_be = |raw: &u32| match Entry::unpack(*raw) {
+                    Entry::Plain(pba) => is_data(&segments, pba),
+                    Entry::Unmapped | Entry::Zero | Entry::Shared(_) | Entry::Packed(..) => true,
+                };
+                page[..end].iter().all(may_be) && page[end..].iter().all(|&raw| raw == UNMAPPED)
+            }
+            Self::Pages(segments, flag) => {
+                let may_be = |&place: &u32| {
+                    place == 0 || is_data(&segments, Pba(u64::from(place & !flag)))
+                };
+                page.iter().all(may_be)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::geometry::{SMALL, plan};
+
+    #[test]
+    fn an_entry_that_leads_out_of_the_segments_is_not_admitted() {
+        let volume = plan(&SMALL).unwrap();
+        let segments = volume.segments();
+        let first = segments.first().0 as u32;
+        let end = segments.end() as u32;
+        let page = |index: usize, raw: u32| {
+            let mut page = [0; LEAF_ENTRIES];
+            page[index] = raw;
+            page
+        };
+        let map = Bounds::Map(segments, 1030);
+        let pages = Bounds::Pages(segments, 1 << 31);
+        for (raw, is_good) in [(first, true), (first - 1, false), (end, false), (1, true)] {
+            assert_eq!(map.admit(0, &page(1023, raw)), is_good, "{raw}");
+        }
+        assert!(map.admit(1, &page(5, first)) && !map.admit(1, &page(6, first)));
+        for (place, is_good) in [(first, true), (first | 1 << 31, true), (end, false)] {
+            assert_eq!(pages.admit(0, &page(9, place)), is_good, "{place}");
+        }
+    }
+}
