@@ -91,9 +91,9 @@ impl Engine {
             .root_copies(self.checkpoint.next_generation());
         let (state, durable) = (&mut self.state, self.log.durability().durable());
         let place = |leaf, slot| state.place_leaf(leaf, slot);
-        let free = self.segments.all_free();
+        self.segments.list_free(self.checkpoint.free_mut());
         self.checkpoint
-            .on_root_begun(durable, free, copies.clone().count(), place);
+            .on_root_begun(durable, copies.clone().count(), place);
         for (index, at) in copies.enumerate() {
             let blocks = u64::from(self.checkpoint.root_blocks(&self.superblock, at));
             self.stats.medium_map += blocks;

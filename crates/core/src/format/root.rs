@@ -135,6 +135,12 @@ impl FreeSegments {
         self.bytes[byte] |= 1 << (segment.0 % 8);
     }
 
+    /// Forgets all, and makes room for so many segments.
+    pub fn clear(&mut self, segments: u32) {
+        self.bytes.clear();
+        self.bytes.resize(segments.div_ceil(8) as usize, 0);
+    }
+
     /// Notes that a segment is not free.
     pub fn remove(&mut self, segment: Segment) {
         if let Some(byte) = self.bytes.get_mut(segment.0 as usize / 8) {

@@ -293,17 +293,19 @@ impl Checkpoint {
         }
     }
 
-    /// Notes that the root is about to be written, in so many copies; `free` are the segments that are free now. `place` gets the slots
-    /// of the leaves that were written.
+    /// The segments that the next root names as free: to be listed just before [`Checkpoint::on_root_begun`].
+    pub fn free_mut(&mut self) -> &mut FreeSegments {
+        &mut self.free
+    }
+
+    /// Notes that the root is about to be written, in so many copies. `place` gets the slots of the leaves that were written.
     pub fn on_root_begun(
         &mut self,
         durable: Seq,
-        free: FreeSegments,
         copies: usize,
         mut place: impl FnMut(Leaf, LeafSlot),
     ) {
         self.phase = Phase::Root;
-        self.free = free;
         for (leaf, slot) in self.staged.drain(..) {
             self.slots[leaf.0 as usize] = slot;
             place(leaf, slot);

@@ -157,13 +157,11 @@ impl Segments {
         self.has_news = true;
     }
 
-    /// All free segments, also those that are being emptied. Nothing that a crash could need is in them.
-    pub fn all_free(&self) -> FreeSegments {
-        let mut free = FreeSegments::default();
-        for &segment in self.free.iter().chain(&self.spare) {
-            free.put(segment);
-        }
-        free
+    /// Lists all free segments, also those that are being emptied. Nothing that a crash could need is in them.
+    pub fn list_free(&self, out: &mut FreeSegments) {
+        out.clear(self.count());
+        let all = self.free.iter().chain(&self.spare);
+        all.for_each(|segment| out.put(*segment));
     }
 
     /// The number of free segments, without those that are being emptied.

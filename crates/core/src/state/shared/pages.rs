@@ -100,7 +100,8 @@ impl Pages {
     /// Makes room for `pages` pages.
     pub fn lengthen(&mut self, pages: usize) {
         self.len = self.len.max(pages);
-        let pieces = self.len.div_ceil(PIECE);
+        // Leaves of the table stay once they exist, also if no number in them has a page any more.
+        let pieces = self.len.div_ceil(PIECE).max(self.pieces.len());
         self.pieces.resize_with(pieces, Piece::default);
         self.places.lengthen(pieces);
     }
