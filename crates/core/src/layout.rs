@@ -274,6 +274,12 @@ impl Core {
         either!(self, core => core.room())
     }
 
+    /// True if all owners and live blocks are counted: a census after an opening is over.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.as_log().is_none_or(|engine| !engine.is_in_census())
+    }
+
     /// How full the volume may be, at most, if not all is counted yet.
     #[must_use]
     pub fn fullest_room(&self) -> Room {

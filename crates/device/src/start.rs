@@ -141,6 +141,12 @@ fn recover_any(
     let paging = options
         .map_leaves
         .map(|most| Paging::new(Arc::clone(&leaves) as Arc<dyn Nodes>, most));
+    // Nothing is written to a volume that is only read, so nothing need be counted. But what is damaged has to be found before it is served:
+    // then the rest is.
+    let paging = match options.read_only {
+        true => paging,
+        false => paging.map(Paging::with_census),
+    };
     let medium = &**medium;
     let recovered = layout::recover_within(source, medium.blocks(), crc32c, paging);
     leaves.opened();

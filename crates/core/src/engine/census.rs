@@ -116,6 +116,12 @@ impl Engine {
         counted.is_err()
     }
 
+    /// True if owners and live blocks are still being counted.
+    #[must_use]
+    pub fn is_in_census(&self) -> bool {
+        self.state.is_in_census()
+    }
+
     /// How full the volume may be. During a census, each block of a segment that is not free counts as live.
     #[must_use]
     pub fn fullest_room(&self) -> Room {

@@ -9,6 +9,9 @@ pub const PATIENCE: Nanos = Nanos(100_000_000);
 /// How long clients must have been quiet for an idle service.
 pub const QUIET: Nanos = Nanos(5_000_000_000);
 
+/// How long to wait before checking again whether the volume is counted.
+pub const CENSUS: Nanos = Nanos(50_000_000);
+
 /// The blocks a second that a service reads by default: 64 MiB.
 pub const RATE: u32 = 16 << 10;
 /// Blocks that clients must have written since the last run before a service starts by itself again (256 MiB).
@@ -37,6 +40,8 @@ pub struct Around {
     pub rate: u32,
     /// The haste that is wanted now, by a caller that waits for the service. From then on the service has at least this haste.
     pub haste: Haste,
+    /// True if owners and live blocks are still being counted. No service begins before: it would act on counts that are too low.
+    pub uncounted: bool,
 }
 
 /// Decides when a service may continue. Clients come first, and the service keeps to its read rate, unless its user chose otherwise.
@@ -65,6 +70,9 @@ impl Turn {
     /// Returns until when to wait; `None` if the service may take its next step.
     pub fn wait(&mut self, now: Nanos, around: &Around) -> Option<Nanos> {
         self.haste = self.haste.max(around.haste);
+        if around.uncounted {
+            return Some(Nanos(now.0 + CENSUS.0));
+        }
         if self.pace.rate != around.rate {
             self.pace = Pace::new(around.rate, now);
         }
@@ -143,6 +151,7 @@ mod tests {
         came: 0,
         rate: 0,
         haste: Haste::Idle,
+        uncounted: false,
     };
 
     #[test]
@@ -165,6 +174,18 @@ mod tests {
         assert_eq!(turn.wait(Nanos(0), &BUSY), Some(PAUSE));
         assert_eq!(turn.wait(PATIENCE, &BUSY), None);
         assert!(turn.wait(PATIENCE, &BUSY).is_some());
+    }
+
+    #[test]
+    fn no_service_begins_before_the_volume_is_counted() {
+        let mut turn = Turn::new(Haste::Now, Nanos(0));
+        let around = Around {
+            haste: Haste::Now,
+            uncounted: true,
+            ..Around::default()
+        };
+        assert_eq!(turn.wait(Nanos(7), &around), Some(Nanos(7 + CENSUS.0)));
+        assert_eq!(turn.wait(Nanos(8), &Around::default()), None);
     }
 
     #[test]

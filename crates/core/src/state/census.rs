@@ -69,7 +69,7 @@ impl State {
     /// Begins the census, at the end of a replay; false if it has to be made at once, because there are too few page numbers for the
     /// pledges unless free ones are found.
     pub(crate) fn begin_census(&mut self) -> bool {
-        debug_assert!(!self.is_counted && self.is_paged());
+        debug_assert!(!self.is_counted);
         self.catch_up(Lba(0), Lba(u64::MAX));
         if !self.shared.reserve_for_log(self.pledges.len()) {
             return false;

@@ -9,15 +9,17 @@ use crate::format::geometry::{Params, plan};
 use crate::format::root::Cursor;
 use crate::format::summary::Owner;
 use crate::format::superblock::Superblock;
-use alloc::{boxed::Box, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use proptest::prelude::*;
 
 const LBAS: u64 = 24;
+/// LBAs lie so far apart that they fill three leaves.
+const APART: u64 = 128;
 
 fn volume() -> Superblock {
     plan(&Params {
         medium_blocks: 4096,
-        logical_blocks: Some(1024),
+        logical_blocks: Some(LBAS * APART),
         over_provisioning: 280,
         segment_blocks: Some(64),
         uuid: [1; 16],
@@ -43,17 +45,21 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let lba = || 0..LBAS;
+    let lba = || (0..LBAS).prop_map(|lba| lba * APART);
     prop_oneof![
         4 => lba().prop_map(Step::Write),
         1 => lba().prop_map(Step::Zero),
-        1 => (lba(), 1..8u64).prop_map(|(lba, blocks)| Step::Discard(lba, blocks)),
+        1 => (lba(), 1..8u64).prop_map(|(lba, blocks)| Step::Discard(lba, discarded(lba, blocks))),
         3 => (lba(), lba()).prop_map(|(lba, of)| Step::Share(lba, of)),
         4 => lba().prop_map(Step::Part),
         2 => (lba(), lba()).prop_map(|(lba, of)| Step::Delta(lba, of)),
         1 => (lba(), lba()).prop_map(|(home, journal)| Step::Pledge(home, journal)),
         2 => lba().prop_map(Step::Move),
     ]
+}
+
+fn discarded(lba: u64, blocks: u64) -> u64 {
+    (blocks * APART).min(LBAS * APART - lba)
 }
 
 /// A log of records, and the state that results while it is written.
@@ -207,7 +213,7 @@ fn nowhere() -> [Cursor; 2] {
 
 /// Where each LBA is stored: the same whether or not a page with one owner left still has a number.
 fn places(state: &State) -> Vec<(Lba, Option<super::Place>)> {
-    let lbas = (0..LBAS).map(Lba);
+    let lbas = (0..LBAS).map(|lba| Lba(lba * APART));
     lbas.map(|lba| (lba, state.place_of(state.map().get(lba))))
         .collect()
 }
@@ -238,7 +244,52 @@ proptest! {
     }
 
     #[test]
-    fn a_record_of_something_outside_the_volume_does_nothing(lba in 1024..u64::MAX, number in any::<u32>()) {
+    fn a_census_beside_records_counts_what_a_settled_replay_counts(
+        before in prop::collection::vec(step(), 1..100),
+        beside in prop::collection::vec((step(), prop::option::weighted(0.1, 0..3u32)), 1..100),
+        order in Just(vec![0, 1, 2]).prop_shuffle(),
+    ) {
+        let mut log = Log::new();
+        before.into_iter().for_each(|step| log.step(step));
+        let mut state = State::new(&volume());
+        for (origin, record) in &log.told {
+            prop_assert_eq!(state.apply(*origin, record), Some(()));
+        }
+        prop_assert!(state.begin_census());
+        let fresh = state.shared().numbers();
+        let (known, made) = (log.told.len(), log.events.len());
+        for (step, leaf) in beside {
+            let told = log.told.len();
+            log.step(step);
+            for (origin, record) in &log.told[told..] {
+                prop_assert_eq!(state.apply(*origin, record), Some(()));
+            }
+            if let Some(leaf) = leaf {
+                prop_assert_eq!(state.count_leaf(Leaf(leaf), None), Ok(()));
+            }
+        }
+        prop_assert!(log.told.len() >= known && !state.has_events());
+        for leaf in order {
+            prop_assert_eq!(state.count_leaf(Leaf(leaf), None), Ok(()));
+        }
+        prop_assert_eq!(state.uncounted(), 0);
+        prop_assert_eq!(state.end_census(), Ok(()));
+        prop_assert_eq!(places(&state), places(&log.state));
+        prop_assert_eq!(counts(&state), counts(&log.state));
+        // Whoever still adds to a page of this life hears that it is given up.
+        let given_up = |event: &Event| match event {
+            Event::GivenUp(page) => (page.0 >= fresh).then_some(*page),
+            _ => None,
+        };
+        let mut expected: Vec<Vba> = log.events[made..].iter().filter_map(given_up).collect();
+        let heard = core::iter::from_fn(|| state.poll_event());
+        let heard: Vec<Vba> = heard.filter_map(|event| given_up(&event)).collect();
+        expected.sort_unstable();
+        prop_assert_eq!(heard, expected);
+    }
+
+    #[test]
+    fn a_record_of_something_outside_the_volume_does_nothing(lba in LBAS * APART..u64::MAX, number in any::<u32>()) {
         let mut log = Log::new();
         log.step(Step::Write(3));
         let (before, lba) = (places(&log.state), Lba(lba));

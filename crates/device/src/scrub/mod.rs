@@ -27,6 +27,7 @@ use structures::Structures;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Mend, Service};
+use vellum_core::service::pace::CENSUS;
 use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permille_of};
 use vellum_ext4::files::Files;
 
@@ -91,7 +92,15 @@ impl One<'_> {
             if let Some(rate) = shared.scrubber.state.lock().rate.take() {
                 self.scrub.set_rate(rate, shared.now());
             }
-            let busy = shared.inner.lock().requests.len() > 0;
+            let (busy, is_counted) = {
+                let inner = shared.inner.lock();
+                (inner.requests.len() > 0, inner.engine.is_counted())
+            };
+            if !is_counted {
+                // Which summaries have to be there depends on what is live.
+                shared.scrubber.pause(Duration::from_nanos(CENSUS.0));
+                continue;
+            }
             match self.scrub.next(shared.now(), busy) {
                 Step::End => return true,
                 Step::Wait(until) => {

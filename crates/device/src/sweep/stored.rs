@@ -13,9 +13,10 @@ use vellum_core::service::{Machine, Seen, Step};
 
 /// What a machine needs to know of its surroundings.
 fn around(shared: &Shared) -> Around {
-    let (busy, clients) = {
+    let (busy, clients, uncounted) = {
         let inner = shared.inner.lock();
-        (inner.requests.len() > 0, inner.counters.clients)
+        let uncounted = !inner.engine.is_counted();
+        (inner.requests.len() > 0, inner.counters.clients, uncounted)
     };
     Around {
         busy,
@@ -23,6 +24,7 @@ fn around(shared: &Shared) -> Around {
         rate: shared.sweeper.rate(),
         // Whoever waits for the next sweep does not want this one to wait.
         haste: shared.sweeper.wanted().unwrap_or_default(),
+        uncounted,
     }
 }
 

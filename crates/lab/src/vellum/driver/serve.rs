@@ -84,6 +84,7 @@ impl Vellum {
             came: self.services.came,
             rate: RATE,
             haste: Haste::Idle,
+            uncounted: !self.engine.is_counted(),
         };
         match running.next(Nanos(io.time.now()), &around) {
             Step::Wait(until) => {
