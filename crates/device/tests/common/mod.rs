@@ -254,7 +254,8 @@ pub fn with_crc_sums(medium: &dyn Medium) {
     let copies = u64::from(superblock.parity_leaves() > 0);
     let open_summaries = u64::from(superblock.open_summary_blocks() > 0);
     let twins = u64::from(superblock.has_twins());
-    let features = 2 * editions + 4 * copies + 8 * open_summaries + 32 * twins;
+    let free = u64::from(superblock.tells_free_segments());
+    let features = 2 * editions + 4 * copies + 8 * open_summaries + 32 * twins + 4096 * free;
     set_superblock(medium, &[("incompatible", features)]);
     assert_eq!(superblock_of(medium).sums(), SumKind::Crc32c);
 }
