@@ -55,7 +55,7 @@ impl State {
     }
 
     /// Sets whether leaves are checked when they are read: until all have been counted.
-    fn check_leaves(&mut self, checks: bool) {
+    pub(super) fn check_leaves(&mut self, checks: bool) {
         let map = self.map.bounds(self.segments);
         let pages = self.shared.bounds(self.segments);
         let tables = [(self.map.leaves_mut(), map), (self.shared.leaves_mut(), pages)];
@@ -66,12 +66,12 @@ impl State {
         }
     }
 
-    /// Begins the census, at the end of a replay; false if it has to be made at once, because there are too few page numbers for the
-    /// pledges unless free ones are found.
+    /// Begins the census, at the end of a replay; false if all has to be counted at once, because only what is found to be free makes room
+    /// for the pledges' numbers, or for the deltas.
     pub(crate) fn begin_census(&mut self) -> bool {
         debug_assert!(!self.is_counted);
-        self.catch_up(Lba(0), Lba(u64::MAX));
-        if !self.shared.reserve_for_log(self.pledges.len()) {
+        self.leave_for_later();
+        if !self.shared.reserve_for_log(self.pledges.len()) || !self.shared.deltas().fits() {
             return false;
         }
         self.census = Some(Census {
@@ -81,6 +81,21 @@ impl State {
             fresh: self.shared.numbers(),
         });
         true
+    }
+
+    /// Leaves the entries that a replay has yet to set to whoever reads their leaves.
+    fn leave_for_later(&mut self) {
+        let leaves: Vec<Lba> = self.later.leaves().collect();
+        for first in leaves {
+            let leaf = Leaf(split(first).0 as u32);
+            if !self.map.changes_later(leaf) {
+                self.catch_up(first, first);
+            }
+        }
+        let later = core::mem::take(&mut self.later);
+        if let Some(shelf) = self.map.leaves_mut().shelf_mut() {
+            shelf.set_later(later);
+        }
     }
 
     /// True if owners and live blocks are still being counted.
@@ -188,8 +203,6 @@ impl State {
         debug_assert!(census.counted.iter().all(|counted| *counted));
         let mut seen = Seen::default();
         self.count_pages(&[], &mut seen)?;
-        self.settle_pages(&[], &mut seen, census.fresh)?;
-        self.check_leaves(false);
-        Ok(())
+        self.settle_pages(&[], &mut seen, census.fresh)
     }
 }

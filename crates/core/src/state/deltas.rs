@@ -64,6 +64,11 @@ impl Deltas {
         self.by_part.len() < self.limit
     }
 
+    /// True if all deltas are in cells that a map checkpoint writes. After a replay some may not be: see [`Deltas::compact`].
+    pub(super) fn fits(&self) -> bool {
+        self.cells.len() <= self.limit
+    }
+
     /// Returns a part's base, if it is a delta.
     #[must_use]
     pub fn base_of(&self, part: PartId) -> Option<PartId> {

@@ -1,8 +1,10 @@
 //! The entries that a replay sets in leaves that are not in memory.
 //!
 //! A replay does not need what an entry was before, because it counts only at its end. So it does not read a leaf for each record: it sets
-//! the entries of a leaf together, leaf by leaf ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
+//! the entries of a leaf together, leaf by leaf ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). If a census follows, it
+//! does not even do that: whoever reads the leaf gets it with these entries.
 
+use super::changes::Page;
 use super::map::split;
 use crate::addr::Lba;
 use crate::entry::{Entry, LEAF_ENTRIES};
@@ -44,6 +46,26 @@ impl Later {
         let waiting = self.leaves.entry(leaf).or_default();
         waiting.push((index as u16, entry.pack()));
         self.entries += 1;
+    }
+
+    /// The first LBAs of the leaves that have any.
+    pub fn leaves(&self) -> impl Iterator<Item = Lba> + '_ {
+        let first = |leaf: &usize| Lba((leaf * LEAF_ENTRIES) as u64);
+        self.leaves.keys().map(first)
+    }
+
+    /// Sets the entries of a leaf in the leaf as it was read.
+    pub fn set_in(&self, leaf: usize, page: &mut Page) {
+        for (index, raw) in self.leaves.get(&leaf).into_iter().flatten() {
+            page[usize::from(*index)] = *raw;
+        }
+    }
+
+    /// Forgets the entries of a leaf: the medium has the leaf with them.
+    pub fn forget(&mut self, leaf: usize) {
+        if let Some(entries) = self.leaves.remove(&leaf) {
+            self.entries -= entries.len();
+        }
     }
 
     /// Takes the entries of the first leaf that has any of these blocks, the last included.

@@ -198,6 +198,19 @@ impl Map {
         }
     }
 
+    /// Prepares a leaf for entries that are set in it when it is read: it is dirty, and nothing is known of its entries. False if they have
+    /// to be set now, because it is in memory, or some of its changes are.
+    pub(super) fn changes_later(&mut self, leaf: Leaf) -> bool {
+        let shelf = self.leaves.shelf();
+        let has_changes = shelf.is_some_and(|shelf| shelf.changes().has(leaf.0));
+        if has_changes || !self.is_away(leaf) {
+            return false;
+        }
+        self.used[leaf.0 as usize] = UNKNOWN;
+        self.write_anew(leaf);
+        true
+    }
+
     /// What leaves of the map may lead to.
     pub(super) fn bounds(&self, segments: SegmentArea) -> Bounds {
         Bounds::Map(segments, self.blocks)

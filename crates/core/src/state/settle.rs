@@ -46,6 +46,7 @@ impl State {
             self.strays.insert(pba, lba);
         }
         self.events.extend(given_up.into_iter().map(Event::GivenUp));
+        self.check_leaves(false);
         self.is_counted = true;
         Ok(())
     }

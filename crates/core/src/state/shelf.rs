@@ -7,6 +7,7 @@
 
 use super::bounds::Bounds;
 use super::changes::{Changes, Page};
+use super::later::Later;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
@@ -109,6 +110,8 @@ pub(super) struct Shelf {
     spare: RefCell<Vec<Box<Page>>>,
     /// What has changed in leaves since the newest root. Without parities, changed leaves stay in memory, and nothing is here.
     changes: Changes,
+    /// What a replay has set in leaves that were not read. These leaves are dirty, so they are written with it.
+    later: Later,
     /// What leaves may lead to, until all have been checked.
     bounds: Option<Bounds>,
     fetched: Cell<u64>,
@@ -139,6 +142,7 @@ impl Shelf {
             own,
             spare: RefCell::default(),
             changes: Changes::default(),
+            later: Later::default(),
             bounds: None,
             fetched: Cell::new(0),
             lost: Cell::new(None),
@@ -218,7 +222,17 @@ impl Shelf {
 
     /// Applies what has changed in a leaf since the newest root.
     pub fn redo(&self, leaf: usize, page: &mut Page) {
+        // What a replay set is older than what has changed since.
+        if !self.later.is_empty() {
+            self.later.set_in(leaf, page);
+        }
         self.changes.redo_all(leaf as u32, page);
+    }
+
+    /// Sets entries in leaves that are not in memory, and that the caller has marked dirty, so that they stay in memory once they are read
+    /// and until they are written.
+    pub fn set_later(&mut self, later: Later) {
+        self.later = later;
     }
 
     /// What has changed in leaves.
@@ -294,6 +308,7 @@ impl Shelf {
         self.slots[leaf.0 as usize] = slot;
         if self.own.contains(&leaf.0) {
             self.changes.is_rooted(leaf.0 - self.own.start);
+            self.later.forget((leaf.0 - self.own.start) as usize);
         }
     }
 

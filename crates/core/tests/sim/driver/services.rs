@@ -88,6 +88,7 @@ impl Services {
             came: driver.counts.done,
             rate: self.rate,
             haste: Haste::Idle,
+            uncounted: !driver.engine.is_counted(),
         };
         match running.next(Nanos(self.now), &around) {
             Step::Wait(until) => self.now = until.0,
