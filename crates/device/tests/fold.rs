@@ -152,7 +152,7 @@ fn folding_gives_room_back_and_changes_nothing() {
         for name in ["host_blocks_written", "packed_blocks", "asked_data"] {
             assert_eq!(after.core[name], before.core[name], "{name}");
         }
-        assert!(after.medium.read_fold_bytes >= folded);
+        assert!(after.medium.read.read_fold_bytes >= folded);
         contents.assert_read(&volume);
         // Folded pages are not sparse.
         fold(&volume);
@@ -234,7 +234,7 @@ fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
     };
     volume.set_policy(lz4).unwrap();
     fold(&volume);
-    assert!(volume.stats().medium.read_fold_bytes > 0);
+    assert!(volume.stats().medium.read.read_fold_bytes > 0);
     assert_eq!(counted(&volume, "folded_blocks"), 0);
     assert_eq!(counted(&volume, "folds_put_off"), 0);
     volume

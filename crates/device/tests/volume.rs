@@ -502,11 +502,12 @@ fn statistics_add_up_and_serialise() {
         (2 * 4096, 1)
     );
     let medium = stats.medium;
-    let causes = medium.data_bytes
-        + medium.header_bytes
-        + medium.moved_bytes
-        + medium.summary_bytes
-        + medium.map_bytes;
+    let written = medium.by_cause;
+    let causes = written.data_bytes
+        + written.header_bytes
+        + written.moved_bytes
+        + written.summary_bytes
+        + written.map_bytes;
     assert_eq!(medium.written_bytes, causes, "{medium:?}");
     let frames = stats.memory;
     assert_eq!(frames.write_frames, frames.write_frames_free);

@@ -151,87 +151,90 @@ fn other_formats_have_time_place_and_kind() {
     );
 }
 
+/// A format, input that is refused, and words of the error.
+const REFUSED: &[(Format, &str, &str)] = &[
+    (
+        Format::DiskSim,
+        "1.0 0 16 8 0\n1.0 0 16 8\n",
+        "line 2: 4 columns",
+    ),
+    (
+        Format::DiskSim,
+        "1.0 0 -1 8 0\n",
+        "line 1: sector is \"-1\"",
+    ),
+    (Format::DiskSim, "nan 0 1 8 0\n", "time is \"nan\""),
+    (Format::DiskSim, "1.0 0 1 0 0\n", "a request of 0 bytes"),
+    (Format::DiskSim, "1.0 0 1 99999999 0\n", "at most"),
+    (
+        Format::DiskSim,
+        "1.0 0 18446744073709551615 8 0\n",
+        "too many sectors",
+    ),
+    (
+        Format::DiskSim,
+        "1.0 0 300000000000000 8 0\n",
+        "no disk has so many",
+    ),
+    (
+        Format::DiskSim,
+        "99999999999999999999.0 0 1 8 0\n",
+        "time is",
+    ),
+    (Format::DiskSim, "", "no request in 0 lines"),
+    (Format::Mqsim, "1 0 1 8 7\n", "type is \"7\""),
+    (Format::Fiu, "1 1 a 8 8 W 6 0 0123\n", "4 digits of MD5"),
+    (
+        Format::Fiu,
+        "1 1 a 8 8 X 6 0 0123456789abcdef0123456789abcdef\n",
+        "R or W",
+    ),
+    (
+        Format::Fiu,
+        "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
+        "hexadecimal",
+    ),
+    (Format::Alibaba, "1,X,0,4096,1\n", "R or W"),
+    (
+        Format::Alibaba,
+        "1,W,0,4096\n",
+        "4 columns where alibaba has 5",
+    ),
+    (Format::Tencent, "1,8,8,2,1\n", "0 (read) or 1 (write)"),
+    (Format::Tencent, "1,8,-8,1,1\n", "size is \"-8\""),
+    (
+        Format::Tencent,
+        "99999999999,8,8,1,1\n",
+        "cannot be counted",
+    ),
+    (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
+    (
+        Format::CloudPhysics,
+        "version,time,op,size,lbn\n1,x,2a,512,1\n",
+        "line 2: time",
+    ),
+    (
+        Format::CloudPhysics,
+        "version,time,op,size,lbn\n",
+        "no request in 1 lines",
+    ),
+    (
+        Format::Blkparse,
+        "8;0 1 1 0.1 1 Q W 8 + 8 [x]\n",
+        "major,minor",
+    ),
+    (
+        Format::Blkparse,
+        "8,0 1 1 0.1 1 Q Z 8 + 8 [x]\n",
+        "RWBS is \"Z\"",
+    ),
+];
+
 #[test]
 fn invalid_input_is_refused_with_its_line() {
     let long = format!("1.0 0 16 8 0\n{}", " ".repeat(LINE_BYTES_MAX + 1));
-    for (format, text, words) in [
-        (
-            Format::DiskSim,
-            "1.0 0 16 8 0\n1.0 0 16 8\n",
-            "line 2: 4 columns",
-        ),
-        (
-            Format::DiskSim,
-            "1.0 0 -1 8 0\n",
-            "line 1: sector is \"-1\"",
-        ),
-        (Format::DiskSim, "nan 0 1 8 0\n", "time is \"nan\""),
-        (Format::DiskSim, "1.0 0 1 0 0\n", "a request of 0 bytes"),
-        (Format::DiskSim, "1.0 0 1 99999999 0\n", "at most"),
-        (
-            Format::DiskSim,
-            "1.0 0 18446744073709551615 8 0\n",
-            "too many sectors",
-        ),
-        (
-            Format::DiskSim,
-            "1.0 0 300000000000000 8 0\n",
-            "no disk has so many",
-        ),
-        (
-            Format::DiskSim,
-            "99999999999999999999.0 0 1 8 0\n",
-            "time is",
-        ),
-        (Format::DiskSim, &long, "line 2: a line of more than"),
-        (Format::DiskSim, "", "no request in 0 lines"),
-        (Format::Mqsim, "1 0 1 8 7\n", "type is \"7\""),
-        (Format::Fiu, "1 1 a 8 8 W 6 0 0123\n", "4 digits of MD5"),
-        (
-            Format::Fiu,
-            "1 1 a 8 8 X 6 0 0123456789abcdef0123456789abcdef\n",
-            "R or W",
-        ),
-        (
-            Format::Fiu,
-            "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
-            "hexadecimal",
-        ),
-        (Format::Alibaba, "1,X,0,4096,1\n", "R or W"),
-        (
-            Format::Alibaba,
-            "1,W,0,4096\n",
-            "4 columns where alibaba has 5",
-        ),
-        (Format::Tencent, "1,8,8,2,1\n", "0 (read) or 1 (write)"),
-        (Format::Tencent, "1,8,-8,1,1\n", "size is \"-8\""),
-        (
-            Format::Tencent,
-            "99999999999,8,8,1,1\n",
-            "cannot be counted",
-        ),
-        (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
-        (
-            Format::CloudPhysics,
-            "version,time,op,size,lbn\n1,x,2a,512,1\n",
-            "line 2: time",
-        ),
-        (
-            Format::CloudPhysics,
-            "version,time,op,size,lbn\n",
-            "no request in 1 lines",
-        ),
-        (
-            Format::Blkparse,
-            "8;0 1 1 0.1 1 Q W 8 + 8 [x]\n",
-            "major,minor",
-        ),
-        (
-            Format::Blkparse,
-            "8,0 1 1 0.1 1 Q Z 8 + 8 [x]\n",
-            "RWBS is \"Z\"",
-        ),
-    ] {
+    let too_long = (Format::DiskSim, &*long, "line 2: a line of more than");
+    for &(format, text, words) in REFUSED.iter().chain([&too_long]) {
         let error = read(format, text).unwrap_err();
         assert!(error.contains(words), "{}: {error}", format.name());
     }

@@ -91,14 +91,15 @@ pub fn evaluate(
     let mut frames = Vec::new();
     let mut commits = Vec::new();
     for stated in &SAYS {
-        let (mut frame, rows) = figure(&loads, stated, about, threads)?;
+        let figure = Figure::run(&loads, stated, threads)?;
+        let mut frame = figure.frame(about);
         if traces.is_none() {
             for experiment in experiments::all(stated, size, threads)? {
                 frame.try_out(experiment);
             }
         }
         frames.push(frame);
-        commits.extend(rows);
+        commits.extend(figure.commits());
     }
     frames.push(commits_of(commits));
     frames.push(stacked(size, threads)?);
@@ -116,81 +117,115 @@ pub fn evaluate(
     })
 }
 
-fn figure(
-    loads: &[Load],
-    stated: &Says,
-    about: &str,
-    threads: usize,
-) -> Result<(Frame, Vec<Vec<String>>), PaperError> {
-    let mut cells = Vec::new();
-    for (index, load) in loads.iter().enumerate() {
-        for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
-            let plain = system == PLAIN;
-            let policy = stated.policy(policy, plain);
-            let scenario = run_of(load, stated.strong && plain);
-            let what = format!("{}, {name}", load.name);
-            cells.push(Cell::new((index, system), what, scenario, &policy)?);
+/// The runs of one figure, and what Dmdedup would write for each load.
+struct Figure<'a> {
+    loads: &'a [Load],
+    stated: &'a Says,
+    /// By load and by system.
+    outcomes: Vec<((usize, usize), Outcome)>,
+    counted: Vec<Written>,
+}
+
+impl<'a> Figure<'a> {
+    fn run(loads: &'a [Load], stated: &'a Says, threads: usize) -> Result<Self, PaperError> {
+        let mut cells = Vec::new();
+        for (index, load) in loads.iter().enumerate() {
+            for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
+                let plain = system == PLAIN;
+                let policy = stated.policy(policy, plain);
+                let scenario = run_of(load, stated.strong && plain);
+                let what = format!("{}, {name}", load.name);
+                cells.push(Cell::new((index, system), what, scenario, &policy)?);
+            }
+        }
+        let persistence = match stated.strong {
+            true => Persistence::Strong,
+            false => Persistence::Weak,
+        };
+        let count = |load: &Load| dmdedup::count(&load.requests, persistence);
+        Ok(Self {
+            loads,
+            stated,
+            outcomes: run(cells, threads)?,
+            counted: loads.iter().map(count).collect(),
+        })
+    }
+
+    fn of(&self, load: usize, system: usize) -> Option<&Outcome> {
+        let mut outcomes = self.outcomes.iter();
+        let (_, outcome) = outcomes.find(|(key, _)| *key == (load, system))?;
+        Some(outcome)
+    }
+
+    fn shown(&self, load: usize, system: usize) -> Shown {
+        match (self.of(load, system), self.of(load, PLAIN)) {
+            (Some(outcome), Some(plain)) => Shown::of(outcome, plain),
+            _ => Shown::default(),
         }
     }
-    let outcomes = run(cells, threads)?;
-    let of = |index: usize, system: usize| {
-        let found = outcomes.iter().find(|(key, _)| *key == (index, system));
-        found.map(|(_, outcome)| outcome)
-    };
-    let shown = |index: usize, system: usize| match (of(index, system), of(index, PLAIN)) {
-        (Some(outcome), Some(plain)) => Shown::of(outcome, plain),
-        _ => Shown::default(),
-    };
-    let space = |index: usize| of(index, WHOLE).map_or(0.0, |whole| space(&loads[index], whole));
-    let persistence = match stated.strong {
-        true => Persistence::Strong,
-        false => Persistence::Weak,
-    };
-    let counted: Vec<Written> = loads
-        .iter()
-        .map(|load| dmdedup::count(&load.requests, persistence))
-        .collect();
-    let dmdedup = |index: usize| {
-        let plain = of(index, PLAIN).map_or(0, Outcome::medium_blocks);
-        counted[index].total() as f64 * 100.0 / plain.max(1) as f64
-    };
-    let (mut rows, mut commits) = (Vec::new(), Vec::new());
-    for (index, load) in loads.iter().enumerate() {
-        let what = [load.name.clone(), stated.persistence().into()];
-        commits.push(commit_of_dmdedup(&what, &counted[index]));
-        commits.extend(of(index, SHADOW).map(|outcome| commit_of_shadow(&what, outcome)));
+
+    fn space(&self, load: usize) -> f64 {
+        let whole = self.of(load, WHOLE);
+        whole.map_or(0.0, |whole| space(&self.loads[load], whole))
+    }
+
+    /// What Dmdedup writes, in per cent of what the plain device writes.
+    fn dmdedup(&self, load: usize) -> f64 {
+        let plain = self.of(load, PLAIN).map_or(0, Outcome::medium_blocks);
+        self.counted[load].total() as f64 * 100.0 / plain.max(1) as f64
+    }
+
+    /// What each system of shadowing writes for a commit.
+    fn commits(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for (index, load) in self.loads.iter().enumerate() {
+            let what = [load.name.clone(), self.stated.persistence().into()];
+            rows.push(commit_of_dmdedup(&what, &self.counted[index]));
+            let shadow = self.of(index, SHADOW);
+            rows.extend(shadow.map(|outcome| commit_of_shadow(&what, outcome)));
+        }
+        rows
+    }
+
+    fn row(&self, index: usize) -> Vec<String> {
+        let load = &self.loads[index];
         let mut row = vec![
             load.name.clone(),
             load.shares.written.to_string(),
             format!("{:.0}%", load.shares.percent()),
             format!("{:.1}", load.ideal()),
-            format!("{:.1}", dmdedup(index)),
+            format!("{:.1}", self.dmdedup(index)),
         ];
         row.extend((SHADOW..SYSTEMS.len()).map(|system| {
-            let Shown { percent, time } = shown(index, system);
+            let Shown { percent, time } = self.shown(index, system);
             format!("{percent:.1} ({time:.2})")
         }));
-        row.push(format!("{:.0}%", space(index)));
-        rows.push(row);
+        row.push(format!("{:.0}%", self.space(index)));
+        row
     }
-    let columns = ["load", "blocks written", "duplicates", "ideal", "Dmdedup"];
-    let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
-    let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
-    let all: Vec<Seen> = (0..loads.len())
-        .map(|index| Seen {
-            ideal: loads[index].ideal(),
-            whole: shown(index, WHOLE),
-            shadow: shown(index, SHADOW),
-            dmdedup: dmdedup(index),
-            space: space(index),
-            name: &loads[index].name,
-        })
-        .collect();
-    let setting = format!("{about} {SETTING}");
-    let frame = Frame::new(stated.figure, &setting, &columns)
-        .rows(rows)
-        .claims(claims(stated, &all));
-    Ok((frame, commits))
+
+    fn seen(&self, index: usize) -> Seen<'a> {
+        let load = &self.loads[index];
+        Seen {
+            ideal: load.ideal(),
+            whole: self.shown(index, WHOLE),
+            shadow: self.shown(index, SHADOW),
+            dmdedup: self.dmdedup(index),
+            space: self.space(index),
+            name: &load.name,
+        }
+    }
+
+    fn frame(&self, about: &str) -> Frame {
+        let columns = ["load", "blocks written", "duplicates", "ideal", "Dmdedup"];
+        let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
+        let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
+        let all: Vec<Seen> = (0..self.loads.len()).map(|load| self.seen(load)).collect();
+        let setting = format!("{about} {SETTING}");
+        Frame::new(self.stated.figure, &setting, &columns)
+            .rows((0..self.loads.len()).map(|load| self.row(load)))
+            .claims(claims(self.stated, &all))
+    }
 }
 
 /// Why our shadowing costs less than Dmdedup's: what each writes for a commit.
