@@ -282,7 +282,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         When::Each(0.25),
     ];
     println!(
-        "| load | volume, of the room | folded | pages in use for each block | written for each | of that anew | and moved |"
+        "| load | volume, of the room | folded | pages in use for each block | written for each | of that \
+         anew | and moved |"
     );
     println!("| --- | ---: | --- | ---: | ---: | ---: | ---: |");
     for (name, load) in loads {

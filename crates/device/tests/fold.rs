@@ -141,7 +141,8 @@ fn folding_gives_room_back_and_changes_nothing() {
         let folded = after.core["folded_blocks"];
         let [pages_a_block, left_a_block] = [pages, left].map(|of| of as f64 / BLOCKS as f64);
         println!(
-            "{name}: {pages_a_block:.2} pages a block, {left_a_block:.2} when {folded} of {BLOCKS} were folded"
+            "{name}: {pages_a_block:.2} pages a block, {left_a_block:.2} when {folded} of {BLOCKS} were \
+             folded"
         );
         // Half of all parts are dead, and in each page that is left half are alive.
         assert!(left * 10 < pages * 8, "{name}: {left} of {pages}");

@@ -26,8 +26,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let range = (0..BLOCKS, 1..20u64).prop_map(|(lba, blocks)| (lba, blocks.min(BLOCKS - lba)));
     let fill = prop_oneof![1 => Just(0u64), 6 => 1..u64::MAX];
+    let fills = prop::collection::vec(fill, 1..12);
+    let write = (0..BLOCKS, fills, prop::bool::weighted(0.1));
     prop_oneof![
-        6 => (0..BLOCKS, prop::collection::vec(fill, 1..12), prop::bool::weighted(0.1)).prop_map(|(lba, mut fills, fua)| {
+        6 => write.prop_map(|(lba, mut fills, fua)| {
             fills.truncate((BLOCKS - lba) as usize);
             Step::Write(lba, fills, fua)
         }),

@@ -175,7 +175,10 @@ const send = (kind, x, y) => {
   const at = { clientX: box.left + box.width * x, clientY: box.top + box.height * y, bubbles: true };
   svg.dispatchEvent(new PointerEvent(kind, at));
 };
-const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const press = (key) => {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true });
+  document.activeElement.dispatchEvent(event);
+};
 const done = () => { document.documentElement.dataset.problems = problems.join("; ") || "none"; };
 </script>"##;
 

@@ -71,7 +71,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (range(), any::<bool>(), any::<bool>())
             .prop_map(|((at, blocks), durable, scattered)| Op::Write { at, blocks, durable, scattered }),
-        4 => (range(), any::<bool>()).prop_map(|((at, blocks), scattered)| Op::Read { at, blocks, scattered }),
+        4 => (range(), any::<bool>())
+            .prop_map(|((at, blocks), scattered)| Op::Read { at, blocks, scattered }),
         1 => range().prop_map(|(at, blocks)| Op::Discard { at, blocks }),
         1 => Just(Op::Sync),
     ]

@@ -63,8 +63,8 @@ pub(crate) fn drawn(
 fn frame(page: &Page, body: &str) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n",
     );
     let _ = writeln!(out, "<title>{}</title>", escape(&page.title));

@@ -64,16 +64,27 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its workloads write to (section 4.4); requests, their order, their flushes \
-and the time between them are made up. The paper's devices, new: the omd-server device for the last two loads (a write of 4 KiB takes 4.7 ms there, more at a time share 520 MB/s), omd-tablet for the others (2.9 ms, one at a time).";
+const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its \
+                    workloads write to (section 4.4); requests, their order, their flushes and the time \
+                    between them are made up. The paper's devices, new: the omd-server device for the last \
+                    two loads (a write of 4 KiB takes 4.7 ms there, more at a time share 520 MB/s), \
+                    omd-tablet for the others (2.9 ms, one at a time).";
 
-const CAPTURED: &str = "Loads: traces of real activity, recorded below an ext4 (benches/capture.sh); *duplicates* are measured: blocks written whose content the \
-trace had written before. The volume is empty at first, so contents that were there before the recording are not found. The moderate-ssd device (520 MB/s, 30 us a write, 100 us a read, 1 ms a flush), new.";
+const CAPTURED: &str = "Loads: traces of real activity, recorded below an ext4 (benches/capture.sh); \
+                        *duplicates* are measured: blocks written whose content the trace had written \
+                        before. The volume is empty at first, so contents that were there before the \
+                        recording are not found. The moderate-ssd device (520 MB/s, 30 us a write, 100 us a \
+                        read, 1 ms a flush), new.";
 
-const SETTING: &str = "The application asks for its next request as long after the last as the \
-load's times say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and what was held back included, in per cent of what the plain device writes; in brackets the time of the whole \
-load over the plain device's (under strong persistence it writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
-anticipation). Blocks of zeros are contents like others. Hashing takes no time; equal blocks are compared, which reads them.";
+const SETTING: &str = "The application asks for its next request as long after the last as the load's times \
+                       say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and \
+                       what was held back included, in per cent of what the plain device writes; in brackets \
+                       the time of the whole load over the plain device's (under strong persistence it \
+                       writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, \
+                       counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, \
+                       how many are not stored, with everything (+ anticipation). Blocks of zeros are \
+                       contents like others. Hashing takes no time; equal blocks are compared, which reads \
+                       them.";
 
 /// Runs the evaluation.
 ///
@@ -104,13 +115,21 @@ pub fn evaluate(
     frames.push(commits_of(commits));
     frames.push(stacked(size, threads)?);
     let mut missing = vec![
-        "The paper's traces are not public. Dmdedup itself: it is a kernel module for Linux 3.x and 4.x; `shadow` is our tables, shadowed and committed by a root.".into(),
+        "The paper's traces are not public. Dmdedup itself: it is a kernel module for Linux 3.x and 4.x; \
+         `shadow` is our tables, shadowed and committed by a root.".into(),
     ];
     if traces.is_some() {
-        missing.push("A camera: there is none here; the frames that benches/capture.sh has stored are made up.".into());
+        missing.push(
+            "A camera: there is none here; the frames that benches/capture.sh has stored are made \
+                      up."
+            .into(),
+        );
     }
     Ok(Evaluation {
-        paper: "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, 2016)".into(),
+        paper:
+            "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, \
+                2016)"
+                .into(),
         frames,
         missing,
         list: listed(),
@@ -230,9 +249,12 @@ impl<'a> Figure<'a> {
 
 /// Why our shadowing costs less than Dmdedup's: what each writes for a commit.
 fn commits_of(rows: Vec<Vec<String>>) -> Frame {
-    let setting = "Not in the paper. Blocks written for a commit, on average, beside data. Of Dmdedup's trees the inner blocks are with their leaves; under strong persistence it commits after each \
-                   block. *Shadow* commits then, too, but what comes while a commit is under way shares the next one; and a fingerprint lies where its block of data does, so new contents that are stored \
-                   side by side share a block of them, where an index by hash has a leaf for nearly each. Its root is a header and a table, in two copies: four blocks at least.";
+    let setting = "Not in the paper. Blocks written for a commit, on average, beside data. Of Dmdedup's \
+                   trees the inner blocks are with their leaves; under strong persistence it commits after \
+                   each block. *Shadow* commits then, too, but what comes while a commit is under way shares \
+                   the next one; and a fingerprint lies where its block of data does, so new contents that \
+                   are stored side by side share a block of them, where an index by hash has a leaf for \
+                   nearly each. Its root is a header and a table, in two copies: four blocks at least.";
     let columns = [
         "load",
         "persistence",
@@ -326,9 +348,12 @@ fn stacked(size: Size, threads: usize) -> Result<Frame, PaperError> {
             format!("{:.2}", per_write / alone),
         ]);
     }
-    let setting = "Not in the paper. The oftl device with its page map (greedy), 28% over-provisioning (below the log the drive keeps a third of it, below tables all but 5%), filled, then overwritten twice, 4 KiB at a time, 32 at a time; 30% of the \
-                   blocks have a content that was written before, mostly not long before. Synthetic. Write amplification of the layout, of the drive under it, and of both; erasures a block of the \
-                   host's over those of the drive alone.";
+    let setting = "Not in the paper. The oftl device with its page map (greedy), 28% over-provisioning \
+                   (below the log the drive keeps a third of it, below tables all but 5%), filled, then \
+                   overwritten twice, 4 KiB at a time, 32 at a time; 30% of the blocks have a content that \
+                   was written before, mostly not long before. Synthetic. Write amplification of the layout, \
+                   of the drive under it, and of both; erasures a block of the host's over those of the \
+                   drive alone.";
     let columns = ["load", "system", "layout", "drive", "both", "erasures"];
     let name = "Above a drive with a translation layer of its own";
     Ok(Frame::new(name, setting, &columns).rows(rows))

@@ -35,9 +35,10 @@ pub struct Columns {
 }
 
 /// The syntax of `--columns`, for a help text.
-pub const COLUMNS: &str = "time=N[:s|ms|us|ns|100ns], op=N, offset=N[:byte|sector|block], length=N[:byte|sector|block], \
-disk=N, read=WORD, write=WORD, discard=WORD, flush=WORD, separator=comma|semicolon|tab|space; columns are counted from 0; \
-op, offset and length are needed";
+pub const COLUMNS: &str = "time=N[:s|ms|us|ns|100ns], op=N, offset=N[:byte|sector|block], \
+                           length=N[:byte|sector|block], disk=N, read=WORD, write=WORD, discard=WORD, \
+                           flush=WORD, separator=comma|semicolon|tab|space; columns are counted from 0; op, \
+                           offset and length are needed";
 
 impl Default for Columns {
     /// Time in seconds, operation, offset and length in bytes.
@@ -249,8 +250,8 @@ impl Columns {
             "d" | "discard" | "trim" | "unmap" => Op::Discard,
             "f" | "flush" | "sync" => Op::Flush,
             _ => {
-                let need = "read, write, discard or flush (or R, W, D, F) is needed; what else they are called here say \
-                            read=WORD, write=WORD, discard=WORD and flush=WORD in the map";
+                let need = "read, write, discard or flush (or R, W, D, F) is needed; what else they are \
+                            called here say read=WORD, write=WORD, discard=WORD and flush=WORD in the map";
                 return Err(wrong("op", text, need));
             }
         })
