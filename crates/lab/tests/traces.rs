@@ -10,7 +10,7 @@ use std::path::Path;
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
-use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Record, detect};
+use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Traced, detect};
 
 const BLKPARSE: &str = "\
   8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
@@ -43,7 +43,7 @@ const TENCENT: &str = "1538323200,12910952,128,0,1063\n1538323201,6160447,8,1,16
 const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
 const MQSIM: &str = "938513000 4 264719032 16 0\n938828000 3 197570568 16 1\n";
 
-fn read(format: Format, text: &str) -> Result<Vec<Record>, String> {
+fn read(format: Format, text: &str) -> Result<Vec<Traced>, String> {
     let reader = Reader::new(text.as_bytes(), format);
     reader.collect::<Result<_, _>>().map_err(|e| e.to_string())
 }
@@ -73,24 +73,24 @@ fn each_format_is_detected_by_content() {
 
 #[test]
 fn blkparse_counts_each_request_once() {
-    let records = read(Format::Blkparse, BLKPARSE).unwrap();
-    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    let traced = read(Format::Blkparse, BLKPARSE).unwrap();
+    let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
     // Of the three actions, Q is seen first, so D and C are skipped.
     assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::Discard]);
-    assert_eq!(records[0].at, Nanos(1829));
-    assert_eq!(records[0].offset, 223_490 * 512);
+    assert_eq!(traced[0].at, Nanos(1829));
+    assert_eq!(traced[0].offset, 223_490 * 512);
     // Half a block at each end makes it two blocks.
-    assert_eq!(records[0].blocks(), 2);
-    assert_eq!(records[4].bytes, 1 << 20);
+    assert_eq!(traced[0].blocks(), 2);
+    assert_eq!(traced[4].bytes, 1 << 20);
 }
 
 #[test]
 fn fiu_has_contents_in_both_of_its_widths() {
-    let records = read(Format::Fiu, FIU_4K).unwrap();
-    assert_eq!(records[1].contents[0], records[0].contents[0]);
-    assert_eq!(records[1].contents[1], Content::ZERO);
-    assert_ne!(records[0].disk, records[2].disk);
+    let traced = read(Format::Fiu, FIU_4K).unwrap();
+    assert_eq!(traced[1].contents[0], traced[0].contents[0]);
+    assert_eq!(traced[1].contents[1], Content::ZERO);
+    assert_ne!(traced[0].disk, traced[2].disk);
     let eight = |last: &str| {
         format!(
             "1 1 a 0 8 W 6 0 {}{last}\n",
@@ -336,7 +336,7 @@ fn the_sample_traces_are_read_to_their_end() {
         ("ascii.trace", Format::DiskSim, 100_000),
         ("ssd-postmark-aligned2.trace", Format::DiskSim, 62_257),
     ];
-    for (name, format, records) in expected {
+    for (name, format, traced) in expected {
         let path = beside.join(name);
         if !path.exists() {
             let mut stderr = std::io::stderr();
@@ -345,6 +345,6 @@ fn the_sample_traces_are_read_to_their_end() {
         }
         let trace = TraceFile::read(&path, &Reading::default()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(trace.format(), format, "{name}");
-        assert_eq!(trace.summary().seen.records, records, "{name}");
+        assert_eq!(trace.summary().seen.requests, traced, "{name}");
     }
 }

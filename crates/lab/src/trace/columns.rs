@@ -2,7 +2,7 @@
 
 use super::error::Problem;
 use super::fields::{SECTOR_BYTES, decimal, name_number, number, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use std::str::FromStr;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 
@@ -187,7 +187,7 @@ fn fault(part: &str, need: &'static str) -> ColumnsError {
 
 impl Columns {
     /// Parses one line. The first may be a header.
-    pub(super) fn parse(&self, line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+    pub(super) fn parse(&self, line: &str, number_of_line: u64) -> Result<Option<Traced>, Problem> {
         let columns: Vec<&str> = match self.separator {
             ' ' => line.split_ascii_whitespace().collect(),
             separator => line
@@ -225,7 +225,7 @@ impl Columns {
                 scaled("length", self.length)?,
             ),
         };
-        Ok(Some(Record {
+        Ok(Some(Traced {
             at,
             disk: self.disk.map_or(Ok(0), |at| column(at).map(name_number))?,
             op,

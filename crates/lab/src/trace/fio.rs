@@ -3,7 +3,7 @@
 
 use super::error::Problem;
 use super::fields::{name_number, number, ticks, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use vellum_core::addr::Nanos;
 
 const MICROSECOND: u64 = 1000;
@@ -18,7 +18,7 @@ pub struct State {
 
 impl State {
     /// Parses one line.
-    pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
+    pub fn parse(&mut self, line: &str) -> Result<Option<Traced>, Problem> {
         let Some(version) = self.version else {
             self.version = Some(version(line)?);
             return Ok(None);
@@ -59,7 +59,7 @@ impl State {
             }
             _ => (0, 0),
         };
-        Ok(Some(Record {
+        Ok(Some(Traced {
             at,
             disk: name_number(file),
             op,
