@@ -309,6 +309,11 @@ fn chunks(at: &dyn Fn(u32, u64) -> Pba) -> [Chunk; 7] {
         lba: Lba(lba),
         sum: 0,
     };
+    let share = |lba: u64| Record::Share {
+        lba: Lba(lba),
+        vba: Vba(0),
+        pba: at(5, 2),
+    };
     [
         (5, 0, vec![lba(0), lba(1), lba(2)], Some(0)),
         (
@@ -333,29 +338,8 @@ fn chunks(at: &dyn Fn(u32, u64) -> Pba) -> [Chunk; 7] {
             }],
             None,
         ),
-        (
-            0,
-            2,
-            vec![Record::Share {
-                lba: Lba(9),
-                vba: Vba(0),
-                pba: at(5, 2),
-            }],
-            None,
-        ),
-        (
-            0,
-            3,
-            vec![
-                Record::Share {
-                    lba: Lba(1),
-                    vba: Vba(0),
-                    pba: at(5, 2),
-                },
-                lba(6),
-            ],
-            None,
-        ),
+        (0, 2, vec![share(9)], None),
+        (0, 3, vec![share(1), lba(6)], None),
         (
             1,
             2,

@@ -161,6 +161,15 @@ fn perfect(scenario: &Scenario<'_>, blocks: u64) -> Perfect {
     }
 }
 
+const FOUND_SETTING: &str = "The caftl device (10 packages of 8 planes, 64 pages of 4 KiB a block, 15% \
+                             over-provisioning), new, 2 GiB of its flash (the paper's is 42 GB; --full: 16 \
+                             GiB); 65,536 writes of 32 KiB (--full: 1,048,576), 80% of them to 20% of the \
+                             volume; of the requests 6, 17 or 28% hold what an earlier one held, mostly one \
+                             not long ago. Synthetic. *Found*: of the duplicates that a pass which knows all \
+                             that is stored finds. *Space*: pages in use at the end, fewer than addresses \
+                             written. The paper's store has memory for a tenth of the contents. Ours decides \
+                             by comparing bytes.";
+
 fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for duplicates in DUPLICATES {
@@ -210,13 +219,6 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         let stated = Stated::figure(theirs, store * 100.0).over(0.0);
         Claim::new(what, format!("up to {theirs}%"), ours, stated, why)
     };
-    let setting = "The caftl device (10 packages of 8 planes, 64 pages of 4 KiB a block, 15% \
-                   over-provisioning), new, 2 GiB of its flash (the paper's is 42 GB; --full: 16 GiB); \
-                   65,536 writes of 32 KiB (--full: 1,048,576), 80% of them to 20% of the volume; of the \
-                   requests 6, 17 or 28% hold what an earlier one held, mostly one not long ago. Synthetic. \
-                   *Found*: of the duplicates that a pass which knows all that is stored finds. *Space*: \
-                   pages in use at the end, fewer than addresses written. The paper's store has memory for a \
-                   tenth of the contents. Ours decides by comparing bytes.";
     let columns = [
         "duplicates",
         "system",
@@ -225,13 +227,15 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         "fewer writes",
         "space",
     ];
-    let mut frame = Frame::new(FOUND, setting, &columns).rows(rows).claims([
-        claim("duplicates found, of a perfect pass's", 86.2, copies, |s| {
-            s.found
-        }),
-        claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
-        claim(SPACE.0, SPACE.1, space, |s| s.space),
-    ]);
+    let mut frame = Frame::new(FOUND, FOUND_SETTING, &columns)
+        .rows(rows)
+        .claims([
+            claim("duplicates found, of a perfect pass's", 86.2, copies, |s| {
+                s.found
+            }),
+            claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
+            claim(SPACE.0, SPACE.1, space, |s| s.space),
+        ]);
     frame.try_out(found_by_memory(capacity, requests, threads)?);
     Ok(frame)
 }
