@@ -114,60 +114,88 @@ pub fn sound(has_extents: bool) -> Volume {
             volume.little(descriptors + 32 * group + at, block as u32);
         }
     }
-    let inode = start + table * unit + 7 * 256;
-    let journal = table + 64;
-    let length = limits::JOURNAL_BLOCKS_MIN;
+    let place = Place {
+        start,
+        unit,
+        inode: start + table * unit + 7 * 256,
+        journal: table + 64,
+    };
+    let (inode, length) = (place.inode, limits::JOURNAL_BLOCKS_MIN);
     volume.little(inode, 0x8180);
     volume.little(inode + 0x04, (length * unit) as u32);
     volume.little(inode + 0x1A, 1);
     if has_extents {
-        // A root, a leaf, two extents.
-        let leaf = journal - 1;
-        volume.little(inode + 0x20, 0x8_0000);
-        volume.put(inode + 0x28, &[0x0A, 0xF3, 1, 0, 4, 0, 1, 0]);
-        volume.little(inode + 0x28 + 16, leaf as u32);
-        let at = start + leaf * unit;
-        volume.put(at, &[0x0A, 0xF3, 2, 0, 0x54, 1, 0, 0]);
-        for (i, (block, length, to)) in [(0, 500, journal), (500, length - 500, journal + 600)]
-            .into_iter()
-            .enumerate()
-        {
-            let at = at + 12 + 12 * i as u64;
-            volume.little(at, block as u32);
-            volume.little(at + 4, length as u32);
-            volume.little(at + 8, to as u32);
-        }
+        put_extents(&mut volume, place);
     } else {
-        // Twelve blocks, a block of 256 numbers, and three such blocks under another.
-        let indirect = |i: u64| journal - 10 + i;
-        for i in 0..12 {
-            volume.little(inode + 0x28 + 4 * i, (journal + i) as u32);
-        }
-        volume.little(inode + 0x28 + 48, indirect(0) as u32);
-        volume.little(inode + 0x28 + 52, indirect(1) as u32);
-        for i in 0..3 {
-            volume.little(start + indirect(1) * unit + 4 * i, indirect(2 + i) as u32);
-        }
-        for i in 12..length {
-            let (block, index) = match (i - 12) / 256 {
-                0 => (indirect(0), (i - 12) % 256),
-                part => (indirect(1 + part), (i - 12) % 256),
-            };
-            volume.little(start + block * unit + 4 * index, (journal + i) as u32);
-        }
+        put_indirect(&mut volume, place);
     }
-    let at = start + journal * unit;
-    for (offset, value) in [
-        (0, 0xC03B_3998),
-        (4, 4),
-        (0x0C, unit),
-        (0x10, length),
-        (0x14, 1),
-        (0x40, 1),
-    ] {
-        volume.big(at + offset, value as u32);
-    }
+    put_journal(&mut volume, place);
     volume
+}
+
+/// Where the journal of a file system is.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The byte at which the file system begins, and the bytes of its blocks.
+    start: u64,
+    unit: u64,
+    /// The byte of its inode.
+    inode: u64,
+    /// Its first block.
+    journal: u64,
+}
+
+/// Says where the journal is: a root, a leaf, two extents.
+fn put_extents(volume: &mut Volume, place: Place) {
+    let Place {
+        start,
+        unit,
+        inode,
+        journal,
+    } = place;
+    let length = limits::JOURNAL_BLOCKS_MIN;
+    let leaf = journal - 1;
+    volume.little(inode + 0x20, 0x8_0000);
+    volume.put(inode + 0x28, &[0x0A, 0xF3, 1, 0, 4, 0, 1, 0]);
+    volume.little(inode + 0x28 + 16, leaf as u32);
+    let at = start + leaf * unit;
+    volume.put(at, &[0x0A, 0xF3, 2, 0, 0x54, 1, 0, 0]);
+    for (i, (block, length, to)) in [(0, 500, journal), (500, length - 500, journal + 600)]
+        .into_iter()
+        .enumerate()
+    {
+        let at = at + 12 + 12 * i as u64;
+        volume.little(at, block as u32);
+        volume.little(at + 4, length as u32);
+        volume.little(at + 8, to as u32);
+    }
+}
+
+/// Says where the journal is: twelve blocks, a block of 256 numbers, and three such blocks under another.
+fn put_indirect(volume: &mut Volume, place: Place) {
+    let Place {
+        start,
+        unit,
+        inode,
+        journal,
+    } = place;
+    let length = limits::JOURNAL_BLOCKS_MIN;
+    let indirect = |i: u64| journal - 10 + i;
+    for i in 0..12 {
+        volume.little(inode + 0x28 + 4 * i, (journal + i) as u32);
+    }
+    volume.little(inode + 0x28 + 48, indirect(0) as u32);
+    volume.little(inode + 0x28 + 52, indirect(1) as u32);
+    for i in 0..3 {
+        volume.little(start + indirect(1) * unit + 4 * i, indirect(2 + i) as u32);
+    }
+    for i in 12..length {
+        let (block, index) = match (i - 12) / 256 {
+            0 => (indirect(0), (i - 12) % 256),
+            part => (indirect(1 + part), (i - 12) % 256),
+        };
+        volume.little(start + block * unit + 4 * index, (journal + i) as u32);
+    }
 }
 
 /// Returns the sound ext4, mounted.
@@ -296,12 +324,77 @@ fn with_the_same_copies(kind: u8, seed: u32, block: &mut [u8]) {
     }
 }
 
+/// Writes the journal's superblock.
+fn put_journal(volume: &mut Volume, place: Place) {
+    let at = place.start + place.journal * place.unit;
+    for (offset, value) in [
+        (0, 0xC03B_3998),
+        (4, 4),
+        (0x0C, place.unit),
+        (0x10, limits::JOURNAL_BLOCKS_MIN),
+        (0x14, 1),
+        (0x40, 1),
+    ] {
+        volume.big(at + offset, value as u32);
+    }
+}
+
+/// A journal of two pieces.
+fn journal_of(format: JournalFormat) -> Journal {
+    let piece = |start: u64, blocks: u64| Span::new(start * 1024, blocks * 1024);
+    Journal {
+        extents: vec![piece(5000, 700), piece(100, 500)],
+        format,
+        is_empty: true,
+        blocks: 1200,
+        fast_commit_blocks: 176,
+        uuid: Uuid::default(),
+        superblock: JournalBlock(0),
+        is_external: false,
+        alignment: Alignment::Aligned,
+    }
+}
+
+/// A block of a journal with these features: its kind, with flags, and what is in it.
+fn made_block((features, kind): (u8, u8), seed: u32, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0; 1024];
+    block[..4].copy_from_slice(&0xC03B_3998u32.to_be_bytes());
+    block[7] = kind & 7;
+    block[12..12 + content.len().min(1012)].copy_from_slice(&content[..content.len().min(1012)]);
+    if kind & 0x40 != 0 && kind & 7 == 5 {
+        // A fuzzer hardly hits the length of a revoke block's list.
+        block[12..16].copy_from_slice(&(16 + content.len().min(1000) as u32).to_be_bytes());
+    }
+    if kind & 0x20 != 0 && features & 0x10 != 0 {
+        with_the_same_copies(kind & 7, seed, &mut block);
+    }
+    let is_superblock = kind & 7 == 4;
+    if is_superblock && kind & 0x40 != 0 {
+        // All that is required of a superblock, except its features and where the log begins.
+        for (at, word) in [(12, 1024), (16, 1024), (20, 1), (64, 1)] {
+            block[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
+        }
+        block[48..64].fill(0);
+        block[80] = 4;
+    }
+    if kind & 0x80 == 0 && (features & 0x18 != 0 || is_superblock) {
+        let (at, seed) = match kind & 7 {
+            4 => (252, !0),
+            2 => (16, seed),
+            _ => (1020, seed),
+        };
+        block[at..at + 4].fill(0);
+        let sum = !crc32c::crc32c_append(!seed, &block);
+        block[at..at + 4].copy_from_slice(&sum.to_be_bytes());
+    }
+    block
+}
+
 /// Follows a journal to which the bytes are written: each block is a kind, a place, a length and as many bytes.
 pub fn journal(bytes: &[u8]) -> usize {
     let Some((features, mut rest)) = bytes.split_first() else {
         return 0;
     };
-    let piece = |start: u64, blocks: u64| Span::new(start * 1024, blocks * 1024);
     let format = JournalFormat {
         block_bytes: 1024,
         first: JournalBlock(1),
@@ -312,17 +405,7 @@ pub fn journal(bytes: &[u8]) -> usize {
         },
         seed: !crc32c::crc32c(&[0; 16]),
     };
-    let journal = Journal {
-        extents: vec![piece(5000, 700), piece(100, 500)],
-        format,
-        is_empty: true,
-        blocks: 1200,
-        fast_commit_blocks: 176,
-        uuid: Uuid::default(),
-        superblock: JournalBlock(0),
-        is_external: false,
-        alignment: Alignment::Aligned,
-    };
+    let journal = journal_of(format);
     let home = Span::new(1 << 20, 1 << 42);
     let layout = Layout::new(&journal.extents, 1024);
     let mut follower = Follower::new(&journal, home);
@@ -337,37 +420,7 @@ pub fn journal(bytes: &[u8]) -> usize {
     while let [kind, low, high, length, after @ ..] = rest {
         let (content, after) = after.split_at(after.len().min(usize::from(*length) * 4));
         rest = after;
-        let mut block = vec![0; 1024];
-        block[..4].copy_from_slice(&0xC03B_3998u32.to_be_bytes());
-        block[7] = kind & 7;
-        block[12..12 + content.len().min(1012)]
-            .copy_from_slice(&content[..content.len().min(1012)]);
-        if kind & 0x40 != 0 && kind & 7 == 5 {
-            // A fuzzer hardly hits the length of a revoke block's list.
-            block[12..16].copy_from_slice(&(16 + content.len().min(1000) as u32).to_be_bytes());
-        }
-        if kind & 0x20 != 0 && features & 0x10 != 0 {
-            with_the_same_copies(kind & 7, format.seed, &mut block);
-        }
-        let is_superblock = kind & 7 == 4;
-        if is_superblock && kind & 0x40 != 0 {
-            // All that is required of a superblock, except its features and where the log begins.
-            for (at, word) in [(12, 1024), (16, 1024), (20, 1), (64, 1)] {
-                block[at..at + 4].copy_from_slice(&u32::to_be_bytes(word));
-            }
-            block[48..64].fill(0);
-            block[80] = 4;
-        }
-        if kind & 0x80 == 0 && (features & 0x18 != 0 || is_superblock) {
-            let (at, seed) = match kind & 7 {
-                4 => (252, !0),
-                2 => (16, format.seed),
-                _ => (1020, format.seed),
-            };
-            block[at..at + 4].fill(0);
-            let sum = !crc32c::crc32c_append(!seed, &block);
-            block[at..at + 4].copy_from_slice(&sum.to_be_bytes());
-        }
+        let block = made_block((*features, *kind), format.seed, content);
         if let Block::Descriptor(found) = Block::parse(&block, &format) {
             assert!(found.tags().count() <= 1024 / 8);
         }

@@ -279,11 +279,42 @@ fn sound() -> Disk {
     let mut disk = Disk(HashMap::new());
     format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
     let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);
+    let mut block = vec![0; BLOCK_BYTES];
+    for (seq, (segment, offset, records, next)) in (1..).zip(chunks(&at)) {
+        let header = ChunkHeader {
+            signature: UUID,
+            seq: Seq(seq),
+            life: Life(1),
+            prev_life: Life(u64::from(seq > 1)),
+            durable: Seq(seq.saturating_sub(2)),
+            at: at(segment, offset),
+            root_generation: Generation(1),
+            head: u8::from(segment == 1),
+            data_blocks: records.iter().filter(|r| r.tag().is_some()).count() as u32,
+            next: next.map(Segment),
+        };
+        format_chunk::encode(&header, &records, &[], nothing, &mut block);
+        disk.put(header.at, &block);
+    }
+    put_summary(&mut disk, &sb, &mut block);
+    put_map(&mut disk, &sb, &mut block);
+    disk
+}
+
+/// A chunk of the log: its segment, its offset there, its records, and the head's next segment.
+type Chunk = (u32, u64, Vec<Record>, Option<u32>);
+
+fn chunks(at: &dyn Fn(u32, u64) -> Pba) -> [Chunk; 7] {
     let lba = |lba: u64| Record::Data {
         lba: Lba(lba),
         sum: 0,
     };
-    let chunks = [
+    let share = |lba: u64| Record::Share {
+        lba: Lba(lba),
+        vba: Vba(0),
+        pba: at(5, 2),
+    };
+    [
         (5, 0, vec![lba(0), lba(1), lba(2)], Some(0)),
         (
             0,
@@ -307,29 +338,8 @@ fn sound() -> Disk {
             }],
             None,
         ),
-        (
-            0,
-            2,
-            vec![Record::Share {
-                lba: Lba(9),
-                vba: Vba(0),
-                pba: at(5, 2),
-            }],
-            None,
-        ),
-        (
-            0,
-            3,
-            vec![
-                Record::Share {
-                    lba: Lba(1),
-                    vba: Vba(0),
-                    pba: at(5, 2),
-                },
-                lba(6),
-            ],
-            None,
-        ),
+        (0, 2, vec![share(9)], None),
+        (0, 3, vec![share(1), lba(6)], None),
         (
             1,
             2,
@@ -349,24 +359,12 @@ fn sound() -> Disk {
             }],
             None,
         ),
-    ];
-    let mut block = vec![0; BLOCK_BYTES];
-    for (seq, (segment, offset, records, next)) in (1..).zip(chunks) {
-        let header = ChunkHeader {
-            signature: UUID,
-            seq: Seq(seq),
-            life: Life(1),
-            prev_life: Life(u64::from(seq > 1)),
-            durable: Seq(seq.saturating_sub(2)),
-            at: at(segment, offset),
-            root_generation: Generation(1),
-            head: u8::from(segment == 1),
-            data_blocks: records.iter().filter(|r| r.tag().is_some()).count() as u32,
-            next: next.map(Segment),
-        };
-        format_chunk::encode(&header, &records, &[], nothing, &mut block);
-        disk.put(header.at, &block);
-    }
+    ]
+}
+
+/// Writes the summary of the first segment of the log.
+fn put_summary(disk: &mut Disk, sb: &Superblock, block: &mut [u8]) {
+    let at = sb.segment_start(Segment(5));
     let mut tags = vec![
         Tag {
             owner: Owner::None,
@@ -377,15 +375,19 @@ fn sound() -> Disk {
     for (lba, tag) in (0..).zip(&mut tags[1..4]) {
         tag.owner = Owner::Lba(Lba(lba));
     }
-    format_summary::encode(&UUID, Segment(5), Seq(1), &tags, nothing, &mut block);
-    disk.put(at(5, sb.usable_blocks().into()), &block);
+    format_summary::encode(&UUID, Segment(5), Seq(1), &tags, nothing, block);
+    disk.put(at.plus(sb.usable_blocks().into()), block);
+}
 
+/// Writes the first map checkpoint after the first chunk.
+fn put_map(disk: &mut Disk, sb: &Superblock, block: &mut [u8]) {
+    let at = sb.segment_start(Segment(5));
     let mut map = Map::new(sb.logical_blocks());
     for lba in 0..3 {
-        map.set(Lba(lba), Entry::Plain(at(5, 1 + lba)));
+        map.set(Lba(lba), Entry::Plain(at.plus(1 + lba)));
     }
-    map.encode_leaf(Leaf(0), &mut block);
-    disk.put(sb.leaf_slot(Leaf(0), 0), &block);
+    map.encode_leaf(Leaf(0), block);
+    disk.put(sb.leaf_slot(Leaf(0), 0), block);
     let mut slots = vec![LeafSlot::Absent; sb.leaves() as usize];
     slots[0] = LeafSlot::Slot0(0);
     let header = format_root::RootHeader {
@@ -403,8 +405,7 @@ fn sound() -> Disk {
     };
     let mut bytes = vec![0; sb.root_blocks() as usize * BLOCK_BYTES];
     format_root::encode(&header, &slots, nothing, &mut bytes);
-    put_root(&mut disk, &sb, &bytes);
-    disk
+    put_root(disk, sb, &bytes);
 }
 
 /// Writes both copies of the root of the second map checkpoint.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use vellum_lab::progress::Watch;
 use vellum_lab::replay::{ReplayError, TraceFile, of_all_processors};
-use vellum_lab::trace::{Op, Record};
+use vellum_lab::trace::{Op, Traced};
 use vellum_options::setup::Setup;
 use vellum_options::words;
 
@@ -68,7 +68,7 @@ impl Trace {
         let summary = self.file.summary();
         let out = PyDict::new(py);
         for (name, count) in [
-            ("requests", summary.seen.records),
+            ("requests", summary.seen.requests),
             ("reads", summary.reads),
             ("writes", summary.writes),
             ("discards", summary.discards),
@@ -95,8 +95,8 @@ impl Trace {
             || Ok(()),
             || {
                 let mut columns = Columns::default();
-                for record in self.file.records()? {
-                    columns.add(&record?);
+                for traced in self.file.requests()? {
+                    columns.add(&traced?);
                 }
                 Ok::<_, ReplayError>(columns)
             },
@@ -121,19 +121,19 @@ const WRITE: u8 = 1;
 struct Columns([Vec<u8>; 5]);
 
 impl Columns {
-    fn add(&mut self, record: &Record) {
+    fn add(&mut self, traced: &Traced) {
         let [at, disk, op, offset, bytes] = &mut self.0;
-        at.extend(record.at.0.to_le_bytes());
-        disk.extend(record.disk.to_le_bytes());
-        op.push(match record.op {
+        at.extend(traced.at.0.to_le_bytes());
+        disk.extend(traced.disk.to_le_bytes());
+        op.push(match traced.op {
             Op::Read => 0,
             Op::Write { fua: false } => WRITE,
             Op::Write { fua: true } => 2,
             Op::Discard => 3,
             Op::Flush => 4,
         });
-        offset.extend(record.offset.to_le_bytes());
-        bytes.extend(record.bytes.to_le_bytes());
+        offset.extend(traced.offset.to_le_bytes());
+        bytes.extend(traced.bytes.to_le_bytes());
     }
 }
 

@@ -103,7 +103,8 @@ mod tests {
 
     #[test]
     fn each_rule_can_fail() {
-        let rules = "licenses.allow = ['MIT']\nbans.deny = [{ crate = 'bad' }]\nbans.skip = ['old']\nsources.allow-registry = ['here']"
+        let rules = "licenses.allow = ['MIT']\nbans.deny = [{ crate = 'bad' }]\nbans.skip = \
+                     ['old']\nsources.allow-registry = ['here']"
             .parse()
             .unwrap();
         let elsewhere = Package {

@@ -38,7 +38,7 @@ pub struct Group {
     pub statistics: Vec<Statistic>,
 }
 
-/// A field: its name, its type and its description.
+/// A field: its name, its type and its description. One whose fields users see in its place has no name.
 type Field = (String, String, String);
 
 /// Reads all statistics, in the order of the source.
@@ -96,6 +96,10 @@ fn walk(
     into: &mut Vec<Statistic>,
 ) {
     for (field, kind, meaning) in &structs[of] {
+        if field.is_empty() && structs.contains_key(kind) {
+            walk(structs, (kind, name, about), into);
+            continue;
+        }
         let name = format!("{name}.{field}");
         let meaning = match about {
             "" => meaning.clone(),
@@ -156,10 +160,21 @@ fn unit(name: &str, kind: &str) -> &'static str {
 
 fn fields(item: &syn::ItemStruct) -> Vec<Field> {
     let named = item.fields.iter().filter_map(|field| {
-        let name = field.ident.as_ref()?.to_string();
+        let name = match is_flattened(&field.attrs) {
+            true => String::new(),
+            false => field.ident.as_ref()?.to_string(),
+        };
         Some((name, innermost(&field.ty), docs(&field.attrs)))
     });
     named.collect()
+}
+
+/// True if the fields of a field are written in its place.
+fn is_flattened(attributes: &[syn::Attribute]) -> bool {
+    attributes.iter().any(|attribute| {
+        let word = attribute.parse_args::<syn::Ident>();
+        attribute.path().is_ident("serde") && word.is_ok_and(|word| word == "flatten")
+    })
 }
 
 /// The name of a type. For an optional type, the inner one; for a list, `[` and the name of its element.
@@ -265,6 +280,7 @@ mod tests {
             ("write_amplification", ""),
             ("clients.read.bytes", "bytes"),
             ("medium.syncs", ""),
+            ("medium.read_fold_bytes", "bytes"),
             ("flushes.waited.most_micros", "microseconds"),
             ("room.level", "words"),
             ("write_once.file_systems", "a list"),

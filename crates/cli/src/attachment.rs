@@ -138,7 +138,8 @@ impl Attachment {
                 let what = match old.is_of(volume) {
                     true => format!("{} is attached already", volume.display()),
                     false => format!(
-                        "{} has the UUID of {}, which is attached: one of them is a copy, and both at once cannot be",
+                        "{} has the UUID of {}, which is attached: one of them is a copy, and both at once \
+                         cannot be",
                         volume.display(),
                         old.volume.display()
                     ),
@@ -532,7 +533,8 @@ fn wait_for_end(server: Process, log: &mut ServerLog, stop: Option<&Stop>) -> Re
              next attach. Then detach again"
         ),
         false => bail!(
-            "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it as a crash would"
+            "server {pid} does not stop (its log: {log}): detach again to wait on; `kill -9 {pid}` ends it \
+             as a crash would"
         ),
     }
 }

@@ -54,13 +54,13 @@ fn claimed(
     match (&socket, read_only) {
         (Some(_), _) => {}
         (None, true) => tell(format_args!(
-            "{shown}: {} servers of a volume with its UUID run already: `vellum list` does not show this one, and it \
-             answers by --control alone",
+            "{shown}: {} servers of a volume with its UUID run already: `vellum list` does not show this \
+             one, and it answers by --control alone",
             state::SERVERS_MAX
         )),
         (None, false) => bail!(
-            "a volume with the UUID of {shown} is being served already: it is this one by another path, or one of them is a \
-             copy, and both at once cannot be"
+            "a volume with the UUID of {shown} is being served already: it is this one by another path, or \
+             one of them is a copy, and both at once cannot be"
         ),
     }
     Ok(Claimed { medium, socket })

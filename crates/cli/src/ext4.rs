@@ -24,7 +24,8 @@ const ASYNC_COMMIT: &str = "journal_async_commit";
 pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
     let unordered = (!layout.keeps_order()).then(|| {
         format!(
-            "it needs a volume that keeps the order of writes, and the layout {} does not: use the layout log or shadow",
+            "it needs a volume that keeps the order of writes, and the layout {} does not: use the layout \
+             log or shadow",
             layout.name()
         )
     });

@@ -74,7 +74,8 @@ use vellum_core::format::VERSION as FORMAT;
     args_override_self = true
 )]
 #[command(
-    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, 3 check or scrub found\n\
+    after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, \
+3 check or scrub found\n\
 damage, or dump, pack or restore left blocks out. `health` has its own.\n\
 Sizes take K, M, G, T or P: powers of 1024, like 10G."
 )]

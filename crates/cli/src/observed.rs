@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
-use vellum_ops::page::Source;
+use vellum_ops::site::Source;
 use vellum_ops::view::View;
 use vellum_ops::{Observed, metrics};
 

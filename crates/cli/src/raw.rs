@@ -151,7 +151,7 @@ impl RawFile {
         stats.clients.flush.requests = get(&counts.flushes);
         (
             stats.medium.written_bytes,
-            stats.medium.data_bytes,
+            stats.medium.by_cause.data_bytes,
             stats.medium.syncs,
         ) = (written, written, syncs);
         stats.write_once.policy = "off".to_owned();

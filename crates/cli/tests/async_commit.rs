@@ -421,8 +421,9 @@ fn lives(layout: Layout, between: Between, lives: u64) -> u64 {
         unknown,
     } = world.tally;
     eprintln!(
-        "{layout:?}: {lives} lives, {} commits, {} of them covered by a flush, {} requests behind their commit block, {waited} commit \
-         blocks waited, {redeemed} blocks put home, {unknown} lives with a slow scout; cuts: {cuts:?}",
+        "{layout:?}: {lives} lives, {} commits, {} of them covered by a flush, {} requests behind their \
+         commit block, {waited} commit blocks waited, {redeemed} blocks put home, {unknown} lives with a \
+         slow scout; cuts: {cuts:?}",
         seen.commits, seen.covered, seen.late
     );
     // A machine may be too slow for some lives, not for all.

@@ -17,9 +17,11 @@ use std::path::Path;
 use vellum_lab::rng::Rng;
 
 const SEEDS: [&str; 4] = [
-    "[serve]\nvolumes = [\"disk=/data/disk.vellum\"]\nsocket = \"/run/disk.sock\"\nbuffer = \"256M\"\nwith = \"zero=off,dedup=on\"\njournal = [\"1G+128M\"]\n",
+    "[serve]\nvolumes = [\"disk=/data/disk.vellum\"]\nsocket = \"/run/disk.sock\"\nbuffer = \"256M\"\nwith = \
+     \"zero=off,dedup=on\"\njournal = [\"1G+128M\"]\n",
     "[create]\nsize = \"10G\"\nover-provisioning = 12\nforce = true\nlayout = 'shadow'\n",
-    "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n\n[lab.sweep]\nthreads = 2\n",
+    "[lab.run]\nworkload = \"zipf\"\nop = 12.5\npolicy = [\"base\", \"vellum\"]\n\n[lab.sweep]\nthreads = \
+     2\n",
     "lab.run.op = 7\nattach = { mount = \"\"\"/mnt\"\"\", mkfs = true }\n",
 ];
 

@@ -257,6 +257,41 @@ fn attach_and_detach_from_a_file_to_a_mounted_ext4() {
     ok(&["detach", text(&path)]);
 }
 
+/// Files that a thread writes and syncs one by one, until it is told to stop.
+#[derive(Default)]
+struct SyncedFiles {
+    /// How many are synced.
+    synced: AtomicU64,
+    killed: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl SyncedFiles {
+    fn content(n: u64) -> Vec<u8> {
+        stamp(n & 0xFF_FFFF, n).repeat(n as usize % 5 + 1)
+    }
+
+    fn write(&self, mount: &Path) {
+        let mut n = self.synced.load(Ordering::SeqCst);
+        while !self.stop.load(Ordering::SeqCst) {
+            n += 1;
+            let write = || -> std::io::Result<()> {
+                let mut file = File::create(mount.join(format!("f{n}")))?;
+                file.write_all(&Self::content(n))?;
+                file.sync_all()?;
+                File::open(mount)?.sync_all()
+            };
+            if write().is_err() {
+                return;
+            }
+            // jbd2 ignores the result of the flush after an asynchronous commit, so an fsync on a device that is gone does not count.
+            if !self.killed.load(Ordering::SeqCst) {
+                self.synced.store(n, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_mounted_ext4_misses_nothing_synced_after_kill_9() {
     if !can_attach("a_mounted_ext4_misses_nothing_synced_after_kill_9") {
@@ -268,48 +303,26 @@ fn a_mounted_ext4_misses_nothing_synced_after_kill_9() {
     ok(&["create", text(&path), "--size=256M"]);
     let _attached = Attached(&path);
     ok(&["attach", text(&path), "--mkfs", "--mount", text(&mount)]);
-    let content = |n: u64| stamp(n & 0xFF_FFFF, n).repeat(n as usize % 5 + 1);
     let mut total = 0;
     for life in 0..3 {
-        let (synced, killed, stop) = (
-            Arc::new(AtomicU64::new(total)),
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicBool::new(false)),
-        );
+        let files = Arc::new(SyncedFiles {
+            synced: AtomicU64::new(total),
+            ..SyncedFiles::default()
+        });
         let writer = {
-            let (mount, synced) = (mount.clone(), Arc::clone(&synced));
-            let (killed, stop) = (Arc::clone(&killed), Arc::clone(&stop));
-            std::thread::spawn(move || {
-                let mut n = synced.load(Ordering::SeqCst);
-                while !stop.load(Ordering::SeqCst) {
-                    n += 1;
-                    let write = || -> std::io::Result<()> {
-                        let mut file = File::create(mount.join(format!("f{n}")))?;
-                        file.write_all(&content(n))?;
-                        file.sync_all()?;
-                        File::open(&mount)?.sync_all()
-                    };
-                    if write().is_err() {
-                        return;
-                    }
-                    // jbd2 ignores the result of the flush after an asynchronous commit, so an fsync on a device that is gone
-                    // does not count.
-                    if !killed.load(Ordering::SeqCst) {
-                        synced.store(n, Ordering::SeqCst);
-                    }
-                }
-            })
+            let (files, mount) = (Arc::clone(&files), mount.clone());
+            std::thread::spawn(move || files.write(&mount))
         };
         let before = total;
         eventually("some files are synced", || {
-            synced.load(Ordering::SeqCst) > before + 40
+            files.synced.load(Ordering::SeqCst) > before + 40
         });
-        killed.store(true, Ordering::SeqCst);
+        files.killed.store(true, Ordering::SeqCst);
         // SAFETY: a process started by this test, by its recorded number.
         unsafe { libc::kill(server_pid(&path), libc::SIGKILL) };
-        stop.store(true, Ordering::SeqCst);
+        files.stop.store(true, Ordering::SeqCst);
         writer.join().unwrap();
-        total = synced.load(Ordering::SeqCst);
+        total = files.synced.load(Ordering::SeqCst);
         // Either is enough: an explicit detach, or an attach that finds the remains.
         if life % 2 == 0 {
             assert_eq!(ok(&["detach", text(&path)]), "detached\n");
@@ -321,7 +334,7 @@ fn a_mounted_ext4_misses_nothing_synced_after_kill_9() {
         for n in 1..=total {
             let got = fs::read(mount.join(format!("f{n}"))).unwrap_or_default();
             assert!(
-                got == content(n),
+                got == SyncedFiles::content(n),
                 "life {life}: synced file {n} of {total} is lost or changed"
             );
         }

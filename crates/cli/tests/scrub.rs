@@ -43,6 +43,56 @@ fn named(image: &Path, block: u64) -> String {
     told.lines().nth(1).and_then(second_field).unwrap()
 }
 
+/// Makes an ext4 of 64 MiB with these files.
+fn make_image(image: &Path, files: &[(&str, &[u8])]) {
+    let root = image.with_file_name("root");
+    for (name, content) in files {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    let file = std::fs::File::create(image).unwrap();
+    file.set_len(64 * MIB).unwrap();
+    let (root, image) = (text(&root), text(image));
+    run(
+        "mke2fs",
+        &["-q", "-t", "ext4", "-b", "4096", "-d", root, image],
+    );
+}
+
+/// Writes some parts of a content to the served volume.
+fn write_parts(socket: &Path, content: &[u8], bytes: usize, some: impl Fn(&[u8]) -> bool) {
+    let mut client = NbdClient::connect(socket, "d.vellum").unwrap();
+    for (index, part) in content.chunks(bytes).enumerate() {
+        if some(part) {
+            client.write((index * bytes) as u64, part).unwrap();
+        }
+    }
+    client.flush().unwrap();
+}
+
+/// Scrubs, and checks that both damaged blocks are found and their files named. The report.
+fn names_both(disk_name: &str, image: &Path, args: &[&str]) -> String {
+    let out = vellum(&[&["scrub", disk_name, "--json"], args].concat());
+    assert_eq!(out.status.code(), Some(3));
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(
+        (&report["damaged"], &report["mended"]),
+        (&2.into(), &0.into()),
+        "{report}"
+    );
+    for finding in report["findings"].as_array().unwrap() {
+        let file = finding["files"][0].as_str().unwrap();
+        let path = named(image, finding["lba"].as_u64().unwrap());
+        let path = format!("/{}", path.trim_start_matches('/'));
+        assert!(
+            file.starts_with(&format!("{path} (inode ")),
+            "{file} {path}"
+        );
+    }
+    report.to_string()
+}
+
 #[test]
 fn damaged_files_of_an_ext4_are_named() {
     let dir = dir();
@@ -58,67 +108,23 @@ fn damaged_files_of_an_ext4_are_named() {
         dir.path().join("s"),
         dir.path().join("image"),
     );
-    let root = dir.path().join("root");
-    std::fs::create_dir_all(root.join("a/b")).unwrap();
     let (victim, other) = (noise(1, 50_000), noise(2, 9000));
-    std::fs::write(root.join("a/b/victim"), &victim).unwrap();
-    std::fs::write(root.join("other file"), &other).unwrap();
-    std::fs::File::create(&image)
-        .unwrap()
-        .set_len(64 * MIB)
-        .unwrap();
-    run(
-        "mke2fs",
-        &[
-            "-q",
-            "-t",
-            "ext4",
-            "-b",
-            "4096",
-            "-d",
-            text(&root),
-            text(&image),
-        ],
-    );
+    make_image(&image, &[("a/b/victim", &victim), ("other file", &other)]);
 
     let disk_name = text(&disk);
     ok(&["create", disk_name, "--size=64M"]);
     let args = [disk_name, "--socket", text(&socket)];
     let server = Server::start(dir.path(), &args);
-    let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();
     let content = std::fs::read(&image).unwrap();
-    for (index, part) in content.chunks(256 << 10).enumerate() {
-        if part.iter().any(|byte| *byte != 0) {
-            client.write(index as u64 * (256 << 10), part).unwrap();
-        }
-    }
-    client.flush().unwrap();
-    drop(client);
+    write_parts(&socket, &content, 256 << 10, |part| {
+        part.iter().any(|byte| *byte != 0)
+    });
     let told = ok(&["scrub", disk_name, "--rate=full"]);
     assert!(told.contains("0 damaged, 0 mended, 0 second"), "{told}");
 
     damage(&disk, &victim[8192..8292]);
     damage(&disk, &other[..100]);
-    let check = |args: &[&str]| {
-        let out = vellum(&[&["scrub", disk_name, "--json"], args].concat());
-        assert_eq!(out.status.code(), Some(3));
-        let report: Value = serde_json::from_slice(&out.stdout).unwrap();
-        assert_eq!(
-            (&report["damaged"], &report["mended"]),
-            (&2.into(), &0.into()),
-            "{report}"
-        );
-        for finding in report["findings"].as_array().unwrap() {
-            let file = finding["files"][0].as_str().unwrap();
-            let path = named(&image, finding["lba"].as_u64().unwrap());
-            let path = format!("/{}", path.trim_start_matches('/'));
-            assert!(
-                file.starts_with(&format!("{path} (inode ")),
-                "{file} {path}"
-            );
-        }
-        report.to_string()
-    };
+    let check = |args: &[&str]| names_both(disk_name, &image, args);
     let told = check(&["--rate=full"]);
     assert!(
         told.contains("/a/b/victim (inode ") && told.contains("byte 8192)"),
@@ -137,14 +143,9 @@ fn damaged_files_of_an_ext4_are_named() {
     fails(2, &["scrub", disk_name, "--rate=fast"], &["--rate"]);
     // Without the file it is sound again.
     let server = Server::start(dir.path(), &args);
-    let mut client = NbdClient::connect(&socket, "d.vellum").unwrap();
-    for (index, part) in content.chunks(4096).enumerate() {
-        if part == &victim[8192..12288] || part == &other[..4096] {
-            client.write(index as u64 * 4096, part).unwrap();
-        }
-    }
-    client.flush().unwrap();
-    drop(client);
+    write_parts(&socket, &content, 4096, |part| {
+        part == &victim[8192..12288] || part == &other[..4096]
+    });
     ok(&["scrub", disk_name, "--rate=full"]);
     assert_eq!(server.term(), Some(0));
     ok(&["check", disk_name]);

@@ -187,8 +187,8 @@ fn amplification(gib: u64, over_permille: u64) -> bool {
     let error = measured / expected - 1.0;
     let all = (host + moved + headers + other) as f64 / host as f64;
     println!(
-        "over-provisioning {:4.1}%: alpha {alpha:.4}, amplification {measured:.3}, greedy {expected:.3} ({:+.1}%), \
-         with headers and map {all:.3}",
+        "over-provisioning {:4.1}%: alpha {alpha:.4}, amplification {measured:.3}, greedy {expected:.3} \
+         ({:+.1}%), with headers and map {all:.3}",
         over_permille as f64 / 10.0,
         error * 100.0
     );

@@ -104,7 +104,8 @@ fn shares(all: &[(&str, Vec<u32>)]) {
         );
     }
     println!(
-        "compact: 8 B an entry; caftl: 12 B, the same number of entries; 3x: three times compact's memory;\nbest set: duplicates of the tenth of the contents that has most\n"
+        "compact: 8 B an entry; caftl: 12 B, the same number of entries; 3x: three times compact's \
+         memory;\nbest set: duplicates of the tenth of the contents that has most\n"
     );
 }
 

@@ -249,11 +249,15 @@ mod tests {
 
     const ADDRESSES: u32 = 40_000;
 
+    fn run() -> impl Strategy<Value = (u32, u32, bool)> {
+        (1..ADDRESSES, 1u32..20_000, any::<bool>())
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         /// In runs, so that pieces are divided and emptied.
         #[test]
-        fn behaves_like_a_set(runs in prop::collection::vec((1..ADDRESSES, 1u32..20_000, any::<bool>()), 1..12)) {
+        fn behaves_like_a_set(runs in prop::collection::vec(run(), 1..12)) {
             let mut tried = Tried::default();
             for (start, length, comes) in runs {
                 for address in start..(start + length).min(ADDRESSES) {

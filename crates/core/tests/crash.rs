@@ -48,7 +48,8 @@ fn run_or_panic(seed: u64, test: &str, faults: bool) -> Summary {
     match run(seed, Broken::No, faults) {
         Ok(summary) => summary,
         Err(why) => panic!(
-            "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash -- {test} --nocapture\n"
+            "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash -- \
+             {test} --nocapture\n"
         ),
     }
 }

@@ -45,7 +45,8 @@ fn run_or_panic(seed: u64, test: &str, layout: Layout, faults: bool) -> Summary 
     match run(seed, layout, Broken::No, faults) {
         Ok(summary) => summary,
         Err(why) => panic!(
-            "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash_tables -- {test}\n"
+            "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test crash_tables \
+             -- {test}\n"
         ),
     }
 }

@@ -123,7 +123,8 @@ fn run(test: &str, layout: Layout, age: Age) -> Matrix {
     for seed in first.. {
         if let Err(why) = cases(seed, (layout, age), Copies::Good, &mut matrix) {
             panic!(
-                "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test damage -- {test} --nocapture\n"
+                "seed {seed}: {why}\n\nreplay: VELLUM_SEED={seed} cargo test -p vellum-core --test damage -- \
+                 {test} --nocapture\n"
             );
         }
         let tried: u64 = matrix.values().map(|tally| tally.cases).sum();
@@ -143,8 +144,8 @@ fn run(test: &str, layout: Layout, age: Age) -> Matrix {
             refused,
         } = tally;
         println!(
-            "{structure:?} {damage:?}: {cases} cases, {harmless} cost nothing, {exact} what was hit, {more} more, {copied} told by copies, {cut} cut the log, \
-             {refused} not to be written"
+            "{structure:?} {damage:?}: {cases} cases, {harmless} cost nothing, {exact} what was hit, {more} \
+             more, {copied} told by copies, {cut} cut the log, {refused} not to be written"
         );
     }
     matrix

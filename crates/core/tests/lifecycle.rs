@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use std::collections::HashMap;
-use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, Pba, RequestId};
+use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format::{self, geometry};
 use vellum_core::recovery::{self, Source, Unreadable};
@@ -152,23 +152,24 @@ impl World {
             .collect()
     }
 
+    fn write_chunk(&mut self, id: EffectId, at: Pba, blocks: usize) {
+        let mut header = vec![0; BLOCK_BYTES];
+        self.engine.encode_header(id, &mut header, &mut |_, _, _| {
+            unreachable!("nothing is packed")
+        });
+        self.medium.0.insert(at.0, header);
+        let bufs = self.engine.chunk_bufs(id);
+        let data: Vec<_> = bufs.map(|buf| self.tag_of(buf)).collect();
+        assert_eq!(data.len() + 1, blocks);
+        for (index, tag) in data.into_iter().enumerate() {
+            self.medium.0.insert(at.0 + 1 + index as u64, block(tag));
+        }
+    }
+
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::WriteChunk { id, at, blocks, .. } => {
-                let mut header = vec![0; BLOCK_BYTES];
-                self.engine.encode_header(id, &mut header, &mut |_, _, _| {
-                    unreachable!("nothing is packed")
-                });
-                self.medium.0.insert(at.0, header);
-                let data: Vec<_> = self
-                    .engine
-                    .chunk_bufs(id)
-                    .map(|buf| self.tag_of(buf))
-                    .collect();
-                assert_eq!(data.len() + 1, blocks as usize);
-                for (index, tag) in data.into_iter().enumerate() {
-                    self.medium.0.insert(at.0 + 1 + index as u64, block(tag));
-                }
+                self.write_chunk(id, at, blocks as usize);
                 self.done(id, Outcome::Ok);
             }
             Effect::WriteMeta { id, at, blocks, .. } => {

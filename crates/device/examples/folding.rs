@@ -253,13 +253,13 @@ fn run(
     writer.flush()?;
     let last = volume.stats();
     let grown = |name: &str| (last.core[name] - at_first.core[name]) as f64 / writes as f64;
-    let written = (last.medium.written_bytes - at_first.medium.written_bytes) as f64;
+    let written = last.medium.written_bytes - at_first.medium.written_bytes;
+    let moved = last.medium.by_cause.moved_bytes - at_first.medium.by_cause.moved_bytes;
+    let blocks_a_write = |bytes: u64| bytes as f64 / 4096.0 / writes as f64;
     let told = Told {
-        written: written / 4096.0 / writes as f64,
+        written: blocks_a_write(written),
         folded: grown("folded_blocks"),
-        moved: (last.medium.moved_bytes - at_first.medium.moved_bytes) as f64
-            / 4096.0
-            / writes as f64,
+        moved: blocks_a_write(moved),
         pages: pages.iter().sum::<f64>() / pages.len() as f64,
     };
     volume.stop()?;
@@ -282,7 +282,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         When::Each(0.25),
     ];
     println!(
-        "| load | volume, of the room | folded | pages in use for each block | written for each | of that anew | and moved |"
+        "| load | volume, of the room | folded | pages in use for each block | written for each | of that \
+         anew | and moved |"
     );
     println!("| --- | ---: | --- | ---: | ---: | ---: | ---: |");
     for (name, load) in loads {

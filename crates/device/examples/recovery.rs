@@ -87,59 +87,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let blocks_per_flush: u64 = arguments.next().map_or(Ok(256), |text| text.parse())?;
     let cut = arguments.next().is_some_and(|how| how == "cut");
     let mapped = gibibytes << 18;
-    {
-        let medium = FileMedium::create(
-            &path,
-            (mapped + mapped / 4 + (1 << 18)) * 4096,
-            Prealloc::Sparse,
-        )?;
-        Volume::create(
-            &medium,
-            &CreateOptions {
-                logical_blocks: Some(mapped),
-                ..CreateOptions::default()
-            },
-        )?;
-    }
-    let open = |read_only| -> Result<Volume, Box<dyn Error>> {
-        let medium: Arc<dyn Medium> = Arc::new(FileMedium::open(
-            &path,
-            vellum_medium::OpenOptions::default(),
-        )?);
-        Ok(Volume::open(
-            medium,
-            &OpenOptions {
-                read_only,
-                ..OpenOptions::default()
-            },
-        )?)
-    };
-    let volume = open(false)?;
-    let client = Client::new(&volume);
-    for lba in (0..mapped).step_by(256) {
-        client.call(Op::Write { fua: false }, lba, 256, lba + 1)?;
-    }
-    client.call(Op::Flush, 0, 0, 0)?;
+    create(&path, mapped)?;
+    let volume = open(&path)?;
+    map_all(&volume, mapped)?;
     volume.stop()?;
-    drop(client);
     drop(volume);
     // Writes from here on are in a cache, which the cut drops except for a part, in any order.
     let base = FileMedium::open(&path, vellum_medium::OpenOptions::default())?;
     let faults = Arc::new(FaultMedium::new(Box::new(base), Plan::default()));
     let as_medium: Arc<dyn Medium> = faults.clone();
     let volume = Volume::open(as_medium, &OpenOptions::default())?;
-    let client = Client::new(&volume);
-    let mut random = 1u64;
-    for written in 0..log_mebibytes << 8 {
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        client.call(Op::Write { fua: false }, (random >> 20) % mapped, 1, random)?;
-        if written % blocks_per_flush == blocks_per_flush - 1 {
-            client.call(Op::Flush, 0, 0, 0)?;
-        }
-    }
-    drop(client);
+    fill_log(&volume, log_mebibytes << 8, blocks_per_flush)?;
     if cut {
         println!("power cut: {:?}", faults.power_cut(1));
     }
@@ -148,7 +106,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(faults);
     drop_caches(&path)?;
     let began = Instant::now();
-    let volume = open(false)?;
+    let volume = open(&path)?;
     Client::new(&volume).call(Op::Read, 0, 1, 0)?;
     let first = began.elapsed();
     println!(
@@ -159,6 +117,50 @@ fn main() -> Result<(), Box<dyn Error>> {
     volume.stop()?;
     drop(volume);
     std::fs::remove_file(&path)?;
+    Ok(())
+}
+
+fn create(path: &str, blocks: u64) -> Result<(), Box<dyn Error>> {
+    let bytes = (blocks + blocks / 4 + (1 << 18)) * 4096;
+    let medium = FileMedium::create(path, bytes, Prealloc::Sparse)?;
+    Volume::create(
+        &medium,
+        &CreateOptions {
+            logical_blocks: Some(blocks),
+            ..CreateOptions::default()
+        },
+    )?;
+    Ok(())
+}
+
+fn open(path: &str) -> Result<Volume, Box<dyn Error>> {
+    let medium = FileMedium::open(path, vellum_medium::OpenOptions::default())?;
+    Ok(Volume::open(Arc::new(medium), &OpenOptions::default())?)
+}
+
+/// Writes every block once.
+fn map_all(volume: &Volume, blocks: u64) -> Result<(), BlockError> {
+    let client = Client::new(volume);
+    for lba in (0..blocks).step_by(256) {
+        client.call(Op::Write { fua: false }, lba, 256, lba + 1)?;
+    }
+    client.call(Op::Flush, 0, 0, 0)
+}
+
+/// Writes so many blocks anywhere: they are in the log, and not in the map checkpoint.
+fn fill_log(volume: &Volume, blocks: u64, blocks_per_flush: u64) -> Result<(), BlockError> {
+    let client = Client::new(volume);
+    let mut random = 1u64;
+    for written in 0..blocks {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let lba = (random >> 20) % volume.blocks();
+        client.call(Op::Write { fua: false }, lba, 1, random)?;
+        if written % blocks_per_flush == blocks_per_flush - 1 {
+            client.call(Op::Flush, 0, 0, 0)?;
+        }
+    }
     Ok(())
 }
 

@@ -121,12 +121,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     let millions: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
     let place = arguments.next().unwrap_or_else(|| "memory".to_owned());
     let only = arguments.next().unwrap_or_default();
-    // The volume is four times the write buffer, the medium four times the volume.
+    let volume = new_volume(&place)?;
+    let loads = loads((millions * 1e6) as u64, batch);
+    for (name, load) in loads.iter().filter(|(name, _)| name.contains(&only)) {
+        measure(name, &volume, threads, *load);
+    }
+    let stats = volume.stats();
+    println!(
+        "write amplification {:.3}, stopping",
+        stats.write_amplification.unwrap_or(0.0)
+    );
+    volume.stop()?;
+    drop(volume);
+    if place != "memory" {
+        std::fs::remove_file(place)?;
+    }
+    Ok(())
+}
+
+/// A volume of four times the write buffer, on a medium of four times the volume.
+fn new_volume(place: &str) -> Result<Volume, Box<dyn Error>> {
     let blocks: u64 = 512 << 8;
     let medium: Arc<dyn Medium> = if place == "memory" {
         Arc::new(MemoryMedium::new(blocks))
     } else {
-        Arc::new(FileMedium::create(&place, blocks * 4096, Prealloc::Full)?)
+        Arc::new(FileMedium::create(place, blocks * 4096, Prealloc::Full)?)
     };
     Volume::create(
         &*medium,
@@ -135,14 +154,16 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..CreateOptions::default()
         },
     )?;
-    let volume = Volume::open(medium, &OpenOptions::default())?;
-    let requests = (millions * 1e6) as u64;
-    let depth = batch.max(32);
+    Ok(Volume::open(medium, &OpenOptions::default())?)
+}
+
+/// What is measured, in its order, and its names.
+fn loads(requests: u64, batch: usize) -> [(String, Load); 6] {
     let random = Load {
         op: Op::Write { fua: false },
         requests,
         batch,
-        depth,
+        depth: batch.max(32),
         blocks: 1,
     };
     let sequential = Load {
@@ -163,7 +184,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         requests: requests / 16,
         ..random
     };
-    let measurements = [
+    [
         ("128 KiB write, depth 8".to_owned(), sequential),
         (format!("4 KiB random write, {batch} at once"), random),
         (
@@ -185,19 +206,5 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
         ),
         ("4 KiB durable write, 1 at once".to_owned(), durable),
-    ];
-    for (name, load) in measurements.iter().filter(|(name, _)| name.contains(&only)) {
-        measure(name, &volume, threads, *load);
-    }
-    let stats = volume.stats();
-    println!(
-        "write amplification {:.3}, stopping",
-        stats.write_amplification.unwrap_or(0.0)
-    );
-    volume.stop()?;
-    drop(volume);
-    if place != "memory" {
-        std::fs::remove_file(place)?;
-    }
-    Ok(())
+    ]
 }

@@ -178,7 +178,8 @@ pub enum CreateError {
     },
     /// The medium is not blank.
     #[error(
-        "{name} is not empty: its byte {offset} is not zero, as of a file system or a partition table; --force overwrites it"
+        "{name} is not empty: its byte {offset} is not zero, as of a file system or a partition table; \
+         --force overwrites it"
     )]
     NotBlank {
         /// The medium.
@@ -255,8 +256,8 @@ pub enum OpenError {
     },
     /// The log has no place for a table of deltas.
     #[error(
-        "deltas (delta=on): the volume was made by a version that had none, and has no table for them; leave it out, or \
-         `vellum migrate` to a new volume"
+        "deltas (delta=on): the volume was made by a version that had none, and has no table for them; leave \
+         it out, or `vellum migrate` to a new volume"
     )]
     NoDeltas,
     /// There is no memory for the index of contents.
@@ -277,7 +278,8 @@ pub enum OpenError {
 pub enum StopError {
     /// Its medium had failed before, so nothing more was written.
     #[error(
-        "the volume was poisoned by a failed write or sync: what was not flushed before may be lost; restart it to recover"
+        "the volume was poisoned by a failed write or sync: what was not flushed before may be lost; restart \
+         it to recover"
     )]
     Poisoned,
     /// A bug.

@@ -198,7 +198,8 @@ pub struct Policy {
 pub enum NoIndex {
     /// It would take memory from other programs, or end this one.
     #[error(
-        "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are available: choose a smaller one (dedup-memory=)"
+        "an index of contents of {wanted} bytes takes more than the {available} bytes of memory that are \
+         available: choose a smaller one (dedup-memory=)"
     )]
     TooLarge {
         /// Its bytes.
@@ -208,7 +209,8 @@ pub enum NoIndex {
     },
     /// The system does not give this process that much.
     #[error(
-        "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one (dedup-memory=), or raise the limit of this process"
+        "the system has no memory for an index of contents of {wanted} bytes: choose a smaller one \
+         (dedup-memory=), or raise the limit of this process"
     )]
     Refused {
         /// Its bytes.

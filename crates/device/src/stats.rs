@@ -41,11 +41,37 @@ pub struct ClientStats {
     pub in_flight: u64,
 }
 
-/// What the medium was asked.
+/// What the medium was asked. Users see all counters of its groups side by side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MediumStats {
     /// Bytes written, all together.
     pub written_bytes: u64,
+    /// Bytes written, by cause.
+    #[serde(flatten)]
+    pub by_cause: WrittenStats,
+    /// Bytes read, by who needs them.
+    #[serde(flatten)]
+    pub read: ReadStats,
+    /// How blocks are compared.
+    #[serde(flatten)]
+    pub compared: CompareStats,
+    /// Write operations.
+    pub writes: u64,
+    /// Of these: durable by themselves, so that they need no sync.
+    pub durable_writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Discards.
+    pub discards: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations in flight now.
+    pub in_flight: u64,
+}
+
+/// What was written to the medium, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenStats {
     /// Clients' data.
     pub data_bytes: u64,
     /// Chunk headers.
@@ -66,6 +92,11 @@ pub struct MediumStats {
     pub edition_bytes: u64,
     /// The directory of the tables of `shadow`.
     pub directory_bytes: u64,
+}
+
+/// What was read from the medium, by who needs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadStats {
     /// Bytes read for clients.
     pub read_client_bytes: u64,
     /// Bytes read by the collector.
@@ -76,7 +107,12 @@ pub struct MediumStats {
     pub read_fold_bytes: u64,
     /// Bytes read to compare a block with a copy that is stored.
     pub read_compare_bytes: u64,
-    /// Read operations for that.
+}
+
+/// How blocks are compared with copies that are stored, and what that takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CompareStats {
+    /// Read operations to compare blocks.
     pub compare_reads: u64,
     /// Comparisons without a read: the copy was still in memory after it was written.
     pub compare_kept: u64,
@@ -84,18 +120,6 @@ pub struct MediumStats {
     pub compare_micros: u64,
     /// Time spent computing fingerprints.
     pub fingerprint_micros: u64,
-    /// Write operations.
-    pub writes: u64,
-    /// Of these: durable by themselves, so that they need no sync.
-    pub durable_writes: u64,
-    /// Syncs.
-    pub syncs: u64,
-    /// Discards.
-    pub discards: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Operations in flight now.
-    pub in_flight: u64,
 }
 
 /// Buffers in use.
@@ -491,25 +515,31 @@ impl Counters {
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         MediumStats {
             written_bytes: bytes(self.written_blocks),
-            data_bytes: bytes(core.medium_data),
-            header_bytes: bytes(core.medium_headers),
-            moved_bytes: bytes(core.medium_moved),
-            summary_bytes: bytes(core.medium_summaries),
-            map_bytes: bytes(core.medium_map),
-            link_bytes: bytes(core.medium_links),
-            count_bytes: bytes(core.medium_counts),
-            fingerprint_bytes: bytes(core.medium_fingerprints),
-            edition_bytes: bytes(core.medium_editions),
-            directory_bytes: bytes(core.medium_directory),
-            read_client_bytes: bytes(self.read_blocks_clients),
-            read_collector_bytes: bytes(self.read_blocks_collector),
-            read_metadata_bytes: bytes(self.read_blocks_metadata),
-            read_fold_bytes: bytes(self.read_blocks_fold),
-            read_compare_bytes: bytes(self.read_blocks_compare),
-            compare_reads: self.reads_compare,
-            compare_kept: self.compares_kept,
-            compare_micros: self.compare_nanos / 1000,
-            fingerprint_micros: self.fingerprint_nanos / 1000,
+            by_cause: WrittenStats {
+                data_bytes: bytes(core.medium_data),
+                header_bytes: bytes(core.medium_headers),
+                moved_bytes: bytes(core.medium_moved),
+                summary_bytes: bytes(core.medium_summaries),
+                map_bytes: bytes(core.medium_map),
+                link_bytes: bytes(core.medium_links),
+                count_bytes: bytes(core.medium_counts),
+                fingerprint_bytes: bytes(core.medium_fingerprints),
+                edition_bytes: bytes(core.medium_editions),
+                directory_bytes: bytes(core.medium_directory),
+            },
+            read: ReadStats {
+                read_client_bytes: bytes(self.read_blocks_clients),
+                read_collector_bytes: bytes(self.read_blocks_collector),
+                read_metadata_bytes: bytes(self.read_blocks_metadata),
+                read_fold_bytes: bytes(self.read_blocks_fold),
+                read_compare_bytes: bytes(self.read_blocks_compare),
+            },
+            compared: CompareStats {
+                compare_reads: self.reads_compare,
+                compare_kept: self.compares_kept,
+                compare_micros: self.compare_nanos / 1000,
+                fingerprint_micros: self.fingerprint_nanos / 1000,
+            },
             writes: self.writes,
             durable_writes: self.durable_writes,
             syncs: self.syncs,

@@ -104,7 +104,7 @@ fn flush_behind(
     let last = write(&mut host.client, at + 1, &blocks[1]);
     let last_tag = last.tag;
     let client = &host.client;
-    let kept = |volume: &Volume| volume.stats().medium.compare_kept;
+    let kept = |volume: &Volume| volume.stats().medium.compared.compare_kept;
     let kept_before = kept(&client.volume);
     gate.close();
     let closed = Closed(gate);

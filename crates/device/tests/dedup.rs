@@ -76,7 +76,7 @@ fn fingerprints_decide_from_the_third_owner_on() {
         assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
         assert_eq!(counted(&volume, "dedup_fingerprints"), 2 * CONTENTS);
         assert_eq!(counted(&volume, "dedup_decided"), CONTENTS);
-        let spent = volume.stats().medium;
+        let spent = volume.stats().medium.compared;
         assert!(spent.fingerprint_micros > 0 && spent.compare_micros > 0);
         // Another kind of hash: bytes are compared once more, and then the content is known again.
         volume.set_policy(deduplicating()).unwrap();

@@ -125,7 +125,7 @@ fn a_small_change_is_written_as_a_delta() {
             let mut versions = Versions::new(&volume, 20);
             write_versions(&mut versions, 30);
             versions.verify();
-            let bytes = volume.stats().medium.data_bytes;
+            let bytes = volume.stats().medium.by_cause.data_bytes;
             let made = core(&volume, "delta_blocks");
             assert_eq!(made > 0, deltas.are_made(), "{how}: {made}");
             volume.stop().unwrap();

@@ -141,7 +141,8 @@ fn folding_gives_room_back_and_changes_nothing() {
         let folded = after.core["folded_blocks"];
         let [pages_a_block, left_a_block] = [pages, left].map(|of| of as f64 / BLOCKS as f64);
         println!(
-            "{name}: {pages_a_block:.2} pages a block, {left_a_block:.2} when {folded} of {BLOCKS} were folded"
+            "{name}: {pages_a_block:.2} pages a block, {left_a_block:.2} when {folded} of {BLOCKS} were \
+             folded"
         );
         // Half of all parts are dead, and in each page that is left half are alive.
         assert!(left * 10 < pages * 8, "{name}: {left} of {pages}");
@@ -152,7 +153,7 @@ fn folding_gives_room_back_and_changes_nothing() {
         for name in ["host_blocks_written", "packed_blocks", "asked_data"] {
             assert_eq!(after.core[name], before.core[name], "{name}");
         }
-        assert!(after.medium.read_fold_bytes >= folded);
+        assert!(after.medium.read.read_fold_bytes >= folded);
         contents.assert_read(&volume);
         // Folded pages are not sparse.
         fold(&volume);
@@ -234,7 +235,7 @@ fn a_page_stays_if_one_of_its_parts_cannot_be_encoded_again() {
     };
     volume.set_policy(lz4).unwrap();
     fold(&volume);
-    assert!(volume.stats().medium.read_fold_bytes > 0);
+    assert!(volume.stats().medium.read.read_fold_bytes > 0);
     assert_eq!(counted(&volume, "folded_blocks"), 0);
     assert_eq!(counted(&volume, "folds_put_off"), 0);
     volume

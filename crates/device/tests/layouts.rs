@@ -104,26 +104,10 @@ fn a_restart_knows_all_contents() {
     }
 }
 
-/// What only some layouts have is refused by the others, with the reason, both when a volume is opened and while it is served.
-#[test]
-fn what_a_layout_does_not_have_is_refused() {
-    let refused = |layout: Layout, options: &OpenOptions, what: &str| {
-        let refused = Volume::open(medium(layout), options);
-        let Err(error @ OpenError::Layout { .. }) = refused else {
-            panic!("{layout:?} takes {what}");
-        };
-        let error = error.to_string();
-        assert!(
-            error.contains(layout.name()) && error.contains(what),
-            "{error}"
-        );
-    };
-    let taken = |layout: Layout, options: &OpenOptions| {
-        let volume = Volume::open(medium(layout), options).unwrap();
-        volume.stop().unwrap();
-    };
+/// What only a log has.
+fn of_a_log() -> [(&'static str, Policy); 4] {
     let none = Policy::default();
-    let of_a_log = [
+    [
         (
             "compress=",
             Policy {
@@ -152,23 +136,13 @@ fn what_a_layout_does_not_have_is_refused() {
                 ..none
             },
         ),
-    ];
-    for (what, policy) in of_a_log {
-        let options = OpenOptions {
-            policy,
-            ..OpenOptions::default()
-        };
-        taken(Layout::Log, &options);
-        for layout in TABLES {
-            refused(layout, &options, what);
-            let volume = open(&medium(layout), Persistence::Weak, true);
-            let error = volume.takes(&policy).unwrap_err().to_string();
-            assert!(error.contains(what), "{error}");
-            volume.stop().unwrap();
-        }
-    }
+    ]
+}
+
+/// What only tables have.
+fn of_tables() -> [(&'static str, Commits); 3] {
     let rare = Commits::default();
-    let of_tables = [
+    [
         (
             "commit-every=",
             Commits {
@@ -190,10 +164,47 @@ fn what_a_layout_does_not_have_is_refused() {
                 ..rare
             },
         ),
-    ];
-    for (what, commits) in of_tables {
+    ]
+}
+
+/// What only some layouts have is refused by the others, with the reason, both when a volume is opened and while it is served.
+#[test]
+fn what_a_layout_does_not_have_is_refused() {
+    let refused = |layout: Layout, options: &OpenOptions, what: &str| {
+        let refused = Volume::open(medium(layout), options);
+        let Err(error @ OpenError::Layout { .. }) = refused else {
+            panic!("{layout:?} takes {what}");
+        };
+        let error = error.to_string();
+        assert!(
+            error.contains(layout.name()) && error.contains(what),
+            "{error}"
+        );
+    };
+    let taken = |layout: Layout, options: &OpenOptions| {
+        let volume = Volume::open(medium(layout), options).unwrap();
+        volume.stop().unwrap();
+    };
+    for (what, policy) in of_a_log() {
         let options = OpenOptions {
-            policy: Policy { commits, ..none },
+            policy,
+            ..OpenOptions::default()
+        };
+        taken(Layout::Log, &options);
+        for layout in TABLES {
+            refused(layout, &options, what);
+            let volume = open(&medium(layout), Persistence::Weak, true);
+            let error = volume.takes(&policy).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            volume.stop().unwrap();
+        }
+    }
+    for (what, commits) in of_tables() {
+        let options = OpenOptions {
+            policy: Policy {
+                commits,
+                ..Policy::default()
+            },
             ..OpenOptions::default()
         };
         refused(Layout::Log, &options, what);
@@ -253,18 +264,19 @@ fn every_byte_written_has_its_cause() {
         drop(client);
         volume.stop().unwrap();
         let medium = volume.stats().medium;
+        let written = medium.by_cause;
         let tables = [
-            medium.link_bytes,
-            medium.count_bytes,
-            medium.fingerprint_bytes,
+            written.link_bytes,
+            written.count_bytes,
+            written.fingerprint_bytes,
         ];
         assert!(tables.iter().all(|&bytes| bytes > 0), "{medium:?}");
-        let shadowing = medium.directory_bytes + medium.map_bytes;
+        let shadowing = written.directory_bytes + written.map_bytes;
         let causes =
-            medium.data_bytes + tables.iter().sum::<u64>() + medium.edition_bytes + shadowing;
+            written.data_bytes + tables.iter().sum::<u64>() + written.edition_bytes + shadowing;
         assert_eq!(medium.written_bytes, causes, "{layout:?}: {medium:?}");
         match layout {
-            Layout::Shadow => assert!(medium.directory_bytes > 0, "{medium:?}"),
+            Layout::Shadow => assert!(written.directory_bytes > 0, "{medium:?}"),
             // The superblock says that the stop was clean.
             _ => assert_eq!(shadowing, 4096, "{medium:?}"),
         }

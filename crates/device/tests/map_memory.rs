@@ -52,7 +52,7 @@ fn zero_leaf(medium: &dyn Medium, leaf: Leaf) {
 
 /// The number of blocks that the volume has read for itself.
 fn own_reads(volume: &Volume) -> u64 {
-    volume.stats().medium.read_metadata_bytes / BLOCK_BYTES as u64
+    volume.stats().medium.read.read_metadata_bytes / BLOCK_BYTES as u64
 }
 
 fn leaves_read(volume: &Volume) -> u64 {

@@ -211,9 +211,9 @@ fn a_copy_of_a_file_takes_few_reads() {
         medium.reads.lock().clear();
     }
     let counted = volume.stats().medium;
-    assert_eq!(counted.compare_reads, reads.len() as u64);
+    assert_eq!(counted.compared.compare_reads, reads.len() as u64);
     let read: u64 = reads.iter().map(|read| read.blocks).sum();
-    assert_eq!(counted.read_compare_bytes, read * BLOCK_BYTES as u64);
+    assert_eq!(counted.read.read_compare_bytes, read * BLOCK_BYTES as u64);
     volume.stop().unwrap();
     assert_sound(&*medium);
 }

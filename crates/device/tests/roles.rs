@@ -119,6 +119,38 @@ fn open(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
+/// Changes a block in one of the ways in which a file system does.
+fn change(blocks: &mut Blocks, random: &mut Random, step: u64) {
+    let (which, to) = blocks.next(random, step);
+    match random.below(8) {
+        // Without the journal, and mostly still in memory when it changes again.
+        0 | 1 => {
+            blocks.write(which, to);
+            for burst in 0..random.below(8) {
+                let (which, to) = blocks.next(random, step + burst);
+                blocks.write(which, to);
+                blocks.verify(step, false);
+            }
+        }
+        2 => {
+            blocks.host.client.discard(HOMES[which], 1).unwrap();
+            blocks.now[which] = [0; BLOCK_BYTES];
+        }
+        way => {
+            let mut all = blocks.now;
+            all[which] = to;
+            blocks.commit(all);
+            match way {
+                // Written home as committed.
+                3..6 => (0..2).for_each(|which| blocks.write(which, all[which])),
+                // Freed, and already data when it would have been written home.
+                6 => blocks.write(which, content(Role::Text, step + 1, &to)),
+                _ => {}
+            }
+        }
+    }
+}
+
 #[test]
 fn a_block_that_changes_its_role_reads_as_written_last() {
     for compression in Compression::ALL {
@@ -138,34 +170,7 @@ fn a_block_that_changes_its_role_reads_as_written_last() {
         blocks.host.begin_log();
         let mut random = Random(5);
         for step in 0..600 {
-            let (which, to) = blocks.next(&mut random, step);
-            match random.below(8) {
-                // Without the journal, and mostly still in memory when it changes again.
-                0 | 1 => {
-                    blocks.write(which, to);
-                    for burst in 0..random.below(8) {
-                        let (which, to) = blocks.next(&mut random, step + burst);
-                        blocks.write(which, to);
-                        blocks.verify(step, false);
-                    }
-                }
-                2 => {
-                    blocks.host.client.discard(HOMES[which], 1).unwrap();
-                    blocks.now[which] = [0; BLOCK_BYTES];
-                }
-                way => {
-                    let mut all = blocks.now;
-                    all[which] = to;
-                    blocks.commit(all);
-                    match way {
-                        // Written home as committed.
-                        3..6 => (0..2).for_each(|which| blocks.write(which, all[which])),
-                        // Freed, and already data when it would have been written home.
-                        6 => blocks.write(which, content(Role::Text, step + 1, &to)),
-                        _ => {}
-                    }
-                }
-            }
+            change(&mut blocks, &mut random, step);
             if random.below(4) == 0 {
                 blocks.host.client.flush().unwrap();
             }

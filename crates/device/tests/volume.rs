@@ -26,8 +26,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let range = (0..BLOCKS, 1..20u64).prop_map(|(lba, blocks)| (lba, blocks.min(BLOCKS - lba)));
     let fill = prop_oneof![1 => Just(0u64), 6 => 1..u64::MAX];
+    let fills = prop::collection::vec(fill, 1..12);
+    let write = (0..BLOCKS, fills, prop::bool::weighted(0.1));
     prop_oneof![
-        6 => (0..BLOCKS, prop::collection::vec(fill, 1..12), prop::bool::weighted(0.1)).prop_map(|(lba, mut fills, fua)| {
+        6 => write.prop_map(|(lba, mut fills, fua)| {
             fills.truncate((BLOCKS - lba) as usize);
             Step::Write(lba, fills, fua)
         }),
@@ -502,11 +504,12 @@ fn statistics_add_up_and_serialise() {
         (2 * 4096, 1)
     );
     let medium = stats.medium;
-    let causes = medium.data_bytes
-        + medium.header_bytes
-        + medium.moved_bytes
-        + medium.summary_bytes
-        + medium.map_bytes;
+    let written = medium.by_cause;
+    let causes = written.data_bytes
+        + written.header_bytes
+        + written.moved_bytes
+        + written.summary_bytes
+        + written.map_bytes;
     assert_eq!(medium.written_bytes, causes, "{medium:?}");
     let frames = stats.memory;
     assert_eq!(frames.write_frames, frames.write_frames_free);

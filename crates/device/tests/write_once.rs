@@ -73,13 +73,17 @@ fn what_a_journal_holds_is_not_written_again() {
         let fills: Vec<u64> = (1..=20).collect();
         client.write(JOURNAL.0 + 3, &fills).unwrap();
         client.flush().unwrap();
-        let written = volume.stats().medium.data_bytes;
+        let written = volume.stats().medium.by_cause.data_bytes;
         client.write(400, &fills).unwrap();
         client.write(600, &[77]).unwrap();
         client.flush().unwrap();
         assert_eq!(core(&volume, "remapped_blocks"), 20, "{hash}");
         assert_eq!(core(&volume, "missing_blocks"), 1, "{hash}");
-        assert_eq!(volume.stats().medium.data_bytes - written, BLOCK, "{hash}");
+        assert_eq!(
+            volume.stats().medium.by_cause.data_bytes - written,
+            BLOCK,
+            "{hash}"
+        );
         // The journal continues; home blocks stay.
         client.write(JOURNAL.0 + 3, &[9; 20]).unwrap();
         assert_eq!(client.read(400, 20).unwrap(), fills, "{hash}");
@@ -354,7 +358,7 @@ fn a_copy_that_cannot_be_read_costs_itself_alone() {
     client.write(400, &fills).unwrap();
     assert_eq!(core(&volume, "remapped_blocks"), 19);
     assert_eq!(core(&volume, "compare_reads"), 20);
-    assert_eq!(volume.stats().medium.compare_reads, 1 + 20);
+    assert_eq!(volume.stats().medium.compared.compare_reads, 1 + 20);
     assert_eq!(client.read(400, 20).unwrap(), fills);
     volume.stop().unwrap();
 }
@@ -376,7 +380,10 @@ fn a_copy_is_read_back_only_when_its_frame_is_gone() {
     let medium_stats = || volume.stats().medium;
     assert_eq!(core(&volume, "remapped_blocks"), 10);
     assert_eq!(
-        (medium_stats().compare_kept, medium_stats().compare_reads),
+        (
+            medium_stats().compared.compare_kept,
+            medium_stats().compared.compare_reads
+        ),
         (10, 0)
     );
     let free = volume.stats().memory;
@@ -385,7 +392,10 @@ fn a_copy_is_read_back_only_when_its_frame_is_gone() {
     client.write(410, &fills[10..]).unwrap();
     assert_eq!(core(&volume, "remapped_blocks"), 20);
     assert_eq!(
-        (medium_stats().compare_kept, medium_stats().compare_reads),
+        (
+            medium_stats().compared.compare_kept,
+            medium_stats().compared.compare_reads
+        ),
         (10, 1)
     );
     // The same journal blocks with other contents, elsewhere in the log.
@@ -455,8 +465,16 @@ fn what_is_in_memory_is_what_is_on_the_medium() {
         }
     }
     let stats = volume.stats();
-    assert!(stats.medium.compare_kept > 100, "{:?}", stats.medium);
-    assert!(stats.medium.compare_reads > 100, "{:?}", stats.medium);
+    assert!(
+        stats.medium.compared.compare_kept > 100,
+        "{:?}",
+        stats.medium
+    );
+    assert!(
+        stats.medium.compared.compare_reads > 100,
+        "{:?}",
+        stats.medium
+    );
     assert_eq!(stats.memory.write_frames, stats.memory.write_frames_free);
     volume.stop().unwrap();
     drop((client, volume));

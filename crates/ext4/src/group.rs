@@ -154,20 +154,7 @@ pub(crate) fn parse(
     let Ok((raw, rest)) = Raw::ref_from_prefix(bytes) else {
         return Err(fault("s_desc_size", bytes.len() as u64));
     };
-    let hole = offset_of!(Raw, checksum)..offset_of!(Raw, checksum) + 2;
-    let number = group as u32;
-    let features = sb.name.features;
-    let checksum = if features.metadata_checksums() {
-        Some(sb.checksum(&[number], bytes, hole) as u16)
-    } else if features.group_checksums() {
-        let seed = crc16(!0, &sb.name.uuid.0);
-        let seed = crc16(seed, &number.to_le_bytes());
-        let seed = crc16(seed, &bytes[..hole.start]);
-        // The kernel covers the rest only if there is one.
-        Some(crc16(seed, &bytes[hole.end..]))
-    } else {
-        None
-    };
+    let checksum = checksum(sb, group as u32, bytes);
     if checksum.is_some_and(|sum| sum != raw.checksum.get()) {
         return Err(StoodAside::Checksum { part, at });
     }
@@ -181,17 +168,10 @@ pub(crate) fn parse(
         sb.blocks_at(block, count)
             .ok_or_else(|| fault(field, block.0))
     };
-    // The kernel trusts these flags only if a checksum covers them.
-    let flags = match features.group_checksums() || features.metadata_checksums() {
-        true => raw.flags.get(),
-        false => 0,
-    };
-    let unused = match features.group_checksums() || features.metadata_checksums() {
-        true => {
-            u32::from(raw.unused_inodes.get())
-                | high.map_or(0, |h| u32::from(h.unused_inodes.get())) << 16
-        }
-        false => 0,
+    // The kernel trusts these fields only if a checksum covers them.
+    let (flags, unused) = match checksum {
+        Some(_) => (raw.flags.get(), unused_inodes(raw, high)),
+        None => (0, 0),
     };
     let inodes = match flags & INODES_UNWRITTEN {
         0 => sb.inodes_per_group.saturating_sub(unused),
@@ -216,6 +196,28 @@ pub(crate) fn parse(
             "bg_inode_table",
         )?,
     })
+}
+
+/// What the checksum of a descriptor must be, if the file system has checksums of descriptors.
+fn checksum(sb: &Superblock, group: u32, bytes: &[u8]) -> Option<u16> {
+    let hole = offset_of!(Raw, checksum)..offset_of!(Raw, checksum) + 2;
+    let features = sb.name.features;
+    if features.metadata_checksums() {
+        return Some(sb.checksum(&[group], bytes, hole) as u16);
+    }
+    if !features.group_checksums() {
+        return None;
+    }
+    let seed = crc16(!0, &sb.name.uuid.0);
+    let seed = crc16(seed, &group.to_le_bytes());
+    let seed = crc16(seed, &bytes[..hole.start]);
+    // The kernel covers the rest only if there is one.
+    Some(crc16(seed, &bytes[hole.end..]))
+}
+
+fn unused_inodes(raw: &Raw, high: Option<&RawHigh>) -> u32 {
+    let high = high.map_or(0, |high| u32::from(high.unused_inodes.get()));
+    high << 16 | u32::from(raw.unused_inodes.get())
 }
 
 #[cfg(test)]

@@ -156,17 +156,10 @@ pub(crate) fn read(
             limit: JOURNAL_BLOCKS,
         });
     }
-    // e2fsck keeps this copy in case the inode is lost, and every tool that moves the journal updates it. The check is stricter than the
-    // kernel's: the kernel does not check the copy.
-    if let Some(backup) = &sb.journal_backup {
-        let same = backup[..60] == raw.block
-            && backup[60..64] == *raw.size_high.as_bytes()
-            && backup[64..] == *raw.size.as_bytes();
-        if !same {
-            return Err(StoodAside::BackupDisagrees {
-                at: sb.span.start + crate::superblock::OFFSET,
-            });
-        }
+    if !backup_agrees(sb, raw) {
+        return Err(StoodAside::BackupDisagrees {
+            at: sb.span.start + crate::superblock::OFFSET,
+        });
     }
     Ok(Inode {
         number,
@@ -175,6 +168,16 @@ pub(crate) fn read(
         root: raw.block,
         at,
         blocks,
+    })
+}
+
+/// True if the superblock has no copy of the inode, or one that says the same. e2fsck keeps this copy in case the inode is lost, and
+/// every tool that moves the journal updates it. The check is stricter than the kernel's: the kernel does not check the copy.
+fn backup_agrees(sb: &Superblock, raw: &Raw) -> bool {
+    sb.journal_backup.as_ref().is_none_or(|backup| {
+        backup[..60] == raw.block
+            && backup[60..64] == *raw.size_high.as_bytes()
+            && backup[64..] == *raw.size.as_bytes()
     })
 }
 

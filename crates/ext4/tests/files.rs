@@ -11,7 +11,8 @@ use common::{Bytes, Image, MIB, has_tools, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
-use vellum_ext4::files::{Files, Use};
+use vellum_ext4::FileSystem;
+use vellum_ext4::files::{Files, Hit, Use};
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 
@@ -102,8 +103,31 @@ fn compare(name: &str, folder: &Path, image: &Image) {
         files.passed_over == 0 && !files.cut_short,
         "{name}: {files:?}"
     );
+    compare_inodes(name, folder, image, found, (&blocks, &files));
+    compare_paths(name, folder, image, &files);
+    let pages = inodes_of(&files).len();
+    println!("{name}: {pages} blocks, {} files", files.paths.len());
+    compare_position(name, folder, image, found, &files);
+}
 
-    // The inode of each block.
+fn inodes_of(files: &Files) -> BTreeMap<u64, BTreeSet<u64>> {
+    let mut said: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for hit in &files.hits {
+        if let Some(inode) = hit.is.inode() {
+            said.entry(hit.block).or_default().insert(inode.into());
+        }
+    }
+    said
+}
+
+/// Compares the inodes of each block.
+fn compare_inodes(
+    name: &str,
+    folder: &Path,
+    image: &Image,
+    found: &FileSystem,
+    (blocks, files): (&[u64], &Files),
+) {
     let per_page = 4096 / u64::from(found.block_bytes);
     let numbers = blocks
         .iter()
@@ -114,12 +138,7 @@ fn compare(name: &str, folder: &Path, image: &Image) {
             expected.entry(block / per_page).or_default().insert(inode);
         }
     }
-    let mut said: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
-    for hit in &files.hits {
-        if let Some(inode) = hit.is.inode() {
-            said.entry(hit.block).or_default().insert(inode.into());
-        }
-    }
+    let said = inodes_of(files);
     assert!(expected.len() > 300, "{name}: {}", expected.len());
     let differ = |(block, inodes): (&u64, &BTreeSet<u64>)| said.get(block) != Some(inodes);
     let missed: Vec<_> = expected
@@ -131,9 +150,11 @@ fn compare(name: &str, folder: &Path, image: &Image) {
         missed.is_empty() && said.len() == expected.len(),
         "{name}: {missed:?}"
     );
+}
 
-    // The names of the inodes.
-    let inodes: BTreeSet<u64> = said.values().flatten().copied().collect();
+/// Compares the names of the inodes.
+fn compare_paths(name: &str, folder: &Path, image: &Image, files: &Files) {
+    let inodes: BTreeSet<u64> = inodes_of(files).into_values().flatten().collect();
     let mut expected: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     for (inode, path) in pairs(&ask(folder, image, "ncheck", inodes.iter().copied())) {
         expected.entry(inode).or_default().insert(path.to_owned());
@@ -164,25 +185,19 @@ fn compare(name: &str, folder: &Path, image: &Image) {
     });
     two.sort_unstable();
     assert_eq!(two, both, "{name}");
-    println!("{name}: {} blocks, {} files", said.len(), files.paths.len());
+}
 
-    // The position in the file.
-    let (hit, at) = files
-        .hits
-        .iter()
-        .find_map(|hit| match hit.is {
-            Use::Content(inode, at)
-                if at > 100_000
-                    && files
-                        .paths
-                        .get(&inode)
-                        .is_some_and(|paths| paths[0].ends_with(b"/within/file")) =>
-            {
-                Some((hit, at))
-            }
-            _ => None,
-        })
-        .unwrap();
+/// Compares the bytes of a file with those at the position that was found.
+fn compare_position(name: &str, folder: &Path, image: &Image, found: &FileSystem, files: &Files) {
+    let is_file = |inode: &u32| {
+        let paths = files.paths.get(inode);
+        paths.is_some_and(|paths| paths[0].ends_with(b"/within/file"))
+    };
+    let within = |hit: &Hit| match hit.is {
+        Use::Content(inode, at) if at > 100_000 && is_file(&inode) => Some((*hit, at)),
+        _ => None,
+    };
+    let (hit, at) = files.hits.iter().find_map(within).unwrap();
     let path = &files.paths[&hit.is.inode().unwrap()][0];
     let on_host = folder
         .join("root")

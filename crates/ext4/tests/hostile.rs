@@ -20,6 +20,7 @@ use vellum_ext4::{
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 const PAGE: usize = 4096;
+const SUPERBLOCK: u64 = 1024;
 
 /// An image in memory whose bytes can be changed; unwritten bytes are zero.
 #[derive(Clone)]
@@ -233,28 +234,10 @@ fn random_changes() {
     }
 }
 
-/// Each impossible value of a field is reported with the field's name.
-#[test]
-fn the_field_at_fault_is_named() {
-    if !has_tools(TOOLS) {
-        return;
-    }
-    let folder = common::folder();
-    let arguments = ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"];
-    let image = make(folder.path(), 64, &arguments);
-    let mut sound = Memory::of(&image);
-    let scan = sound.scan();
-    let journal = scan.file_systems[0].journal.as_ref().unwrap();
-    let journal_at = journal.extents[0].start;
-    let text = image.run("debugfs", &["-R", "imap <8>"], &[]).unwrap();
-    let place = text.split("at block ").nth(1).unwrap();
-    let (block, offset) = place.trim().split_once(", offset 0x").unwrap();
-    let inode_at = block.parse::<u64>().unwrap() * 4096 + u64::from_str_radix(offset, 16).unwrap();
-    let (sb, inode, extent) = (1024, inode_at, inode_at + 0x28);
-    let descriptor = 4096;
-
-    // The place, the bytes put there, and the field that is reported.
-    let cases: &[(u64, &[u8], &str)] = &[
+/// What is broken: the place, the bytes put there, and the field that is reported.
+fn faults(inode: u64, journal_at: u64) -> Vec<(u64, &'static [u8], &'static str)> {
+    let (sb, extent, descriptor) = (SUPERBLOCK, inode + 0x28, 4096);
+    let faults: &[(u64, &'static [u8], &'static str)] = &[
         (sb + 0x4C, &[9], "s_rev_level"),
         (sb + 0x18, &[7], "s_log_block_size"),
         (sb + 0x14, &[1], "s_first_data_block"),
@@ -301,18 +284,44 @@ fn the_field_at_fault_is_named() {
         (journal_at + 0x28, &[0, 0, 0, 0x20, 0, 0, 0, 0], ""),
         (journal_at + 0x40, &[0, 0, 0, 2], "s_nr_users"),
     ];
-    for (at, bytes, field) in cases {
-        let mut memory = sound.clone();
-        memory.put(*at, bytes);
-        // The inode and its copy in the superblock must be consistent.
-        if (inode..inode + 0x80).contains(at) {
-            let root = memory.get(extent, 60);
-            memory.put(sb + 0x10C, &root);
-            for (from, to) in [(inode + 0x6C, 60), (inode + 4, 64)] {
-                let size = memory.get(from, 4);
-                memory.put(sb + 0x10C + to, &size);
-            }
+    faults.to_vec()
+}
+
+/// A copy with other bytes at one place. The inode and its copy in the superblock stay consistent.
+fn broken(sound: &Memory, inode: u64, (at, bytes): (u64, &[u8])) -> Memory {
+    let mut memory = sound.clone();
+    memory.put(at, bytes);
+    if (inode..inode + 0x80).contains(&at) {
+        let copy = SUPERBLOCK + 0x10C;
+        let root = memory.get(inode + 0x28, 60);
+        memory.put(copy, &root);
+        for (from, to) in [(inode + 0x6C, 60), (inode + 4, 64)] {
+            let size = memory.get(from, 4);
+            memory.put(copy + to, &size);
         }
+    }
+    memory
+}
+
+/// Each impossible value of a field is reported with the field's name.
+#[test]
+fn the_field_at_fault_is_named() {
+    if !has_tools(TOOLS) {
+        return;
+    }
+    let folder = common::folder();
+    let arguments = ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"];
+    let image = make(folder.path(), 64, &arguments);
+    let mut sound = Memory::of(&image);
+    let scan = sound.scan();
+    let journal = scan.file_systems[0].journal.as_ref().unwrap();
+    let journal_at = journal.extents[0].start;
+    let text = image.run("debugfs", &["-R", "imap <8>"], &[]).unwrap();
+    let place = text.split("at block ").nth(1).unwrap();
+    let (block, offset) = place.trim().split_once(", offset 0x").unwrap();
+    let inode_at = block.parse::<u64>().unwrap() * 4096 + u64::from_str_radix(offset, 16).unwrap();
+    for (at, bytes, field) in faults(inode_at, journal_at) {
+        let mut memory = broken(&sound, inode_at, (at, bytes));
         let scan = check(&mut memory);
         let found = &scan.file_systems[0];
         if field.is_empty() {

@@ -93,7 +93,8 @@ proptest! {
         for (at, kind, bytes, cut) in writes {
             let mut block = header(kind, 1);
             block[12..12 + bytes.len()].copy_from_slice(&bytes);
-            let block = seal(block, if kind == 2 { 16 } else { BLOCK - 4 }, journal.format.features.incompatible);
+            let checksum = if kind == 2 { 16 } else { BLOCK - 4 };
+            let block = seal(block, checksum, journal.format.features.incompatible);
             let check = &mut |followed| match followed {
                 Followed::Copy { home, place } => {
                     assert!(HOME.contains(Span::new(home, BLOCK as u64)));

@@ -16,7 +16,7 @@ use std::process::Command;
 use vellum_ext4::journal::{
     Block, Followed, Follower, Journal, JournalBlock, JournalFormat, Layout,
 };
-use vellum_ext4::{Allowance, FileSystem, Metadata, Span};
+use vellum_ext4::{Allowance, FileSystem, Metadata, Scan, Span};
 
 const TOOLS: &[&str] = &[
     "mke2fs", "debugfs", "dumpe2fs", "mount", "umount", "losetup",
@@ -320,31 +320,7 @@ fn journals_written_by_the_kernel_are_read_as_it_replays_them() {
     let mut wrapped = 0;
     for (name, arguments, options, version) in MATRIX {
         let folder = common::folder();
-        let image = Image::new(folder.path(), "image", 192 * MIB);
-        let mut all = vec!["-F", "-q", "-J", "size=4"];
-        all.extend(*arguments);
-        image.run("mke2fs", &all, &[]).unwrap();
-        let before = image.scan();
-        let snapshot = Image {
-            path: folder.path().join("snapshot"),
-            bytes: image.bytes,
-        };
-        {
-            let on = folder.path().join("mounted");
-            let mounted = Mounted::new(&image, &on, options);
-            assert!(mounted.is_some(), "{name}");
-            // Until the log wraps, if it does: the kernel chooses where its live part begins.
-            for round in 0..60 {
-                work(&on, round..round + 1);
-                let now = image.scan();
-                let journal = now.file_systems[0].journal.as_ref();
-                if round > 10 && journal.is_ok_and(|now| walk(&image, now, |_, _| {}).1 > 0) {
-                    break;
-                }
-            }
-            // Copied while it is mounted: the state after a crash, but complete.
-            copy(&image, &snapshot);
-        }
+        let (before, snapshot) = crashed(name, folder.path(), arguments, options);
         let scan = snapshot.scan();
         assert_eq!(scan.file_systems.len(), 1);
         let found = &scan.file_systems[0];
@@ -374,7 +350,8 @@ fn journals_written_by_the_kernel_are_read_as_it_replays_them() {
             .count();
         let (copies, revokes) = follow(&snapshot, found, journal);
         println!(
-            "{name}: {commits} commits, {} tags, {escaped} escaped, {revokes} revokes, {wraps} wraps, {} copies at the end",
+            "{name}: {commits} commits, {} tags, {escaped} escaped, {revokes} revokes, \
+             {wraps} wraps, {} copies at the end",
             found_tags.len(),
             copies.len()
         );
@@ -386,37 +363,75 @@ fn journals_written_by_the_kernel_are_read_as_it_replays_them() {
             assert_eq!(found_tags, logdump(&snapshot), "{name}");
         }
 
-        // A replay writes each copy home, and nothing else.
-        let recorded = |offset| snapshot.read(offset, found.block_bytes as usize);
-        let expected: Vec<_> = copies
-            .iter()
-            .map(|(home, place)| (*home, recorded(*place)))
-            .collect();
-        // Fast commits are not copies of blocks, and are not followed.
-        let layout = Layout::new(&journal.extents, journal.format.block_bytes);
-        for block in journal.format.end.0..journal.blocks {
-            let place = layout.place_of(JournalBlock(block)).unwrap();
-            snapshot.write(place, &vec![0; found.block_bytes as usize]);
-        }
-        wipe(&snapshot, found, copies.keys());
-        replay(&snapshot, Span::new(0, snapshot.bytes), folder.path(), "");
-        let own =
-            found.home.start + 1024 / u64::from(found.block_bytes) * u64::from(found.block_bytes);
-        for (home, bytes) in expected {
-            // The kernel records the mount in the superblock.
-            if home != own {
-                let same = snapshot.read(home, bytes.len()) == bytes;
-                assert!(same, "{name}: the block at byte {home}");
-            }
-        }
-        let after = snapshot.scan();
-        assert!(!after.file_systems[0].features.needs_recovery());
-        assert_eq!(
-            after.file_systems[0].journal.as_ref().map(|j| &j.extents),
-            Ok(&journal.extents)
-        );
+        replays_copies(name, folder.path(), &snapshot, found, &copies);
     }
     assert!(wrapped > 0, "no log that wraps was among them");
+}
+
+/// A new file system, and its state after a crash that came when its log had wrapped, if it does.
+fn crashed(name: &str, folder: &Path, arguments: &[&str], options: &str) -> (Scan, Image) {
+    let image = Image::new(folder, "image", 192 * MIB);
+    let mut all = vec!["-F", "-q", "-J", "size=4"];
+    all.extend(arguments);
+    image.run("mke2fs", &all, &[]).unwrap();
+    let before = image.scan();
+    let snapshot = Image {
+        path: folder.join("snapshot"),
+        bytes: image.bytes,
+    };
+    let on = folder.join("mounted");
+    let mounted = Mounted::new(&image, &on, options);
+    assert!(mounted.is_some(), "{name}");
+    // Until the log wraps, if it does: the kernel chooses where its live part begins.
+    for round in 0..60 {
+        work(&on, round..round + 1);
+        let now = image.scan();
+        let journal = now.file_systems[0].journal.as_ref();
+        if round > 10 && journal.is_ok_and(|now| walk(&image, now, |_, _| {}).1 > 0) {
+            break;
+        }
+    }
+    // Copied while it is mounted: the state after a crash, but complete.
+    copy(&image, &snapshot);
+    (before, snapshot)
+}
+
+/// A replay writes each copy home, and nothing else.
+fn replays_copies(
+    name: &str,
+    folder: &Path,
+    snapshot: &Image,
+    found: &FileSystem,
+    copies: &BTreeMap<u64, u64>,
+) {
+    let journal = found.journal.as_ref().unwrap();
+    let recorded = |offset| snapshot.read(offset, found.block_bytes as usize);
+    let expected: Vec<_> = copies
+        .iter()
+        .map(|(home, place)| (*home, recorded(*place)))
+        .collect();
+    // Fast commits are not copies of blocks, and are not followed.
+    let layout = Layout::new(&journal.extents, journal.format.block_bytes);
+    for block in journal.format.end.0..journal.blocks {
+        let place = layout.place_of(JournalBlock(block)).unwrap();
+        snapshot.write(place, &vec![0; found.block_bytes as usize]);
+    }
+    wipe(snapshot, found, copies.keys());
+    replay(snapshot, Span::new(0, snapshot.bytes), folder, "");
+    let own = found.home.start + 1024 / u64::from(found.block_bytes) * u64::from(found.block_bytes);
+    for (home, bytes) in expected {
+        // The kernel records the mount in the superblock.
+        if home != own {
+            let same = snapshot.read(home, bytes.len()) == bytes;
+            assert!(same, "{name}: the block at byte {home}");
+        }
+    }
+    let after = snapshot.scan();
+    assert!(!after.file_systems[0].features.needs_recovery());
+    assert_eq!(
+        after.file_systems[0].journal.as_ref().map(|j| &j.extents),
+        Ok(&journal.extents)
+    );
 }
 
 /// Checksums of version 2, which kernels wrote from 3.5 to 3.17 and still replay: debugfs writes the log.

@@ -1,7 +1,6 @@
 //! Results as comma-separated values: a line per policy, a column per figure.
 
-use crate::base::{Folded, Lookups, Refreshed};
-use crate::flash::{Busy, Reads, Taken};
+use crate::base::{Lookups, Refreshed};
 use crate::life::{Life, WornOut};
 use crate::outcome::{Outcome, Percentiles};
 use crate::series::Step;
@@ -152,88 +151,91 @@ pub(crate) fn line(cells: &[&str]) -> String {
     cells.join(",") + "\n"
 }
 
+/// A line's cells, with the names of their columns.
+#[derive(Default)]
+struct Cells(Vec<(String, String)>);
+
+impl Cells {
+    fn add(&mut self, name: impl Into<String>, cell: impl ToString) {
+        self.0.push((name.into(), cell.to_string()));
+    }
+
+    /// An empty cell says that there is no such figure.
+    fn may_add(&mut self, name: impl Into<String>, cell: Option<impl ToString>) {
+        let cell = cell.map(|cell| cell.to_string());
+        self.0.push((name.into(), cell.unwrap_or_default()));
+    }
+}
+
 fn columns(
     outcome: &Outcome,
-    (causes, memory): (&[&str], &[&str]),
+    (causes, memory): (&[&'static str], &[&'static str]),
     with: With,
 ) -> Vec<(String, String)> {
-    let optional = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-    let mut all: Vec<(String, String)> = vec![
-        ("policy".into(), outcome.policy.clone()),
-        ("load".into(), outcome.load.clone()),
-        ("partial".into(), outcome.partial.to_string()),
-        ("logical_blocks".into(), outcome.logical_blocks.to_string()),
-        (
-            "physical_blocks".into(),
-            outcome.physical_blocks.to_string(),
-        ),
-        (
-            "live_blocks".into(),
-            outcome
-                .live_blocks
-                .map_or(String::new(), |live| live.to_string()),
-        ),
-        ("requests".into(), outcome.requests.to_string()),
-        ("host_written".into(), outcome.host_written.to_string()),
-        ("host_read".into(), outcome.host_read.to_string()),
-        ("medium_written".into(), outcome.medium_blocks().to_string()),
-    ];
-    for name in causes {
-        let found = outcome.medium.iter().find(|cause| cause.name == *name);
-        let blocks = found.map_or(String::new(), |cause| cause.blocks.to_string());
-        all.push((format!("written_{}", name.replace(' ', "_")), blocks));
-    }
-    all.push((
-        "write_amplification".into(),
-        optional(outcome.write_amplification),
-    ));
-    sure(outcome, &mut all);
-    let stacked = outcome.stacked.as_ref();
-    all.push((
-        "engine_amplification".into(),
-        optional(stacked.map(|s| s.engine)),
-    ));
-    all.push((
-        "drive_amplification".into(),
-        optional(stacked.map(|s| s.drive)),
-    ));
-    let life = outcome.life.as_ref();
-    all.push((
-        "erases".into(),
-        life.map_or(String::new(), |l| l.erases.to_string()),
-    ));
-    all.push(("erases_mean".into(), optional(life.map(|l| l.erases_mean))));
-    all.push((
-        "erases_deviation".into(),
-        optional(life.map(|l| l.erases_deviation)),
-    ));
-    all.push((
-        "erases_most".into(),
-        optional(life.map(|l| f64::from(l.erases_most))),
-    ));
-    let endurance = life.and_then(|l| l.endurance_bytes);
-    all.push((
-        "endurance_bytes".into(),
-        endurance.map_or(String::new(), |b| b.to_string()),
-    ));
-    for (name, of) in YEARS {
-        all.push((name.into(), optional(life.and_then(of))));
-    }
+    let mut all = Cells::default();
+    counts(outcome, causes, &mut all);
+    amplifications(outcome, &mut all);
+    wear(outcome.life.as_ref(), &mut all);
     let kinds = [outcome.reads, outcome.writes, outcome.flushes];
     latencies("", kinds, &mut all);
     extended(outcome, with, &mut all);
     tenants(outcome, &mut all);
     for name in memory {
         let found = outcome.memory.iter().find(|part| part.name == *name);
-        let bytes = found.map_or(String::new(), |part| part.bytes.to_string());
-        all.push((format!("ram_{}_bytes", name.replace(' ', "_")), bytes));
+        let heading = format!("ram_{}_bytes", name.replace(' ', "_"));
+        all.may_add(heading, found.map(|part| part.bytes));
     }
-    all.push(("virtual_seconds".into(), outcome.seconds.to_string()));
-    all
+    all.add("virtual_seconds", outcome.seconds);
+    all.0
+}
+
+/// What ran, and how many blocks and requests there were.
+fn counts(outcome: &Outcome, causes: &[&'static str], all: &mut Cells) {
+    all.add("policy", &outcome.policy);
+    all.add("load", &outcome.load);
+    all.add("partial", outcome.partial);
+    all.add("logical_blocks", outcome.logical_blocks);
+    all.add("physical_blocks", outcome.physical_blocks);
+    all.may_add("live_blocks", outcome.live_blocks);
+    all.add("requests", outcome.requests);
+    all.add("host_written", outcome.host_written);
+    all.add("host_read", outcome.host_read);
+    all.add("medium_written", outcome.medium_blocks());
+    for name in causes {
+        let found = outcome.medium.iter().find(|cause| cause.name == *name);
+        let heading = Counter::Written(name).heading();
+        all.may_add(heading, found.map(|cause| cause.blocks));
+    }
+}
+
+/// Write amplification, how certain it is, and that of each of two layers.
+fn amplifications(outcome: &Outcome, all: &mut Cells) {
+    all.may_add("write_amplification", outcome.write_amplification);
+    let sure = &outcome.sure;
+    all.may_add("write_amplification_low", sure.write_amplification_low);
+    all.may_add("write_amplification_high", sure.write_amplification_high);
+    all.may_add("settled", sure.settled);
+    all.may_add("drift_percent", sure.drift_percent);
+    let stacked = outcome.stacked.as_ref();
+    all.may_add("engine_amplification", stacked.map(|s| s.engine));
+    all.may_add("drive_amplification", stacked.map(|s| s.drive));
+}
+
+/// Erasures, and how long the flash lasts.
+fn wear(life: Option<&Life>, all: &mut Cells) {
+    all.may_add("erases", life.map(|l| l.erases));
+    all.may_add("erases_mean", life.map(|l| l.erases_mean));
+    all.may_add("erases_deviation", life.map(|l| l.erases_deviation));
+    all.may_add("erases_most", life.map(|l| l.erases_most));
+    all.may_add("endurance_bytes", life.and_then(|l| l.endurance_bytes));
+    all.may_add("erases_off_percent", life.and_then(|l| l.off_percent));
+    all.may_add("years", life.and_then(|l| l.years));
+    all.may_add("years_low", life.and_then(|l| l.years_low));
+    all.may_add("years_high", life.and_then(|l| l.years_high));
 }
 
 /// The latencies of reads, writes and flushes.
-fn latencies(of_whom: &str, kinds: [Percentiles; 3], all: &mut Vec<(String, String)>) {
+fn latencies(of_whom: &str, kinds: [Percentiles; 3], all: &mut Cells) {
     for (kind, of) in ["read", "write", "flush"].into_iter().zip(kinds) {
         for (name, nanos) in [
             ("mean", of.mean_ns),
@@ -243,72 +245,33 @@ fn latencies(of_whom: &str, kinds: [Percentiles; 3], all: &mut Vec<(String, Stri
             ("p9999", of.p9999_ns),
             ("most", of.most_ns),
         ] {
-            let cell = match of.count {
-                0 => String::new(),
-                _ => nanos.to_string(),
-            };
-            all.push((format!("{of_whom}{kind}_{name}_ns"), cell));
+            let cell = (of.count > 0).then_some(nanos);
+            all.may_add(format!("{of_whom}{kind}_{name}_ns"), cell);
         }
     }
 }
 
 /// What each tenant saw: all runs of a comparison have the same tenants.
-fn tenants(outcome: &Outcome, all: &mut Vec<(String, String)>) {
+fn tenants(outcome: &Outcome, all: &mut Cells) {
     for tenant in &outcome.tenants {
         let of_whom = format!("tenant_{}_", tenant.name);
-        for (name, count) in [
-            ("requests", tenant.requests),
-            ("host_written", tenant.host_written),
-            ("host_read", tenant.host_read),
-        ] {
-            all.push((format!("{of_whom}{name}"), count.to_string()));
-        }
+        let named = |name: &str| format!("{of_whom}{name}");
+        all.add(named("requests"), tenant.requests);
+        all.add(named("host_written"), tenant.host_written);
+        all.add(named("host_read"), tenant.host_read);
         let kinds = [tenant.reads, tenant.writes, tenant.flushes];
         latencies(&of_whom, kinds, all);
         if let Some(own) = &tenant.queue {
-            let class = own.class.unwrap_or_default();
-            for (name, cell) in [
-                ("queue", own.number.to_string()),
-                ("class", class.into()),
-                ("waited_mean_ns", own.waited.mean_ns.to_string()),
-                ("waited_p99_ns", own.waited.p99_ns.to_string()),
-                ("waited_p999_ns", own.waited.p999_ns.to_string()),
-                ("seconds", own.seconds.to_string()),
-                ("requests_per_second", own.requests_per_second.to_string()),
-                ("bytes_per_second", own.bytes_per_second.to_string()),
-            ] {
-                all.push((format!("{of_whom}{name}"), cell));
-            }
+            all.add(named("queue"), own.number);
+            all.may_add(named("class"), own.class);
+            all.add(named("waited_mean_ns"), own.waited.mean_ns);
+            all.add(named("waited_p99_ns"), own.waited.p99_ns);
+            all.add(named("waited_p999_ns"), own.waited.p999_ns);
+            all.add(named("seconds"), own.seconds);
+            all.add(named("requests_per_second"), own.requests_per_second);
+            all.add(named("bytes_per_second"), own.bytes_per_second);
         }
     }
-}
-
-/// Years, and their certainty.
-type OfLife = fn(&Life) -> Option<f64>;
-const YEARS: [(&str, OfLife); 4] = [
-    ("erases_off_percent", |life| life.off_percent),
-    ("years", |life| life.years),
-    ("years_low", |life| life.years_low),
-    ("years_high", |life| life.years_high),
-];
-
-/// The certainty of the amplification.
-fn sure(outcome: &Outcome, all: &mut Vec<(String, String)>) {
-    let mut add = |name: &str, value: Option<String>| {
-        all.push((name.into(), value.unwrap_or_default()));
-    };
-    let number = |value: Option<f64>| value.map(|value| value.to_string());
-    let sure = &outcome.sure;
-    add(
-        "write_amplification_low",
-        number(sure.write_amplification_low),
-    );
-    add(
-        "write_amplification_high",
-        number(sure.write_amplification_high),
-    );
-    add("settled", sure.settled.map(|settled| settled.to_string()));
-    add("drift_percent", number(sure.drift_percent));
 }
 
 /// Which optional parts are simulated in any of the runs.
@@ -344,85 +307,77 @@ fn worn(outcome: &Outcome) -> Option<WornOut> {
 }
 
 /// The columns of the optional parts.
-fn extended(outcome: &Outcome, with: With, all: &mut Vec<(String, String)>) {
-    let mut add = |name: &str, value: Option<String>| {
-        all.push((name.into(), value.unwrap_or_default()));
-    };
+fn extended(outcome: &Outcome, with: With, all: &mut Cells) {
     if with.hashing {
-        add("hash_ns", outcome.hash_ns.map(|ns| ns.to_string()));
+        all.may_add("hash_ns", outcome.hash_ns);
     }
     if with.worn {
-        let cell = |of: &dyn Fn(WornOut) -> String| worn(outcome).map(of);
-        add("worn_out", cell(&|w| w.worn.ended_by.is_some().to_string()));
-        add("written_bytes", cell(&|w| w.written_bytes.to_string()));
-        add("blocks_retired", cell(&|w| w.worn.retired.to_string()));
-        add(
-            "spare_blocks_left",
-            cell(&|w| w.worn.spares_left.to_string()),
-        );
+        let worn = worn(outcome);
+        all.may_add("worn_out", worn.map(|w| w.worn.ended_by.is_some()));
+        all.may_add("written_bytes", worn.map(|w| w.written_bytes));
+        all.may_add("blocks_retired", worn.map(|w| w.worn.retired));
+        all.may_add("spare_blocks_left", worn.map(|w| w.worn.spares_left));
     }
     if with.errors {
-        let cell =
-            |of: &dyn Fn(Reads) -> u64| outcome.read_errors.map(|reads| of(reads).to_string());
-        add("reads_retried", cell(&|reads| reads.retried));
-        add("read_retries", cell(&|reads| reads.retries));
-        add("read_errors", cell(&|reads| reads.uncorrectable));
+        let reads = outcome.read_errors;
+        all.may_add("reads_retried", reads.map(|r| r.retried));
+        all.may_add("read_retries", reads.map(|r| r.retries));
+        all.may_add("read_errors", reads.map(|r| r.uncorrectable));
     }
     if with.lookups {
-        let cell = |of: &dyn Fn(Lookups) -> u64| outcome.lookups.map(|l| of(l).to_string());
-        add("map_hits", cell(&|l| l.hits));
-        add("map_misses", cell(&|l| l.misses));
-        add(
-            "map_pages_read",
-            cell(&|l| l.reads_waited + l.reads_to_change),
-        );
-        add("map_pages_written_for_room", cell(&|l| l.writes_evicted));
-        add("map_pages_written_after_moves", cell(&|l| l.writes_moved));
+        lookups(outcome.lookups, all);
     }
     if with.slc {
-        let cell = |of: &dyn Fn(Folded) -> u64| outcome.slc.map(|slc| of(slc).to_string());
-        add("slc_written", cell(&|slc| slc.written));
-        add("slc_folded", cell(&|slc| slc.folded));
-        add("slc_folded_idle", cell(&|slc| slc.idle));
-        add("slc_erases", cell(&|slc| slc.erases));
-        let behind = outcome.behind_cache();
-        add("amplification_behind_slc", behind.map(|b| b.to_string()));
+        let slc = outcome.slc;
+        all.may_add("slc_written", slc.map(|slc| slc.written));
+        all.may_add("slc_folded", slc.map(|slc| slc.folded));
+        all.may_add("slc_folded_idle", slc.map(|slc| slc.idle));
+        all.may_add("slc_erases", slc.map(|slc| slc.erases));
+        all.may_add("amplification_behind_slc", outcome.behind_cache());
     }
     if with.refreshed {
-        refreshed(outcome.refreshed, &mut add);
+        refreshed(outcome.refreshed, all);
     }
     if with.energy {
-        let cell = |of: &dyn Fn(Taken) -> f64| outcome.energy.map(|taken| of(taken).to_string());
-        add("read_joules", cell(&|taken| taken.reads_j));
-        add("program_joules", cell(&|taken| taken.programs_j));
-        add("erase_joules", cell(&|taken| taken.erases_j));
-        let each = outcome.joules_per_gib();
-        add("joules_per_gib", each.map(|joules| joules.to_string()));
+        let energy = outcome.energy;
+        all.may_add("read_joules", energy.map(|taken| taken.reads_j));
+        all.may_add("program_joules", energy.map(|taken| taken.programs_j));
+        all.may_add("erase_joules", energy.map(|taken| taken.erases_j));
+        all.may_add("joules_per_gib", outcome.joules_per_gib());
     }
     if with.busy {
-        let cell = |of: &dyn Fn(Busy) -> u64| outcome.busy.map(|busy| of(busy).to_string());
-        add("suspensions", cell(&|busy| busy.suspensions));
-        add(
-            "program_mean_ns",
-            cell(&|busy| busy.programs_ns / busy.programs.max(1)),
-        );
-        add(
-            "erase_mean_ns",
-            cell(&|busy| busy.erases_ns / busy.erases.max(1)),
-        );
+        let busy = outcome.busy;
+        let program = busy.map(|b| b.programs_ns / b.programs.max(1));
+        let erase = busy.map(|b| b.erases_ns / b.erases.max(1));
+        all.may_add("suspensions", busy.map(|b| b.suspensions));
+        all.may_add("program_mean_ns", program);
+        all.may_add("erase_mean_ns", erase);
     }
 }
 
+/// What a map that is only partly in memory costs.
+fn lookups(counted: Option<Lookups>, all: &mut Cells) {
+    let read = counted.map(|l| l.reads_waited + l.reads_to_change);
+    all.may_add("map_hits", counted.map(|l| l.hits));
+    all.may_add("map_misses", counted.map(|l| l.misses));
+    all.may_add("map_pages_read", read);
+    all.may_add(
+        "map_pages_written_for_room",
+        counted.map(|l| l.writes_evicted),
+    );
+    all.may_add(
+        "map_pages_written_after_moves",
+        counted.map(|l| l.writes_moved),
+    );
+}
+
 /// What was refreshed, or was due and was not refreshed.
-fn refreshed(all: Option<Refreshed>, add: &mut dyn FnMut(&str, Option<String>)) {
-    let mut count = |name: &str, of: &dyn Fn(Refreshed) -> u64| {
-        add(name, all.map(|all| of(all).to_string()));
-    };
-    count("refreshed_for_reads", &|all| all.for_reads);
-    count("refreshed_for_age", &|all| all.for_age);
-    count("refreshed_moved", &|all| all.moved);
-    count("past_due_for_reads", &|all| all.past_due.reads);
-    count("past_due_for_age", &|all| all.past_due.age);
+fn refreshed(counted: Option<Refreshed>, all: &mut Cells) {
+    all.may_add("refreshed_for_reads", counted.map(|r| r.for_reads));
+    all.may_add("refreshed_for_age", counted.map(|r| r.for_age));
+    all.may_add("refreshed_moved", counted.map(|r| r.moved));
+    all.may_add("past_due_for_reads", counted.map(|r| r.past_due.reads));
+    all.may_add("past_due_for_age", counted.map(|r| r.past_due.age));
 }
 
 /// A cell as RFC 4180 requires it.

@@ -16,7 +16,7 @@ pub use files::of_all_processors;
 use crate::content::{Content, Contents};
 use crate::progress::Watch;
 use crate::shares::Shares;
-use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Record, Seen, detect};
+use crate::trace::{Bytes, Columns, Format, Known, Op, Reader, Seen, Traced, detect};
 use crate::workload::{NOBODY, Request};
 use extents::{EXTENT_BLOCKS, blocks_of, extents_of, in_place, journal_extents, make_room};
 use files::Stamp;
@@ -135,20 +135,20 @@ impl TraceFile {
         }
         let mut reader = reader(path, format, columns.as_ref(), watch)?;
         let (mut extents, mut summary) = (BTreeMap::new(), Summary::default());
-        while let Some(record) = reader.next() {
-            let record = record.map_err(of_trace)?;
+        while let Some(traced) = reader.next() {
+            let traced = traced.map_err(of_trace)?;
             if watch.stopped() {
                 return Err(ReplayError::Interrupted { path: name() });
             }
             if summary == Summary::default() {
                 // The journal's extents are placed first, so that it stays in one piece.
                 for extent in journal_extents.clone() {
-                    extents.insert((record.disk, extent), extents.len() as u64);
+                    extents.insert((traced.disk, extent), extents.len() as u64);
                 }
             }
-            count(&mut summary, &record);
-            if record.op != Op::Flush {
-                make_room(&mut extents, &record);
+            count(&mut summary, &traced);
+            if traced.op != Op::Flush {
+                make_room(&mut extents, &traced);
             }
             if extents.len() > EXTENTS_MAX {
                 let (path, line) = (name(), reader.seen().lines);
@@ -225,14 +225,14 @@ impl TraceFile {
     ///
     /// # Errors
     /// When the file can no longer be opened.
-    pub fn records(
+    pub fn requests(
         &self,
-    ) -> Result<impl Iterator<Item = Result<Record, ReplayError>> + use<'_>, ReplayError> {
+    ) -> Result<impl Iterator<Item = Result<Traced, ReplayError>> + use<'_>, ReplayError> {
         let of_trace = |source| ReplayError::Trace {
             path: self.path.display().to_string(),
             source,
         };
-        Ok(self.reader()?.map(move |record| record.map_err(of_trace)))
+        Ok(self.reader()?.map(move |traced| traced.map_err(of_trace)))
     }
 
     /// What would remain if each content were stored once. Reads the file once more, and keeps every content
@@ -253,11 +253,11 @@ impl TraceFile {
     }
 
     /// The extents of a request that have a place, with their places.
-    fn touched(&self, record: &Record) -> impl Iterator<Item = (u64, u64)> + use<'_> {
-        let (first, last) = extents_of(record).into_inner();
+    fn touched(&self, traced: &Traced) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        let (first, last) = extents_of(traced).into_inner();
         let found = self
             .extents
-            .range((record.disk, first)..=(record.disk, last));
+            .range((traced.disk, first)..=(traced.disk, last));
         found.map(|(&(_, extent), &place)| (extent, place))
     }
 
@@ -302,8 +302,8 @@ fn format_of(path: &Path) -> Result<Format, ReplayError> {
 /// The journals that a trace in Vellum's format names, in bytes: the beginning and the length of each.
 fn journals_of(path: &Path, watch: &Watch) -> Result<Vec<(u64, u64)>, ReplayError> {
     let mut reader = reader(path, Format::Vellum, None, watch)?;
-    for record in reader.by_ref() {
-        record.map_err(|source| ReplayError::Trace {
+    for traced in reader.by_ref() {
+        traced.map_err(|source| ReplayError::Trace {
             path: path.display().to_string(),
             source,
         })?;
@@ -339,21 +339,21 @@ fn reader(
     Ok(Reader::new(open(path, watch)?, format))
 }
 
-fn count(summary: &mut Summary, record: &Record) {
+fn count(summary: &mut Summary, traced: &Traced) {
     let block = BLOCK_BYTES as u64;
     if summary.reads + summary.writes + summary.discards + summary.flushes == 0 {
-        summary.first_at = record.at.0;
+        summary.first_at = traced.at.0;
     }
-    summary.last_at = record.at.0;
-    summary.off_seconds += u64::from(!record.at.0.is_multiple_of(SECOND));
-    let whole = record.offset.is_multiple_of(block) && record.bytes.is_multiple_of(block);
+    summary.last_at = traced.at.0;
+    summary.off_seconds += u64::from(!traced.at.0.is_multiple_of(SECOND));
+    let whole = traced.offset.is_multiple_of(block) && traced.bytes.is_multiple_of(block);
     summary.unaligned += u64::from(!whole);
-    match record.op {
+    match traced.op {
         Op::Read => summary.reads += 1,
         Op::Write { .. } => {
             summary.writes += 1;
-            summary.blocks_written += record.blocks();
-            summary.blocks_told += record.contents.len() as u64;
+            summary.blocks_written += traced.blocks();
+            summary.blocks_told += traced.contents.len() as u64;
         }
         Op::Discard => summary.discards += 1,
         Op::Flush => summary.flushes += 1,
@@ -406,22 +406,22 @@ impl Replay<'_> {
         self.error.take()
     }
 
-    fn cut(&mut self, record: &Record) {
+    fn cut(&mut self, traced: &Traced) {
         // A file that changes during the replay may begin earlier now; the change is noticed at its end.
-        let at = record.at.0.saturating_sub(self.trace.summary.first_at);
+        let at = traced.at.0.saturating_sub(self.trace.summary.first_at);
         let at = at.saturating_add(self.shift);
-        if record.op == Op::Flush {
+        if traced.op == Op::Flush {
             return self.ready.push(Request::flush(at));
         }
-        let writes = matches!(record.op, Op::Write { .. });
+        let writes = matches!(traced.op, Op::Write { .. });
         self.writes += u64::from(writes);
-        let (start, end) = (record.first_block(), record.first_block() + record.blocks());
+        let (start, end) = (traced.first_block(), traced.first_block() + traced.blocks());
         let trace = self.trace;
-        for (extent, place) in trace.touched(record) {
+        for (extent, place) in trace.touched(traced) {
             let from = start.max(extent * EXTENT_BLOCKS);
             let to = end.min((extent + 1) * EXTENT_BLOCKS);
             let lba = place * EXTENT_BLOCKS + from % EXTENT_BLOCKS;
-            let content = |block: u64| match record.contents.get((block - start) as usize) {
+            let content = |block: u64| match traced.contents.get((block - start) as usize) {
                 Some(&told) => match self.repeated {
                     RepeatedContents::New => told.repeated(self.repetition),
                     RepeatedContents::Same => told,
@@ -432,7 +432,7 @@ impl Replay<'_> {
                 true => (from..to).map(content).collect(),
                 false => Contents::new(),
             };
-            let sizes = record.sizes.as_ref();
+            let sizes = traced.sizes.as_ref();
             let sizes = sizes.map(|all| &all[(from - start) as usize..(to - start) as usize]);
             match self.ready.last_mut() {
                 // Adjacent parts stay one request.
@@ -446,7 +446,7 @@ impl Replay<'_> {
                 }
                 _ => self.ready.push(Request {
                     at,
-                    op: record.op,
+                    op: traced.op,
                     lba,
                     blocks: (to - from) as u32,
                     contents,
@@ -458,12 +458,12 @@ impl Replay<'_> {
             }
         }
         // A block that is never read or written has no place, and nothing is ever put there.
-        let moved = record.committed.iter().filter_map(|block| {
-            let place = |at| trace.place_of(record.disk, at);
+        let moved = traced.committed.iter().filter_map(|block| {
+            let place = |at| trace.place_of(traced.disk, at);
             Some((place(block.home)?, place(block.copy)?))
         });
         if let Some(last) = self.ready.last_mut()
-            && !record.committed.is_empty()
+            && !traced.committed.is_empty()
         {
             last.committed = Some(moved.collect());
         }
@@ -480,7 +480,7 @@ impl Iterator for Replay<'_> {
                 return Some(request);
             }
             match self.reader.next() {
-                Some(Ok(record)) => self.cut(&record),
+                Some(Ok(traced)) => self.cut(&traced),
                 Some(Err(source)) => {
                     let path = self.trace.path.display().to_string();
                     let wrong = ReplayError::Trace { path, source };
@@ -502,7 +502,7 @@ impl Iterator for Replay<'_> {
                     let summary = &self.trace.summary;
                     let span = summary.last_at - summary.first_at;
                     // One mean gap between the last request and the first one of the next repetition.
-                    let gap = span / summary.seen.records.max(1);
+                    let gap = span / summary.seen.requests.max(1);
                     self.shift = self.shift.saturating_add(span).saturating_add(gap);
                     match self.trace.reader() {
                         Ok(reader) => self.reader = reader,

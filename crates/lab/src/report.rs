@@ -2,6 +2,7 @@
 
 use crate::base::{Folded, Lookups, Refreshed};
 use crate::flash::{Busy, Reads, Taken, Worn};
+use crate::life::Life;
 use crate::outcome::{OfTenant, Outcome, Percentiles, Queued, Stacked};
 use crate::verdict;
 use std::fmt::Write;
@@ -49,11 +50,59 @@ pub fn table(outcomes: &[Outcome]) -> String {
         out.push('\n');
     };
     row("", &|o| o.policy.clone());
+    counts(outcomes, &mut row);
+    amplifications(outcomes, &mut row);
+    for (name, counter) in COUNTED {
+        if outcomes.iter().any(|o| o.counted(counter) > 0) {
+            row(name, &|o| not_zero(o.counted(counter)));
+        }
+    }
+    mistakes(outcomes, &mut row);
+    wear(outcomes, &mut row);
+    if outcomes.iter().any(|o| o.hash_ns.is_some()) {
+        row("hashing takes", &|o| {
+            or_dash(o.hash_ns.map(|ns| {
+                let share = 100.0 * ns as f64 / 1e9 / o.seconds.max(1e-9);
+                format!("{:.3} s, {share:.1}%", ns as f64 / 1e9)
+            }))
+        });
+    }
+    extended(outcomes, &mut row);
+    latencies(outcomes, &mut row);
+    row("RAM for tables", &|o| {
+        let tables = o.memory.iter().filter(|part| part.name != "write buffer");
+        match tables.map(|part| part.bytes).sum() {
+            0 => "-".into(),
+            sum => bytes(sum),
+        }
+    });
+    row("virtual time", &|o| format!("{:.3} s", o.seconds));
+    row("requests a second", &|o| {
+        let rate = || format!("{:.0}", o.requests as f64 / o.seconds);
+        or_dash((o.seconds > 0.0).then(rate))
+    });
+    for outcome in outcomes {
+        notes(outcome, &mut out);
+    }
+    out
+}
+
+/// A cell, or a dash for what there is not.
+fn or_dash(cell: Option<impl ToString>) -> String {
+    cell.map_or_else(|| "-".into(), |cell| cell.to_string())
+}
+
+fn not_zero(count: u64) -> String {
+    or_dash((count > 0).then_some(count))
+}
+
+/// How large all is, how many requests there were, and how many blocks the host and the medium got.
+fn counts(outcomes: &[Outcome], row: &mut Row<'_>) {
     row("volume", &|o| bytes(o.logical_blocks * 4096));
     row("flash or device", &|o| bytes(o.physical_blocks * 4096));
     row("  over-provisioning", &over_provisioning);
     row("  in use at the end", &|o| {
-        o.live_blocks.map_or("-".into(), |live| bytes(live * 4096))
+        or_dash(o.live_blocks.map(|live| bytes(live * 4096)))
     });
     row("requests", &|o| o.requests.to_string());
     row("host wrote, blocks", &|o| o.host_written.to_string());
@@ -68,93 +117,67 @@ pub fn table(outcomes: &[Outcome]) -> String {
     for name in causes {
         row(&format!("  {name}"), &|o| {
             let cause = o.medium.iter().find(|cause| cause.name == name);
-            cause.map_or("-".into(), |cause| cause.blocks.to_string())
+            or_dash(cause.map(|cause| cause.blocks))
         });
     }
+}
+
+/// Write amplification, how certain it is, and that of each of two layers.
+fn amplifications(outcomes: &[Outcome], row: &mut Row<'_>) {
     row("write amplification", &|o| {
-        o.write_amplification
-            .map_or("-".into(), |wa| format!("{wa:.3}"))
+        or_dash(o.write_amplification.map(|wa| format!("{wa:.3}")))
     });
     row("  settled, drift", &|o| o.sure.told());
     if outcomes.iter().any(|o| o.stacked.is_some()) {
         let one = |o: &Outcome, of: fn(&Stacked) -> f64| {
-            o.stacked
-                .as_ref()
-                .map_or("-".into(), |s| format!("{:.3}", of(s)))
+            or_dash(o.stacked.as_ref().map(|s| format!("{:.3}", of(s))))
         };
         row("  of the engine", &|o| one(o, |s| s.engine));
         row("  of the drive under it", &|o| one(o, |s| s.drive));
     }
-    let shown = |count: u64| match count {
-        0 => "-".into(),
-        count => count.to_string(),
-    };
-    for (name, counter) in COUNTED {
-        let find = |o: &Outcome| o.counted(counter);
-        if outcomes.iter().any(|o| find(o) > 0) {
-            row(name, &|o| shown(find(o)));
-        }
-    }
+}
+
+/// What is wrong, or would be, because a hash is trusted or the map has an order.
+fn mistakes(outcomes: &[Outcome], row: &mut Row<'_>) {
     if outcomes.iter().any(|o| o.mistaken > Some(0)) {
-        let shown = |o: &Outcome| o.mistaken.map_or("-".into(), |blocks| blocks.to_string());
-        row("read as something else", &shown);
+        row("read as something else", &|o| or_dash(o.mistaken));
     }
     if outcomes.iter().any(|o| o.order.is_some()) {
-        let order = |o: &Outcome, cell: &dyn Fn((u64, u64)) -> u64| {
-            o.order.map_or("-".into(), |order| cell(order).to_string())
-        };
-        row("map updates held, most", &|o| order(o, &|order| order.0));
-        row("journal blocks too early", &|o| order(o, &|order| order.1));
-    }
-    if outcomes.iter().any(|o| o.life.is_some()) {
-        let life = |o: &Outcome, cell: &dyn Fn(&crate::life::Life) -> String| {
-            o.life.as_ref().map_or("-".into(), cell)
-        };
-        row("erasures", &|o| life(o, &|l| l.erases.to_string()));
-        row("  of a block: mean, most", &|o| {
-            life(o, &|l| format!("{:.2}, {}", l.erases_mean, l.erases_most))
+        row("map updates held, most", &|o| {
+            or_dash(o.order.map(|(held, _)| held))
         });
-        row("  standard deviation", &|o| {
-            life(o, &|l| format!("{:.2}", l.erases_deviation))
-        });
-        row("host can write", &|o| life(o, &|l| l.told_endurance(bytes)));
-        row("years", &|o| life(o, &crate::life::Life::told_years));
-    }
-    if outcomes.iter().any(|o| o.hash_ns.is_some()) {
-        row("hashing takes", &|o| {
-            o.hash_ns.map_or("-".into(), |ns| {
-                let share = 100.0 * ns as f64 / 1e9 / o.seconds.max(1e-9);
-                format!("{:.3} s, {share:.1}%", ns as f64 / 1e9)
-            })
+        row("journal blocks too early", &|o| {
+            or_dash(o.order.map(|(_, early)| early))
         });
     }
-    extended(outcomes, &mut row);
-    latencies(outcomes, &mut row);
-    row("RAM for tables", &|o| {
-        let tables = o.memory.iter().filter(|part| part.name != "write buffer");
-        match tables.map(|part| part.bytes).sum() {
-            0 => "-".into(),
-            sum => bytes(sum),
-        }
+}
+
+/// Erasures, and how long the flash lasts.
+fn wear(outcomes: &[Outcome], row: &mut Row<'_>) {
+    if outcomes.iter().all(|o| o.life.is_none()) {
+        return;
+    }
+    let life = |o: &Outcome, cell: &dyn Fn(&Life) -> String| or_dash(o.life.as_ref().map(cell));
+    row("erasures", &|o| life(o, &|l| l.erases.to_string()));
+    row("  of a block: mean, most", &|o| {
+        life(o, &|l| format!("{:.2}, {}", l.erases_mean, l.erases_most))
     });
-    row("virtual time", &|o| format!("{:.3} s", o.seconds));
-    row("requests a second", &|o| match o.seconds > 0.0 {
-        true => format!("{:.0}", o.requests as f64 / o.seconds),
-        false => "-".into(),
+    row("  standard deviation", &|o| {
+        life(o, &|l| format!("{:.2}", l.erases_deviation))
     });
-    for outcome in outcomes {
-        if outcome.partial {
-            let _ = writeln!(
-                out,
-                "{}: PARTIAL: ended before its load was",
-                outcome.policy
-            );
-        }
-        for note in outcome.notes.iter().chain(&outcome.sure.warning()) {
-            let _ = writeln!(out, "{}: {note}", outcome.policy);
-        }
+    row("host can write", &|o| life(o, &|l| l.told_endurance(bytes)));
+    row("years", &|o| life(o, &Life::told_years));
+}
+
+/// What a reader must know about a column.
+fn notes(outcome: &Outcome, out: &mut String) {
+    let policy = &outcome.policy;
+    if outcome.partial {
+        let _ = writeln!(out, "{policy}: PARTIAL: ended before its load was");
     }
-    out
+    for note in outcome.notes.iter().chain(&outcome.sure.warning()) {
+        let _ = writeln!(out, "{policy}: {note}");
+    }
 }
 
 /// The latencies of all hosts together, and what each tenant saw.
@@ -205,9 +228,8 @@ fn latencies(outcomes: &[Outcome], row: &mut Row<'_>) {
 
 /// A tenant's submission queue.
 fn queue(of: &dyn Fn(&Outcome) -> OfTenant, row: &mut Row<'_>) {
-    let cell = |o: &Outcome, told: &dyn Fn(&Queued) -> String| {
-        of(o).queue.as_ref().map_or_else(|| "-".into(), told)
-    };
+    let cell =
+        |o: &Outcome, told: &dyn Fn(&Queued) -> String| or_dash(of(o).queue.as_ref().map(told));
     row("  its queue", &|o| {
         cell(o, &|own| match own.class {
             Some(class) => format!("{}, {class}", own.number),
@@ -252,7 +274,6 @@ fn commits(outcomes: &[Outcome], row: &mut Row<'_>) {
 /// Rows of the optional parts of the simulation.
 fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
     commits(outcomes, row);
-    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".into());
     let worn = |o: &Outcome| o.life.as_ref().and_then(|life| life.worn);
     if outcomes.iter().any(|o| worn(o).is_some()) {
         row("worn out after", &|o| {
@@ -267,7 +288,7 @@ fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
             or_dash(years.map(|years| format!("{years:.1}")))
         });
         row("  blocks retired", &|o| {
-            or_dash(worn(o).map(|w| w.worn.retired.to_string()))
+            or_dash(worn(o).map(|w| w.worn.retired))
         });
         row("  spare blocks left", &|o| {
             let of = |w: Worn| format!("{} of {}", w.spares_left, w.spares);
@@ -275,9 +296,7 @@ fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
         });
     }
     if outcomes.iter().any(|o| o.read_errors.is_some()) {
-        let cell = |o: &Outcome, of: &dyn Fn(Reads) -> u64| {
-            or_dash(o.read_errors.map(|reads| of(reads).to_string()))
-        };
+        let cell = |o: &Outcome, of: &dyn Fn(Reads) -> u64| or_dash(o.read_errors.map(of));
         row("reads tried again", &|o| cell(o, &|reads| reads.retried));
         row("  retries", &|o| cell(o, &|reads| reads.retries));
         row("  read errors", &|o| cell(o, &|reads| reads.uncorrectable));
@@ -325,16 +344,13 @@ fn cached(outcomes: &[Outcome], row: &mut Row<'_>) {
     if outcomes.iter().all(|o| o.slc.is_none()) {
         return;
     }
-    let cell = |o: &Outcome, of: &dyn Fn(Folded) -> u64| {
-        o.slc.map_or("-".into(), |slc| of(slc).to_string())
-    };
+    let cell = |o: &Outcome, of: &dyn Fn(Folded) -> u64| or_dash(o.slc.map(of));
     row("SLC cache: written", &|o| cell(o, &|slc| slc.written));
     row("  folded", &|o| cell(o, &|slc| slc.folded));
     row("  of these while idle", &|o| cell(o, &|slc| slc.idle));
     row("  its erasures", &|o| cell(o, &|slc| slc.erases));
     row("  amplification behind it", &|o| {
-        o.behind_cache()
-            .map_or("-".into(), |share| format!("{share:.3}"))
+        or_dash(o.behind_cache().map(|share| format!("{share:.3}")))
     });
 }
 
@@ -343,9 +359,7 @@ fn refreshed(outcomes: &[Outcome], row: &mut Row<'_>) {
     if outcomes.iter().all(|o| o.refreshed.is_none()) {
         return;
     }
-    let cell = |o: &Outcome, of: &dyn Fn(Refreshed) -> u64| {
-        o.refreshed.map_or("-".into(), |all| of(all).to_string())
-    };
+    let cell = |o: &Outcome, of: &dyn Fn(Refreshed) -> u64| or_dash(o.refreshed.map(of));
     row("erase blocks refreshed", &|o| {
         cell(o, &|all| all.for_reads + all.for_age)
     });
@@ -363,8 +377,7 @@ fn energy(outcomes: &[Outcome], row: &mut Row<'_>) {
         return;
     }
     let cell = |o: &Outcome, of: &dyn Fn(Taken) -> f64| {
-        o.energy
-            .map_or("-".into(), |taken| format!("{:.3} J", of(taken)))
+        or_dash(o.energy.map(|taken| format!("{:.3} J", of(taken))))
     };
     row("energy of the flash", &|o| cell(o, &|taken| taken.all()));
     row("  of these for reads", &|o| cell(o, &|taken| taken.reads_j));
@@ -372,7 +385,7 @@ fn energy(outcomes: &[Outcome], row: &mut Row<'_>) {
     row("  for erasures", &|o| cell(o, &|taken| taken.erases_j));
     row("  for each GiB of the host's", &|o| {
         let joules = o.joules_per_gib();
-        joules.map_or("-".into(), |joules| format!("{joules:.3} J"))
+        or_dash(joules.map(|joules| format!("{joules:.3} J")))
     });
 }
 

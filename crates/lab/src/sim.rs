@@ -8,6 +8,7 @@ mod open;
 mod pace;
 mod parts;
 pub mod running;
+mod sender;
 mod tags;
 mod timers;
 pub mod written;
@@ -15,6 +16,7 @@ pub mod written;
 pub use host::Host;
 use open::{Parent, Part, Waiting};
 pub use pace::Pace;
+use sender::Sender;
 pub use tags::Tags;
 
 use crate::admission::Admit;
@@ -31,16 +33,12 @@ use crate::vellum::{Asked, Backing, Vellum};
 use crate::watching::Watching;
 use crate::workload::Request;
 use crate::zoned::ZoneError;
-use std::collections::VecDeque;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::seam::{Refusal, Region, WriteOnce};
 use vellum_watch::Wants;
 
 /// The most requests an open-loop host may have open: with more, the drive does not keep up at all.
 pub const OPEN_MAX: usize = 1 << 20;
-
-/// Requests are taken from the host this many ahead, so that the cache misses on their map entries overlap.
-const AHEAD: usize = 16;
 
 /// What serves the requests.
 pub enum Ftl {
@@ -194,98 +192,72 @@ impl Sim {
         requests: &mut dyn Iterator<Item = Request>,
         pace: Pace,
     ) -> Result<(), RunError> {
-        let start = self.time.now();
-        let requests: &mut dyn Iterator<Item = Request> = &mut requests.fuse();
-        let mut ahead = VecDeque::with_capacity(AHEAD);
-        let mut next = self.next(&mut ahead, requests);
-        let mut waits = false;
-        let mut last = (start, 0);
-        loop {
-            if let Pace::Closed { depth } = pace {
-                let served = self.seen.served;
-                while self.open() < depth as usize
-                    && !self.flash.is_worn_out()
-                    && let Some(request) = next.take_if(|next| {
-                        // A host that flushes waits for its earlier writes, and for the flush.
-                        (!pace.waits_for(next) && !waits) || self.open() == 0
-                    })
-                {
-                    waits = pace.waits_for(&request);
-                    self.issue(request);
-                    next = self.next(&mut ahead, requests);
-                }
-                // The host waits for an answer: until one arrives, only events happen.
-                while self.seen.served == served && self.step() {}
-                self.refusal()?;
-                if self.seen.served > served {
-                    continue;
-                }
-                if self.open() == 0 && next.is_none() {
-                    break;
-                }
-                return Err(self.stalled());
-            }
-            if self.time.is_due()
-                && let Some(tag) = self.time.pop()
-            {
-                self.happen(tag);
-                self.refusal()?;
-                continue;
-            }
-            let event = self.time.next();
-            let timer = self.timeout();
-            if waits && self.open() == 0 && matches!(pace, Pace::Working { .. }) {
-                // It works after the answer.
-                (waits, last.0) = (false, self.time.now());
-            }
-            let arrival = next.as_ref().and_then(|request| match pace {
-                Pace::Open | Pace::Closed { .. } => Some(start.saturating_add(request.at)),
-                _ => self.due(request, pace, (last, waits)),
-            });
-            let first = [event, timer, arrival].into_iter().flatten().min();
-            if event.is_some() && event == first {
-                if let Some(tag) = self.time.pop() {
-                    self.happen(tag);
-                }
-            } else if arrival.is_some() && arrival == first {
-                self.time.pass(arrival.unwrap_or(0));
-                if let Some(request) = next {
-                    waits = pace.waits_for(&request);
-                    last = (self.time.now(), request.at);
-                    self.issue(request);
-                }
-                next = self.next(&mut ahead, requests);
-            } else if self.open() == 0 && next.is_none() {
-                break;
-            } else if let Some(due) = timer {
-                self.tick(due);
-            } else {
-                return Err(self.stalled());
-            }
-            self.refusal()?;
-            if self.open() > OPEN_MAX {
-                return Err(RunError::Overrun);
-            }
-        }
+        let mut requests = requests.fuse();
+        let mut sender = Sender::new(&mut requests, pace, self.time.now());
+        self.prepare(&mut sender);
+        while match pace {
+            Pace::Closed { depth } => self.keep_open(&mut sender, depth as usize)?,
+            _ => self.advance(&mut sender)?,
+        } {}
         self.all_right()
     }
 
-    /// When a host that thinks or works sends this request; none: an answer comes first. `last`: when it sent the one
-    /// before, or had its answer, and that one's own time. `waits`: it sends nothing before that is answered.
-    fn due(&self, request: &Request, pace: Pace, (last, waits): ((u64, u64), bool)) -> Option<u64> {
-        let (depth, think) = match pace {
-            Pace::Elastic { depth, think } => (depth, think),
-            Pace::Working { depth } => (depth, None),
-            Pace::Open | Pace::Closed { .. } => return None,
-        };
-        let open = self.open();
-        let free = match waits || pace.waits_for(request) {
-            true => open == 0,
-            false => open < depth as usize,
-        };
-        let (at, own) = last;
-        let think = think.unwrap_or(request.at.saturating_sub(own));
-        free.then_some(at.saturating_add(think).max(self.time.now()))
+    /// Sends what may be open at once, then lets time pass to the next answer. False when nothing is left to do.
+    fn keep_open(&mut self, sender: &mut Sender<'_>, depth: usize) -> Result<bool, RunError> {
+        let served = self.seen.served;
+        while self.open() < depth
+            && !self.flash.is_worn_out()
+            && sender.may_send(self.open())
+            && let Some(request) = sender.send(self.time.now())
+        {
+            self.issue(request);
+            self.prepare(sender);
+        }
+        // The host waits for an answer: until one arrives, only events happen.
+        while self.seen.served == served && self.step() {}
+        self.refusal()?;
+        match (self.open(), sender.has_sent_all()) {
+            _ if self.seen.served > served => Ok(true),
+            (0, true) => Ok(false),
+            _ => Err(self.stalled()),
+        }
+    }
+
+    /// Lets the next thing happen: an event, the sending of a request, or a timer. False when nothing is left to do.
+    fn advance(&mut self, sender: &mut Sender<'_>) -> Result<bool, RunError> {
+        if self.time.is_due()
+            && let Some(tag) = self.time.pop()
+        {
+            self.happen(tag);
+            self.refusal()?;
+            return Ok(true);
+        }
+        let event = self.time.next();
+        let timer = self.timeout();
+        let arrival = sender.due(self.open(), self.time.now());
+        let first = [event, timer, arrival].into_iter().flatten().min();
+        if event.is_some() && event == first {
+            if let Some(tag) = self.time.pop() {
+                self.happen(tag);
+            }
+        } else if let Some(arrival) = arrival.filter(|&arrival| Some(arrival) == first) {
+            self.time.pass(arrival);
+            if let Some(request) = sender.send(self.time.now()) {
+                self.issue(request);
+            }
+            self.prepare(sender);
+        } else if self.open() == 0 && sender.has_sent_all() {
+            return Ok(false);
+        } else if let Some(due) = timer {
+            self.tick(due);
+        } else {
+            return Err(self.stalled());
+        }
+        self.refusal()?;
+        match self.open() > OPEN_MAX {
+            true => Err(RunError::Overrun),
+            false => Ok(true),
+        }
     }
 
     /// Fails unless every read returned what was written.
@@ -352,28 +324,24 @@ impl Sim {
         }
     }
 
-    fn next(
-        &self,
-        ahead: &mut VecDeque<Request>,
-        requests: &mut dyn Iterator<Item = Request>,
-    ) -> Option<Request> {
+    /// Decides which request the host sends next, unless its time is over. Cache misses of several requests overlap.
+    fn prepare(&self, sender: &mut Sender<'_>) {
         if self.time.now() >= self.ends {
-            return None;
+            return sender.end();
         }
-        if ahead.is_empty() {
-            ahead.extend(requests.take(AHEAD));
-            let lbas = ahead.iter().map(|request| request.lba);
-            match &self.ftl {
-                Ftl::Page(drive) => drive.look_ahead(lbas),
-                Ftl::Vellum(vellum) => {
-                    vellum.look_ahead(lbas);
-                    let contents = ahead.iter().flat_map(|request| &request.contents);
-                    vellum.look_ahead_contents(contents.copied());
-                }
-                Ftl::Raw(_) => {}
+        let Some(ahead) = sender.look_ahead() else {
+            return;
+        };
+        let lbas = ahead.iter().map(|request| request.lba);
+        match &self.ftl {
+            Ftl::Page(drive) => drive.look_ahead(lbas),
+            Ftl::Vellum(vellum) => {
+                vellum.look_ahead(lbas);
+                let contents = ahead.iter().flat_map(|request| &request.contents);
+                vellum.look_ahead_contents(contents.copied());
             }
+            Ftl::Raw(_) => {}
         }
-        ahead.pop_front()
     }
 
     /// Passes the places of journals to what serves the requests.

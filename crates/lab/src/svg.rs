@@ -39,87 +39,135 @@ const COLOURS: [&str; 10] = [
     "#e6550d", "#6b8e23",
 ];
 
+const INNER_WIDTH: f64 = WIDTH - LEFT - RIGHT;
+const INNER_HEIGHT: f64 = HEIGHT - TOP - BOTTOM;
+/// Where the lines' names are, and how far apart.
+const LEGEND: f64 = WIDTH - RIGHT + 12.0;
+const LEGEND_STEP: f64 = 18.0;
+/// Many points are a curve and need no dots.
+const DOTS_MAX: usize = 40;
+
 impl Plot {
     /// Renders the file.
     #[must_use]
     pub fn render(&self) -> String {
-        let scale_x = |x: f64| if self.log_x { x.max(1e-9).log10() } else { x };
-        let all = || self.lines.iter().flat_map(|line| &line.points);
-        let xs = range(all().map(|p| scale_x(p.0)), false);
-        let ys = range(all().map(|p| p.1), true);
-        let (inner_width, inner_height) = (WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM);
-        let at_x = |x: f64| LEFT + (scale_x(x) - xs.0) / (xs.1 - xs.0) * inner_width;
-        let at_y = |y: f64| TOP + (ys.1 - y) / (ys.1 - ys.0) * inner_height;
+        let axes = Axes::of(self);
         let mut out = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{HEIGHT}\" \
              viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" font-size=\"12\">\n\
              <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
         );
-        let mut text = |x: f64, y: f64, anchor: &str, text: &str| {
-            let _ = writeln!(
-                out,
-                "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                escape(text)
-            );
-        };
-        text(LEFT, 22.0, "start", &self.title);
-        text(LEFT + inner_width / 2.0, HEIGHT - 10.0, "middle", &self.x);
-        text(8.0, TOP - 8.0, "start", &self.y);
-        let mut ticks = String::new();
-        for x in steps(xs) {
-            let value = if self.log_x { 10f64.powf(x) } else { x };
-            let px = LEFT + (x - xs.0) / (xs.1 - xs.0) * inner_width;
-            text(px, HEIGHT - BOTTOM + 16.0, "middle", &label(value));
-            let _ = writeln!(
-                ticks,
-                "<path d=\"M{px:.1} {TOP}V{:.1}\" stroke=\"#ddd\"/>",
-                HEIGHT - BOTTOM
-            );
-        }
-        for y in steps(ys) {
-            text(LEFT - 6.0, at_y(y) + 4.0, "end", &label(y));
-            let _ = writeln!(
-                ticks,
-                "<path d=\"M{LEFT} {:.1}H{:.1}\" stroke=\"#ddd\"/>",
-                at_y(y),
-                WIDTH - RIGHT
-            );
-        }
+        self.words(&axes, &mut |x, y, anchor, text| {
+            let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"");
+            let _ = writeln!(out, "<text {place}>{}</text>", escape(text));
+        });
+        axes.grid(&mut out);
         for (i, line) in self.lines.iter().enumerate() {
-            let y = TOP + 14.0 + 18.0 * i as f64;
-            text(WIDTH - RIGHT + 40.0, y, "start", &line.name);
-        }
-        out.push_str(&ticks);
-        for (i, line) in self.lines.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
-            let dash = if line.theory {
-                " stroke-dasharray=\"5 4\""
-            } else {
-                ""
-            };
-            let mut path = String::new();
-            for (n, &(x, y)) in line.points.iter().enumerate() {
-                let letter = if n == 0 { 'M' } else { 'L' };
-                let _ = write!(path, "{letter}{:.1} {:.1}", at_x(x), at_y(y));
-            }
-            let y = TOP + 10.0 + 18.0 * i as f64;
-            let from = WIDTH - RIGHT + 12.0;
-            let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"{dash}");
-            let _ = writeln!(out, "<path d=\"{path}\" {style}/>");
-            let _ = writeln!(out, "<path d=\"M{from} {y}h22\" {style}/>");
-            // Many points are a curve and need no dots.
-            if !line.theory && line.points.len() < 40 {
-                for &(x, y) in &line.points {
-                    let (x, y) = (at_x(x), at_y(y));
-                    let _ = writeln!(
-                        out,
-                        "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>"
-                    );
-                }
-            }
+            line.draw(i, &axes, &mut out);
         }
         out.push_str("</svg>\n");
         out
+    }
+
+    /// Gives all texts: where, which side of each is there, and the text.
+    fn words(&self, axes: &Axes, text: &mut dyn FnMut(f64, f64, &str, &str)) {
+        text(LEFT, 22.0, "start", &self.title);
+        text(LEFT + INNER_WIDTH / 2.0, HEIGHT - 10.0, "middle", &self.x);
+        text(8.0, TOP - 8.0, "start", &self.y);
+        for x in steps(axes.xs) {
+            let value = if axes.log_x { 10f64.powf(x) } else { x };
+            let below = HEIGHT - BOTTOM + 16.0;
+            text(axes.at_scaled(x), below, "middle", &label(value));
+        }
+        for y in steps(axes.ys) {
+            text(LEFT - 6.0, axes.at_y(y) + 4.0, "end", &label(y));
+        }
+        for (i, line) in self.lines.iter().enumerate() {
+            let y = TOP + 14.0 + LEGEND_STEP * i as f64;
+            text(LEGEND + 28.0, y, "start", &line.name);
+        }
+    }
+}
+
+/// The ranges of a plot, and where in it a point is.
+struct Axes {
+    log_x: bool,
+    /// In logarithms if x is logarithmic.
+    xs: (f64, f64),
+    ys: (f64, f64),
+}
+
+impl Axes {
+    fn of(plot: &Plot) -> Self {
+        let all = || plot.lines.iter().flat_map(|line| &line.points);
+        Self {
+            log_x: plot.log_x,
+            xs: range(all().map(|p| scaled(p.0, plot.log_x)), false),
+            ys: range(all().map(|p| p.1), true),
+        }
+    }
+
+    fn at_x(&self, x: f64) -> f64 {
+        self.at_scaled(scaled(x, self.log_x))
+    }
+
+    fn at_scaled(&self, x: f64) -> f64 {
+        LEFT + (x - self.xs.0) / (self.xs.1 - self.xs.0) * INNER_WIDTH
+    }
+
+    fn at_y(&self, y: f64) -> f64 {
+        TOP + (self.ys.1 - y) / (self.ys.1 - self.ys.0) * INNER_HEIGHT
+    }
+
+    fn grid(&self, out: &mut String) {
+        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
+        let upright = steps(self.xs).into_iter().map(|x| {
+            let x = self.at_scaled(x);
+            format!("M{x:.1} {TOP}V{bottom:.1}")
+        });
+        let level = steps(self.ys).into_iter().map(|y| {
+            let y = self.at_y(y);
+            format!("M{LEFT} {y:.1}H{right:.1}")
+        });
+        for path in upright.chain(level) {
+            let _ = writeln!(out, "<path d=\"{path}\" stroke=\"#ddd\"/>");
+        }
+    }
+}
+
+fn scaled(x: f64, log: bool) -> f64 {
+    if log { x.max(1e-9).log10() } else { x }
+}
+
+impl Line {
+    /// Draws it, and its sample in the legend.
+    fn draw(&self, number: usize, axes: &Axes, out: &mut String) {
+        let colour = COLOURS[number % COLOURS.len()];
+        let dash = if self.theory {
+            " stroke-dasharray=\"5 4\""
+        } else {
+            ""
+        };
+        let points = || {
+            self.points
+                .iter()
+                .map(|&(x, y)| (axes.at_x(x), axes.at_y(y)))
+        };
+        let mut path = String::new();
+        for (n, (x, y)) in points().enumerate() {
+            let letter = if n == 0 { 'M' } else { 'L' };
+            let _ = write!(path, "{letter}{x:.1} {y:.1}");
+        }
+        let y = TOP + 10.0 + LEGEND_STEP * number as f64;
+        let style = format!("fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.8\"{dash}");
+        let _ = writeln!(out, "<path d=\"{path}\" {style}/>");
+        let _ = writeln!(out, "<path d=\"M{LEGEND} {y}h22\" {style}/>");
+        if !self.theory && self.points.len() < DOTS_MAX {
+            for (x, y) in points() {
+                let place = format!("cx=\"{x:.1}\" cy=\"{y:.1}\"");
+                let _ = writeln!(out, "<circle {place} r=\"3\" fill=\"{colour}\"/>");
+            }
+        }
     }
 }
 

@@ -136,19 +136,22 @@ const WORKLOADS: [Workload; 10] = [
     },
     Workload {
         name: "varmail",
-        about: "a mail server, filebench's: files of 16 KiB in the mean made, appended to, read and deleted; a flush after each write",
+        about: "a mail server, filebench's: files of 16 KiB in the mean made, appended to, read and deleted; \
+                a flush after each write",
         pattern: Pattern::Application(Application::Files(VARMAIL)),
         reads: 0,
     },
     Workload {
         name: "fileserver",
-        about: "a file server, filebench's: files of 128 KiB in the mean made, appended to, read and deleted; no flushes",
+        about: "a file server, filebench's: files of 128 KiB in the mean made, appended to, read and \
+                deleted; no flushes",
         pattern: Pattern::Application(Application::Files(FILESERVER)),
         reads: 0,
     },
     Workload {
         name: "packages",
-        about: "packages installed: files of 4 KiB in the median and 52 in the mean, a flush after each; over the oldest when the disk is full",
+        about: "packages installed: files of 4 KiB in the median and 52 in the mean, a flush after each; \
+                over the oldest when the disk is full",
         pattern: Pattern::Application(Application::Install),
         reads: 0,
     },
@@ -160,7 +163,8 @@ const WORKLOADS: [Workload; 10] = [
     },
     Workload {
         name: "key-value",
-        about: "a log-structured merge tree, LevelDB's: tables of 2 MiB, levels ten times as large as the one before, old tables discarded",
+        about: "a log-structured merge tree, LevelDB's: tables of 2 MiB, levels ten times as large as the \
+                one before, old tables discarded",
         pattern: Pattern::Application(Application::Merge),
         reads: 0,
     },

@@ -14,7 +14,7 @@ use sized::sized;
 use vellum_lab::compare;
 use vellum_lab::csv;
 use vellum_lab::drives;
-use vellum_lab::html::{self, Page};
+use vellum_lab::html::{self, Preface};
 use vellum_lab::journal::{Commit, File, Journal, Mode};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::policy::Policy;
@@ -175,7 +175,10 @@ const send = (kind, x, y) => {
   const at = { clientX: box.left + box.width * x, clientY: box.top + box.height * y, bubbles: true };
   svg.dispatchEvent(new PointerEvent(kind, at));
 };
-const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+const press = (key) => {
+  const event = new KeyboardEvent("keydown", { key, bubbles: true });
+  document.activeElement.dispatchEvent(event);
+};
 const done = () => { document.documentElement.dataset.problems = problems.join("; ") || "none"; };
 </script>"##;
 
@@ -245,14 +248,14 @@ fn a_sweep_is_one_file_to_look_into() {
             },
         });
     }
-    let text = sweep::html(&Page::default(), &axes, &rows).unwrap();
+    let text = sweep::html(&Preface::default(), &axes, &rows).unwrap();
     one_file(&text);
     shows(&text, SWEEP);
 }
 
 #[test]
 fn the_report_is_one_file_that_a_browser_shows() {
-    let page = Page {
+    let preface = Preface {
         title: "A </script> & a title".into(),
         lead: None,
         about: vec!["a load".into()],
@@ -260,7 +263,7 @@ fn the_report_is_one_file_that_a_browser_shows() {
         command: "vellum lab compare".into(),
     };
     let outcomes = run(2);
-    let text = html::render(&page, &outcomes, &report::table(&outcomes)).unwrap();
+    let text = html::render(&preface, &outcomes, &report::table(&outcomes)).unwrap();
     one_file(&text);
     shows(&text, READER);
 }

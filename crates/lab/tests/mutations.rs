@@ -96,7 +96,8 @@ fn readers_survive_any_input() {
 #[test]
 fn maps_of_columns_survive_any_input() {
     let mut rng = Rng::new(18);
-    let seed = b"time=0:us,op=2,offset=3:sector,length=4,disk=1,separator=comma,read=R,write=W\n1.5,hm,W,8,4096\n2,1,R,16,512\n";
+    let seed = b"time=0:us,op=2,offset=3:sector,length=4,disk=1,separator=comma,read=R,write=W\n\
+                 1.5,hm,W,8,4096\n2,1,R,16,512\n";
     for _ in 0..20_000 {
         fuzz::columns(&changed(seed, &mut rng));
     }

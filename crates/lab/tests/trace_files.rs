@@ -55,7 +55,7 @@ fn compression_is_detected() {
         let watch = Watch::default();
         let trace = TraceFile::read_watched(&path, &Reading::default(), &watch).unwrap();
         assert_eq!(trace.format(), Format::DiskSim, "{name}");
-        assert_eq!(trace.summary().seen.records, 20_000, "{name}");
+        assert_eq!(trace.summary().seen.requests, 20_000, "{name}");
         assert_eq!(trace.replay(1, 1).unwrap().count(), 20_000);
         // The whole file was read, and the progress is reported in bytes of the file.
         assert_eq!(watch.seen(), (bytes.len() as u64, bytes.len() as u64));
@@ -117,7 +117,7 @@ fn any_of_blktraces_files_opens_all_of_them() {
     file(dir.path(), "sda.blktrace.0", &events(&[1, 4]));
     let second = file(dir.path(), "sda.blktrace.1", &gzip(&events(&[2, 3])));
     let trace = TraceFile::read(&second, &Reading::default()).unwrap();
-    assert_eq!(trace.summary().seen.records, 4);
+    assert_eq!(trace.summary().seen.requests, 4);
     assert_eq!(trace.summary().seen.backwards, 0);
     let times: Vec<u64> = trace.replay(1, 1).unwrap().map(|r| r.at).collect();
     assert_eq!(times, [0, 1, 2, 3]);
@@ -232,7 +232,7 @@ fn a_trace_that_changes_after_it_was_read_is_not_replayed() {
     replay.by_ref().for_each(drop);
     assert!(is_changed(replay.error()));
     assert!(is_changed(trace.replay(1, 1).err()));
-    assert!(is_changed(trace.records().err()));
+    assert!(is_changed(trace.requests().err()));
     let trace = read();
     assert_eq!(trace.replay(1, 1).unwrap().count(), 2);
     file(dir.path(), "trace", DISKSIM.repeat(2).as_bytes());

@@ -11,7 +11,7 @@ mod binary;
 use binary::{QUEUED, READ, WRITE, event};
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
-use vellum_lab::trace::{Columns, Format, Op, Reader, Record, detect};
+use vellum_lab::trace::{Columns, Format, Op, Reader, Traced, detect};
 
 const FIO: &str = "\
 fio version 3 iolog
@@ -34,7 +34,7 @@ fio version 2 iolog
 /f read 0 4096
 ";
 
-fn read(format: Format, bytes: &[u8]) -> Result<Vec<Record>, String> {
+fn read(format: Format, bytes: &[u8]) -> Result<Vec<Traced>, String> {
     let reader = Reader::new(bytes, format);
     reader.collect::<Result<_, _>>().map_err(|e| e.to_string())
 }
@@ -61,30 +61,30 @@ fn formats_are_detected_by_content() {
 
 #[test]
 fn fio_has_times_or_waits() {
-    let records = read(Format::Fio, FIO.as_bytes()).unwrap();
+    let traced = read(Format::Fio, FIO.as_bytes()).unwrap();
     let write = Op::Write { fua: false };
-    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     assert_eq!(ops, [Op::Read, write, Op::Flush, Op::Discard, write]);
-    assert_eq!(records[1].at, Nanos(3_353_000));
-    assert_eq!((records[1].offset, records[1].bytes), (774_144, 8192));
-    assert_ne!(records[1].disk, records[4].disk, "two files");
-    let records = read(Format::Fio, FIO_2.as_bytes()).unwrap();
-    let times: Vec<u64> = records.iter().map(|r| r.at.0).collect();
+    assert_eq!(traced[1].at, Nanos(3_353_000));
+    assert_eq!((traced[1].offset, traced[1].bytes), (774_144, 8192));
+    assert_ne!(traced[1].disk, traced[4].disk, "two files");
+    let traced = read(Format::Fio, FIO_2.as_bytes()).unwrap();
+    let times: Vec<u64> = traced.iter().map(|r| r.at.0).collect();
     assert_eq!(times, [0, 2_000_000, 2_000_000]);
 }
 
 #[test]
 fn blktrace_is_read_in_either_byte_order_and_counts_each_request_once() {
     for big in [false, true] {
-        let records = read(Format::Blktrace, &binary::blktrace(big)).unwrap();
-        let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+        let traced = read(Format::Blktrace, &binary::blktrace(big)).unwrap();
+        let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
         let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
         assert_eq!(
             ops,
             [write, Op::Read, Op::Flush, durable, Op::Discard, write]
         );
-        assert_eq!((records[0].at, records[0].offset), (Nanos(1000), 80 * 512));
-        assert_eq!(records[4].bytes, 1 << 20);
+        assert_eq!((traced[0].at, traced[0].offset), (Nanos(1000), 80 * 512));
+        assert_eq!(traced[4].bytes, 1 << 20);
     }
 }
 
@@ -102,27 +102,27 @@ fn the_files_of_several_processors_are_merged_by_time() {
 
 #[test]
 fn csv_is_read_by_its_map() {
-    let read = |map: &str, text: &str| -> Result<Vec<Record>, String> {
+    let read = |map: &str, text: &str| -> Result<Vec<Traced>, String> {
         let reader = Reader::with_columns(text.as_bytes(), map.parse::<Columns>().unwrap());
         reader.collect::<Result<_, _>>().map_err(|e| e.to_string())
     };
-    let records = read(
+    let traced = read(
         "time=0:us,disk=1,op=2,offset=3:sector,length=4",
         "ts,host,kind,lba,bytes\n1.5,hm,Write,80,4096\n2,hm,R,160,512\n3,web,D,0,8192\n4,web,flush,0,0\n",
     )
     .unwrap();
-    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     let write = Op::Write { fua: false };
     assert_eq!(ops, [write, Op::Read, Op::Discard, Op::Flush]);
-    assert_eq!((records[0].at, records[0].offset), (Nanos(1500), 40_960));
-    assert!(records[1].disk == records[0].disk && records[2].disk != records[0].disk);
+    assert_eq!((traced[0].at, traced[0].offset), (Nanos(1500), 40_960));
+    assert!(traced[1].disk == traced[0].disk && traced[2].disk != traced[0].disk);
     // The UMass Financial traces: ASU, LBA, size, opcode, seconds.
     let umass = "0,303567,3584,w,0.000000\n1,55590,3072,r,0.026214\n";
     let map = "disk=0,offset=1:sector,length=2,op=3,time=4:s";
     assert_eq!(read(map, umass).unwrap()[1].at, Nanos(26_214_000));
     let words = "op=0,offset=1:block,length=2:block,read=17,write=18,separator=semicolon";
-    let records = read(words, "18;3;1\n17;4;2\n").unwrap();
-    assert_eq!((records[0].offset, records[1].bytes), (12_288, 8192));
+    let traced = read(words, "18;3;1\n17;4;2\n").unwrap();
+    assert_eq!((traced[0].offset, traced[1].bytes), (12_288, 8192));
     for (map, text, error) in [
         ("op=0,offset=1,length=9", "R,0,4096\n", "line 1: 3 columns"),
         (
@@ -151,15 +151,15 @@ fn csv_is_read_by_its_map() {
 fn a_vellum_trace_has_contents_journals_and_losses() {
     let bytes = binary::own();
     let mut reader = Reader::new(&bytes[..], Format::Vellum);
-    let records: Vec<Record> = reader.by_ref().map(Result::unwrap).collect();
-    assert_eq!(records.len(), 8);
-    assert_eq!(records[0].contents[1], Content::ZERO);
-    assert_eq!(records[0].contents[0], records[3].contents[0]);
-    assert_eq!(records[1].op, Op::Write { fua: true });
-    assert!(records[5].contents.is_empty(), "not known");
-    assert_eq!([records[6].op, records[7].op], [Op::Discard; 2]);
+    let traced: Vec<Traced> = reader.by_ref().map(Result::unwrap).collect();
+    assert_eq!(traced.len(), 8);
+    assert_eq!(traced[0].contents[1], Content::ZERO);
+    assert_eq!(traced[0].contents[0], traced[3].contents[0]);
+    assert_eq!(traced[1].op, Op::Write { fua: true });
+    assert!(traced[5].contents.is_empty(), "not known");
+    assert_eq!([traced[6].op, traced[7].op], [Op::Discard; 2]);
     let seen = reader.seen();
-    assert_eq!((seen.records, seen.lost, seen.cut), (8, 5, false));
+    assert_eq!((seen.requests, seen.lost, seen.cut), (8, 5, false));
     assert_eq!(reader.journals()[0].blocks, 4096);
     assert_eq!(reader.disk_blocks(), Some(524_288));
     let known = reader.known().unwrap();

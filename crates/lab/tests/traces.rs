@@ -10,7 +10,7 @@ use std::path::Path;
 use vellum_core::addr::Nanos;
 use vellum_lab::content::Content;
 use vellum_lab::replay::{Reading, RepeatedContents, TraceFile};
-use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Record, detect};
+use vellum_lab::trace::{Format, LINE_BYTES_MAX, Op, Reader, Traced, detect};
 
 const BLKPARSE: &str = "\
   8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]
@@ -43,7 +43,7 @@ const TENCENT: &str = "1538323200,12910952,128,0,1063\n1538323201,6160447,8,1,16
 const DISKSIM: &str = "0.5 0 16 8 0\n12.345678 1 24 16 1\n";
 const MQSIM: &str = "938513000 4 264719032 16 0\n938828000 3 197570568 16 1\n";
 
-fn read(format: Format, text: &str) -> Result<Vec<Record>, String> {
+fn read(format: Format, text: &str) -> Result<Vec<Traced>, String> {
     let reader = Reader::new(text.as_bytes(), format);
     reader.collect::<Result<_, _>>().map_err(|e| e.to_string())
 }
@@ -73,24 +73,24 @@ fn each_format_is_detected_by_content() {
 
 #[test]
 fn blkparse_counts_each_request_once() {
-    let records = read(Format::Blkparse, BLKPARSE).unwrap();
-    let ops: Vec<Op> = records.iter().map(|r| r.op).collect();
+    let traced = read(Format::Blkparse, BLKPARSE).unwrap();
+    let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
     // Of the three actions, Q is seen first, so D and C are skipped.
     assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::Discard]);
-    assert_eq!(records[0].at, Nanos(1829));
-    assert_eq!(records[0].offset, 223_490 * 512);
+    assert_eq!(traced[0].at, Nanos(1829));
+    assert_eq!(traced[0].offset, 223_490 * 512);
     // Half a block at each end makes it two blocks.
-    assert_eq!(records[0].blocks(), 2);
-    assert_eq!(records[4].bytes, 1 << 20);
+    assert_eq!(traced[0].blocks(), 2);
+    assert_eq!(traced[4].bytes, 1 << 20);
 }
 
 #[test]
 fn fiu_has_contents_in_both_of_its_widths() {
-    let records = read(Format::Fiu, FIU_4K).unwrap();
-    assert_eq!(records[1].contents[0], records[0].contents[0]);
-    assert_eq!(records[1].contents[1], Content::ZERO);
-    assert_ne!(records[0].disk, records[2].disk);
+    let traced = read(Format::Fiu, FIU_4K).unwrap();
+    assert_eq!(traced[1].contents[0], traced[0].contents[0]);
+    assert_eq!(traced[1].contents[1], Content::ZERO);
+    assert_ne!(traced[0].disk, traced[2].disk);
     let eight = |last: &str| {
         format!(
             "1 1 a 0 8 W 6 0 {}{last}\n",
@@ -151,87 +151,90 @@ fn other_formats_have_time_place_and_kind() {
     );
 }
 
+/// A format, input that is refused, and words of the error.
+const REFUSED: &[(Format, &str, &str)] = &[
+    (
+        Format::DiskSim,
+        "1.0 0 16 8 0\n1.0 0 16 8\n",
+        "line 2: 4 columns",
+    ),
+    (
+        Format::DiskSim,
+        "1.0 0 -1 8 0\n",
+        "line 1: sector is \"-1\"",
+    ),
+    (Format::DiskSim, "nan 0 1 8 0\n", "time is \"nan\""),
+    (Format::DiskSim, "1.0 0 1 0 0\n", "a request of 0 bytes"),
+    (Format::DiskSim, "1.0 0 1 99999999 0\n", "at most"),
+    (
+        Format::DiskSim,
+        "1.0 0 18446744073709551615 8 0\n",
+        "too many sectors",
+    ),
+    (
+        Format::DiskSim,
+        "1.0 0 300000000000000 8 0\n",
+        "no disk has so many",
+    ),
+    (
+        Format::DiskSim,
+        "99999999999999999999.0 0 1 8 0\n",
+        "time is",
+    ),
+    (Format::DiskSim, "", "no request in 0 lines"),
+    (Format::Mqsim, "1 0 1 8 7\n", "type is \"7\""),
+    (Format::Fiu, "1 1 a 8 8 W 6 0 0123\n", "4 digits of MD5"),
+    (
+        Format::Fiu,
+        "1 1 a 8 8 X 6 0 0123456789abcdef0123456789abcdef\n",
+        "R or W",
+    ),
+    (
+        Format::Fiu,
+        "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
+        "hexadecimal",
+    ),
+    (Format::Alibaba, "1,X,0,4096,1\n", "R or W"),
+    (
+        Format::Alibaba,
+        "1,W,0,4096\n",
+        "4 columns where alibaba has 5",
+    ),
+    (Format::Tencent, "1,8,8,2,1\n", "0 (read) or 1 (write)"),
+    (Format::Tencent, "1,8,-8,1,1\n", "size is \"-8\""),
+    (
+        Format::Tencent,
+        "99999999999,8,8,1,1\n",
+        "cannot be counted",
+    ),
+    (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
+    (
+        Format::CloudPhysics,
+        "version,time,op,size,lbn\n1,x,2a,512,1\n",
+        "line 2: time",
+    ),
+    (
+        Format::CloudPhysics,
+        "version,time,op,size,lbn\n",
+        "no request in 1 lines",
+    ),
+    (
+        Format::Blkparse,
+        "8;0 1 1 0.1 1 Q W 8 + 8 [x]\n",
+        "major,minor",
+    ),
+    (
+        Format::Blkparse,
+        "8,0 1 1 0.1 1 Q Z 8 + 8 [x]\n",
+        "RWBS is \"Z\"",
+    ),
+];
+
 #[test]
 fn invalid_input_is_refused_with_its_line() {
     let long = format!("1.0 0 16 8 0\n{}", " ".repeat(LINE_BYTES_MAX + 1));
-    for (format, text, words) in [
-        (
-            Format::DiskSim,
-            "1.0 0 16 8 0\n1.0 0 16 8\n",
-            "line 2: 4 columns",
-        ),
-        (
-            Format::DiskSim,
-            "1.0 0 -1 8 0\n",
-            "line 1: sector is \"-1\"",
-        ),
-        (Format::DiskSim, "nan 0 1 8 0\n", "time is \"nan\""),
-        (Format::DiskSim, "1.0 0 1 0 0\n", "a request of 0 bytes"),
-        (Format::DiskSim, "1.0 0 1 99999999 0\n", "at most"),
-        (
-            Format::DiskSim,
-            "1.0 0 18446744073709551615 8 0\n",
-            "too many sectors",
-        ),
-        (
-            Format::DiskSim,
-            "1.0 0 300000000000000 8 0\n",
-            "no disk has so many",
-        ),
-        (
-            Format::DiskSim,
-            "99999999999999999999.0 0 1 8 0\n",
-            "time is",
-        ),
-        (Format::DiskSim, &long, "line 2: a line of more than"),
-        (Format::DiskSim, "", "no request in 0 lines"),
-        (Format::Mqsim, "1 0 1 8 7\n", "type is \"7\""),
-        (Format::Fiu, "1 1 a 8 8 W 6 0 0123\n", "4 digits of MD5"),
-        (
-            Format::Fiu,
-            "1 1 a 8 8 X 6 0 0123456789abcdef0123456789abcdef\n",
-            "R or W",
-        ),
-        (
-            Format::Fiu,
-            "1 1 a 8 8 W 6 0 0123456789abcdef0123456789abcdeg\n",
-            "hexadecimal",
-        ),
-        (Format::Alibaba, "1,X,0,4096,1\n", "R or W"),
-        (
-            Format::Alibaba,
-            "1,W,0,4096\n",
-            "4 columns where alibaba has 5",
-        ),
-        (Format::Tencent, "1,8,8,2,1\n", "0 (read) or 1 (write)"),
-        (Format::Tencent, "1,8,-8,1,1\n", "size is \"-8\""),
-        (
-            Format::Tencent,
-            "99999999999,8,8,1,1\n",
-            "cannot be counted",
-        ),
-        (Format::Msr, "1,hm,1,Erase,0,4096,1\n", "Read or Write"),
-        (
-            Format::CloudPhysics,
-            "version,time,op,size,lbn\n1,x,2a,512,1\n",
-            "line 2: time",
-        ),
-        (
-            Format::CloudPhysics,
-            "version,time,op,size,lbn\n",
-            "no request in 1 lines",
-        ),
-        (
-            Format::Blkparse,
-            "8;0 1 1 0.1 1 Q W 8 + 8 [x]\n",
-            "major,minor",
-        ),
-        (
-            Format::Blkparse,
-            "8,0 1 1 0.1 1 Q Z 8 + 8 [x]\n",
-            "RWBS is \"Z\"",
-        ),
-    ] {
+    let too_long = (Format::DiskSim, &*long, "line 2: a line of more than");
+    for &(format, text, words) in REFUSED.iter().chain([&too_long]) {
         let error = read(format, text).unwrap_err();
         assert!(error.contains(words), "{}: {error}", format.name());
     }
@@ -333,7 +336,7 @@ fn the_sample_traces_are_read_to_their_end() {
         ("ascii.trace", Format::DiskSim, 100_000),
         ("ssd-postmark-aligned2.trace", Format::DiskSim, 62_257),
     ];
-    for (name, format, records) in expected {
+    for (name, format, traced) in expected {
         let path = beside.join(name);
         if !path.exists() {
             let mut stderr = std::io::stderr();
@@ -342,6 +345,6 @@ fn the_sample_traces_are_read_to_their_end() {
         }
         let trace = TraceFile::read(&path, &Reading::default()).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(trace.format(), format, "{name}");
-        assert_eq!(trace.summary().seen.records, records, "{name}");
+        assert_eq!(trace.summary().seen.requests, traced, "{name}");
     }
 }

@@ -78,16 +78,16 @@ impl fmt::Display for InUse<'_> {
         match self.holder {
             Some(Holder { pid, name }) if name == "vellum" => write!(
                 f,
-                "is already served by `vellum`, process {pid}: use that one, or stop it first (`vellum detach` if it is \
-                 attached, and else `kill {pid}`)"
+                "is already served by `vellum`, process {pid}: use that one, or stop it first (`vellum \
+                 detach` if it is attached, and else `kill {pid}`)"
             ),
             Some(Holder { pid, name }) => {
                 write!(f, "is in use by `{name}`, process {pid}: stop it first")
             }
             None => write!(
                 f,
-                "is already served by another `vellum` that cannot be seen from here: look with `fuser {}`, in other \
-                 containers, and on other hosts if the file is on a network",
+                "is already served by another `vellum` that cannot be seen from here: look with `fuser {}`, \
+                 in other containers, and on other hosts if the file is on a network",
                 self.path.display()
             ),
         }

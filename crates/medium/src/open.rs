@@ -70,19 +70,23 @@ pub enum OpenError {
     #[error("{} is neither a regular file nor a block device", path.display())]
     WrongKind { path: PathBuf },
     /// Access is not allowed.
-    #[error("no permission to {operation} {}: check its owner and mode, and those of its folders", path.display())]
+    #[error("no permission to {operation} {}: check its owner and mode, and those of its \
+             folders", path.display())]
     Permission {
         operation: &'static str,
         path: PathBuf,
     },
     /// The file system or device is read-only.
-    #[error("{} is on a read-only file system or device: remount it to be written to (`vellum check` and `serve --read-only` only read)", path.display())]
+    #[error("{} is on a read-only file system or device: remount it to be written to (`vellum check` and \
+             `serve --read-only` only read)", path.display())]
     ReadOnly { path: PathBuf },
     /// Its size is not whole blocks.
-    #[error("the size of {}, {bytes} bytes, is not a multiple of {BLOCK_BYTES}: is it truncated, or no volume?", path.display())]
+    #[error("the size of {}, {bytes} bytes, is not a multiple of {BLOCK_BYTES}: is it truncated, or no \
+             volume?", path.display())]
     NotMultiple { path: PathBuf, bytes: u64 },
     /// It is too small to be a medium.
-    #[error("{} has {bytes} bytes; the least that a volume can have is {}", path.display(), MEDIUM_BLOCKS_MIN * BLOCK_BYTES as u64)]
+    #[error("{} has {bytes} bytes; the least that a volume can have is \
+             {}", path.display(), MEDIUM_BLOCKS_MIN * BLOCK_BYTES as u64)]
     TooSmall { path: PathBuf, bytes: u64 },
     /// It is more than the system can address, or than the device has.
     #[error("{} cannot have {bytes} bytes; at most {bytes_max}", path.display())]

@@ -107,8 +107,8 @@ pub(crate) fn drop_cache(file: &File) -> io::Result<()> {
     }
     Err(io::Error::new(
         io::ErrorKind::ResourceBusy,
-        "pages of it stay in the page cache, and may hold what a failed sync has lost; another program has it mapped \
-         or is reading it (`fuser -v` names it): end that and try again",
+        "pages of it stay in the page cache, and may hold what a failed sync has lost; another program has \
+         it mapped or is reading it (`fuser -v` names it): end that and try again",
     ))
 }
 

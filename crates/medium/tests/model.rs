@@ -71,7 +71,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         4 => (range(), any::<bool>(), any::<bool>())
             .prop_map(|((at, blocks), durable, scattered)| Op::Write { at, blocks, durable, scattered }),
-        4 => (range(), any::<bool>()).prop_map(|((at, blocks), scattered)| Op::Read { at, blocks, scattered }),
+        4 => (range(), any::<bool>())
+            .prop_map(|((at, blocks), scattered)| Op::Read { at, blocks, scattered }),
         1 => range().prop_map(|(at, blocks)| Op::Discard { at, blocks }),
         1 => Just(Op::Sync),
     ]
@@ -160,68 +161,77 @@ impl Model {
             }
             taken.push(range);
             let mut memory = Memory::new(64);
-            let io = match *op {
-                Op::Sync => Io::new(token, Kind::Sync, Pba(0)),
-                Op::Discard { at, blocks } => Io::new(token, Kind::Discard { blocks }, Pba(at)),
-                Op::Read {
-                    at,
-                    blocks,
-                    scattered: true,
-                } => memory.scattered(token, Kind::Read, at, blocks as usize),
-                Op::Read { at, blocks, .. } => memory.io(token, Kind::Read, at, 0, blocks as usize),
-                Op::Write {
-                    at,
-                    blocks,
-                    durable,
-                    scattered,
-                } => {
-                    self.writes += 1;
-                    let kind = Kind::Write { durable };
-                    for i in 0..blocks as usize {
-                        let place = if scattered { 2 * i + 1 } else { i };
-                        *memory.block_mut(place) = content(self.writes, at + i as u64);
-                    }
-                    if scattered {
-                        memory.scattered(token, kind, at, blocks as usize)
-                    } else {
-                        memory.io(token, kind, at, 0, blocks as usize)
-                    }
-                }
-            };
+            ios.push(self.io(token, op, &mut memory));
             memories.insert(token, (memory, op.clone()));
-            ios.push(io);
         }
         for done in done(medium, ios) {
             let (memory, op) = memories.remove(&done.io.token).unwrap();
-            match op {
-                Op::Sync => {}
-                Op::Discard { at, blocks } => {
-                    self.blocks[at as usize..(at + blocks) as usize].fill(None);
+            self.finish(medium, &op, &memory);
+        }
+        assert!(memories.is_empty());
+    }
+
+    /// The operation as the medium takes it; what is written is new.
+    fn io(&mut self, token: u64, op: &Op, memory: &mut Memory) -> Box<Io> {
+        match *op {
+            Op::Sync => Io::new(token, Kind::Sync, Pba(0)),
+            Op::Discard { at, blocks } => Io::new(token, Kind::Discard { blocks }, Pba(at)),
+            Op::Read {
+                at,
+                blocks,
+                scattered: true,
+            } => memory.scattered(token, Kind::Read, at, blocks as usize),
+            Op::Read { at, blocks, .. } => memory.io(token, Kind::Read, at, 0, blocks as usize),
+            Op::Write {
+                at,
+                blocks,
+                durable,
+                scattered,
+            } => {
+                self.writes += 1;
+                let kind = Kind::Write { durable };
+                for i in 0..blocks as usize {
+                    let place = if scattered { 2 * i + 1 } else { i };
+                    *memory.block_mut(place) = content(self.writes, at + i as u64);
                 }
-                Op::Read {
-                    at,
-                    blocks,
-                    scattered,
-                } => {
-                    for i in 0..blocks as usize {
-                        let place = if scattered { 2 * i + 1 } else { i };
-                        self.check(medium.name(), at + i as u64, memory.block(place));
-                    }
-                }
-                Op::Write {
-                    at,
-                    blocks,
-                    scattered,
-                    ..
-                } => {
-                    for i in 0..blocks as usize {
-                        let place = if scattered { 2 * i + 1 } else { i };
-                        self.blocks[at as usize + i] = Some(Box::new(*memory.block(place)));
-                    }
+                if scattered {
+                    memory.scattered(token, kind, at, blocks as usize)
+                } else {
+                    memory.io(token, kind, at, 0, blocks as usize)
                 }
             }
         }
-        assert!(memories.is_empty());
+    }
+
+    /// Checks what was read, and notes what was changed.
+    fn finish(&mut self, medium: &dyn Medium, op: &Op, memory: &Memory) {
+        match *op {
+            Op::Sync => {}
+            Op::Discard { at, blocks } => {
+                self.blocks[at as usize..(at + blocks) as usize].fill(None);
+            }
+            Op::Read {
+                at,
+                blocks,
+                scattered,
+            } => {
+                for i in 0..blocks as usize {
+                    let place = if scattered { 2 * i + 1 } else { i };
+                    self.check(medium.name(), at + i as u64, memory.block(place));
+                }
+            }
+            Op::Write {
+                at,
+                blocks,
+                scattered,
+                ..
+            } => {
+                for i in 0..blocks as usize {
+                    let place = if scattered { 2 * i + 1 } else { i };
+                    self.blocks[at as usize + i] = Some(Box::new(*memory.block(place)));
+                }
+            }
+        }
     }
 
     fn check_all(&self, medium: &dyn Medium) {

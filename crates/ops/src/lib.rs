@@ -11,7 +11,7 @@ pub mod health;
 pub mod http;
 pub mod metrics;
 mod observed;
-pub mod page;
+pub mod site;
 pub mod units;
 pub mod view;
 pub mod years;

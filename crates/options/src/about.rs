@@ -114,7 +114,7 @@ fn describe(name: &str, trace: &TraceFile, about: &mut Vec<String>, warnings: &m
         "{name}: {}, {} requests in {} lines: {} reads, {} writes, {} discards, \
          {} flushes; over {:.1} s; {} touched",
         trace.format().name(),
-        summary.seen.records,
+        summary.seen.requests,
         summary.seen.lines,
         summary.reads,
         summary.writes,

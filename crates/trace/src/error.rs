@@ -36,19 +36,20 @@ pub enum Problem {
     HeaderCut,
     /// There is no frame where one should be.
     #[error(
-        "no frame begins here: the file is damaged. What is before can be read when the file is cut here (truncate -s)"
+        "no frame begins here: the file is damaged. What is before can be read when the file is cut here \
+         (truncate -s)"
     )]
     NoFrame,
     /// A frame's header is damaged.
     #[error(
-        "the checksum of a frame's header does not match: the file is damaged. What is before can be read when the file \
-         is cut here (truncate -s)"
+        "the checksum of a frame's header does not match: the file is damaged. What is before can be read \
+         when the file is cut here (truncate -s)"
     )]
     FrameChecksum,
     /// A frame's payload is damaged.
     #[error(
-        "the checksum of a frame does not match: the file is damaged. What is before can be read when the file is cut \
-         here (truncate -s)"
+        "the checksum of a frame does not match: the file is damaged. What is before can be read when the \
+         file is cut here (truncate -s)"
     )]
     PayloadChecksum,
     /// A frame is too long.

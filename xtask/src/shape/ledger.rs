@@ -10,8 +10,8 @@ use std::path::Path;
 /// The text above the list.
 const HEAD: &str = "\
 # What breaks a rule of xtask/src/shape.rs today. The list may only shrink: mend one, then run
-# `cargo run -p xtask -- shape --shrink`. The table `modules` says which module may import which; a new row is a
-# decision about layers, so it is made by hand.
+# `cargo run -p xtask -- shape --shrink`. The table `modules` says which module may import which;
+# a new row is a decision about layers, so it is made by hand.
 ";
 
 type Counts = BTreeMap<String, usize>;

@@ -86,7 +86,8 @@ fn count(report: &Report) -> Result<()> {
     } else if layout.is_some() {
         writeln!(
             out(),
-            "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments with live data",
+            "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments \
+             with live data",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),
             Size(report.verified_blocks * BLOCK_BYTES as u64),
             report.zero_blocks,
@@ -110,7 +111,8 @@ fn judge(volume: &Path, report: &Report) -> Result<()> {
         let uuid = report.superblock.as_ref().map(|sb| hex_uuid(&sb.uuid()));
         let served = match uuid.is_some_and(|uuid| is_served(&uuid)) {
             true => {
-                "; a volume with its UUID is being served: if it is this one, by another path, stop that server and check again"
+                "; a volume with its UUID is being served: if it is this one, by another path, stop that \
+                 server and check again"
             }
             false => "",
         };

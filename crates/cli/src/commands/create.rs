@@ -34,7 +34,12 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     medium_size: Option<Size>,
     /// Space kept from the clients, in per cent of what they see: more makes collection cheaper.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=90))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(2..=90)
+    )]
     over_provisioning: u32,
     /// Size of a segment, a power of two: a multiple of the drive's erase unit.
     #[arg(long, value_name = "SIZE", value_parser = size::segment)]

@@ -11,7 +11,12 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
     dir: PathBuf,
     /// How much work, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value_t = 100,
+        value_parser = clap::value_parser!(u64).range(1..=1000)
+    )]
     scale: u64,
     /// Use an NBD client in user space, as without root.
     #[arg(long)]

@@ -311,7 +311,8 @@ fn chunks(
             .map_or(String::new(), |next| format!(", goes on in segment {next}"));
         writeln!(
             out,
-            "  chunk {} at block {offset} (physical {}): life {}, {} head, {} data blocks, durable {}, after map checkpoint {}{next}",
+            "  chunk {} at block {offset} (physical {}): life {}, {} head, {} data blocks, durable {}, after \
+             map checkpoint {}{next}",
             header.seq,
             header.at,
             header.life,

@@ -164,7 +164,8 @@ impl Estimate {
             writeln!(
                 out,
                 "  write-once, delta: unknown. Only the journal of an ext3 or ext4 shows how often blocks \
-                 are written: name its device or image, or `vellum record` a workload and `vellum lab compare` it"
+                 are written: name its device or image, or `vellum record` a workload and `vellum lab \
+                 compare` it"
             )?;
         }
         Ok(())

@@ -17,7 +17,8 @@ pub struct Args {
 const KIND: Kind = Kind {
     command: "fold",
     freed: ("folds", "pages given up"),
-    stopped: "it was stopped before its end, by hand or because no room was to spare; the next one begins anew",
+    stopped: "it was stopped before its end, by hand or because no room was to spare; the next one begins \
+              anew",
     show,
 };
 

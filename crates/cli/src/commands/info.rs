@@ -47,7 +47,8 @@ pub fn run(args: &Args) -> Result<()> {
         let info = json!({
             "path": args.volume.to_string_lossy(), "uuid": uuid, "size": bytes(sb.logical_blocks()),
             "medium_size": bytes(sb.medium_blocks()), "capacity": bytes(sb.capacity_blocks()),
-            "layout": sb.layout().name(), "segment_size": bytes(sb.segment_blocks().into()), "segments": sb.segment_count(),
+            "layout": sb.layout().name(), "segments": sb.segment_count(),
+            "segment_size": bytes(sb.segment_blocks().into()),
             "over_provisioning_permille": sb.over_provisioning(), "life": sb.life().0,
             "mirror_lost": mirror_lost, "served": served, "encrypted": envelope.is_some(), "format": format,
         });

@@ -13,7 +13,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use vellum_ops::http::Hosts;
 use vellum_ops::metrics;
-use vellum_ops::page::{Site, Source};
+use vellum_ops::site::{Site, Source};
 
 /// Arguments.
 #[derive(clap::Args)]

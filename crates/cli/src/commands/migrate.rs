@@ -318,7 +318,8 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
         == (&hex_uuid(&source.uuid()), source.life().0, &target);
     if !is_ours {
         bail!(
-            "{} is of another migration, or its source has been served since: remove it and {}, and begin anew",
+            "{} is of another migration, or its source has been served since: remove it and {}, and begin \
+             anew",
             path.display(),
             args.target.display()
         );
@@ -334,7 +335,8 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
     }
     if let Some(option) = state.asked.differs(&Asked::of(args)) {
         bail!(
-            "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and begin anew",
+            "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and \
+             begin anew",
             args.target.display(),
             state.asked,
             path.display()
@@ -403,7 +405,8 @@ fn explained(error: MigrateError, args: &Args, done: u64, blocks: u64) -> anyhow
     match source {
         BlockError::NoRoom => {
             return anyhow::anyhow!(
-                "the file system that {} is on is full, at LBA {lba}: free some there, and give the same command again",
+                "the file system that {} is on is full, at LBA {lba}: free some there, and give the same \
+                 command again",
                 args.target.display()
             );
         }
@@ -412,8 +415,9 @@ fn explained(error: MigrateError, args: &Args, done: u64, blocks: u64) -> anyhow
     }
     let (target, state) = (&args.target, State::path(&args.target));
     anyhow::anyhow!(
-        "the copy has no room left at LBA {lba}: remove {} and {}, and begin anew with a larger --medium-size. Blocks that the \
-         source shares are written out as often as they are mapped, unless the copy shares them too (--with dedup=on)",
+        "the copy has no room left at LBA {lba}: remove {} and {}, and begin anew with a larger \
+         --medium-size. Blocks that the source shares are written out as often as they are mapped, unless \
+         the copy shares them too (--with dedup=on)",
         target.display(),
         state.display()
     )

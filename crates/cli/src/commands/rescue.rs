@@ -33,11 +33,14 @@ const LISTED: usize = 100;
 /// Arguments.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, and what is lost\n  \
-    vellum rescue damaged.vlm new.vlm         and copy it into a new volume\n  \
-    vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what was there last\n\n\
-    A new file gets its name only when the rescue is complete; a block device is served only then.\n\n\
-    The exit code is 1 when blocks are lost. Blocks in doubt do not count: it is 0 when there are only those."
+    after_help = "Examples:\n  vellum rescue damaged.vlm                 say what can be brought back, \
+                        and what is lost\n  vellum rescue damaged.vlm new.vlm         and copy it into a new \
+                        volume\n  vellum rescue --sure damaged.vlm new.vlm  only what is certain to be what \
+                        was there last\n\n\
+                        A new file gets its name only when the rescue is complete; a block device is served \
+                        only then.\n\n\
+                        The exit code is 1 when blocks are lost. Blocks in doubt do not count: it is 0 when \
+                        there are only those."
 )]
 pub struct Args {
     /// The damaged volume; no server may have it open. It is only read.

@@ -106,7 +106,8 @@ fn shown(args: &Args, volumes: &[Value], before: Option<&[Value]>) -> String {
 /// The error for a copy: servers are found by UUID, which a copy shares.
 fn served_elsewhere(volume: &Path) -> anyhow::Error {
     anyhow::anyhow!(
-        "{} is not being served, but a volume with its UUID is: the same by another path, or one of them is a copy",
+        "{} is not being served, but a volume with its UUID is: the same by another path, or one of them is \
+         a copy",
         volume.display()
     )
 }

@@ -13,7 +13,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use screen::Shown;
 use std::io::{IsTerminal, stdout};
 use std::time::{Duration, Instant};
-use vellum_ops::page::Source;
+use vellum_ops::site::Source;
 
 /// Arguments.
 #[derive(clap::Args)]

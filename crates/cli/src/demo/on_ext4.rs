@@ -75,9 +75,14 @@ pub fn run(dir: &Path, scale: u64, stop: &Stop) -> Result<()> {
     let sources = Sources::make(dir, &amounts, stop)?;
     let mut columns = Vec::new();
     for contestant in &CONTESTANTS {
-        let column = contest(contestant, dir, &sources, &amounts, &progress, stop)
-            .with_context(|| contestant.title.join(", "))?;
-        columns.push(column);
+        let one = Contest::new(contestant, dir, &progress, stop);
+        let laps = Laps {
+            mount: &one.mount,
+            sources: &sources,
+            amounts: &amounts,
+            stop,
+        };
+        columns.push(contest(&one, &laps).with_context(|| contestant.title.join(", "))?);
     }
     drop(progress);
     writeln!(out(), "{}", table::render(&columns))?;
@@ -154,124 +159,113 @@ impl Sources {
     }
 }
 
-fn contest(
-    contestant: &Contestant,
-    dir: &Path,
-    sources: &Sources,
-    amounts: &Amounts,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<Column> {
-    let name = contestant.title.join(", ");
-    let step = |what: &str| progress.step(&format!("{name}: {what}"));
-    let disk = dir.join(if contestant.raw { "plain" } else { "volume" });
-    let mount = dir.join("mnt");
-    fs::create_dir_all(&mount)?;
-    step("making the disk and its file system");
-    if contestant.raw {
-        RawFile::create(&disk, DISK_BYTES)?;
-    } else {
-        volume::create_for_demo(&disk, DISK_BYTES)?;
-    }
-    let attached = Attached {
-        contestant,
-        disk: &disk,
-        stop,
-    };
-    let mut attachment = attached.begin()?;
-    let device = attachment.bind()?;
-    ext4::make(&device)?;
-    attachment.mount(&mount, contestant.options)?;
-    let control = attachment
-        .state()
-        .control
-        .clone()
-        .context("the server has no control socket")?;
-    let before = Counters::ask(&control)?;
-    let laps = Laps {
-        mount: &mount,
-        sources,
-        amounts,
-        stop,
-    };
-    let mut times = Vec::new();
-    for (name, operations, work) in [
-        (
-            format!("SQLite, {} transactions", amounts.transactions),
-            amounts.transactions,
-            Work::Sqlite,
-        ),
-        ("git clone of a local repository".into(), 1, Work::Clone),
-        (
-            format!("unpack and delete {} source files", amounts.tree_files),
-            amounts.tree_files,
-            Work::Tree,
-        ),
-        (
-            format!("deliver {} mails, each fsynced", amounts.mails),
-            amounts.mails,
-            Work::Mail,
-        ),
-    ] {
-        step(&name);
-        let start = Instant::now();
-        laps.run(work)?;
-        sync_fs(&mount)?;
-        times.push(Lap {
-            name,
-            operations,
-            time: start.elapsed(),
-        });
-    }
-    step("unmount");
-    let start = Instant::now();
-    // The journal's remaining contents are written home now: part of the price.
-    host::unmount(&mount, false).with_context(|| format!("cannot unmount {}", mount.display()))?;
-    times.push(Lap {
-        name: "unmount".into(),
-        operations: 1,
-        time: start.elapsed(),
-    });
-    let counters = Counters::ask(&control)?.since(&before);
-    step("e2fsck, and the contents compared after another attach");
-    host::run("e2fsck", &["-f", "-n", &device.to_string_lossy()])
-        .context("the file system is damaged")?;
-    attachment.end()?;
-    let mut attachment = attached.begin()?;
+/// Lets one contestant run, and compares what it has stored after another attach.
+fn contest(contest: &Contest<'_>, laps: &Laps<'_>) -> Result<Column> {
+    contest.make_disk()?;
+    let column = contest.run(laps)?;
+    let mut attachment = contest.attach()?;
     attachment.bind()?;
-    attachment.mount(&mount, contestant.options)?;
+    attachment.mount(&contest.mount, contest.contestant.options)?;
     laps.compare()?;
     attachment.end()?;
-    ensure!(
-        host::eventually(SETTLE, || !host::mounts().iter().any(|m| m.target == mount)),
-        "still mounted"
-    );
-    fs::remove_file(&disk)?;
-    Ok(Column {
-        title: contestant.title,
-        laps: times,
-        counters,
-    })
+    let is_mounted = || host::mounts().iter().any(|m| m.target == contest.mount);
+    ensure!(host::eventually(SETTLE, || !is_mounted()), "still mounted");
+    fs::remove_file(&contest.disk)?;
+    Ok(column)
 }
 
-struct Attached<'a> {
+/// A contestant, and where its disk is.
+struct Contest<'a> {
     contestant: &'a Contestant,
-    disk: &'a Path,
+    disk: PathBuf,
+    mount: PathBuf,
+    progress: &'a Progress,
     stop: &'a Stop,
 }
 
-impl Attached<'_> {
-    fn begin(&self) -> Result<Attachment> {
+impl<'a> Contest<'a> {
+    fn new(contestant: &'a Contestant, dir: &Path, progress: &'a Progress, stop: &'a Stop) -> Self {
+        Self {
+            contestant,
+            disk: dir.join(if contestant.raw { "plain" } else { "volume" }),
+            mount: dir.join("mnt"),
+            progress,
+            stop,
+        }
+    }
+
+    fn step(&self, what: &str) {
+        let name = self.contestant.title.join(", ");
+        self.progress.step(&format!("{name}: {what}"));
+    }
+
+    fn make_disk(&self) -> Result<()> {
+        self.step("making the disk and its file system");
+        fs::create_dir_all(&self.mount)?;
+        if self.contestant.raw {
+            RawFile::create(&self.disk, DISK_BYTES)?;
+        } else {
+            volume::create_for_demo(&self.disk, DISK_BYTES)?;
+        }
+        Ok(())
+    }
+
+    fn attach(&self) -> Result<Attachment> {
         let id = if self.contestant.raw {
             format!("demo-{}", std::process::id())
         } else {
-            peek::uuid_of(self.disk)?
+            peek::uuid_of(&self.disk)?
         };
         let options: Vec<OsString> = self.contestant.flags.iter().map(OsString::from).collect();
-        let mut attachment = Attachment::begin(&id, self.disk, Via::Fuse, self.stop)?;
+        let mut attachment = Attachment::begin(&id, &self.disk, Via::Fuse, self.stop)?;
         attachment.serve(&options, None)?;
         Ok(attachment)
     }
+
+    /// Runs the applications on a new file system, unmounts it and checks it.
+    fn run(&self, laps: &Laps<'_>) -> Result<Column> {
+        let mut attachment = self.attach()?;
+        let device = attachment.bind()?;
+        ext4::make(&device)?;
+        attachment.mount(&self.mount, self.contestant.options)?;
+        let control = attachment.state().control.clone();
+        let control = control.context("the server has no control socket")?;
+        let before = Counters::ask(&control)?;
+        let mut times = Vec::new();
+        for lap in laps.all() {
+            self.step(&lap.name);
+            times.push(timed(lap.name, lap.operations, || {
+                laps.run(lap.work)?;
+                sync_fs(&self.mount)
+            })?);
+        }
+        self.step("unmount");
+        // The journal's remaining contents are written home now: part of the price.
+        times.push(timed("unmount".into(), 1, || {
+            host::unmount(&self.mount, false)
+                .with_context(|| format!("cannot unmount {}", self.mount.display()))
+        })?);
+        let counters = Counters::ask(&control)?.since(&before);
+        self.step("e2fsck, and the contents compared after another attach");
+        host::run("e2fsck", &["-f", "-n", &device.to_string_lossy()])
+            .context("the file system is damaged")?;
+        attachment.end()?;
+        Ok(Column {
+            title: self.contestant.title,
+            laps: times,
+            counters,
+        })
+    }
+}
+
+fn timed(name: String, operations: u64, work: impl FnOnce() -> Result<()>) -> Result<Lap> {
+    let start = Instant::now();
+    work()?;
+    Ok(Lap {
+        name,
+        operations,
+        time: start.elapsed(),
+    })
 }
 
 /// One of the applications.
@@ -283,6 +277,13 @@ enum Work {
     Mail,
 }
 
+/// What an application is to do.
+struct Planned {
+    name: String,
+    operations: u64,
+    work: Work,
+}
+
 struct Laps<'a> {
     mount: &'a Path,
     sources: &'a Sources,
@@ -291,6 +292,38 @@ struct Laps<'a> {
 }
 
 impl Laps<'_> {
+    /// In the order in which they run.
+    fn all(&self) -> [Planned; 4] {
+        let Amounts {
+            transactions,
+            tree_files,
+            mails,
+        } = *self.amounts;
+        [
+            (
+                format!("SQLite, {transactions} transactions"),
+                transactions,
+                Work::Sqlite,
+            ),
+            ("git clone of a local repository".into(), 1, Work::Clone),
+            (
+                format!("unpack and delete {tree_files} source files"),
+                tree_files,
+                Work::Tree,
+            ),
+            (
+                format!("deliver {mails} mails, each fsynced"),
+                mails,
+                Work::Mail,
+            ),
+        ]
+        .map(|(name, operations, work)| Planned {
+            name,
+            operations,
+            work,
+        })
+    }
+
     fn run(&self, work: Work) -> Result<()> {
         match work {
             Work::Sqlite => self.sqlite(),
@@ -309,7 +342,8 @@ impl Laps<'_> {
             let body = content::text(n, 300);
             let body = String::from_utf8_lossy(&body);
             script += &format!(
-                "BEGIN; INSERT INTO t VALUES ({n}, 'name{}', '{body}'); UPDATE t SET body = body || 'x' WHERE id = {}; COMMIT;\n",
+                "BEGIN; INSERT INTO t VALUES ({n}, 'name{}', '{body}'); \
+                 UPDATE t SET body = body || 'x' WHERE id = {}; COMMIT;\n",
                 n * 7919 % 1000,
                 n / 2
             );

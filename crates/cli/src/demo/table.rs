@@ -19,61 +19,19 @@ pub fn render(columns: &[Column]) -> String {
     };
     row("", &|c| c.title[0].into());
     row("", &|c| c.title[1].into());
-    let laps = columns.first().map_or(0, |c| c.laps.len());
-    for i in 0..laps {
-        let name = columns
-            .first()
-            .and_then(|c| c.laps.get(i))
-            .map_or("", |l| &l.name);
-        row(name, &|c| {
-            c.laps
-                .get(i)
-                .map_or("-".into(), |l| speed(l.operations, l.time))
-        });
-    }
-    row("all", &|c| format!("{:.2} s", total(c).as_secs_f64()));
+    speeds(columns, &mut row);
     row("host wrote", &|c| mib(c.counters.host));
     row("medium got", &|c| mib(c.counters.medium_bytes()));
     row("flushes from the host", &|c| c.counters.flushes.to_string());
     row("syncs of the medium", &|c| c.counters.syncs.to_string());
-    let commits = |c: &Column, n: u64| match c.counters.commits {
-        0 => "-".to_owned(),
-        commits => format!("{:.2}", n as f64 / commits as f64),
-    };
-    row("commits of the journal", &|c| match c.counters.commits {
-        0 => "-".to_owned(),
-        commits => commits.to_string(),
+    journal(&mut row);
+    row("blocks stored in a part of a page", &|c| {
+        unless_none(c.counters.packed, |blocks| blocks.to_string())
     });
-    row("  syncs of the medium for each", &|c| {
-        commits(c, c.counters.syncs)
-    });
-    row(
-        "blocks written home",
-        &|c| match c.counters.checkpoint_writes {
-            0 => "-".to_owned(),
-            blocks => blocks.to_string(),
-        },
-    );
-    row(
-        "  mapped to their journal copy instead",
-        &|c| match c.counters.checkpoint_writes {
-            0 => "-".to_owned(),
-            blocks => format!(
-                "{:.1} %",
-                c.counters.remapped as f64 * 100.0 / blocks as f64
-            ),
-        },
-    );
-    row(
-        "blocks stored in a part of a page",
-        &|c| match c.counters.packed {
-            0 => "-".to_owned(),
-            blocks => blocks.to_string(),
-        },
-    );
-    let share = |c: &Column, bytes: u64| match c.counters.host {
-        0 => "-".into(),
-        host => format!("{:.3}", bytes as f64 / host as f64),
+    let share = |c: &Column, bytes: u64| {
+        unless_none(c.counters.host, |host| {
+            format!("{:.3}", bytes as f64 / host as f64)
+        })
     };
     row("write amplification", &|c| {
         share(c, c.counters.medium_bytes())
@@ -84,6 +42,50 @@ pub fn render(columns: &[Column]) -> String {
     out
 }
 
+/// Adds a row: its name, and the cell for a column.
+type Row<'a> = dyn FnMut(&str, &dyn Fn(&Column) -> String) + 'a;
+
+/// A dash where there is none of what a cell counts or divides by.
+fn unless_none(count: u64, cell: impl Fn(u64) -> String) -> String {
+    match count {
+        0 => "-".to_owned(),
+        count => cell(count),
+    }
+}
+
+/// How fast each application was.
+fn speeds(columns: &[Column], row: &mut Row<'_>) {
+    let laps = columns.first().map_or(&[][..], |c| &c.laps);
+    for (i, lap) in laps.iter().enumerate() {
+        row(&lap.name, &|c| {
+            let lap = c.laps.get(i);
+            lap.map_or("-".into(), |l| speed(l.operations, l.time))
+        });
+    }
+    row("all", &|c| format!("{:.2} s", total(c).as_secs_f64()));
+}
+
+/// What the file system's journal committed, and what of that was written home.
+fn journal(row: &mut Row<'_>) {
+    row("commits of the journal", &|c| {
+        unless_none(c.counters.commits, |commits| commits.to_string())
+    });
+    row("  syncs of the medium for each", &|c| {
+        unless_none(c.counters.commits, |commits| {
+            format!("{:.2}", c.counters.syncs as f64 / commits as f64)
+        })
+    });
+    row("blocks written home", &|c| {
+        unless_none(c.counters.checkpoint_writes, |blocks| blocks.to_string())
+    });
+    row("  mapped to their journal copy instead", &|c| {
+        unless_none(c.counters.checkpoint_writes, |blocks| {
+            let share = c.counters.remapped as f64 * 100.0 / blocks as f64;
+            format!("{share:.1} %")
+        })
+    });
+}
+
 /// The sentence to remember, from what reached the medium.
 pub fn to_remember(ordered: u64, volume: u64) -> String {
     let (less, word) = match ordered.checked_sub(volume) {
@@ -91,7 +93,8 @@ pub fn to_remember(ordered: u64, volume: u64) -> String {
         None => (volume - ordered, "more"),
     };
     format!(
-        "ext4 in its safest mode wrote {} here, on a volume with no option; data=ordered on the plain file wrote {}: {:.0}% {word}.",
+        "ext4 in its safest mode wrote {} here, on a volume with no option; \
+         data=ordered on the plain file wrote {}: {:.0}% {word}.",
         mib(volume),
         mib(ordered),
         less as f64 * 100.0 / ordered.max(1) as f64

@@ -13,9 +13,10 @@ use crate::raw::RawFile;
 use crate::signals::{Stop, unblocked};
 use crate::{host, volume};
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,15 @@ pub fn run(dir: &Path, scale: u64, why: &str, stop: &Stop) -> Result<()> {
         (["plain file", "over NBD"], true),
         (["vellum", "over NBD"], false),
     ] {
-        columns.push(
-            contest(title, raw, dir, scale, &progress, stop).with_context(|| title.join(" "))?,
-        );
+        let contest = Contest {
+            title,
+            raw,
+            dir,
+            disk: dir.join(if raw { "plain" } else { "volume" }),
+            stop,
+        };
+        let column = contest.run(&patterns(scale), &progress);
+        columns.push(column.with_context(|| title.join(" "))?);
     }
     drop(progress);
     writeln!(out(), "{}", table::render(&columns))?;
@@ -109,33 +116,67 @@ impl Drop for Server {
     }
 }
 
-fn contest(
+/// A contestant, and where its disk is.
+struct Contest<'a> {
     title: [&'static str; 2],
     raw: bool,
-    dir: &Path,
-    scale: u64,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<Column> {
-    let disk = dir.join(if raw { "plain" } else { "volume" });
-    if raw {
-        RawFile::create(&disk, DISK_BYTES)?;
-    } else {
-        volume::create_for_demo(&disk, DISK_BYTES)?;
+    dir: &'a Path,
+    disk: PathBuf,
+    stop: &'a Stop,
+}
+
+impl Contest<'_> {
+    /// Writes all patterns, and compares what is stored after another start of the server.
+    fn run(&self, patterns: &[Pattern], progress: &Progress) -> Result<Column> {
+        let step = |what: &str| progress.step(&format!("{}: {what}", self.title.join(" ")));
+        if self.raw {
+            RawFile::create(&self.disk, DISK_BYTES)?;
+        } else {
+            volume::create_for_demo(&self.disk, DISK_BYTES)?;
+        }
+        let (server, mut client) = self.start()?;
+        ensure!(client.bytes() >= DISK_BYTES / 2, "the export is too small");
+        let control = self.dir.join("control");
+        let before = Counters::ask(&control)?;
+        let mut laps = Vec::new();
+        for (region, pattern) in (0..).zip(patterns) {
+            step(pattern.name);
+            let start = Instant::now();
+            self.write(&mut client, region * REGION, pattern)?;
+            laps.push(Lap {
+                name: pattern.name.into(),
+                operations: pattern.operations,
+                time: start.elapsed(),
+            });
+        }
+        let counters = Counters::ask(&control)?.since(&before);
+        step("reading back");
+        drop(client);
+        server.end()?;
+        let (server, mut client) = self.start()?;
+        for (region, pattern) in (0..).zip(patterns) {
+            self.compare(&mut client, region * REGION, pattern)?;
+        }
+        drop(client);
+        server.end()?;
+        std::fs::remove_file(&self.disk)?;
+        Ok(Column {
+            title: self.title,
+            laps,
+            counters,
+        })
     }
-    let server = Server::start(&disk, raw, dir)?;
-    let mut client = NbdClient::connect(&dir.join("nbd"), "disk")?;
-    ensure!(client.bytes() >= DISK_BYTES / 2, "the export is too small");
-    let control = dir.join("control");
-    let before = Counters::ask(&control)?;
-    let mut laps = Vec::new();
-    let patterns = patterns(scale);
-    for (i, pattern) in patterns.iter().enumerate() {
-        progress.step(&format!("{}: {}", title.join(" "), pattern.name));
-        let start = Instant::now();
+
+    fn start(&self) -> Result<(Server, NbdClient)> {
+        let server = Server::start(&self.disk, self.raw, self.dir)?;
+        let client = NbdClient::connect(&self.dir.join("nbd"), "disk")?;
+        Ok((server, client))
+    }
+
+    fn write(&self, client: &mut NbdClient, region: u64, pattern: &Pattern) -> Result<()> {
         for n in 0..pattern.operations {
-            ensure!(!stop.asked(), "interrupted");
-            let at = i as u64 * REGION + pattern.block(n) * BLOCK;
+            ensure!(!self.stop.asked(), "interrupted");
+            let at = region + pattern.block(n) * BLOCK;
             client.write(at, &text(n, pattern.blocks(n) * BLOCK as usize))?;
             if pattern.flush_each {
                 client.flush()?;
@@ -144,51 +185,33 @@ fn contest(
         client.flush()?;
         if pattern.trim_half {
             for n in (1..pattern.operations).step_by(2) {
-                client.trim(
-                    i as u64 * REGION + pattern.block(n) * BLOCK,
-                    (pattern.blocks(n) as u64 * BLOCK) as u32,
-                )?;
+                let bytes = pattern.blocks(n) as u64 * BLOCK;
+                client.trim(region + pattern.block(n) * BLOCK, bytes as u32)?;
             }
             client.flush()?;
         }
-        laps.push(Lap {
-            name: pattern.name.into(),
-            operations: pattern.operations,
-            time: start.elapsed(),
-        });
+        Ok(())
     }
-    let counters = Counters::ask(&control)?.since(&before);
-    progress.step(&format!("{}: reading back", title.join(" ")));
-    drop(client);
-    server.end()?;
-    let server = Server::start(&disk, raw, dir)?;
-    let mut client = NbdClient::connect(&dir.join("nbd"), "disk")?;
-    for (i, pattern) in patterns.iter().enumerate() {
-        let mut last = std::collections::BTreeMap::new();
+
+    fn compare(&self, client: &mut NbdClient, region: u64, pattern: &Pattern) -> Result<()> {
+        let mut last = BTreeMap::new();
         for n in 0..pattern.operations {
             if !(pattern.trim_half && n % 2 == 1) {
                 last.insert(pattern.block(n), n);
             }
         }
         for (block, n) in last {
-            ensure!(!stop.asked(), "interrupted");
+            ensure!(!self.stop.asked(), "interrupted");
             let mut got = vec![0; pattern.blocks(n) * BLOCK as usize];
-            client.read(i as u64 * REGION + block * BLOCK, &mut got)?;
+            client.read(region + block * BLOCK, &mut got)?;
             ensure!(
                 got == text(n, got.len()),
                 "{}: write {n} at block {block} has changed",
                 pattern.name
             );
         }
+        Ok(())
     }
-    drop(client);
-    server.end()?;
-    std::fs::remove_file(&disk)?;
-    Ok(Column {
-        title,
-        laps,
-        counters,
-    })
 }
 
 struct Pattern {

@@ -149,7 +149,8 @@ pub enum PropertyError {
         bytes: usize,
     },
     /// There is no room for all of them.
-    #[error("no room for {name}: all properties together may take {} bytes, and would take {bytes}", AREA.len())]
+    #[error("no room for {name}: all properties together may take {} bytes, and would take \
+             {bytes}", AREA.len())]
     NoRoom {
         /// The property that does not fit.
         name: String,

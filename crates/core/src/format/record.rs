@@ -5,6 +5,8 @@ use super::summary::{Owner, Tag};
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::{MAX_PARTS, PACKED_PAGES, PartId};
 
+const WHAT: &str = "record";
+
 const KIND_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
 
@@ -184,7 +186,8 @@ impl Record {
             18,
             "Part",
             PART_LEN,
-            "LBA in the word; sum of the block u32; block of the chunk u16 (0: the header); slot u8; encoding u8; offset u16; length u16",
+            "LBA in the word; sum of the block u32; block of the chunk u16 (0: the header); \
+             slot u8; encoding u8; offset u16; length u16",
         ),
         (19, "SharePart", 16, "LBA in the word; VBA u32; slot u32"),
         (
@@ -321,109 +324,143 @@ impl Record {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        let value = |field, value| FormatError::Value {
-            what: "record",
-            field,
-            value,
-        };
-        let short = FormatError::Truncated {
-            what: "record",
-            have: bytes.len(),
-            need: 12,
-        };
-        let u32_at = |at: usize| {
-            bytes
-                .get(at..at + 4)
-                .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-        };
-        let u64_at = |at: usize| Some(u64::from(u32_at(at)?) | u64::from(u32_at(at + 4)?) << 32);
-        let word = u64_at(0).ok_or(short)?;
-        let lba = Lba(word & NUMBER);
-        let packed = |vba: u64| match u32::try_from(vba) {
-            Ok(vba) if vba < PACKED_PAGES => Ok(Vba(vba)),
-            _ => Err(value("the number of a page of parts", vba)),
-        };
-        let slot_of = |slot: u64| match u8::try_from(slot) {
-            Ok(slot) if usize::from(slot) < MAX_PARTS => Ok(slot),
-            _ => Err(value("the place of a part", slot)),
-        };
+        let fields = Fields(bytes);
+        let word = fields.u64_at(0)?;
+        let number = word & NUMBER;
+        let lba = Lba(number);
         Ok(match (word >> KIND_SHIFT) as u8 {
             1 => Self::Data {
                 lba,
-                sum: u32_at(8).ok_or(short)?,
+                sum: fields.u32_at(8)?,
             },
             2 => Self::Move {
                 lba,
-                sum: u32_at(8).ok_or(short)?,
-                from: Pba(u64_at(12).ok_or(short)?),
+                sum: fields.u32_at(8)?,
+                from: Pba(fields.u64_at(12)?),
             },
             3 => Self::Zero {
                 lba,
-                blocks: u64_at(8).ok_or(short)?,
+                blocks: fields.u64_at(8)?,
             },
             4 => Self::Discard {
                 lba,
-                blocks: u64_at(8).ok_or(short)?,
+                blocks: fields.u64_at(8)?,
             },
             5 => Self::Share {
                 lba,
-                vba: Vba(u32_at(8).ok_or(short)?),
-                pba: Pba(u64_at(12).ok_or(short)?),
+                vba: Vba(fields.u32_at(8)?),
+                pba: Pba(fields.u64_at(12)?),
             },
             6 => Self::MoveShared {
-                vba: Vba(u32::try_from(lba.0).map_err(|_| value("a shared page's number", lba.0))?),
-                sum: u32_at(8).ok_or(short)?,
-                from: Pba(u64_at(12).ok_or(short)?),
+                vba: shared_page(number)?,
+                sum: fields.u32_at(8)?,
+                from: Pba(fields.u64_at(12)?),
             },
             7 => Self::Pledge {
                 home: lba,
-                journal: Lba(u64_at(8).ok_or(short)?),
+                journal: Lba(fields.u64_at(8)?),
             },
             16 => Self::Pack {
-                vba: packed(lba.0)?,
-                sum: u32_at(8).ok_or(short)?,
+                vba: page_of_parts(number)?,
+                sum: fields.u32_at(8)?,
             },
             17 => Self::PackHere {
-                vba: packed(lba.0)?,
+                vba: page_of_parts(number)?,
             },
-            kind @ (18 | 20) => {
-                let place = u64_at(12).ok_or(short)?;
-                let part = Part {
-                    sum: u32_at(8).ok_or(short)?,
-                    block: place as u16,
-                    slot: slot_of(place >> 16 & 0xff)?,
-                    encoding: (place >> 24) as u8,
-                    offset: (place >> 32) as u16,
-                    len: (place >> 48) as u16,
-                };
-                if usize::from(part.offset) + usize::from(part.len) > BLOCK_BYTES {
-                    return Err(value("the end of a part", place));
-                }
-                if kind == 18 {
-                    return Ok(Self::Part { lba, part });
-                }
-                let raw = u32_at(PART_LEN).ok_or(short)?;
-                let base = PartId::from_raw(raw);
-                if base.raw() != raw {
-                    return Err(value("what a delta needs", raw.into()));
-                }
-                Self::Delta { lba, part, base }
-            }
+            18 => Self::Part {
+                lba,
+                part: fields.part()?,
+            },
             19 => {
-                let place = u64_at(8).ok_or(short)?;
+                let place = fields.u64_at(8)?;
                 Self::SharePart {
                     lba,
-                    vba: packed(place & u64::from(u32::MAX))?,
-                    slot: slot_of(place >> 32)?,
+                    vba: page_of_parts(place & u64::from(u32::MAX))?,
+                    slot: slot(place >> 32)?,
                 }
             }
-            kind => {
-                return Err(FormatError::Value {
-                    what: "record",
-                    field: "kind",
-                    value: kind.into(),
-                });
-            }
+            20 => Self::Delta {
+                lba,
+                part: fields.part()?,
+                base: fields.base()?,
+            },
+            kind => return Err(wrong("kind", kind.into())),
         })
+    }
+}
+
+/// The bytes of a record that is being read. They may end too early.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn array_at<const N: usize>(&self, at: usize) -> Result<[u8; N], FormatError> {
+        let field = self.0.get(at..).and_then(<[u8]>::first_chunk);
+        field.copied().ok_or(FormatError::Truncated {
+            what: WHAT,
+            have: self.0.len(),
+            need: at + N,
+        })
+    }
+
+    fn u32_at(&self, at: usize) -> Result<u32, FormatError> {
+        Ok(u32::from_le_bytes(self.array_at(at)?))
+    }
+
+    fn u64_at(&self, at: usize) -> Result<u64, FormatError> {
+        Ok(u64::from_le_bytes(self.array_at(at)?))
+    }
+
+    /// What [`Part::place`] and the sum before it say.
+    fn part(&self) -> Result<Part, FormatError> {
+        let place = self.u64_at(12)?;
+        let part = Part {
+            sum: self.u32_at(8)?,
+            block: place as u16,
+            slot: slot(place >> 16 & 0xff)?,
+            encoding: (place >> 24) as u8,
+            offset: (place >> 32) as u16,
+            len: (place >> 48) as u16,
+        };
+        if usize::from(part.offset) + usize::from(part.len) > BLOCK_BYTES {
+            return Err(wrong("the end of a part", place));
+        }
+        Ok(part)
+    }
+
+    fn base(&self) -> Result<PartId, FormatError> {
+        let raw = self.u32_at(PART_LEN)?;
+        let base = PartId::from_raw(raw);
+        if base.raw() != raw {
+            return Err(wrong("what a delta needs", raw.into()));
+        }
+        Ok(base)
+    }
+}
+
+fn wrong(field: &'static str, value: u64) -> FormatError {
+    FormatError::Value {
+        what: WHAT,
+        field,
+        value,
+    }
+}
+
+fn shared_page(number: u64) -> Result<Vba, FormatError> {
+    u32::try_from(number)
+        .map(Vba)
+        .map_err(|_| wrong("a shared page's number", number))
+}
+
+fn page_of_parts(number: u64) -> Result<Vba, FormatError> {
+    match u32::try_from(number) {
+        Ok(vba) if vba < PACKED_PAGES => Ok(Vba(vba)),
+        _ => Err(wrong("the number of a page of parts", number)),
+    }
+}
+
+fn slot(number: u64) -> Result<u8, FormatError> {
+    match u8::try_from(number) {
+        Ok(slot) if usize::from(slot) < MAX_PARTS => Ok(slot),
+        _ => Err(wrong("the place of a part", number)),
     }
 }

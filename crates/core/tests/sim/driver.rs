@@ -394,13 +394,7 @@ impl Driver {
                     self.asking = None;
                     return Ok(false);
                 }
-                let mut blocks = Vec::with_capacity(tokens.len());
-                for (&token, lba) in tokens.iter().zip(*lba..) {
-                    let buf = self.take_buf(token);
-                    let packed = self.rng.percent(self.packing);
-                    let packed = packed.then(|| self.in_fewer_bytes(lba, buf, token));
-                    blocks.push(self.payload(buf, token, packed));
-                }
+                let blocks = self.payloads(*lba, tokens);
                 self.discard_early(*lba, tokens.len() as u64);
                 self.write(name, (*lba, tokens), &blocks, *fua)?;
             }
@@ -452,15 +446,19 @@ impl Driver {
             }
         }
         self.asking = None;
-        let reads = matches!(ask, Ask::Read { .. });
-        if was_poisoned && !reads {
-            ensure!(
-                self.last_result == Some(Err(Refusal::Poisoned)),
-                "poisoned, and {ask:?} got {:?}",
-                self.last_result
-            );
+        if was_poisoned && !matches!(ask, Ask::Read { .. }) {
+            self.has_refused(ask)?;
         }
         Ok(true)
+    }
+
+    fn has_refused(&self, ask: &Ask) -> Result<(), Failure> {
+        ensure!(
+            self.last_result == Some(Err(Refusal::Poisoned)),
+            "poisoned, and {ask:?} got {:?}",
+            self.last_result
+        );
+        Ok(())
     }
 
     pub fn shut_down(&mut self) -> Result<(), Failure> {

@@ -435,8 +435,8 @@ impl Model {
     ) -> String {
         use std::fmt::Write as _;
         let mut text = format!(
-            "LBA {lba} holds {token:#x}, which allows the instants {here:?}; the blocks before it and the last FLUSH \
-             (asked for at {}) allow {allowed:?}; the clock is {}\n  base {:#x}",
+            "LBA {lba} holds {token:#x}, which allows the instants {here:?}; the blocks before it and the \
+             last FLUSH (asked for at {}) allow {allowed:?}; the clock is {}\n  base {:#x}",
             self.durable_from, self.clock, self.base[lba]
         );
         let versions = &self.versions[lba];

@@ -4,7 +4,7 @@ use super::bits::{BITS, Bits};
 use super::not_followed::NotFollowed;
 use crate::allowance::Allowance;
 use crate::aside::StoodAside;
-use crate::journal::Alignment;
+use crate::journal::{Alignment, Journal};
 use crate::metadata::{Metadata, MetadataKind};
 use crate::scan::FileSystem;
 use crate::source::Source;
@@ -39,22 +39,7 @@ impl Places {
     ) -> Result<Self, NotFollowed> {
         let sb = found.superblock.as_ref().ok_or(NotFollowed::NoSuperblock)?;
         let journal = found.journal.as_ref().map_err(|_| NotFollowed::NoJournal)?;
-        let features = found.features;
-        if u64::from(found.block_bytes) != BLOCK || journal.alignment != Alignment::Aligned {
-            return Err(NotFollowed::Unaligned);
-        }
-        if journal.is_external {
-            return Err(NotFollowed::ExternalJournal);
-        }
-        if features.bigalloc() {
-            return Err(NotFollowed::Bigalloc);
-        }
-        if features.fast_commit() || journal.format.features.fast_commit() {
-            return Err(NotFollowed::FastCommit);
-        }
-        if !features.needs_recovery() {
-            return Err(NotFollowed::NotMounted);
-        }
+        check_kind(found, journal)?;
         let blocks_per_group = u64::from(sb.blocks_per_group);
         if blocks_per_group > BITS {
             return Err(NotFollowed::NoSuperblock);
@@ -69,7 +54,19 @@ impl Places {
         };
         let mut metadata =
             Metadata::new(found, volume_blocks, allowance).ok_or(NotFollowed::NoSuperblock)?;
-        let mut twice = Vec::new();
+        places.add_metadata(&mut metadata, source)?;
+        places.add_journal(&journal.extents)?;
+        places.merge();
+        Ok(places)
+    }
+
+    /// Adds the groups' bitmaps and tables. No two bitmaps may be in one block.
+    fn add_metadata(
+        &mut self,
+        metadata: &mut Metadata,
+        source: &mut dyn Source,
+    ) -> Result<(), NotFollowed> {
+        let mut is_twice = false;
         while let Some(next) = metadata.next(source) {
             // A group that cannot be read would simply keep its blocks. But then the places of its tables are unknown, and they
             // may be among another group's blocks, so the file system is not followed.
@@ -77,33 +74,35 @@ impl Places {
                 StoodAside::Limit { .. } => NotFollowed::TooLarge,
                 _ => NotFollowed::Descriptors,
             })?;
-            let block = (found.span.start - places.home.start) / BLOCK;
-            places.fixed.push(block..block + found.span.bytes / BLOCK);
+            let block = (found.span.start - self.home.start) / BLOCK;
+            self.fixed.push(block..block + found.span.bytes / BLOCK);
             if found.kind == MetadataKind::BlockBitmap {
-                places.bitmap_blocks.push(block);
-                if places.bitmaps.insert(block, found.group).is_some() {
-                    twice.push(block);
-                }
+                self.bitmap_blocks.push(block);
+                is_twice |= self.bitmaps.insert(block, found.group).is_some();
             }
         }
-        for extent in &journal.extents {
-            let first = (extent.start - places.home.start) / BLOCK;
-            let run = first..first + extent.bytes / BLOCK;
-            if run.end - run.start < places.bitmaps.len() as u64 {
-                twice.extend(
-                    run.clone()
-                        .filter(|block| places.bitmaps.contains_key(block)),
-                );
-            } else {
-                twice.extend(places.bitmaps.keys().filter(|block| run.contains(block)));
-            }
-            places.fixed.push(run);
-        }
-        if !twice.is_empty() {
+        if is_twice {
             return Err(NotFollowed::Descriptors);
         }
-        places.merge();
-        Ok(places)
+        Ok(())
+    }
+
+    /// Adds the journal's blocks. No bitmap may be among them.
+    fn add_journal(&mut self, extents: &[Span]) -> Result<(), NotFollowed> {
+        for extent in extents {
+            let first = (extent.start - self.home.start) / BLOCK;
+            let mut run = first..first + extent.bytes / BLOCK;
+            self.fixed.push(run.clone());
+            let has_bitmap = if run.end - run.start < self.bitmaps.len() as u64 {
+                run.any(|block| self.bitmaps.contains_key(&block))
+            } else {
+                self.bitmaps.keys().any(|block| run.contains(block))
+            };
+            if has_bitmap {
+                return Err(NotFollowed::Descriptors);
+            }
+        }
+        Ok(())
     }
 
     fn merge(&mut self) {
@@ -179,4 +178,25 @@ impl Places {
         }
         Some(used.others())
     }
+}
+
+/// Refuses a file system whose bitmaps do not say what is free, or that is not in use.
+fn check_kind(found: &FileSystem, journal: &Journal) -> Result<(), NotFollowed> {
+    let features = found.features;
+    if u64::from(found.block_bytes) != BLOCK || journal.alignment != Alignment::Aligned {
+        return Err(NotFollowed::Unaligned);
+    }
+    if journal.is_external {
+        return Err(NotFollowed::ExternalJournal);
+    }
+    if features.bigalloc() {
+        return Err(NotFollowed::Bigalloc);
+    }
+    if features.fast_commit() || journal.format.features.fast_commit() {
+        return Err(NotFollowed::FastCommit);
+    }
+    if !features.needs_recovery() {
+        return Err(NotFollowed::NotMounted);
+    }
+    Ok(())
 }

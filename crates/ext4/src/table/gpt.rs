@@ -69,18 +69,47 @@ fn table(
     watches: &mut Watches,
 ) -> Result<Option<Vec<Span>>, StoodAside> {
     let bytes = read_watched(reader, watches, at, sector as usize)?;
-    let fault = |field, found| StoodAside::Field {
-        part: Part::GptHeader,
-        at,
-        field,
-        found,
-    };
     let Ok((header, _)) = Header::ref_from_prefix(&bytes) else {
         return Ok(None);
     };
     if header.signature != SIGNATURE {
         return Ok(None);
     }
+    check_header(header, sector, at, &bytes)?;
+    let fault = header_fault(at);
+    let size = header.entry_bytes.get() as usize;
+    let entries_at = header.entries_sector.get();
+    let Some(start) = entries_at.checked_mul(sector) else {
+        return Err(fault("partition_entry_lba", entries_at));
+    };
+    let entries = read_watched(reader, watches, start, header.entries.get() as usize * size)?;
+    if crc32(&entries) != header.entries_checksum.get() {
+        return Err(StoodAside::Checksum {
+            part: Part::GptEntries,
+            at: start,
+        });
+    }
+    // One false entry must not hide the others.
+    let partitions = entries
+        .chunks_exact(size)
+        .filter_map(|entry| partition(entry, sector, reader.volume_bytes()))
+        .collect();
+    Ok(Some(partitions))
+}
+
+/// Says what is wrong with a field of the header at `at`.
+fn header_fault(at: u64) -> impl Fn(&'static str, u64) -> StoodAside {
+    move |field, found| StoodAside::Field {
+        part: Part::GptHeader,
+        at,
+        field,
+        found,
+    }
+}
+
+/// Checks the header at `at`, whose sector has `bytes`, as far as that is possible without the entries.
+fn check_header(header: &Header, sector: u64, at: u64, bytes: &[u8]) -> Result<(), StoodAside> {
+    let fault = header_fault(at);
     let length = header.header_bytes.get() as usize;
     if !(HEADER..=bytes.len()).contains(&length) {
         return Err(fault("header_size", length as u64));
@@ -104,34 +133,16 @@ fn table(
     if !size.is_multiple_of(8) || !(128..=GPT_ENTRY_BYTES).contains(&size) {
         return Err(fault("sizeof_partition_entry", size.into()));
     }
-    let entries_at = header.entries_sector.get();
-    let Some(start) = entries_at.checked_mul(sector) else {
-        return Err(fault("partition_entry_lba", entries_at));
-    };
-    let entries = read_watched(reader, watches, start, count as usize * size as usize)?;
-    if crc32(&entries) != header.entries_checksum.get() {
-        return Err(StoodAside::Checksum {
-            part: Part::GptEntries,
-            at: start,
-        });
+    Ok(())
+}
+
+/// The range of an entry's partition; `None` if the entry is empty, or its range is none.
+fn partition(entry: &[u8], sector: u64, volume_bytes: u64) -> Option<Span> {
+    let (entry, _) = Entry::ref_from_prefix(entry).ok()?;
+    if entry.kind == [0; 16] {
+        return None;
     }
-    let mut partitions = Vec::new();
-    for bytes in entries.chunks_exact(size as usize) {
-        let Ok((entry, _)) = Entry::ref_from_prefix(bytes) else {
-            continue;
-        };
-        if entry.kind == [0; 16] {
-            continue;
-        }
-        let (first, last) = (entry.first.get(), entry.last.get());
-        let span = last
-            .checked_sub(first)
-            .and_then(|count| count.checked_add(1))
-            .and_then(|count| sectors(first, count, sector, reader.volume_bytes()));
-        // One false entry must not hide the others.
-        if let Some(span) = span {
-            partitions.push(span);
-        }
-    }
-    Ok(Some(partitions))
+    let first = entry.first.get();
+    let count = entry.last.get().checked_sub(first)?.checked_add(1)?;
+    sectors(first, count, sector, volume_bytes)
 }

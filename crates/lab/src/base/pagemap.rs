@@ -46,7 +46,8 @@ pub struct Moved {
 /// The error: the flash is too small for the blocks wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{logical} blocks do not fit: this flash can keep {most} of them alive; give it more capacity or over-provisioning"
+    "{logical} blocks do not fit: this flash can keep {most} of them alive; give it more capacity or \
+     over-provisioning"
 )]
 pub struct TooSmall {
     /// Blocks wanted.

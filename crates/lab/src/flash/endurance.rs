@@ -30,7 +30,8 @@ pub struct Worn {
 /// The error: a die has more bad blocks than spare ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "die {die} has {bad} bad blocks when new and {spares} spare ones: give it more (--spare) or fewer bad ones (--factory-bad)"
+    "die {die} has {bad} bad blocks when new and {spares} spare ones: give it more (--spare) or fewer bad \
+     ones (--factory-bad)"
 )]
 pub struct NoSpare {
     die: u32,

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 /// The text above the figures.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Page {
+pub struct Preface {
     /// The heading.
     pub title: String,
     /// The result in one sentence, derived from the figures.
@@ -29,18 +29,22 @@ const SCRIPT: &str = include_str!("report.js");
 ///
 /// # Errors
 /// When a figure cannot be written as JSON.
-pub fn render(page: &Page, outcomes: &[Outcome], table: &str) -> Result<String, serde_json::Error> {
+pub fn render(
+    preface: &Preface,
+    outcomes: &[Outcome],
+    table: &str,
+) -> Result<String, serde_json::Error> {
     let below = format!("<h2>All figures</h2>\n<pre>{}</pre>\n", escape(table));
-    let page = Page {
+    let preface = Preface {
         lead: verdict::sentence(outcomes),
-        ..page.clone()
+        ..preface.clone()
     };
-    drawn(&page, &outcomes, SCRIPT, &below)
+    drawn(&preface, &outcomes, SCRIPT, &below)
 }
 
 /// The file in which a script plots figures, and the text below the plots.
 pub(crate) fn drawn(
-    page: &Page,
+    preface: &Preface,
     figures: &impl Serialize,
     script: &str,
     below: &str,
@@ -56,30 +60,30 @@ pub(crate) fn drawn(
         "<script id=\"figures\" type=\"application/json\">{data}</script>"
     );
     let _ = writeln!(body, "<script>\n{PLOT}{script}</script>");
-    Ok(frame(page, &body))
+    Ok(frame(preface, &body))
 }
 
 /// The file around its content.
-fn frame(page: &Page, body: &str) -> String {
+fn frame(preface: &Preface, body: &str) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
-         script-src 'unsafe-inline'; img-src data:\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src \
+         'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n",
     );
-    let _ = writeln!(out, "<title>{}</title>", escape(&page.title));
+    let _ = writeln!(out, "<title>{}</title>", escape(&preface.title));
     let _ = writeln!(out, "<style>\n{STYLE}</style>");
-    let _ = writeln!(out, "<h1>{}</h1>", escape(&page.title));
-    if let Some(lead) = &page.lead {
+    let _ = writeln!(out, "<h1>{}</h1>", escape(&preface.title));
+    if let Some(lead) = &preface.lead {
         let _ = writeln!(out, "<p class=\"lead\">{}</p>", escape(lead));
     }
-    for warning in &page.warnings {
+    for warning in &preface.warnings {
         let _ = writeln!(out, "<p class=\"warning\">{}</p>", escape(warning));
     }
-    for line in &page.about {
+    for line in &preface.about {
         let _ = writeln!(out, "<p>{}</p>", escape(line));
     }
-    let _ = writeln!(out, "<p><code>{}</code></p>", escape(&page.command));
+    let _ = writeln!(out, "<p><code>{}</code></p>", escape(&preface.command));
     let _ = writeln!(out, "{body}</html>");
     out
 }

@@ -442,7 +442,8 @@ fn two_heads(
 #[must_use]
 pub fn table(rows: &[Row]) -> String {
     let mut out = String::from(
-        "| policy | load | closed form, or source | OP | pages | alpha | measured | computed, or published | off | with all overhead |\n\
+        "| policy | load | closed form, or source | OP | pages | alpha | measured | computed, or published | \
+         off | with all overhead |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for row in rows {

@@ -95,7 +95,8 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         Size::Full => (16 << 30, 1 << 20),
     };
     Ok(Evaluation {
-        paper: "CAFTL: A Content-Aware Flash Translation Layer Enhancing the Lifespan of Flash Memory based Solid State Drives (Chen et al., 2011)".into(),
+        paper: "CAFTL: A Content-Aware Flash Translation Layer Enhancing the Lifespan of Flash Memory based \
+                Solid State Drives (Chen et al., 2011)".into(),
         frames: vec![
             found(capacity, requests, threads)?,
             timing::buffers_and_clocks(size, capacity, threads)?,
@@ -104,9 +105,11 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
             search(capacity, requests, threads)?,
         ],
         missing: vec![
-            "The paper's traces (desktop, TPC-H on Hadoop, TPC-C) are not public: the shares of duplicates are theirs, the streams are made up.".into(),
-            "Out-of-line deduplication, of which the paper has no figure: the engine's background pass is a scan of the device's runtime, which the lab does not have; \
-             `make bench-dedup` runs it on a volume."
+            "The paper's traces (desktop, TPC-H on Hadoop, TPC-C) are not public: the shares of duplicates \
+             are theirs, the streams are made up.".into(),
+            "Out-of-line deduplication, of which the paper has no figure: the engine's background pass is a \
+             scan of the device's runtime, which the lab does not have; `make bench-dedup` runs it on a \
+             volume."
                 .into(),
         ],
         list: listed(),
@@ -158,6 +161,15 @@ fn perfect(scenario: &Scenario<'_>, blocks: u64) -> Perfect {
     }
 }
 
+const FOUND_SETTING: &str = "The caftl device (10 packages of 8 planes, 64 pages of 4 KiB a block, 15% \
+                             over-provisioning), new, 2 GiB of its flash (the paper's is 42 GB; --full: 16 \
+                             GiB); 65,536 writes of 32 KiB (--full: 1,048,576), 80% of them to 20% of the \
+                             volume; of the requests 6, 17 or 28% hold what an earlier one held, mostly one \
+                             not long ago. Synthetic. *Found*: of the duplicates that a pass which knows all \
+                             that is stored finds. *Space*: pages in use at the end, fewer than addresses \
+                             written. The paper's store has memory for a tenth of the contents. Ours decides \
+                             by comparing bytes.";
+
 fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperError> {
     let mut cells = Vec::new();
     for duplicates in DUPLICATES {
@@ -193,9 +205,10 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
     }
     let of = |system| best.get(system).copied().unwrap_or_default();
     let (store, engine) = (of("CAFTL's store"), of("ours, all contents"));
-    let copies = "what comes again comes mostly soon here, and how soon it did in the paper's traces is not known: the store must hold a content until then";
-    let space = "what is overwritten leaves its owners: of the pages in use at the end fewer are shared than of those written, and a fifth of the volume is \
-                 overwritten again and again here";
+    let copies = "what comes again comes mostly soon here, and how soon it did in the paper's traces is not \
+                  known: the store must hold a content until then";
+    let space = "what is overwritten leaves its owners: of the pages in use at the end fewer are shared than \
+                 of those written, and a fifth of the volume is overwritten again and again here";
     let claim = |what: &str, theirs: f64, why: &str, of: fn(Shares) -> f64| {
         let (store, engine) = (of(store), of(engine));
         let ours = format!(
@@ -206,10 +219,6 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         let stated = Stated::figure(theirs, store * 100.0).over(0.0);
         Claim::new(what, format!("up to {theirs}%"), ours, stated, why)
     };
-    let setting = "The caftl device (10 packages of 8 planes, 64 pages of 4 KiB a block, 15% over-provisioning), new, 2 GiB of its flash (the paper's \
-                   is 42 GB; --full: 16 GiB); 65,536 writes of 32 KiB (--full: 1,048,576), 80% of them to 20% of the volume; of the requests 6, 17 or 28% hold what an earlier one \
-                   held, mostly one not long ago. Synthetic. *Found*: of the duplicates that a pass which knows all that is stored finds. *Space*: pages in use at the \
-                   end, fewer than addresses written. The paper's store has memory for a tenth of the contents. Ours decides by comparing bytes.";
     let columns = [
         "duplicates",
         "system",
@@ -218,13 +227,15 @@ fn found(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperErr
         "fewer writes",
         "space",
     ];
-    let mut frame = Frame::new(FOUND, setting, &columns).rows(rows).claims([
-        claim("duplicates found, of a perfect pass's", 86.2, copies, |s| {
-            s.found
-        }),
-        claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
-        claim(SPACE.0, SPACE.1, space, |s| s.space),
-    ]);
+    let mut frame = Frame::new(FOUND, FOUND_SETTING, &columns)
+        .rows(rows)
+        .claims([
+            claim("duplicates found, of a perfect pass's", 86.2, copies, |s| {
+                s.found
+            }),
+            claim(FEWER.0, FEWER.1, copies, |s| s.fewer),
+            claim(SPACE.0, SPACE.1, space, |s| s.space),
+        ]);
     frame.try_out(found_by_memory(capacity, requests, threads)?);
     Ok(frame)
 }
@@ -240,8 +251,9 @@ const STORE: Assumption = Assumption {
     usual: MEMORY as f64,
     others: &[20.0, 40.0],
     plausible: (1.0, 100.0),
-    because: "the paper does not say how many contents its store holds: where it counts comparisons its 256 segments hold \
-                  \"the fingerprints for each workload\", and it advises to keep all in memory if there is room",
+    because: "the paper does not say how many contents its store holds: where it counts comparisons its 256 \
+              segments hold \"the fingerprints for each workload\", and it advises to keep all in memory if \
+              there is room",
 };
 
 /// What is found of the most duplicates, by the store's memory.
@@ -346,8 +358,9 @@ fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperEr
             "23.7%",
             percent(usual.fewer(STORES[1].0)),
             Stated::figure(23.7, usual.fewer(STORES[1].0) * 100.0).over(0.0),
-            "it costs two comparisons where a binary search of a bucket of 341 costs nine, and a bucket of contents in the order of arrival spans nearly all of its \
-                  segment: it pays where buckets are hardly filled",
+            "it costs two comparisons where a binary search of a bucket of 341 costs nine, and a bucket of \
+             contents in the order of arrival spans nearly all of its segment: it pays where buckets are \
+             hardly filled",
         ),
         Claim::new(
             "fewer comparisons by binary search over buckets",
@@ -357,7 +370,8 @@ fn search(capacity: u64, requests: u64, threads: usize) -> Result<Frame, PaperEr
             "the more buckets a segment has, the more it saves: memory is a tenth of the contents' here",
         ),
     ];
-    let setting = "As in the first table, 17% duplicates, memory for a tenth of the contents; comparisons a look-up, and a newcomer's place, together.";
+    let setting = "As in the first table, 17% duplicates, memory for a tenth of the contents; comparisons a \
+                   look-up, and a newcomer's place, together.";
     let columns = ["store", "comparisons a look-up", "fewer"];
     Ok(Frame::new(SEARCH, setting, &columns)
         .rows(rows)

@@ -11,11 +11,22 @@ use super::list::Listed;
 use super::size::Size;
 use runs::{CLAIMED, Runs, SYSTEMS, Setting, WORKS, less};
 
-const SETTING: &str = "Drive: the csafs device, 1 GiB of its flash (the paper's has 60 GB), 15% over-provisioning, filled before. Host: the lab's model of jbd2 with a journal of 32 MiB over one file, a commit after \
-each 8 (TPC-C), 16 (TPC-W) or 64 writes (kernel build); the first two overwrite a fifth of their file most, the third grows. Sizes are modelled (metadata is small; data, where they get smaller, as in databases, mail and source trees): means measured on real \
-journals, the rest made up. Synthetic throughout: the paper's traces are not public. *Traffic*: blocks that reach flash, moves, headers and maps included. *Metadata as deltas, data once* \
-are the paper's two savings: metadata, and the journal's copies of it, are stored in parts of pages as their difference to an earlier version; what they take is modelled after what was measured on a real ext4. *Dedupfs* is the paper's variant of its system without deltas: metadata is deduplicated like data. *And data small* (by itself and as deltas) is what the paper does not do; the volume's content \
-before the run gets smaller then, too, and a drive that is nearly empty collects nothing. *In buckets* is the paper's log of deltas, where those of a block group share pages with no other block.";
+const SETTING: &str = "Drive: the csafs device, 1 GiB of its flash (the paper's has 60 GB), 15% \
+                       over-provisioning, filled before. Host: the lab's model of jbd2 with a journal of 32 \
+                       MiB over one file, a commit after each 8 (TPC-C), 16 (TPC-W) or 64 writes (kernel \
+                       build); the first two overwrite a fifth of their file most, the third grows. Sizes \
+                       are modelled (metadata is small; data, where they get smaller, as in databases, mail \
+                       and source trees): means measured on real journals, the rest made up. Synthetic \
+                       throughout: the paper's traces are not public. *Traffic*: blocks that reach flash, \
+                       moves, headers and maps included. *Metadata as deltas, data once* are the paper's two \
+                       savings: metadata, and the journal's copies of it, are stored in parts of pages as \
+                       their difference to an earlier version; what they take is modelled after what was \
+                       measured on a real ext4. *Dedupfs* is the paper's variant of its system without \
+                       deltas: metadata is deduplicated like data. *And data small* (by itself and as \
+                       deltas) is what the paper does not do; the volume's content before the run gets \
+                       smaller then, too, and a drive that is nearly empty collects nothing. *In buckets* is \
+                       the paper's log of deltas, where those of a block group share pages with no other \
+                       block.";
 
 const WHOLE: &str = "Write traffic, erasures and speed";
 const ENTRIES: &str = "Hash entries";
@@ -76,7 +87,8 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
         paper: "CSA-FS: a content and semantics aware file system for solid state drives".into(),
         frames: vec![whole, entries],
         missing: vec![
-            "Merging back: a volume with `delta=log` does it below a fifth of free room, when it folds sparse pages, and the lab folds none; on a read nothing does, for a read takes one base at \
+            "Merging back: a volume with `delta=log` does it below a fifth of free room, when it folds \
+             sparse pages, and the lab folds none; on a read nothing does, for a read takes one base at \
              most, however often the block was written (docs/decisions/0015-deltas.md).".into(),
         ],
         list: listed(),
@@ -126,8 +138,9 @@ fn hash_entries(runs: &Runs) -> Frame {
         "CSA-FS",
         "fewer",
     ];
-    let setting = "The same runs. Entries made: contents that were looked up and not found. The engine's own index takes all blocks, those that it stores as deltas too; the second column \
-                   leaves out what is stored in parts of pages, as CSA-FS leaves metadata out.";
+    let setting = "The same runs. Entries made: contents that were looked up and not found. The engine's own \
+                   index takes all blocks, those that it stores as deltas too; the second column leaves out \
+                   what is stored in parts of pages, as CSA-FS leaves metadata out.";
     Frame::new(ENTRIES, setting, &columns)
         .rows(rows)
         .claims(claims)

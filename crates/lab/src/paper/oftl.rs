@@ -118,10 +118,13 @@ fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError
     let rows = rows(&WINDOWS, threads, |window, host| {
         fio("sequential", 8 << 30, host, window, writes)
     })?;
-    let setting = "2 channels of 4 banks, 4 KiB pages, one page mapped at a time (the oftl device, 16 MB of RAM); 4 KiB sequential writes to a file that grows, an \
-                   fsync after each 32, 64 or 96; jbd2 with a journal of 128 MiB. A flush takes 2, 10 or 50 ms beside what it waits for. Synthetic: the file \
-                   system is the lab's model of jbd2, with the flushes of the paper's kernel (4.4). Ours writes 64 MiB where the paper's fio writes 30 GB; --full \
-                   writes 2 GiB. *Held*: writes whose map update waits, at most: a byte each, where the paper's two lists take 10 B a page of the write buffer; both are one queue here.";
+    let setting = "2 channels of 4 banks, 4 KiB pages, one page mapped at a time (the oftl device, 16 MB of \
+                   RAM); 4 KiB sequential writes to a file that grows, an fsync after each 32, 64 or 96; \
+                   jbd2 with a journal of 128 MiB. A flush takes 2, 10 or 50 ms beside what it waits for. \
+                   Synthetic: the file system is the lab's model of jbd2, with the flushes of the paper's \
+                   kernel (4.4). Ours writes 64 MiB where the paper's fio writes 30 GB; --full writes 2 GiB. \
+                   *Held*: writes whose map update waits, at most: a byte each, where the paper's two lists \
+                   take 10 B a page of the write buffer; both are one queue here.";
     let columns = [
         "mode",
         "flush",
@@ -199,8 +202,11 @@ const DATABASE: Application = Application {
     figure: "Figure 7: Sysbench on MySQL",
     load: "oltp",
     file: File::Overwritten,
-    setting: "As in figure 6, but the lab's `oltp` stands for the database: TPC-C's transactions read and change pages of 8 KiB, and those that change any append a block to a log that is there already and are followed by an fsync. \
-              Synthetic, and no MySQL: one transaction at a time, where the paper's up to 500 connections may share an fsync, and InnoDB's pages have 16 KiB. 1 GiB of flash, new. The paper states no figure. A commit block with FUA is counted as a flush.",
+    setting: "As in figure 6, but the lab's `oltp` stands for the database: TPC-C's transactions read and \
+              change pages of 8 KiB, and those that change any append a block to a log that is there already \
+              and are followed by an fsync. Synthetic, and no MySQL: one transaction at a time, where the \
+              paper's up to 500 connections may share an fsync, and InnoDB's pages have 16 KiB. 1 GiB of \
+              flash, new. The paper states no figure. A commit block with FUA is counted as a flush.",
     claims: database_claims,
 };
 
@@ -208,8 +214,10 @@ const MAIL: Application = Application {
     figure: "Figure 8: Filebench's varmail",
     load: "varmail",
     file: File::Growing,
-    setting: "As in figure 6, but the lab's `varmail`, after Filebench's: files of 16 KiB made, read, appended to and deleted, an fsync after each write of one. Synthetic: one thread of it, all files of one directory, whose \
-              blocks are not modelled. 1 GiB of flash, new. A commit block with FUA is counted as a flush.",
+    setting: "As in figure 6, but the lab's `varmail`, after Filebench's: files of 16 KiB made, read, \
+              appended to and deleted, an fsync after each write of one. Synthetic: one thread of it, all \
+              files of one directory, whose blocks are not modelled. 1 GiB of flash, new. A commit block \
+              with FUA is counted as a flush.",
     claims: mail_claims,
 };
 
@@ -316,9 +324,11 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
         ]);
     }
     let columns = ["mode", "system", "held", "early"];
-    let setting = "As in figure 6, with an fsync each 32 writes and flushes that take no time of their own, on a full drive of 1 GiB that is overwritten at random: its \
-                   dies collect, and so are not alike busy. *Held*: writes whose map update waits, at most. *Early*: journal blocks that were in the map before something \
-                   that was written before them: each is a moment in which a power cut would have left a commit without its blocks.";
+    let setting = "As in figure 6, with an fsync each 32 writes and flushes that take no time of their own, \
+                   on a full drive of 1 GiB that is overwritten at random: its dies collect, and so are not \
+                   alike busy. *Held*: writes whose map update waits, at most. *Early*: journal blocks that \
+                   were in the map before something that was written before them: each is a moment in which \
+                   a power cut would have left a commit without its blocks.";
     Ok(Frame::new(ORDER, setting, &columns)
         .rows(rows)
         .claims([Claim::words(
@@ -414,7 +424,8 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
 
 /// Figure 9: the kernel's own way to avoid the flush.
 fn checksums(rows: &[Row]) -> Frame {
-    let setting = "The runs of figure 6: OFTL over a kernel that commits asynchronously, by checksums, above the base FTL. What the checksum costs the processor is not in it.";
+    let setting = "The runs of figure 6: OFTL over a kernel that commits asynchronously, by checksums, above \
+                   the base FTL. What the checksum costs the processor is not in it.";
     let columns = ["mode", "flush", "OFTL over asynchronous commit"];
     let each = MODES.into_iter().flat_map(|(mode, _)| {
         FLUSH_MS.map(|flush_ms| {
@@ -449,8 +460,9 @@ fn database_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
             low >= 1.0 - BAND,
         )
         .because(
-            "the stream FTL programs a commit's blocks one after the other: what takes OFTL one round of the banks takes it several, and beside a flush of 2 ms that \
-                  shows; how many the paper's transactions have is not known",
+            "the stream FTL programs a commit's blocks one after the other: what takes OFTL one round of the \
+             banks takes it several, and beside a flush of 2 ms that shows; how many the paper's \
+             transactions have is not known",
         ),
         Claim::words(
             "blocks a flush, and fio's, base FTL",

@@ -64,16 +64,27 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its workloads write to (section 4.4); requests, their order, their flushes \
-and the time between them are made up. The paper's devices, new: the omd-server device for the last two loads (a write of 4 KiB takes 4.7 ms there, more at a time share 520 MB/s), omd-tablet for the others (2.9 ms, one at a time).";
+const MADE: &str = "Loads: synthetic, with the paper's shares of duplicates and as much space as its \
+                    workloads write to (section 4.4); requests, their order, their flushes and the time \
+                    between them are made up. The paper's devices, new: the omd-server device for the last \
+                    two loads (a write of 4 KiB takes 4.7 ms there, more at a time share 520 MB/s), \
+                    omd-tablet for the others (2.9 ms, one at a time).";
 
-const CAPTURED: &str = "Loads: traces of real activity, recorded below an ext4 (benches/capture.sh); *duplicates* are measured: blocks written whose content the \
-trace had written before. The volume is empty at first, so contents that were there before the recording are not found. The moderate-ssd device (520 MB/s, 30 us a write, 100 us a read, 1 ms a flush), new.";
+const CAPTURED: &str = "Loads: traces of real activity, recorded below an ext4 (benches/capture.sh); \
+                        *duplicates* are measured: blocks written whose content the trace had written \
+                        before. The volume is empty at first, so contents that were there before the \
+                        recording are not found. The moderate-ssd device (520 MB/s, 30 us a write, 100 us a \
+                        read, 1 ms a flush), new.";
 
-const SETTING: &str = "The application asks for its next request as long after the last as the \
-load's times say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and what was held back included, in per cent of what the plain device writes; in brackets the time of the whole \
-load over the plain device's (under strong persistence it writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, how many are not stored, with everything (+ \
-anticipation). Blocks of zeros are contents like others. Hashing takes no time; equal blocks are compared, which reads them.";
+const SETTING: &str = "The application asks for its next request as long after the last as the load's times \
+                       say, 16 at a time, and waits for its flushes. Blocks written, tables and roots and \
+                       what was held back included, in per cent of what the plain device writes; in brackets \
+                       the time of the whole load over the plain device's (under strong persistence it \
+                       writes each request durably). *Dmdedup*: what its copy-on-write B-trees would write, \
+                       counted and not run. *Ideal*: each content once. *Space*: of the blocks written to, \
+                       how many are not stored, with everything (+ anticipation). Blocks of zeros are \
+                       contents like others. Hashing takes no time; equal blocks are compared, which reads \
+                       them.";
 
 /// Runs the evaluation.
 ///
@@ -91,113 +102,159 @@ pub fn evaluate(
     let mut frames = Vec::new();
     let mut commits = Vec::new();
     for stated in &SAYS {
-        let (mut frame, rows) = figure(&loads, stated, about, threads)?;
+        let figure = Figure::run(&loads, stated, threads)?;
+        let mut frame = figure.frame(about);
         if traces.is_none() {
             for experiment in experiments::all(stated, size, threads)? {
                 frame.try_out(experiment);
             }
         }
         frames.push(frame);
-        commits.extend(rows);
+        commits.extend(figure.commits());
     }
     frames.push(commits_of(commits));
     frames.push(stacked(size, threads)?);
     let mut missing = vec![
-        "The paper's traces are not public. Dmdedup itself: it is a kernel module for Linux 3.x and 4.x; `shadow` is our tables, shadowed and committed by a root.".into(),
+        "The paper's traces are not public. Dmdedup itself: it is a kernel module for Linux 3.x and 4.x; \
+         `shadow` is our tables, shadowed and committed by a root.".into(),
     ];
     if traces.is_some() {
-        missing.push("A camera: there is none here; the frames that benches/capture.sh has stored are made up.".into());
+        missing.push(
+            "A camera: there is none here; the frames that benches/capture.sh has stored are made \
+                      up."
+            .into(),
+        );
     }
     Ok(Evaluation {
-        paper: "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, 2016)".into(),
+        paper:
+            "OrderMergeDedup: efficient, failure-consistent deduplication on flash (Chen and Shen, \
+                2016)"
+                .into(),
         frames,
         missing,
         list: listed(),
     })
 }
 
-fn figure(
-    loads: &[Load],
-    stated: &Says,
-    about: &str,
-    threads: usize,
-) -> Result<(Frame, Vec<Vec<String>>), PaperError> {
-    let mut cells = Vec::new();
-    for (index, load) in loads.iter().enumerate() {
-        for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
-            let plain = system == PLAIN;
-            let policy = stated.policy(policy, plain);
-            let scenario = run_of(load, stated.strong && plain);
-            let what = format!("{}, {name}", load.name);
-            cells.push(Cell::new((index, system), what, scenario, &policy)?);
+/// The runs of one figure, and what Dmdedup would write for each load.
+struct Figure<'a> {
+    loads: &'a [Load],
+    stated: &'a Says,
+    /// By load and by system.
+    outcomes: Vec<((usize, usize), Outcome)>,
+    counted: Vec<Written>,
+}
+
+impl<'a> Figure<'a> {
+    fn run(loads: &'a [Load], stated: &'a Says, threads: usize) -> Result<Self, PaperError> {
+        let mut cells = Vec::new();
+        for (index, load) in loads.iter().enumerate() {
+            for (system, (name, policy)) in SYSTEMS.into_iter().enumerate() {
+                let plain = system == PLAIN;
+                let policy = stated.policy(policy, plain);
+                let scenario = run_of(load, stated.strong && plain);
+                let what = format!("{}, {name}", load.name);
+                cells.push(Cell::new((index, system), what, scenario, &policy)?);
+            }
+        }
+        let persistence = match stated.strong {
+            true => Persistence::Strong,
+            false => Persistence::Weak,
+        };
+        let count = |load: &Load| dmdedup::count(&load.requests, persistence);
+        Ok(Self {
+            loads,
+            stated,
+            outcomes: run(cells, threads)?,
+            counted: loads.iter().map(count).collect(),
+        })
+    }
+
+    fn of(&self, load: usize, system: usize) -> Option<&Outcome> {
+        let mut outcomes = self.outcomes.iter();
+        let (_, outcome) = outcomes.find(|(key, _)| *key == (load, system))?;
+        Some(outcome)
+    }
+
+    fn shown(&self, load: usize, system: usize) -> Shown {
+        match (self.of(load, system), self.of(load, PLAIN)) {
+            (Some(outcome), Some(plain)) => Shown::of(outcome, plain),
+            _ => Shown::default(),
         }
     }
-    let outcomes = run(cells, threads)?;
-    let of = |index: usize, system: usize| {
-        let found = outcomes.iter().find(|(key, _)| *key == (index, system));
-        found.map(|(_, outcome)| outcome)
-    };
-    let shown = |index: usize, system: usize| match (of(index, system), of(index, PLAIN)) {
-        (Some(outcome), Some(plain)) => Shown::of(outcome, plain),
-        _ => Shown::default(),
-    };
-    let space = |index: usize| of(index, WHOLE).map_or(0.0, |whole| space(&loads[index], whole));
-    let persistence = match stated.strong {
-        true => Persistence::Strong,
-        false => Persistence::Weak,
-    };
-    let counted: Vec<Written> = loads
-        .iter()
-        .map(|load| dmdedup::count(&load.requests, persistence))
-        .collect();
-    let dmdedup = |index: usize| {
-        let plain = of(index, PLAIN).map_or(0, Outcome::medium_blocks);
-        counted[index].total() as f64 * 100.0 / plain.max(1) as f64
-    };
-    let (mut rows, mut commits) = (Vec::new(), Vec::new());
-    for (index, load) in loads.iter().enumerate() {
-        let what = [load.name.clone(), stated.persistence().into()];
-        commits.push(commit_of_dmdedup(&what, &counted[index]));
-        commits.extend(of(index, SHADOW).map(|outcome| commit_of_shadow(&what, outcome)));
+
+    fn space(&self, load: usize) -> f64 {
+        let whole = self.of(load, WHOLE);
+        whole.map_or(0.0, |whole| space(&self.loads[load], whole))
+    }
+
+    /// What Dmdedup writes, in per cent of what the plain device writes.
+    fn dmdedup(&self, load: usize) -> f64 {
+        let plain = self.of(load, PLAIN).map_or(0, Outcome::medium_blocks);
+        self.counted[load].total() as f64 * 100.0 / plain.max(1) as f64
+    }
+
+    /// What each system of shadowing writes for a commit.
+    fn commits(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for (index, load) in self.loads.iter().enumerate() {
+            let what = [load.name.clone(), self.stated.persistence().into()];
+            rows.push(commit_of_dmdedup(&what, &self.counted[index]));
+            let shadow = self.of(index, SHADOW);
+            rows.extend(shadow.map(|outcome| commit_of_shadow(&what, outcome)));
+        }
+        rows
+    }
+
+    fn row(&self, index: usize) -> Vec<String> {
+        let load = &self.loads[index];
         let mut row = vec![
             load.name.clone(),
             load.shares.written.to_string(),
             format!("{:.0}%", load.shares.percent()),
             format!("{:.1}", load.ideal()),
-            format!("{:.1}", dmdedup(index)),
+            format!("{:.1}", self.dmdedup(index)),
         ];
         row.extend((SHADOW..SYSTEMS.len()).map(|system| {
-            let Shown { percent, time } = shown(index, system);
+            let Shown { percent, time } = self.shown(index, system);
             format!("{percent:.1} ({time:.2})")
         }));
-        row.push(format!("{:.0}%", space(index)));
-        rows.push(row);
+        row.push(format!("{:.0}%", self.space(index)));
+        row
     }
-    let columns = ["load", "blocks written", "duplicates", "ideal", "Dmdedup"];
-    let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
-    let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
-    let all: Vec<Seen> = (0..loads.len())
-        .map(|index| Seen {
-            ideal: loads[index].ideal(),
-            whole: shown(index, WHOLE),
-            shadow: shown(index, SHADOW),
-            dmdedup: dmdedup(index),
-            space: space(index),
-            name: &loads[index].name,
-        })
-        .collect();
-    let setting = format!("{about} {SETTING}");
-    let frame = Frame::new(stated.figure, &setting, &columns)
-        .rows(rows)
-        .claims(claims(stated, &all));
-    Ok((frame, commits))
+
+    fn seen(&self, index: usize) -> Seen<'a> {
+        let load = &self.loads[index];
+        Seen {
+            ideal: load.ideal(),
+            whole: self.shown(index, WHOLE),
+            shadow: self.shown(index, SHADOW),
+            dmdedup: self.dmdedup(index),
+            space: self.space(index),
+            name: &load.name,
+        }
+    }
+
+    fn frame(&self, about: &str) -> Frame {
+        let columns = ["load", "blocks written", "duplicates", "ideal", "Dmdedup"];
+        let names = SYSTEMS[SHADOW..].iter().map(|(name, _)| *name);
+        let columns: Vec<&str> = columns.into_iter().chain(names).chain(["space"]).collect();
+        let all: Vec<Seen> = (0..self.loads.len()).map(|load| self.seen(load)).collect();
+        let setting = format!("{about} {SETTING}");
+        Frame::new(self.stated.figure, &setting, &columns)
+            .rows((0..self.loads.len()).map(|load| self.row(load)))
+            .claims(claims(self.stated, &all))
+    }
 }
 
 /// Why our shadowing costs less than Dmdedup's: what each writes for a commit.
 fn commits_of(rows: Vec<Vec<String>>) -> Frame {
-    let setting = "Not in the paper. Blocks written for a commit, on average, beside data. Of Dmdedup's trees the inner blocks are with their leaves; under strong persistence it commits after each \
-                   block. *Shadow* commits then, too, but what comes while a commit is under way shares the next one; and a fingerprint lies where its block of data does, so new contents that are stored \
-                   side by side share a block of them, where an index by hash has a leaf for nearly each. Its root is a header and a table, in two copies: four blocks at least.";
+    let setting = "Not in the paper. Blocks written for a commit, on average, beside data. Of Dmdedup's \
+                   trees the inner blocks are with their leaves; under strong persistence it commits after \
+                   each block. *Shadow* commits then, too, but what comes while a commit is under way shares \
+                   the next one; and a fingerprint lies where its block of data does, so new contents that \
+                   are stored side by side share a block of them, where an index by hash has a leaf for \
+                   nearly each. Its root is a header and a table, in two copies: four blocks at least.";
     let columns = [
         "load",
         "persistence",
@@ -291,9 +348,12 @@ fn stacked(size: Size, threads: usize) -> Result<Frame, PaperError> {
             format!("{:.2}", per_write / alone),
         ]);
     }
-    let setting = "Not in the paper. The oftl device with its page map (greedy), 28% over-provisioning (below the log the drive keeps a third of it, below tables all but 5%), filled, then overwritten twice, 4 KiB at a time, 32 at a time; 30% of the \
-                   blocks have a content that was written before, mostly not long before. Synthetic. Write amplification of the layout, of the drive under it, and of both; erasures a block of the \
-                   host's over those of the drive alone.";
+    let setting = "Not in the paper. The oftl device with its page map (greedy), 28% over-provisioning \
+                   (below the log the drive keeps a third of it, below tables all but 5%), filled, then \
+                   overwritten twice, 4 KiB at a time, 32 at a time; 30% of the blocks have a content that \
+                   was written before, mostly not long before. Synthetic. Write amplification of the layout, \
+                   of the drive under it, and of both; erasures a block of the host's over those of the \
+                   drive alone.";
     let columns = ["load", "system", "layout", "drive", "both", "erasures"];
     let name = "Above a drive with a translation layer of its own";
     Ok(Frame::new(name, setting, &columns).rows(rows))

@@ -80,9 +80,11 @@ fn listed() -> Vec<Listed> {
     ]
 }
 
-const SETTING: &str = "4 KiB writes to one file on ext3 in data=journal with a journal of 256 MB, a flush after each window; block devices of the \
-paper's speeds, hash functions of its table 1, tables in RAM. Synthetic: the file system is the lab's model of jbd2. Ours is of a file of 1 GiB (256 MiB at a \
-flush each write) where the paper's has 8 GB; --full has the paper's. The time of the processor is hashing alone.";
+const SETTING: &str = "4 KiB writes to one file on ext3 in data=journal with a journal of 256 MB, a flush \
+                       after each window; block devices of the paper's speeds, hash functions of its table \
+                       1, tables in RAM. Synthetic: the file system is the lab's model of jbd2. Ours is of a \
+                       file of 1 GiB (256 MiB at a flush each write) where the paper's has 8 GB; --full has \
+                       the paper's. The time of the processor is hashing alone.";
 
 /// Runs the evaluation, as far as the lab can.
 ///
@@ -95,9 +97,11 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     let mut by_hash = frame(
         HASH,
         &format!(
-            "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the journal's descriptor blocks and hashes nothing; \
-             the engine does so with write-once=descriptor, and compares bytes before it believes them. What JFTL saves is 11 ns of hashing a block, and reading the \
-             descriptors takes no time here; what it costs is that the drive must know the journal's format, the paper's reason for WOJ."
+            "{SETTING} JFTL, which the paper discusses and does not run, reads home addresses from the \
+             journal's descriptor blocks and hashes nothing; the engine does so with write-once=descriptor, \
+             and compares bytes before it believes them. What JFTL saves is 11 ns of hashing a block, and \
+             reading the descriptors takes no time here; what it costs is that the drive must know the \
+             journal's format, the paper's reason for WOJ."
         ),
         &hashes,
         hash_claims(&hashes),
@@ -123,7 +127,9 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     frames.extend(programs::frames(size, threads)?);
     frames.push(memory(&sequential));
     Ok(Evaluation {
-        paper: "WOJ: Enabling Write-Once Full-data Journaling in SSDs by Using Weak-Hashing-based Deduplication (Ni et al., 2018)".into(),
+        paper: "WOJ: Enabling Write-Once Full-data Journaling in SSDs by Using Weak-Hashing-based \
+                Deduplication (Ni et al., 2018)"
+            .into(),
         frames,
         missing: vec![],
         list: listed(),
@@ -131,6 +137,12 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
 }
 
 fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
+    let mut claims = amplification_claims(rows);
+    claims.extend(throughput_claims(rows));
+    claims
+}
+
+fn amplification_claims(rows: &[Row]) -> Vec<Claim> {
     let amplification = |window, system| find(rows, "fast-ssd", window, system).amplification();
     let mut claims = Vec::new();
     for (window, theirs) in [(1000, "about 2"), (10, "2.6")] {
@@ -153,11 +165,19 @@ fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
             format!("{:.0} to {:.0}%", removed.0, removed.1),
             Stated::range((38.0, 50.0), removed).over(0.0),
             match system {
-                "the engine" => "it writes a header a chunk, and a flush ends a chunk; in the paper's way of counting metadata is free",
+                "the engine" => {
+                    "it writes a header a chunk, and a flush ends a chunk; in the paper's way of counting \
+                     metadata is free"
+                }
                 _ => "",
             },
         ));
     }
+    claims
+}
+
+fn throughput_claims(rows: &[Row]) -> Vec<Claim> {
+    let mut claims = Vec::new();
     let ratio = |drive, window, one, other| {
         find(rows, drive, window, one).speed() / find(rows, drive, window, other).speed()
     };
@@ -171,7 +191,10 @@ fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
         "1.85 to 2.03 times",
         format!("{low:.2} to {high:.2} times"),
         Stated::range((1.85, 2.03), (low, high)).over(1.0),
-        format!("at small windows two flushes a commit are all the time there is, with any hash; {NO_KERNEL}"),
+        format!(
+            "at small windows two flushes a commit are all the time there is, with any hash; \
+             {NO_KERNEL}"
+        ),
     ));
     let ours = 100.0 * ratio("fast-ssd", 1000, "Dmdedup_sha1", "No_Dedup_DJ");
     claims.push(Claim::new(
@@ -223,7 +246,10 @@ fn hash_claims(rows: &[Row]) -> Vec<Claim> {
             format!("{:.4} to {:.4} of it", alike.0, alike.1),
             alike.1 - alike.0 < 0.001,
         )
-        .because("contents here are all different, so no hash collides; on real data the 64 bytes do: docs/benchmarks/journal.md"),
+        .because(
+            "contents here are all different, so no hash collides; on real data the 64 bytes do: \
+                  docs/benchmarks/journal.md",
+        ),
         Claim::words(
             "JFTL finds the same second writes as WOJ, by another way",
             "stated in section 4.1; not run",
@@ -256,8 +282,8 @@ fn random_claims(random: &[Row], sequential: &[Row]) -> Vec<Claim> {
             format!("{ours:.0} MB/s"),
             Stated::figure(theirs, ours),
             format!(
-                "home writes are remapped and cost nothing here, wherever they are; the block device knows no difference between random \
-                 and sequential writes; {NO_KERNEL}"
+                "home writes are remapped and cost nothing here, wherever they are; the block device knows \
+                 no difference between random and sequential writes; {NO_KERNEL}"
             ),
         ));
     }
@@ -271,18 +297,39 @@ fn memory(rows: &[Row]) -> Frame {
         found.map_or(0, |part| part.bytes)
     };
     let pool = part("journal pool");
-    let setting = "A journal of 256 MB: 65,536 blocks. Ours: the engine, at the end of figure 2's run at 1000 writes a flush.";
+    let setting = "A journal of 256 MB: 65,536 blocks. Ours: the engine, at the end of figure 2's run at \
+                   1000 writes a flush.";
     let shared = part("shared pages") >> 10;
     Frame::new(MEMORY, setting, &["table", "theirs", "ours"])
-        .rows([
-            ["fingerprint pool", "768 KB (12 B a journal block)", &format!("{} KB (6 B)", pool >> 10)],
-            ["second owners", "512 KB (8 B a block)", &format!("{shared} KB (17 B a page that is shared now)")],
-        ].map(|row| row.map(str::to_owned).to_vec()))
+        .rows(
+            [
+                [
+                    "fingerprint pool",
+                    "768 KB (12 B a journal block)",
+                    &format!("{} KB (6 B)", pool >> 10),
+                ],
+                [
+                    "second \
+              owners",
+                    "512 KB (8 B a \
+                               block)",
+                    &format!(
+                        "{shared} KB (17 B a page that is shared \
+                now)"
+                    ),
+                ],
+            ]
+            .map(|row| row.map(str::to_owned).to_vec()),
+        )
         .claims([Claim::new(
             "the pool is bounded by the journal, whatever the device's size",
             "768 KB",
             format!("{} KB", pool >> 10),
-            Stated::AtMost { theirs: 768.0, ours: (pool >> 10) as f64 },
-            "a page of two owners has an entry by its number, with a count for as many owners as deduplication may give it",
+            Stated::AtMost {
+                theirs: 768.0,
+                ours: (pool >> 10) as f64,
+            },
+            "a page of two owners has an entry by its number, with a count for as many owners as \
+             deduplication may give it",
         )])
 }

@@ -1,7 +1,7 @@
 //! The extents that a trace touches, packed.
 
 use super::error::{EXTENTS_MAX, ReplayError};
-use crate::trace::{Op, Record};
+use crate::trace::{Op, Traced};
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 use vellum_core::addr::BLOCK_BYTES;
@@ -10,13 +10,13 @@ use vellum_core::addr::BLOCK_BYTES;
 pub const EXTENT_BLOCKS: u64 = 256;
 
 /// Gives the extents of a read or a write a place. A discard gets none: it may be as long as a disk.
-pub fn make_room(extents: &mut BTreeMap<(u32, u64), u64>, record: &Record) {
-    if record.op == Op::Discard {
+pub fn make_room(extents: &mut BTreeMap<(u32, u64), u64>, traced: &Traced) {
+    if traced.op == Op::Discard {
         return;
     }
-    for extent in extents_of(record) {
+    for extent in extents_of(traced) {
         let next = extents.len() as u64;
-        extents.entry((record.disk, extent)).or_insert(next);
+        extents.entry((traced.disk, extent)).or_insert(next);
     }
 }
 
@@ -33,9 +33,9 @@ pub fn blocks_of((offset, bytes): (u64, u64), in_place: bool) -> (u64, u64) {
 }
 
 /// The extents that a request touches.
-pub fn extents_of(record: &Record) -> RangeInclusive<u64> {
-    let last = record.first_block() + record.blocks() - 1;
-    record.first_block() / EXTENT_BLOCKS..=last / EXTENT_BLOCKS
+pub fn extents_of(traced: &Traced) -> RangeInclusive<u64> {
+    let last = traced.first_block() + traced.blocks() - 1;
+    traced.first_block() / EXTENT_BLOCKS..=last / EXTENT_BLOCKS
 }
 
 /// The extents that a journal of these bytes lies in.

@@ -53,7 +53,7 @@ impl<'a> Beside<'a> {
         let of = |f: fn(&TraceFile) -> u64| self.tenants.traces().map(f).sum();
         (
             of(|trace| trace.summary().blocks_written),
-            of(|trace| trace.summary().seen.records),
+            of(|trace| trace.summary().seen.requests),
         )
     }
 

@@ -39,7 +39,8 @@ pub enum ScenarioError {
     Replay(#[from] ReplayError),
     /// The trace touches more than the volume has.
     #[error(
-        "the trace touches {needs} blocks and the volume has {has}: give it a --capacity of at least {bytes} bytes"
+        "the trace touches {needs} blocks and the volume has {has}: give it a --capacity of at least {bytes} \
+         bytes"
     )]
     Footprint {
         /// Blocks needed.
@@ -51,8 +52,8 @@ pub enum ScenarioError {
     },
     /// Nothing is left to send requests to.
     #[error(
-        "requests of {request} blocks on a volume of {volume}, of which {left} are left beside a journal (that has at \
-         least {JOURNAL_BLOCKS_MIN})"
+        "requests of {request} blocks on a volume of {volume}, of which {left} are left beside a journal \
+         (that has at least {JOURNAL_BLOCKS_MIN})"
     )]
     Request {
         /// Blocks of a request.
@@ -73,7 +74,8 @@ pub enum ScenarioError {
     },
     /// Nothing says what is compressible.
     #[error(
-        "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes), or replay a trace that tells it"
+        "{policy}: in how many bytes a block can be stored is not known: name a model of it (--sizes), or \
+         replay a trace that tells it"
     )]
     Sizes {
         /// The policy.
@@ -108,12 +110,14 @@ pub enum ScenarioError {
     },
     /// The policy cannot run on flash.
     #[error(
-        "woj and dmdedup are what the write-once paper measured above a real SSD: they run on block devices, like fast-ssd"
+        "woj and dmdedup are what the write-once paper measured above a real SSD: they run on block devices, \
+         like fast-ssd"
     )]
     Raw,
     /// Tables in place, on a medium that cannot be overwritten.
     #[error(
-        "flash cannot be overwritten in place: layout=ordered and layout=shadow run above a drive (add on-drive) or on a block device"
+        "flash cannot be overwritten in place: layout=ordered and layout=shadow run above a drive (add \
+         on-drive) or on a block device"
     )]
     InPlace,
     /// The load ends at a time, but no time passes.
@@ -173,7 +177,8 @@ pub enum ScenarioError {
     },
     /// The policy cannot run on this device.
     #[error(
-        "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and `vellum` runs on it"
+        "{policy}: the inside of this device is not known, so nothing but `base` (the device itself) and \
+         `vellum` runs on it"
     )]
     NoFlash {
         /// The policy.

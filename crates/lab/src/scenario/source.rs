@@ -289,7 +289,7 @@ impl Source<'_> {
                     sim.run(&mut scenario.unseen(part), pace)?;
                     pass.error().map_or(Ok(()), Err)?;
                     let summary = trace.summary();
-                    left.take(summary.blocks_written, summary.seen.records);
+                    left.take(summary.blocks_written, summary.seen.requests);
                 }
                 Ok(portion.requests - left.requests)
             }
@@ -351,7 +351,7 @@ impl Source<'_> {
                 repeated,
                 ..
             } => {
-                scenario.begin(trace.summary().seen.records * u64::from(*times));
+                scenario.begin(trace.summary().seen.requests * u64::from(*times));
                 let mut replay = trace.replay(scenario.seed, *times)?.writing(*repeated);
                 let ran = sim.run(&mut scenario.watched(&mut replay), pace);
                 replay.error().map_or(Ok(()), Err)?;

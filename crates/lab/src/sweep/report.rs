@@ -3,7 +3,7 @@
 use super::grid::Axis;
 use super::row::Row;
 use crate::csv::line;
-use crate::html::{Page, drawn, escape};
+use crate::html::{Preface, drawn, escape};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -117,7 +117,7 @@ struct Line {
 ///
 /// # Errors
 /// When a figure cannot be written as JSON.
-pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> Result<String, serde_json::Error> {
+pub fn html(preface: &Preface, axes: &[Axis], rows: &[Row]) -> Result<String, serde_json::Error> {
     let plots: Vec<Plot> = PLOTTED
         .into_iter()
         .filter_map(|(name, title, scale)| plot(axes, rows, name, title, scale))
@@ -132,7 +132,7 @@ pub fn html(page: &Page, axes: &[Axis], rows: &[Row]) -> Result<String, serde_js
         body.push_str("</tr>\n");
     }
     body.push_str("</table>\n");
-    drawn(page, &plots, SCRIPT, &body)
+    drawn(preface, &plots, SCRIPT, &body)
 }
 
 /// The units of sizes, each 1024 times the one before.
@@ -231,8 +231,8 @@ mod tests {
             "policy,op,write_amplification,years,error"
         );
         assert_eq!(csv.lines().nth(3).unwrap(), "\"vellum:a,b\",7,3.5,3,");
-        let page = Page::default();
-        let html = html(&page, &axes, &rows).unwrap();
+        let preface = Preface::default();
+        let html = html(&preface, &axes, &rows).unwrap();
         assert!(html.contains("write amplification") && html.contains("too &lt;small&gt;"));
         assert!(!html.contains("http://") || html.contains("http://www.w3.org"));
         // A line per policy, over the numeric axis.

@@ -5,7 +5,7 @@
 
 use super::error::Problem;
 use super::fields::{decimal, number, sectors, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 
 /// What earlier lines decided.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct State {
 
 impl State {
     /// Parses one line.
-    pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
+    pub fn parse(&mut self, line: &str) -> Result<Option<Traced>, Problem> {
         // The totals at the end.
         self.summary |= line.starts_with("CPU") || line.starts_with("Total");
         if self.summary {
@@ -58,7 +58,7 @@ impl State {
         let Some(op) = operation(rwbs, bytes)? else {
             return Ok(None);
         };
-        Ok(Some(Record {
+        Ok(Some(Traced {
             at,
             disk,
             op,

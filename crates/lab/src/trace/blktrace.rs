@@ -6,7 +6,7 @@
 
 use super::error::Problem;
 use super::fields::SECTOR_BYTES;
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use std::io::{BufRead, ErrorKind, Read};
 use vellum_core::addr::Nanos;
 
@@ -87,7 +87,7 @@ impl<R: BufRead> Events<R> {
     }
 
     /// Reads the next event; none at the end. The inner option is the request, if the event is one to read.
-    pub fn next(&mut self) -> Result<Option<Option<Record>>, Failure> {
+    pub fn next(&mut self) -> Result<Option<Option<Traced>>, Failure> {
         for stream in &mut self.streams {
             if stream.next.is_none() && !stream.ended {
                 stream.next = event(&mut stream.from, &mut self.offset)?;
@@ -102,7 +102,7 @@ impl<R: BufRead> Events<R> {
         Ok(Some(self.request(event)))
     }
 
-    fn request(&mut self, event: Event) -> Option<Record> {
+    fn request(&mut self, event: Event) -> Option<Traced> {
         let is = |category| event.action & category != 0;
         let action = event.action as u16 & !WITH_GROUP;
         if is(CATEGORY_NOTICE) || is(CATEGORY_PASSTHROUGH) {
@@ -125,7 +125,7 @@ impl<R: BufRead> Events<R> {
             _ => return None,
         };
         let flush = op == Op::Flush;
-        Some(Record {
+        Some(Traced {
             at: Nanos(event.time),
             disk: event.device,
             op,

@@ -2,7 +2,7 @@
 
 use super::error::Problem;
 use super::fields::{SECTOR_BYTES, decimal, name_number, number, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use std::str::FromStr;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 
@@ -35,9 +35,10 @@ pub struct Columns {
 }
 
 /// The syntax of `--columns`, for a help text.
-pub const COLUMNS: &str = "time=N[:s|ms|us|ns|100ns], op=N, offset=N[:byte|sector|block], length=N[:byte|sector|block], \
-disk=N, read=WORD, write=WORD, discard=WORD, flush=WORD, separator=comma|semicolon|tab|space; columns are counted from 0; \
-op, offset and length are needed";
+pub const COLUMNS: &str = "time=N[:s|ms|us|ns|100ns], op=N, offset=N[:byte|sector|block], \
+                           length=N[:byte|sector|block], disk=N, read=WORD, write=WORD, discard=WORD, \
+                           flush=WORD, separator=comma|semicolon|tab|space; columns are counted from 0; op, \
+                           offset and length are needed";
 
 impl Default for Columns {
     /// Time in seconds, operation, offset and length in bytes.
@@ -64,73 +65,22 @@ impl FromStr for Columns {
             ..Self::default()
         };
         for part in text.split(',') {
-            let wrong = |need| ColumnsError {
-                part: part.chars().take(40).collect(),
-                need,
-            };
-            let (key, value) = part
-                .trim()
-                .split_once('=')
-                .ok_or_else(|| wrong("KEY=VALUE is needed, like time=0:us"))?;
-            let (column, unit) = value.split_once(':').unwrap_or((value, ""));
-            let column = || match column.parse::<usize>() {
-                Ok(column) if column < COLUMNS_MAX => Ok(column),
-                _ => Err(wrong("a column's number is needed, from 0 to 255")),
-            };
-            let place = || {
-                let bytes = match unit {
-                    "" | "byte" => 1,
-                    "sector" => SECTOR_BYTES,
-                    "block" => BLOCK_BYTES as u64,
-                    _ => {
-                        return Err(wrong(
-                            "the unit is byte, sector (512 bytes) or block (4096)",
-                        ));
-                    }
-                };
-                Ok((column()?, bytes))
-            };
-            let word = || match value.len() {
-                1..=WORD_BYTES_MAX => Ok(Some(value.to_owned())),
-                _ => Err(wrong("a word of 1 to 32 bytes is needed")),
-            };
-            let plain = || match unit {
-                "" => column(),
-                _ => Err(wrong("this column has no unit")),
-            };
-            match key {
-                "time" => {
-                    let nanos = match unit {
-                        "" | "s" => 1_000_000_000,
-                        "ms" => 1_000_000,
-                        "us" => 1000,
-                        "100ns" => 100,
-                        "ns" => 1,
-                        _ => return Err(wrong("the unit is s, ms, us, ns or 100ns")),
-                    };
-                    map.time = Some((column()?, nanos));
-                }
-                "op" => op = Some(plain()?),
-                "offset" => offset = Some(place()?),
-                "length" => length = Some(place()?),
-                "disk" => map.disk = Some(plain()?),
-                "read" => map.words[0] = word()?,
-                "write" => map.words[1] = word()?,
-                "discard" => map.words[2] = word()?,
-                "flush" => map.words[3] = word()?,
-                "separator" => {
-                    map.separator = match value {
-                        "comma" => ',',
-                        "semicolon" => ';',
-                        "tab" => '\t',
-                        "space" => ' ',
-                        _ => return Err(wrong("it is comma, semicolon, tab or space")),
-                    }
-                }
+            let part = Part::split(part)?;
+            match part.key {
+                "time" => map.time = Some((part.column()?, part.nanos()?)),
+                "op" => op = Some(part.plain()?),
+                "offset" => offset = Some((part.column()?, part.bytes()?)),
+                "length" => length = Some((part.column()?, part.bytes()?)),
+                "disk" => map.disk = Some(part.plain()?),
+                "read" => map.words[0] = Some(part.word()?),
+                "write" => map.words[1] = Some(part.word()?),
+                "discard" => map.words[2] = Some(part.word()?),
+                "flush" => map.words[3] = Some(part.word()?),
+                "separator" => map.separator = part.separator()?,
                 _ => {
-                    return Err(wrong(
-                        "known are time, op, offset, length, disk, read, write, discard, flush and separator",
-                    ));
+                    let need = "known are time, op, offset, length, disk, read, write, discard, \
+                                flush and separator";
+                    return Err(part.wrong(need));
                 }
             }
         }
@@ -145,9 +95,99 @@ impl FromStr for Columns {
     }
 }
 
+/// A part of a map's text: KEY=VALUE, or KEY=COLUMN:UNIT.
+struct Part<'a> {
+    whole: &'a str,
+    key: &'a str,
+    value: &'a str,
+    column: &'a str,
+    unit: &'a str,
+}
+
+impl<'a> Part<'a> {
+    fn split(whole: &'a str) -> Result<Self, ColumnsError> {
+        let split = whole.trim().split_once('=');
+        let (key, value) =
+            split.ok_or_else(|| fault(whole, "KEY=VALUE is needed, like time=0:us"))?;
+        let (column, unit) = value.split_once(':').unwrap_or((value, ""));
+        Ok(Self {
+            whole,
+            key,
+            value,
+            column,
+            unit,
+        })
+    }
+
+    fn wrong(&self, need: &'static str) -> ColumnsError {
+        fault(self.whole, need)
+    }
+
+    fn column(&self) -> Result<usize, ColumnsError> {
+        match self.column.parse::<usize>() {
+            Ok(column) if column < COLUMNS_MAX => Ok(column),
+            _ => Err(self.wrong("a column's number is needed, from 0 to 255")),
+        }
+    }
+
+    /// A column without a unit.
+    fn plain(&self) -> Result<usize, ColumnsError> {
+        match self.unit {
+            "" => self.column(),
+            _ => Err(self.wrong("this column has no unit")),
+        }
+    }
+
+    /// The nanoseconds of its unit.
+    fn nanos(&self) -> Result<u64, ColumnsError> {
+        Ok(match self.unit {
+            "" | "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" => 1000,
+            "100ns" => 100,
+            "ns" => 1,
+            _ => return Err(self.wrong("the unit is s, ms, us, ns or 100ns")),
+        })
+    }
+
+    /// The bytes of its unit.
+    fn bytes(&self) -> Result<u64, ColumnsError> {
+        Ok(match self.unit {
+            "" | "byte" => 1,
+            "sector" => SECTOR_BYTES,
+            "block" => BLOCK_BYTES as u64,
+            _ => return Err(self.wrong("the unit is byte, sector (512 bytes) or block (4096)")),
+        })
+    }
+
+    fn word(&self) -> Result<String, ColumnsError> {
+        match self.value.len() {
+            1..=WORD_BYTES_MAX => Ok(self.value.to_owned()),
+            _ => Err(self.wrong("a word of 1 to 32 bytes is needed")),
+        }
+    }
+
+    fn separator(&self) -> Result<char, ColumnsError> {
+        Ok(match self.value {
+            "comma" => ',',
+            "semicolon" => ';',
+            "tab" => '\t',
+            "space" => ' ',
+            _ => return Err(self.wrong("it is comma, semicolon, tab or space")),
+        })
+    }
+}
+
+fn fault(part: &str, need: &'static str) -> ColumnsError {
+    ColumnsError {
+        part: part.chars().take(40).collect(),
+        need,
+    }
+}
+
 impl Columns {
     /// Parses one line. The first may be a header.
-    pub(super) fn parse(&self, line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+    pub(super) fn parse(&self, line: &str, number_of_line: u64) -> Result<Option<Traced>, Problem> {
         let columns: Vec<&str> = match self.separator {
             ' ' => line.split_ascii_whitespace().collect(),
             separator => line
@@ -185,7 +225,7 @@ impl Columns {
                 scaled("length", self.length)?,
             ),
         };
-        Ok(Some(Record {
+        Ok(Some(Traced {
             at,
             disk: self.disk.map_or(Ok(0), |at| column(at).map(name_number))?,
             op,
@@ -210,8 +250,8 @@ impl Columns {
             "d" | "discard" | "trim" | "unmap" => Op::Discard,
             "f" | "flush" | "sync" => Op::Flush,
             _ => {
-                let need = "read, write, discard or flush (or R, W, D, F) is needed; what else they are called here say \
-                            read=WORD, write=WORD, discard=WORD and flush=WORD in the map";
+                let need = "read, write, discard or flush (or R, W, D, F) is needed; what else they are \
+                            called here say read=WORD, write=WORD, discard=WORD and flush=WORD in the map";
                 return Err(wrong("op", text, need));
             }
         })

@@ -2,10 +2,10 @@
 
 use super::error::Problem;
 use super::fields::{name_number, number, sectors, ticks, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 
 /// Timestamp, Hostname, `DiskNumber`, Type, Offset, Size, `ResponseTime`; time in 100 ns, offset and size in bytes.
-pub fn msr(line: &str) -> Result<Record, Problem> {
+pub fn msr(line: &str) -> Result<Traced, Problem> {
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
     let &[at, host, disk, kind, offset, bytes, _] = columns.as_slice() else {
         return Err(Problem::Columns {
@@ -24,7 +24,7 @@ pub fn msr(line: &str) -> Result<Record, Problem> {
     // FILETIME counts from 1601; only differences matter, and 2^64 ns reach 1601 + 584 years.
     let at = ticks("timestamp", at, 1)?;
     let since_2000 = at.0.saturating_sub(125_911_584_000_000_000);
-    Ok(Record {
+    Ok(Traced {
         at: vellum_core::addr::Nanos(since_2000.saturating_mul(100)),
         disk: name_number(host) << 8 ^ number::<u32>("disk number", disk)?,
         op,
@@ -37,7 +37,7 @@ pub fn msr(line: &str) -> Result<Record, Problem> {
 }
 
 /// version, time (seconds), op (SCSI, hexadecimal), size (bytes), lbn (sectors).
-pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Traced>, Problem> {
     let columns: Vec<&str> = line.split(',').map(str::trim).collect();
     let &[_, at, op, bytes, sector] = columns.as_slice() else {
         return Err(Problem::Columns {
@@ -58,7 +58,7 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, 
         _ => return Ok(None),
     };
     let flush = op == Op::Flush;
-    Ok(Some(Record {
+    Ok(Some(Traced {
         at: ticks("time", at, 1_000_000_000)?,
         disk: 0,
         op,
@@ -71,7 +71,7 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Record>, 
 }
 
 /// device, opcode (R or W), offset (bytes), length (bytes), timestamp (microseconds).
-pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Traced>, Problem> {
     let [disk, op, offset, bytes, at] = five("alibaba", line)?;
     if number_of_line == 1 && disk == "device_id" {
         return Ok(None);
@@ -81,7 +81,7 @@ pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         "W" | "w" => Op::Write { fua: false },
         other => return Err(wrong("opcode", other, "R or W is needed")),
     };
-    Ok(Some(Record {
+    Ok(Some(Traced {
         at: ticks("timestamp", at, 1000)?,
         disk: number("device", disk)?,
         op,
@@ -94,7 +94,7 @@ pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
 }
 
 /// timestamp (seconds), offset (sectors), size (sectors), kind (0: read, 1: write), volume.
-pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Record>, Problem> {
+pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Traced>, Problem> {
     let [at, sector, count, kind, disk] = five("tencent", line)?;
     if number_of_line == 1 && at.eq_ignore_ascii_case("timestamp") {
         return Ok(None);
@@ -104,7 +104,7 @@ pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Record>, Proble
         "1" => Op::Write { fua: false },
         other => return Err(wrong("kind", other, "0 (read) or 1 (write) is needed")),
     };
-    Ok(Some(Record {
+    Ok(Some(Traced {
         at: ticks("timestamp", at, 1_000_000_000)?,
         disk: number("volume", disk)?,
         op,

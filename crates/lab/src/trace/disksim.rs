@@ -3,13 +3,13 @@
 
 use super::error::Problem;
 use super::fields::{decimal, number, sectors, ticks, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 
 /// Parses one line of `DiskSim`.
-pub fn parse(line: &str) -> Result<Record, Problem> {
+pub fn parse(line: &str) -> Result<Traced, Problem> {
     let [at, disk, sector, count, flags] = five("disksim", line)?;
     let flags = number::<u32>("flags", flags)?;
-    Ok(Record {
+    Ok(Traced {
         at: decimal("time", at, 1_000_000)?,
         disk: number("disk", disk)?,
         op: op(flags & 1 == 1),
@@ -22,14 +22,14 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
 }
 
 /// Parses one line of MQSim.
-pub fn parse_mqsim(line: &str) -> Result<Record, Problem> {
+pub fn parse_mqsim(line: &str) -> Result<Traced, Problem> {
     let [at, disk, sector, count, kind] = five("mqsim", line)?;
     let read = match kind {
         "0" => false,
         "1" => true,
         other => return Err(wrong("type", other, "0 (write) or 1 (read) is needed")),
     };
-    Ok(Record {
+    Ok(Traced {
         at: ticks("time", at, 1)?,
         disk: number("disk", disk)?,
         op: op(read),

@@ -45,7 +45,8 @@ pub enum Problem {
     NotText,
     /// A binary event is not valid.
     #[error(
-        "no event of blktrace's begins here: the file is damaged. Cut here (truncate -s) it can be read so far"
+        "no event of blktrace's begins here: the file is damaged. Cut here (truncate -s) it can be read so \
+         far"
     )]
     NoEvent,
     /// A binary event has another version.
@@ -64,7 +65,8 @@ pub enum Problem {
     LineTooLong,
     /// The hashes do not fit the request.
     #[error(
-        "a request of {bytes} bytes with {digits} digits of MD5: one of 32 digits for each 512 or 4096 bytes is needed"
+        "a request of {bytes} bytes with {digits} digits of MD5: one of 32 digits for each 512 or 4096 bytes \
+         is needed"
     )]
     Hashes {
         /// Bytes of the request.
@@ -87,9 +89,9 @@ pub enum TraceError {
     },
     /// No format has lines like these.
     #[error(
-        "no format that is known has lines like the first of this file ({first:?}): known are blkparse, fiu, msr, \
-         cloudphysics, alibaba, tencent, disksim, mqsim, fio, blktrace and vellum; name one with --format to see what it says, \
-         or say with --columns what the columns of a CSV are"
+        "no format that is known has lines like the first of this file ({first:?}): known are blkparse, fiu, \
+         msr, cloudphysics, alibaba, tencent, disksim, mqsim, fio, blktrace and vellum; name one with \
+         --format to see what it says, or say with --columns what the columns of a CSV are"
     )]
     Unknown {
         /// The first line, cut short.

@@ -3,7 +3,7 @@
 
 use super::error::Problem;
 use super::fields::{name_number, number, ticks, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use vellum_core::addr::Nanos;
 
 const MICROSECOND: u64 = 1000;
@@ -18,16 +18,9 @@ pub struct State {
 
 impl State {
     /// Parses one line.
-    pub fn parse(&mut self, line: &str) -> Result<Option<Record>, Problem> {
+    pub fn parse(&mut self, line: &str) -> Result<Option<Traced>, Problem> {
         let Some(version) = self.version else {
-            self.version = Some(match line {
-                "fio version 2 iolog" => 2,
-                "fio version 3 iolog" => 3,
-                other => {
-                    let need = "\"fio version 2 iolog\" or \"fio version 3 iolog\" is needed";
-                    return Err(wrong("first line", other, need));
-                }
-            });
+            self.version = Some(version(line)?);
             return Ok(None);
         };
         let columns: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -55,22 +48,10 @@ impl State {
         let op = match (action, place) {
             ("add" | "open" | "close" | "unlink", _) => return Ok(None),
             ("wait", Some((time, _))) if version == 2 => {
-                let more = ticks("wait", time, MICROSECOND)?.0;
-                self.waited = self.waited.checked_add(more).ok_or_else(|| {
-                    let need = "a time this far cannot be counted in nanoseconds";
-                    wrong("wait", time, need)
-                })?;
+                self.wait(time)?;
                 return Ok(None);
             }
-            ("read", Some(_)) => Op::Read,
-            ("write", Some(_)) => Op::Write { fua: false },
-            ("trim", Some(_)) => Op::Discard,
-            ("sync" | "datasync" | "syncfs" | "sync_file_range", _) => Op::Flush,
-            (other, _) => {
-                let need = "add, open, close, unlink, wait (version 2), sync, datasync, or read, write or trim with \
-                            offset and length is needed";
-                return Err(wrong("action", other, need));
-            }
+            _ => operation(action, place.is_some())?,
         };
         let (offset, bytes) = match place {
             Some((offset, length)) if op != Op::Flush => {
@@ -78,7 +59,7 @@ impl State {
             }
             _ => (0, 0),
         };
-        Ok(Some(Record {
+        Ok(Some(Traced {
             at,
             disk: name_number(file),
             op,
@@ -89,4 +70,40 @@ impl State {
             committed: Vec::new(),
         }))
     }
+
+    fn wait(&mut self, time: &str) -> Result<(), Problem> {
+        let more = ticks("wait", time, MICROSECOND)?.0;
+        self.waited = self.waited.checked_add(more).ok_or_else(|| {
+            let need = "a time this far cannot be counted in nanoseconds";
+            wrong("wait", time, need)
+        })?;
+        Ok(())
+    }
+}
+
+/// The version that the first line names.
+fn version(line: &str) -> Result<u8, Problem> {
+    match line {
+        "fio version 2 iolog" => Ok(2),
+        "fio version 3 iolog" => Ok(3),
+        other => {
+            let need = "\"fio version 2 iolog\" or \"fio version 3 iolog\" is needed";
+            Err(wrong("first line", other, need))
+        }
+    }
+}
+
+/// What an action asks of the disk.
+fn operation(action: &str, has_place: bool) -> Result<Op, Problem> {
+    Ok(match (action, has_place) {
+        ("read", true) => Op::Read,
+        ("write", true) => Op::Write { fua: false },
+        ("trim", true) => Op::Discard,
+        ("sync" | "datasync" | "syncfs" | "sync_file_range", _) => Op::Flush,
+        (other, _) => {
+            let need = "add, open, close, unlink, wait (version 2), sync, datasync, \
+                        or read, write or trim with offset and length is needed";
+            return Err(wrong("action", other, need));
+        }
+    })
 }

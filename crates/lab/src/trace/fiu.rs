@@ -5,7 +5,7 @@
 
 use super::error::Problem;
 use super::fields::{SECTOR_BYTES, number, sectors, ticks, wrong};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use crate::content::Content;
 use crate::rng::mix;
 use vellum_core::addr::BLOCK_BYTES;
@@ -18,7 +18,7 @@ const ZEROS: [&str; 2] = [
 ];
 
 /// Parses one line.
-pub fn parse(line: &str) -> Result<Record, Problem> {
+pub fn parse(line: &str) -> Result<Traced, Problem> {
     let columns: Vec<&str> = line.split_ascii_whitespace().collect();
     let &[at, _, _, sector, count, op, major, minor, md5] = columns.as_slice() else {
         return Err(Problem::Columns {
@@ -42,7 +42,7 @@ pub fn parse(line: &str) -> Result<Record, Problem> {
         // The hashes are of parts of blocks.
         contents.clear();
     }
-    Ok(Record {
+    Ok(Traced {
         at: ticks("time", at, 1)?,
         disk: u32::from(disk) << 16 | u32::from(minor),
         op,

@@ -1,6 +1,6 @@
 //! Traces: recorded requests to a disk, read from the formats in common use.
 //!
-//! A reader takes lines (or events) and yields [`Record`]s. Everything in a trace is hostile: a line that is not valid
+//! A reader takes lines (or events) and yields [`Traced`] requests. Everything in a trace is hostile: a line that is not valid
 //! is an error that names its number, and so is a line or a request that is too long. No number of a trace is used as
 //! a size before it has been bounded.
 
@@ -19,7 +19,7 @@ mod limits;
 mod open;
 mod own;
 mod reader;
-mod record;
+mod traced;
 
 pub use columns::{COLUMNS, Columns, ColumnsError};
 pub use detect::detect;
@@ -30,6 +30,6 @@ pub use limits::{DISK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX};
 pub use open::{Bytes, open, unpacked};
 pub use own::Known;
 pub use reader::{Reader, Seen};
-pub use record::{Op, Record};
+pub use traced::{Op, Traced};
 pub use vellum_trace::limits::COMMITTED_MAX;
 pub use vellum_trace::{Class, Committed, Journal, Sizes};

@@ -1,6 +1,6 @@
 //! Vellum's own traces (`docs/TRACE.md`), recorded by `vellum serve --record` and `vellum record`.
 
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use crate::content::Content;
 use crate::sizes::Size;
 use std::io::Read;
@@ -58,7 +58,7 @@ impl<R: Read> Own<R> {
     }
 
     /// Reads the next entry; none at the end. The inner option is the request, if it is one.
-    pub fn next(&mut self) -> Result<Option<Option<Record>>, TraceError> {
+    pub fn next(&mut self) -> Result<Option<Option<Traced>>, TraceError> {
         if let Some(from) = self.from.take() {
             let reader = vellum_trace::Reader::new(from)?;
             self.known.sizes = reader.header().sizes;
@@ -68,7 +68,7 @@ impl<R: Read> Own<R> {
             return Ok(None);
         };
         Ok(Some(match entry? {
-            Entry::Request(request) => Some(self.record(request)),
+            Entry::Request(request) => Some(self.traced(request)),
             Entry::Journals(journals) => {
                 // A file system that is being recreated has none for a moment.
                 if !journals.is_empty() {
@@ -83,7 +83,7 @@ impl<R: Read> Own<R> {
         }))
     }
 
-    fn record(&mut self, request: Request) -> Record {
+    fn traced(&mut self, request: Request) -> Traced {
         let add = |(blocks, bytes): &mut (u64, u64), size: Option<u16>| {
             if let Some(size) = size {
                 *blocks += 1;
@@ -106,7 +106,7 @@ impl<R: Read> Own<R> {
             delta: block.delta,
         });
         let told = sizes.clone().any(|size| size != Size::default());
-        Record {
+        Traced {
             at: Nanos(request.at),
             disk: 0,
             op: match request.op {

@@ -5,7 +5,7 @@ use super::error::{Problem, TraceError};
 use super::format::Format;
 use super::limits::{DISK_BYTES_MAX, LINE_BYTES_MAX, REQUEST_BYTES_MAX};
 use super::own::{Known, Own};
-use super::record::{Op, Record};
+use super::traced::{Op, Traced};
 use super::{blkparse, blktrace, csv, disksim, fio, fiu};
 use std::io::BufRead;
 use vellum_core::addr::Nanos;
@@ -17,7 +17,7 @@ pub struct Seen {
     /// Lines, or events.
     pub lines: u64,
     /// Requests.
-    pub records: u64,
+    pub requests: u64,
     /// Lines of the format that are not requests (headers, other actions, comments).
     pub passed_over: u64,
     /// Requests whose time was before that of the previous one; they get the time of the previous one.
@@ -139,9 +139,9 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads the next line or event; none at the end. The inner option is the request, if it is one.
-    fn step(&mut self) -> Result<Option<Option<Record>>, TraceError> {
+    fn step(&mut self) -> Result<Option<Option<Traced>>, TraceError> {
         let number = self.seen.lines + 1;
-        let record = match &mut self.source {
+        let traced = match &mut self.source {
             Source::Lines { from, line, lines } => {
                 let got = next_line(from, line).map_err(|source| TraceError::Io {
                     line: number,
@@ -160,9 +160,9 @@ impl<R: BufRead> Reader<R> {
                 let offset = events.offset;
                 match events.next() {
                     Ok(None) => return Ok(None),
-                    Ok(Some(record)) => {
+                    Ok(Some(traced)) => {
                         self.seen.lines = number;
-                        record
+                        traced
                     }
                     Err(blktrace::Failure::Io(source)) => {
                         return Err(TraceError::EventIo { offset, source });
@@ -175,18 +175,18 @@ impl<R: BufRead> Reader<R> {
             Source::Own(own) => {
                 let entry = own.next()?;
                 self.seen.lost = own.lost;
-                let Some(record) = entry else {
+                let Some(traced) = entry else {
                     self.seen.cut = own.is_cut();
                     return Ok(None);
                 };
                 self.seen.lines = number;
-                record
+                traced
             }
         };
-        if let Some(record) = &record {
-            check(record).map_err(|problem| self.wrong(problem))?;
+        if let Some(traced) = &traced {
+            check(traced).map_err(|problem| self.wrong(problem))?;
         }
-        Ok(Some(record))
+        Ok(Some(traced))
     }
 }
 
@@ -198,7 +198,7 @@ fn next_line(from: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<boo
     Ok(limited.read_until(b'\n', line)? > 0)
 }
 
-fn parse(line: &[u8], lines: &mut Lines, number: u64) -> Result<Option<Record>, Problem> {
+fn parse(line: &[u8], lines: &mut Lines, number: u64) -> Result<Option<Traced>, Problem> {
     if line.len() > LINE_BYTES_MAX {
         return Err(Problem::LineTooLong);
     }
@@ -224,42 +224,42 @@ fn parse(line: &[u8], lines: &mut Lines, number: u64) -> Result<Option<Record>, 
 }
 
 /// Checks that a request can be one of a disk.
-fn check(record: &Record) -> Result<(), Problem> {
-    if record.op != Op::Flush && record.bytes == 0 {
+fn check(traced: &Traced) -> Result<(), Problem> {
+    if traced.op != Op::Flush && traced.bytes == 0 {
         return Err(Problem::Nothing);
     }
-    let bytes = record.bytes;
-    if record.op != Op::Discard && bytes > REQUEST_BYTES_MAX {
+    let bytes = traced.bytes;
+    if traced.op != Op::Discard && bytes > REQUEST_BYTES_MAX {
         return Err(Problem::TooLong { bytes });
     }
-    let end = record.offset.checked_add(record.bytes);
+    let end = traced.offset.checked_add(traced.bytes);
     if end.is_none_or(|end| end > DISK_BYTES_MAX) {
-        let offset = record.offset;
+        let offset = traced.offset;
         return Err(Problem::TooFar { offset });
     }
     Ok(())
 }
 
 impl<R: BufRead> Iterator for Reader<R> {
-    type Item = Result<Record, TraceError>;
+    type Item = Result<Traced, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
             match self.step() {
-                Ok(Some(Some(mut record))) => {
-                    self.seen.records += 1;
-                    if record.at < self.newest {
+                Ok(Some(Some(mut traced))) => {
+                    self.seen.requests += 1;
+                    if traced.at < self.newest {
                         self.seen.backwards += 1;
-                        record.at = self.newest;
+                        traced.at = self.newest;
                     }
-                    self.newest = record.at;
-                    return Some(Ok(record));
+                    self.newest = traced.at;
+                    return Some(Ok(traced));
                 }
                 Ok(Some(None)) => self.seen.passed_over += 1,
                 Ok(None) => {
                     self.ended = true;
                     let lines = self.seen.lines;
-                    return (self.seen.records == 0).then_some(Err(TraceError::Empty { lines }));
+                    return (self.seen.requests == 0).then_some(Err(TraceError::Empty { lines }));
                 }
                 Err(error) => {
                     self.ended = true;

@@ -28,7 +28,8 @@ const SEGMENT_BLOCKS: std::ops::RangeInclusive<u64> = 64..=65_536;
 pub enum LayoutError {
     /// No segment fits the engine's limits.
     #[error(
-        "erase blocks of {blocks} blocks cannot be made into segments: a power of two from 64 to 65536 is needed"
+        "erase blocks of {blocks} blocks cannot be made into segments: a power of two from 64 to 65536 is \
+         needed"
     )]
     EraseBlock {
         /// Blocks of an erase block.
@@ -39,8 +40,8 @@ pub enum LayoutError {
     Geometry(#[from] GeometryError),
     /// The engine cannot keep this many blocks.
     #[error(
-        "the engine can keep {most} blocks alive in {segments} segments of {segment_blocks} on this flash, and \
-         {logical} are asked for: give it more capacity or over-provisioning"
+        "the engine can keep {most} blocks alive in {segments} segments of {segment_blocks} on this flash, \
+         and {logical} are asked for: give it more capacity or over-provisioning"
     )]
     Full {
         /// Blocks requested.
@@ -54,7 +55,8 @@ pub enum LayoutError {
     },
     /// The tables cannot keep this many blocks.
     #[error(
-        "the tables leave room for {most} blocks, and {logical} are asked for: give it more capacity or over-provisioning"
+        "the tables leave room for {most} blocks, and {logical} are asked for: give it more capacity or \
+         over-provisioning"
     )]
     Tables {
         /// Blocks requested.

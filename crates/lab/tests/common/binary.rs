@@ -71,25 +71,33 @@ pub fn own() -> Vec<u8> {
         began: 1,
         sizes: Sizes::Lz4,
     };
-    let request = |at, op, lba, contents: Vec<Block>| {
-        Entry::Request(Request {
-            at,
-            op,
-            lba,
-            blocks: match op {
-                Op::Flush => 0,
-                _ => contents.len().max(1) as u64,
-            },
-            committed: match op {
-                Op::Write { fua: true } => vec![Committed {
-                    home: 7,
-                    copy: lba - 2,
-                }],
-                _ => Vec::new(),
-            },
-            contents,
-        })
-    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    let entries = entries();
+    entries.iter().for_each(|entry| writer.push(entry).unwrap());
+    writer.finish().unwrap()
+}
+
+fn request(at: u64, op: Op, lba: u64, contents: Vec<Block>) -> Entry {
+    Entry::Request(Request {
+        at,
+        op,
+        lba,
+        blocks: match op {
+            Op::Flush => 0,
+            _ => contents.len().max(1) as u64,
+        },
+        committed: match op {
+            Op::Write { fua: true } => vec![Committed {
+                home: 7,
+                copy: lba - 2,
+            }],
+            _ => Vec::new(),
+        },
+        contents,
+    })
+}
+
+fn entries() -> [Entry; 10] {
     let block = |content, packed, delta, class| Block {
         content,
         packed,
@@ -98,7 +106,7 @@ pub fn own() -> Vec<u8> {
     };
     let (digest, twin) = (Content::Digest(99), Content::Digest(1 << 63));
     let write = Op::Write { fua: false };
-    let entries = [
+    [
         Entry::Journals(vec![Journal {
             lba: 300_000,
             blocks: 4096,
@@ -130,8 +138,5 @@ pub fn own() -> Vec<u8> {
         request(60, write, 8, Vec::new()),
         request(70, Op::Discard { fua: false }, 7, Vec::new()),
         request(80, Op::WriteZeroes { fua: false }, 8, Vec::new()),
-    ];
-    let mut writer = Writer::new(Vec::new(), &header).unwrap();
-    entries.iter().for_each(|entry| writer.push(entry).unwrap());
-    writer.finish().unwrap()
+    ]
 }

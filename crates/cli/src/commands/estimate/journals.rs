@@ -38,7 +38,10 @@ pub struct Told {
 impl Told {
     /// As JSON.
     pub fn json(&self) -> Value {
-        let share = |share: Share| json!({"of": share.of, "percent": 100.0 * share.mean, "percent_bound": 100.0 * share.bound});
+        let share = |share: Share| {
+            let (mean, bound) = (100.0 * share.mean, 100.0 * share.bound);
+            json!({"of": share.of, "percent": mean, "percent_bound": bound})
+        };
         json!({
             "uuid": self.uuid.to_string(),
             "home_blocks": self.homes,

@@ -18,7 +18,11 @@ pub struct Args {
     setup: Setup,
     /// A policy; give it several times. Default: the page map and the log with nothing, each greedy and by cost and benefit; the
     /// log with each of its savings alone, and together; the log and tables in place above a drive.
-    #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        long_help = format!("A policy; give it several times. There are {NAMES}.")
+    )]
     policy: Vec<Policy>,
     /// Runs at the same time; by default one a core. The results are the same.
     #[arg(long, value_name = "COUNT", value_parser = number::<u16>(1..=1024))]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use vellum_lab::csv;
-use vellum_lab::html::{self, Page};
+use vellum_lab::html::{self, Preface};
 use vellum_lab::outcome::Outcome;
 use vellum_lab::report;
 use vellum_lab::svg::Plot;
@@ -53,7 +53,7 @@ pub trait Figures: Serialize {
     /// As CSV, with a heading.
     fn csv(&self) -> String;
     /// As one HTML file.
-    fn html(&self, page: &Page) -> Result<String>;
+    fn html(&self, preface: &Preface) -> Result<String>;
 }
 
 impl Figures for Vec<Outcome> {
@@ -70,8 +70,8 @@ impl Figures for Vec<Outcome> {
         csv::lines(self)
     }
 
-    fn html(&self, page: &Page) -> Result<String> {
-        Ok(html::render(page, self, &self.table())?)
+    fn html(&self, preface: &Preface) -> Result<String> {
+        Ok(html::render(preface, self, &self.table())?)
     }
 }
 
@@ -85,7 +85,7 @@ impl Output {
         figures: &impl Figures,
     ) -> Result<()> {
         warnings.extend(figures.partial());
-        let page = Page {
+        let preface = Preface {
             title: title.into(),
             lead: None,
             about,
@@ -93,14 +93,14 @@ impl Output {
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
         if let Some(path) = &self.html {
-            write(path, &figures.html(&page)?)?;
+            write(path, &figures.html(&preface)?)?;
         }
         if self.json {
             writeln!(out(), "{}", serde_json::to_string_pretty(figures)?)?;
         } else if self.csv {
             write!(out(), "{}", figures.csv())?;
         } else {
-            print(&page.about, &page.warnings, &figures.table())?;
+            print(&preface.about, &preface.warnings, &figures.table())?;
         }
         Ok(())
     }

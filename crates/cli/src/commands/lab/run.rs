@@ -19,7 +19,11 @@ pub struct Args {
     #[command(flatten)]
     setup: Setup,
     /// A policy; give it several times. Default: base, vellum, and vellum:victim=cost-benefit where there is flash.
-    #[arg(long, value_name = "POLICY", long_help = format!("A policy; give it several times. There are {NAMES}."))]
+    #[arg(
+        long,
+        value_name = "POLICY",
+        long_help = format!("A policy; give it several times. There are {NAMES}.")
+    )]
     policy: Vec<Policy>,
     #[command(flatten)]
     output: Output,

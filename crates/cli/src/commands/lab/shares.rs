@@ -35,7 +35,7 @@ impl Args {
                 out(),
                 "| {} | {} | {} | {} | {:.1}% | {:.1}% | {} | {:.1} |",
                 name.to_string_lossy(),
-                summary.seen.records,
+                summary.seen.requests,
                 shares.flushes,
                 shares.written,
                 shares.percent(),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use vellum_lab::drives::{self, DriveFile};
-use vellum_lab::html::Page;
+use vellum_lab::html::Preface;
 use vellum_lab::parallel;
 use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
@@ -83,8 +83,8 @@ impl Figures for Grid<'_> {
         sweep::csv(self.axes, self.rows)
     }
 
-    fn html(&self, page: &Page) -> Result<String> {
-        Ok(sweep::html(page, self.axes, self.rows)?)
+    fn html(&self, preface: &Preface) -> Result<String> {
+        Ok(sweep::html(preface, self.axes, self.rows)?)
     }
 }
 

@@ -35,6 +35,18 @@ impl Driver {
         }
     }
 
+    /// Blocks to write, each in a buffer of its own, and some in fewer bytes as well.
+    pub(super) fn payloads(&mut self, first: u64, tokens: &[u32]) -> Vec<Payload> {
+        let mut blocks = Vec::with_capacity(tokens.len());
+        for (&token, lba) in tokens.iter().zip(first..) {
+            let buf = self.take_buf(token);
+            let packed = self.rng.percent(self.packing);
+            let packed = packed.then(|| self.in_fewer_bytes(lba, buf, token));
+            blocks.push(self.payload(buf, token, packed));
+        }
+        blocks
+    }
+
     /// Hands over a write; its client may already have its answer.
     pub(super) fn write(
         &mut self,

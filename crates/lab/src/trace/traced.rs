@@ -23,7 +23,7 @@ pub enum Op {
 
 /// One request of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct Traced {
     /// When, since an arbitrary origin.
     pub at: Nanos,
     /// The disk, of those in the trace.
@@ -43,7 +43,7 @@ pub struct Record {
     pub committed: Vec<Committed>,
 }
 
-impl Record {
+impl Traced {
     /// The first block it touches.
     #[must_use]
     pub fn first_block(&self) -> u64 {
