@@ -1,6 +1,6 @@
 //! An entry of the map, in 4 bytes.
 
-use crate::addr::{BLOCK_BYTES, Pba, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 
 /// Entries in a leaf.
 pub const LEAF_ENTRIES: usize = BLOCK_BYTES / 4;
@@ -108,6 +108,14 @@ impl Entry {
             }
         }
     }
+}
+
+/// The leaf of a block's entry, and the entry's index in it.
+pub(crate) fn split(lba: Lba) -> (usize, usize) {
+    (
+        (lba.0 / LEAF_ENTRIES as u64) as usize,
+        (lba.0 % LEAF_ENTRIES as u64) as usize,
+    )
 }
 
 #[cfg(test)]

@@ -56,7 +56,9 @@ impl<'a> Leaving<'a> {
         header.cursors = self.cursors;
         let mut bytes = vec![0; volume.root_blocks() as usize * BLOCK_BYTES];
         let mut free = self.recovered.free_at_rest(volume);
-        self.cursors.iter().for_each(|head| free.remove(head.segment));
+        self.cursors
+            .iter()
+            .for_each(|head| free.remove(head.segment));
         root::encode_with(&header, &self.recovered.slots, &free, crc, &mut bytes);
         let first = (volume.root_place(header.generation), bytes.clone());
         // Nothing is said of a segment in which nothing has been written.

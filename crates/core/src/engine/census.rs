@@ -133,10 +133,4 @@ impl Engine {
         let live = used * u64::from(self.superblock.usable_blocks());
         Room { live, ..room }
     }
-
-    /// True if there is room for a block that is written during a census, however much is live.
-    pub(super) fn has_room_in_census(&self) -> bool {
-        let room = self.fullest_room();
-        room.live < room.for_anybody()
-    }
 }

@@ -180,16 +180,7 @@ impl Engine {
         let superblock = recovered.superblock;
         let mut segments = Segments::new(superblock.segment_count(), options.segments_end);
         let staying = segments.staying();
-        for (index, newest) in recovered.newest.iter().enumerate() {
-            let segment = Segment(index as u32);
-            let info = segments.get_mut(segment);
-            info.last_seq = *newest;
-            info.state = if recovered.heads.iter().any(|head| head.segment == segment) {
-                SegmentState::Open
-            } else {
-                SegmentState::Closed
-            };
-        }
+        segments.recover(&recovered.newest, &recovered.heads);
         let mut unsummarised = Vec::new();
         for (segment, tags) in recovered.tags {
             if segments.get(segment).state == SegmentState::Closed {

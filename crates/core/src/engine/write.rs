@@ -155,15 +155,9 @@ impl Engine {
         }
         // Only an overwrite of a block that has a page to itself is certain to free one.
         if !matches!(old, Entry::Plain(_)) {
-            if self.state.is_in_census() {
-                if !self.has_room_in_census() {
-                    return Placed::Wait;
-                }
-            } else {
-                let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-                if !self.reserve.admits(self.course.now(), need, room) {
-                    return Placed::Full;
-                }
+            let need = self.need(lba, old, payload.digest.class);
+            if let Err(refused) = self.admit(need) {
+                return refused;
             }
         }
         if let Some(packed) = payload.digest.packed {
@@ -192,6 +186,20 @@ impl Engine {
         self.stats.stored_whole(payload.digest.class);
         self.note(lba, &payload);
         Placed::Done
+    }
+
+    /// Finds out whether there is room for one more block. Before a census ends, that may not be known.
+    fn admit(&mut self, need: Need) -> Result<(), Placed> {
+        let room = self.fullest_room();
+        let is_admitted = match self.state.is_in_census() {
+            true => room.live < room.for_anybody(),
+            false => self.reserve.admits(self.course.now(), need, room),
+        };
+        match is_admitted {
+            true => Ok(()),
+            false if self.state.is_in_census() => Err(Placed::Wait),
+            false => Err(Placed::Full),
+        }
     }
 
     /// Stores zeros, which take no room except for their record.

@@ -9,6 +9,7 @@ mod leaves;
 mod log_end;
 mod places;
 mod resettled;
+mod roots;
 mod secret;
 mod segments;
 mod settled;
@@ -21,7 +22,7 @@ use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use super::history::{self, History};
 use super::properties::{self, Properties};
 use super::sum::{BlockSum, SumKind};
-use super::{root, summary};
+use super::summary;
 use crate::addr::{BLOCK_BYTES, Generation, Lba, Life, Pba, Seq};
 use crate::entry::LEAF_ENTRIES;
 use crate::limits::{COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS, STRIPE};
@@ -38,9 +39,6 @@ use zerocopy::{FromBytes, IntoBytes};
 const WHAT: &str = "superblock";
 const MAGIC: [u8; 8] = *b"VELLUMSB";
 const ENTRY_WIDTH: u32 = 4;
-
-/// More segments than any medium has: addresses have 32 bits, and a segment has at least 256 blocks.
-const SEGMENTS_MOST: u32 = 1 << 24;
 
 on_disk! {
     /// The first bytes of the superblock's block.
@@ -367,31 +365,6 @@ impl Superblock {
         self.over_provisioning
     }
 
-    /// The number of blocks of a root.
-    #[must_use]
-    pub fn root_blocks(&self) -> u32 {
-        match self.features.free_segments {
-            // A volume that loses segments keeps its roots as they are.
-            true => (self.map_area.saturating_sub(self.roots) / 2) as u32,
-            false => root::blocks(self.leaves()),
-        }
-    }
-
-    /// The number of blocks that a root needs, if the volume has so many segments.
-    pub(super) fn root_blocks_with(&self, segments: u32) -> u32 {
-        let free = match self.features.free_segments {
-            true => root::free_blocks(segments),
-            false => 0,
-        };
-        root::blocks(self.leaves()) + free
-    }
-
-    /// True if roots say which segments are free.
-    #[must_use]
-    pub fn tells_free_segments(&self) -> bool {
-        self.features.free_segments
-    }
-
     /// Encodes the block.
     pub fn encode(&self, crc: Crc, out: &mut [u8]) {
         debug_assert_eq!(out.len(), BLOCK_BYTES);
@@ -592,15 +565,7 @@ impl Superblock {
         let length = u64::from(self.segments.count()) * u64::from(self.segments.blocks());
         let first = self.segments.first().0;
         let segments = (first, first.saturating_add(length), "first segment");
-        let places = self.map_area.saturating_sub(self.roots) / 2;
-        let least = u64::from(self.root_blocks_with(self.segments.count()));
-        // A volume that has lost segments keeps roots that had room for more.
-        let most = least + u64::from(root::free_blocks(SEGMENTS_MOST));
-        check(
-            !self.features.free_segments || (least..=most).contains(&places),
-            "root blocks",
-            places,
-        )?;
+        self.validate_roots()?;
         let roots = self.roots.saturating_add(2 * u64::from(self.root_blocks()));
         let roots = (self.roots, roots, "root place");
         let leaves = self

@@ -6,7 +6,7 @@
 
 use super::head::Marks;
 use crate::addr::{Pba, Segment, Seq};
-use crate::format::root::FreeSegments;
+use crate::format::root::{Cursor, FreeSegments};
 use crate::format::superblock::Superblock;
 use crate::limits;
 use alloc::{collections::VecDeque, vec::Vec};
@@ -84,6 +84,16 @@ impl Segments {
             erasing: 0,
             has_news: true,
             quarantined: Vec::new(),
+        }
+    }
+
+    /// Takes the newest chunk in each segment, and where the heads are, from recovery: all others are closed.
+    pub fn recover(&mut self, newest: &[Seq], heads: &[Cursor; 2]) {
+        for (info, newest) in self.info.iter_mut().zip(newest) {
+            (info.last_seq, info.state) = (*newest, SegmentState::Closed);
+        }
+        for head in heads {
+            self.get_mut(head.segment).state = SegmentState::Open;
         }
     }
 

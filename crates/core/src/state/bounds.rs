@@ -29,9 +29,8 @@ impl Bounds {
                 page[..end].iter().all(may_be) && page[end..].iter().all(|&raw| raw == UNMAPPED)
             }
             Self::Pages(segments, flag) => {
-                let may_be = |&place: &u32| {
-                    place == 0 || is_data(&segments, Pba(u64::from(place & !flag)))
-                };
+                let may_be =
+                    |&place: &u32| place == 0 || is_data(&segments, Pba(u64::from(place & !flag)));
                 page.iter().all(may_be)
             }
         }

@@ -5,9 +5,8 @@
 //! does not even do that: whoever reads the leaf gets it with these entries.
 
 use super::changes::Page;
-use super::map::split;
 use crate::addr::Lba;
-use crate::entry::{Entry, LEAF_ENTRIES};
+use crate::entry::{Entry, LEAF_ENTRIES, split};
 use alloc::{collections::BTreeMap, vec::Vec};
 
 /// The memory that a leaf takes besides that of its entries: the list, and its place in the tree.

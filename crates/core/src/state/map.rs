@@ -11,7 +11,7 @@ use super::dirty::Dirty;
 use super::resident::{Look, Resident};
 use super::shelf::{decode, encode};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
-use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO};
+use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED, ZERO, split};
 use crate::format::superblock::SegmentArea;
 use alloc::vec::Vec;
 
@@ -233,7 +233,9 @@ impl Map {
             return true;
         };
         let first = (leaf * LEAF_ENTRIES) as u64;
-        let mut entries = (first..).zip(look.entries()).filter(|(_, raw)| **raw != UNMAPPED);
+        let mut entries = (first..)
+            .zip(look.entries())
+            .filter(|(_, raw)| **raw != UNMAPPED);
         entries.all(|(lba, raw)| visit(Lba(lba), Entry::unpack(*raw)))
     }
 
@@ -332,14 +334,6 @@ impl Map {
 /// The number of a leaf's entries that hold something.
 fn entries_of(page: &Page) -> u16 {
     page.iter().filter(|&&raw| raw != UNMAPPED).count() as u16
-}
-
-/// The leaf of a block's entry, and the entry's index in it.
-pub(super) fn split(lba: Lba) -> (usize, usize) {
-    (
-        (lba.0 / LEAF_ENTRIES as u64) as usize,
-        (lba.0 % LEAF_ENTRIES as u64) as usize,
-    )
 }
 
 #[cfg(test)]

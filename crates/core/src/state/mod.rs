@@ -12,6 +12,7 @@ mod apply;
 mod bounds;
 mod census;
 mod changes;
+mod count;
 mod deltas;
 mod dirty;
 mod grow;

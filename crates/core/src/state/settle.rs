@@ -1,10 +1,9 @@
 //! The end of a replay: owners and live blocks are counted from the map, so that no count is too low.
 
 use super::live::Live;
-use super::map::split;
 use super::{Event, State, Unsound};
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
-use crate::entry::Entry;
+use crate::entry::{Entry, split};
 use crate::format::root::Cursor;
 use crate::format::superblock::SegmentArea;
 use alloc::{collections::BTreeMap, vec, vec::Vec};

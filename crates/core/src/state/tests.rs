@@ -49,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => lba().prop_map(Step::Write),
         1 => lba().prop_map(Step::Zero),
-        1 => (lba(), 1..8u64).prop_map(|(lba, blocks)| Step::Discard(lba, discarded(lba, blocks))),
+        1 => (lba(), 1..8u64).prop_map(discard),
         3 => (lba(), lba()).prop_map(|(lba, of)| Step::Share(lba, of)),
         4 => lba().prop_map(Step::Part),
         2 => (lba(), lba()).prop_map(|(lba, of)| Step::Delta(lba, of)),
@@ -58,8 +58,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn discarded(lba: u64, blocks: u64) -> u64 {
-    (blocks * APART).min(LBAS * APART - lba)
+fn discard((lba, blocks): (u64, u64)) -> Step {
+    Step::Discard(lba, (blocks * APART).min(LBAS * APART - lba))
 }
 
 /// A log of records, and the state that results while it is written.
@@ -289,7 +289,10 @@ proptest! {
     }
 
     #[test]
-    fn a_record_of_something_outside_the_volume_does_nothing(lba in LBAS * APART..u64::MAX, number in any::<u32>()) {
+    fn a_record_of_something_outside_the_volume_does_nothing(
+        lba in LBAS * APART..u64::MAX,
+        number in any::<u32>(),
+    ) {
         let mut log = Log::new();
         log.step(Step::Write(3));
         let (before, lba) = (places(&log.state), Lba(lba));

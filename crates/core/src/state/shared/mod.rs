@@ -13,9 +13,7 @@ mod settle;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
 use crate::by_pba::ByPba;
 use crate::entry::{LEAF_ENTRIES, PACKED_PAGES};
-use crate::format::superblock::SegmentArea;
 use crate::seam::Fingerprint;
-use crate::state::bounds::Bounds;
 use crate::state::deltas::Deltas;
 use crate::state::dirty::Dirty;
 use crate::state::resident::Resident;
@@ -328,30 +326,6 @@ impl Shared {
         }
         self.pages.load(leaf.0 as usize, places);
         true
-    }
-
-    /// Takes note of a leaf that is on the medium. It is not read before it is needed.
-    pub(in crate::state) fn leave_on_medium(&mut self, leaf: usize) {
-        let end = (leaf + 1) * LEAF_ENTRIES;
-        self.pages.lengthen(end.min(self.limit as usize));
-        if let Some(shelf) = self.pages.leaves().shelf() {
-            shelf.left_out();
-        }
-    }
-
-    /// Reads the last leaves, to find which number is the last that has a page: those after it were never used.
-    pub(in crate::state) fn end_at_last_page(&mut self) {
-        self.pages.end_at_last_page();
-    }
-
-    /// What leaves of the table may lead to.
-    pub(in crate::state) fn bounds(&self, segments: SegmentArea) -> Bounds {
-        Bounds::Pages(segments, PARTS)
-    }
-
-    /// One more than the largest number that may have a page.
-    pub(in crate::state) fn numbers(&self) -> u32 {
-        self.pages.len() as u32
     }
 
     /// Returns the leaf of a page's place, if it has to be read before `leaving` owners leave the page. If other owners remain, the place

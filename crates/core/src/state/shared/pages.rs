@@ -142,7 +142,10 @@ impl Pages {
             Some(piece * PIECE + last + 1)
         };
         let pieces = (0..self.pieces()).rev();
-        self.len = pieces.filter_map(|piece| last_of(&piece)).next().unwrap_or(0);
+        self.len = pieces
+            .filter_map(|piece| last_of(&piece))
+            .next()
+            .unwrap_or(0);
     }
 
     /// Notes that something leads to a number that has no page.

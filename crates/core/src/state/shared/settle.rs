@@ -4,6 +4,9 @@ use super::pages::{PARTS, Uses};
 use super::{Shared, pba_of};
 use crate::addr::{Lba, Pba, Vba};
 use crate::by_pba::ByPba;
+use crate::entry::LEAF_ENTRIES;
+use crate::format::superblock::SegmentArea;
+use crate::state::bounds::Bounds;
 use alloc::vec::Vec;
 
 impl Shared {
@@ -26,10 +29,37 @@ impl Shared {
         may_be
     }
 
+    /// Takes note of a leaf that is on the medium. It is not read before it is needed.
+    pub(in crate::state) fn leave_on_medium(&mut self, leaf: usize) {
+        let end = (leaf + 1) * LEAF_ENTRIES;
+        self.pages.lengthen(end.min(self.limit as usize));
+        if let Some(shelf) = self.pages.leaves().shelf() {
+            shelf.left_out();
+        }
+    }
+
+    /// Reads the last leaves, to find which number is the last that has a page: those after it were never used.
+    pub(in crate::state) fn end_at_last_page(&mut self) {
+        self.pages.end_at_last_page();
+    }
+
+    /// What leaves of the table may lead to.
+    pub(in crate::state) fn bounds(&self, segments: SegmentArea) -> Bounds {
+        Bounds::Pages(segments, PARTS)
+    }
+
+    /// One more than the largest number that may have a page.
+    pub(in crate::state) fn numbers(&self) -> u32 {
+        self.pages.len() as u32
+    }
+
     /// Takes back what [`Shared::count_owner`] has counted.
     pub(in crate::state) fn uncount_owner(&mut self, vba: Vba, lba: Lba) {
         let mut uses = self.pages.uses(vba.0);
-        assert!(uses.owners > 0, "shared page {vba}: an owner was not counted");
+        assert!(
+            uses.owners > 0,
+            "shared page {vba}: an owner was not counted"
+        );
         uses.owners -= 1;
         uses.xor ^= lba.0 as u32;
         self.pages.set_uses(vba.0, uses);
@@ -39,7 +69,10 @@ impl Shared {
     /// The same for a part.
     pub(in crate::state) fn uncount_part(&mut self, vba: Vba) {
         let mut uses = self.pages.uses(vba.0);
-        assert!(uses.owners > 0, "page of parts {vba}: an owner was not counted");
+        assert!(
+            uses.owners > 0,
+            "page of parts {vba}: an owner was not counted"
+        );
         uses.owners -= 1;
         self.pages.set_uses(vba.0, uses);
         self.parts_owned -= 1;
