@@ -327,3 +327,63 @@ pub fn decode(
     };
     Ok((header, slots))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn crc(bytes: &[u8]) -> u32 {
+        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
+        bytes.iter().fold(7, add)
+    }
+
+    #[test]
+    fn a_root_says_which_segments_are_free() {
+        let header = RootHeader {
+            uuid: [3; 16],
+            generation: Generation(4),
+            seq: Seq(9),
+            life: Life(2),
+            durable: Seq(8),
+            cursors: [0, 1].map(|segment| Cursor {
+                segment: Segment(segment),
+                offset: 0,
+            }),
+            swept: 0,
+            scrubbed: 0,
+        };
+        let slots = [LeafSlot::Absent, LeafSlot::Slot1(7)];
+        let segments = [2, 7, 8, 40_000].map(Segment);
+        let mut free = FreeSegments::default();
+        segments.map(|segment| free.put(segment));
+        let length = blocks(2) + free_blocks(40_001);
+        let mut bytes = vec![0; length as usize * BLOCK_BYTES];
+        encode_with(&header, &slots, &free, crc, &mut bytes);
+        assert_eq!(
+            decode(&bytes, &[3; 16], 2, crc),
+            Ok((header, slots.to_vec()))
+        );
+        let told = FreeSegments::of_root(&bytes, 2);
+        let all = (0..50_000)
+            .map(Segment)
+            .filter(|segment| told.holds(*segment));
+        assert_eq!(all.collect::<Vec<_>>(), segments);
+        free.remove(Segment(7));
+        assert!(free.holds(Segment(8)) && !free.holds(Segment(7)));
+        // A root of an older volume, or one that nobody told: nothing is known to be free.
+        assert_eq!(
+            FreeSegments::of_root(&bytes[..2 * BLOCK_BYTES], 2),
+            FreeSegments::default()
+        );
+        encode(&header, &slots, crc, &mut bytes);
+        assert_eq!(FreeSegments::of_root(&bytes, 2), FreeSegments::default());
+        // The checksum of the table covers the free segments.
+        bytes[2 * BLOCK_BYTES] = 1;
+        let wrong = matches!(
+            decode(&bytes, &[3; 16], 2, crc),
+            Err(FormatError::Checksum { .. })
+        );
+        assert!(wrong);
+    }
+}

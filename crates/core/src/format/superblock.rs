@@ -53,7 +53,7 @@ on_disk! {
         uuid: [u8; 16],
         /// key of the volume's hashes; of a pack the newest chunk whose data was whole (8 bytes), zeros (8), and the signature
         secret: [u8; 32],
-        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs; 2048 clients see fewer blocks than they did, for it has shrunk
+        /// features that a program must know to read the volume: 1 blocks' sums are XXH3; 2 tables have editions; 4 a log has copies of what leads to data; 8 second roots have open summaries; 16 it is a pack, without data; 32 tables in place have what leads to data twice; 64 a chunk's header names the LBAs of the one before; 128 a log's roots and leaves lie behind its segments, for it has grown; 256 behind the blocks that clients see are those of snapshots; 512 there are clones among these, or were; 1024 it has grown, and so those of snapshots have had other LBAs; 2048 clients see fewer blocks than they did, for it has shrunk; 4096 a log's roots say which segments are free
         incompatible: U64,
         /// features that a program must know to write it: 1 there are properties; 2 a log's tables have more leaves than its medium needs, for that was longer
         read_only_compatible: U64,
