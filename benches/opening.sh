@@ -57,7 +57,7 @@ timed() {
     dd if=/dev/urandom of="$device" bs=4k count=1 seek=1234567 oflag=direct conv=fsync,notrunc status=none
     written=$(now)
     local blocks
-    blocks=$(stat_of read_blocks)
+    blocks=$("$VELLUM" stats "$dir/o.vol" --json </dev/null | jq -r '[.. | objects | .recovery? // empty | .read_blocks] | first')
     if [ "${2:-}" = now ]; then
         row "$most" "$1" "$(since "$began" "$there")" "$(since "$began" "$read")" "$(since "$began" "$written")" - "$blocks"
         return

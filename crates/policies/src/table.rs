@@ -303,8 +303,7 @@ rows! {
         doc: "memory for what says where blocks are: the map, and where pages are that several \
             blocks share. What does not fit is read from the medium when it is needed",
         cost: "all takes 1 MiB for each GiB that is stored, and up to as much again where blocks share \
-            pages; with less, an access far from the last ones costs a read or two more, and opening takes \
-            twice as long",
+            pages; with less, an access far from the last ones costs a read or two more",
     };
 
     JOURNALS = Row {
