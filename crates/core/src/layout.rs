@@ -280,6 +280,12 @@ impl Core {
         self.as_log().is_none_or(|engine| !engine.is_in_census())
     }
 
+    /// See [`Engine::damaged_table`].
+    #[must_use]
+    pub fn damaged_table(&self) -> Option<Pba> {
+        self.as_log().and_then(Engine::damaged_table)
+    }
+
     /// How full the volume may be, at most, if not all is counted yet.
     #[must_use]
     pub fn fullest_room(&self) -> Room {

@@ -3,6 +3,7 @@
 use crate::events::OnEvent;
 use crate::limits;
 use crate::policy::{NoIndex, Policy};
+use vellum_core::addr::Pba;
 use vellum_core::engine::Victim;
 use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
@@ -273,6 +274,14 @@ pub enum OpenError {
     },
 }
 
+/// What to do about a map that is found to be damaged while the volume is open.
+pub(crate) fn map_is_damaged(at: Pba) -> String {
+    format!(
+        "physical block {at} says where data is; it is damaged, and no copy restores it. So nothing more is written. \
+         `vellum serve --read-only` serves what is whole, and `vellum rescue` copies it to a new volume"
+    )
+}
+
 /// Why a volume was not stopped cleanly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
@@ -282,6 +291,9 @@ pub enum StopError {
          it to recover"
     )]
     Poisoned,
+    /// A block of its map is lost.
+    #[error("{}", map_is_damaged(*.0))]
+    MapDamaged(Pba),
     /// A bug.
     #[error("the volume had stopped on an internal error: restart it to recover")]
     Internal,

@@ -259,7 +259,8 @@ impl Volume {
             return Err(StopError::Internal);
         }
         if inner.engine.stats().poisoned != 0 {
-            Err(StopError::Poisoned)
+            let damaged = inner.engine.damaged_table();
+            Err(damaged.map_or(StopError::Poisoned, StopError::MapDamaged))
         } else {
             Ok(())
         }

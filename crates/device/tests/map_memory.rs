@@ -13,7 +13,7 @@ use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Leaf};
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
-use vellum_device::{OpenOptions, Volume};
+use vellum_device::{OpenOptions, StopError, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 const BLOCKS: u64 = 8192;
@@ -26,7 +26,12 @@ fn open(medium: &Arc<dyn Medium>, map_leaves: Option<usize>) -> Arc<Volume> {
         map_leaves,
         ..small()
     };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+    let volume = Arc::new(Volume::open(Arc::clone(medium), &options).unwrap());
+    // What is damaged from now on is damaged while the volume runs.
+    wait_for(&volume, "the census", |volume| {
+        volume.stats().core["uncounted_leaves"] == 0
+    });
+    volume
 }
 
 /// A stopped volume with a block in each leaf.
@@ -181,6 +186,50 @@ fn a_leaf_that_cannot_be_rebuilt_poisons_the_volume() {
             assert_eq!(client.read(leaf * LEAF, 1).unwrap(), [10 + leaf]);
         }
         drop((client, volume));
+    }
+}
+
+/// A volume whose map stays on the medium is open before all of its map was read. What is lost is found when it is counted.
+#[test]
+fn a_leaf_that_was_lost_before_the_opening_poisons_the_volume_when_it_is_counted() {
+    let medium = filled();
+    let superblock = superblock_of(&*medium);
+    let lost = Leaf(3);
+    zero_leaf(&*medium, lost);
+    zero_leaf(
+        &*medium,
+        superblock.parity(superblock.stripe_of(lost)).unwrap(),
+    );
+    let options = OpenOptions {
+        map_leaves: Some(0),
+        ..small()
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    wait_for(&volume, "the census", |volume| volume.stats().poisoned);
+    let mut client = Client::new(&volume);
+    assert!(client.write(0, &[1]).is_err() && client.flush().is_err());
+    let Err(StopError::MapDamaged(at)) = volume.stop() else {
+        panic!("the volume stopped in order");
+    };
+    assert!(
+        [0, 1]
+            .map(|slot| superblock.leaf_slot(lost, slot))
+            .contains(&at)
+    );
+    drop((client, volume));
+    // All of the rest can be read.
+    let options = OpenOptions {
+        read_only: true,
+        ..options
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+    let mut client = Client::new(&volume);
+    for leaf in 0..LEAVES {
+        let read = client.read(leaf * LEAF, 1);
+        match leaf == u64::from(lost.0) {
+            true => assert!(read.is_err(), "{read:?}"),
+            false => assert_eq!(read.unwrap(), [10 + leaf]),
+        }
     }
 }
 

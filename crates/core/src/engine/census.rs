@@ -6,7 +6,7 @@
 
 use super::fetches::AT_ONCE;
 use super::{Engine, Pending};
-use crate::addr::{BLOCK_BYTES, Leaf, Segment};
+use crate::addr::{BLOCK_BYTES, Leaf, Pba, Segment};
 use crate::log::SegmentState;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -109,11 +109,28 @@ impl Engine {
 
     /// Poisons the volume if what was counted is impossible: then nothing that follows from it may reach the medium.
     fn is_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
-        if counted.is_err() {
+        let unsound = counted.err();
+        if unsound.is_some() {
+            self.queue.fetches.census.unsound = unsound;
             self.outbox.withdraw_writes();
             self.poison();
         }
-        counted.is_err()
+        unsound.is_some()
+    }
+
+    /// Returns the block of the map, or of another table, for which the volume was poisoned because it is damaged and cannot be restored.
+    #[must_use]
+    pub fn damaged_table(&self) -> Option<Pba> {
+        let first_shared = self.superblock.map_leaves();
+        let unsound = self.queue.fetches.census.unsound;
+        let unsound = unsound.map(|unsound| match unsound {
+            Unsound::Map(leaf) => leaf,
+            Unsound::Shared => Leaf(first_shared),
+            Unsound::Deltas => Leaf(first_shared + self.superblock.shared_leaves()),
+        });
+        let leaf = self.state.lost_leaf().or(unsound)?;
+        let place = self.state.place_of_leaf(leaf);
+        Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)))
     }
 
     /// True if owners and live blocks are still being counted.

@@ -1,6 +1,7 @@
 //! Requests that wait for leaves, and leaves being read.
 
 use crate::addr::{Generation, Lba, Leaf, RequestId};
+use crate::state::Unsound;
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// The most leaves read at once.
@@ -76,6 +77,8 @@ pub(super) struct CensusReads {
     pub in_flight: usize,
     /// All leaves before this one were read, or are being read.
     pub next: Leaf,
+    /// The table in which the census has found what cannot be.
+    pub unsound: Option<Unsound>,
 }
 
 /// The leaves being read, and the reads that wait for them.

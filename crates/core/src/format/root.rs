@@ -356,7 +356,7 @@ mod tests {
         let slots = [LeafSlot::Absent, LeafSlot::Slot1(7)];
         let segments = [2, 7, 8, 40_000].map(Segment);
         let mut free = FreeSegments::default();
-        segments.map(|segment| free.put(segment));
+        segments.iter().for_each(|segment| free.put(*segment));
         let length = blocks(2) + free_blocks(40_001);
         let mut bytes = vec![0; length as usize * BLOCK_BYTES];
         encode_with(&header, &slots, &free, crc, &mut bytes);

@@ -1,6 +1,7 @@
 //! The device as a host of the core: an effect becomes an operation on the medium, or is done at once in the frames.
 
 use super::{Batch, Cause, Inner, Life};
+use crate::options::map_is_damaged;
 use crate::part_reads::{Decoded, PartsRead};
 use crate::refusals::block_error;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
@@ -172,8 +173,12 @@ impl Serves<Batch> for Inner {
         }
         let result = result.map_err(|refusal| {
             self.counters.refused += 1;
-            if !matches!(refusal, Refusal::OutOfRange | Refusal::Unlinkable) {
-                batch.troubles.push(refusal);
+            match (refusal, self.engine.damaged_table()) {
+                (Refusal::OutOfRange | Refusal::Unlinkable, _) => {}
+                (Refusal::Poisoned, Some(at)) => {
+                    batch.warnings.push(("damage", map_is_damaged(at)));
+                }
+                _ => batch.troubles.push(refusal),
             }
             block_error(refusal)
         });
