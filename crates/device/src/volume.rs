@@ -258,11 +258,10 @@ impl Volume {
         if asked.is_none() || inner.busy {
             return Err(StopError::Internal);
         }
-        if inner.engine.stats().poisoned != 0 {
-            let damaged = inner.engine.damaged_table();
-            Err(damaged.map_or(StopError::Poisoned, StopError::MapDamaged))
-        } else {
-            Ok(())
+        let damaged = inner.engine.damaged_table();
+        match inner.engine.stats().poisoned {
+            0 => Ok(()),
+            _ => Err(damaged.map_or(StopError::Poisoned, StopError::MapDamaged)),
         }
     }
 
