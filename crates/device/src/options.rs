@@ -278,7 +278,8 @@ pub enum OpenError {
 pub(crate) fn map_is_damaged(at: Pba) -> String {
     format!(
         "physical block {at} says where data is; it is damaged, and no copy restores it. \
-         So nothing more is written. `vellum serve --read-only` serves what is whole, and `vellum rescue` copies it to a new volume"
+         So nothing more is written. `vellum serve --read-only` serves what is whole, and \
+         `vellum rescue` copies it to a new volume"
     )
 }
 
