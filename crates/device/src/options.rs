@@ -3,6 +3,7 @@
 use crate::events::OnEvent;
 use crate::limits;
 use crate::policy::{NoIndex, Policy};
+use crate::refusals::map_is_damaged;
 use vellum_core::addr::Pba;
 use vellum_core::engine::Victim;
 use vellum_core::format::FormatError;
@@ -272,15 +273,6 @@ pub enum OpenError {
         /// What it said.
         source: std::io::Error,
     },
-}
-
-/// What to do about a map that is found to be damaged while the volume is open.
-pub(crate) fn map_is_damaged(at: Pba) -> String {
-    format!(
-        "physical block {at} says where data is; it is damaged, and no copy restores it. \
-         So nothing more is written. `vellum serve --read-only` serves what is whole, and \
-         `vellum rescue` copies it to a new volume"
-    )
 }
 
 /// Why a volume was not stopped cleanly.

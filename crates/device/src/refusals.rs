@@ -1,6 +1,7 @@
 //! The core's refusals, as clients see them.
 
 use crate::block::BlockError;
+use vellum_core::addr::Pba;
 use vellum_core::seam::Refusal;
 
 pub(crate) fn block_error(refusal: Refusal) -> BlockError {
@@ -24,4 +25,13 @@ pub(crate) fn kind(refusal: Refusal) -> &'static str {
         Refusal::Poisoned => "poisoned",
         Refusal::Unlinkable => "unlinkable",
     }
+}
+
+/// What to do about a map that is found to be damaged while the volume is open.
+pub(crate) fn map_is_damaged(at: Pba) -> String {
+    format!(
+        "physical block {at} says where data is; it is damaged, and no copy restores it. \
+         So nothing more is written. `vellum serve --read-only` serves what is whole, and \
+         `vellum rescue` copies it to a new volume"
+    )
 }

@@ -1,9 +1,8 @@
 //! The device as a host of the core: an effect becomes an operation on the medium, or is done at once in the frames.
 
 use super::{Batch, Cause, Inner, Life};
-use crate::options::map_is_damaged;
 use crate::part_reads::{Decoded, PartsRead};
-use crate::refusals::block_error;
+use crate::refusals::{block_error, map_is_damaged};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
