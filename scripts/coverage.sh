@@ -5,7 +5,7 @@
 # Prints the lines reached by directory, and fails if no life reaches a function that is not listed in xtask/unreached.toml, or if fewer
 # lines are reached than it states. SHRINK=1 removes from that list what is now reached. KEEP=DIR keeps the traces.
 #
-#     LIVES=200   lives of each kind of the core's; the seeds are always the same
+#     LIVES=400   lives of each kind of the core's; the seeds are always the same
 #
 # Needs the tools of rustc's own LLVM: those of rustup (`rustup component add llvm-tools`), or the system's packages llvm-N.
 set -euo pipefail
@@ -60,7 +60,7 @@ one() { # PACKAGE TEST [ARGUMENT...]
 export -f one
 export work
 # Fixed seeds, so that a change is not judged by what other seeds would reach.
-export VELLUM_FROM=424242 VELLUM_LIVES=${LIVES:-200} VELLUM_CASES=300
+export VELLUM_FROM=424242 VELLUM_LIVES=${LIVES:-400} VELLUM_CASES=300
 {
     for name in crashes faults found; do echo "vellum-core crash --exact $name"; done
     for name in ordered_crashes ordered_faults shadow_crashes shadow_faults spare_blocks_are_lost; do echo "vellum-core crash_tables --exact $name"; done

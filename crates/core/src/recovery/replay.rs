@@ -358,7 +358,9 @@ impl<'a> Replay<'a> {
             settled.map_err(|unsound| self.unsound(unsound))?;
         }
         if let Some(leaf) = self.state.lost_leaf() {
-            return Err(self.unsound(Unsound::Map(leaf)));
+            let place = self.state.place_of_leaf(leaf);
+            let at = place.unwrap_or(self.superblock.leaf_slot(leaf, 0));
+            return Err(RecoveryError::Leaf { leaf, at });
         }
         Ok(Recovered {
             superblock: self.superblock,

@@ -25,7 +25,7 @@ pub(super) struct Later {
 impl Later {
     /// True if a block's entry has to wait for others of its leaf, which are set before it.
     pub fn holds(&self, lba: Lba) -> bool {
-        self.leaves.contains_key(&split(lba).0)
+        self.has(split(lba).0)
     }
 
     /// The memory that the entries take, roughly, in bytes.
@@ -51,6 +51,11 @@ impl Later {
     pub fn leaves(&self) -> impl Iterator<Item = Lba> + '_ {
         let first = |leaf: &usize| Lba((leaf * LEAF_ENTRIES) as u64);
         self.leaves.keys().map(first)
+    }
+
+    /// True if a leaf has any.
+    pub fn has(&self, leaf: usize) -> bool {
+        self.leaves.contains_key(&leaf)
     }
 
     /// Sets the entries of a leaf in the leaf as it was read.

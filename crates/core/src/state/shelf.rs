@@ -251,6 +251,10 @@ impl Shelf {
         if is_dirty && !changes.knows(leaf as u32) {
             return false;
         }
+        // It may have changed back into what the medium has. Read again, it would have what the replay set once more.
+        if !self.later.is_empty() && self.later.has(leaf) {
+            return false;
+        }
         if !changes.has(leaf as u32) {
             return self.has(leaf, page);
         }
@@ -462,5 +466,46 @@ pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
 pub(super) fn encode(page: &Page, out: &mut [u8]) {
     for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
         bytes.copy_from_slice(&raw.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Lba;
+    use crate::entry::Entry;
+    use crate::format::geometry::{SMALL, plan};
+
+    struct Nothing;
+
+    impl Nodes for Nothing {
+        fn read(&self, _: Pba, _: &mut [u8; BLOCK_BYTES]) -> bool {
+            false
+        }
+    }
+
+    fn crc(bytes: &[u8]) -> u32 {
+        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
+        bytes.iter().fold(7, add)
+    }
+
+    /// What a replay set in it may have been undone since, so that it is what the medium has. Read again, it would be set once more.
+    #[test]
+    fn a_leaf_with_entries_of_a_replay_stays_until_the_medium_has_them() {
+        let volume = plan(&SMALL).unwrap_or_else(|error| panic!("{error}"));
+        let page = [0; LEAF_ENTRIES];
+        let mut block = [0; BLOCK_BYTES];
+        encode(&page, &mut block);
+        let slot = LeafSlot::Slot0(leaf::checksum(Leaf(0), &block, crc));
+        let slots = vec![slot; volume.leaves() as usize];
+        let paging = Paging::new(Arc::new(Nothing), 0);
+        let mut shelf = Shelf::new(paging, &volume, &slots, 0..1, crc);
+        assert!(shelf.may_evict(0, &page, false));
+        let mut later = Later::default();
+        later.add(Lba(5), Entry::Zero);
+        shelf.set_later(later);
+        assert!(!shelf.may_evict(0, &page, false));
+        shelf.place(Leaf(0), slot);
+        assert!(shelf.may_evict(0, &page, false));
     }
 }
