@@ -1,6 +1,6 @@
 //! Records: what a chunk's header says about the chunk's blocks, and other changes at that point of the log.
 
-use super::error::FormatError;
+use super::error::{FormatError, can_be};
 use super::summary::{Owner, Tag};
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::{MAX_PARTS, PACKED_PAGES, PartId};
@@ -384,7 +384,14 @@ impl Record {
                 part: fields.part()?,
                 base: fields.base()?,
             },
-            kind => return Err(wrong("kind", kind.into())),
+            kind => {
+                let (field, value) = ("kind", kind.into());
+                return Err(FormatError::Value {
+                    what: WHAT,
+                    field,
+                    value,
+                });
+            }
         })
     }
 }
@@ -421,46 +428,33 @@ impl Fields<'_> {
             offset: (place >> 32) as u16,
             len: (place >> 48) as u16,
         };
-        if usize::from(part.offset) + usize::from(part.len) > BLOCK_BYTES {
-            return Err(wrong("the end of a part", place));
-        }
+        let end = usize::from(part.offset) + usize::from(part.len);
+        can_be(WHAT, end <= BLOCK_BYTES, "the end of a part", place)?;
         Ok(part)
     }
 
     fn base(&self) -> Result<PartId, FormatError> {
         let raw = self.u32_at(PART_LEN)?;
         let base = PartId::from_raw(raw);
-        if base.raw() != raw {
-            return Err(wrong("what a delta needs", raw.into()));
-        }
+        can_be(WHAT, base.raw() == raw, "what a delta needs", raw.into())?;
         Ok(base)
     }
 }
 
-fn wrong(field: &'static str, value: u64) -> FormatError {
-    FormatError::Value {
-        what: WHAT,
-        field,
-        value,
-    }
-}
-
 fn shared_page(number: u64) -> Result<Vba, FormatError> {
-    u32::try_from(number)
-        .map(Vba)
-        .map_err(|_| wrong("a shared page's number", number))
+    let is_one = number <= u32::MAX.into();
+    can_be(WHAT, is_one, "a shared page's number", number)?;
+    Ok(Vba(number as u32))
 }
 
 fn page_of_parts(number: u64) -> Result<Vba, FormatError> {
-    match u32::try_from(number) {
-        Ok(vba) if vba < PACKED_PAGES => Ok(Vba(vba)),
-        _ => Err(wrong("the number of a page of parts", number)),
-    }
+    let is_one = number < PACKED_PAGES.into();
+    can_be(WHAT, is_one, "the number of a page of parts", number)?;
+    Ok(Vba(number as u32))
 }
 
 fn slot(number: u64) -> Result<u8, FormatError> {
-    match u8::try_from(number) {
-        Ok(slot) if usize::from(slot) < MAX_PARTS => Ok(slot),
-        _ => Err(wrong("the place of a part", number)),
-    }
+    let is_one = number < MAX_PARTS as u64;
+    can_be(WHAT, is_one, "the place of a part", number)?;
+    Ok(number as u8)
 }

@@ -1,6 +1,6 @@
 //! The root of a map checkpoint: which slot each leaf is in, which segments are free, and where replay of the log begins.
 
-use super::error::{FormatError, within_numbers};
+use super::error::{FormatError, can_be, within_numbers};
 use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use alloc::vec::Vec;
@@ -240,92 +240,96 @@ pub fn decode(
         });
     }
     let (head, table) = bytes.split_at(BLOCK_BYTES);
-    let (raw, _) = RawRoot::read_from_prefix(head).map_err(|_| FormatError::Truncated {
-        what: WHAT,
-        have: head.len(),
-        need,
-    })?;
-    if raw.magic != MAGIC {
-        return Err(FormatError::Magic { what: WHAT });
-    }
-    let found = checksum_around(head, offset_of!(RawRoot, crc), crc);
-    if found != raw.crc.get() {
+    let raw = RawRoot::of_block(head, uuid, crc)?;
+    let told = raw.leaves.get();
+    can_be(WHAT, told == leaves, "leaves", told.into())?;
+    let (found, expected) = (crc(table), raw.table_crc.get());
+    if found != expected {
+        let what = "root's table";
         return Err(FormatError::Checksum {
-            what: WHAT,
+            what,
             found,
-            expected: raw.crc.get(),
+            expected,
         });
     }
-    if raw.version.get() > VERSION {
-        return Err(FormatError::Version {
+    let entries = table.chunks_exact(ENTRY).take(leaves as usize);
+    let slots = entries.map(LeafSlot::decode).collect::<Result<_, _>>()?;
+    Ok((raw.header(), slots))
+}
+
+impl LeafSlot {
+    fn decode(entry: &[u8]) -> Result<Self, FormatError> {
+        let word = |at: usize| {
+            u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
+        };
+        let (sum, state) = (word(0), word(4));
+        can_be(WHAT, state <= 2, "leaf state", state.into())?;
+        Ok(match state {
+            0 => Self::Absent,
+            1 => Self::Slot0(sum),
+            _ => Self::Slot1(sum),
+        })
+    }
+}
+
+impl RawRoot {
+    /// Reads the first block of a root, and checks what it says of itself.
+    fn of_block(head: &[u8], uuid: &[u8; 16], crc: Crc) -> Result<Self, FormatError> {
+        let (raw, _) = Self::read_from_prefix(head).map_err(|_| FormatError::Truncated {
             what: WHAT,
-            version: raw.version.get(),
-            known: VERSION,
-        });
-    }
-    if raw.uuid != *uuid {
-        return Err(FormatError::Foreign { what: WHAT });
-    }
-    if raw.leaves.get() != leaves {
-        return Err(FormatError::Value {
-            what: WHAT,
-            field: "leaves",
-            value: u64::from(raw.leaves.get()),
-        });
-    }
-    within_numbers(
-        WHAT,
-        &[
+            have: head.len(),
+            need: BLOCK_BYTES,
+        })?;
+        if raw.magic != MAGIC {
+            return Err(FormatError::Magic { what: WHAT });
+        }
+        let found = checksum_around(head, offset_of!(Self, crc), crc);
+        if found != raw.crc.get() {
+            return Err(FormatError::Checksum {
+                what: WHAT,
+                found,
+                expected: raw.crc.get(),
+            });
+        }
+        if raw.version.get() > VERSION {
+            return Err(FormatError::Version {
+                what: WHAT,
+                version: raw.version.get(),
+                known: VERSION,
+            });
+        }
+        if raw.uuid != *uuid {
+            return Err(FormatError::Foreign { what: WHAT });
+        }
+        let numbers = [
             ("generation", raw.generation.get()),
             ("sequence number", raw.seq.get()),
             ("life", raw.life.get()),
             ("durable", raw.durable.get()),
-        ],
-    )?;
-    let found = crc(table);
-    if found != raw.table_crc.get() {
-        return Err(FormatError::Checksum {
-            what: "root's table",
-            found,
-            expected: raw.table_crc.get(),
-        });
+        ];
+        within_numbers(WHAT, &numbers)?;
+        Ok(raw)
     }
-    let mut slots = Vec::with_capacity(leaves as usize);
-    for entry in table.chunks_exact(ENTRY).take(leaves as usize) {
-        let sum = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        slots.push(
-            match u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]) {
-                0 => LeafSlot::Absent,
-                1 => LeafSlot::Slot0(sum),
-                2 => LeafSlot::Slot1(sum),
-                state => {
-                    return Err(FormatError::Value {
-                        what: WHAT,
-                        field: "leaf state",
-                        value: state.into(),
-                    });
-                }
-            },
-        );
+
+    fn header(&self) -> RootHeader {
+        let cursor = |segment: U32, offset: U32| Cursor {
+            segment: Segment(segment.get()),
+            offset: offset.get(),
+        };
+        RootHeader {
+            uuid: self.uuid,
+            generation: Generation(self.generation.get()),
+            seq: Seq(self.seq.get()),
+            life: Life(self.life.get()),
+            durable: Seq(self.durable.get()),
+            cursors: [
+                cursor(self.hot_segment, self.hot_offset),
+                cursor(self.cold_segment, self.cold_offset),
+            ],
+            swept: self.swept.get(),
+            scrubbed: self.scrubbed.get(),
+        }
     }
-    let cursor = |segment: U32, offset: U32| Cursor {
-        segment: Segment(segment.get()),
-        offset: offset.get(),
-    };
-    let header = RootHeader {
-        uuid: raw.uuid,
-        generation: Generation(raw.generation.get()),
-        seq: Seq(raw.seq.get()),
-        life: Life(raw.life.get()),
-        durable: Seq(raw.durable.get()),
-        cursors: [
-            cursor(raw.hot_segment, raw.hot_offset),
-            cursor(raw.cold_segment, raw.cold_offset),
-        ],
-        swept: raw.swept.get(),
-        scrubbed: raw.scrubbed.get(),
-    };
-    Ok((header, slots))
 }
 
 #[cfg(test)]
