@@ -371,14 +371,7 @@ impl Record {
                 lba,
                 part: fields.part()?,
             },
-            19 => {
-                let place = fields.u64_at(8)?;
-                Self::SharePart {
-                    lba,
-                    vba: page_of_parts(place & u64::from(u32::MAX))?,
-                    slot: slot(place >> 32)?,
-                }
-            }
+            19 => fields.share_part(lba)?,
             20 => Self::Delta {
                 lba,
                 part: fields.part()?,
@@ -431,6 +424,15 @@ impl Fields<'_> {
         let end = usize::from(part.offset) + usize::from(part.len);
         can_be(WHAT, end <= BLOCK_BYTES, "the end of a part", place)?;
         Ok(part)
+    }
+
+    fn share_part(&self, lba: Lba) -> Result<Record, FormatError> {
+        let place = self.u64_at(8)?;
+        Ok(Record::SharePart {
+            lba,
+            vba: page_of_parts(place & u64::from(u32::MAX))?,
+            slot: slot(place >> 32)?,
+        })
     }
 
     fn base(&self) -> Result<PartId, FormatError> {
