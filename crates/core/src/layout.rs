@@ -280,6 +280,14 @@ impl Core {
         self.as_log().is_none_or(|engine| !engine.is_in_census())
     }
 
+    /// See [`Engine::take_rebuilt`].
+    pub fn take_rebuilt(&mut self) -> u64 {
+        match self {
+            Self::Log(engine) => engine.take_rebuilt(),
+            Self::Tables(_) => 0,
+        }
+    }
+
     /// See [`Engine::damaged_table`].
     #[must_use]
     pub fn damaged_table(&self) -> Option<Pba> {

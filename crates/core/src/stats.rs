@@ -238,6 +238,8 @@ counters! {
     leaves_in_memory,
     /// Leaves that were read because they were not in memory.
     leaves_read,
+    /// Leaves that were damaged, and that the others of their stripes restored.
+    rebuilt_leaves,
     /// Gauge: leaves of the map whose owners are not counted yet, after an opening.
     uncounted_leaves,
     /// Gauge: physical data blocks in use.

@@ -27,6 +27,13 @@ pub(crate) fn kind(refusal: Refusal) -> &'static str {
     }
 }
 
+/// What is told when copies have restored metadata.
+pub(crate) fn restored(blocks: u64) -> String {
+    format!(
+        "{blocks} block(s) of metadata are damaged: copies told what they were, nothing is lost"
+    )
+}
+
 /// What to do about a map that is found to be damaged while the volume is open.
 pub(crate) fn map_is_damaged(at: Pba) -> String {
     format!(

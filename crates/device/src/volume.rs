@@ -29,6 +29,7 @@ use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
 use crate::policy::{NoIndex, Policy};
 use crate::reaper::{finish_here, reap};
+use crate::refusals::restored;
 use crate::requests::{Pending, Unheard};
 use crate::scout::{self, Scout};
 use crate::scratch::{SCRATCH, Scratch, Verdict};
@@ -182,10 +183,7 @@ impl Volume {
         }
         if self.recovery.from_copies > 0 {
             let blocks = self.recovery.from_copies;
-            let told = format!(
-                "{blocks} block(s) of metadata are damaged: copies told what they were, nothing is lost"
-            );
-            self.shared.events.add("damage", told);
+            self.shared.events.add("damage", restored(blocks));
         }
         if let Some(damage) = &self.damage {
             self.shared.events.add("damage", damage.describe());

@@ -70,6 +70,7 @@ fn check_recovered(
     copies::check(source, recovered, crc, report);
     names::check(source, recovered, crc, report);
     check_end(recovered, report);
+    check_free(recovered, report);
     let owners = Owners::collect(recovered, report);
     check_shared(recovered, report);
     let mut segments = Segments {
@@ -96,6 +97,16 @@ fn check_end(recovered: &Recovered, report: &mut Report) {
     if let Some((lba, blocks)) = recovered.state.map().stored_in(end, last) {
         let more = blocks - 1;
         report.add(Problem::Behind { lba, more });
+    }
+}
+
+/// Checks that what the root calls free is free.
+fn check_free(recovered: &Recovered, report: &mut Report) {
+    for segment in recovered.free_segments() {
+        let blocks = recovered.state.live().valid(segment);
+        if blocks > 0 {
+            report.add(Problem::NotFree { segment, blocks });
+        }
     }
 }
 

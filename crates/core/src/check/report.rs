@@ -93,6 +93,11 @@ pub enum Problem {
     /// Data that clients do not see.
     #[error("LBA {lba} and {more} more hold data behind the end of the volume, which has shrunk")]
     Behind { lba: Lba, more: u64 },
+    /// A segment that would be written anew.
+    #[error(
+        "segment {segment} holds {blocks} blocks of data, and the newest map checkpoint says that it is free"
+    )]
+    NotFree { segment: Segment, blocks: u32 },
     /// A mapping to a page of another owner.
     #[error("LBA {lba} is mapped to physical block {at}, which was written for {owner:?}")]
     Owner { lba: Lba, at: Pba, owner: Owner },

@@ -80,12 +80,15 @@ impl Engine {
 
     /// Counts what is in memory; if that is all, the census is over before it began.
     pub(super) fn begin_census(&mut self) {
-        while let Some(Uncounted::Here(leaf)) = self.state.next_uncounted(Leaf(0)) {
+        let mut next = Leaf(0);
+        while let Some(Uncounted::Here(leaf)) = self.state.next_uncounted(next) {
             let is_sound = self.state.count_leaf(leaf, None);
             if self.is_unsound(is_sound) {
                 return;
             }
+            next = Leaf(leaf.0 + 1);
         }
+        self.queue.fetches.census.next = next;
         if self.state.uncounted() == 0 {
             let is_sound = self.state.end_census();
             self.is_unsound(is_sound);
@@ -98,9 +101,14 @@ impl Engine {
             return;
         }
         for segment in (0..self.segments.count()).map(Segment) {
-            let is_closed = self.segments.get(segment).state == SegmentState::Closed;
-            if is_closed && self.state.live().valid(segment) == 0 {
-                self.emptied(segment);
+            let is_empty = self.state.live().valid(segment) == 0;
+            match self.segments.get(segment).state {
+                SegmentState::Closed if is_empty => self.emptied(segment),
+                SegmentState::Free if !is_empty => {
+                    self.is_unsound(Err(Unsound::FreeSegments));
+                    return;
+                }
+                _ => {}
             }
         }
         self.hear_of_events();
@@ -121,16 +129,12 @@ impl Engine {
     /// Returns the block of the map, or of another table, for which the volume was poisoned because it is damaged and cannot be restored.
     #[must_use]
     pub fn damaged_table(&self) -> Option<Pba> {
-        let first_shared = self.superblock.map_leaves();
-        let unsound = self.queue.fetches.census.unsound;
-        let unsound = unsound.map(|unsound| match unsound {
-            Unsound::Map(leaf) => leaf,
-            Unsound::Shared => Leaf(first_shared),
-            Unsound::Deltas => Leaf(first_shared + self.superblock.shared_leaves()),
-        });
-        let leaf = self.state.lost_leaf().or(unsound)?;
-        let place = self.state.place_of_leaf(leaf);
-        Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)))
+        if let Some(leaf) = self.state.lost_leaf() {
+            return self.state.place_of_leaf(leaf);
+        }
+        let unsound = self.queue.fetches.census.unsound?;
+        let root = self.superblock.root_place(self.checkpoint.generation());
+        Some(unsound.place(&self.superblock, root).1)
     }
 
     /// True if owners and live blocks are still being counted.

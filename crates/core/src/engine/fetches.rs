@@ -98,6 +98,8 @@ pub(super) struct Fetches {
     pub rows: Rows,
     /// What a census reads.
     pub census: CensusReads,
+    /// Damaged leaves that were restored, and of which the host has not been told.
+    pub rebuilt: u64,
 }
 
 impl Fetches {

@@ -298,6 +298,17 @@ impl Engine {
             self.poison();
             self.pump();
         }
+        let rebuilt = self.state.take_rebuilt();
+        if rebuilt > 0 {
+            self.queue.fetches.rebuilt += rebuilt as u64;
+            self.stats.rebuilt_leaves += rebuilt as u64;
+            self.checkpoint.due_if(true);
+        }
+    }
+
+    /// Returns how many damaged leaves were restored from their stripes since the last call.
+    pub fn take_rebuilt(&mut self) -> u64 {
+        core::mem::take(&mut self.queue.fetches.rebuilt)
     }
 
     fn hear(&mut self, hint: Hint<'_>) {

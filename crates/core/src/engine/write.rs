@@ -191,15 +191,14 @@ impl Engine {
     /// Finds out whether there is room for one more block. Before a census ends, that may not be known.
     fn admit(&mut self, need: Need) -> Result<(), Placed> {
         let room = self.fullest_room();
-        let is_admitted = match self.state.is_in_census() {
-            true => room.live < room.for_anybody(),
-            false => self.reserve.admits(self.course.now(), need, room),
+        let (is_admitted, refused) = match self.state.is_in_census() {
+            true => (room.live < room.for_anybody(), Placed::Wait),
+            false => {
+                let now = self.course.now();
+                (self.reserve.admits(now, need, room), Placed::Full)
+            }
         };
-        match is_admitted {
-            true => Ok(()),
-            false if self.state.is_in_census() => Err(Placed::Wait),
-            false => Err(Placed::Full),
-        }
+        is_admitted.then_some(()).ok_or(refused)
     }
 
     /// Stores zeros, which take no room except for their record.

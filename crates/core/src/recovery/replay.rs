@@ -382,18 +382,9 @@ impl<'a> Replay<'a> {
     }
 
     fn unsound(&self, unsound: Unsound) -> RecoveryError {
-        let first_shared = self.superblock.map_leaves();
-        let (what, leaf) = match unsound {
-            Unsound::Map(leaf) => ("the map", leaf.0),
-            Unsound::Shared => ("the table of shared pages", first_shared),
-            Unsound::Deltas => (
-                "the table of deltas",
-                first_shared + self.superblock.shared_leaves(),
-            ),
-        };
-        // A table may have no leaf: a volume from before deltas has none for the table of deltas.
-        let leaf = Leaf(leaf.min(self.superblock.leaves() - 1));
-        outside_of(what, self.superblock.leaf_slot(leaf, 0))
+        let root = self.superblock.root_place(self.root.generation);
+        let (what, at) = unsound.place(&self.superblock, root);
+        outside_of(what, at)
     }
 }
 

@@ -17,8 +17,6 @@ pub enum Uncounted {
 /// A census under way.
 pub(super) struct Census {
     counted: Vec<bool>,
-    /// All leaves before this one are counted.
-    first: usize,
     /// How many are not.
     left: u64,
     /// Pages with numbers from this one on were made since the volume was opened.
@@ -30,7 +28,6 @@ impl Census {
     pub fn new(leaves: u32, fresh: u32) -> Self {
         Self {
             counted: vec![false; leaves as usize],
-            first: 0,
             left: leaves.into(),
             fresh,
         }
@@ -59,13 +56,10 @@ impl Census {
     }
 
     /// Returns the first leaf from `from` on that is not counted.
-    pub fn next(&mut self, from: Leaf) -> Option<Leaf> {
-        let counted = self.counted[self.first..].iter();
-        self.first += counted.take_while(|counted| **counted).count();
-        let first = self.first.max(from.0 as usize);
-        let mut rest = self.counted.get(first..)?.iter();
-        let next = first + rest.position(|counted| !counted)?;
-        Some(Leaf(next as u32))
+    pub fn next(&self, from: Leaf) -> Option<Leaf> {
+        let mut rest = self.counted.get(from.0 as usize..)?.iter();
+        let next = rest.position(|counted| !counted)?;
+        Some(Leaf(from.0 + next as u32))
     }
 }
 

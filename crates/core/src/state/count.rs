@@ -7,6 +7,7 @@
 
 use super::census::{Census, Uncounted};
 use super::settle::{Seen, count_block};
+use super::shelf::Shelf;
 use super::{State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, split};
@@ -89,8 +90,8 @@ impl State {
     }
 
     /// Returns the next leaf from `from` on that the census has to count.
-    pub fn next_uncounted(&mut self, from: Leaf) -> Option<Uncounted> {
-        let leaf = self.census.as_mut()?.next(from)?;
+    pub fn next_uncounted(&self, from: Leaf) -> Option<Uncounted> {
+        let leaf = self.census.as_ref()?.next(from)?;
         Some(match self.map.is_away(leaf) {
             true => Uncounted::Away(leaf),
             false => Uncounted::Here(leaf),
@@ -111,6 +112,13 @@ impl State {
         };
         if !census.count(leaf) {
             return Ok(());
+        }
+        // A map that fits in memory is in memory once it is counted.
+        let shelf = self.map.leaves().shelf();
+        if let Some(block) = block
+            && shelf.is_some_and(Shelf::has_room)
+        {
+            self.map.take_leaf(leaf, block);
         }
         let (segments, live, shared) = (&self.segments, &mut self.live, &mut self.shared);
         let is_read = self
@@ -176,6 +184,7 @@ impl State {
             return Ok(());
         };
         debug_assert_eq!(census.left(), 0, "all leaves are counted");
+        self.shared.bring_while_room();
         let mut seen = Seen::default();
         self.count_pages(&[], &mut seen)?;
         self.settle_pages(&[], &mut seen, census.fresh())

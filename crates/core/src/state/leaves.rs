@@ -222,6 +222,15 @@ impl State {
         self.shelves().find_map(Shelf::lost)
     }
 
+    /// Returns the leaves that were damaged and that their stripes restored, since the last call; the next map checkpoint rewrites them.
+    pub fn take_rebuilt(&mut self) -> usize {
+        let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
+        let shelves = tables.into_iter().filter_map(Resident::shelf_mut);
+        let rebuilt: Vec<Leaf> = shelves.flat_map(Shelf::take_rebuilt).collect();
+        rebuilt.iter().for_each(|leaf| self.write_anew(*leaf));
+        rebuilt.len()
+    }
+
     /// Returns how many leaves are in memory, how many may be, and how many were read since the volume was opened; `None`: all
     /// stay in memory.
     #[must_use]

@@ -112,6 +112,25 @@ pub enum Unsound {
     Shared,
     /// The table of deltas.
     Deltas,
+    /// The root's list of free segments: one of them holds something.
+    FreeSegments,
+}
+
+impl Unsound {
+    /// Its name, and a block of it; `root` is the place of the newest root.
+    #[must_use]
+    pub fn place(self, volume: &Superblock, root: Pba) -> (&'static str, Pba) {
+        let first_shared = volume.map_leaves();
+        let (what, leaf) = match self {
+            Self::Map(leaf) => ("the map", leaf.0),
+            Self::Shared => ("the table of shared pages", first_shared),
+            Self::Deltas => ("the table of deltas", first_shared + volume.shared_leaves()),
+            Self::FreeSegments => return ("the root's list of free segments", root),
+        };
+        // A table may have no leaf: a volume from before deltas has none for the table of deltas.
+        let leaf = Leaf(leaf.min(volume.leaves() - 1));
+        (what, volume.leaf_slot(leaf, 0))
+    }
 }
 
 /// The state of a volume.

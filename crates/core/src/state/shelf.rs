@@ -14,7 +14,8 @@ use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
-use alloc::{boxed::Box, collections::VecDeque, sync::Arc, vec, vec::Vec};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -116,6 +117,8 @@ pub(super) struct Shelf {
     bounds: Option<Bounds>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
+    /// Leaves that are damaged on the medium, and that their stripes have restored; whether that has been reported.
+    rebuilt: RefCell<BTreeMap<Leaf, bool>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -146,6 +149,7 @@ impl Shelf {
             bounds: None,
             fetched: Cell::new(0),
             lost: Cell::new(None),
+            rebuilt: RefCell::default(),
         }
     }
 
@@ -187,7 +191,13 @@ impl Shelf {
         let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
         let block = match leaves.read(leaf, &mut read) {
             Ok(found) => found.map(|(_, block)| block),
-            Err(_) => leaves.rebuild(leaf, &mut read),
+            Err(_) => {
+                let block = leaves.rebuild(leaf, &mut read);
+                if block.is_some() {
+                    self.rebuilt.borrow_mut().entry(leaf).or_default();
+                }
+                block
+            }
         };
         self.fetched.set(self.fetched.get() + 1);
         if block.is_none() {
@@ -213,11 +223,19 @@ impl Shelf {
         self.bounds.is_none_or(|bounds| bounds.admit(leaf, page))
     }
 
-    /// Notes that an entry leads nowhere, unless all leaves have been checked.
+    /// Notes that an entry leads to a leaf of this table that says nothing of it, unless all leaves have been checked. The table need not
+    /// have such a leaf.
     pub fn leads_nowhere(&self, leaf: usize) {
         if self.bounds.is_some() {
+            let leaf = leaf.min(self.own.len().saturating_sub(1));
             self.lost.set(Some(self.number(leaf)));
         }
+    }
+
+    /// True if another leaf may be in memory.
+    pub fn has_room(&self) -> bool {
+        let (here, most) = self.here();
+        here < most
     }
 
     /// Applies what has changed in a leaf since the newest root.
@@ -313,6 +331,7 @@ impl Shelf {
         if self.own.contains(&leaf.0) {
             self.changes.is_rooted(leaf.0 - self.own.start);
             self.later.forget((leaf.0 - self.own.start) as usize);
+            self.rebuilt.get_mut().remove(&leaf);
         }
     }
 
@@ -414,6 +433,12 @@ impl Shelf {
     /// The number of leaves read.
     pub fn fetched(&self) -> u64 {
         self.fetched.get()
+    }
+
+    /// Returns the leaves that were found damaged since the last call, and that their stripes have restored.
+    pub fn take_rebuilt(&mut self) -> impl Iterator<Item = Leaf> + '_ {
+        let all = self.rebuilt.get_mut().iter_mut();
+        all.filter_map(|(leaf, told)| (!core::mem::replace(told, true)).then_some(*leaf))
     }
 
     /// Returns a leaf that could not be read, if there was one.

@@ -2,7 +2,7 @@
 
 use super::{Batch, Cause, Inner, Life};
 use crate::part_reads::{Decoded, PartsRead};
-use crate::refusals::{block_error, map_is_damaged};
+use crate::refusals::{block_error, map_is_damaged, restored};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
@@ -159,6 +159,10 @@ impl Serves<Batch> for Inner {
 
     fn started_all(&mut self, batch: &mut Batch) {
         self.read_back(batch);
+        let rebuilt = self.engine.take_rebuilt();
+        if rebuilt > 0 {
+            batch.warnings.push(("damage", restored(rebuilt)));
+        }
         let room = self.engine.room();
         if let Some(level) = self.gauge.note(room) {
             batch.filled = Some((level, room, matches!(self.engine, Core::Log(_))));

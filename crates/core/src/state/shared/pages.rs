@@ -8,6 +8,7 @@ use crate::addr::Leaf;
 use crate::entry::LEAF_ENTRIES;
 use crate::state::dirty::Dirty;
 use crate::state::resident::{Look, Resident};
+use crate::state::shelf::Shelf;
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::ops::Range;
 
@@ -146,6 +147,16 @@ impl Pages {
             .filter_map(|piece| last_of(&piece))
             .next()
             .unwrap_or(0);
+    }
+
+    /// Reads addresses into memory as long as there is room.
+    pub fn bring_while_room(&self) {
+        let has_room = || self.places.shelf().is_some_and(Shelf::has_room);
+        let away = (0..self.pieces()).filter(|piece| self.is_piece_away(*piece));
+        for piece in away.take_while(|_| has_room()) {
+            let places = self.places.get(piece, || true);
+            core::hint::black_box(places);
+        }
     }
 
     /// Notes that something leads to a number that has no page.

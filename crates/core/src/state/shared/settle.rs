@@ -43,6 +43,11 @@ impl Shared {
         self.pages.end_at_last_page();
     }
 
+    /// Reads leaves into memory as long as there is room.
+    pub(in crate::state) fn bring_while_room(&self) {
+        self.pages.bring_while_room();
+    }
+
     /// What leaves of the table may lead to.
     pub(in crate::state) fn bounds(&self, segments: SegmentArea) -> Bounds {
         Bounds::Pages(segments, PARTS)
