@@ -130,7 +130,8 @@ impl Engine {
     #[must_use]
     pub fn damaged_table(&self) -> Option<Pba> {
         if let Some(leaf) = self.state.lost_leaf() {
-            return self.state.place_of_leaf(leaf);
+            let place = self.state.place_of_leaf(leaf);
+            return Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)));
         }
         let unsound = self.queue.fetches.census.unsound?;
         let root = self.superblock.root_place(self.checkpoint.generation());

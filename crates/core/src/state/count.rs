@@ -190,3 +190,142 @@ impl State {
         self.settle_pages(&[], &mut seen, census.fresh())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::{Pba, Vba};
+    use crate::format::chunk::Record;
+    use crate::format::geometry::{SMALL, plan};
+    use crate::format::leaf;
+    use crate::format::superblock::Superblock;
+    use crate::state::{Nodes, Origin, Paging};
+    use alloc::{collections::BTreeMap, sync::Arc, vec};
+
+    fn crc(bytes: &[u8]) -> u32 {
+        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
+        bytes.iter().fold(7, add)
+    }
+
+    struct Disk(BTreeMap<Pba, [u8; BLOCK_BYTES]>);
+
+    impl Nodes for Disk {
+        fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool {
+            self.0.get(&at).inspect(|of| *block = **of).is_some()
+        }
+    }
+
+    fn volume() -> Superblock {
+        plan(&SMALL).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn block_of(entries: &[(usize, u32)]) -> [u8; BLOCK_BYTES] {
+        let mut block = [0; BLOCK_BYTES];
+        for (index, raw) in entries {
+            block[4 * index..][..4].copy_from_slice(&raw.to_le_bytes());
+        }
+        block
+    }
+
+    /// A state whose leaves are these numbers at these indexes on the medium, and of which `most` may be in memory.
+    fn state_of(leaves: &[(u32, &[(usize, u32)])], most: usize) -> State {
+        let volume = volume();
+        let mut slots = vec![LeafSlot::Absent; volume.leaves() as usize];
+        let mut disk = Disk(BTreeMap::new());
+        for (of, entries) in leaves {
+            let block = block_of(entries);
+            slots[*of as usize] = LeafSlot::Slot0(leaf::checksum(Leaf(*of), &block, crc));
+            disk.0.insert(volume.leaf_slot(Leaf(*of), 0), block);
+        }
+        let mut state = State::new(&volume);
+        let paging = Paging::new(Arc::new(disk), most).with_census();
+        state.page(&paging, &volume, &slots, crc);
+        assert!(state.leave_on_medium(&slots));
+        state
+    }
+
+    fn count_all(state: &mut State) -> Result<(), Unsound> {
+        for leaf in 0..volume().map_leaves() {
+            state.count_leaf(Leaf(leaf), None)?;
+        }
+        state.end_census()
+    }
+
+    #[test]
+    fn a_number_without_a_page_is_a_lost_leaf_that_has_a_place() {
+        for number in [3, 5000, (1 << 30) - 1] {
+            let entry = Entry::Shared(Vba(number)).pack();
+            let mut state = state_of(&[(0, &[(7, entry)])], 0);
+            assert!(state.begin_census());
+            let place = state.place_of(state.map().get(Lba(7)));
+            assert_eq!(place.map(|place| place.pba), Some(Pba::NOWHERE));
+            let lost = state.lost_leaf();
+            // Nothing may come of it, and the user is told where.
+            assert!(
+                lost.is_some_and(|leaf| leaf.0 < volume().leaves()),
+                "{lost:?}"
+            );
+            assert_eq!(lost.and_then(|leaf| state.place_of_leaf(leaf)), None);
+            assert_eq!(state.count_leaf(Leaf(0), None), Err(Unsound::Map(Leaf(0))));
+        }
+    }
+
+    #[test]
+    fn leaves_of_both_tables_stay_in_memory_as_long_as_there_is_room() {
+        let at = volume().segments().first().0 as u32;
+        let pages = volume().map_leaves();
+        let shared = [
+            Entry::Shared(Vba(0)).pack(),
+            Entry::Shared(Vba(1024)).pack(),
+        ];
+        let map = [
+            (0, shared[0]),
+            (1, shared[0]),
+            (2, shared[1]),
+            (3, shared[1]),
+        ];
+        let leaves: [(u32, &[(usize, u32)]); 3] =
+            [(0, &map), (pages, &[(0, at)]), (pages + 1, &[(0, at + 1)])];
+        for most in 0..4 {
+            let mut state = state_of(&leaves, most);
+            assert!(state.begin_census());
+            // The engine hands over what it has read of a leaf that is away.
+            let block = block_of(&map);
+            assert_eq!(
+                state.next_uncounted(Leaf(0)),
+                Some(Uncounted::Away(Leaf(0)))
+            );
+            assert_eq!(state.count_leaf(Leaf(0), Some(&block)), Ok(()));
+            assert_eq!(count_all(&mut state), Ok(()));
+            let (here, _, _) = state.residency().unwrap_or_default();
+            assert_eq!(here, most.min(3), "{most} may be in memory");
+            assert_eq!(state.has_away(), most < 3);
+            assert_eq!(state.shared().len(), 2);
+        }
+    }
+
+    #[test]
+    fn entries_of_a_replay_are_there_for_whoever_reads_and_for_the_census() {
+        let at = volume().segments().first();
+        let entry = |block: u64| Entry::Plain(at.plus(block));
+        let old = [(5, entry(1).pack()), (6, entry(2).pack())];
+        let mut state = state_of(&[(0, &old)], 0);
+        let record = Record::Data {
+            lba: Lba(5),
+            sum: 0,
+        };
+        assert_eq!(state.apply(Origin::of_block(at.plus(9)), &record), Some(()));
+        assert!(state.begin_census());
+        assert!(
+            state.is_away(Leaf(0)) && state.is_dirty(Leaf(0)),
+            "it was not read"
+        );
+        assert_eq!(count_all(&mut state), Ok(()));
+        assert_eq!(state.live().total(), 2);
+        assert_eq!(state.map().get(Lba(5)), entry(9));
+        assert_eq!(state.map().get(Lba(6)), entry(2));
+        let mut block = [0; BLOCK_BYTES];
+        assert!(state.encode_leaf(Leaf(0), &mut block));
+        assert_eq!(block[20..24], entry(9).pack().to_le_bytes());
+    }
+}
