@@ -157,7 +157,10 @@ impl State {
                 note(out, leaf);
                 continue;
             }
-            if let Entry::Shared(page) | Entry::Packed(page, _) = self.map.get(lba) {
+            // No owner leaves a page before a census ends, and until then counts do not tell who would be the last.
+            if self.is_counted
+                && let Entry::Shared(page) | Entry::Packed(page, _) = self.map.get(lba)
+            {
                 note_page(out, self.shared.leaf_away_to_leave(page, blocks));
                 let heir = self.shared.heir(page, lba);
                 let leaf = heir.and_then(|heir| self.map.leaf_away(heir));
