@@ -195,6 +195,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::addr::{Pba, Vba};
+    use crate::entry::LEAF_ENTRIES;
     use crate::format::chunk::Record;
     use crate::format::geometry::{SMALL, plan};
     use crate::format::leaf;
@@ -302,6 +303,35 @@ mod tests {
             assert_eq!(state.has_away(), most < 3);
             assert_eq!(state.shared().len(), 2);
         }
+    }
+
+    /// A page's counted owners and one that is not counted: together they say nothing of another owner.
+    #[test]
+    fn a_write_of_an_uncounted_owner_does_not_ask_who_is_the_last() {
+        let at = volume().segments().first().0 as u32;
+        let page = Entry::Shared(Vba(0)).pack();
+        let leaves = volume().map_leaves();
+        // Two leaves whose numbers make one that no leaf has.
+        let first = leaves - 1;
+        let second = (1..first).find(|other| first ^ other >= leaves);
+        let second = second.unwrap_or_else(|| panic!("{leaves} leaves"));
+        let own: [(usize, u32); 1] = [(0, page)];
+        let on_medium: [(u32, &[(usize, u32)]); 4] = [
+            (0, &own),
+            (first, &own),
+            (second, &own),
+            (leaves, &[(0, at)]),
+        ];
+        let mut state = state_of(&on_medium, 9);
+        assert!(state.begin_census());
+        let lba = Lba(u64::from(second) * LEAF_ENTRIES as u64);
+        assert_eq!(state.map().get(lba), Entry::Shared(Vba(0)));
+        for leaf in [0, first] {
+            assert_eq!(state.count_leaf(Leaf(leaf), None), Ok(()));
+        }
+        let mut missing = Vec::new();
+        state.missing_to_change(lba, 1, &mut missing);
+        assert_eq!(missing, []);
     }
 
     #[test]
