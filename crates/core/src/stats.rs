@@ -258,6 +258,6 @@ counters! {
     shared_owners,
     /// Gauge: requests that wait for space or for the medium.
     waiting_requests,
-    /// Gauge: 1 when a failed write or sync has poisoned the volume.
+    /// Gauge: 1 when a failed write or sync, or damage of its map, has poisoned the volume.
     poisoned,
 }

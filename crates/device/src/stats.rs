@@ -437,8 +437,10 @@ pub struct HistoryStats {
 pub struct VolumeStats {
     /// Time since it was opened, in milliseconds.
     pub uptime_ms: u64,
-    /// Whether a failed write or sync has poisoned it.
+    /// Whether a failed write or sync has poisoned it, or damage of its map.
     pub poisoned: bool,
+    /// Which block of the map is damaged, and what to do, if that has poisoned it.
+    pub poisoned_by: Option<String>,
     /// How often the volume's thread has woken; it does not grow while the volume is idle.
     pub wakeups: u64,
     /// Blocks that failed their checksum.

@@ -102,6 +102,10 @@ fn a_map_checkpoint_does_not_read_what_it_writes() {
     wait_for(&volume, "the scout has looked", |volume| {
         !volume.stats().commits.looking
     });
+    // The census keeps leaves while there is room: two others take it.
+    for leaf in 3..5 {
+        client.read(leaf * LEAF, 1).unwrap();
+    }
     let before = own_reads(&volume);
     for leaf in 1..3 {
         client.write(leaf * LEAF + 500, &[20 + leaf]).unwrap();
@@ -208,9 +212,15 @@ fn a_leaf_that_was_lost_before_the_opening_poisons_the_volume_when_it_is_counted
     wait_for(&volume, "the census", |volume| volume.stats().poisoned);
     let mut client = Client::new(&volume);
     assert!(client.write(0, &[1]).is_err() && client.flush().is_err());
+    let told = volume.stats().poisoned_by;
     let Err(StopError::MapDamaged(at)) = volume.stop() else {
         panic!("the volume stopped in order");
     };
+    let place = format!("physical block {at} ");
+    assert!(
+        told.as_ref().is_some_and(|told| told.contains(&place)),
+        "{told:?}"
+    );
     assert!(
         [0, 1]
             .map(|slot| superblock.leaf_slot(lost, slot))

@@ -89,8 +89,11 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut add = |grade, words: String| found.push(Finding { grade, words });
     if told(volume, "poisoned").and_then(Value::as_bool) == Some(true) {
-        let words = "POISONED by a failed write or sync: detach, and attach again, to recover";
-        add(Grade::Critical, words.to_owned());
+        let words = match told(volume, "poisoned_by").and_then(Value::as_str) {
+            Some(damage) => format!("POISONED by damage: {damage}"),
+            None => "POISONED by a failed write or sync: detach, and attach again, to recover".into(),
+        };
+        add(Grade::Critical, words);
     }
     let file = |key: &str| volume.get("file").and_then(|file| file.get(key));
     if let Some(missing @ 1..) = file("missing_bytes").and_then(Value::as_u64) {
@@ -179,6 +182,8 @@ mod tests {
         assert_eq!(grade(&volume(false, 3, "ample")), Grade::Warning);
         assert_eq!(grade(&volume(false, 0, "scarce")), Grade::Warning);
         assert_eq!(grade(&volume(true, 3, "scarce")), Grade::Critical);
+        let damage = json!({"stats": {"poisoned": true, "poisoned_by": "block 7"}});
+        assert_eq!(findings(&damage)[0].words, "POISONED by damage: block 7");
         let history =
             json!({"stats": {"history": {"taken": 9, "deleted": 8, "deleted_for_room": 1}}});
         let words: Vec<String> = findings(&history).into_iter().map(|it| it.words).collect();

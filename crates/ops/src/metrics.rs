@@ -84,7 +84,7 @@ impl Collector for Volumes {
             &mut encoder,
             (
                 "vellum_poisoned",
-                "1 when a failed write or sync has made it refuse writes",
+                "1 when a failed write or sync, or damage of its map, has made it refuse writes",
                 None,
             ),
             |it| Some(f64::from(told(it?, "poisoned")?.as_bool()?)),

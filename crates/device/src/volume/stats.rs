@@ -2,6 +2,7 @@
 
 use super::Volume;
 use crate::frames::Quota;
+use crate::refusals::map_is_damaged;
 use crate::scout::thread;
 use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
@@ -14,7 +15,7 @@ impl Volume {
     /// The current counters and gauges.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        let (core, counters, in_flight, requests, commits, room) = {
+        let (core, counters, in_flight, requests, commits, room, damaged) = {
             let inner = self.shared.knowing_all();
             (
                 inner.engine.stats(),
@@ -23,6 +24,7 @@ impl Volume {
                 inner.requests.len(),
                 inner.gate.stats(),
                 RoomStats::new(inner.gauge.level(), inner.engine.room()),
+                inner.engine.damaged_table(),
             )
         };
         let frames = &self.shared.frames;
@@ -62,6 +64,7 @@ impl Volume {
             history: self.history(),
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,
+            poisoned_by: damaged.filter(|_| core.poisoned != 0).map(map_is_damaged),
             wakeups: counters.wakeups,
             checksum_failures: core.corrupt_blocks,
             write_amplification: (clients.write.bytes > 0)
