@@ -30,7 +30,7 @@ export CARGO_TARGET_DIR=$target CARGO_INCREMENTAL=0 RUSTFLAGS=-Cinstrument-cover
 export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 core=(crash crash_tables damage)
 # Whole volumes with clients, on a simulated medium, which fails in most of these.
-device=(crash commit_order snapshots clones history stream archive grow grown_history shrink freed layouts scrub sweep write_once)
+device=(census map_memory crash commit_order snapshots clones history stream archive grow grown_history shrink freed layouts scrub sweep write_once)
 build() { # PACKAGE TEST...
     local package=$1 tests=()
     shift

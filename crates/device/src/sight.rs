@@ -70,6 +70,12 @@ impl Sight {
             .file_systems(|log| self.logs[log].lock().not_replayed())
     }
 
+    /// What is wrong with partition tables, for users.
+    pub fn table_faults(&self) -> Vec<String> {
+        let faults = &self.scan().table_faults;
+        faults.iter().map(ToString::to_string).collect()
+    }
+
     /// The scan that it comes from.
     pub fn scan_number(&self) -> u64 {
         self.scan

@@ -48,13 +48,7 @@ impl Volume {
                 scans: report.scans,
                 set_journals: report.set,
                 file_systems: report.sight.file_systems(),
-                table_faults: report
-                    .sight
-                    .scan()
-                    .table_faults
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect(),
+                table_faults: report.sight.table_faults(),
             },
             commits: CommitStats {
                 looking: self.shared.scout.is_behind(),

@@ -79,7 +79,7 @@ impl Host<Flight> for Driver {
     }
 
     fn read_meta(&mut self, flight: &mut Flight, _: EffectId, from: Extent) -> Self::Done {
-        if self.read_fails(from.at.0, from.blocks) {
+        if self.read_fails(from.at.0, from.blocks) || self.summary_is_lost(from) {
             flight.end = End::Failed;
             return Ok(());
         }
@@ -296,6 +296,17 @@ impl Driver {
         let fails = self.rng.below(10_000) < self.faults.unreadable;
         if fails {
             self.suspects.extend(at..at + u64::from(blocks));
+        }
+        fails
+    }
+
+    /// A summary is read seldom, and what is done without one has to be tried.
+    fn summary_is_lost(&mut self, from: Extent) -> bool {
+        let is_one = from.at >= self.engine.superblock().segments().first();
+        let fails = self.faults.unreadable > 0 && is_one && self.rng.percent(10);
+        if fails {
+            self.suspects
+                .extend(from.at.0..from.at.0 + u64::from(from.blocks));
         }
         fails
     }

@@ -6,7 +6,7 @@ use crate::sim::rng::Rng;
 use vellum_core::addr::{Lba, Nanos, Pba, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::seam::{Input, Service};
-use vellum_core::service::fold::{Fold, Row};
+use vellum_core::service::fold::{self, Fold, Row};
 use vellum_core::service::pace::{Around, Haste};
 use vellum_core::service::running::Running;
 use vellum_core::service::sweep::Sweep;
@@ -117,7 +117,8 @@ impl Services {
     fn begin(&mut self, driver: &Driver) {
         let superblock = driver.engine.superblock().clone();
         let (crc, now) = (crc32c::crc32c, Nanos(self.now));
-        self.running = Some(match self.rng.percent(50) {
+        let is_short = fold::is_wanted(driver.engine.room());
+        self.running = Some(match is_short || self.rng.percent(50) {
             true => Running::Fold(Box::new(Fold::new(superblock, crc, self.haste, now))),
             false => {
                 let from = (self.haste, driver.engine.swept());
