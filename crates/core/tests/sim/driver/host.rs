@@ -300,10 +300,10 @@ impl Driver {
         fails
     }
 
-    /// A summary is read seldom, and what is done without one has to be tried.
+    /// Summaries, and the headers that stand for a lost one, are read seldom, and what is done without them has to be tried.
     fn summary_is_lost(&mut self, from: Extent) -> bool {
         let is_one = from.at >= self.engine.superblock().segments().first();
-        let fails = self.faults.unreadable > 0 && is_one && self.rng.percent(10);
+        let fails = self.faults.unreadable > 0 && is_one && self.rng.percent(40);
         if fails {
             self.suspects
                 .extend(from.at.0..from.at.0 + u64::from(from.blocks));
