@@ -91,7 +91,9 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
     if told(volume, "poisoned").and_then(Value::as_bool) == Some(true) {
         let words = match told(volume, "poisoned_by").and_then(Value::as_str) {
             Some(damage) => format!("POISONED by damage: {damage}"),
-            None => "POISONED by a failed write or sync: detach, and attach again, to recover".into(),
+            None => {
+                "POISONED by a failed write or sync: detach, and attach again, to recover".into()
+            }
         };
         add(Grade::Critical, words);
     }

@@ -352,7 +352,7 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
-        let counts_later = self.counts_later && self.state.begin_census();
+        let counts_later = self.counts_later && self.state.begin_census(&self.heads);
         if !counts_later {
             let settled = self.state.settle(&self.heads);
             settled.map_err(|unsound| self.unsound(unsound))?;

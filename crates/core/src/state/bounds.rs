@@ -15,25 +15,30 @@ pub(super) enum Bounds {
 }
 
 impl Bounds {
+    /// Where an entry leads to, if it leads to a block.
+    pub fn block_of(self, raw: u32) -> Option<Pba> {
+        match self {
+            Self::Map(..) => match Entry::unpack(raw) {
+                Entry::Plain(pba) => Some(pba),
+                Entry::Unmapped | Entry::Zero | Entry::Shared(_) | Entry::Packed(..) => None,
+            },
+            Self::Pages(_, flag) => (raw != 0).then(|| Pba(u64::from(raw & !flag))),
+        }
+    }
+
     /// True if all entries of a leaf lead into segments, and none belongs to an LBA past the last one.
     pub fn admit(self, leaf: usize, page: &Page) -> bool {
-        let is_data = |segments: &SegmentArea, pba| segments.segment_of(pba).is_some();
-        match self {
-            Self::Map(segments, blocks) => {
-                let left = blocks.saturating_sub((leaf * LEAF_ENTRIES) as u64);
-                let end = left.min(LEAF_ENTRIES as u64) as usize;
-                let may_be = |raw: &u32| match Entry::unpack(*raw) {
-                    Entry::Plain(pba) => is_data(&segments, pba),
-                    Entry::Unmapped | Entry::Zero | Entry::Shared(_) | Entry::Packed(..) => true,
-                };
-                page[..end].iter().all(may_be) && page[end..].iter().all(|&raw| raw == UNMAPPED)
-            }
-            Self::Pages(segments, flag) => {
-                let may_be =
-                    |&place: &u32| place == 0 || is_data(&segments, Pba(u64::from(place & !flag)));
-                page.iter().all(may_be)
-            }
-        }
+        let (Self::Map(segments, _) | Self::Pages(segments, _)) = self;
+        let may_be = |raw: &u32| {
+            let block = self.block_of(*raw);
+            block.is_none_or(|pba| segments.segment_of(pba).is_some())
+        };
+        let end = match self {
+            Self::Map(_, blocks) => blocks.saturating_sub((leaf * LEAF_ENTRIES) as u64),
+            Self::Pages(..) => LEAF_ENTRIES as u64,
+        };
+        let end = end.min(LEAF_ENTRIES as u64) as usize;
+        page[..end].iter().all(may_be) && page[end..].iter().all(|&raw| raw == UNMAPPED)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Leaves may be counted in any order. Each is counted once.
 
 use crate::addr::Leaf;
+use crate::format::root::Cursor;
 use alloc::{vec, vec::Vec};
 
 /// A leaf of the map that a census has to count.
@@ -21,16 +22,24 @@ pub(super) struct Census {
     left: u64,
     /// Pages with numbers from this one on were made since the volume was opened.
     fresh: u32,
+    /// Where the log went on then.
+    heads: Vec<Cursor>,
 }
 
 impl Census {
-    /// Begins the census of so many leaves; the next new page gets the number `fresh`.
-    pub fn new(leaves: u32, fresh: u32) -> Self {
+    /// Begins the census of so many leaves; the next new page gets the number `fresh`, and the log goes on at `heads`.
+    pub fn new(leaves: u32, fresh: u32, heads: &[Cursor]) -> Self {
         Self {
             counted: vec![false; leaves as usize],
             left: leaves.into(),
             fresh,
+            heads: heads.to_vec(),
         }
+    }
+
+    /// Where the log went on when the volume was opened.
+    pub fn heads(&self) -> &[Cursor] {
+        &self.heads
     }
 
     /// The number of the first page that was made since the volume was opened.
@@ -69,7 +78,7 @@ mod tests {
 
     #[test]
     fn each_leaf_is_counted_once_in_any_order() {
-        let mut census = Census::new(4, 9);
+        let mut census = Census::new(4, 9, &[]);
         assert_eq!((census.left(), census.next(Leaf(0))), (4, Some(Leaf(0))));
         assert!(census.count(Leaf(1)) && !census.count(Leaf(1)));
         assert_eq!((census.left(), census.next(Leaf(1))), (3, Some(Leaf(2))));

@@ -119,6 +119,13 @@ impl Changes {
         self.knows(leaf) || self.written.contains_key(&leaf)
     }
 
+    /// True if a change of this entry is known that the newest root does not lead to.
+    pub fn names(&self, leaf: u32, index: usize) -> bool {
+        let changes = [self.leaves.get(&leaf), self.written.get(&leaf)];
+        let mut changes = changes.into_iter().flatten().flatten();
+        changes.any(|change| usize::from(change.index) == index)
+    }
+
     /// Restores a leaf as it was last written, if that is known.
     pub fn undo(&self, leaf: u32, page: &mut Page) {
         let entries = self.leaves.get(&leaf);

@@ -11,7 +11,7 @@ use super::shelf::Shelf;
 use super::{State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, split};
-use crate::format::root::LeafSlot;
+use crate::format::root::{Cursor, LeafSlot};
 use alloc::vec::Vec;
 
 impl State {
@@ -50,14 +50,15 @@ impl State {
     }
 
     /// Begins the census, at the end of a replay; false if all has to be counted at once, because only what is found to be free makes room
-    /// for the pledges' numbers, or for the deltas.
-    pub(crate) fn begin_census(&mut self) -> bool {
+    /// for the pledges' numbers, or for the deltas. `heads`: where the log continues.
+    pub(crate) fn begin_census(&mut self, heads: &[Cursor]) -> bool {
         debug_assert!(!self.is_counted);
         self.leave_for_later();
         if !self.shared.reserve_for_log(self.pledges.len()) || !self.shared.deltas().fits() {
             return false;
         }
-        self.census = Some(Census::new(self.map_leaves, self.shared.numbers()));
+        self.map.leaves_mut().end_at(heads);
+        self.census = Some(Census::new(self.map_leaves, self.shared.numbers(), heads));
         true
     }
 
@@ -186,7 +187,7 @@ impl State {
         debug_assert_eq!(census.left(), 0, "all leaves are counted");
         self.shared.bring_while_room();
         let mut seen = Seen::default();
-        self.count_pages(&[], &mut seen)?;
+        self.count_pages(census.heads(), census.fresh(), &mut seen)?;
         self.settle_pages(&[], &mut seen, census.fresh())
     }
 }
@@ -194,7 +195,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::addr::{Pba, Vba};
+    use crate::addr::{Pba, Segment, Vba};
     use crate::entry::LEAF_ENTRIES;
     use crate::format::chunk::Record;
     use crate::format::geometry::{SMALL, plan};
@@ -257,7 +258,7 @@ mod tests {
         for number in [3, 5000, (1 << 30) - 1] {
             let entry = Entry::Shared(Vba(number)).pack();
             let mut state = state_of(&[(0, &[(7, entry)])], 0);
-            assert!(state.begin_census());
+            assert!(state.begin_census(&[]));
             let place = state.place_of(state.map().get(Lba(7)));
             assert_eq!(place.map(|place| place.pba), Some(Pba::NOWHERE));
             let lost = state.lost_leaf();
@@ -289,7 +290,7 @@ mod tests {
             [(0, &map), (pages, &[(0, at)]), (pages + 1, &[(0, at + 1)])];
         for most in 0..4 {
             let mut state = state_of(&leaves, most);
-            assert!(state.begin_census());
+            assert!(state.begin_census(&[]));
             // The engine hands over what it has read of a leaf that is away.
             let block = block_of(&map);
             assert_eq!(
@@ -323,7 +324,7 @@ mod tests {
             (leaves, &[(0, at)]),
         ];
         let mut state = state_of(&on_medium, 9);
-        assert!(state.begin_census());
+        assert!(state.begin_census(&[]));
         let lba = Lba(u64::from(second) * LEAF_ENTRIES as u64);
         assert_eq!(state.map().get(lba), Entry::Shared(Vba(0)));
         for leaf in [0, first] {
@@ -332,6 +333,39 @@ mod tests {
         let mut missing = Vec::new();
         state.missing_to_change(lba, 1, &mut missing);
         assert_eq!(missing, []);
+    }
+
+    #[test]
+    fn a_leaf_of_before_that_leads_past_the_end_of_the_log_is_lost() {
+        let segments = volume().segments();
+        let at = |offset: u64| segments.first().plus(offset);
+        let heads = [4, 9].map(|offset| Cursor {
+            segment: Segment(u32::from(offset == 9)),
+            offset,
+        });
+        let plain = |offset| Entry::Plain(at(offset)).pack();
+        let shared = |offset| (Entry::Shared(Vba(7)).pack(), at(offset).0 as u32);
+        for (offset, is_sound) in [(3, true), (4, false), (5, false)] {
+            let on_map: &[(usize, u32)] = &[(1, plain(offset))];
+            let (owned, place) = shared(offset);
+            let owners: &[(usize, u32)] = &[(1, owned), (2, owned)];
+            let pages: &[(usize, u32)] = &[(7, place)];
+            let of_pages = volume().map_leaves();
+            for leaves in [vec![(0, on_map)], vec![(0, owners), (of_pages, pages)]] {
+                let mut state = state_of(&leaves, 1);
+                assert!(state.begin_census(&heads));
+                assert_eq!(count_all(&mut state).is_ok(), is_sound, "{offset}");
+            }
+            // A record of the log says that this is no longer so.
+            let mut state = state_of(&[(0, on_map)], 1);
+            let zero = Record::Discard {
+                lba: Lba(1),
+                blocks: 1,
+            };
+            assert_eq!(state.apply(Origin::of_block(at(0)), &zero), Some(()));
+            assert!(state.begin_census(&heads));
+            assert_eq!(count_all(&mut state), Ok(()));
+        }
     }
 
     #[test]
@@ -345,7 +379,7 @@ mod tests {
             sum: 0,
         };
         assert_eq!(state.apply(Origin::of_block(at.plus(9)), &record), Some(()));
-        assert!(state.begin_census());
+        assert!(state.begin_census(&[]));
         assert!(
             state.is_away(Leaf(0)) && state.is_dirty(Leaf(0)),
             "it was not read"

@@ -8,6 +8,7 @@ use super::dirty::Dirty;
 use super::shelf::{Shelf, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
+use crate::format::root::Cursor;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::OnceCell;
 
@@ -129,6 +130,16 @@ impl Resident {
             shelf.give_back(page);
         }
         self.look_at(leaf, || true)
+    }
+
+    /// Checks from now on that no leaf leads past the log's heads. Those in memory are checked now.
+    pub fn end_at(&mut self, heads: &[Cursor]) {
+        let Some(shelf) = &mut self.shelf else { return };
+        shelf.end_at(heads);
+        let here = self.leaves.iter().enumerate();
+        for (leaf, page) in here.filter_map(|(leaf, page)| Some((leaf, page.get()?))) {
+            shelf.check_end(leaf, page);
+        }
     }
 
     /// Puts a leaf into memory, or replaces it.

@@ -18,7 +18,7 @@ impl State {
         self.catch_up(Lba(0), Lba(u64::MAX));
         self.count_owners(heads)?;
         let mut seen = Seen::default();
-        self.count_pages(heads, &mut seen)?;
+        self.count_pages(heads, u32::MAX, &mut seen)?;
         self.settle_pages(heads, &mut seen, u32::MAX)
     }
 
@@ -67,16 +67,21 @@ impl State {
         Ok(())
     }
 
-    /// Counts the blocks of the pages that have owners.
-    pub(super) fn count_pages(&mut self, heads: &[Cursor], seen: &mut Seen) -> Result<(), Unsound> {
+    /// Counts the blocks of the pages that have owners. Pages with numbers below `fresh` are not past the `heads`.
+    pub(super) fn count_pages(
+        &mut self,
+        heads: &[Cursor],
+        fresh: u32,
+        seen: &mut Seen,
+    ) -> Result<(), Unsound> {
         // Pages are visited leaf by leaf. The order of their owners would jump between leaves.
         let mut is_twice = false;
         let (segments, live) = (&self.segments, &mut self.live);
         let shared = &self.shared;
-        let mut count = |pba| count_block(segments, live, heads, pba).is_some();
-        let counted = shared.visit_owned(|pba| {
+        let counted = shared.visit_owned(|page, pba| {
             is_twice |= !seen.is_first(&self.segments, pba);
-            !is_twice && count(pba)
+            let heads = if page.0 < fresh { heads } else { &[] };
+            !is_twice && count_block(segments, live, heads, pba).is_some()
         });
         if let Some(leaf) = self.lost_leaf() {
             return Err(Unsound::Map(leaf));
@@ -130,8 +135,16 @@ pub(super) fn count_block(
     heads: &[Cursor],
     pba: Pba,
 ) -> Option<()> {
-    let (segment, offset) = segments.segment_of(pba)?;
-    let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+    let (segment, _) = segments.segment_of(pba)?;
     let fits = live.born(segment) <= segments.usable();
-    (fits && !heads.iter().any(is_ahead)).then_some(())
+    (fits && !leads_ahead(segments, heads, pba)).then_some(())
+}
+
+/// True if the heads have not been at this block.
+pub(super) fn leads_ahead(segments: &SegmentArea, heads: &[Cursor], pba: Pba) -> bool {
+    let Some((segment, offset)) = segments.segment_of(pba) else {
+        return false;
+    };
+    let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+    heads.iter().any(is_ahead)
 }

@@ -8,11 +8,12 @@
 use super::bounds::Bounds;
 use super::changes::{Changes, Page};
 use super::later::Later;
+use super::settle::leads_ahead;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
-use crate::format::root::LeafSlot;
+use crate::format::root::{Cursor, LeafSlot};
 use crate::format::superblock::Superblock;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
@@ -115,6 +116,8 @@ pub(super) struct Shelf {
     later: Later,
     /// What leaves may lead to, until all have been checked.
     bounds: Option<Bounds>,
+    /// Where the log went on when the volume was opened: no leaf of before leads to a block from there on.
+    heads: Vec<Cursor>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
     /// Leaves that are damaged on the medium, and that their stripes have restored; whether that has been reported.
@@ -125,6 +128,8 @@ pub(super) struct Shelf {
 struct Marks {
     has_turn: bool,
     is_touched: bool,
+    /// True if a map checkpoint has written it since the volume was opened.
+    is_rewritten: bool,
 }
 
 impl Shelf {
@@ -147,6 +152,7 @@ impl Shelf {
             changes: Changes::default(),
             later: Later::default(),
             bounds: None,
+            heads: Vec::new(),
             fetched: Cell::new(0),
             lost: Cell::new(None),
             rebuilt: RefCell::default(),
@@ -218,6 +224,35 @@ impl Shelf {
         self.bounds = bounds;
     }
 
+    /// Checks from now on that leaves of before the opening do not lead past the log's `heads`.
+    pub fn end_at(&mut self, heads: &[Cursor]) {
+        self.heads = heads.to_vec();
+    }
+
+    /// Notes a leaf of before the opening as lost if it leads past the end of the log: new data would be written over what it leads to.
+    pub fn check_end(&self, leaf: usize, page: &Page) {
+        if self.leads_ahead(leaf, page) {
+            self.lost.set(Some(self.number(leaf)));
+        }
+    }
+
+    /// An entry that a record of the log replaces may lead anywhere: its block was free, and may have been used again.
+    fn leads_ahead(&self, leaf: usize, page: &Page) -> bool {
+        let Some(bounds) = self.bounds else {
+            return false;
+        };
+        if self.heads.is_empty() || self.marks[leaf].get().is_rewritten {
+            return false;
+        }
+        let segments = self.superblock.segments();
+        let is_ahead = |raw| {
+            let block = bounds.block_of(raw);
+            block.is_some_and(|pba| leads_ahead(&segments, &self.heads, pba))
+        };
+        let mut entries = page.iter().enumerate();
+        entries.any(|(index, &raw)| is_ahead(raw) && !self.changes.names(leaf as u32, index))
+    }
+
     /// True if a leaf with these contents may have been written by this volume.
     pub fn admits(&self, leaf: usize, page: &Page) -> bool {
         self.bounds.is_none_or(|bounds| bounds.admit(leaf, page))
@@ -244,6 +279,7 @@ impl Shelf {
         if !self.later.is_empty() {
             self.later.set_in(leaf, page);
         }
+        self.check_end(leaf, page);
         self.changes.redo_all(leaf as u32, page);
     }
 
@@ -332,6 +368,8 @@ impl Shelf {
             self.changes.is_rooted(leaf.0 - self.own.start);
             self.later.forget((leaf.0 - self.own.start) as usize);
             self.rebuilt.get_mut().remove(&leaf);
+            let marks = self.marks[(leaf.0 - self.own.start) as usize].get_mut();
+            marks.is_rewritten = true;
         }
     }
 
@@ -350,9 +388,11 @@ impl Shelf {
     /// Notes that a leaf is now in memory.
     pub fn came(&self, leaf: usize) {
         self.paging.here.fetch_add(1, Ordering::Relaxed);
-        let marks = self.marks[leaf].replace(Marks {
+        let marks = self.marks[leaf].get();
+        self.marks[leaf].set(Marks {
             has_turn: true,
             is_touched: true,
+            ..marks
         });
         if !marks.has_turn {
             self.turns.borrow_mut().push_back(leaf as u32);

@@ -255,7 +255,7 @@ proptest! {
         for (origin, record) in &log.told {
             prop_assert_eq!(state.apply(*origin, record), Some(()));
         }
-        prop_assert!(state.begin_census());
+        prop_assert!(state.begin_census(&[]));
         let fresh = state.shared().numbers();
         let (known, made) = (log.told.len(), log.events.len());
         for (step, leaf) in beside {

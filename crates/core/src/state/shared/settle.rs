@@ -90,7 +90,7 @@ impl Shared {
     /// refuses.
     pub(in crate::state) fn visit_owned(
         &self,
-        mut may_be: impl FnMut(Pba) -> bool,
+        mut may_be: impl FnMut(Vba, Pba) -> bool,
     ) -> Result<(), Vba> {
         let mut places = self.pages.leaves().memory();
         for piece in 0..self.pages.pieces() {
@@ -98,7 +98,7 @@ impl Shared {
             for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
                 let uses = self.pages.uses(number);
                 let is_one = place != 0 && uses.of_parts == (place & PARTS != 0);
-                if uses.is_any() && !(is_one && may_be(pba_of(place))) {
+                if uses.is_any() && !(is_one && may_be(Vba(number), pba_of(place))) {
                     return Err(Vba(number));
                 }
             }
