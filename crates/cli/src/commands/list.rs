@@ -224,9 +224,10 @@ impl Server {
             it.view = view.as_str().map(str::to_owned);
         }
         it.bytes = told["bytes"].as_u64();
-        it.used_percent = told
-            .pointer("/stats/room/used_percent")
-            .and_then(Value::as_u64);
+        let stats = |at: &str| told.pointer(at).and_then(Value::as_u64);
+        // A large volume is still being counted right after it was opened.
+        let is_counted = stats("/stats/core/uncounted_leaves").is_none_or(|left| left == 0);
+        it.used_percent = stats("/stats/room/used_percent").filter(|_| is_counted);
         let places = told["places"].as_array().into_iter().flatten();
         it.places = places
             .filter_map(|p| p.as_str().map(str::to_owned))

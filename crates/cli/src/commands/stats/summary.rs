@@ -195,6 +195,13 @@ impl<'a> Counted<'a> {
     fn space(&self) -> String {
         let (used, room) = (self.of("room.used_bytes"), self.of("room.capacity_bytes"));
         let (mapped, saved) = (self.of("space.mapped_bytes"), self.of("space.saved_bytes"));
+        if self.of("core.uncounted_leaves") > 0 {
+            let room = Size(room);
+            return format!(
+                "still counted after the opening, more than {} of {room} in use",
+                Size(used)
+            );
+        }
         format!(
             "{} of {} in use ({} %); what clients see of it is {}, {} saved",
             Size(used),
@@ -324,6 +331,18 @@ mod tests {
             text.contains("20 MiB/s written, 2 MiB/s to the medium"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_is_not_counted_yet_is_not_told_as_if_it_were() {
+        let mut volume = volume(0, 0);
+        volume["stats"]["core"]["uncounted_leaves"] = json!(7);
+        let text = Counted::new(&volume, None, 0).lines();
+        assert!(
+            text.contains("still counted after the opening, more than 1 MiB"),
+            "{text}"
+        );
+        assert!(!text.contains('%'), "{text}");
     }
 
     /// A server of another version, or one of a plain file, has different counters.
