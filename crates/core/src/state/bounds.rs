@@ -3,6 +3,7 @@
 use super::changes::Page;
 use crate::addr::Pba;
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED};
+use crate::format::root::Cursor;
 use crate::format::superblock::SegmentArea;
 
 /// What the entries of a table's leaves may lead to.
@@ -40,6 +41,15 @@ impl Bounds {
         let end = end.min(LEAF_ENTRIES as u64) as usize;
         page[..end].iter().all(may_be) && page[end..].iter().all(|&raw| raw == UNMAPPED)
     }
+}
+
+/// True if the heads have not been at this block.
+pub(super) fn leads_ahead(segments: &SegmentArea, heads: &[Cursor], pba: Pba) -> bool {
+    let Some((segment, offset)) = segments.segment_of(pba) else {
+        return false;
+    };
+    let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+    heads.iter().any(is_ahead)
 }
 
 #[cfg(test)]

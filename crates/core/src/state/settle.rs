@@ -1,5 +1,6 @@
 //! The end of a replay: owners and live blocks are counted from the map, so that no count is too low.
 
+use super::bounds::leads_ahead;
 use super::live::Live;
 use super::{Event, State, Unsound};
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
@@ -138,13 +139,4 @@ pub(super) fn count_block(
     let (segment, _) = segments.segment_of(pba)?;
     let fits = live.born(segment) <= segments.usable();
     (fits && !leads_ahead(segments, heads, pba)).then_some(())
-}
-
-/// True if the heads have not been at this block.
-pub(super) fn leads_ahead(segments: &SegmentArea, heads: &[Cursor], pba: Pba) -> bool {
-    let Some((segment, offset)) = segments.segment_of(pba) else {
-        return false;
-    };
-    let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
-    heads.iter().any(is_ahead)
 }

@@ -5,10 +5,9 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, leads_ahead};
 use super::changes::{Changes, Page};
 use super::later::Later;
-use super::settle::leads_ahead;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
