@@ -293,6 +293,13 @@ impl Engine {
     /// of them goes to the medium, and the volume is poisoned.
     fn keep_within_bounds(&mut self) {
         self.state.trim();
+        if self.state.has_damage() {
+            self.hear_of_damage();
+        }
+    }
+
+    #[cold]
+    fn hear_of_damage(&mut self) {
         if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
             self.outbox.withdraw_writes();
             self.poison();

@@ -225,8 +225,18 @@ impl State {
         self.shelves().find_map(Shelf::lost)
     }
 
+    /// True if a leaf is lost, or was found damaged since the last call of [`State::take_rebuilt`].
+    #[must_use]
+    #[inline]
+    pub fn has_damage(&self) -> bool {
+        self.map.leaves().shelf().is_some_and(Shelf::has_damage)
+    }
+
     /// Returns the leaves that were damaged and that their stripes restored, since the last call; the next map checkpoint rewrites them.
     pub fn take_rebuilt(&mut self) -> usize {
+        let is_lost = self.lost_leaf().is_some();
+        self.shelves()
+            .for_each(|shelf| shelf.damage_is_known(is_lost));
         let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
         let shelves = tables.into_iter().filter_map(Resident::shelf_mut);
         let rebuilt: Vec<Leaf> = shelves.flat_map(Shelf::take_rebuilt).collect();

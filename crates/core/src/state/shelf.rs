@@ -18,7 +18,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// So many dirty leaves may always take memory before a map checkpoint is due because of that (4 MiB). If half of the leaves that may stay
 /// in memory are more than this, that half is the limit.
@@ -40,6 +40,8 @@ pub struct Paging {
     here: Arc<AtomicUsize>,
     /// The number of leaves that are only on the medium.
     away: Arc<AtomicUsize>,
+    /// True if a leaf is damaged, and that was not reported, or it is lost.
+    has_damage: Arc<AtomicBool>,
 }
 
 impl Paging {
@@ -54,6 +56,7 @@ impl Paging {
             counts_later: false,
             here: Arc::default(),
             away: Arc::default(),
+            has_damage: Arc::default(),
         }
     }
 
@@ -67,6 +70,7 @@ impl Paging {
         Self {
             here: Arc::default(),
             away: Arc::default(),
+            has_damage: Arc::default(),
             ..self.clone()
         }
     }
@@ -200,19 +204,20 @@ impl Shelf {
                 let block = leaves.rebuild(leaf, &mut read);
                 if block.is_some() {
                     self.rebuilt.borrow_mut().entry(leaf).or_default();
+                    self.paging.has_damage.store(true, Ordering::Relaxed);
                 }
                 block
             }
         };
         self.fetched.set(self.fetched.get() + 1);
         if block.is_none() {
-            self.lost.set(Some(leaf));
+            self.lose(leaf);
         }
         let block = block?;
         let mut page = self.memory();
         decode(&block, &mut page);
         if !self.admits((leaf.0 - self.own.start) as usize, &page) {
-            self.lost.set(Some(leaf));
+            self.lose(leaf);
             return None;
         }
         Some(page)
@@ -231,7 +236,7 @@ impl Shelf {
     /// Notes a leaf of before the opening as lost if it leads past the end of the log: new data would be written over what it leads to.
     pub fn check_end(&self, leaf: usize, page: &Page) {
         if self.leads_ahead(leaf, page) {
-            self.lost.set(Some(self.number(leaf)));
+            self.lose(self.number(leaf));
         }
     }
 
@@ -262,7 +267,7 @@ impl Shelf {
     pub fn leads_nowhere(&self, leaf: usize) {
         if self.bounds.is_some() {
             let leaf = leaf.min(self.own.len().saturating_sub(1));
-            self.lost.set(Some(self.number(leaf)));
+            self.lose(self.number(leaf));
         }
     }
 
@@ -472,6 +477,22 @@ impl Shelf {
     /// The number of leaves read.
     pub fn fetched(&self) -> u64 {
         self.fetched.get()
+    }
+
+    /// True if a leaf of any table is lost, or was found damaged since [`Shelf::damage_is_known`]. Every input asks.
+    #[inline]
+    pub fn has_damage(&self) -> bool {
+        self.paging.has_damage.load(Ordering::Relaxed)
+    }
+
+    /// Notes that damaged leaves have been reported, for all tables; `is_lost`: one is lost.
+    pub fn damage_is_known(&self, is_lost: bool) {
+        self.paging.has_damage.store(is_lost, Ordering::Relaxed);
+    }
+
+    fn lose(&self, leaf: Leaf) {
+        self.lost.set(Some(leaf));
+        self.paging.has_damage.store(true, Ordering::Relaxed);
     }
 
     /// Returns the leaves that were found damaged since the last call, and that their stripes have restored.
