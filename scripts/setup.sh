@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|watched|python|coverage]...
+# Installs what the demo, the tests and the benchmarks run: scripts/setup.sh [build|demo|test|cuts|bench|journal|layouts|file-systems|applications|guest|system|package|rpm|static|container|aarch64|scrape|watched|python|coverage|instructions]...
 # Debian and its derivatives, through apt, as root or with sudo. Elsewhere, or without either, it prints what is missing. It asks before it
 # installs Rust if the distribution has none, because the user may manage Rust otherwise.
 set -euo pipefail
@@ -16,7 +16,7 @@ declare -A package=(
     [mkfs.xfs]=xfsprogs [mkfs.btrfs]=btrfs-progs
     [qemu-system-x86_64]=qemu-system-x86 [cpio]=cpio [depmod]=kmod [xz]=xz-utils [dmsetup]=dmsetup
     [mmdebstrap]=mmdebstrap [lintian]=lintian [rpmbuild]=rpm [dpkg-shlibdeps]=dpkg-dev
-    [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [llvm-cov-22]=llvm-22 [prometheus]=prometheus [curl]=curl
+    [musl-gcc]=musl-tools [buildah]=buildah [podman]=podman [runc]=runc [llvm-cov-22]=llvm-22 [prometheus]=prometheus [curl]=curl [valgrind]=valgrind
 )
 declare -A needs=(
     [build]="cc git"
@@ -41,6 +41,7 @@ declare -A needs=(
     [python]="cc git python3 ensurepip"
     # The version of the LLVM in rust-toolchain.toml's rustc.
     [coverage]="llvm-cov-22"
+    [instructions]="cc valgrind"
 )
 
 as_root=()
