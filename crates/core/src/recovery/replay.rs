@@ -12,7 +12,7 @@ use crate::format::names::Names;
 use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
-use crate::state::{Origin, Paging, State, Unsound};
+use crate::state::{Origin, Paging, State, Unsound, Unwritten};
 use alloc::{vec, vec::Vec};
 
 /// How far the records of a chunk have been applied.
@@ -352,9 +352,10 @@ impl<'a> Replay<'a> {
     }
 
     pub(super) fn finish(mut self) -> Result<Recovered, RecoveryError> {
-        let counts_later = self.counts_later && self.state.begin_census(&self.heads);
+        let counts_later = self.counts_later && self.state.begin_census(&self.unwritten());
         if !counts_later {
-            let settled = self.state.settle(&self.heads);
+            let ahead = Unwritten::new(&self.heads, FreeSegments::default());
+            let settled = self.state.settle(&ahead);
             settled.map_err(|unsound| self.unsound(unsound))?;
         }
         if let Some(leaf) = self.state.lost_leaf() {
@@ -379,6 +380,17 @@ impl<'a> Replay<'a> {
             is_read_alone: false,
             replayed: self.replayed,
         })
+    }
+
+    /// What the log goes on into. A segment that the root calls free may have been written to since.
+    fn unwritten(&self) -> Unwritten {
+        let mut free = self.free.clone();
+        for (segment, &newest) in (0..).map(Segment).zip(&self.newest) {
+            if newest != Seq(0) || self.heads.iter().any(|head| head.segment == segment) {
+                free.remove(segment);
+            }
+        }
+        Unwritten::new(&self.heads, free)
     }
 
     fn unsound(&self, unsound: Unsound) -> RecoveryError {

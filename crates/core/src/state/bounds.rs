@@ -1,10 +1,11 @@
-//! What a leaf may lead to, for leaves that are read before the whole table was checked.
+//! What leaves may lead to.
 
 use super::changes::Page;
 use crate::addr::Pba;
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED};
-use crate::format::root::Cursor;
+use crate::format::root::{Cursor, FreeSegments};
 use crate::format::superblock::SegmentArea;
+use alloc::vec::Vec;
 
 /// What the entries of a table's leaves may lead to.
 #[derive(Clone, Copy)]
@@ -43,13 +44,31 @@ impl Bounds {
     }
 }
 
-/// True if the heads have not been at this block.
-pub(super) fn leads_ahead(segments: &SegmentArea, heads: &[Cursor], pba: Pba) -> bool {
-    let Some((segment, offset)) = segments.segment_of(pba) else {
-        return false;
-    };
-    let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
-    heads.iter().any(is_ahead)
+/// What was not written when the volume was opened: new data goes there, so nothing of before leads to it.
+#[derive(Clone, Debug, Default)]
+pub struct Unwritten {
+    /// Where the log goes on: the rest of these segments.
+    heads: Vec<Cursor>,
+    free: FreeSegments,
+}
+
+impl Unwritten {
+    /// The rest of the heads' segments, and free ones.
+    #[must_use]
+    pub fn new(heads: &[Cursor], free: FreeSegments) -> Self {
+        let heads = heads.to_vec();
+        Self { heads, free }
+    }
+
+    /// True if it has this block.
+    #[must_use]
+    pub fn has(&self, segments: &SegmentArea, pba: Pba) -> bool {
+        let Some((segment, offset)) = segments.segment_of(pba) else {
+            return false;
+        };
+        let is_ahead = |head: &Cursor| head.segment == segment && head.offset <= offset;
+        self.free.holds(segment) || self.heads.iter().any(is_ahead)
+    }
 }
 
 #[cfg(test)]

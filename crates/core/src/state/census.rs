@@ -2,8 +2,8 @@
 //!
 //! Leaves may be counted in any order. Each is counted once.
 
+use super::bounds::Unwritten;
 use crate::addr::Leaf;
-use crate::format::root::Cursor;
 use alloc::{vec, vec::Vec};
 
 /// A leaf of the map that a census has to count.
@@ -22,24 +22,23 @@ pub(super) struct Census {
     left: u64,
     /// Pages with numbers from this one on were made since the volume was opened.
     fresh: u32,
-    /// Where the log went on then.
-    heads: Vec<Cursor>,
+    unwritten: Unwritten,
 }
 
 impl Census {
-    /// Begins the census of so many leaves; the next new page gets the number `fresh`, and the log goes on at `heads`.
-    pub fn new(leaves: u32, fresh: u32, heads: &[Cursor]) -> Self {
+    /// Begins the census of so many leaves; the next new page gets the number `fresh`.
+    pub fn new(leaves: u32, fresh: u32, unwritten: Unwritten) -> Self {
         Self {
             counted: vec![false; leaves as usize],
             left: leaves.into(),
             fresh,
-            heads: heads.to_vec(),
+            unwritten,
         }
     }
 
-    /// Where the log went on when the volume was opened.
-    pub fn heads(&self) -> &[Cursor] {
-        &self.heads
+    /// What was not written when the volume was opened.
+    pub fn unwritten(&self) -> &Unwritten {
+        &self.unwritten
     }
 
     /// The number of the first page that was made since the volume was opened.
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn each_leaf_is_counted_once_in_any_order() {
-        let mut census = Census::new(4, 9, &[]);
+        let mut census = Census::new(4, 9, Unwritten::default());
         assert_eq!((census.left(), census.next(Leaf(0))), (4, Some(Leaf(0))));
         assert!(census.count(Leaf(1)) && !census.count(Leaf(1)));
         assert_eq!((census.left(), census.next(Leaf(1))), (3, Some(Leaf(2))));

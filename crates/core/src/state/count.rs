@@ -5,13 +5,14 @@
 //! lower than the whole map's. So nothing may be freed, moved or refused because of a count before the census is complete. Until then
 //! records have the same effects as in a replay: pages settle at the end ([0061](../../../../docs/decisions/0061-a-census-beside-requests.md)).
 
+use super::bounds::Unwritten;
 use super::census::{Census, Uncounted};
 use super::settle::{Seen, count_block};
 use super::shelf::Shelf;
 use super::{State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
 use crate::entry::{Entry, split};
-use crate::format::root::{Cursor, LeafSlot};
+use crate::format::root::LeafSlot;
 use alloc::vec::Vec;
 
 impl State {
@@ -50,15 +51,16 @@ impl State {
     }
 
     /// Begins the census, at the end of a replay; false if all has to be counted at once, because only what is found to be free makes room
-    /// for the pledges' numbers, or for the deltas. `heads`: where the log continues.
-    pub(crate) fn begin_census(&mut self, heads: &[Cursor]) -> bool {
+    /// for the pledges' numbers, or for the deltas.
+    pub(crate) fn begin_census(&mut self, unwritten: &Unwritten) -> bool {
         debug_assert!(!self.is_counted);
         self.leave_for_later();
         if !self.shared.reserve_for_log(self.pledges.len()) || !self.shared.deltas().fits() {
             return false;
         }
-        self.map.leaves_mut().end_at(heads);
-        self.census = Some(Census::new(self.map_leaves, self.shared.numbers(), heads));
+        self.map.leaves_mut().end_at(unwritten);
+        let fresh = self.shared.numbers();
+        self.census = Some(Census::new(self.map_leaves, fresh, unwritten.clone()));
         true
     }
 
@@ -126,7 +128,7 @@ impl State {
             .map
             .visit_leaf(leaf.0 as usize, block, |lba, entry| match entry {
                 Entry::Unmapped | Entry::Zero => true,
-                Entry::Plain(pba) => count_block(segments, live, &[], pba).is_some(),
+                Entry::Plain(pba) => count_block(segments, live, pba).is_some(),
                 Entry::Shared(vba) => shared.count_owner(vba, lba),
                 Entry::Packed(vba, _) => shared.count_part(vba),
             });
@@ -153,7 +155,7 @@ impl State {
     fn count_entry(&mut self, lba: Lba, entry: Entry) {
         let is_counted = match entry {
             Entry::Unmapped | Entry::Zero => true,
-            Entry::Plain(pba) => count_block(&self.segments, &mut self.live, &[], pba).is_some(),
+            Entry::Plain(pba) => count_block(&self.segments, &mut self.live, pba).is_some(),
             Entry::Shared(vba) => self.shared.count_owner(vba, lba),
             Entry::Packed(vba, _) => self.shared.count_part(vba),
         };
@@ -187,8 +189,8 @@ impl State {
         debug_assert_eq!(census.left(), 0, "all leaves are counted");
         self.shared.bring_while_room();
         let mut seen = Seen::default();
-        self.count_pages(census.heads(), census.fresh(), &mut seen)?;
-        self.settle_pages(&[], &mut seen, census.fresh())
+        self.count_pages(census.unwritten(), census.fresh(), &mut seen)?;
+        self.settle_pages(&Unwritten::default(), &mut seen, census.fresh())
     }
 }
 
@@ -200,6 +202,7 @@ mod tests {
     use crate::format::chunk::Record;
     use crate::format::geometry::{SMALL, plan};
     use crate::format::leaf;
+    use crate::format::root::{Cursor, FreeSegments};
     use crate::format::superblock::Superblock;
     use crate::state::{Nodes, Origin, Paging};
     use alloc::{collections::BTreeMap, sync::Arc, vec};
@@ -258,7 +261,7 @@ mod tests {
         for number in [3, 5000, (1 << 30) - 1] {
             let entry = Entry::Shared(Vba(number)).pack();
             let mut state = state_of(&[(0, &[(7, entry)])], 0);
-            assert!(state.begin_census(&[]));
+            assert!(state.begin_census(&Unwritten::default()));
             let place = state.place_of(state.map().get(Lba(7)));
             assert_eq!(place.map(|place| place.pba), Some(Pba::NOWHERE));
             let lost = state.lost_leaf();
@@ -290,7 +293,7 @@ mod tests {
             [(0, &map), (pages, &[(0, at)]), (pages + 1, &[(0, at + 1)])];
         for most in 0..4 {
             let mut state = state_of(&leaves, most);
-            assert!(state.begin_census(&[]));
+            assert!(state.begin_census(&Unwritten::default()));
             // The engine hands over what it has read of a leaf that is away.
             let block = block_of(&map);
             assert_eq!(
@@ -324,7 +327,7 @@ mod tests {
             (leaves, &[(0, at)]),
         ];
         let mut state = state_of(&on_medium, 9);
-        assert!(state.begin_census(&[]));
+        assert!(state.begin_census(&Unwritten::default()));
         let lba = Lba(u64::from(second) * LEAF_ENTRIES as u64);
         assert_eq!(state.map().get(lba), Entry::Shared(Vba(0)));
         for leaf in [0, first] {
@@ -336,16 +339,20 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_of_before_that_leads_past_the_end_of_the_log_is_lost() {
+    fn a_leaf_of_before_that_leads_to_what_was_not_written_is_lost() {
         let segments = volume().segments();
         let at = |offset: u64| segments.first().plus(offset);
-        let heads = [4, 9].map(|offset| Cursor {
-            segment: Segment(u32::from(offset == 9)),
-            offset,
-        });
+        let heads = [Cursor {
+            segment: Segment(0),
+            offset: 4,
+        }];
+        let mut free = FreeSegments::default();
+        free.put(Segment(1));
+        let unwritten = Unwritten::new(&heads, free);
+        let in_free = u64::from(volume().segment_blocks()) + 2;
         let plain = |offset| Entry::Plain(at(offset)).pack();
         let shared = |offset| (Entry::Shared(Vba(7)).pack(), at(offset).0 as u32);
-        for (offset, is_sound) in [(3, true), (4, false), (5, false)] {
+        for (offset, is_sound) in [(3, true), (4, false), (5, false), (in_free, false)] {
             let on_map: &[(usize, u32)] = &[(1, plain(offset))];
             let (owned, place) = shared(offset);
             let owners: &[(usize, u32)] = &[(1, owned), (2, owned)];
@@ -353,7 +360,7 @@ mod tests {
             let of_pages = volume().map_leaves();
             for leaves in [vec![(0, on_map)], vec![(0, owners), (of_pages, pages)]] {
                 let mut state = state_of(&leaves, 1);
-                assert!(state.begin_census(&heads));
+                assert!(state.begin_census(&unwritten));
                 assert_eq!(count_all(&mut state).is_ok(), is_sound, "{offset}");
             }
             // A record of the log says that this is no longer so.
@@ -363,7 +370,7 @@ mod tests {
                 blocks: 1,
             };
             assert_eq!(state.apply(Origin::of_block(at(0)), &zero), Some(()));
-            assert!(state.begin_census(&heads));
+            assert!(state.begin_census(&unwritten));
             assert_eq!(count_all(&mut state), Ok(()));
         }
     }
@@ -379,7 +386,7 @@ mod tests {
             sum: 0,
         };
         assert_eq!(state.apply(Origin::of_block(at.plus(9)), &record), Some(()));
-        assert!(state.begin_census(&[]));
+        assert!(state.begin_census(&Unwritten::default()));
         assert!(
             state.is_away(Leaf(0)) && state.is_dirty(Leaf(0)),
             "it was not read"

@@ -48,6 +48,7 @@ use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
 use alloc::{collections::VecDeque, vec::Vec};
+pub use bounds::Unwritten;
 use census::Census;
 pub use census::Uncounted;
 use later::Later;

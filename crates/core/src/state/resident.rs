@@ -3,12 +3,12 @@
 //!
 //! The table knows whether a leaf that is not in memory was evicted, or holds nothing.
 
+use super::bounds::Unwritten;
 use super::changes::Page;
 use super::dirty::Dirty;
 use super::shelf::{Shelf, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
-use crate::format::root::Cursor;
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::OnceCell;
 
@@ -132,10 +132,10 @@ impl Resident {
         self.look_at(leaf, || true)
     }
 
-    /// Checks from now on that no leaf leads past the log's heads. Those in memory are checked now.
-    pub fn end_at(&mut self, heads: &[Cursor]) {
+    /// Checks from now on that no leaf of before leads there. Those in memory are checked now.
+    pub fn end_at(&mut self, unwritten: &Unwritten) {
         let Some(shelf) = &mut self.shelf else { return };
-        shelf.end_at(heads);
+        shelf.end_at(unwritten);
         let here = self.leaves.iter().enumerate();
         for (leaf, page) in here.filter_map(|(leaf, page)| Some((leaf, page.get()?))) {
             shelf.check_end(leaf, page);

@@ -1,33 +1,32 @@
 //! The end of a replay: owners and live blocks are counted from the map, so that no count is too low.
 
-use super::bounds::leads_ahead;
+use super::bounds::Unwritten;
 use super::live::Live;
 use super::{Event, State, Unsound};
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, split};
-use crate::format::root::Cursor;
 use crate::format::superblock::SegmentArea;
 use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 impl State {
-    /// Counts; from now on [`State::apply`] keeps the counts. `heads`: where the log continues.
+    /// Counts; from now on [`State::apply`] keeps the counts.
     ///
     /// # Errors
     /// The table whose entries lead past the end of the log, to more blocks than there are, or to a page without an address.
-    pub fn settle(&mut self, heads: &[Cursor; 2]) -> Result<(), Unsound> {
+    pub fn settle(&mut self, unwritten: &Unwritten) -> Result<(), Unsound> {
         debug_assert!(!self.is_counted);
         self.catch_up(Lba(0), Lba(u64::MAX));
-        self.count_owners(heads)?;
+        self.count_owners(unwritten)?;
         let mut seen = Seen::default();
-        self.count_pages(heads, u32::MAX, &mut seen)?;
-        self.settle_pages(heads, &mut seen, u32::MAX)
+        self.count_pages(unwritten, u32::MAX, &mut seen)?;
+        self.settle_pages(unwritten, &mut seen, u32::MAX)
     }
 
     /// Settles pages after their owners were counted. An event is made for each page of parts with a number from `fresh` on that nothing
     /// leads to.
     pub(super) fn settle_pages(
         &mut self,
-        heads: &[Cursor],
+        unwritten: &Unwritten,
         seen: &mut Seen,
         fresh: u32,
     ) -> Result<(), Unsound> {
@@ -35,7 +34,10 @@ impl State {
             if !seen.is_first(&self.segments, pba) {
                 return Err(Unsound::Deltas);
             }
-            self.count(heads, pba).ok_or(Unsound::Deltas)?;
+            if unwritten.has(&self.segments, pba) {
+                return Err(Unsound::Deltas);
+            }
+            count_block(&self.segments, &mut self.live, pba).ok_or(Unsound::Deltas)?;
         }
         if !self.shared.reserve_for_log(self.pledges.len()) {
             return Err(Unsound::Shared);
@@ -51,9 +53,12 @@ impl State {
         Ok(())
     }
 
-    fn count_owners(&mut self, heads: &[Cursor]) -> Result<(), Unsound> {
+    fn count_owners(&mut self, unwritten: &Unwritten) -> Result<(), Unsound> {
         let (map, shared) = (&self.map, &mut self.shared);
-        let mut count = |pba| count_block(&self.segments, &mut self.live, heads, pba).is_some();
+        let mut count = |pba| {
+            let is_written = !unwritten.has(&self.segments, pba);
+            is_written && count_block(&self.segments, &mut self.live, pba).is_some()
+        };
         for (lba, entry) in map.iter() {
             let is_sound = match entry {
                 Entry::Unmapped | Entry::Zero => true,
@@ -68,10 +73,10 @@ impl State {
         Ok(())
     }
 
-    /// Counts the blocks of the pages that have owners. Pages with numbers below `fresh` are not past the `heads`.
+    /// Counts the blocks of the pages that have owners. Those with numbers from `fresh` on may be in what was `unwritten`.
     pub(super) fn count_pages(
         &mut self,
-        heads: &[Cursor],
+        unwritten: &Unwritten,
         fresh: u32,
         seen: &mut Seen,
     ) -> Result<(), Unsound> {
@@ -81,8 +86,8 @@ impl State {
         let shared = &self.shared;
         let counted = shared.visit_owned(|page, pba| {
             is_twice |= !seen.is_first(&self.segments, pba);
-            let heads = if page.0 < fresh { heads } else { &[] };
-            !is_twice && count_block(segments, live, heads, pba).is_some()
+            let is_written = page.0 >= fresh || !unwritten.has(segments, pba);
+            !is_twice && is_written && count_block(segments, live, pba).is_some()
         });
         if let Some(leaf) = self.lost_leaf() {
             return Err(Unsound::Map(leaf));
@@ -105,10 +110,6 @@ impl State {
             Unsound::Map(Leaf(split(lba).0 as u32))
         })
     }
-
-    fn count(&mut self, heads: &[Cursor], pba: Pba) -> Option<()> {
-        count_block(&self.segments, &mut self.live, heads, pba)
-    }
 }
 
 /// Where pages have been found, a bit for each block of the segments that have any: two pages at one place are an error.
@@ -129,14 +130,8 @@ impl Seen {
     }
 }
 
-/// Counts a block as live; fails if the heads have not been there, or if the segment would have more live blocks than it has blocks.
-pub(super) fn count_block(
-    segments: &SegmentArea,
-    live: &mut Live,
-    heads: &[Cursor],
-    pba: Pba,
-) -> Option<()> {
+/// Counts a block as live; fails if the segment would have more live blocks than it has blocks.
+pub(super) fn count_block(segments: &SegmentArea, live: &mut Live, pba: Pba) -> Option<()> {
     let (segment, _) = segments.segment_of(pba)?;
-    let fits = live.born(segment) <= segments.usable();
-    (fits && !leads_ahead(segments, heads, pba)).then_some(())
+    (live.born(segment) <= segments.usable()).then_some(())
 }

@@ -5,14 +5,14 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). A damaged leaf is rebuilt from its stripe. If that fails too, the
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
-use super::bounds::{Bounds, leads_ahead};
+use super::bounds::{Bounds, Unwritten};
 use super::changes::{Changes, Page};
 use super::later::Later;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
-use crate::format::root::{Cursor, LeafSlot};
+use crate::format::root::LeafSlot;
 use crate::format::superblock::Superblock;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
@@ -119,8 +119,8 @@ pub(super) struct Shelf {
     later: Later,
     /// What leaves may lead to, until all have been checked.
     bounds: Option<Bounds>,
-    /// Where the log went on when the volume was opened: no leaf of before leads to a block from there on.
-    heads: Vec<Cursor>,
+    /// No leaf of before the opening leads to it, until all have been checked.
+    unwritten: Option<Unwritten>,
     fetched: Cell<u64>,
     lost: Cell<Option<Leaf>>,
     /// Leaves that are damaged on the medium, and that their stripes have restored; whether that has been reported.
@@ -155,7 +155,7 @@ impl Shelf {
             changes: Changes::default(),
             later: Later::default(),
             bounds: None,
-            heads: Vec::new(),
+            unwritten: None,
             fetched: Cell::new(0),
             lost: Cell::new(None),
             rebuilt: RefCell::default(),
@@ -226,14 +226,15 @@ impl Shelf {
     /// Checks from now on what the leaves that are read lead to; with `None`, no longer.
     pub fn check(&mut self, bounds: Option<Bounds>) {
         self.bounds = bounds;
+        self.unwritten = None;
     }
 
-    /// Checks from now on that leaves of before the opening do not lead past the log's `heads`.
-    pub fn end_at(&mut self, heads: &[Cursor]) {
-        self.heads = heads.to_vec();
+    /// Checks from now on that leaves of before the opening do not lead there.
+    pub fn end_at(&mut self, unwritten: &Unwritten) {
+        self.unwritten = Some(unwritten.clone());
     }
 
-    /// Notes a leaf of before the opening as lost if it leads past the end of the log: new data would be written over what it leads to.
+    /// Notes a leaf of before the opening as lost if it leads to what was not written then: new data goes there.
     pub fn check_end(&self, leaf: usize, page: &Page) {
         if self.leads_ahead(leaf, page) {
             self.lose(self.number(leaf));
@@ -242,16 +243,16 @@ impl Shelf {
 
     /// An entry that a record of the log replaces may lead anywhere: its block was free, and may have been used again.
     fn leads_ahead(&self, leaf: usize, page: &Page) -> bool {
-        let Some(bounds) = self.bounds else {
+        let (Some(bounds), Some(unwritten)) = (self.bounds, &self.unwritten) else {
             return false;
         };
-        if self.heads.is_empty() || self.marks[leaf].get().is_rewritten {
+        if self.marks[leaf].get().is_rewritten {
             return false;
         }
         let segments = self.superblock.segments();
         let is_ahead = |raw| {
             let block = bounds.block_of(raw);
-            block.is_some_and(|pba| leads_ahead(&segments, &self.heads, pba))
+            block.is_some_and(|pba| unwritten.has(&segments, pba))
         };
         let mut entries = page.iter().enumerate();
         entries.any(|(index, &raw)| is_ahead(raw) && !self.changes.names(leaf as u32, index))

@@ -1,12 +1,11 @@
 //! The original and the replay cannot differ. Records applied one by one to a state that counts lead to the same state as records that
 //! are replayed and counted at the end.
 
-use super::{Event, Origin, State, Unsound};
+use super::{Event, Origin, State, Unsound, Unwritten};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::{Part, Record};
 use crate::format::geometry::{Params, plan};
-use crate::format::root::Cursor;
 use crate::format::summary::Owner;
 use crate::format::superblock::Superblock;
 use alloc::{boxed::Box, vec, vec::Vec};
@@ -75,7 +74,7 @@ impl Log {
     fn new() -> Self {
         let superblock = volume();
         let mut state = State::new(&superblock);
-        assert_eq!(state.settle(&nowhere()), Ok(()));
+        assert_eq!(state.settle(&Unwritten::default()), Ok(()));
         Self {
             state,
             told: Vec::new(),
@@ -198,17 +197,9 @@ impl Log {
         for (origin, record) in self.told[..seen].iter().chain(&self.told) {
             assert_eq!(state.apply(*origin, record), Some(()), "{record:?}");
         }
-        assert_eq!(state.settle(&nowhere()), Ok(()));
+        assert_eq!(state.settle(&Unwritten::default()), Ok(()));
         state
     }
-}
-
-/// Heads with nothing written after them.
-fn nowhere() -> [Cursor; 2] {
-    [Cursor {
-        segment: Segment(u32::MAX),
-        offset: 0,
-    }; 2]
 }
 
 /// Where each LBA is stored: the same whether or not a page with one owner left still has a number.
@@ -255,7 +246,7 @@ proptest! {
         for (origin, record) in &log.told {
             prop_assert_eq!(state.apply(*origin, record), Some(()));
         }
-        prop_assert!(state.begin_census(&[]));
+        prop_assert!(state.begin_census(&Unwritten::default()));
         let fresh = state.shared().numbers();
         let (known, made) = (log.told.len(), log.events.len());
         for (step, leaf) in beside {
@@ -341,7 +332,7 @@ fn loaded_leaves_are_not_written_again() {
             assert_eq!(found.load_leaf(leaf, &block), Ok(()));
         }
     }
-    assert_eq!(found.settle(&nowhere()), Ok(()));
+    assert_eq!(found.settle(&Unwritten::default()), Ok(()));
     assert_eq!(places(&found), places(&log.state));
     found.checkpoint_begins();
     found.checkpoint_durable();
@@ -394,7 +385,7 @@ fn two_pages_at_one_address_are_an_error() {
                 found.apply(Origin::NONE, &record);
             }
         }
-        assert_eq!(found.settle(&nowhere()), Err(Unsound::Shared));
+        assert_eq!(found.settle(&Unwritten::default()), Err(Unsound::Shared));
     }
 }
 
