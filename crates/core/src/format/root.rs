@@ -316,11 +316,7 @@ impl RawRoot {
 mod tests {
     use super::*;
     use alloc::vec;
-
-    fn crc(bytes: &[u8]) -> u32 {
-        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
-        bytes.iter().fold(7, add)
-    }
+    use crc32c::crc32c as crc;
 
     #[test]
     fn a_root_says_which_segments_are_free() {
