@@ -310,11 +310,7 @@ fn a_power_cut_leaves_a_prefix_of_the_answers_of_all_threads() {
     for seed in 0..30 {
         let medium = medium();
         let volume = open(&medium);
-        medium.set_plan(Plan {
-            seed,
-            cut_after: Some(seed % 9),
-            ..Plan::default()
-        });
+        medium.set_plan(Plan::seeded(seed).with_cut_after(seed % 9));
         let blocks = 300;
         let written = relay(&volume, blocks, seed, 4000);
         drop(volume);

@@ -358,20 +358,14 @@ fn a_power_cut_finds_every_committed_file() {
         let mut random = Random(seed);
         let (mut committed, mut stamp) = (0, 0);
         for life in 0..5 {
-            let plan = Plan {
-                seed,
-                ..Plan::default()
-            };
+            let plan = Plan::seeded(seed);
             medium.set_plan(plan.clone());
             let volume = open(&as_medium, true);
             wait_for(&volume, "the file system", is_followed);
             let mut host = Host::replay(Client::new(&volume), committed, stamp);
             host.go_home().unwrap();
             if life % 2 == 0 {
-                medium.set_plan(Plan {
-                    cut_after: Some(100 + random.below(600)),
-                    ..plan
-                });
+                medium.set_plan(plan.with_cut_after(100 + random.below(600)));
             }
             let transactions = 20 + random.below(60);
             committed = host.live(&mut random, transactions);
@@ -428,10 +422,7 @@ fn a_file_system_made_over_another_loses_nothing() {
                 let transactions = random.below(20);
                 host.live(&mut random, transactions);
             }
-            medium.set_plan(Plan {
-                cut_after: Some(random.below(600)),
-                ..plan
-            });
+            medium.set_plan(plan.with_cut_after(random.below(600)));
             committed = host.sequence;
             let transactions = 20 + random.below(40);
             committed = committed.max(host.live(&mut random, transactions));

@@ -116,10 +116,7 @@ fn growth_cut_short_leaves_the_old_volume_or_the_grown_one() {
     for cut_after in cuts {
         let fault = on_longer(&small, cut_after);
         let medium: Arc<dyn Medium> = fault.clone();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = grow_at_rest(&medium, NewSize::default());
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

@@ -197,10 +197,7 @@ fn what_is_cut_short_leaves_the_old_volume_or_the_shorter_one() {
     for cut_after in cuts {
         let fault = stopped(&*from, cut_after);
         let medium: Arc<dyn Medium> = fault.clone();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = shorten(&medium, SHORT);
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

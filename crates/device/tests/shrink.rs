@@ -215,10 +215,7 @@ fn shrinking_cut_short_leaves_the_old_end_or_the_new_one() {
         let medium: Arc<dyn Medium> = fault.clone();
         // Other tests cover its opening and its stop.
         open(&medium).stop().unwrap();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = shrink_at_rest(&medium, END);
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

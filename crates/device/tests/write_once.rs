@@ -346,15 +346,12 @@ fn a_copy_that_cannot_be_read_costs_itself_alone() {
     });
     let bad = bad.unwrap();
     forget(&volume);
-    medium.set_plan(Plan {
-        rules: vec![Rule {
-            fault: Fault::ReadError,
-            blocks: bad..bad + 1,
-            skip: 0,
-            times: 2,
-        }],
-        ..Plan::default()
-    });
+    medium.set_plan(Plan::default().with_rule(Rule {
+        fault: Fault::ReadError,
+        blocks: bad..bad + 1,
+        skip: 0,
+        times: 2,
+    }));
     client.write(400, &fills).unwrap();
     assert_eq!(core(&volume, "remapped_blocks"), 19);
     assert_eq!(core(&volume, "compare_reads"), 20);
