@@ -264,16 +264,18 @@ pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
 }
 
+pub fn open_under(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {
+    let options = OpenOptions { policy, ..small() };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
 /// Like [`open`], but stores blocks in fewer bytes if possible.
 pub fn open_packing(medium: &Arc<dyn Medium>, compression: Compression) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            compression,
-            ..Policy::default()
-        },
-        ..small()
+    let policy = Policy {
+        compression,
+        ..Policy::default()
     };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+    open_under(medium, policy)
 }
 
 /// A generator good enough for tests.
@@ -304,6 +306,13 @@ pub fn settled(volume: &Volume) -> VolumeStats {
     let is_settled = |volume: &Volume| volume.stats().clients.in_flight == 0;
     wait_for(volume, "all has taken effect", is_settled);
     volume.stats()
+}
+
+/// Uses each frame for something else, so that nothing written is in memory.
+pub fn forget(volume: &Volume) {
+    let pool = volume.frames();
+    let all = pool.take(Quota::Write, pool.capacity(Quota::Write));
+    drop(all.unwrap());
 }
 
 /// Polls until a condition holds.
