@@ -188,10 +188,14 @@ fn a_power_cut_keeps_a_prefix() {
     }
 }
 
-fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
+fn faulty(layout: Layout) -> (Arc<FaultMedium>, Arc<dyn Medium>) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
     create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    (medium.clone(), medium)
+}
+
+fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
+    let (medium, as_medium) = faulty(layout);
     let mut history = History::new(layout, 0, 500);
     let mut random = Random(seed);
     for life in 0..6 {
@@ -276,9 +280,7 @@ fn a_cut_during_recovery_is_survived() {
 }
 
 fn lives_with_cuts_at_openings(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let mut history = History::new(layout, 0, 500);
     let mut random = Random(5);
     for life in 0..20 {
@@ -307,9 +309,7 @@ fn a_failed_sync_poisons() {
 }
 
 fn a_sync_fails(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
     client.write(1, &[11]).unwrap();
@@ -344,9 +344,7 @@ fn a_client_of_a_poisoned_volume_is_refused_and_not_kept_waiting() {
 }
 
 fn writes_fail(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let frames = 1024;
     let options = OpenOptions {
         write_frames: frames,
@@ -413,9 +411,7 @@ fn a_read_error_is_told_and_passes() {
 }
 
 fn a_read_fails(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
     client.write(1, &[11]).unwrap();

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, wait_for};
+use common::{Client, create_as, wait_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::check::{Options, Severity};
@@ -19,7 +19,7 @@ use vellum_core::tables::Persistence;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Deltas, Policy, PrintHash};
-use vellum_device::{CreateOptions, Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
+use vellum_device::{Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
 use vellum_medium::fault::{Fault, FaultMedium, Plan};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -27,11 +27,7 @@ const TABLES: [Layout; 2] = [Layout::Ordered, Layout::Shadow];
 
 fn medium(layout: Layout) -> Arc<MemoryMedium> {
     let medium = Arc::new(MemoryMedium::new(8000));
-    let options = CreateOptions {
-        layout,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_as(&*medium, layout);
     medium
 }
 
@@ -321,11 +317,7 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
 fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
     for layout in TABLES {
         let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
-        let options = CreateOptions {
-            layout,
-            ..CreateOptions::default()
-        };
-        Volume::create(&*medium, &options).unwrap();
+        create_as(&*medium, layout);
         let volume = open(&medium, Persistence::Weak, true);
         let superblock = volume.superblock().clone();
         let fills: Vec<u64> = (1..200).collect();
@@ -375,11 +367,7 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
 #[test]
 fn a_bad_directory_of_shadow_is_refused_and_named() {
     let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
-    let options = CreateOptions {
-        layout: Layout::Shadow,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_as(&*medium, Layout::Shadow);
     let volume = open(&medium, Persistence::Weak, false);
     let superblock = volume.superblock().clone();
     Client::new(&volume).write(0, &[1, 2, 3]).unwrap();
