@@ -3,7 +3,10 @@
 
 mod common;
 
-use common::{Client, assert_sound, copy, create_as, open, open_packing, read_all, superblock_of};
+use common::{
+    Client, assert_sound, copy, create_as, create_keeping, open, open_packing, read_all,
+    superblock_of,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -13,7 +16,7 @@ use vellum_core::shorten::ShortenError as Core;
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
 use vellum_device::{
-    CreateOptions, NewSize, ShortenError, Shortened, Volume, crc32c, grow_at_rest, shorten_at_rest,
+    NewSize, ShortenError, Shortened, Volume, crc32c, grow_at_rest, shorten_at_rest,
 };
 use vellum_medium::{FaultMedium, FileMedium, Medium, MemoryMedium, OpenOptions, Plan, Prealloc};
 
@@ -48,16 +51,6 @@ fn holds<D: BlockDevice>(volume: &Arc<D>, model: &Model) {
     assert!(read_all(volume) == expected);
 }
 
-fn create(medium: &dyn Medium, logical_blocks: u64, history: u32) {
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(logical_blocks),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(medium, &options).unwrap();
-}
-
 fn open_small(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
@@ -65,7 +58,7 @@ fn open_small(medium: &Arc<dyn Medium>) -> Arc<Volume> {
 /// A volume with data everywhere, and its contents. It is not stopped.
 fn filled(medium: impl Medium + 'static) -> (Arc<dyn Medium>, Model) {
     let medium: Arc<dyn Medium> = Arc::new(medium);
-    create(&*medium, SIZE, 0);
+    create_keeping(&*medium, SIZE, 0);
     let volume = open_small(&medium);
     let mut model = Model::new();
     for seed in [1, 5000, 9000] {
@@ -150,7 +143,7 @@ fn a_file_is_cut_off_and_keeps_what_was_behind_its_new_end() {
 #[test]
 fn snapshots_keep_what_they_have() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, SIZE, 500);
+    create_keeping(&*medium, SIZE, 500);
     let volume = open_small(&medium);
     let mut before = Model::new();
     fill(&volume, &mut before, 3);

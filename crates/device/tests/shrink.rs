@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Client, assert_sound, copy, create_as, open, read_all, small, superblock_of};
+use common::{
+    Client, assert_sound, copy, create_as, create_keeping, open, read_all, small, superblock_of,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +15,8 @@ use vellum_core::shrink::ShrinkError as Core;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::stream::{Reader, Sender, receive};
 use vellum_device::{
-    CreateOptions, Extent, Growable, NewSize, OpenError, OpenOptions, ShrinkError, Volume,
-    grow_at_rest, shrink_at_rest,
+    Extent, Growable, NewSize, OpenError, OpenOptions, ShrinkError, Volume, grow_at_rest,
+    shrink_at_rest,
 };
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -27,13 +29,7 @@ type Model = BTreeMap<u64, u64>;
 
 fn volume() -> MemoryMedium {
     let medium = MemoryMedium::new(BLOCKS);
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(SIZE),
-        history: 2000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&medium, &options).unwrap();
+    create_keeping(&medium, SIZE, 2000);
     medium
 }
 

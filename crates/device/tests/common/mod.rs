@@ -218,6 +218,17 @@ pub fn create_as(medium: &dyn Medium, layout: Layout) {
     Volume::create(medium, &options).unwrap();
 }
 
+/// A volume whose snapshots can keep so many thousandths of what clients see.
+pub fn create_keeping(medium: &dyn Medium, logical_blocks: u64, history: u32) {
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(logical_blocks),
+        history,
+        ..CreateOptions::default()
+    };
+    Volume::create(medium, &options).unwrap();
+}
+
 /// Gives a new volume's superblock other values, as if an older version had made it.
 pub fn set_superblock(medium: &dyn Medium, values: &[(&str, u64)]) {
     let mut block = [0; BLOCK_BYTES];
