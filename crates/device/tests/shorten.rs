@@ -4,10 +4,9 @@
 mod common;
 
 use common::{
-    Client, assert_sound, copy, create_as, create_keeping, open, open_packing, read_all,
+    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, open_packing,
     superblock_of,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
@@ -25,9 +24,6 @@ const SIZE: u64 = 1500;
 /// A medium on which there is hardly more room than needed.
 const SHORT: u64 = 3000;
 
-/// What clients have written.
-type Model = BTreeMap<u64, u64>;
-
 /// Writes again and again, so that data is everywhere: whole blocks, pages of parts, and deltas.
 fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
     let mut client = Client::new(volume);
@@ -42,13 +38,6 @@ fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
         }
     }
     client.flush().unwrap();
-}
-
-fn holds<D: BlockDevice>(volume: &Arc<D>, model: &Model) {
-    let expected: Vec<u64> = (0..volume.blocks())
-        .map(|lba| model.get(&lba).copied().unwrap_or(0))
-        .collect();
-    assert!(read_all(volume) == expected);
 }
 
 fn open_small(medium: &Arc<dyn Medium>) -> Arc<Volume> {

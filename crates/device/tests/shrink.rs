@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    Client, assert_sound, copy, create_as, create_keeping, open, read_all, small, superblock_of,
+    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, small, superblock_of,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +24,6 @@ const BLOCKS: u64 = 6000;
 const SIZE: u64 = 1500;
 /// The new end: not a leaf's.
 const END: u64 = 1100;
-
-type Model = BTreeMap<u64, u64>;
 
 fn volume() -> MemoryMedium {
     let medium = MemoryMedium::new(BLOCKS);
@@ -53,13 +51,6 @@ fn give_up(volume: &Arc<Volume>) {
     client.write(SIZE - 2, &[8, 8]).unwrap();
     client.discard(END, SIZE - END).unwrap();
     client.flush().unwrap();
-}
-
-fn holds<D: BlockDevice>(device: &Arc<D>, model: &Model) {
-    let expected: Vec<u64> = (0..device.blocks())
-        .map(|lba| model.get(&lba).copied().unwrap_or(0))
-        .collect();
-    assert!(read_all(device) == expected);
 }
 
 fn to(blocks: u64) -> NewSize {

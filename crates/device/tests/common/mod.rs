@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -345,6 +345,16 @@ pub fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
     let steps = (0..blocks).step_by(40);
     let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
     reads.collect::<Vec<_>>().concat()
+}
+
+/// What clients have written, and zeros elsewhere.
+pub type Model = BTreeMap<u64, u64>;
+
+pub fn holds<D: BlockDevice>(device: &Arc<D>, model: &Model) {
+    for (lba, found) in (0..).zip(read_all(device)) {
+        let expected = model.get(&lba).copied().unwrap_or(0);
+        assert_eq!(found, expected, "LBA {lba}");
+    }
 }
 
 /// Copies the bytes to a longer medium.
