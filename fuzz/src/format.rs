@@ -2,8 +2,8 @@
 //!
 //! Checksums would stop a fuzzer, so here every checksum is 0.
 
+use crate::disk::Disk;
 use crate::life;
-use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use vellum_core::check::{Options, check};
 use vellum_core::entry::Entry;
@@ -19,8 +19,8 @@ use vellum_core::format::{
     summary as format_summary,
 };
 use vellum_core::layout::{Recovered, rescue};
+use vellum_core::recovery::recover;
 use vellum_core::recovery::rescue::Trust;
-use vellum_core::recovery::{Source, Unreadable, recover};
 use vellum_core::state::Map;
 
 const UUID: [u8; 16] = *b"a fuzzed volume!";
@@ -240,43 +240,11 @@ pub fn summary(bytes: &[u8]) {
     );
 }
 
-/// A medium in memory.
-struct Disk(HashMap<u64, Vec<u8>>);
-
-impl Disk {
-    fn put(&mut self, at: Pba, bytes: &[u8]) {
-        for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-            self.0.insert(at, block.to_vec());
-        }
-    }
-}
-
-impl Source for Disk {
-    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
-        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        assert!(
-            at.0 + blocks <= MEDIUM_BLOCKS,
-            "a read of {blocks} blocks at {at}"
-        );
-        for (at, out) in (at.0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-            match self.0.get(&at) {
-                Some(block) => out.copy_from_slice(block),
-                None => out.fill(0),
-            }
-        }
-        Ok(())
-    }
-
-    fn drop_cache(&mut self) -> Result<(), Unreadable> {
-        Ok(())
-    }
-}
-
 /// Returns a sound volume with every kind of block.
 fn sound() -> Disk {
     // 0, like every other checksum.
     let sb = geometry(SumKind::Crc32c);
-    let mut disk = Disk(HashMap::new());
+    let mut disk = Disk::new(MEDIUM_BLOCKS);
     format::blank(&sb, nothing, &mut |at, bytes| disk.put(at, bytes));
     let at = |segment: u32, offset: u64| sb.segment_start(Segment(segment)).plus(offset);
     let mut block = vec![0; BLOCK_BYTES];
@@ -419,12 +387,12 @@ fn put_root(disk: &mut Disk, sb: &Superblock, bytes: &[u8]) {
 /// if it can still be opened, and 4 new bytes.
 fn edited(bytes: &[u8]) -> Disk {
     let mut disk = sound();
-    let mut places: Vec<_> = disk.0.keys().copied().collect();
+    let mut places: Vec<_> = disk.written.keys().copied().collect();
     places.sort_unstable();
     for edit in bytes.chunks_exact(8).take(64) {
         let place = usize::from(edit[0]) % places.len();
         let offset = usize::from(u16::from_le_bytes([edit[1], edit[2]])) % (BLOCK_BYTES - 3);
-        if let Some(block) = disk.0.get_mut(&places[place]) {
+        if let Some(block) = disk.written.get_mut(&places[place]) {
             block[offset..offset + 4].copy_from_slice(&edit[4..]);
         }
     }
@@ -446,7 +414,7 @@ pub fn rescued(bytes: &[u8]) -> bool {
             assert!(!(loss.lost.contains(lba) && loss.guessed.contains(lba)));
         }
         assert!(!bytes.is_empty() || loss.lost.is_empty() && loss.damage.is_empty());
-        life::read_all(found, &mut disk.0, life::chance(bytes));
+        life::read_all(found, &mut disk.written, life::chance(bytes));
         true
     })
 }
@@ -470,7 +438,7 @@ pub fn volume(bytes: &[u8]) -> bool {
     if let Ok(found) = found {
         life::live(
             Recovered::Log(Box::new(found)),
-            &mut disk.0,
+            &mut disk.written,
             life::chance(bytes),
             120,
         );
@@ -501,7 +469,7 @@ pub fn seeds() -> Vec<(&'static str, fn(&[u8]), Vec<u8>)> {
     let disk = sound();
     let start = |magic: &[u8]| {
         let mut found: Vec<_> = disk
-            .0
+            .written
             .iter()
             .filter(|(_, block)| block.starts_with(magic))
             .collect();

@@ -6,6 +6,7 @@ pub mod boot;
 pub mod codec;
 pub mod config;
 pub mod control;
+mod disk;
 pub mod envelope;
 pub mod ext4;
 pub mod format;

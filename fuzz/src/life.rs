@@ -58,14 +58,9 @@ pub fn live(mut found: Recovered, blocks: &mut Blocks, random: u64, requests: u3
         ..Options::default()
     };
     let mut life = Life {
-        core: Core::new(found, COLLECTOR, options, Persistence::Weak, |_| 0),
-        blocks,
-        random,
-        now: 0,
-        flights: Vec::new(),
         requests: (0..DEPTH).map(RequestId).collect(),
         free: (0..DEPTH * LONGEST as u32 * 64).map(Buf).collect(),
-        stopped: false,
+        ..Life::new(found, options, blocks, random)
     };
     life.take();
     life.choose_policies();
@@ -92,16 +87,7 @@ pub fn read_all(found: Recovered, blocks: &mut Blocks, random: u64) {
         cached_sums: 2,
         ..Options::default()
     };
-    let mut life = Life {
-        core: Core::new(found, COLLECTOR, options, Persistence::Weak, |_| 0),
-        blocks,
-        random,
-        now: 0,
-        flights: Vec::new(),
-        requests: Vec::new(),
-        free: Vec::new(),
-        stopped: false,
-    };
+    let mut life = Life::new(found, options, blocks, random);
     life.take();
     for lba in (0..logical).step_by(LONGEST as usize) {
         let blocks = LONGEST.min(logical - lba) as u32;
@@ -113,7 +99,20 @@ pub fn read_all(found: Recovered, blocks: &mut Blocks, random: u64) {
     }
 }
 
-impl Life<'_> {
+impl<'a> Life<'a> {
+    fn new(found: Recovered, options: Options, blocks: &'a mut Blocks, random: u64) -> Self {
+        Life {
+            core: Core::new(found, COLLECTOR, options, Persistence::Weak, |_| 0),
+            blocks,
+            random,
+            now: 0,
+            flights: Vec::new(),
+            requests: Vec::new(),
+            free: Vec::new(),
+            stopped: false,
+        }
+    }
+
     fn below(&mut self, limit: u64) -> u64 {
         // SplitMix64's step and last multiplication.
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);

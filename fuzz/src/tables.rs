@@ -2,44 +2,20 @@
 //!
 //! Checksums would stop a fuzzer, so here every checksum is 0.
 
+use crate::disk::Disk;
 use crate::life;
-use std::collections::HashMap;
-use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::check::{Options, check};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{Params, plan_tables};
 use vellum_core::format::{self, SumKind, superblock::Superblock};
 use vellum_core::layout::{recover, rescue};
 use vellum_core::recovery::rescue::Trust;
-use vellum_core::recovery::{Source, Unreadable};
 
 const MEDIUM_BLOCKS: u64 = 700;
 
 fn nothing(_: &[u8]) -> u32 {
     0
-}
-
-struct Disk(HashMap<u64, Vec<u8>>);
-
-impl Source for Disk {
-    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
-        let blocks = (bytes.len() / BLOCK_BYTES) as u64;
-        assert!(
-            at.0 + blocks <= MEDIUM_BLOCKS,
-            "a read of {blocks} blocks at {at}"
-        );
-        for (at, out) in (at.0..).zip(bytes.chunks_exact_mut(BLOCK_BYTES)) {
-            match self.0.get(&at) {
-                Some(block) => out.copy_from_slice(block),
-                None => out.fill(0),
-            }
-        }
-        Ok(())
-    }
-
-    fn drop_cache(&mut self) -> Result<(), Unreadable> {
-        Ok(())
-    }
 }
 
 fn geometry(layout: Layout, sums: SumKind) -> Superblock {
@@ -70,23 +46,21 @@ fn read_the_rest(disk: &mut Disk, edits: &[u8]) {
             assert!(!(loss.lost.contains(lba) && loss.guessed.contains(lba)));
         }
         assert!(!edits.is_empty() || loss.lost.is_empty() && loss.damage.is_empty());
-        life::read_all(found, &mut disk.0, life::chance(edits));
+        life::read_all(found, &mut disk.written, life::chance(edits));
     }
 }
 
 /// Applies edits of eight bytes each to the first blocks of a volume: the block, the offset (two bytes), a share of how the
 /// volume is used if it still opens, a number. Returns whether it opens.
 pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
-    let mut disk = Disk(HashMap::new());
+    let mut disk = Disk::new(MEDIUM_BLOCKS);
     let superblock = geometry(layout, sums);
     format::blank(&superblock, nothing, &mut |at, bytes| {
-        for (at, block) in (at.0..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
-            disk.0.insert(at, block.to_vec());
-        }
+        disk.put(at, bytes);
     });
     let first = superblock.areas().data(0).0;
     for edit in edits.chunks_exact(8) {
-        let block = disk.0.entry(u64::from(edit[0]) % first);
+        let block = disk.written.entry(u64::from(edit[0]) % first);
         let block = block.or_insert_with(|| vec![0; BLOCK_BYTES]);
         let at = usize::from(u16::from_le_bytes([edit[1], edit[2]])) % (BLOCK_BYTES - 4);
         block[at..at + 4].copy_from_slice(&edit[4..]);
@@ -100,7 +74,7 @@ pub fn volume(layout: Layout, sums: SumKind, edits: &[u8]) -> bool {
     let Ok(found) = recover(&mut disk, MEDIUM_BLOCKS, nothing) else {
         return false;
     };
-    life::live(found, &mut disk.0, life::chance(edits), 80);
+    life::live(found, &mut disk.written, life::chance(edits), 80);
     let again = recover(&mut disk, MEDIUM_BLOCKS, nothing);
     assert!(!edits.is_empty() || again.is_ok(), "after a shutdown");
     true

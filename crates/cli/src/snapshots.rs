@@ -256,6 +256,20 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
+/// Like [`split`], for a command that needs a snapshot.
+pub fn of_snapshot(given: &Path) -> Result<(PathBuf, String)> {
+    match split(given) {
+        (volume, Some(name)) => Ok((volume, name)),
+        (_, None) => {
+            let shown = given.display();
+            Err(usage(format!(
+                "{shown} names no snapshot: give {shown}@NAME; `vellum snapshot {shown} NAME` takes one, \
+                 `vellum snapshots {shown}` lists them"
+            )))
+        }
+    }
+}
+
 /// Like [`split`], for a command that also takes the name as a separate argument.
 pub fn meant(given: &Path, name: Option<&str>) -> Result<(PathBuf, String)> {
     match (name, split(given)) {

@@ -54,6 +54,24 @@ pub struct NewVolume {
     pub secret: Option<Secret>,
 }
 
+impl NewVolume {
+    /// A log of this size; all else is as by default.
+    pub fn of(size: u64) -> Self {
+        Self {
+            size: Some(size),
+            medium_size: None,
+            over_provisioning: CreateOptions::default().over_provisioning,
+            segment_size: None,
+            preallocate: false,
+            force: false,
+            layout: Layout::Log,
+            history: HISTORY,
+            choose: choose_nothing(),
+            secret: None,
+        }
+    }
+}
+
 /// See [`NewVolume::choose`].
 pub type Choose = Box<dyn Fn(&Superblock) -> Result<Properties>>;
 
@@ -314,16 +332,8 @@ fn medium_for(new: &NewVolume, logical: u64, segment_blocks: Option<u32>) -> Res
 /// Makes a volume for the demonstration, with its file fully written.
 pub fn create_for_demo(path: &Path, size: u64) -> Result<()> {
     let new = NewVolume {
-        size: Some(size),
-        medium_size: None,
-        over_provisioning: CreateOptions::default().over_provisioning,
-        segment_size: None,
         preallocate: true,
-        force: false,
-        layout: Layout::Log,
-        history: HISTORY,
-        choose: choose_nothing(),
-        secret: None,
+        ..NewVolume::of(size)
     };
     create(path, &new, &|| false).map(drop)
 }
@@ -338,16 +348,8 @@ mod tests {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = folder.path().join("v");
         let new = NewVolume {
-            size: Some(16 << 20),
-            medium_size: None,
-            over_provisioning: CreateOptions::default().over_provisioning,
-            segment_size: None,
             preallocate: true,
-            force: false,
-            layout: Layout::Log,
-            history: HISTORY,
-            choose: choose_nothing(),
-            secret: None,
+            ..NewVolume::of(16 << 20)
         };
         let asked = Cell::new(0);
         let second = || {

@@ -269,13 +269,6 @@ fn make_file_system(device: &str) {
     );
 }
 
-fn plan(seed: u64) -> Plan {
-    Plan {
-        seed,
-        ..Plan::default()
-    }
-}
-
 /// The results of all lives.
 #[derive(Default)]
 struct Tally {
@@ -350,7 +343,7 @@ impl World {
         // Long transactions are never pledged.
         let bytes = [200 << 10, mib << 20][usize::from(self.between == Between::Nothing)];
         let mount = self.at("mnt");
-        self.faulty.set_plan(plan(life));
+        self.faulty.set_plan(Plan::seeded(life));
         let chain = self.up(life);
         if is_first {
             make_file_system(&chain.device);

@@ -77,17 +77,12 @@ fn killed_under_a_raw_writer(layout: &str, lives: u64, check: Check) {
     let dir = dir();
     let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
     ok(&["create", text(&path), "--size=64M", "--layout", layout]);
+    let export = format!("disk={}", path.display());
+    let serve = [&*export, "--socket", text(&socket)];
     let known = Arc::new(Mutex::new(Known::default()));
     let mut seed = 1;
     for life in 0..lives {
-        let server = Server::start(
-            dir.path(),
-            &[
-                &format!("disk={}", path.display()),
-                "--socket",
-                text(&socket),
-            ],
-        );
+        let server = Server::start(dir.path(), &serve);
         let mut client = NbdClient::connect(&socket, "disk").unwrap();
         check(&mut client, &mut known.lock().unwrap(), life);
         // Writes until the server is gone.
@@ -120,14 +115,7 @@ fn killed_under_a_raw_writer(layout: &str, lives: u64, check: Check) {
         server.kill();
         writer.join().unwrap();
     }
-    let server = Server::start(
-        dir.path(),
-        &[
-            &format!("disk={}", path.display()),
-            "--socket",
-            text(&socket),
-        ],
-    );
+    let server = Server::start(dir.path(), &serve);
     let mut client = NbdClient::connect(&socket, "disk").unwrap();
     let mut known = known.lock().unwrap();
     check(&mut client, &mut known, 99);

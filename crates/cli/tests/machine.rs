@@ -15,6 +15,15 @@ use std::time::{Duration, Instant};
 /// A volume that is detached when the test ends, even if it fails.
 struct Disk(PathBuf);
 
+impl Disk {
+    /// Makes a volume, and a folder to mount it at.
+    fn made(volume: &Path, mount: &Path, size: &str) -> Self {
+        fs::create_dir(mount).unwrap();
+        ok(&["create", text(volume), "--size", size]);
+        Self(volume.to_owned())
+    }
+}
+
 impl Drop for Disk {
     fn drop(&mut self) {
         vellum(&["detach", text(&self.0)]);
@@ -41,9 +50,7 @@ fn a_server_continues_after_a_stop_and_without_descriptors() {
     }
     let dir = dir();
     let (volume, mount) = (dir.path().join("v"), dir.path().join("m"));
-    fs::create_dir(&mount).unwrap();
-    ok(&["create", text(&volume), "--size", "64M"]);
-    let _disk = Disk(volume.clone());
+    let _disk = Disk::made(&volume, &mount, "64M");
     let attach = to_attach(&volume, &mount);
     ok(&[&attach[..], &["--mkfs"]].concat());
     let pid = server_pid(&volume);
@@ -171,9 +178,7 @@ fn a_full_file_system_below_a_volume_blocks_no_one() {
     let dir = dir();
     let host = Host::new(dir.path());
     let (volume, mount) = (host.0.join("v"), dir.path().join("m"));
-    fs::create_dir(&mount).unwrap();
-    ok(&["create", text(&volume), "--size", "256M"]);
-    let _disk = Disk(volume.clone());
+    let _disk = Disk::made(&volume, &mount, "256M");
     let attach = to_attach(&volume, &mount);
     let device = ok(&[&attach[..], &["--mkfs"]].concat());
     let device = device.split_whitespace().next().unwrap();
@@ -354,9 +359,7 @@ fn a_missing_medium_is_an_error_at_once() {
     }
     let dir = dir();
     let (volume, mount) = (dir.path().join("v"), dir.path().join("m"));
-    fs::create_dir(&mount).unwrap();
-    ok(&["create", text(&volume), "--size", "64M"]);
-    let _disk = Disk(volume.clone());
+    let _disk = Disk::made(&volume, &mount, "64M");
     ok(&[&to_attach(&volume, &mount)[..], &["--mkfs"]].concat());
     put(&mount, 0);
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -399,9 +402,7 @@ fn the_last_server_in_a_mount_namespace_ends_when_killed() {
     }
     let dir = dir();
     let (volume, mount) = (dir.path().join("v"), dir.path().join("m"));
-    fs::create_dir(&mount).unwrap();
-    ok(&["create", text(&volume), "--size", "256M"]);
-    let _disk = Disk(volume.clone());
+    let _disk = Disk::made(&volume, &mount, "256M");
     let own = ["--mount", "--propagation", "private"];
     let program = [env!("CARGO_BIN_EXE_vellum")];
     let attach = to_attach(&volume, &mount);

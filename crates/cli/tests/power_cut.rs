@@ -103,10 +103,7 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
     Volume::create(&*medium, &options).unwrap();
     let synced = AtomicU64::new(0);
     for life in 0..lives {
-        faulty.set_plan(Plan {
-            seed: life,
-            ..Plan::default()
-        });
+        faulty.set_plan(Plan::seeded(life));
         let attached = Attached::up(&medium, layout, &fuse, life);
         if life == 0 {
             run("mkfs.ext4", &["-q", "-F", "-b", "4096", attached.device()]);

@@ -7,6 +7,8 @@
     reason = "a test"
 )]
 
+#[path = "../../../fuzz/src/disk.rs"]
+mod disk;
 #[path = "../../../fuzz/src/format.rs"]
 mod format;
 #[path = "../../../fuzz/src/life.rs"]

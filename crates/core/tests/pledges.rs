@@ -395,9 +395,8 @@ fn zeros_that_join_a_record_end_a_pledge() {
     assert_eq!(seen, Seen::Token(NEW));
 }
 
-#[test]
-fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
-    let mut bench = committed(0, Dedup::default());
+/// Writes until a map checkpoint begins.
+fn until_a_checkpoint(bench: &mut Bench) {
     let checkpoints = bench.stats().map_checkpoints;
     let mut token = 10_000;
     while bench.stats().map_checkpoints == checkpoints {
@@ -407,6 +406,12 @@ fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
         }
         bench.flush();
     }
+}
+
+#[test]
+fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
+    let mut bench = committed(0, Dedup::default());
+    until_a_checkpoint(&mut bench);
     bench.flush();
     assert_eq!(bench.stats().pledges, 0);
     let before = written(&bench);
@@ -432,15 +437,7 @@ fn journals_announced_again_end_their_pledges() {
 
 fn checkpointing(bench: &mut Bench) {
     bench.0.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
-    let checkpoints = bench.stats().map_checkpoints;
-    let mut token = 10_000;
-    while bench.stats().map_checkpoints == checkpoints {
-        for lba in 100..140 {
-            token += 1;
-            bench.ask_write(lba, token);
-        }
-        bench.flush();
-    }
+    until_a_checkpoint(bench);
     bench.run();
 }
 

@@ -397,6 +397,13 @@ fn a_torn_checkpoint_falls_back_to_the_one_before() {
     }
 }
 
+/// Damages the second checkpoint's root.
+fn assert_root_is_missed(mut disk: Disk) {
+    let lost = Generation(2);
+    disk.damage(disk.sb.root_place(lost));
+    assert_eq!(disk.error(), RecoveryError::RootLost { lost });
+}
+
 #[test]
 fn the_loss_of_a_checkpoint_that_was_durable_is_an_error() {
     let mut fourth = chunk(4, 0, 5, 0, &[40]);
@@ -405,13 +412,7 @@ fn the_loss_of_a_checkpoint_that_was_durable_is_an_error() {
     disk.write(&fourth);
     with_checkpoint(&mut disk);
     assert_eq!(disk.recovered().last_seq, Seq(4));
-    disk.damage(disk.sb.root_place(Generation(2)));
-    assert_eq!(
-        disk.error(),
-        RecoveryError::RootLost {
-            lost: Generation(2)
-        }
-    );
+    assert_root_is_missed(disk);
 }
 
 #[test]
@@ -421,13 +422,7 @@ fn a_lost_checkpoint_is_known_from_the_start_of_any_segment() {
     let mut disk = disk_with(&three());
     disk.write(&far);
     with_checkpoint(&mut disk);
-    disk.damage(disk.sb.root_place(Generation(2)));
-    assert_eq!(
-        disk.error(),
-        RecoveryError::RootLost {
-            lost: Generation(2)
-        }
-    );
+    assert_root_is_missed(disk);
 }
 
 #[test]

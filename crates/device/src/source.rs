@@ -165,7 +165,6 @@ impl Source for MediumSource<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use vellum_medium::fault::Rule;
     use vellum_medium::{Fault, FaultMedium, MemoryMedium, Plan};
 
     fn medium(blocks: u64) -> MemoryMedium {
@@ -234,19 +233,8 @@ mod tests {
 
     #[test]
     fn a_bad_block_ahead_is_not_in_the_way() {
-        let rule = Rule {
-            fault: Fault::ReadError,
-            blocks: 3..4,
-            skip: 0,
-            times: u64::MAX,
-        };
-        let fault = FaultMedium::new(
-            Box::new(medium(100)),
-            Plan {
-                rules: vec![rule],
-                ..Plan::default()
-            },
-        );
+        let plan = Plan::default().with_every(Fault::ReadError, 3..4);
+        let fault = FaultMedium::new(Box::new(medium(100)), plan);
         let mut source = MediumSource::new(&fault);
         expect(&mut source, 1, 2);
         assert!(source.read(Pba(3), &mut [0; BLOCK_BYTES]).is_err());

@@ -77,16 +77,7 @@ fn the_old_contents_are_gone() {
 fn unreadable_blocks_are_marked_and_the_rest_is_restored() {
     let medium = volume();
     let whole = bytes(&medium);
-    let rule = Rule {
-        fault: Fault::ReadError,
-        blocks: 3005..3007,
-        skip: 0,
-        times: u64::MAX,
-    };
-    let plan = Plan {
-        rules: vec![rule],
-        ..Plan::default()
-    };
+    let plan = Plan::default().with_every(Fault::ReadError, 3005..3007);
     let (archive, totals) = archive(&FaultMedium::new(Box::new(medium), plan));
     assert_eq!(totals.missing, 2);
     let target = MemoryMedium::new(BLOCKS);
@@ -121,10 +112,7 @@ fn a_restore_that_fails_leaves_no_volume() {
             skip,
             times: u64::MAX,
         };
-        let plan = Plan {
-            rules: vec![rule],
-            ..Plan::default()
-        };
+        let plan = Plan::default().with_rule(rule);
         let target = FaultMedium::new(Box::new(volume()), plan);
         match put(&archive, &target, false) {
             // The very last write: one mirror is written, and so is everything else.

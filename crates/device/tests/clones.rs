@@ -8,26 +8,20 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, open_packing, read_all, superblock_of};
+use common::{Client, Random, assert_sound, create_keeping, open_packing, read_all, superblock_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::pack::Compression;
-use vellum_device::{Cloned, CreateOptions, SnapshotError, Volume};
+use vellum_device::{Cloned, SnapshotError, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 4000;
 const SIZE: u64 = 120;
 
 fn create(medium: &dyn Medium, history: u32) {
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(SIZE),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(medium, &options).unwrap();
+    create_keeping(medium, SIZE, history);
 }
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {

@@ -11,14 +11,14 @@ mod gate;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, assert_sound, block_of, open, small, wait_for};
+use common::{Client, assert_sound, block_of, open, open_under, wait_for};
 use gate::{Gate, READS};
 use journal::{HOME, Host, JOURNAL, log, mounted};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_device::block::{Op, Request};
 use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_device::{CreateOptions, Volume};
 use vellum_medium::Medium;
 
 /// The fill of a block that is written twice, the first time outside the journal.
@@ -54,8 +54,7 @@ fn following() -> (Arc<dyn Medium>, Arc<Gate>, Arc<Volume>, Host) {
             dedup: true,
             ..Policy::default()
         };
-        let options = OpenOptions { policy, ..small() };
-        Arc::new(Volume::open(gate, &options).unwrap())
+        open_under(&(gate as _), policy)
     });
     // Until then no write is answered before it has taken effect.
     wait_for(&volume, "segments are free", |volume| {

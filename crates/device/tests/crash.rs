@@ -13,9 +13,9 @@ use vellum_device::block::{BlockDevice, BlockError, Replies, Request};
 use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
 use vellum_device::{OpenOptions, StopError, Volume};
-use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
+const ALL: std::ops::Range<u64> = 0..u64::MAX;
 const LAYOUTS: [Layout; 3] = [Layout::Log, Layout::Ordered, Layout::Shadow];
 
 /// The address of a stamp that was lost.
@@ -182,19 +182,20 @@ fn lives_with_kills(layout: Layout) {
 fn a_power_cut_keeps_a_prefix() {
     for layout in LAYOUTS {
         for seed in 0..40 {
-            let plan = Plan {
-                seed,
-                ..Plan::default()
-            };
+            let plan = Plan::seeded(seed);
             lives_with_power_cuts(layout, seed, plan);
         }
     }
 }
 
-fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
+fn faulty(layout: Layout) -> (Arc<FaultMedium>, Arc<dyn Medium>) {
     let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
     create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    (medium.clone(), medium)
+}
+
+fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
+    let (medium, as_medium) = faulty(layout);
     let mut history = History::new(layout, 0, 500);
     let mut random = Random(seed);
     for life in 0..6 {
@@ -204,10 +205,7 @@ fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
         history.check(&mut client);
         // In the middle of some operation, or between two.
         if life % 2 == 0 {
-            medium.set_plan(Plan {
-                cut_after: Some(random.below(60)),
-                ..plan.clone()
-            });
+            medium.set_plan(plan.clone().with_cut_after(random.below(60)));
         }
         let writes = 200 + random.below(3000);
         history.write_on(&mut client, &mut random, writes);
@@ -227,10 +225,7 @@ fn lives_with_power_cuts(layout: Layout, seed: u64, plan: Plan) {
 #[test]
 fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
     for (seed, layout) in (0..12).flat_map(|seed| LAYOUTS.map(|layout| (seed, layout))) {
-        let plan = Plan {
-            seed,
-            ..Plan::default()
-        };
+        let plan = Plan::seeded(seed);
         let medium = Arc::new(FaultMedium::over_memory(4000, plan.clone()));
         create_as(&*medium, layout);
         let as_medium: Arc<dyn Medium> = medium.clone();
@@ -267,16 +262,7 @@ fn a_power_cut_under_many_clients_keeps_each_ones_prefix() {
 /// Checks the oracle of the tests above: it detects a medium that lies about its syncs.
 #[test]
 fn a_lying_medium_is_found_out() {
-    let every = Rule {
-        fault: Fault::LostSync,
-        blocks: 0..u64::MAX,
-        skip: 0,
-        times: u64::MAX,
-    };
-    let plan = Plan {
-        rules: vec![every],
-        ..Plan::default()
-    };
+    let plan = Plan::default().with_every(Fault::LostSync, ALL);
     for layout in LAYOUTS {
         let found = (0..20).any(|seed| {
             let plan = plan.clone();
@@ -294,9 +280,7 @@ fn a_cut_during_recovery_is_survived() {
 }
 
 fn lives_with_cuts_at_openings(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let mut history = History::new(layout, 0, 500);
     let mut random = Random(5);
     for life in 0..20 {
@@ -308,11 +292,7 @@ fn lives_with_cuts_at_openings(layout: Layout) {
             medium.power_cut(life);
         }
         medium.restart();
-        medium.set_plan(Plan {
-            seed: life,
-            cut_after: Some(life),
-            ..Plan::default()
-        });
+        medium.set_plan(Plan::seeded(life).with_cut_after(life));
         let opened = Volume::open(Arc::clone(&as_medium), &small());
         if !medium.is_off() {
             medium.power_cut(life);
@@ -329,24 +309,13 @@ fn a_failed_sync_poisons() {
 }
 
 fn a_sync_fails(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
     client.write(1, &[11]).unwrap();
     client.flush().unwrap();
-    let every = |fault| Rule {
-        fault,
-        blocks: 0..u64::MAX,
-        skip: 0,
-        times: u64::MAX,
-    };
-    let rules = vec![every(Fault::SyncError), every(Fault::WriteError)];
-    medium.set_plan(Plan {
-        rules,
-        ..Plan::default()
-    });
+    let plan = Plan::default().with_every(Fault::SyncError, ALL);
+    medium.set_plan(plan.with_every(Fault::WriteError, ALL));
     client.write(2, &[22]).unwrap();
     assert!(matches!(client.flush(), Err(BlockError::Io(_))));
     // The medium works again, but the volume does not pretend that nothing happened.
@@ -375,9 +344,7 @@ fn a_client_of_a_poisoned_volume_is_refused_and_not_kept_waiting() {
 }
 
 fn writes_fail(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let frames = 1024;
     let options = OpenOptions {
         write_frames: frames,
@@ -385,15 +352,7 @@ fn writes_fail(layout: Layout) {
     };
     let volume = Arc::new(Volume::open(as_medium, &options).unwrap());
     let mut client = Client::new(&volume);
-    medium.set_plan(Plan {
-        rules: vec![Rule {
-            fault: Fault::WriteError,
-            blocks: 0..u64::MAX,
-            skip: 0,
-            times: u64::MAX,
-        }],
-        ..Plan::default()
-    });
+    medium.set_plan(Plan::default().with_every(Fault::WriteError, ALL));
     let values: Vec<u64> = (1..=600).collect();
     client.write(0, &values).unwrap();
     assert!(matches!(client.flush(), Err(BlockError::Io(_))));
@@ -452,23 +411,12 @@ fn a_read_error_is_told_and_passes() {
 }
 
 fn a_read_fails(layout: Layout) {
-    let medium = Arc::new(FaultMedium::over_memory(3000, Plan::default()));
-    create_as(&*medium, layout);
-    let as_medium: Arc<dyn Medium> = medium.clone();
+    let (medium, as_medium) = faulty(layout);
     let volume = open(&as_medium);
     let mut client = Client::new(&volume);
     client.write(1, &[11]).unwrap();
     client.flush().unwrap();
-    let rules = vec![Rule {
-        fault: Fault::ReadError,
-        blocks: 0..u64::MAX,
-        skip: 0,
-        times: 1,
-    }];
-    medium.set_plan(Plan {
-        rules,
-        ..Plan::default()
-    });
+    medium.set_plan(Plan::default().with_nth(Fault::ReadError, 0));
     assert!(matches!(client.read(1, 1), Err(BlockError::Io(_))));
     assert_eq!(client.read(1, 1).unwrap(), [11]);
     assert!(!volume.stats().poisoned);
@@ -499,16 +447,7 @@ fn a_panic_beside_the_core_breaks_the_volume_and_answers_everybody() {
         client.write(1, &[11]).unwrap();
         client.flush().unwrap();
         if let Some(fault) = fault {
-            let rules = vec![Rule {
-                fault,
-                blocks: 0..u64::MAX,
-                skip: 0,
-                times: u64::MAX,
-            }];
-            medium.set_plan(Plan {
-                rules,
-                ..Plan::default()
-            });
+            medium.set_plan(Plan::default().with_every(fault, ALL));
             assert!(client.read(1, 1).is_err(), "{fault:?}");
         } else {
             let mut requests: Vec<Request> = (5..8)

@@ -9,7 +9,7 @@ mod common;
 #[path = "common/thrice.rs"]
 mod thrice;
 
-use common::{Client, assert_sound, block_of, settled, small};
+use common::{Client, assert_sound, block_of, open_under, settled};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
@@ -17,8 +17,7 @@ use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::Op;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Policy, PrintHash};
-use vellum_device::{Haste, Sought};
-use vellum_device::{OpenOptions, Volume};
+use vellum_medium::Medium;
 use vellum_policies::words::store_named;
 
 #[test]
@@ -97,17 +96,9 @@ fn fingerprints_decide_from_the_third_owner_on() {
     }
 }
 
-#[test]
-fn the_index_is_filled_from_the_medium_after_a_restart() {
-    let (medium, volume) = volume();
-    write_thrice(&volume);
-    volume.stop().unwrap();
-    drop(volume);
-    let options = OpenOptions {
-        policy: deduplicating(),
-        ..small()
-    };
-    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
+/// Opens the volume again, and writes all its contents once more: each is stored already.
+fn assert_all_known(medium: &Arc<dyn Medium>, policy: Policy) {
+    let volume = open_under(medium, policy);
     wait_until("the index knows all contents", || {
         counted(&volume, "index_entries") == CONTENTS
     });
@@ -120,7 +111,16 @@ fn the_index_is_filled_from_the_medium_after_a_restart() {
     assert_eq!(settled(&volume).core["dedup_blocks"], CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
-    assert_sound(&*medium);
+    assert_sound(&**medium);
+}
+
+#[test]
+fn the_index_is_filled_from_the_medium_after_a_restart() {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.stop().unwrap();
+    drop(volume);
+    assert_all_known(&medium, deduplicating());
 }
 
 #[test]
@@ -128,33 +128,15 @@ fn parts_of_pages_are_known_again_after_a_restart() {
     let (medium, volume) = volume();
     volume.set_policy(packing()).unwrap();
     write_thrice(&volume);
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     volume.stop().unwrap();
     drop(volume);
-    let options = OpenOptions {
-        policy: Policy {
-            compression: Compression::Lz4,
-            ..deduplicating()
-        },
-        ..small()
+    let policy = Policy {
+        compression: Compression::Lz4,
+        ..deduplicating()
     };
-    let volume = Arc::new(Volume::open(Arc::clone(&medium), &options).unwrap());
-    wait_until("the index knows all contents", || {
-        counted(&volume, "index_entries") == CONTENTS
-    });
-    let mut client = Client::new(&volume);
-    for content in 0..CONTENTS {
-        client
-            .write(3 * CONTENTS + content, &[content + 1])
-            .unwrap();
-    }
-    assert_eq!(settled(&volume).core["dedup_blocks"], CONTENTS);
-    assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    assert_all_known(&medium, policy);
 }
 
 #[test]
@@ -218,10 +200,8 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
     // A write that waits for a comparison has no place yet, so another one with the same contents does not find it.
     assert!(counted(&volume, "dedup_blocks") >= 2 * CONTENTS);
     Client::new(&volume).flush().unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();

@@ -6,55 +6,44 @@
 )]
 
 mod common;
+#[path = "common/layer.rs"]
+mod layer;
 
-use common::{Client, create, small};
+use common::{Client, create, open_under};
+use layer::{Layer, Layered};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use vellum_core::addr::{BLOCK_BYTES, Pba};
+use vellum_core::addr::BLOCK_BYTES;
+use vellum_device::Volume;
 use vellum_device::block::{BlockError, Op};
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Deltas, Policy};
-use vellum_device::{OpenOptions, Volume};
-use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
-use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+use vellum_medium::fault::{Fault, FaultMedium, Plan};
+use vellum_medium::{Io, Kind, Medium};
 
 const LBA: u64 = 3;
 
 /// A medium that performs operations submitted together in that order, or in reverse.
-struct Turned {
+struct Turning {
     medium: FaultMedium,
     backwards: AtomicBool,
     /// The blocks of each group of reads.
     reads: Mutex<Vec<Vec<u64>>>,
 }
 
+type Turned = Layered<Turning>;
+
 impl Turned {
     fn break_read(&self, at: u64) {
-        self.medium.set_plan(Plan {
-            rules: vec![Rule {
-                fault: Fault::ReadError,
-                blocks: at..at + 1,
-                skip: 0,
-                times: u64::MAX,
-            }],
-            ..Plan::default()
-        });
+        self.medium
+            .set_plan(Plan::default().with_every(Fault::ReadError, at..at + 1));
     }
 }
 
-impl Medium for Turned {
-    fn name(&self) -> &str {
-        self.medium.name()
-    }
-
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
+impl Layer for Turning {
+    fn below(&self) -> &dyn Medium {
+        &self.medium
     }
 
     fn submit(&self, ios: &mut Vec<Box<Io>>) {
@@ -67,30 +56,6 @@ impl Medium for Turned {
             ios.reverse();
         }
         self.medium.submit(ios);
-    }
-
-    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        self.medium.wait(done, timeout);
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
-    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
-        self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
     }
 }
 
@@ -107,18 +72,15 @@ fn version(n: u64) -> [u8; BLOCK_BYTES] {
 
 fn open(medium: &Arc<Turned>, compression: Compression) -> Arc<Volume> {
     let medium: Arc<dyn Medium> = medium.clone();
-    let options = OpenOptions {
-        policy: Policy {
-            compression,
-            deltas: match compression {
-                Compression::Off => Deltas::Off,
-                _ => Deltas::Packed,
-            },
-            ..Policy::default()
+    let policy = Policy {
+        compression,
+        deltas: match compression {
+            Compression::Off => Deltas::Off,
+            _ => Deltas::Packed,
         },
-        ..small()
+        ..Policy::default()
     };
-    Arc::new(Volume::open(medium, &options).unwrap())
+    open_under(&medium, policy)
 }
 
 /// Reads the block, from a medium on which one block may be unreadable by now.
@@ -137,11 +99,11 @@ fn read(medium: &Arc<Turned>, broken: Option<u64>) -> Result<Vec<u8>, BlockError
 
 #[test]
 fn a_delta_and_its_base_are_read_together_and_come_in_either_order() {
-    let medium = Arc::new(Turned {
+    let medium = Arc::new(Layered(Turning {
         medium: FaultMedium::over_memory(3000, Plan::default()),
         backwards: AtomicBool::new(false),
         reads: Mutex::default(),
-    });
+    }));
     create(&*medium);
     let volume = open(&medium, Compression::Lz4);
     let mut client = Client::new(&volume);

@@ -10,8 +10,8 @@ mod common;
 mod journal;
 
 use common::{
-    Client, Random, assert_sound, create, set_superblock, small, superblock_of, wait_for,
-    with_crc_sums,
+    Client, Random, assert_sound, create, open_under, set_superblock, small, superblock_of,
+    wait_for, with_crc_sums,
 };
 use journal::{HOME, JOURNAL, mounted};
 use std::sync::Arc;
@@ -79,15 +79,12 @@ fn core(volume: &Volume, name: &str) -> u64 {
 }
 
 fn open(medium: &Arc<dyn Medium>, compression: Compression, deltas: Deltas) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            compression,
-            deltas,
-            ..Policy::default()
-        },
-        ..small()
+    let policy = Policy {
+        compression,
+        deltas,
+        ..Policy::default()
     };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+    open_under(medium, policy)
 }
 
 fn medium(blocks: u64) -> (Arc<MemoryMedium>, Arc<dyn Medium>) {

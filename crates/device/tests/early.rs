@@ -6,17 +6,17 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, create, fills, open_packing, wait_for};
+use common::{Client, Random, assert_sound, create, create_keeping, fills, open_packing, wait_for};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use vellum_core::addr::Lba;
+use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
-use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{Fault, FaultMedium, Medium, Plan};
 
 /// Far from where a scan looks for partitions and file systems: changes of those are not answered early.
@@ -310,11 +310,7 @@ fn a_power_cut_leaves_a_prefix_of_the_answers_of_all_threads() {
     for seed in 0..30 {
         let medium = medium();
         let volume = open(&medium);
-        medium.set_plan(Plan {
-            seed,
-            cut_after: Some(seed % 9),
-            ..Plan::default()
-        });
+        medium.set_plan(Plan::seeded(seed).with_cut_after(seed % 9));
         let blocks = 300;
         let written = relay(&volume, blocks, seed, 4000);
         drop(volume);
@@ -340,13 +336,7 @@ fn a_power_cut_leaves_a_prefix_of_the_answers_of_all_threads() {
 #[test]
 fn a_flush_of_a_clone_waits_for_what_the_volume_has_answered() {
     let medium = Arc::new(FaultMedium::over_memory(6000, Plan::default()));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(2000),
-        history: 200,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, 2000, 200);
     let volume = open(&medium);
     volume.take_snapshot("s", 1).unwrap();
     volume.clone_snapshot("s", "c", 2).unwrap();

@@ -11,15 +11,14 @@ mod common;
 #[allow(dead_code, reason = "only the sound volume is used here")]
 mod ext4;
 
-use common::{Client, Random, assert_sound, small, wait_for};
+use common::{Client, Random, assert_sound, forget, open_under, wait_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_device::block::{BlockDevice, BlockError, Op};
-use vellum_device::frames::Quota;
 use vellum_device::policy::{Deltas, Policy};
 use vellum_device::stats::VolumeStats;
-use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_device::{CreateOptions, Volume};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const MAGIC: u32 = 0xC03B_3998;
@@ -35,14 +34,11 @@ const TRANSACTION: u64 = 4;
 const TRANSACTIONS: u64 = 100;
 
 fn open(medium: &Arc<dyn Medium>, freed: bool) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            freed,
-            ..Policy::default()
-        },
-        ..small()
+    let policy = Policy {
+        freed,
+        ..Policy::default()
     };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+    open_under(medium, policy)
 }
 
 fn is_followed(volume: &Volume) -> bool {
@@ -234,11 +230,7 @@ impl Host {
                 std::thread::sleep(Duration::from_micros(300));
             }
             if random.below(30) == 0 {
-                let pool = self.client.volume.frames();
-                drop(
-                    pool.take(Quota::Write, pool.capacity(Quota::Write))
-                        .unwrap(),
-                );
+                forget(&self.client.volume);
             }
         }
         committed
@@ -358,20 +350,14 @@ fn a_power_cut_finds_every_committed_file() {
         let mut random = Random(seed);
         let (mut committed, mut stamp) = (0, 0);
         for life in 0..5 {
-            let plan = Plan {
-                seed,
-                ..Plan::default()
-            };
+            let plan = Plan::seeded(seed);
             medium.set_plan(plan.clone());
             let volume = open(&as_medium, true);
             wait_for(&volume, "the file system", is_followed);
             let mut host = Host::replay(Client::new(&volume), committed, stamp);
             host.go_home().unwrap();
             if life % 2 == 0 {
-                medium.set_plan(Plan {
-                    cut_after: Some(100 + random.below(600)),
-                    ..plan
-                });
+                medium.set_plan(plan.with_cut_after(100 + random.below(600)));
             }
             let transactions = 20 + random.below(60);
             committed = host.live(&mut random, transactions);
@@ -402,18 +388,14 @@ fn a_file_system_made_over_another_loses_nothing() {
         let mut random = Random(seed);
         let (mut committed, mut stamp) = (0, 0);
         for life in 0..4 {
-            let plan = Plan {
-                seed,
-                ..Plan::default()
-            };
+            let plan = Plan::seeded(seed);
             medium.set_plan(plan.clone());
             let policy = Policy {
                 freed: true,
                 deltas: Deltas::Packed,
                 ..Policy::default()
             };
-            let options = OpenOptions { policy, ..small() };
-            let volume = Arc::new(Volume::open(Arc::clone(&as_medium), &options).unwrap());
+            let volume = open_under(&as_medium, policy);
             wait_for(&volume, "the file system", is_followed);
             let mut host = Host::replay(Client::new(&volume), committed, stamp);
             host.go_home().unwrap();
@@ -428,10 +410,7 @@ fn a_file_system_made_over_another_loses_nothing() {
                 let transactions = random.below(20);
                 host.live(&mut random, transactions);
             }
-            medium.set_plan(Plan {
-                cut_after: Some(random.below(600)),
-                ..plan
-            });
+            medium.set_plan(plan.with_cut_after(random.below(600)));
             committed = host.sequence;
             let transactions = 20 + random.below(40);
             committed = committed.max(host.live(&mut random, transactions));

@@ -3,8 +3,9 @@
 
 mod common;
 
-use common::{Client, assert_sound, copy, create, create_as, open_packing, superblock_of};
-use std::collections::BTreeMap;
+use common::{
+    Client, Model, assert_sound, copy, create, create_as, holds, open_packing, superblock_of,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -18,9 +19,6 @@ use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 3000;
 const GROWN: u64 = 5200;
-
-/// What clients have written.
-type Model = BTreeMap<u64, u64>;
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
@@ -42,14 +40,6 @@ fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
     client.write(blocks - 1, &[seed + 5]).unwrap();
     model.insert(blocks - 1, seed + 5);
     client.flush().unwrap();
-}
-
-fn holds(volume: &Arc<Volume>, model: &Model) {
-    let mut client = Client::new(volume);
-    for lba in 0..volume.blocks() {
-        let expected = model.get(&lba).copied().unwrap_or(0);
-        assert_eq!(client.read(lba, 1).unwrap(), [expected], "LBA {lba}");
-    }
 }
 
 /// A volume with data, and its contents. It is not stopped, so its log has to be replayed.
@@ -116,10 +106,7 @@ fn growth_cut_short_leaves_the_old_volume_or_the_grown_one() {
     for cut_after in cuts {
         let fault = on_longer(&small, cut_after);
         let medium: Arc<dyn Medium> = fault.clone();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = grow_at_rest(&medium, NewSize::default());
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

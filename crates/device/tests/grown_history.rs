@@ -7,7 +7,10 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, copy, open_packing, read_all, small, superblock_of};
+use common::{
+    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small,
+    superblock_of,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,8 +23,7 @@ use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
 use vellum_device::stream::Sender;
 use vellum_device::{
-    CreateOptions, GrowError, Growable, MediumSource, NewSize, OpenOptions, Volume, crc32c,
-    grow_at_rest,
+    GrowError, Growable, MediumSource, NewSize, OpenOptions, Volume, crc32c, grow_at_rest,
 };
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -134,13 +136,7 @@ fn kept(medium: &dyn Medium) -> BTreeMap<u64, Option<Place>> {
 /// A volume with two snapshots and a clone, not stopped.
 fn filled() -> (Arc<dyn Medium>, Known) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(SIZE),
-        history: 6000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, SIZE, 6000);
     let (volume, mut known) = (open(&medium), Known::default());
     Known::write(&volume, &mut known.now, 1, 150);
     known.take(&volume, "first");
@@ -228,13 +224,7 @@ fn kept_blocks_survive_growth_and_later_moves() {
 #[test]
 fn a_snapshot_that_keeps_nothing_survives_growth() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(SIZE),
-        history: 1000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, SIZE, 1000);
     let (volume, mut known) = (common::open(&medium), Known::default());
     known.take(&volume, "only");
     volume.stop().unwrap();

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Client, open_packing, small};
+use common::{Client, create_keeping, open_packing, small};
 use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
@@ -19,13 +19,7 @@ use vellum_medium::{Medium, MemoryMedium};
 
 fn medium_of(blocks: u64, logical_blocks: u64, history: u32) -> Arc<dyn Medium> {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(blocks));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(logical_blocks),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, logical_blocks, history);
     medium
 }
 

@@ -11,11 +11,11 @@ mod common;
 #[allow(dead_code, reason = "only the sound volume is used here")]
 mod ext4;
 
-use common::{Client, small, wait_for};
+use common::{Client, open_under, wait_for};
 use std::sync::Arc;
 use vellum_device::block::Op;
 use vellum_device::policy::Policy;
-use vellum_device::{CreateOptions, FileSystemStats, OpenOptions, Volume};
+use vellum_device::{CreateOptions, FileSystemStats, Volume};
 use vellum_ext4::limits::METADATA_GROUPS;
 use vellum_medium::{Medium, MemoryMedium};
 use vellum_watch::limits::CRITICAL_RANGES;
@@ -32,15 +32,12 @@ fn thin(groups: u64) -> Arc<Volume> {
         ..CreateOptions::default()
     };
     Volume::create(&*medium, &create).unwrap();
-    let options = OpenOptions {
-        policy: Policy {
-            dedup: true,
-            index_bytes: 1 << 20,
-            ..Policy::default()
-        },
-        ..small()
+    let policy = Policy {
+        dedup: true,
+        index_bytes: 1 << 20,
+        ..Policy::default()
     };
-    Arc::new(Volume::open(medium, &options).unwrap())
+    open_under(&medium, policy)
 }
 
 /// The superblock of an ext4 with so many groups, each with a copy of it and hardly any with descriptors (`meta_bg`).

@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, wait_for};
+use common::{Client, create_as, wait_for};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::check::{Options, Severity};
@@ -19,19 +19,15 @@ use vellum_core::tables::Persistence;
 use vellum_device::inspect::check_medium;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Deltas, Policy, PrintHash};
-use vellum_device::{CreateOptions, Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
-use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
+use vellum_device::{Haste, OpenError, OpenOptions, Sought, SweepError, Volume};
+use vellum_medium::fault::{Fault, FaultMedium, Plan};
 use vellum_medium::{Medium, MemoryMedium};
 
 const TABLES: [Layout; 2] = [Layout::Ordered, Layout::Shadow];
 
 fn medium(layout: Layout) -> Arc<MemoryMedium> {
     let medium = Arc::new(MemoryMedium::new(8000));
-    let options = CreateOptions {
-        layout,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_as(&*medium, layout);
     medium
 }
 
@@ -321,11 +317,7 @@ fn a_sweep_that_a_volume_never_makes_is_refused() {
 fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
     for layout in TABLES {
         let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
-        let options = CreateOptions {
-            layout,
-            ..CreateOptions::default()
-        };
-        Volume::create(&*medium, &options).unwrap();
+        create_as(&*medium, layout);
         let volume = open(&medium, Persistence::Weak, true);
         let superblock = volume.superblock().clone();
         let fills: Vec<u64> = (1..200).collect();
@@ -341,12 +333,7 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
         let all: u64 = superblock.table_blocks().iter().sum();
         let first = superblock.table_number(Kind::Counts, 0);
         let bad = superblock.table_at(first, 0).0..superblock.table_at(all, 0).0;
-        medium.set_plan(Plan::default().with_rule(Rule {
-            fault: Fault::ReadError,
-            blocks: bad,
-            skip: 0,
-            times: u64::MAX,
-        }));
+        medium.set_plan(Plan::default().with_every(Fault::ReadError, bad));
         let report = check_medium(&*medium, Options::default());
         assert_eq!(report.worst(), Some(Severity::Redundancy), "{layout:?}");
         let volume = open(&medium, Persistence::Weak, true);
@@ -380,11 +367,7 @@ fn bad_sectors_under_fingerprints_and_counts_cost_hints_alone() {
 #[test]
 fn a_bad_directory_of_shadow_is_refused_and_named() {
     let medium = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
-    let options = CreateOptions {
-        layout: Layout::Shadow,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_as(&*medium, Layout::Shadow);
     let volume = open(&medium, Persistence::Weak, false);
     let superblock = volume.superblock().clone();
     Client::new(&volume).write(0, &[1, 2, 3]).unwrap();
@@ -393,19 +376,14 @@ fn a_bad_directory_of_shadow_is_refused_and_named() {
 
     let copies = superblock.directory_at(0, 0)..superblock.directory_at(0, 1).plus(1);
     let twins = [0, 1].map(|slot| superblock.directory_twin(0, slot).unwrap());
-    let unreadable = |blocks| Rule {
-        fault: Fault::ReadError,
-        blocks,
-        skip: 0,
-        times: u64::MAX,
-    };
-    let without = Plan::default().with_rule(unreadable(copies.start.0..copies.end.0));
+    let copies_at = copies.start.0..copies.end.0;
+    let without = Plan::default().with_every(Fault::ReadError, copies_at);
     medium.set_plan(without.clone());
     let told = open(&medium, Persistence::Weak, false);
     assert_eq!(Client::new(&told).read(0, 3).unwrap(), [1, 2, 3]);
     told.stop().unwrap();
     drop(told);
-    medium.set_plan(without.with_rule(unreadable(twins[0].0..twins[1].0 + 1)));
+    medium.set_plan(without.with_every(Fault::ReadError, twins[0].0..twins[1].0 + 1));
     let Err(error) = Volume::open(medium.clone(), &OpenOptions::default()) else {
         panic!("opened without its directory");
     };

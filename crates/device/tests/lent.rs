@@ -2,17 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[path = "common/layer.rs"]
+mod layer;
 
 use common::{Client, create, open, small};
+use layer::{Layer, Layered};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-use vellum_core::addr::Pba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::{OpenOptions, Volume};
-use vellum_medium::{Done, Fault, FaultMedium, Io, Kind, Medium, MediumError, Plan};
+use vellum_medium::{Done, Fault, FaultMedium, Io, Kind, Medium, Plan};
 
 /// A flag that threads can wait for.
 #[derive(Default)]
@@ -34,7 +36,7 @@ impl Flag {
 }
 
 /// A medium that counts the operations that are done at once, by kind of call, and can hold them up.
-struct Held {
+struct Holding {
     medium: Arc<FaultMedium>,
     now: AtomicU64,
     submitted_durable: AtomicU64,
@@ -42,17 +44,19 @@ struct Held {
     came: Flag,
 }
 
+type Held = Layered<Holding>;
+
 impl Held {
     fn new() -> Arc<Self> {
         let medium = Arc::new(FaultMedium::over_memory(4096, Plan::default()));
         create(&*medium);
-        let held = Self {
+        let held = Layered(Holding {
             medium,
             now: AtomicU64::new(0),
             submitted_durable: AtomicU64::new(0),
             goes: Flag::default(),
             came: Flag::default(),
-        };
+        });
         held.goes.set(true);
         Arc::new(held)
     }
@@ -63,17 +67,9 @@ impl Held {
     }
 }
 
-impl Medium for Held {
-    fn name(&self) -> &str {
-        self.medium.name()
-    }
-
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
+impl Layer for Holding {
+    fn below(&self) -> &dyn Medium {
+        &*self.medium
     }
 
     fn submit(&self, ios: &mut Vec<Box<Io>>) {
@@ -88,30 +84,6 @@ impl Medium for Held {
         self.came.set(true);
         self.goes.wait();
         self.medium.do_now(io)
-    }
-
-    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        self.medium.wait(done, timeout);
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
-    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
-        self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
     }
 }
 

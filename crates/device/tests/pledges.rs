@@ -9,29 +9,17 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, assert_sound, small, wait_for};
-use journal::{HOME, Host, mounted};
+use common::{Client, assert_sound, wait_for};
+use journal::{HOME, Host, mounted, open_replaying};
 use std::sync::Arc;
-use vellum_device::policy::Policy;
-use vellum_device::{OpenOptions, Volume};
+use vellum_device::Volume;
 use vellum_medium::Medium;
-
-fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            replay: true,
-            ..Policy::default()
-        },
-        ..small()
-    };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-}
 
 fn after_a_crash(medium: &Arc<dyn Medium>, volume: Arc<Volume>, host: Host) -> Host {
     let sequence = host.sequence;
     drop((host, volume));
     assert_sound(&**medium);
-    let client = Client::new(&open(medium));
+    let client = Client::new(&open_replaying(medium));
     Host { client, sequence }
 }
 
@@ -39,7 +27,7 @@ fn after_a_crash(medium: &Arc<dyn Medium>, volume: Arc<Volume>, host: Host) -> H
 fn a_journal_that_has_just_got_its_features_is_read_by_them() {
     // However soon the next scan is: mostly with a commit before it, and with one after it.
     for waits in [false, true] {
-        let (medium, volume, mut host) = mounted(open);
+        let (medium, volume, mut host) = mounted(open_replaying);
         let superblock = host.get(0);
         host.put(HOME.into(), &[1; 4096]);
         host.begin_log();
@@ -65,7 +53,7 @@ fn a_journal_that_has_just_got_its_features_is_read_by_them() {
 /// No bytes are compared for a pledge, so nothing is pledged while a change waits for a scan.
 #[test]
 fn nothing_is_pledged_while_a_scan_is_behind() {
-    let (_medium, volume, mut host) = mounted(open);
+    let (_medium, volume, mut host) = mounted(open_replaying);
     let pledged = || volume.stats().core["pledged_blocks"];
     wait_for(&volume, "the first pledge", |_| {
         host.begin_log();
@@ -92,7 +80,7 @@ fn nothing_is_pledged_while_a_scan_is_behind() {
 #[test]
 fn a_journal_is_followed_on_when_its_file_system_says_that_it_is_mounted() {
     for (at, bit, goes_on) in [(0x60, 4, true), (0x5c, 2, false)] {
-        let (_medium, volume, mut host) = mounted(open);
+        let (_medium, volume, mut host) = mounted(open_replaying);
         let pledged = || volume.stats().core["pledged_blocks"];
         wait_for(&volume, "the first pledge", |_| {
             host.begin_log();

@@ -7,20 +7,21 @@
 )]
 
 mod common;
+#[path = "common/layer.rs"]
+mod layer;
 
-use common::{Client, assert_sound, block_of, create, open, settled};
+use common::{Client, assert_sound, block_of, create, forget, open, settled};
+use layer::{Layer, Layered};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::Volume;
-use vellum_device::block::BlockDevice;
-use vellum_device::frames::Quota;
 use vellum_device::limits::{COMPARE_READ_BLOCKS, COMPARE_READ_GAP, COMPARE_READ_THROUGH};
 use vellum_device::policy::Policy;
-use vellum_medium::fault::{Fault, FaultMedium, Plan, Rule};
-use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+use vellum_medium::fault::{Fault, FaultMedium, Plan};
+use vellum_medium::{Done, Io, Kind, Medium};
 
 /// The number of contents in a file: more than several segments of these volumes hold.
 const FILE: u64 = 250;
@@ -41,7 +42,7 @@ struct Read {
 }
 
 /// A medium that breaks on demand, and records the reads of a file.
-struct Watched {
+struct Watching {
     medium: FaultMedium,
     /// The places of the file's contents. All reads except comparisons are of headers and summaries only.
     places: Mutex<HashMap<u64, u64>>,
@@ -49,15 +50,17 @@ struct Watched {
     reading: Mutex<usize>,
 }
 
+type Watched = Layered<Watching>;
+
 impl Watched {
     /// A volume on such a medium, with a file in it that is not in memory.
     fn with_file(file: &[u64]) -> (Arc<Self>, Arc<Volume>, Client) {
-        let medium = Arc::new(Self {
+        let medium = Arc::new(Layered(Watching {
             medium: FaultMedium::over_memory(4096, Plan::default()),
             places: Mutex::default(),
             reads: Mutex::default(),
             reading: Mutex::default(),
-        });
+        }));
         create(&*medium);
         let as_medium: Arc<dyn Medium> = medium.clone();
         let volume = open(&as_medium);
@@ -71,11 +74,7 @@ impl Watched {
         let mut client = Client::new(&volume);
         client.write(HOME, file).unwrap();
         client.flush().unwrap();
-        let pool = volume.frames();
-        drop(
-            pool.take(Quota::Write, pool.capacity(Quota::Write))
-                .unwrap(),
-        );
+        forget(&volume);
         medium.find_all(file);
         (medium, volume, client)
     }
@@ -98,36 +97,23 @@ impl Watched {
         self.places.lock()[&fill]
     }
 
-    fn is_of_file(&self, io: &Io) -> bool {
-        io.kind == Kind::Read && self.places.lock().values().any(|&at| at == io.at.0)
-    }
-
     /// Makes reads that touch a content fail from now on.
     fn break_read(&self, fill: u64) {
         let at = self.place(fill);
-        self.medium.set_plan(Plan {
-            rules: vec![Rule {
-                fault: Fault::ReadError,
-                blocks: at..at + 1,
-                skip: 0,
-                times: u64::MAX,
-            }],
-            ..Plan::default()
-        });
+        self.medium
+            .set_plan(Plan::default().with_every(Fault::ReadError, at..at + 1));
     }
 }
 
-impl Medium for Watched {
-    fn name(&self) -> &str {
-        self.medium.name()
+impl Watching {
+    fn is_of_file(&self, io: &Io) -> bool {
+        io.kind == Kind::Read && self.places.lock().values().any(|&at| at == io.at.0)
     }
+}
 
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
+impl Layer for Watching {
+    fn below(&self) -> &dyn Medium {
+        &self.medium
     }
 
     fn submit(&self, ios: &mut Vec<Box<Io>>) {
@@ -147,26 +133,6 @@ impl Medium for Watched {
         self.medium.wait(done, timeout);
         let ended = done.iter().filter(|done| self.is_of_file(&done.io));
         *self.reading.lock() -= ended.count();
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
-    fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
-        self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
     }
 }
 
@@ -191,11 +157,7 @@ fn a_copy_of_a_file_takes_few_reads() {
             *block += 5000 * round;
         }
         client.flush().unwrap();
-        let pool = volume.frames();
-        drop(
-            pool.take(Quota::Write, pool.capacity(Quota::Write))
-                .unwrap(),
-        );
+        forget(&volume);
         client.write(COPY, &copy).unwrap();
         same += FILE - differs;
         assert_eq!(shared(&volume), same);
@@ -262,11 +224,7 @@ fn a_block_that_is_read_through_may_be_unreadable() {
         medium.reads.lock().iter().filter(meets).count()
     };
     assert_eq!(tries(), 1);
-    let pool = volume.frames();
-    drop(
-        pool.take(Quota::Write, pool.capacity(Quota::Write))
-            .unwrap(),
-    );
+    forget(&volume);
     client.write(COPY + FILE, &copy).unwrap();
     assert!(shared(&volume) > FILE + FILE / 2);
     assert_eq!(tries(), 1, "it is not read through again");

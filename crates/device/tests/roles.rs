@@ -10,15 +10,12 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Random, assert_sound, small};
+use common::{Random, assert_sound, open_packing, open_under};
 use journal::{HOME, Host, JOURNAL, mounted};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Deltas, Policy};
-use vellum_device::{OpenOptions, Volume};
-use vellum_medium::Medium;
 
 type Bytes = [u8; BLOCK_BYTES];
 
@@ -114,11 +111,6 @@ impl Blocks {
     }
 }
 
-fn open(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {
-    let options = OpenOptions { policy, ..small() };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-}
-
 /// Changes a block in one of the ways in which a file system does.
 fn change(blocks: &mut Blocks, random: &mut Random, step: u64) {
     let (which, to) = blocks.next(random, step);
@@ -161,7 +153,7 @@ fn a_block_that_changes_its_role_reads_as_written_last() {
             semantics: true,
             ..Policy::default()
         };
-        let (medium, volume, host) = mounted(|medium| open(medium, policy));
+        let (medium, volume, host) = mounted(|medium| open_under(medium, policy));
         let mut blocks = Blocks {
             host,
             now: [[0; BLOCK_BYTES]; 2],
@@ -189,7 +181,7 @@ fn a_block_that_changes_its_role_reads_as_written_last() {
         } = blocks;
         drop((client, volume));
         assert_sound(&*medium);
-        let volume = open(&medium, Policy::default());
+        let volume = open_under(&medium, Policy::default());
         let client = common::Client::new(&volume);
         let mut blocks = Blocks {
             host: Host { client, sequence },
@@ -205,14 +197,7 @@ fn a_block_that_changes_its_role_reads_as_written_last() {
 #[test]
 fn deliberate_copies_have_a_page_each_without_deduplication_too() {
     for (compression, remapped) in [(Compression::Off, 1), (Compression::ZSTD, 0)] {
-        let policy = Policy {
-            compression,
-            ..Policy::default()
-        };
-        let (medium, volume, mut host) = mounted(|medium| {
-            let options = OpenOptions { policy, ..small() };
-            Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-        });
+        let (medium, volume, mut host) = mounted(|medium| open_packing(medium, compression));
         host.begin_log();
         let copy: Bytes = host.get(0).try_into().unwrap();
         host.commit_blocks([&copy, &copy]);

@@ -3,8 +3,10 @@
 
 mod common;
 
-use common::{Client, assert_sound, copy, create_as, open, open_packing, read_all, superblock_of};
-use std::collections::BTreeMap;
+use common::{
+    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, open_packing,
+    superblock_of,
+};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::areas::Layout;
@@ -13,7 +15,7 @@ use vellum_core::shorten::ShortenError as Core;
 use vellum_device::block::BlockDevice;
 use vellum_device::pack::Compression;
 use vellum_device::{
-    CreateOptions, NewSize, ShortenError, Shortened, Volume, crc32c, grow_at_rest, shorten_at_rest,
+    NewSize, ShortenError, Shortened, Volume, crc32c, grow_at_rest, shorten_at_rest,
 };
 use vellum_medium::{FaultMedium, FileMedium, Medium, MemoryMedium, OpenOptions, Plan, Prealloc};
 
@@ -21,9 +23,6 @@ const BLOCKS: u64 = 6000;
 const SIZE: u64 = 1500;
 /// A medium on which there is hardly more room than needed.
 const SHORT: u64 = 3000;
-
-/// What clients have written.
-type Model = BTreeMap<u64, u64>;
 
 /// Writes again and again, so that data is everywhere: whole blocks, pages of parts, and deltas.
 fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
@@ -41,23 +40,6 @@ fn fill(volume: &Arc<Volume>, model: &mut Model, seed: u64) {
     client.flush().unwrap();
 }
 
-fn holds<D: BlockDevice>(volume: &Arc<D>, model: &Model) {
-    let expected: Vec<u64> = (0..volume.blocks())
-        .map(|lba| model.get(&lba).copied().unwrap_or(0))
-        .collect();
-    assert!(read_all(volume) == expected);
-}
-
-fn create(medium: &dyn Medium, logical_blocks: u64, history: u32) {
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(logical_blocks),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(medium, &options).unwrap();
-}
-
 fn open_small(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
 }
@@ -65,7 +47,7 @@ fn open_small(medium: &Arc<dyn Medium>) -> Arc<Volume> {
 /// A volume with data everywhere, and its contents. It is not stopped.
 fn filled(medium: impl Medium + 'static) -> (Arc<dyn Medium>, Model) {
     let medium: Arc<dyn Medium> = Arc::new(medium);
-    create(&*medium, SIZE, 0);
+    create_keeping(&*medium, SIZE, 0);
     let volume = open_small(&medium);
     let mut model = Model::new();
     for seed in [1, 5000, 9000] {
@@ -150,7 +132,7 @@ fn a_file_is_cut_off_and_keeps_what_was_behind_its_new_end() {
 #[test]
 fn snapshots_keep_what_they_have() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, SIZE, 500);
+    create_keeping(&*medium, SIZE, 500);
     let volume = open_small(&medium);
     let mut before = Model::new();
     fill(&volume, &mut before, 3);
@@ -197,10 +179,7 @@ fn what_is_cut_short_leaves_the_old_volume_or_the_shorter_one() {
     for cut_after in cuts {
         let fault = stopped(&*from, cut_after);
         let medium: Arc<dyn Medium> = fault.clone();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = shorten(&medium, SHORT);
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

@@ -3,7 +3,9 @@
 
 mod common;
 
-use common::{Client, assert_sound, copy, create_as, open, read_all, small, superblock_of};
+use common::{
+    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, small, superblock_of,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +15,8 @@ use vellum_core::shrink::ShrinkError as Core;
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::stream::{Reader, Sender, receive};
 use vellum_device::{
-    CreateOptions, Extent, Growable, NewSize, OpenError, OpenOptions, ShrinkError, Volume,
-    grow_at_rest, shrink_at_rest,
+    Extent, Growable, NewSize, OpenError, OpenOptions, ShrinkError, Volume, grow_at_rest,
+    shrink_at_rest,
 };
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -23,17 +25,9 @@ const SIZE: u64 = 1500;
 /// The new end: not a leaf's.
 const END: u64 = 1100;
 
-type Model = BTreeMap<u64, u64>;
-
 fn volume() -> MemoryMedium {
     let medium = MemoryMedium::new(BLOCKS);
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(SIZE),
-        history: 2000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&medium, &options).unwrap();
+    create_keeping(&medium, SIZE, 2000);
     medium
 }
 
@@ -57,13 +51,6 @@ fn give_up(volume: &Arc<Volume>) {
     client.write(SIZE - 2, &[8, 8]).unwrap();
     client.discard(END, SIZE - END).unwrap();
     client.flush().unwrap();
-}
-
-fn holds<D: BlockDevice>(device: &Arc<D>, model: &Model) {
-    let expected: Vec<u64> = (0..device.blocks())
-        .map(|lba| model.get(&lba).copied().unwrap_or(0))
-        .collect();
-    assert!(read_all(device) == expected);
 }
 
 fn to(blocks: u64) -> NewSize {
@@ -215,10 +202,7 @@ fn shrinking_cut_short_leaves_the_old_end_or_the_new_one() {
         let medium: Arc<dyn Medium> = fault.clone();
         // Other tests cover its opening and its stop.
         open(&medium).stop().unwrap();
-        fault.set_plan(Plan {
-            cut_after: Some(cut_after),
-            ..Plan::seeded(cut_after)
-        });
+        fault.set_plan(Plan::seeded(cut_after).with_cut_after(cut_after));
         let result = shrink_at_rest(&medium, END);
         let was_cut = fault.is_off();
         assert_eq!(result.is_err(), was_cut, "{result:?}");

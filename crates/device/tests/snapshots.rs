@@ -8,32 +8,34 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, open_packing, read_all, small, superblock_of};
+use common::{
+    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small,
+    superblock_of,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::pack::Compression;
-use vellum_device::{
-    CreateOptions, NewSize, OpenError, OpenOptions, SnapshotError, Volume, grow_at_rest,
-};
+use vellum_device::{NewSize, OpenError, OpenOptions, SnapshotError, Volume, grow_at_rest};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 4000;
 
 fn create(medium: &dyn Medium, history: u32) {
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(400),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(medium, &options).unwrap();
+    create_keeping(medium, 400, history);
 }
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
+}
+
+fn new(history: u32) -> (Arc<dyn Medium>, Arc<Volume>) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, history);
+    let volume = open(&medium);
+    (medium, volume)
 }
 
 /// The expected contents of the volume and its snapshots.
@@ -251,9 +253,7 @@ fn the_power_may_fail_whenever_it_likes() {
 /// no older than its version of the block that was written after it.
 #[test]
 fn a_snapshot_is_an_instant_while_many_clients_write() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, 20_000);
-    let volume = open(&medium);
+    let (medium, volume) = new(20_000);
     let goes_on = AtomicBool::new(true);
     std::thread::scope(|scope| {
         for writer in 0..4 {
@@ -294,9 +294,7 @@ fn a_snapshot_is_an_instant_while_many_clients_write() {
 
 #[test]
 fn what_cannot_be_is_told() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, 20);
-    let volume = open(&medium);
+    let (medium, volume) = new(20);
     let mut client = Client::new(&volume);
     client.write(0, &[5; 30]).unwrap();
     volume.take_snapshot("a", 1).unwrap();
@@ -336,11 +334,7 @@ fn what_cannot_be_is_told() {
     volume.stop().unwrap();
     drop((client, volume, viewer, seen));
     let longer: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS + 2000));
-    let mut block = [0; vellum_core::addr::BLOCK_BYTES];
-    for at in 0..BLOCKS {
-        medium.read(vellum_core::addr::Pba(at), &mut block).unwrap();
-        longer.write(vellum_core::addr::Pba(at), &block).unwrap();
-    }
+    copy(&*medium, &*longer);
     // After growth they have room for more, in proportion.
     grow_at_rest(&longer, NewSize::default()).unwrap();
     assert!(superblock_of(&*longer).history().kept() > 8);
@@ -361,13 +355,7 @@ fn what_cannot_be_is_told() {
 #[test]
 fn a_volume_filled_by_snapshots_is_not_dead() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(2400),
-        history: 1000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, 2400, 1000);
     // With these options nothing is stored in fewer bytes.
     let volume = Volume::open(Arc::clone(&medium), &small()).unwrap();
     let volume = Arc::new(volume);
@@ -494,9 +482,7 @@ fn damaged_snapshot_metadata_is_reported_and_costs_the_volume_nothing() {
 /// A reader that copies a snapshot skips the blocks that are not mapped in it, whatever the volume has written since.
 #[test]
 fn block_status_of_a_snapshot_is_its_own() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, 1000);
-    let volume = open(&medium);
+    let (_, volume) = new(1000);
     let mut client = Client::new(&volume);
     client.write(10, &[5; 20]).unwrap();
     volume.take_snapshot("a", 1).unwrap();
@@ -528,9 +514,7 @@ fn block_status_of_a_snapshot_is_its_own() {
 /// A loop device over FUSE writes zeros by a discard.
 #[test]
 fn blocks_discarded_in_a_snapshot_read_as_zeros() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, 1000);
-    let volume = open(&medium);
+    let (_, volume) = new(1000);
     Client::new(&volume).write(10, &[5; 20]).unwrap();
     volume.take_snapshot("a", 1).unwrap();
     let seen = Arc::new(volume.seen_at("a").unwrap().with_memory());
@@ -546,9 +530,7 @@ fn blocks_discarded_in_a_snapshot_read_as_zeros() {
 
 #[test]
 fn a_volume_without_room_for_snapshots_says_so() {
-    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    create(&*medium, 0);
-    let volume = open(&medium);
+    let (_, volume) = new(0);
     assert!(matches!(
         volume.take_snapshot("a", 0),
         Err(SnapshotError::NoHistory)
@@ -560,13 +542,7 @@ fn a_volume_without_room_for_snapshots_says_so() {
 #[test]
 fn a_snapshot_that_filled_a_packing_volume_can_be_deleted() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(2400),
-        history: 1000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, 2400, 1000);
     // With these options data is not stored in fewer bytes.
     let reopened = || Arc::new(Volume::open(Arc::clone(&medium), &small()).unwrap());
     let mut random = Random(1);

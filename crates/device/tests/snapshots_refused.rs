@@ -8,11 +8,11 @@
 
 mod common;
 
-use common::{Client, assert_sound, open, read_all, small};
+use common::{Client, assert_sound, create_keeping, open, read_all, small};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_device::block::BlockError;
-use vellum_device::{CreateOptions, OpenOptions, SnapshotError, Volume};
+use vellum_device::{OpenOptions, SnapshotError, Volume};
 use vellum_medium::{FaultMedium, Medium, Plan};
 
 const BLOCKS: u64 = 4000;
@@ -31,13 +31,7 @@ impl World {
     /// A new volume with room for snapshots, on a medium that can have no room.
     fn of(logical_blocks: u64) -> Self {
         let fault = Arc::new(FaultMedium::over_memory(8 * BLOCKS, Plan::default()));
-        let options = CreateOptions {
-            segment_blocks: Some(64),
-            logical_blocks: Some(logical_blocks),
-            history: 1500,
-            ..CreateOptions::default()
-        };
-        Volume::create(&*fault, &options).unwrap();
+        create_keeping(&*fault, logical_blocks, 1500);
         let medium: Arc<dyn Medium> = fault.clone();
         let volume = open(&medium);
         Self {
@@ -227,13 +221,7 @@ fn an_interrupted_rollback_completes_even_if_all_snapshots_are_given_up() {
 fn kept_blocks_without_data_give_back_no_room() {
     let fault = FaultMedium::over_memory(BLOCKS, Plan::default());
     let medium: Arc<dyn Medium> = Arc::new(fault);
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(3 * BLOCKS),
-        history: 1000,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    create_keeping(&*medium, 3 * BLOCKS, 1000);
     let volume = open(&medium);
     // The name makes it one of the schedule's.
     let name = "auto-1970-01-01T00:00:05Z";

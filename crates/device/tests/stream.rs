@@ -9,7 +9,7 @@ mod frames;
 #[path = "../../../fuzz/src/stream.rs"]
 mod fuzz;
 
-use common::{Client, Random, assert_sound, read_all};
+use common::{Client, Random, assert_sound, create_keeping, read_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -22,8 +22,7 @@ use vellum_device::stream::{
     Damaged, Problem, Reader, ReceiveError, Received, SendError, Sender, receive,
 };
 use vellum_device::{
-    ArrivalError, CreateOptions, NewSize, OpenError, OpenOptions, SnapshotError, Volume,
-    grow_at_rest,
+    ArrivalError, NewSize, OpenError, OpenOptions, SnapshotError, Volume, grow_at_rest,
 };
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -31,17 +30,6 @@ const BLOCKS: u64 = 1000;
 
 fn create(medium: &dyn Medium, blocks: u64) {
     create_keeping(medium, blocks, 2000);
-}
-
-/// With room to keep so many thousandths of its blocks.
-fn create_keeping(medium: &dyn Medium, blocks: u64, history: u32) {
-    let options = CreateOptions {
-        segment_blocks: Some(64),
-        logical_blocks: Some(blocks),
-        history,
-        ..CreateOptions::default()
-    };
-    Volume::create(medium, &options).unwrap();
 }
 
 fn volume(blocks: u64) -> Arc<dyn Medium> {

@@ -20,7 +20,7 @@ use thrice::*;
 use vellum_device::block::Op;
 use vellum_device::limits::SWEEP_PATIENCE;
 use vellum_device::policy::Policy;
-use vellum_device::{Haste, Sought};
+use vellum_device::{Haste, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 #[test]
@@ -30,10 +30,8 @@ fn a_sweep_shares_what_was_stored_before() {
     let stored = counted(&volume, "live_blocks");
     assert_eq!(stored, 3 * CONTENTS);
     let began = Instant::now();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     // No clients are active: it waits for nothing.
@@ -66,10 +64,8 @@ fn a_sweep_merges_pages_that_are_shared_already() {
     client.flush().unwrap();
     // The index is also being filled from the medium, which drops some of its entries.
     assert!(counted(&volume, "shared_pages") > CONTENTS * 3 / 2);
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "shared_pages"), CONTENTS);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     for lba in 0..4 * CONTENTS {
@@ -83,17 +79,10 @@ fn a_sweep_merges_pages_that_are_shared_already() {
 fn a_sweep_reads_no_faster_than_it_may() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume
-        .set_policy(Policy {
-            sweep_blocks: 2000,
-            ..Policy::default()
-        })
-        .unwrap();
+    volume.set_policy(slow(2000)).unwrap();
     let began = Instant::now();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     let read = 2 * counted(&volume, "merge_reads");
     let least = Duration::from_millis((read - 2) * 1000 / 2000);
     assert!(read >= 4 * CONTENTS && began.elapsed() >= least);
@@ -101,23 +90,23 @@ fn a_sweep_reads_no_faster_than_it_may() {
     assert_sound(&*medium);
 }
 
+/// A volume on a medium whose syncs can be held back.
+fn gated() -> (Arc<Gate>, Arc<Volume>) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
+    create(&*medium);
+    let gate = Arc::new(Gate::new(medium, MAKES_DURABLE));
+    let medium: Arc<dyn Medium> = gate.clone();
+    (gate, open(&medium))
+}
+
 /// A client's request is in flight while the medium syncs. Whatever the sweep is doing, it works on one pair.
 #[test]
 fn a_sweep_gives_way_to_a_request() {
-    let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
-    create(&*inner);
-    let gate = Arc::new(Gate::new(inner, MAKES_DURABLE));
-    let medium: Arc<dyn Medium> = gate.clone();
-    let volume = open(&medium);
+    let (gate, volume) = gated();
     write_thrice(&volume);
     // Long enough to be caught in progress, and slow enough that one of its pairs is always next.
-    volume
-        .set_policy(Policy {
-            sweep_blocks: 1000,
-            ..Policy::default()
-        })
-        .unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    volume.set_policy(slow(1000)).unwrap();
+    sweep(&volume);
     wait_until("the sweep is at it", || {
         counted(&volume, "merged_blocks") > 20
     });
@@ -138,21 +127,21 @@ fn a_sweep_gives_way_to_a_request() {
             late <= 2 || !in_time,
             "{late} blocks read from 1 ms after the request on"
         );
-        assert!(volume.sweep_progress(Sought::Duplicates).ended == 0);
+        assert!(progress(&volume).ended == 0);
         gate.open();
         client.sink.wait(tags[0]).unwrap();
         let merged = counted(&volume, "merged_blocks");
         wait_until("it goes on", || counted(&volume, "merged_blocks") > merged);
     }
     volume.stop().unwrap();
-    assert_sound(&*medium);
+    assert_sound(&*gate);
 }
 
 #[test]
 fn a_sweep_goes_on_beside_its_clients() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    sweep(&volume);
     let mut client = Client::new(&volume);
     for round in 0..200 {
         let lba = round * 7 % (3 * CONTENTS);
@@ -160,9 +149,7 @@ fn a_sweep_goes_on_beside_its_clients() {
         assert_eq!(client.read(lba, 1).unwrap(), [content]);
         client.write(lba, &[content]).unwrap();
     }
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    wait_for_sweeps(&volume, 1);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -184,9 +171,7 @@ fn a_requested_sweep_does_not_wait_for_an_automatic_one() {
             ..deduplicating()
         })
         .unwrap();
-    wait_until("it sweeps", || {
-        volume.sweep_progress(Sought::Duplicates).permille.is_some()
-    });
+    wait_until("it sweeps", || progress(&volume).permille.is_some());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -195,16 +180,14 @@ fn a_requested_sweep_does_not_wait_for_an_automatic_one() {
                 std::thread::sleep(Duration::from_millis(5));
             }
         });
-        volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+        sweep(&volume);
         let began = Instant::now();
-        while volume.sweep_progress(Sought::Duplicates).ended < 2
-            && began.elapsed() < Duration::from_secs(25)
-        {
+        while progress(&volume).ended < 2 && began.elapsed() < Duration::from_secs(25) {
             std::thread::sleep(Duration::from_millis(5));
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert!(volume.sweep_progress(Sought::Duplicates).ended >= 2);
+    assert!(progress(&volume).ended >= 2);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -214,7 +197,7 @@ fn a_requested_sweep_does_not_wait_for_an_automatic_one() {
 fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
     write_thrice(&volume);
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+    sweep(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
     assert_read(&open(&medium));
@@ -230,10 +213,8 @@ fn a_sweep_shares_parts_of_pages() {
     let packed = counted(&volume, "packed_owners");
     assert!(packed > 2 * CONTENTS && packed.is_multiple_of(3));
     let stored = counted(&volume, "live_blocks");
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     assert_eq!(counted(&volume, "merged_parts"), packed / 3 * 2);
     // Blocks that were written together leave together: two of three pages have no owner left, except at the border. These are
@@ -241,10 +222,8 @@ fn a_sweep_shares_parts_of_pages() {
     // the division.
     assert!(counted(&volume, "live_blocks") <= stored / 3 + 3);
     assert_read(&volume);
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the next one ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 2
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 2);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -264,10 +243,8 @@ fn a_sweep_tells_blocks_of_one_checksum_apart() {
         client.call(request).unwrap();
     }
     client.flush().unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), 2);
     for lba in 0..40 {
         let request = client.request(Op::Read, lba, 1);
@@ -295,13 +272,8 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     drop(volume);
     for kill in 0..4 {
         let volume = open(&medium);
-        volume
-            .set_policy(Policy {
-                sweep_blocks: 2000,
-                ..Policy::default()
-            })
-            .unwrap();
-        volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+        volume.set_policy(slow(2000)).unwrap();
+        sweep(&volume);
         wait_until("it has merged a hundred", || {
             counted(&volume, "merged_blocks") >= 100
         });
@@ -314,37 +286,39 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     let volume = open(&medium);
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left <= 3 * CONTENTS - 200, "{left}");
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("the sweep ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    sweep(&volume);
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
     assert_sound(&*medium);
 }
 
+/// A volume on which a slow sweep has merged some blocks.
+fn begun(rate: u32, merged: u64) -> (Arc<dyn Medium>, Arc<Volume>) {
+    let (medium, volume) = volume();
+    write_thrice(&volume);
+    volume.set_policy(slow(rate)).unwrap();
+    sweep(&volume);
+    wait_until("it has merged some", || {
+        counted(&volume, "merged_blocks") >= merged
+    });
+    (medium, volume)
+}
+
+fn halt(volume: &Volume) {
+    volume.halt_sweep(Sought::Duplicates).unwrap();
+    wait_until("it is halted", || progress(volume).halted == 1);
+}
+
 /// A sweep that was halted continues there: blocks that are shared by then are not examined again.
 #[test]
 fn a_sweep_that_is_halted_goes_on_where_it_was() {
-    let (medium, volume) = volume();
-    write_thrice(&volume);
-    let slow = Policy {
-        sweep_blocks: 40,
-        ..Policy::default()
-    };
-    volume.set_policy(slow).unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("it has merged some", || {
-        counted(&volume, "merged_blocks") >= 30
-    });
-    volume.halt_sweep(Sought::Duplicates).unwrap();
-    wait_until("it is halted", || {
-        volume.sweep_progress(Sought::Duplicates).halted == 1
-    });
-    let progress = volume.sweep_progress(Sought::Duplicates);
-    assert_eq!((progress.ended, progress.permille), (0, None));
-    let left_at = progress.left_at.unwrap();
+    let (medium, volume) = begun(40, 30);
+    halt(&volume);
+    let halted = progress(&volume);
+    assert_eq!((halted.ended, halted.permille), (0, None));
+    let left_at = halted.left_at.unwrap();
     let merged = counted(&volume, "merged_blocks");
     assert!(merged < 2 * CONTENTS);
     std::thread::sleep(Duration::from_millis(50));
@@ -353,19 +327,14 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
     drop(volume);
 
     let volume = open(&medium);
-    assert_eq!(
-        volume.sweep_progress(Sought::Duplicates).left_at,
-        Some(left_at)
-    );
+    assert_eq!(progress(&volume).left_at, Some(left_at));
     assert!(left_at > 0);
     // There is nothing to halt, and this does not affect the next one.
     volume.halt_sweep(Sought::Duplicates).unwrap();
     let stored = counted(&volume, "live_blocks");
     volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
-    wait_until("it ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
-    assert_eq!(volume.sweep_progress(Sought::Duplicates).left_at, None);
+    wait_for_sweeps(&volume, 1);
+    assert_eq!(progress(&volume).left_at, None);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     // Each pair that was left was read once, and no other.
     assert_eq!(counted(&volume, "merge_reads"), stored - CONTENTS);
@@ -377,36 +346,19 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
 /// A sweep that continues does not look at what it has passed, whatever was written there since; the next one does.
 #[test]
 fn blocks_written_behind_a_sweep_are_left_to_the_next_one() {
-    let (medium, volume) = volume();
-    write_thrice(&volume);
-    let slow = Policy {
-        sweep_blocks: 80,
-        ..Policy::default()
-    };
-    volume.set_policy(slow).unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("it has merged some", || {
-        counted(&volume, "merged_blocks") >= 60
-    });
-    volume.halt_sweep(Sought::Duplicates).unwrap();
-    wait_until("it is halted", || {
-        volume.sweep_progress(Sought::Duplicates).halted == 1
-    });
+    let (medium, volume) = begun(80, 60);
+    halt(&volume);
     let mut client = Client::new(&volume);
     for content in 0..CONTENTS {
         client.write(1000 + content, &[content + 1]).unwrap();
     }
     client.flush().unwrap();
     volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
-    wait_until("it ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    wait_for_sweeps(&volume, 1);
     let left = counted(&volume, "live_blocks");
     assert!(CONTENTS < left && left < 2 * CONTENTS, "{left}");
     volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
-    wait_until("the next one ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 2
-    });
+    wait_for_sweeps(&volume, 2);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
     volume.stop().unwrap();
@@ -416,24 +368,12 @@ fn blocks_written_behind_a_sweep_are_left_to_the_next_one() {
 /// It goes on when the volume is quiet, though nothing was written since.
 #[test]
 fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
-    let (medium, volume) = volume();
-    write_thrice(&volume);
-    let slow = Policy {
-        sweep_blocks: 40,
-        ..Policy::default()
-    };
-    volume.set_policy(slow).unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("it has merged some", || {
-        counted(&volume, "merged_blocks") >= 30
-    });
+    let (medium, volume) = begun(40, 30);
     volume.stop().unwrap();
     drop(volume);
     let volume = open(&medium);
     volume.set_policy(deduplicating()).unwrap();
-    wait_until("it ends", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 1
-    });
+    wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     volume.stop().unwrap();
     assert_sound(&*medium);
@@ -442,22 +382,12 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
 /// It waits neither for clients nor for its rate, and neither does one that is already running.
 #[test]
 fn a_sweep_that_is_wanted_now_waits_for_nothing() {
-    let inner: Arc<dyn Medium> = Arc::new(MemoryMedium::new(4096));
-    create(&*inner);
-    let gate = Arc::new(Gate::new(inner, MAKES_DURABLE));
-    let medium: Arc<dyn Medium> = gate.clone();
-    let volume = open(&medium);
+    let (gate, volume) = gated();
     write_thrice(&volume);
     // 600 pairs at this rate take ten minutes.
-    let slow = Policy {
-        sweep_blocks: 2,
-        ..Policy::default()
-    };
-    volume.set_policy(slow).unwrap();
-    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
-    wait_until("it is under way", || {
-        volume.sweep_progress(Sought::Duplicates).permille.is_some()
-    });
+    volume.set_policy(slow(2)).unwrap();
+    sweep(&volume);
+    wait_until("it is under way", || progress(&volume).permille.is_some());
     // A request that is in flight all the while.
     let mut client = Client::new(&volume);
     client.write(2000, &[9]).unwrap();
@@ -473,10 +403,8 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     assert!(began.elapsed() < SWEEP_PATIENCE * CONTENTS as u32 / 2);
     gate.open();
     client.sink.wait(tags[0]).unwrap();
-    wait_until("both end", || {
-        volume.sweep_progress(Sought::Duplicates).ended == 2
-    });
+    wait_for_sweeps(&volume, 2);
     assert_read(&volume);
     volume.stop().unwrap();
-    assert_sound(&*medium);
+    assert_sound(&*gate);
 }

@@ -13,14 +13,10 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, Random, assert_sound, small, wait_for};
-use journal::{HOME, Host, log, mounted};
+use common::{Client, Random, assert_sound, wait_for};
+use journal::{HOME, Host, log, mounted, open_replaying};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use vellum_device::block::Op;
-use vellum_device::policy::Policy;
-use vellum_device::{OpenOptions, Volume};
-use vellum_medium::Medium;
 
 /// The places of the two pieces of the file system's journal, and its length.
 const PIECES: [(u32, u64); 2] = [(0, 68), (500, 668)];
@@ -267,20 +263,9 @@ impl Found {
     }
 }
 
-fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            replay: true,
-            ..Policy::default()
-        },
-        ..small()
-    };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-}
-
 /// One life of a volume, until it is dropped. Returns what home blocks hold afterwards.
 fn life(how: WriteBack, seed: u64) -> Found {
-    let (medium, volume, host) = mounted(open);
+    let (medium, volume, host) = mounted(open_replaying);
     let mut world = World::new(host, how, seed);
     // The file system is mounted: its journal has its features.
     world.write_superblock();
@@ -314,7 +299,7 @@ fn life(how: WriteBack, seed: u64) -> Found {
     } = world;
     drop((host, volume));
     assert_sound(&*medium);
-    let volume = open(&medium);
+    let volume = open_replaying(&medium);
     found.redeemed = volume.stats().core["redeemed_blocks"];
     let mut host = Host {
         client: Client::new(&volume),

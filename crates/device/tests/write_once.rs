@@ -3,14 +3,13 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, block_of, create, open, settled, small};
+use common::{Client, Random, assert_sound, block_of, create, forget, open, settled, small};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::seam::WriteOnce;
 use vellum_device::block::{BlockDevice, Op};
-use vellum_device::frames::Quota;
 use vellum_device::policy::{Policy, WeakHash};
 use vellum_device::stats::VolumeStats;
 use vellum_device::{JournalError, OpenOptions, Volume};
@@ -50,15 +49,6 @@ fn eventually(volume: &Volume, what: &str, holds: impl Fn(&VolumeStats) -> bool)
         );
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// Uses each frame for something else, so that nothing written is in memory.
-fn forget(volume: &Volume) {
-    let pool = volume.frames();
-    drop(
-        pool.take(Quota::Write, pool.capacity(Quota::Write))
-            .unwrap(),
-    );
 }
 
 #[test]
@@ -346,15 +336,12 @@ fn a_copy_that_cannot_be_read_costs_itself_alone() {
     });
     let bad = bad.unwrap();
     forget(&volume);
-    medium.set_plan(Plan {
-        rules: vec![Rule {
-            fault: Fault::ReadError,
-            blocks: bad..bad + 1,
-            skip: 0,
-            times: 2,
-        }],
-        ..Plan::default()
-    });
+    medium.set_plan(Plan::default().with_rule(Rule {
+        fault: Fault::ReadError,
+        blocks: bad..bad + 1,
+        skip: 0,
+        times: 2,
+    }));
     client.write(400, &fills).unwrap();
     assert_eq!(core(&volume, "remapped_blocks"), 19);
     assert_eq!(core(&volume, "compare_reads"), 20);

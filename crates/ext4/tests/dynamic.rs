@@ -7,63 +7,26 @@
 
 mod common;
 
-use common::{Bytes, Image, MIB, has_tools, range, skipped};
+use common::{Bytes, Image, MIB, has_tools, plant, range, skipped};
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::Path;
 use vellum_ext4::{Allowance, Dynamic, DynamicKind, Metadata, MetadataKind};
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 
-const MATRIX: &[(&str, &[&str])] = &[
-    ("ext4 4K", &["-t", "ext4", "-b", "4096"]),
-    ("ext3 1K", &["-t", "ext3", "-b", "1024"]),
-    ("ext4 64K", &["-t", "ext4", "-b", "65536"]),
-    ("ext4 1K", &["-t", "ext4", "-b", "1024"]),
-    ("ext3 4K", &["-t", "ext3", "-b", "4096"]),
-    ("ext2 2K", &["-t", "ext2", "-b", "2048"]),
-    (
-        "uninit_bg",
-        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,uninit_bg"],
-    ),
-    (
-        "meta_bg",
-        &["-t", "ext4", "-b", "1024", "-O", "meta_bg,^resize_inode"],
-    ),
-    (
-        "no flex_bg",
-        &["-t", "ext4", "-b", "4096", "-O", "^flex_bg"],
-    ),
-    ("bigalloc", &["-t", "ext4", "-b", "4096", "-O", "bigalloc"]),
-    (
-        "inline data",
-        &["-t", "ext4", "-b", "4096", "-O", "inline_data"],
-    ),
-    ("small inodes", &["-t", "ext4", "-b", "4096", "-I", "128"]),
+const MATRIX: &[(&str, &str)] = &[
+    ("ext4 4K", "-t ext4 -b 4096"),
+    ("ext3 1K", "-t ext3 -b 1024"),
+    ("ext4 64K", "-t ext4 -b 65536"),
+    ("ext4 1K", "-t ext4 -b 1024"),
+    ("ext3 4K", "-t ext3 -b 4096"),
+    ("ext2 2K", "-t ext2 -b 2048"),
+    ("uninit_bg", "-t ext4 -b 4096 -O ^metadata_csum,uninit_bg"),
+    ("meta_bg", "-t ext4 -b 1024 -O meta_bg,^resize_inode"),
+    ("no flex_bg", "-t ext4 -b 4096 -O ^flex_bg"),
+    ("bigalloc", "-t ext4 -b 4096 -O bigalloc"),
+    ("inline data", "-t ext4 -b 4096 -O inline_data"),
+    ("small inodes", "-t ext4 -b 4096 -I 128"),
 ];
-
-/// Creates nested folders, one with many names, files with many holes, and long and short links.
-fn plant(root: &Path) {
-    for n in 0..12 {
-        let folder = root.join(format!("folder {n}/within"));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("file"), vec![n as u8; 10_000 * n]).unwrap();
-    }
-    let many = root.join("many");
-    std::fs::create_dir_all(&many).unwrap();
-    for n in 0..600 {
-        std::fs::write(many.join(format!("{n:060}")), "").unwrap();
-    }
-    std::os::unix::fs::symlink("short", root.join("short link")).unwrap();
-    std::os::unix::fs::symlink("long/".repeat(100), root.join("long link")).unwrap();
-    let holes = File::create(root.join("holes")).unwrap();
-    for n in 0..700u64 {
-        holes
-            .write_all_at(&[n as u8 | 1; 4096], n * 130_000 / 4096 * 4096)
-            .unwrap();
-    }
-}
 
 /// Returns what debugfs lists: inode, kind and block.
 fn listed(image: &Image, inode: u32) -> BTreeSet<(u32, DynamicKind, u64)> {
@@ -113,9 +76,8 @@ fn dynamic_metadata_is_what_debugfs_lists() {
     let tried = if is_long { MATRIX } else { &MATRIX[..3] };
     for (name, arguments) in tried {
         let image = Image::new(folder.path(), "image", 700 * MIB);
-        let mut all = vec!["-F", "-q", "-d", root.to_str().unwrap(), "-N", "4096"];
-        all.extend(*arguments);
-        if image.run("mke2fs", &all, &[]).is_none() {
+        let planted = ["-d", root.to_str().unwrap(), "-N", "4096"];
+        if image.make(arguments, &planted).is_none() {
             skipped(format_args!("{name}: this mke2fs does not make it"));
             continue;
         }

@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Bytes, Image, MIB, has_tools, run};
+use common::{Bytes, Image, MIB, has_tools, plant, run};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -16,38 +16,13 @@ use vellum_ext4::files::{Files, Hit, Use};
 
 const TOOLS: &[&str] = &["mke2fs", "debugfs", "dumpe2fs"];
 
-const MATRIX: &[(&str, &[&str])] = &[
-    ("ext4", &["-t", "ext4", "-b", "4096"]),
-    ("ext4 of 1 KiB", &["-t", "ext4", "-b", "1024"]),
-    ("ext3", &["-t", "ext3", "-b", "4096"]),
-    ("ext3 of 1 KiB", &["-t", "ext3", "-b", "1024", "-I", "128"]),
-    ("bigalloc", &["-t", "ext4", "-b", "4096", "-O", "bigalloc"]),
+const MATRIX: &[(&str, &str)] = &[
+    ("ext4", "-t ext4 -b 4096"),
+    ("ext4 of 1 KiB", "-t ext4 -b 1024"),
+    ("ext3", "-t ext3 -b 4096"),
+    ("ext3 of 1 KiB", "-t ext3 -b 1024 -I 128"),
+    ("bigalloc", "-t ext4 -b 4096 -O bigalloc"),
 ];
-
-/// Creates nested folders, a name that needs quoting, a file with two names, one with many pieces, and a folder of many
-/// blocks.
-fn plant(root: &Path) {
-    use std::os::unix::fs::FileExt;
-    for n in 0..12 {
-        let folder = root.join(format!("folder {n}/within"));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("file"), vec![n as u8 | 1; 30_000 * (n + 1)]).unwrap();
-    }
-    std::fs::write(root.join("new\nline"), vec![1; 9000]).unwrap();
-    std::fs::hard_link(root.join("new\nline"), root.join("folder 3/again")).unwrap();
-    let many = root.join("many");
-    std::fs::create_dir_all(&many).unwrap();
-    for n in 0..600 {
-        std::fs::write(many.join(format!("{n:060}")), "").unwrap();
-    }
-    std::os::unix::fs::symlink("long/".repeat(100), root.join("long link")).unwrap();
-    let holes = std::fs::File::create(root.join("holes")).unwrap();
-    for n in 0..700u64 {
-        holes
-            .write_all_at(&[n as u8 | 1; 4096], n * 130_000 / 4096 * 4096)
-            .unwrap();
-    }
-}
 
 /// Returns debugfs's answers to many queries.
 fn ask(folder: &Path, image: &Image, command: &str, of: impl Iterator<Item = u64>) -> String {
@@ -83,9 +58,8 @@ fn files_are_those_that_debugfs_names() {
     plant(&root);
     for (name, arguments) in MATRIX {
         let image = Image::new(folder.path(), "image", 300 * MIB);
-        let mut all = vec!["-F", "-q", "-d", root.to_str().unwrap(), "-N", "2048"];
-        all.extend(*arguments);
-        assert!(image.run("mke2fs", &all, &[]).is_some(), "{name}");
+        let planted = ["-d", root.to_str().unwrap(), "-N", "2048"];
+        assert!(image.make(arguments, &planted).is_some(), "{name}");
         compare(name, folder.path(), &image);
         std::fs::remove_file(&image.path).unwrap();
     }

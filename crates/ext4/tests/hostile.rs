@@ -155,11 +155,9 @@ fn walk(
     (groups, end)
 }
 
-fn make(folder: &std::path::Path, mib: u64, arguments: &[&str]) -> Image {
+fn make(folder: &std::path::Path, mib: u64, arguments: &str) -> Image {
     let image = Image::new(folder, "image", mib * MIB);
-    let mut all = vec!["-F", "-q"];
-    all.extend(arguments);
-    image.run("mke2fs", &all, &[]).unwrap();
+    image.make(arguments, &[]).unwrap();
     image
 }
 
@@ -176,18 +174,11 @@ fn random_changes() {
     if !has_tools(TOOLS) {
         return;
     }
-    let kinds: [&[&str]; 4] = [
-        &["-t", "ext4", "-b", "4096"],
-        &["-t", "ext4", "-b", "4096", "-O", "^metadata_csum,^64bit"],
-        &["-t", "ext3", "-b", "1024"],
-        &[
-            "-t",
-            "ext4",
-            "-b",
-            "1024",
-            "-O",
-            "^metadata_csum,^resize_inode,meta_bg",
-        ],
+    let kinds = [
+        "-t ext4 -b 4096",
+        "-t ext4 -b 4096 -O ^metadata_csum,^64bit",
+        "-t ext3 -b 1024",
+        "-t ext4 -b 1024 -O ^metadata_csum,^resize_inode,meta_bg",
     ];
     for arguments in kinds {
         let folder = common::folder();
@@ -229,7 +220,7 @@ fn random_changes() {
                 }
             }
         }
-        println!("{arguments:?}: {trusted} trusted, {} reasons", asides.len());
+        println!("{arguments}: {trusted} trusted, {} reasons", asides.len());
         assert!(trusted > 0 && asides.len() > 3, "{asides:?}");
     }
 }
@@ -310,8 +301,7 @@ fn the_field_at_fault_is_named() {
         return;
     }
     let folder = common::folder();
-    let arguments = ["-t", "ext4", "-b", "4096", "-O", "^metadata_csum"];
-    let image = make(folder.path(), 64, &arguments);
+    let image = make(folder.path(), 64, "-t ext4 -b 4096 -O ^metadata_csum");
     let mut sound = Memory::of(&image);
     let scan = sound.scan();
     let journal = scan.file_systems[0].journal.as_ref().unwrap();
@@ -349,7 +339,7 @@ fn pages_that_cannot_be_read() {
         return;
     }
     let folder = common::folder();
-    let image = make(folder.path(), 64, &["-t", "ext3", "-b", "1024"]);
+    let image = make(folder.path(), 64, "-t ext3 -b 1024");
     let mut sound = Memory::of(&image);
     let scan = sound.scan();
     let pages: std::collections::BTreeSet<u64> = scan
@@ -390,8 +380,7 @@ fn a_tree_that_leads_to_itself() {
 
 /// An ext3 of 256 MiB; each indirect block of its journal contains only pointers to itself.
 fn looped(folder: &std::path::Path) -> Memory {
-    let arguments = ["-t", "ext3", "-b", "1024", "-J", "size=40"];
-    let mut memory = Memory::of(&make(folder, 256, &arguments));
+    let mut memory = Memory::of(&make(folder, 256, "-t ext3 -b 1024 -J size=40"));
     let scan = memory.scan();
     let indirect: Vec<Span> = scan
         .watch

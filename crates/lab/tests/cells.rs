@@ -1,84 +1,42 @@
 //! Page types, the cache with one bit a cell, and energy, compared with values computed by hand.
 #![allow(clippy::unwrap_used, reason = "a failure is a test's")]
 
+#[path = "common/die.rs"]
+mod die;
 #[path = "common/run.rs"]
 mod run;
 
+use die::{DRIVE, WRITE, ask};
 use run::run;
-use vellum_lab::content::Content;
-use vellum_lab::drives::DriveFile;
 use vellum_lab::outcome::Outcome;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::trace::Op;
 use vellum_lab::workload::{self, Request};
 
-/// One die, no RAM, a link that takes no time; a page of 4 KiB crosses the channel in 4096 ns.
-const DRIVE: &str = r#"about = "one die"
-source = "made up"
-[link]
-command-us = 0
-[flash]
-channels = 1
-dies-per-channel = 1
-planes = 1
-pages-per-block = 96
-page-kib = 4
-read-us = 60
-program-us = 900
-erase-ms = 3
-channel-mb-per-s = 1000
-erase-limit = 3000
-buffer-kib = 0
-over-provisioning-percent = 28
-"#;
 const CROSSING: u64 = 4096;
 const TYPES: &str = "page-types = [{ read-us = 40, program-us = 500 }, { read-us = 60, program-us = 900 }, \
                      { read-us = 80, program-us = 1300 }]\n";
 
+/// Its blocks have as many pages of each of three types.
+fn one_die() -> String {
+    DRIVE.replace("pages-per-block = 64", "pages-per-block = 96")
+}
+
 fn typed() -> String {
-    DRIVE.replace("erase-ms", &format!("{TYPES}erase-ms"))
+    one_die().replace("erase-ms", &format!("{TYPES}erase-ms"))
 }
 
 fn scenario<'a>(drive: &str, load: Load<'a>, depth: u32) -> Scenario<'a> {
-    let drive = DriveFile::read("mine", drive).unwrap();
-    Scenario {
-        pace: Pace::Closed { depth },
-        seed: 11,
-        ..Scenario::new(
-            Device {
-                capacity: Some(64 << 20),
-                ..Device::new(drive.preset)
-            },
-            load,
-        )
-    }
+    die::scenario(drive, load, Pace::Closed { depth })
 }
-
-fn ask(op: Op, lba: u64, blocks: u32) -> Request {
-    let contents = match op {
-        Op::Write { .. } => blocks,
-        _ => 0,
-    };
-    Request {
-        op,
-        lba,
-        blocks,
-        contents: (lba..lba + u64::from(contents))
-            .map(|n| Content::of(n + 1))
-            .collect(),
-        ..Request::flush(0)
-    }
-}
-
-const WRITE: Op = Op::Write { fua: false };
 
 #[test]
 fn each_type_of_page_takes_its_own_time() {
-    let writes = (0..960).map(|lba| ask(WRITE, lba, 1));
-    let reads = (0..960).map(|lba| ask(Op::Read, lba, 1));
+    let writes = (0..960).map(|lba| ask(WRITE, lba, 0));
+    let reads = (0..960).map(|lba| ask(Op::Read, lba, 0));
     let requests: Vec<Request> = writes.chain(reads).collect();
-    let (plain, typed) = (DRIVE.to_owned(), typed());
+    let (plain, typed) = (one_die(), typed());
     let [plain, typed] =
         [plain, typed].map(|drive| run(&scenario(&drive, Load::Requests(&requests), 1), "base"));
     // A third of the pages of each type, in turn: the mean is the figure for all pages.
@@ -119,7 +77,7 @@ fn under_every_policy_a_steady_load_takes_as_long_as_with_the_mean() {
         "base:level-static=20",
         "base:map-cache=16",
     ] {
-        let [plain, typed] = [DRIVE.to_owned(), typed()].map(|drive| {
+        let [plain, typed] = [one_die(), typed()].map(|drive| {
             let mut scenario = scenario(&drive, load, 4);
             scenario.precondition = Precondition::Fill;
             run(&scenario, policy)
@@ -138,11 +96,11 @@ fn under_every_policy_a_steady_load_takes_as_long_as_with_the_mean() {
 fn the_engine_on_flash_has_page_types_too() {
     // A block of 96 pages is no power of two, and the engine would use 64 of them.
     let drive = |types: bool| {
-        let drive = if types { typed() } else { DRIVE.into() };
+        let drive = if types { typed() } else { one_die() };
         drive.replace("pages-per-block = 96", "pages-per-block = 64")
     };
-    let reads = (0..3000).map(|n| ask(Op::Read, n, 1));
-    let writes = (0..3000).map(|lba| ask(WRITE, lba, 1));
+    let reads = (0..3000).map(|n| ask(Op::Read, n, 0));
+    let writes = (0..3000).map(|lba| ask(WRITE, lba, 0));
     let requests: Vec<Request> = writes.chain([Request::flush(0)]).chain(reads).collect();
     for policy in ["vellum", "vellum:on-drive,op=60"] {
         let outcome = run(
@@ -170,7 +128,7 @@ fn the_engine_on_flash_has_page_types_too() {
 
 #[test]
 fn extended_dies_have_page_types_too() {
-    let writes: Vec<Request> = (0..960).map(|lba| ask(WRITE, lba, 1)).collect();
+    let writes: Vec<Request> = (0..960).map(|lba| ask(WRITE, lba, 0)).collect();
     let drive = typed();
     let mut scenario = scenario(&drive, Load::Requests(&writes), 1);
     scenario.device.options.cache_commands = true;
@@ -191,12 +149,12 @@ erase-ms = 2
 const CACHED: u64 = 128;
 
 fn cached(more: &str) -> String {
-    format!("{DRIVE}{CACHE}{more}")
+    one_die() + CACHE + more
 }
 
 #[test]
 fn a_burst_that_fits_the_cache_is_written_at_its_speed() {
-    let writes: Vec<Request> = (0..CACHED).map(|lba| ask(WRITE, lba, 1)).collect();
+    let writes: Vec<Request> = (0..CACHED).map(|lba| ask(WRITE, lba, 0)).collect();
     let outcome = run(&scenario(&cached(""), Load::Requests(&writes), 1), "base");
     let each = 100_000 + CROSSING;
     assert_eq!(
@@ -212,14 +170,14 @@ fn a_burst_that_fits_the_cache_is_written_at_its_speed() {
         (Some(2.0), Some(1.0))
     );
     assert!((outcome.seconds * 1e9 - (CACHED * each) as f64).abs() < 1.0);
-    let plain = run(&scenario(DRIVE, Load::Requests(&writes), 1), "base");
+    let plain = run(&scenario(&one_die(), Load::Requests(&writes), 1), "base");
     assert_eq!(plain.writes.mean_ns, 900_000 + CROSSING);
 }
 
 #[test]
 fn a_sustained_load_falls_to_the_rate_of_folding() {
     let blocks = 40;
-    let writes = (0..CACHED + blocks * 32).map(|lba| ask(WRITE, lba, 1));
+    let writes = (0..CACHED + blocks * 32).map(|lba| ask(WRITE, lba, 0));
     let writes: Vec<Request> = writes.collect();
     let outcome = run(&scenario(&cached(""), Load::Requests(&writes), 1), "base");
     // A page is written, read, and written again; a block of 32 is erased.
@@ -243,7 +201,7 @@ fn a_sustained_load_falls_to_the_rate_of_folding() {
 
 #[test]
 fn overwritten_data_are_not_folded() {
-    let writes: Vec<Request> = (0..4000).map(|n| ask(WRITE, n % 16, 1)).collect();
+    let writes: Vec<Request> = (0..4000).map(|n| ask(WRITE, n % 16, 0)).collect();
     let outcome = run(&scenario(&cached(""), Load::Requests(&writes), 1), "base");
     let slc = outcome.slc.unwrap();
     assert_eq!((slc.written, slc.folded), (4000, 16));
@@ -256,12 +214,7 @@ fn overwritten_data_are_not_folded() {
 
 #[test]
 fn an_idle_drive_folds_and_the_next_burst_fits_again() {
-    let burst = |from: u64, at: u64| {
-        (from..from + 100).map(move |lba| Request {
-            at,
-            ..ask(WRITE, lba, 1)
-        })
-    };
+    let burst = |from: u64, at: u64| (from..from + 100).map(move |lba| ask(WRITE, lba, at));
     let writes: Vec<Request> = burst(0, 0).chain(burst(500, 10_000_000_000)).collect();
     let each = 100_000 + CROSSING;
     for (idle, fits) in [
@@ -304,7 +257,7 @@ fn a_small_cache_leaves_the_collectors_work_the_same() {
         run(&scenario, "base")
     };
     // Data in the cache take no room in the other blocks: 128 of the volume's 12,800 blocks.
-    let (plain, cached) = (of(DRIVE, 293), of(&drive, 280));
+    let (plain, cached) = (of(&one_die(), 293), of(&drive, 280));
     let without = plain.write_amplification.unwrap();
     let behind = cached.behind_cache().unwrap();
     assert!((behind / without - 1.0).abs() < 0.015, "{behind} {without}");
@@ -316,7 +269,7 @@ fn a_small_cache_leaves_the_collectors_work_the_same() {
 
 #[test]
 fn policies_say_how_they_do_not_use_the_cache() {
-    let writes: Vec<Request> = (0..400).map(|lba| ask(WRITE, lba, 1)).collect();
+    let writes: Vec<Request> = (0..400).map(|lba| ask(WRITE, lba, 0)).collect();
     let drive = cached("").replace("pages-per-block = 96", "pages-per-block = 64");
     let of = |policy: &str| {
         let scenario = scenario(&drive, Load::Requests(&writes), 1);
@@ -339,11 +292,11 @@ const ENERGY: &str = "[energy]\nread-uj = 20\nprogram-uj = 100.5\nerase-uj = 100
 
 #[test]
 fn energy_is_the_sum_of_the_operations() {
-    let writes = (0..960).map(|lba| ask(WRITE, lba, 1));
-    let reads = (0..100).map(|lba| ask(Op::Read, lba, 1));
+    let writes = (0..960).map(|lba| ask(WRITE, lba, 0));
+    let reads = (0..100).map(|lba| ask(Op::Read, lba, 0));
     let requests: Vec<Request> = writes.chain(reads).collect();
     let load = Load::Requests(&requests);
-    let outcome = run(&scenario(&format!("{DRIVE}{ENERGY}"), load, 1), "base");
+    let outcome = run(&scenario(&(one_die() + ENERGY), load, 1), "base");
     let taken = outcome.energy.unwrap();
     let close = |one: f64, other: f64| (one - other).abs() < 1e-9;
     assert!(close(taken.programs_j, 960.0 * 100.5e-6), "{taken:?}");
@@ -352,12 +305,12 @@ fn energy_is_the_sum_of_the_operations() {
     assert!(close(taken.erases_j, 0.0), "{taken:?}");
     let gib = 1060.0 * 4096.0 / f64::from(1 << 30);
     assert!(close(outcome.joules_per_gib().unwrap(), taken.all() / gib));
-    assert_eq!(run(&scenario(DRIVE, load, 1), "base").energy, None);
+    assert_eq!(run(&scenario(&one_die(), load, 1), "base").energy, None);
 }
 
 #[test]
 fn erasures_of_a_cache_take_energy_too() {
-    let writes: Vec<Request> = (0..4000).map(|n| ask(WRITE, n % 16, 1)).collect();
+    let writes: Vec<Request> = (0..4000).map(|n| ask(WRITE, n % 16, 0)).collect();
     let drive = format!("{}{ENERGY}", cached(""));
     let outcome = run(&scenario(&drive, Load::Requests(&writes), 1), "base");
     let erases = outcome.slc.unwrap().erases;
@@ -369,7 +322,7 @@ fn erasures_of_a_cache_take_energy_too() {
 #[test]
 fn energy_of_a_steady_load_follows_the_flash_operations() {
     // Two planes that always work together: a program is two pages, an erasure two blocks.
-    let drive = DRIVE
+    let drive = one_die()
         .replace("planes = 1", "planes = 2\nplanes-together = true")
         .replace("pages-per-block = 96", "pages-per-block = 48");
     let load = Load::Synthetic(Synthetic {

@@ -1,39 +1,21 @@
 //! Read disturb and retention: when blocks are refreshed, and the cost, compared with values computed by hand.
 #![allow(clippy::unwrap_used, reason = "a failure is a test's")]
 
+#[path = "common/die.rs"]
+mod die;
 #[path = "common/run.rs"]
 mod run;
 
+use die::{DRIVE, WRITE, ask, scenario};
 use run::run;
 use vellum_lab::base::Refreshed;
-use vellum_lab::content::Content;
-use vellum_lab::drives::DriveFile;
 use vellum_lab::flash::{BitErrors, Options, PastDue};
 use vellum_lab::outcome::Outcome;
-use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
+use vellum_lab::scenario::{Load, Precondition, Synthetic};
 use vellum_lab::sim::Pace;
 use vellum_lab::trace::Op;
 use vellum_lab::workload::{self, Pattern, Request, Workload};
 
-/// One die, no RAM, a link that takes no time; a page of 4 KiB crosses the channel in 4096 ns.
-const DRIVE: &str = r#"about = "one die"
-source = "made up"
-[link]
-command-us = 0
-[flash]
-channels = 1
-dies-per-channel = 1
-planes = 1
-pages-per-block = 64
-page-kib = 4
-read-us = 60
-program-us = 900
-erase-ms = 3
-channel-mb-per-s = 1000
-erase-limit = 3000
-buffer-kib = 0
-over-provisioning-percent = 28
-"#;
 const READ: u64 = 60_000 + 4096;
 const PROGRAM: u64 = 900_000 + 4096;
 const PAGES: u64 = 64;
@@ -48,41 +30,11 @@ fn ages() -> String {
     format!("{DRIVE}[retention]\ndays = 0.00002\n")
 }
 
-fn scenario<'a>(drive: &str, load: Load<'a>, pace: Pace) -> Scenario<'a> {
-    let drive = DriveFile::read("mine", drive).unwrap();
-    let device = Device {
-        capacity: Some(64 << 20),
-        ..Device::new(drive.preset)
-    };
-    Scenario {
-        pace,
-        seed: 11,
-        ..Scenario::new(device, load)
-    }
-}
-
 const ONE: Pace = Pace::Closed { depth: 1 };
 
 fn of(drive: &str, requests: &[Request], policy: &str) -> Outcome {
     run(&scenario(drive, Load::Requests(requests), ONE), policy)
 }
-
-fn ask(op: Op, lba: u64, at: u64) -> Request {
-    let contents = match op {
-        Op::Write { .. } => vec![Content::of(lba + 1)],
-        _ => vec![],
-    };
-    Request {
-        at,
-        op,
-        lba,
-        blocks: 1,
-        contents: contents.into_iter().collect(),
-        ..Request::flush(at)
-    }
-}
-
-const WRITE: Op = Op::Write { fua: false };
 
 /// Writes two blocks, and some of the first block's pages again; then reads one of its pages `times` times.
 fn written_and_read(again: u64, times: u64) -> Vec<Request> {

@@ -7,7 +7,6 @@ use common::{Memory, finish, run};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_medium::envelope::{COPIES, Envelope, Header, START, Secret, Slot, VolumeKey, wipe};
-use vellum_medium::fault::Rule;
 use vellum_medium::{EncryptedMedium, Fault, FaultMedium, Io, Kind, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 64;
@@ -113,16 +112,10 @@ fn a_header_is_the_old_or_the_new_after_any_cut() {
             } else {
                 [0, 1]
             };
-            let rules = order.iter().skip(cut_after).take(1).map(|&copy| Rule {
-                fault: Fault::WriteError,
-                blocks: COPIES[copy]..COPIES[copy] + 1,
-                skip: 0,
-                times: u64::MAX,
+            let plan = order.get(cut_after).map_or_else(Plan::default, |&copy| {
+                let block = COPIES[copy];
+                Plan::default().with_every(Fault::WriteError, block..block + 1)
             });
-            let plan = Plan {
-                rules: rules.collect(),
-                ..Plan::default()
-            };
             let fault = FaultMedium::new(Box::new(below.clone()), plan);
             let done = writes_of(&fault, &mut envelope);
             assert_eq!(done, cut_after == 2);

@@ -1,7 +1,7 @@
 //! `vellum clone`.
 
 use crate::keys::Key;
-use crate::outcome::{out, usage};
+use crate::outcome::out;
 use crate::snapshots::{self, All, Order};
 use anyhow::Result;
 use std::io::Write;
@@ -28,13 +28,7 @@ pub struct Args {
 
 /// Makes the clone.
 pub fn run(args: &Args) -> Result<()> {
-    let (volume, Some(snapshot)) = snapshots::split(&args.snapshot) else {
-        let shown = args.snapshot.display();
-        return Err(usage(format!(
-            "{shown} names no snapshot: give {shown}@NAME; `vellum snapshot {shown} NAME` takes one, \
-             `vellum snapshots {shown}` lists them"
-        )));
-    };
+    let (volume, snapshot) = snapshots::of_snapshot(&args.snapshot)?;
     let order = Order::Clone {
         of: snapshots::found(&volume, &args.key, &snapshot)?,
         name: args.name.clone(),

@@ -342,23 +342,15 @@ impl Found<'_> {
 mod tests {
     use super::*;
     use std::fs;
-    use vellum_core::format::areas::Layout;
 
     #[test]
     fn an_interrupted_rescue_leaves_no_volume_and_the_old_file() {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let [from, to] = ["a", "b"].map(|name| folder.path().join(name));
         let new = NewVolume {
-            size: Some(16 << 20),
-            medium_size: None,
             over_provisioning: 70,
-            segment_size: None,
-            preallocate: false,
-            force: false,
-            layout: Layout::Log,
             history: 0,
-            choose: volume::choose_nothing(),
-            secret: None,
+            ..NewVolume::of(16 << 20)
         };
         volume::create(&from, &new, &|| false).unwrap();
         let mut args = Args {

@@ -37,13 +37,7 @@ pub struct Args {
 
 /// Sends the stream.
 pub fn run(args: &Args) -> Result<()> {
-    let (volume, Some(snapshot)) = snapshots::split(&args.snapshot) else {
-        let shown = args.snapshot.display();
-        return Err(usage(format!(
-            "{shown} names no snapshot: give {shown}@NAME; `vellum snapshot {shown} NAME` takes one, \
-             `vellum snapshots {shown}` lists them"
-        )));
-    };
+    let (volume, snapshot) = snapshots::of_snapshot(&args.snapshot)?;
     if io::stdout().is_terminal() {
         return Err(usage(
             "a stream is nothing for a terminal: send it to a file (`> FILE`) or into a pipe",

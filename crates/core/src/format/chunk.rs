@@ -1,7 +1,7 @@
 //! A chunk's header: what each of its data blocks is, and what else happened at that point of the log.
 
-use super::error::{FormatError, within_numbers};
-use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
+use super::error::{FormatError, same_sum, within_numbers};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
 use super::names::Names;
 pub use super::record::{Part, Record};
 use super::sum::BlockSum;
@@ -139,20 +139,8 @@ pub fn decode(bytes: &[u8], crc: Crc) -> Result<(ChunkHeader, Vec<Record>), Form
         return Err(truncated);
     }
     let found = checksum_around(bytes, offset_of!(RawChunk, crc), crc);
-    if found != raw.crc.get() {
-        return Err(FormatError::Checksum {
-            what: WHAT,
-            found,
-            expected: raw.crc.get(),
-        });
-    }
-    if raw.version.get() > VERSION {
-        return Err(FormatError::Version {
-            what: WHAT,
-            version: raw.version.get(),
-            known: VERSION,
-        });
-    }
+    same_sum(WHAT, found, raw.crc.get())?;
+    is_known(WHAT, raw.version.get())?;
     let value = |field, value: u32| FormatError::Value {
         what: WHAT,
         field,

@@ -124,6 +124,18 @@ pub(super) fn can_be(
     }
 }
 
+/// Checks a computed checksum against the stored one.
+pub(super) fn same_sum(what: &'static str, found: u32, expected: u32) -> Result<(), FormatError> {
+    match found == expected {
+        true => Ok(()),
+        false => Err(FormatError::Checksum {
+            what,
+            found,
+            expected,
+        }),
+    }
+}
+
 /// Checks that these fields are within [`NUMBER_MAX`].
 pub(super) fn within_numbers(
     what: &'static str,

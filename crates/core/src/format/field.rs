@@ -1,10 +1,25 @@
 //! The parts that all structures share: fields, checksums, and the version.
 
+use super::error::FormatError;
+
 /// CRC32C (Castagnoli) of some bytes: a pure function that the runtime provides, because it can use the CPU's instruction.
 pub type Crc = fn(&[u8]) -> u32;
 
 /// The version that this program writes, and the newest that it reads.
 pub const VERSION: u32 = 2;
+
+/// Checks that a structure's version is one that this program reads.
+pub(super) fn is_known(what: &'static str, version: u32) -> Result<(), FormatError> {
+    let known = VERSION;
+    match version <= known {
+        true => Ok(()),
+        false => Err(FormatError::Version {
+            what,
+            version,
+            known,
+        }),
+    }
+}
 
 /// A field of an on-disk structure, for the docs and the tools.
 #[derive(Clone, Copy, Debug)]

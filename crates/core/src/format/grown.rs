@@ -114,25 +114,17 @@ mod tests {
     use super::*;
     use crate::addr::{BLOCK_BYTES, Generation, Leaf};
     use crate::format::SumKind;
-    use crate::format::geometry::{Params, plan, plan_tables, plan_with_history};
+    use crate::format::geometry::{Params, SMALL, plan, plan_tables, plan_with_history};
+    use crc32c::crc32c as crc;
 
     fn volume(medium_blocks: u64, sums: SumKind) -> Superblock {
         plan(&Params {
             medium_blocks,
-            logical_blocks: None,
-            over_provisioning: 70,
             segment_blocks: None,
-            uuid: [1; 16],
-            secret: [2; 32],
             sums,
+            ..SMALL
         })
         .unwrap()
-    }
-
-    fn crc(bytes: &[u8]) -> u32 {
-        bytes
-            .iter()
-            .fold(7, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
     }
 
     /// The blocks of the grown volume that are written before its superblocks.
@@ -149,9 +141,7 @@ mod tests {
                 logical_blocks: Some(65_536),
                 over_provisioning: 100,
                 segment_blocks: None,
-                uuid: [1; 16],
-                secret: [2; 32],
-                sums: SumKind::Xxh3,
+                ..SMALL
             };
             let now = plan_with_history(&params, kept).unwrap();
             let next = grown(&now, 90_000, Some(76_800)).unwrap();
@@ -236,12 +226,8 @@ mod tests {
     fn tables_stay_as_they_are() {
         let params = Params {
             medium_blocks: 20_000,
-            logical_blocks: None,
-            over_provisioning: 70,
             segment_blocks: None,
-            uuid: [1; 16],
-            secret: [2; 32],
-            sums: SumKind::Xxh3,
+            ..SMALL
         };
         for layout in [Layout::Ordered, Layout::Shadow] {
             let volume = plan_tables(&params, layout).unwrap();

@@ -166,10 +166,7 @@ pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), Fo
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn crc(bytes: &[u8]) -> u32 {
-        crc32c::crc32c(bytes)
-    }
+    use crc32c::crc32c as crc;
 
     fn part(slot: u8, offset: u16, len: u16) -> Record {
         let part = Part {

@@ -1,7 +1,7 @@
 //! The root of a map checkpoint: which slot each leaf is in, which segments are free, and where replay of the log begins.
 
-use super::error::{FormatError, can_be, within_numbers};
-use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
+use super::error::{FormatError, can_be, same_sum, within_numbers};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -243,15 +243,7 @@ pub fn decode(
     let raw = RawRoot::of_block(head, uuid, crc)?;
     let told = raw.leaves.get();
     can_be(WHAT, told == leaves, "leaves", told.into())?;
-    let (found, expected) = (crc(table), raw.table_crc.get());
-    if found != expected {
-        let what = "root's table";
-        return Err(FormatError::Checksum {
-            what,
-            found,
-            expected,
-        });
-    }
+    same_sum("root's table", crc(table), raw.table_crc.get())?;
     let entries = table.chunks_exact(ENTRY).take(leaves as usize);
     let slots = entries.map(LeafSlot::decode).collect::<Result<_, _>>()?;
     Ok((raw.header(), slots))
@@ -284,20 +276,8 @@ impl RawRoot {
             return Err(FormatError::Magic { what: WHAT });
         }
         let found = checksum_around(head, offset_of!(Self, crc), crc);
-        if found != raw.crc.get() {
-            return Err(FormatError::Checksum {
-                what: WHAT,
-                found,
-                expected: raw.crc.get(),
-            });
-        }
-        if raw.version.get() > VERSION {
-            return Err(FormatError::Version {
-                what: WHAT,
-                version: raw.version.get(),
-                known: VERSION,
-            });
-        }
+        same_sum(WHAT, found, raw.crc.get())?;
+        is_known(WHAT, raw.version.get())?;
         if raw.uuid != *uuid {
             return Err(FormatError::Foreign { what: WHAT });
         }
@@ -336,11 +316,7 @@ impl RawRoot {
 mod tests {
     use super::*;
     use alloc::vec;
-
-    fn crc(bytes: &[u8]) -> u32 {
-        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
-        bytes.iter().fold(7, add)
-    }
+    use crc32c::crc32c as crc;
 
     #[test]
     fn a_root_says_which_segments_are_free() {

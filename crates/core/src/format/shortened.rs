@@ -94,25 +94,17 @@ mod tests {
     use super::*;
     use crate::addr::{BLOCK_BYTES, Generation, Leaf};
     use crate::format::SumKind;
-    use crate::format::geometry::{Params, plan, plan_tables};
+    use crate::format::geometry::{Params, SMALL, plan, plan_tables};
     use crate::format::grown::grown;
     use crate::format::shrunk::ended_at;
+    use crc32c::crc32c as crc;
 
     const PARAMS: Params = Params {
         medium_blocks: 40_000,
         logical_blocks: Some(10_000),
-        over_provisioning: 70,
         segment_blocks: None,
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: SumKind::Xxh3,
+        ..SMALL
     };
-
-    fn crc(bytes: &[u8]) -> u32 {
-        bytes
-            .iter()
-            .fold(7, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
-    }
 
     #[test]
     fn segments_end_earlier_and_the_map_stays_where_it_is() {

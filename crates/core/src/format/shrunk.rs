@@ -34,25 +34,16 @@ pub fn ended_at(volume: &Superblock, blocks: u64) -> Result<Superblock, Geometry
 mod tests {
     use super::*;
     use crate::addr::BLOCK_BYTES;
-    use crate::format::SumKind;
-    use crate::format::geometry::{Params, plan_tables, plan_with_history};
+    use crate::format::geometry::{Params, SMALL, plan_tables, plan_with_history};
     use crate::format::grown::grown;
+    use crc32c::crc32c as crc;
 
     const PARAMS: Params = Params {
         medium_blocks: 20_000,
         logical_blocks: Some(10_000),
-        over_provisioning: 70,
         segment_blocks: None,
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: SumKind::Xxh3,
+        ..SMALL
     };
-
-    fn crc(bytes: &[u8]) -> u32 {
-        bytes
-            .iter()
-            .fold(7, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
-    }
 
     #[test]
     fn only_the_end_that_clients_see_changes() {

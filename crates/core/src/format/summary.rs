@@ -3,8 +3,8 @@
 //! It repeats what the segment's chunk headers say, in one place with a known address, so that a read finds the checksum of any
 //! block with one read, and the collector finds all owners.
 
-use super::error::FormatError;
-use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
+use super::error::{FormatError, same_sum};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
 use crate::addr::{BLOCK_BYTES, Lba, Segment, Seq, Vba};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -257,20 +257,8 @@ fn open<'a>(
         return Err(FormatError::Magic { what: WHAT });
     }
     let found = checksum_around(bytes, offset_of!(RawSummary, crc), crc);
-    if found != raw.crc.get() {
-        return Err(FormatError::Checksum {
-            what: WHAT,
-            found,
-            expected: raw.crc.get(),
-        });
-    }
-    if raw.version.get() > VERSION {
-        return Err(FormatError::Version {
-            what: WHAT,
-            version: raw.version.get(),
-            known: VERSION,
-        });
-    }
+    same_sum(WHAT, found, raw.crc.get())?;
+    is_known(WHAT, raw.version.get())?;
     if raw.signature != *signature {
         return Err(FormatError::Foreign { what: WHAT });
     }

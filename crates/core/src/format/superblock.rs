@@ -17,7 +17,7 @@ mod shrunk;
 mod tables;
 
 use super::areas::{Areas, Layout};
-use super::error::{FormatError, can_be};
+use super::error::{FormatError, can_be, same_sum};
 use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
 use super::history::{self, History};
 use super::properties::{self, Properties};
@@ -451,13 +451,7 @@ impl Superblock {
     pub fn decode(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
         let raw = RawSuperblock::of(bytes)?;
         let found = checksum_around(bytes, offset_of!(RawSuperblock, crc), crc);
-        if found != raw.crc.get() {
-            return Err(FormatError::Checksum {
-                what: WHAT,
-                found,
-                expected: raw.crc.get(),
-            });
-        }
+        same_sum(WHAT, found, raw.crc.get())?;
         let properties = || {
             let (generation, used) = (raw.property_generation.get(), raw.property_bytes.get());
             let has_clones = raw.incompatible.get() & CLONES != 0;

@@ -206,11 +206,7 @@ mod tests {
     use crate::format::superblock::Superblock;
     use crate::state::{Nodes, Origin, Paging};
     use alloc::{collections::BTreeMap, sync::Arc, vec};
-
-    fn crc(bytes: &[u8]) -> u32 {
-        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
-        bytes.iter().fold(7, add)
-    }
+    use crc32c::crc32c as crc;
 
     struct Disk(BTreeMap<Pba, [u8; BLOCK_BYTES]>);
 

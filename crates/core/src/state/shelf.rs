@@ -561,6 +561,7 @@ mod tests {
     use crate::addr::Lba;
     use crate::entry::Entry;
     use crate::format::geometry::{SMALL, plan};
+    use crc32c::crc32c as crc;
 
     struct Nothing;
 
@@ -568,11 +569,6 @@ mod tests {
         fn read(&self, _: Pba, _: &mut [u8; BLOCK_BYTES]) -> bool {
             false
         }
-    }
-
-    fn crc(bytes: &[u8]) -> u32 {
-        let add = |sum: u32, &byte: &u8| sum.rotate_left(5) ^ u32::from(byte);
-        bytes.iter().fold(7, add)
     }
 
     /// What a replay set in it may have been undone since, so that it is what the medium has. Read again, it would be set once more.

@@ -5,7 +5,7 @@ use super::{Event, Origin, State, Unsound, Unwritten};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::{Part, Record};
-use crate::format::geometry::{Params, plan};
+use crate::format::geometry::{Params, SMALL, plan};
 use crate::format::summary::Owner;
 use crate::format::superblock::Superblock;
 use alloc::{boxed::Box, vec, vec::Vec};
@@ -21,9 +21,7 @@ fn volume() -> Superblock {
         logical_blocks: Some(LBAS * APART),
         over_provisioning: 280,
         segment_blocks: Some(64),
-        uuid: [1; 16],
-        secret: [2; 32],
-        sums: crate::format::SumKind::Xxh3,
+        ..SMALL
     })
     .expect("there is room")
 }

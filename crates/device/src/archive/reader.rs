@@ -85,6 +85,7 @@ impl<R: Read> Reader<R> {
 mod tests {
     use super::super::{Kind, Problem, Writer};
     use super::*;
+    use crate::runs::sample::{assert_all_needed, blocks_of};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use vellum_core::addr::BLOCK_BYTES;
@@ -116,19 +117,7 @@ mod tests {
                 model[range].fill(None);
                 continue;
             }
-            let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
-            if byte & 1 == 1 {
-                // Pseudo-random bytes, which do not compress.
-                let mut word = u64::from(byte);
-                for part in bytes.chunks_exact_mut(8) {
-                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    part.copy_from_slice(&(word ^ word >> 29).to_le_bytes());
-                }
-                bytes
-                    .chunks_exact_mut(BLOCK_BYTES)
-                    .for_each(|b| b[0] = byte);
-            }
-            writer.blocks(Pba(at), &bytes).unwrap();
+            writer.blocks(Pba(at), &blocks_of(byte, blocks)).unwrap();
             model[range].fill(Some(byte));
         }
         let (bytes, totals) = writer.end().unwrap();
@@ -169,19 +158,7 @@ mod tests {
             bit in 0u8..8,
         ) {
             let (bytes, ..) = archive(&runs);
-            let at = place.index(bytes.len());
-            let cut = read(&bytes[..at]).unwrap_err();
-            prop_assert!(matches!(cut.problem, Problem::CutShort), "{}", cut);
-            prop_assert!(cut.at <= at as u64);
-            let mut changed = bytes.clone();
-            changed[at] ^= 1 << bit;
-            prop_assert!(read(&changed).is_err());
-            changed[at] ^= 1 << bit;
-            changed.remove(at);
-            prop_assert!(read(&changed).is_err());
-            changed = bytes.clone();
-            changed.push(0);
-            prop_assert!(matches!(read(&changed).unwrap_err().problem, Problem::More));
+            assert_all_needed(&bytes, place.index(bytes.len()), bit, read);
         }
 
         #[test]

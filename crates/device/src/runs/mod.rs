@@ -2,6 +2,8 @@
 //! snapshots are made of them.
 
 mod reader;
+#[cfg(test)]
+pub(crate) mod sample;
 mod writer;
 
 pub use reader::{Damaged, Problem};

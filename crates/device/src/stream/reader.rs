@@ -95,8 +95,9 @@ impl<R: Read> Reader<R> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Problem, Writer};
+    use super::super::Writer;
     use super::*;
+    use crate::runs::sample::{assert_all_needed, blocks_of};
     use proptest::collection::vec;
     use proptest::prelude::*;
     use vellum_core::format::frames::FRAME_BYTES;
@@ -138,17 +139,7 @@ mod tests {
                 writer.zeros(Lba(at), blocks).unwrap();
                 continue;
             }
-            let mut bytes = vec![byte; blocks as usize * BLOCK_BYTES];
-            if byte & 1 == 1 {
-                // Pseudo-random bytes, which do not compress.
-                let mut word = u64::from(byte);
-                for part in bytes.chunks_exact_mut(8) {
-                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    part.copy_from_slice(&(word ^ word >> 29).to_le_bytes());
-                }
-                let blocks = bytes.chunks_exact_mut(BLOCK_BYTES);
-                blocks.for_each(|block| block[0] = byte);
-            }
+            let bytes = blocks_of(byte, blocks);
             for (lba, block) in (at..).zip(bytes.chunks(BLOCK_BYTES)) {
                 writer.block(Lba(lba), block).unwrap();
             }
@@ -197,19 +188,7 @@ mod tests {
             bit in 0u8..8,
         ) {
             let (bytes, ..) = stream(&head(is_whole), &runs);
-            let at = place.index(bytes.len());
-            let cut = read(&bytes[..at]).unwrap_err();
-            prop_assert!(matches!(cut.problem, Problem::CutShort), "{}", cut);
-            prop_assert!(cut.at <= at as u64);
-            let mut changed = bytes.clone();
-            changed[at] ^= 1 << bit;
-            prop_assert!(read(&changed).is_err());
-            changed[at] ^= 1 << bit;
-            changed.remove(at);
-            prop_assert!(read(&changed).is_err());
-            changed = bytes.clone();
-            changed.push(0);
-            prop_assert!(matches!(read(&changed).unwrap_err().problem, Problem::More));
+            assert_all_needed(&bytes, place.index(bytes.len()), bit, read);
         }
 
         #[test]

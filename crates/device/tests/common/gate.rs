@@ -1,12 +1,15 @@
 //! A medium on which operations of some kinds can be held back, and whose reads are counted.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+#[path = "layer.rs"]
+mod layer;
+
+use layer::{Layer, Layered};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 use vellum_core::addr::Pba;
-use vellum_medium::{Done, Io, Kind, Medium, MediumError};
+use vellum_medium::{Io, Kind, Medium, MediumError};
 
 /// Decides whether an operation of this kind is held back.
 pub type Holds = fn(Kind) -> bool;
@@ -20,7 +23,7 @@ pub const MAKES_DURABLE: Holds = |kind| matches!(kind, Kind::Sync | Kind::Write 
     clippy::vec_box,
     reason = "operations change hands by pointer, as the medium wants them"
 )]
-pub struct Gate {
+pub struct Holding {
     medium: Arc<dyn Medium>,
     holds: Holds,
     closed: AtomicBool,
@@ -28,15 +31,18 @@ pub struct Gate {
     reads: AtomicU64,
 }
 
+/// The medium.
+pub type Gate = Layered<Holding>;
+
 impl Gate {
     pub fn new(medium: Arc<dyn Medium>, holds: Holds) -> Self {
-        Self {
+        Layered(Holding {
             medium,
             holds,
             closed: AtomicBool::new(false),
             held: Mutex::default(),
             reads: AtomicU64::new(0),
-        }
+        })
     }
 
     pub fn close(&self) {
@@ -58,17 +64,9 @@ impl Gate {
     }
 }
 
-impl Medium for Gate {
-    fn name(&self) -> &str {
-        self.medium.name()
-    }
-
-    fn blocks(&self) -> u64 {
-        self.medium.blocks()
-    }
-
-    fn wants_discard(&self) -> bool {
-        self.medium.wants_discard()
+impl Layer for Holding {
+    fn below(&self) -> &dyn Medium {
+        &*self.medium
     }
 
     fn submit(&self, ios: &mut Vec<Box<Io>>) {
@@ -81,28 +79,8 @@ impl Medium for Gate {
         self.medium.submit(ios);
     }
 
-    fn wait(&self, done: &mut Vec<Done>, timeout: Option<Duration>) {
-        self.medium.wait(done, timeout);
-    }
-
-    fn wake(&self) {
-        self.medium.wake();
-    }
-
     fn read(&self, at: Pba, bytes: &mut [u8]) -> Result<(), MediumError> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         self.medium.read(at, bytes)
-    }
-
-    fn write(&self, at: Pba, bytes: &[u8]) -> Result<(), MediumError> {
-        self.medium.write(at, bytes)
-    }
-
-    fn sync(&self) -> Result<(), MediumError> {
-        self.medium.sync()
-    }
-
-    fn drop_cache(&self) -> Result<(), MediumError> {
-        self.medium.drop_cache()
     }
 }

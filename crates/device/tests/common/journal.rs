@@ -1,10 +1,11 @@
 //! A client that journals as jbd2 does on a file system that is mounted for the first time; its journal gets its features then.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use crate::common::{Client, create, wait_for};
+use crate::common::{Client, create, open_under, wait_for};
 use std::sync::Arc;
 use vellum_device::Volume;
 use vellum_device::block::Op;
+use vellum_device::policy::Policy;
 use vellum_medium::{Medium, MemoryMedium};
 
 #[path = "../../../../fuzz/src/ext4.rs"]
@@ -85,6 +86,14 @@ impl Host {
         self.client.flush().unwrap();
         self.sequence += 1;
     }
+}
+
+pub fn open_replaying(medium: &Arc<dyn Medium>) -> Arc<Volume> {
+    let policy = Policy {
+        replay: true,
+        ..Policy::default()
+    };
+    open_under(medium, policy)
 }
 
 /// A volume with a file system that is being mounted for the first time.

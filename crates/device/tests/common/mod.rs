@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use parking_lot::{Condvar, Mutex};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -218,6 +218,17 @@ pub fn create_as(medium: &dyn Medium, layout: Layout) {
     Volume::create(medium, &options).unwrap();
 }
 
+/// A volume whose snapshots can keep so many thousandths of what clients see.
+pub fn create_keeping(medium: &dyn Medium, logical_blocks: u64, history: u32) {
+    let options = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(logical_blocks),
+        history,
+        ..CreateOptions::default()
+    };
+    Volume::create(medium, &options).unwrap();
+}
+
 /// Gives a new volume's superblock other values, as if an older version had made it.
 pub fn set_superblock(medium: &dyn Medium, values: &[(&str, u64)]) {
     let mut block = [0; BLOCK_BYTES];
@@ -264,16 +275,18 @@ pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
 }
 
+pub fn open_under(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {
+    let options = OpenOptions { policy, ..small() };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
 /// Like [`open`], but stores blocks in fewer bytes if possible.
 pub fn open_packing(medium: &Arc<dyn Medium>, compression: Compression) -> Arc<Volume> {
-    let options = OpenOptions {
-        policy: Policy {
-            compression,
-            ..Policy::default()
-        },
-        ..small()
+    let policy = Policy {
+        compression,
+        ..Policy::default()
     };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+    open_under(medium, policy)
 }
 
 /// A generator good enough for tests.
@@ -306,6 +319,13 @@ pub fn settled(volume: &Volume) -> VolumeStats {
     volume.stats()
 }
 
+/// Uses each frame for something else, so that nothing written is in memory.
+pub fn forget(volume: &Volume) {
+    let pool = volume.frames();
+    let all = pool.take(Quota::Write, pool.capacity(Quota::Write));
+    drop(all.unwrap());
+}
+
 /// Polls until a condition holds.
 pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> bool) {
     let start = Instant::now();
@@ -325,6 +345,16 @@ pub fn read_all<D: BlockDevice>(device: &Arc<D>) -> Vec<u64> {
     let steps = (0..blocks).step_by(40);
     let reads = steps.map(|lba| client.read(lba, 40.min(blocks - lba)).unwrap());
     reads.collect::<Vec<_>>().concat()
+}
+
+/// What clients have written, and zeros elsewhere.
+pub type Model = BTreeMap<u64, u64>;
+
+pub fn holds<D: BlockDevice>(device: &Arc<D>, model: &Model) {
+    for (lba, found) in (0..).zip(read_all(device)) {
+        let expected = model.get(&lba).copied().unwrap_or(0);
+        assert_eq!(found, expected, "LBA {lba}");
+    }
 }
 
 /// Copies the bytes to a longer medium.

@@ -4,10 +4,10 @@
 use crate::common::{Client, create, open, with_crc_sums};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use vellum_device::Volume;
 use vellum_device::block::Request;
 use vellum_device::pack::Compression;
 use vellum_device::policy::Policy;
+use vellum_device::{Haste, Sought, SweepProgress, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 /// The number of contents of a volume, each written three times.
@@ -69,6 +69,27 @@ pub fn older_volume() -> (Arc<dyn Medium>, Arc<Volume>) {
     with_crc_sums(&*medium);
     let volume = open(&medium);
     (medium, volume)
+}
+
+/// A policy under which a sweep reads no more blocks a second than this.
+pub fn slow(sweep_blocks: u32) -> Policy {
+    Policy {
+        sweep_blocks,
+        ..Policy::default()
+    }
+}
+
+pub fn sweep(volume: &Volume) {
+    volume.sweep(Sought::Duplicates, Haste::Beside).unwrap();
+}
+
+pub fn progress(volume: &Volume) -> SweepProgress {
+    volume.sweep_progress(Sought::Duplicates)
+}
+
+/// Waits until so many sweeps have ended.
+pub fn wait_for_sweeps(volume: &Volume, count: u64) {
+    wait_until("the sweep ends", || progress(volume).ended == count);
 }
 
 pub fn packing() -> Policy {

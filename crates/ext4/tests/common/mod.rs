@@ -63,6 +63,12 @@ impl Image {
         scan(&mut Bytes::of(&file), self.bytes / 4096)
     }
 
+    /// Makes a file system on it; `None` if mke2fs refuses.
+    pub fn make(&self, arguments: &str, more: &[&str]) -> Option<String> {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        self.run("mke2fs", &[&["-F", "-q"], &words[..], more].concat(), &[])
+    }
+
     /// Runs a tool on it; `None` if the tool fails.
     pub fn run(&self, tool: &str, arguments: &[&str], after: &[&str]) -> Option<String> {
         run(Command::new(tool)
@@ -166,6 +172,31 @@ pub fn folder() -> tempfile::TempDir {
     match memory.is_dir().then(|| tempfile::tempdir_in(memory)) {
         Some(Ok(folder)) => folder,
         _ => tempfile::tempdir().unwrap(),
+    }
+}
+
+/// Creates nested folders, a name that needs quoting, a file with two names, one with many pieces, a folder of many
+/// blocks, and links.
+pub fn plant(root: &Path) {
+    for n in 0..12 {
+        let folder = root.join(format!("folder {n}/within"));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("file"), vec![n as u8 | 1; 30_000 * (n + 1)]).unwrap();
+    }
+    std::fs::write(root.join("new\nline"), vec![1; 9000]).unwrap();
+    std::fs::hard_link(root.join("new\nline"), root.join("folder 3/again")).unwrap();
+    let many = root.join("many");
+    std::fs::create_dir_all(&many).unwrap();
+    for n in 0..600 {
+        std::fs::write(many.join(format!("{n:060}")), "").unwrap();
+    }
+    std::os::unix::fs::symlink("short", root.join("short link")).unwrap();
+    std::os::unix::fs::symlink("long/".repeat(100), root.join("long link")).unwrap();
+    let holes = File::create(root.join("holes")).unwrap();
+    for n in 0..700u64 {
+        holes
+            .write_all_at(&[n as u8 | 1; 4096], n * 130_000 / 4096 * 4096)
+            .unwrap();
     }
 }
 

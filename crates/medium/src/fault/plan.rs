@@ -152,6 +152,17 @@ impl Plan {
         self
     }
 
+    /// Makes every operation fail that touches these blocks and that this fault can affect.
+    #[must_use]
+    pub fn with_every(self, fault: Fault, blocks: Range<u64>) -> Self {
+        self.with_rule(Rule {
+            fault,
+            blocks,
+            skip: 0,
+            times: u64::MAX,
+        })
+    }
+
     /// Makes the `nth` operation (from 0) that this fault can affect fail, once.
     #[must_use]
     pub fn with_nth(self, fault: Fault, nth: u64) -> Self {

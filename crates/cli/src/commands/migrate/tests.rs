@@ -59,16 +59,10 @@ fn place(test: &str) -> (PathBuf, PathBuf) {
 
 fn new(layout: Layout) -> NewVolume {
     NewVolume {
-        size: Some(16 << 20),
-        medium_size: None,
         over_provisioning: 70,
-        segment_size: None,
-        preallocate: false,
-        force: false,
         layout,
         history: 0,
-        choose: volume::choose_nothing(),
-        secret: None,
+        ..NewVolume::of(16 << 20)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::addr::BLOCK_BYTES;
 use crate::entry::MAX_PBA;
 use crate::format::areas::Layout;
 use crate::format::error::{FormatError, can_be, within_numbers};
-use crate::format::field::VERSION;
+use crate::format::field::is_known;
 
 impl RawSuperblock {
     /// Checks that this program knows the volume, and that the medium can hold it. Returns the layout, and the number of blocks
@@ -58,13 +58,7 @@ impl RawSuperblock {
     }
 
     fn is_known(&self) -> Result<(), FormatError> {
-        if self.version.get() > VERSION {
-            return Err(FormatError::Version {
-                what: WHAT,
-                version: self.version.get(),
-                known: VERSION,
-            });
-        }
+        is_known(WHAT, self.version.get())?;
         let bits = self.incompatible.get() & !KNOWN;
         if bits != 0 {
             return Err(FormatError::Features { what: WHAT, bits });

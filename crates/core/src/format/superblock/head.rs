@@ -6,7 +6,7 @@
 
 use super::{Properties, RawSuperblock, Superblock, WHAT};
 use crate::addr::BLOCK_BYTES;
-use crate::format::error::FormatError;
+use crate::format::error::{FormatError, same_sum};
 use crate::format::field::Crc;
 use crate::format::table::SECTOR_BYTES;
 use core::mem::offset_of;
@@ -54,14 +54,7 @@ impl Superblock {
     /// As for [`Superblock::decode`], and for volumes from before 2026-11-25.
     pub fn decode_head(bytes: &[u8], medium_blocks: u64, crc: Crc) -> Result<Self, FormatError> {
         let raw = RawSuperblock::of(bytes)?;
-        let (found, expected) = (sum(bytes, crc), raw.head_crc.get());
-        if found != expected {
-            return Err(FormatError::Checksum {
-                what: WHAT,
-                found,
-                expected,
-            });
-        }
+        same_sum(WHAT, sum(bytes, crc), raw.head_crc.get())?;
         let mut head = Self::of_raw(&raw, medium_blocks, || Ok(Properties::default()))?;
         head.torn = Some(FormatError::PropertiesTorn);
         Ok(head)

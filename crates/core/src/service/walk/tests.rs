@@ -4,11 +4,7 @@ use crate::addr::{Lba, Seq, Vba};
 use crate::format::record::{Part, Record};
 use crate::format::summary::Owner;
 use alloc::vec;
-
-fn crc(bytes: &[u8]) -> u32 {
-    let step = |sum: u32, byte: &u8| sum.rotate_left(5) ^ u32::from(*byte);
-    bytes.iter().fold(7, step)
-}
+use crc32c::crc32c as crc;
 
 fn page(lba: u64) -> Vec<u8> {
     let mut page = vec![0; BLOCK_BYTES];

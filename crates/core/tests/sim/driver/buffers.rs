@@ -3,7 +3,7 @@
 use super::super::medium::Cell;
 use super::super::model::OpId;
 use super::CLIENT_BUFS;
-use super::{Driver, Failure, RELEASED, Request, Stage, ensure};
+use super::{Driver, Failure, RELEASED, Request, ensure};
 use vellum_core::addr::{Buf, Lba, RequestId};
 use vellum_core::seam::{Ack, Digest, Input, Packed, Payload, Refusal};
 
@@ -96,12 +96,8 @@ impl Driver {
             "buffer {buf} is the collector's, and was released"
         );
         ensure!(self.held[index], "buffer {buf} released twice");
-        let used = self
-            .flights
-            .iter()
-            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
         ensure!(
-            !used,
+            !self.is_used(buf),
             "buffer {buf} released while it is being written or compared"
         );
         self.held[index] = false;

@@ -55,15 +55,19 @@ impl Driver {
         matches!(&self.engine, Core::Log(engine) if engine.chunk_is_cold(id))
     }
 
+    fn ensure_same_bufs(&self, id: EffectId, flight: &Flight) -> Result<(), Failure> {
+        ensure!(
+            self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied()),
+            "the buffers of {:?} changed while it was in flight",
+            flight.effect
+        );
+        Ok(())
+    }
+
     fn take(&mut self, flight: &mut Flight) -> Result<(), Failure> {
         match flight.effect {
             Effect::WriteChunk { id, blocks, .. } => {
-                let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
-                ensure!(
-                    same,
-                    "the buffers of {:?} changed while it was in flight",
-                    flight.effect
-                );
+                self.ensure_same_bufs(id, flight)?;
                 for &buf in &flight.bufs {
                     ensure!(
                         self.cells[buf.0 as usize] != Cell::Data(RELEASED),
@@ -83,12 +87,7 @@ impl Driver {
                 flight.cells = self.chunk_cells(id, blocks);
             }
             Effect::WriteData { id, .. } => {
-                let same = self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied());
-                ensure!(
-                    same,
-                    "the buffers of {:?} changed while it was in flight",
-                    flight.effect
-                );
+                self.ensure_same_bufs(id, flight)?;
                 for &buf in &flight.bufs {
                     let cell = self.cells[buf.0 as usize].clone();
                     ensure!(

@@ -276,17 +276,19 @@ impl Driver {
         Ok(())
     }
 
+    /// True if an operation under way has this buffer.
+    pub(super) fn is_used(&self, buf: Buf) -> bool {
+        let mut flights = self.flights.iter();
+        flights.any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf))
+    }
+
     fn ensure_collectors(&self, buf: Buf) -> Result<(), Failure> {
         ensure!(
             self.collector.contains(&buf.0),
             "the collector reads into buffer {buf}, not its own"
         );
-        let used = self
-            .flights
-            .iter()
-            .any(|f| f.stage != Stage::Carried && f.bufs.contains(&buf));
         ensure!(
-            !used,
+            !self.is_used(buf),
             "the collector overwrites buffer {buf}, which is being written"
         );
         Ok(())
