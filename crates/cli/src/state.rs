@@ -114,6 +114,13 @@ impl Process {
         (!zombie).then_some(Self { pid, started })
     }
 
+    /// True if somebody has stopped it (`kill -STOP`, a debugger): it answers nothing until it is continued.
+    pub fn is_stopped(self) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let state = stat.rfind(')').and_then(|end| stat.get(end + 2..end + 3));
+        matches!(state, Some("T" | "t")) && self.alive()
+    }
+
     /// True if it still runs.
     pub fn alive(self) -> bool {
         Self::of(self.pid) == Some(self)

@@ -154,6 +154,11 @@ fn existing_files_and_served_volumes_stay() {
             &["served"],
         );
     });
+    fails(
+        2,
+        &["restore", archive_name, archive_name, "--force"],
+        &["is the archive itself"],
+    );
     fs::write(&plain, noise(3, 1 << 20)).unwrap();
     let dump = ["dump", text(&plain), "--whole", "-"];
     fails(1, &dump, &["not a vellum volume"]);

@@ -194,6 +194,31 @@ fn a_stopped_server_leaves_no_dead_mount_or_device() {
     assert!(binding(&device) != old, "{device:?} leaked");
 }
 
+/// The kernel would wait for it in an unmount that no signal ends.
+#[test]
+fn a_server_that_is_only_stopped_is_not_waited_for() {
+    if !can_attach("a_server_that_is_only_stopped_is_not_waited_for") {
+        return;
+    }
+    let dir = dir();
+    let mount = dir.path().join("mnt");
+    fs::create_dir(&mount).unwrap();
+    let disk = Disk::new(dir.path().join("v"), "64M");
+    disk.attach(&["--mkfs", "--mount", text(&mount)]);
+    let pid = server_pid(&disk.0);
+    let tell = |signal| {
+        // SAFETY: a process started by this test, by its recorded number.
+        unsafe { libc::kill(pid, signal) };
+    };
+    tell(libc::SIGSTOP);
+    let what = format!("kill -CONT {pid}");
+    fails(1, &["detach", text(&mount)], &["is stopped", &what]);
+    tell(libc::SIGCONT);
+    fs::write(mount.join("file"), b"content").unwrap();
+    ok(&["detach", text(&mount)]);
+    assert_eq!(mounts_on(&mount), 0);
+}
+
 #[test]
 fn nothing_to_detach_is_a_failure_unless_something_may_have_been_attached_so() {
     let dir = dir();

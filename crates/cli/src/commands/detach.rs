@@ -102,6 +102,14 @@ fn whole(path: &Path) -> PathBuf {
 
 /// Undoes all of it. Returns the snapshots and clones that were attached too, and are not any more.
 fn undone(file: &StateFile, id: &str, state: &State, stop: &Stop) -> Result<Vec<PathBuf>> {
+    // The kernel would wait for it in an unmount that no signal ends, and with it each `sync` of the machine.
+    if let Some(server) = state.server.filter(|server| server.is_stopped()) {
+        bail!(
+            "its server, process {0}, is stopped, and cannot write what is in memory: continue it \
+             (`kill -CONT {0}`), and detach again",
+            server.pid
+        );
+    }
     in_use::refuse(id, state)?;
     let before = in_use::views(id, state);
     let done = attachment::undo(file, id, state, Some(stop));

@@ -7,7 +7,7 @@ use crate::signals::Stop;
 use crate::{progress, replace};
 use anyhow::{Context, Result};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::archive::{Head, Kind, Reader, Totals, restore};
@@ -51,12 +51,25 @@ pub fn run(args: &Args) -> Result<()> {
         !stop.asked()
     };
     let there = std::fs::metadata(&args.target);
+    refuse_itself(&args.archive, &args.target)?;
     let restored = match there.is_ok_and(|there| there.file_type().is_block_device()) {
         true => onto_device(args, &mut archive, &mut report),
         false => into_file(args, &mut archive, &mut report),
     };
     bar.finish_and_clear();
     tell(args, &head, &restored?)
+}
+
+/// With --force an archive would be replaced by what is in it.
+fn refuse_itself(archive: &Path, target: &Path) -> Result<()> {
+    let file = |path: &Path| Some(std::fs::metadata(path).ok()?).map(|it| (it.dev(), it.ino()));
+    match file(archive).filter(|_| archive != Path::new("-")) {
+        Some(one) if file(target) == Some(one) => Err(usage(format!(
+            "{} is the archive itself: give another file for the volume",
+            target.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn tell(args: &Args, head: &Head, totals: &Totals) -> Result<()> {
