@@ -470,8 +470,12 @@ pub fn request_with_file(
 
 fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> {
     let shown = path.display();
-    let stream = owned_socket::connect(path, patience.min(PATIENCE))
-        .with_context(|| format!("no server answers on control socket {shown}"))?;
+    let stream = owned_socket::connect(path, patience.min(PATIENCE)).with_context(|| {
+        format!(
+            "no server answers on control socket {shown}: `vellum list` says whether it is dead, \
+                 and `vellum detach` cleans up after it"
+        )
+    })?;
     let stream = UnixStream::from(stream);
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;

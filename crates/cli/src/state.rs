@@ -212,6 +212,12 @@ impl StateFile {
     /// Writes the record, completely or not at all.
     pub fn save(&self, state: &State) -> Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
+        let text = serde_json::to_vec_pretty(state).with_context(|| {
+            let name = state.volume.display();
+            format!(
+                "{name} has a name that is not UTF-8: rename it, or attach it by a symbolic link"
+            )
+        })?;
         let new = self.path.with_extension("new");
         let mut file = OpenOptions::new()
             .create(true)
@@ -220,8 +226,7 @@ impl StateFile {
             .mode(0o600)
             .open(&new)
             .with_context(failed)?;
-        file.write_all(&serde_json::to_vec_pretty(state)?)
-            .with_context(failed)?;
+        file.write_all(&text).with_context(failed)?;
         std::fs::rename(&new, &self.path).with_context(failed)
     }
 

@@ -131,7 +131,16 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
         add(Grade::Warning, words);
     }
     let events = volume.get("events").and_then(Value::as_array);
-    for event in events.into_iter().flatten() {
+    // How full it is now is told above: what was told when it filled may be over.
+    let kind = |event: &Value| {
+        event
+            .get("kind")
+            .and_then(Value::as_str)
+            .unwrap_or("")
+            .to_owned()
+    };
+    let lasts = |event: &&Value| !["filling", "high", "critical"].contains(&&*kind(event));
+    for event in events.into_iter().flatten().filter(lasts) {
         add(Grade::Warning, trouble(event));
     }
     let ended = volume.pointer("/recording/ended").and_then(Value::as_str);
@@ -193,6 +202,11 @@ mod tests {
             words,
             ["1 snapshots of the schedule were deleted to make room"]
         );
+        let was_full = json!({
+            "stats": {"room": {"level": "ample"}},
+            "events": [{"kind": "critical", "message": "98 % is in use"}],
+        });
+        assert_eq!(grade(&was_full), Grade::Well, "it is told while it lasts");
         let kept = |kept: u64, every: u64| {
             let history = json!({"kept_blocks": kept, "most_blocks": 1000, "every_seconds": every});
             json!({"stats": {"history": history}})
