@@ -214,9 +214,7 @@ impl StateFile {
         let failed = || format!("cannot write {}", self.path.display());
         let text = serde_json::to_vec_pretty(state).with_context(|| {
             let name = state.volume.display();
-            format!(
-                "{name} has a name that is not UTF-8: rename it, or attach it by a symbolic link"
-            )
+            format!("{name} has a name that is not UTF-8: rename it")
         })?;
         let new = self.path.with_extension("new");
         let mut file = OpenOptions::new()
