@@ -4,7 +4,6 @@
 //! The leaves of the map are read beside requests, many at once, and counted as they arrive. Until all are counted, the collector rests,
 //! and new data goes only to segments that the root says are free. What finds no room there waits for the end of the census.
 
-use super::fetches::AT_ONCE;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba, Segment};
 use crate::log::SegmentState;
@@ -25,7 +24,8 @@ impl Engine {
             return;
         }
         let mut counted = 0;
-        while self.queue.fetches.census.in_flight < AT_ONCE {
+        let most = self.queue.fetches.census.most(self.course.now());
+        while self.queue.fetches.census.in_flight < most {
             let from = self.queue.fetches.census.next;
             let Some(uncounted) = self.state.next_uncounted(from) else {
                 break;

@@ -1,11 +1,18 @@
 //! Requests that wait for leaves, and leaves being read.
 
-use crate::addr::{Generation, Lba, Leaf, RequestId};
+use crate::addr::{Generation, Lba, Leaf, Nanos, RequestId};
+use crate::seam::Input;
 use crate::state::Unsound;
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// The most leaves read at once.
 pub(super) const AT_ONCE: usize = 64;
+
+/// The most leaves that a census reads at once while clients ask for something.
+const BESIDE: usize = 4;
+
+/// Clients that have asked for nothing for so long leave the medium to a census.
+const QUIET: Nanos = Nanos(20_000_000);
 
 /// The most times a request waits. It may need two places, and three leaves for each (of the map, of the pages, of a delta's base); two
 /// tries are spare.
@@ -73,12 +80,36 @@ pub(super) struct Patience {
 /// The leaves that a census reads.
 #[derive(Default)]
 pub(super) struct CensusReads {
+    /// When a client last asked for something.
+    pub asked: Option<Nanos>,
     /// Leaves being read.
     pub in_flight: usize,
     /// All leaves before this one were read, or are being read.
     pub next: Leaf,
     /// The table in which the census has found what cannot be.
     pub unsound: Option<Unsound>,
+}
+
+impl CensusReads {
+    /// Notes an input.
+    pub fn hear(&mut self, now: Nanos, input: &Input<'_>) {
+        use Input::{Copy, Flush, Read, Unmap, Write};
+        if matches!(
+            input,
+            Write { .. } | Read { .. } | Flush { .. } | Unmap { .. } | Copy { .. }
+        ) {
+            self.asked = Some(now);
+        }
+    }
+
+    /// How many leaves may be read at once. Beside clients few: each of their reads waits for those that are ahead of it.
+    pub fn most(&self, now: Nanos) -> usize {
+        let is_busy = |asked: Nanos| now.0.saturating_sub(asked.0) < QUIET.0;
+        match self.asked.is_some_and(is_busy) {
+            true => BESIDE,
+            false => AT_ONCE,
+        }
+    }
 }
 
 /// The leaves being read, and the reads that wait for them.
@@ -157,6 +188,18 @@ impl Patience {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_census_reads_few_leaves_at_once_while_clients_ask() {
+        let mut census = CensusReads::default();
+        let asks = Input::Flush { id: RequestId(7) };
+        census.hear(Nanos(5), &Input::Tick);
+        assert_eq!(census.most(Nanos(6)), AT_ONCE);
+        census.hear(Nanos(7), &asks);
+        assert_eq!(census.most(Nanos(7)), BESIDE);
+        assert_eq!(census.most(Nanos(6 + QUIET.0)), BESIDE);
+        assert_eq!(census.most(Nanos(7 + QUIET.0)), AT_ONCE);
+    }
 
     #[test]
     fn a_sequential_reader_has_its_next_leaves_read_ahead() {
