@@ -11,8 +11,8 @@ pub(super) const AT_ONCE: usize = 64;
 /// The most leaves that a census reads at once while clients ask for something.
 const BESIDE: usize = 4;
 
-/// Clients that have asked for nothing for so long leave the medium to a census.
-const QUIET: Nanos = Nanos(20_000_000);
+/// Clients that have asked for nothing for so long leave the medium to a census. A read may wait longer than a second on a slow drive.
+const QUIET: Nanos = Nanos(2_000_000_000);
 
 /// The most times a request waits. It may need two places, and three leaves for each (of the map, of the pages, of a delta's base); two
 /// tries are spare.
