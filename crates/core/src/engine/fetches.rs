@@ -1,7 +1,6 @@
 //! Requests that wait for leaves, and leaves being read.
 
 use crate::addr::{Generation, Lba, Leaf, Nanos, RequestId};
-use crate::seam::Input;
 use crate::state::Unsound;
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -80,7 +79,7 @@ pub(super) struct Patience {
 /// The leaves that a census reads.
 #[derive(Default)]
 pub(super) struct CensusReads {
-    /// When a client last asked for something.
+    /// When a client last asked to read or write.
     pub asked: Option<Nanos>,
     /// Leaves being read.
     pub in_flight: usize,
@@ -91,17 +90,6 @@ pub(super) struct CensusReads {
 }
 
 impl CensusReads {
-    /// Notes an input.
-    pub fn hear(&mut self, now: Nanos, input: &Input<'_>) {
-        use Input::{Copy, Flush, Read, Unmap, Write};
-        if matches!(
-            input,
-            Write { .. } | Read { .. } | Flush { .. } | Unmap { .. } | Copy { .. }
-        ) {
-            self.asked = Some(now);
-        }
-    }
-
     /// How many leaves may be read at once. Beside clients few: each of their reads waits for those that are ahead of it.
     pub fn most(&self, now: Nanos) -> usize {
         let is_busy = |asked: Nanos| now.0.saturating_sub(asked.0) < QUIET.0;
@@ -192,10 +180,8 @@ mod tests {
     #[test]
     fn a_census_reads_few_leaves_at_once_while_clients_ask() {
         let mut census = CensusReads::default();
-        let asks = Input::Flush { id: RequestId(7) };
-        census.hear(Nanos(5), &Input::Tick);
         assert_eq!(census.most(Nanos(6)), AT_ONCE);
-        census.hear(Nanos(7), &asks);
+        census.asked = Some(Nanos(7));
         assert_eq!(census.most(Nanos(7)), BESIDE);
         assert_eq!(census.most(Nanos(6 + QUIET.0)), BESIDE);
         assert_eq!(census.most(Nanos(7 + QUIET.0)), AT_ONCE);

@@ -243,13 +243,13 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         self.course.on_time(now);
         let before = self.marks();
-        if self.state.is_in_census() {
-            self.queue.fetches.census.hear(now, &input);
-        }
         let mut then = match input {
             Input::Write { .. } | Input::Read { .. } => Then::Look,
             _ => Then::Move,
         };
+        if self.state.is_in_census() && matches!(then, Then::Look) {
+            self.queue.fetches.census.asked = Some(now);
+        }
         match input {
             Input::Write {
                 id,
