@@ -106,19 +106,23 @@ pub struct Process {
 impl Process {
     /// The running process with this number.
     pub fn of(pid: i32) -> Option<Self> {
+        Some(Self::with_state(pid)?.0)
+    }
+
+    /// The same, with its state: a letter, as the kernel gives it.
+    fn with_state(pid: i32) -> Option<(Self, String)> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The fields after the name, which is in parentheses and may contain anything.
         let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ');
-        let zombie = fields.next()? == "Z";
+        let state = fields.next()?;
         let started = fields.nth(18)?.parse().ok()?;
-        (!zombie).then_some(Self { pid, started })
+        (state != "Z").then(|| (Self { pid, started }, state.to_owned()))
     }
 
     /// True if somebody has stopped it (`kill -STOP`, a debugger): it answers nothing until it is continued.
     pub fn is_stopped(self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        let state = stat.rfind(')').and_then(|end| stat.get(end + 2..end + 3));
-        matches!(state, Some("T" | "t")) && self.alive()
+        let is_stopped = |(it, state): (Self, String)| it == self && matches!(&*state, "T" | "t");
+        Self::with_state(self.pid).is_some_and(is_stopped)
     }
 
     /// True if it still runs.

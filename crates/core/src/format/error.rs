@@ -73,7 +73,7 @@ pub enum FormatError {
     /// The structure was made for a medium with more blocks.
     #[error(
         "{what}: of a medium of {:#}, and this one has {:#}: it was cut short, or is not all there. \
-         `truncate -s {}` makes a copy of a file as long as it was, so that the rest can be read",
+         To read the rest of a file, copy it, and lengthen the copy with `truncate -s {}`",
         Size::of_blocks(*.recorded),
         Size::of_blocks(*.have),
         .recorded.saturating_mul(crate::addr::BLOCK_BYTES as u64)

@@ -132,7 +132,7 @@ impl Resident {
         self.look_at(leaf, || true)
     }
 
-    /// Checks from now on that no leaf of before leads there. Those in memory are checked now.
+    /// Checks from now on that no leaf of before the opening leads to what was not written then. Those in memory are checked now.
     pub fn end_at(&mut self, unwritten: &Unwritten) {
         let Some(shelf) = &mut self.shelf else { return };
         shelf.end_at(unwritten);

@@ -229,7 +229,7 @@ impl Shelf {
         self.unwritten = None;
     }
 
-    /// Checks from now on that leaves of before the opening do not lead there.
+    /// Checks from now on that no leaf of before the opening leads to what was not written then.
     pub fn end_at(&mut self, unwritten: &Unwritten) {
         self.unwritten = Some(unwritten.clone());
     }
