@@ -120,7 +120,8 @@ impl Lead<'_> {
             write(at, &root);
         }
         let free = self.recovered.free_at_rest(self.next);
-        root::encode_with(&self.recovered.root, &slots, &free, crc, &mut root);
+        let slots = slots.into_iter();
+        root::encode_with(&self.recovered.root, slots, &free, crc, &mut root);
         write(self.next.root_place(generation), &root);
         if let Some(at) = self.next.root_twin(generation) {
             root.extend(self.open_summaries(source)?);

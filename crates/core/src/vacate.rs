@@ -59,7 +59,8 @@ impl<'a> Leaving<'a> {
         self.cursors
             .iter()
             .for_each(|head| free.remove(head.segment));
-        root::encode_with(&header, &self.recovered.slots, &free, crc, &mut bytes);
+        let slots = self.recovered.slots.iter();
+        root::encode_with(&header, slots, &free, crc, &mut bytes);
         let first = (volume.root_place(header.generation), bytes.clone());
         // Nothing is said of a segment in which nothing has been written.
         let before = self.recovered.root.generation;

@@ -93,7 +93,13 @@ impl Newest {
     fn write(&self, medium: &dyn Medium) {
         let volume = superblock_of(medium);
         let mut bytes = vec![0; volume.root_blocks() as usize * BLOCK_BYTES];
-        root::encode_with(&self.header, &self.slots, &self.free, crc32c, &mut bytes);
+        root::encode_with(
+            &self.header,
+            self.slots.iter().copied(),
+            &self.free,
+            crc32c,
+            &mut bytes,
+        );
         for at in volume.root_copies(self.header.generation) {
             medium.write(at, &bytes).unwrap();
         }

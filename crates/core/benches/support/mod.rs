@@ -133,10 +133,10 @@ impl Idle {
         Self::with(logical_blocks, over_permille, most, None)
     }
 
-    /// Like [`Idle::new`], with bounds for the map that it never reaches.
+    /// Like [`Idle::new`], with bounds for the map that it never comes near.
     #[allow(dead_code, reason = "the benchmark's, and not a test's")]
     pub fn within_bounds(logical_blocks: u64, over_permille: u64) -> Self {
-        let leaves = logical_blocks.div_ceil(1024) as usize;
+        let leaves = logical_blocks.div_ceil(1024) as usize * 5 / 4;
         Self::with_leaves(logical_blocks, over_permille, leaves)
     }
 

@@ -91,7 +91,7 @@ fn check_stripe(source: &mut dyn Source, leaves: Leaves<'_>, stripe: u32, report
             report.add(Problem::Leaf { leaf, at });
         }
     }
-    let holds = |leaf: Leaf| leaves.slots[leaf.0 as usize] != root::LeafSlot::Absent;
+    let holds = |leaf: Leaf| leaves.slots.get(leaf) != root::LeafSlot::Absent;
     let holds_any = leaves.superblock.stripe(stripe).any(holds);
     if let Some(parity) = parity
         && lost == 0

@@ -90,10 +90,10 @@ impl Engine {
             .superblock
             .root_copies(self.checkpoint.next_generation());
         let (state, durable) = (&mut self.state, self.log.durability().durable());
-        let place = |leaf, slot| state.place_leaf(leaf, slot);
+        let is_rooted = |leaf| state.on_leaf_rooted(leaf);
         self.segments.list_free(self.checkpoint.free_mut());
         self.checkpoint
-            .on_root_begun(durable, copies.clone().count(), place);
+            .on_root_begun(durable, copies.clone().count(), is_rooted);
         for (index, at) in copies.enumerate() {
             let blocks = u64::from(self.checkpoint.root_blocks(&self.superblock, at));
             self.stats.medium_map += blocks;

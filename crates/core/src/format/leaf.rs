@@ -5,6 +5,7 @@
 
 use super::field::Crc;
 use super::root::LeafSlot;
+use super::slots::Slots;
 use super::superblock::Superblock;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 
@@ -35,7 +36,7 @@ pub struct Leaves<'a> {
     /// The volume.
     pub superblock: &'a Superblock,
     /// What the root says about each.
-    pub slots: &'a [LeafSlot],
+    pub slots: &'a Slots,
     /// Their checksum.
     pub crc: Crc,
 }
@@ -46,7 +47,7 @@ impl Leaves<'_> {
     /// # Errors
     /// Its place, if it is damaged.
     pub fn read(&self, leaf: Leaf, read: Read<'_>) -> Result<Option<(Pba, Block)>, Pba> {
-        let (slot, expected) = match self.slots[leaf.0 as usize] {
+        let (slot, expected) = match self.slots.get(leaf) {
             LeafSlot::Absent => return Ok(None),
             LeafSlot::Slot0(crc) => (0, crc),
             LeafSlot::Slot1(crc) => (1, crc),
@@ -70,7 +71,7 @@ impl Leaves<'_> {
                 add(&mut block, &other);
             }
         }
-        match self.slots[lost.0 as usize] {
+        match self.slots.get(lost) {
             LeafSlot::Absent => None,
             LeafSlot::Slot0(crc) | LeafSlot::Slot1(crc) => {
                 (checksum(lost, &block, self.crc) == crc).then_some(block)

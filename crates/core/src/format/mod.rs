@@ -23,6 +23,7 @@ pub mod record;
 pub mod root;
 pub mod shortened;
 pub mod shrunk;
+pub mod slots;
 pub mod stream;
 pub mod sum;
 pub mod summary;

@@ -169,18 +169,20 @@ impl FreeSegments {
 
 /// Writes a root that says of no segment that it is free; `out` has as many blocks as the volume's roots.
 pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8]) {
+    let slots = slots.iter().copied();
     encode_with(header, slots, &FreeSegments::default(), crc, out);
 }
 
 /// Writes a root; `out` has as many blocks as the volume's roots.
 pub fn encode_with(
     header: &RootHeader,
-    slots: &[LeafSlot],
+    slots: impl ExactSizeIterator<Item = LeafSlot>,
     free: &FreeSegments,
     crc: Crc,
     out: &mut [u8],
 ) {
-    let length = blocks(slots.len() as u32) as usize * BLOCK_BYTES;
+    let leaves = slots.len() as u32;
+    let length = blocks(leaves) as usize * BLOCK_BYTES;
     debug_assert!(out.len() >= length);
     out.fill(0);
     let rest = &mut out[length..];
@@ -188,13 +190,9 @@ pub fn encode_with(
     rest[..told].copy_from_slice(&free.bytes[..told]);
     let (head, table) = out.split_at_mut(BLOCK_BYTES);
     for (bytes, slot) in table.chunks_exact_mut(ENTRY).zip(slots) {
-        let (sum, state) = match slot {
-            LeafSlot::Absent => (0, 0u32),
-            LeafSlot::Slot0(sum) => (*sum, 1),
-            LeafSlot::Slot1(sum) => (*sum, 2),
-        };
+        let (sum, state) = slot.to_raw();
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        bytes[4..].copy_from_slice(&state.to_le_bytes());
+        bytes[4..].copy_from_slice(&u32::from(state).to_le_bytes());
     }
     let [hot, cold] = header.cursors;
     let raw = RawRoot {
@@ -210,7 +208,7 @@ pub fn encode_with(
         hot_offset: U32::new(hot.offset),
         cold_segment: U32::new(cold.segment.0),
         cold_offset: U32::new(cold.offset),
-        leaves: U32::new(slots.len() as u32),
+        leaves: U32::new(leaves),
         table_crc: U32::new(crc(table)),
         swept: U32::new(header.swept),
         scrubbed: U32::new(header.scrubbed),
@@ -250,6 +248,15 @@ pub fn decode(
 }
 
 impl LeafSlot {
+    /// The leaf's checksum, and which of its slots it is in: 0 is none.
+    pub(super) fn to_raw(self) -> (u32, u8) {
+        match self {
+            Self::Absent => (0, 0),
+            Self::Slot0(sum) => (sum, 1),
+            Self::Slot1(sum) => (sum, 2),
+        }
+    }
+
     fn decode(entry: &[u8]) -> Result<Self, FormatError> {
         let word = |at: usize| {
             u32::from_le_bytes([entry[at], entry[at + 1], entry[at + 2], entry[at + 3]])
@@ -339,7 +346,7 @@ mod tests {
         segments.iter().for_each(|segment| free.put(*segment));
         let length = blocks(2) + free_blocks(40_001);
         let mut bytes = vec![0; length as usize * BLOCK_BYTES];
-        encode_with(&header, &slots, &free, crc, &mut bytes);
+        encode_with(&header, slots.iter().copied(), &free, crc, &mut bytes);
         assert_eq!(
             decode(&bytes, &[3; 16], 2, crc),
             Ok((header, slots.to_vec()))

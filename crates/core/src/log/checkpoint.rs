@@ -16,6 +16,7 @@ use super::sums::Sums;
 use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
 use crate::format::Crc;
 use crate::format::root::{self, Cursor, FreeSegments, LeafSlot, RootHeader};
+use crate::format::slots::Slots;
 use crate::format::superblock::Superblock;
 use crate::limits;
 use ahead::Ahead;
@@ -87,7 +88,7 @@ pub(crate) struct Checkpoint {
     /// The next root, so far: what is known when the checkpoint begins, and the rest when its root is written.
     next: RootHeader,
     /// Where the durable root's leaves are.
-    slots: Vec<LeafSlot>,
+    slots: Slots,
     /// The segments that are free according to the next root.
     free: FreeSegments,
     /// How far a sweep for duplicates has come; see [`RootHeader::swept`].
@@ -117,8 +118,8 @@ struct Written {
 }
 
 impl Checkpoint {
-    /// Continues from the root that recovery found, which leads to leaves in these slots.
-    pub fn new(root: RootHeader, slots: Vec<LeafSlot>, stripes: u32) -> Self {
+    /// Continues from the root that recovery found, which leads to leaves in these slots. It sets them, for all who have them.
+    pub fn new(root: RootHeader, slots: Slots, stripes: u32) -> Self {
         Self {
             is_due: false,
             phase: Phase::Idle,
@@ -298,17 +299,12 @@ impl Checkpoint {
         &mut self.free
     }
 
-    /// Notes that the root is about to be written, in so many copies. `place` gets the slots of the leaves that were written.
-    pub fn on_root_begun(
-        &mut self,
-        durable: Seq,
-        copies: usize,
-        mut place: impl FnMut(Leaf, LeafSlot),
-    ) {
+    /// Notes that the root is about to be written, in so many copies. `on_rooted` gets the leaves that were written.
+    pub fn on_root_begun(&mut self, durable: Seq, copies: usize, mut on_rooted: impl FnMut(Leaf)) {
         self.phase = Phase::Root;
         for (leaf, slot) in self.staged.drain(..) {
-            self.slots[leaf.0 as usize] = slot;
-            place(leaf, slot);
+            self.slots.set(leaf, slot);
+            on_rooted(leaf);
         }
         self.next.generation = self.next_generation();
         self.next.durable = durable;
@@ -328,7 +324,7 @@ impl Checkpoint {
     /// Encodes a copy of the next root; `out` has [as many blocks](Self::root_blocks) as it needs.
     pub fn encode_root(&self, superblock: &Superblock, crc: Crc, out: &mut [u8]) {
         let (root, behind) = out.split_at_mut(superblock.root_blocks() as usize * BLOCK_BYTES);
-        root::encode_with(&self.next, &self.slots, &self.free, crc, root);
+        root::encode_with(&self.next, self.slots.iter(), &self.free, crc, root);
         if !behind.is_empty() {
             behind.copy_from_slice(self.open.bytes());
         }

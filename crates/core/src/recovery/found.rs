@@ -1,9 +1,10 @@
 //! A volume as recovery found it.
 
 use super::source::Unreadable;
-use crate::addr::{Life, Segment, Seq};
+use crate::addr::{Leaf, Life, Segment, Seq};
 use crate::format::names::Names;
 use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
+use crate::format::slots::Slots;
 use crate::format::summary::Tag;
 use crate::format::superblock::{LogEnd, Superblock};
 use crate::state::State;
@@ -50,7 +51,7 @@ pub struct Recovered {
     /// The map checkpoint that replay began at.
     pub root: RootHeader,
     /// Where the checkpoint's leaves are.
-    pub slots: Vec<LeafSlot>,
+    pub slots: Slots,
     /// The segments that were free when that root was written.
     pub free: FreeSegments,
     /// The newest chunk in each segment, as far as replay has seen.
@@ -117,11 +118,11 @@ impl Recovered {
     /// the one that its segment's summary names.
     #[must_use]
     pub fn has_shared(&self) -> bool {
-        let [first, end] = [self.superblock.map_leaves(), self.superblock.first_parity()];
-        let tables = &self.slots[first as usize..end as usize];
+        let tables = self.superblock.map_leaves()..self.superblock.first_parity();
+        let mut tables = tables.map(Leaf);
         !self.state.shared().is_empty()
             || self.state.shared().packed() > 0
             || !self.state.strays().is_empty()
-            || tables.iter().any(|slot| *slot != LeafSlot::Absent)
+            || tables.any(|leaf| self.slots.get(leaf) != LeafSlot::Absent)
     }
 }

@@ -10,6 +10,7 @@ use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::leaf::Leaves;
 use crate::format::names::Names;
 use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
+use crate::format::slots::Slots;
 use crate::format::summary::{Owner, Tag};
 use crate::format::{Crc, superblock::Superblock};
 use crate::state::{Origin, Paging, State, Unsound, Unwritten};
@@ -50,7 +51,7 @@ pub(super) struct Replay<'a> {
     pub(super) superblock: Superblock,
     pub(super) crc: Crc,
     pub(super) root: RootHeader,
-    pub(super) slots: Vec<LeafSlot>,
+    pub(super) slots: Slots,
     /// The segments that were free according to the root.
     pub(super) free: FreeSegments,
     /// True if a census counts after recovery.
@@ -102,7 +103,7 @@ impl<'a> Replay<'a> {
             superblock,
             crc,
             root,
-            slots,
+            slots: slots.into(),
             free: FreeSegments::default(),
             counts_later: false,
         })

@@ -5,7 +5,6 @@ use super::resident::Resident;
 use super::shelf::Shelf;
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba};
 use crate::entry::{Entry, PartId};
-use crate::format::root::LeafSlot;
 use crate::format::summary::Owner;
 use alloc::vec::Vec;
 
@@ -61,11 +60,11 @@ impl State {
         self.map.dirty_count() + self.shared.dirty().count()
     }
 
-    /// Notes the slot at which the newest root names a leaf.
-    pub fn place_leaf(&mut self, leaf: Leaf, slot: LeafSlot) {
+    /// Notes that the newest root leads to a leaf as the map checkpoint wrote it.
+    pub fn on_leaf_rooted(&mut self, leaf: Leaf) {
         let tables = [self.map.leaves_mut(), self.shared.leaves_mut()];
         for shelf in tables.into_iter().filter_map(Resident::shelf_mut) {
-            shelf.place(leaf, slot);
+            shelf.on_rooted(leaf);
         }
     }
 

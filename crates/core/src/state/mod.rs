@@ -43,7 +43,7 @@ pub use strays::Strays;
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
 use crate::entry::Entry;
 use crate::format::Crc;
-use crate::format::root::LeafSlot;
+use crate::format::slots::Slots;
 use crate::format::summary::Owner;
 use crate::format::superblock::{SegmentArea, Superblock};
 use crate::seam::Fingerprint;
@@ -192,12 +192,12 @@ impl State {
 
     /// Allows leaves to be evicted from now on: they are read back from the places in the root that replay starts from. If there is room
     /// for all leaves there can be, all stay.
-    pub fn page(&mut self, paging: &Paging, volume: &Superblock, slots: &[LeafSlot], crc: Crc) {
+    pub fn page(&mut self, paging: &Paging, volume: &Superblock, slots: &Slots, crc: Crc) {
         let shared = self.map_leaves..self.map_leaves + self.shared_leaves;
         if paging.has_room_for(shared.end) {
             return;
         }
-        let paging = paging.counting_anew();
+        let paging = paging.for_volume(volume);
         let shelf = |own| Shelf::new(paging.clone(), volume, slots, own, crc);
         self.map.leaves_mut().set_shelf(shelf(0..self.map_leaves));
         self.shared.leaves_mut().set_shelf(shelf(shared));

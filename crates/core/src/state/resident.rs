@@ -169,14 +169,13 @@ impl Resident {
     pub fn changed(&mut self, dirty: &mut Dirty, leaf: Leaf, index: usize, was: u32, now: u32) {
         let is_new = dirty.mark(leaf);
         let Some(shelf) = &mut self.shelf else { return };
-        let (keeps, may_evict) = (shelf.is_half_full(), shelf.may_evict_changed());
-        let changes = shelf.changes_mut();
+        let (keeps, may_evict) = (shelf.is_nearly_full(), shelf.may_evict_changed());
         match is_new {
             // The leaf is in memory, and stays there until it is written.
-            _ if !keeps => changes.forget(leaf.0),
-            true if may_evict => changes.begin(leaf.0, index, was, now),
+            _ if !keeps => shelf.changes_mut().forget(leaf.0),
+            true if may_evict => shelf.changes_to_add().begin(leaf.0, index, was, now),
             true => {}
-            false => changes.go_on(leaf.0, index, was, now),
+            false => shelf.changes_to_add().go_on(leaf.0, index, was, now),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
 use crate::format::leaf::{self, Leaves};
 use crate::format::root::LeafSlot;
+use crate::format::slots::Slots;
 use crate::format::superblock::Superblock;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
@@ -30,6 +31,13 @@ pub trait Nodes: Send + Sync {
     fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
 }
 
+/// The memory that is always needed for a leaf of the map or of the table of pages: its slot, its place in memory, its marks, and the
+/// places of its changes.
+const BYTES_OF_LEAF: usize = 20;
+
+/// The same for a segment.
+const BYTES_OF_SEGMENT: usize = 48;
+
 /// How the map and the table of pages are kept within a memory bound.
 #[derive(Clone)]
 pub struct Paging {
@@ -38,6 +46,8 @@ pub struct Paging {
     most_dirty: usize,
     counts_later: bool,
     here: Arc<AtomicUsize>,
+    /// The leaves whose memory has changes instead.
+    lent: Arc<AtomicUsize>,
     /// The number of leaves that are only on the medium.
     away: Arc<AtomicUsize>,
     /// True if a leaf is damaged, and that was not reported, or it is lost.
@@ -45,8 +55,9 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Keeps `leaves` leaves in memory, a block each. If there are more, what has changed since a map checkpoint wrote it may take half as
-    /// much memory besides, or that of 1024 leaves if that is more.
+    /// Keeps `leaves` leaves in memory, a block each, or as much of what has changed since a map checkpoint wrote it: up to half of them,
+    /// or up to 1024 leaves' memory if that is more. If there are more leaves, what a volume of their number always needs is a part of this, up to a
+    /// half.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
@@ -55,6 +66,7 @@ impl Paging {
             most_dirty: (leaves / 2).max(LEAVES_DIRTY_MIN),
             counts_later: false,
             here: Arc::default(),
+            lent: Arc::default(),
             away: Arc::default(),
             has_damage: Arc::default(),
         }
@@ -65,10 +77,17 @@ impl Paging {
         self.most >= leaves as usize
     }
 
-    /// The same for a state that has nothing in memory yet.
-    pub(super) fn counting_anew(&self) -> Self {
+    /// The same for a state of this volume that has nothing in memory yet.
+    pub(super) fn for_volume(&self, volume: &Superblock) -> Self {
+        let leaves = volume.leaves() as usize * BYTES_OF_LEAF;
+        let segments = volume.segment_count() as usize * BYTES_OF_SEGMENT;
+        let always = ((leaves + segments) / BLOCK_BYTES).min(self.most / 2);
+        let most = self.most - always;
         Self {
+            most,
+            most_dirty: self.most_dirty.min((most / 2).max(LEAVES_DIRTY_MIN)),
             here: Arc::default(),
+            lent: Arc::default(),
             away: Arc::default(),
             has_damage: Arc::default(),
             ..self.clone()
@@ -101,8 +120,8 @@ pub(super) struct Shelf {
     paging: Paging,
     superblock: Superblock,
     crc: Crc,
-    /// The newest root's slots for the leaves of all tables, and for the parities: a stripe has leaves of several tables.
-    slots: Vec<LeafSlot>,
+    /// The slots of the leaves of all tables, and of the parities: a stripe has leaves of several tables.
+    slots: Slots,
     /// The leaves of this table.
     own: Range<u32>,
     /// The leaves in memory, in the order of their turns to be evicted. A leaf used since its last turn goes to the end. A leaf listed
@@ -139,7 +158,7 @@ impl Shelf {
     pub fn new(
         paging: Paging,
         superblock: &Superblock,
-        slots: &[LeafSlot],
+        slots: &Slots,
         own: Range<u32>,
         crc: Crc,
     ) -> Self {
@@ -147,7 +166,7 @@ impl Shelf {
             paging,
             superblock: superblock.clone(),
             crc,
-            slots: slots.to_vec(),
+            slots: slots.clone(),
             turns: RefCell::default(),
             marks: vec![Cell::default(); own.len()],
             own,
@@ -174,7 +193,7 @@ impl Shelf {
 
     /// True if the newest root leads to a leaf.
     pub fn is_on_medium(&self, leaf: usize) -> bool {
-        self.slots[self.number(leaf).0 as usize] != LeafSlot::Absent
+        self.slots.get(self.number(leaf)) != LeafSlot::Absent
     }
 
     /// Reads a leaf, and applies what has changed since it was written. `None`: it cannot be read or rebuilt from the medium.
@@ -295,13 +314,31 @@ impl Shelf {
     }
 
     /// What has changed in leaves.
+    #[inline]
     pub fn changes(&self) -> &Changes {
         &self.changes
     }
 
     /// The same, mutable.
+    #[inline]
     pub fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
+    }
+
+    /// The same, with memory for one more change.
+    #[inline]
+    pub fn changes_to_add(&mut self) -> &mut Changes {
+        if self.changes.is_out_of_memory() {
+            self.lend();
+        }
+        &mut self.changes
+    }
+
+    #[cold]
+    fn lend(&mut self) {
+        let page = self.memory();
+        self.changes.add_memory(page);
+        self.paging.lent.fetch_add(1, Ordering::Relaxed);
     }
 
     /// True if a leaf may be evicted: what the newest root leads to, and the changes kept of the leaf, are the leaf as it is.
@@ -341,7 +378,7 @@ impl Shelf {
     /// True if the newest root leads to a leaf with exactly these contents.
     pub fn has(&self, leaf: usize, page: &Page) -> bool {
         let leaf = self.number(leaf);
-        match self.slots[leaf.0 as usize] {
+        match self.slots.get(leaf) {
             LeafSlot::Absent => false,
             LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => {
                 let mut block = [0; BLOCK_BYTES];
@@ -353,7 +390,7 @@ impl Shelf {
 
     /// Returns the place of a leaf according to the newest root.
     pub fn place_of(&self, leaf: Leaf) -> Option<Pba> {
-        let slot = match self.slots[leaf.0 as usize] {
+        let slot = match self.slots.get(leaf) {
             LeafSlot::Absent => return None,
             LeafSlot::Slot0(_) => 0,
             LeafSlot::Slot1(_) => 1,
@@ -366,11 +403,10 @@ impl Shelf {
         self.fetched.set(self.fetched.get() + 1);
     }
 
-    /// Notes the slot at which the newest root names a leaf.
-    pub fn place(&mut self, leaf: Leaf, slot: LeafSlot) {
-        self.slots[leaf.0 as usize] = slot;
+    /// Notes that the newest root leads to a leaf, of whatever table, as the map checkpoint wrote it.
+    pub fn on_rooted(&mut self, leaf: Leaf) {
         if self.own.contains(&leaf.0) {
-            self.changes.is_rooted(leaf.0 - self.own.start);
+            self.changes.on_rooted(leaf.0 - self.own.start);
             self.later.forget((leaf.0 - self.own.start) as usize);
             self.rebuilt.get_mut().remove(&leaf);
             let marks = self.marks[(leaf.0 - self.own.start) as usize].get_mut();
@@ -383,11 +419,11 @@ impl Shelf {
         self.superblock.parity(0).is_some()
     }
 
-    /// True if some leaf is not in memory, or half as many are as may be: most volumes have few, and need not know what has changed.
+    /// True if some leaf is not in memory, or soon will not be: most volumes have few leaves, and need not know what has changed.
     #[inline]
-    pub fn is_half_full(&self) -> bool {
+    pub fn is_nearly_full(&self) -> bool {
         let (here, most) = self.here();
-        here > most / 2 || self.has_away()
+        here > most - most / 8 || self.has_away()
     }
 
     /// Notes that a leaf is now in memory.
@@ -439,9 +475,12 @@ impl Shelf {
         self.paging.here.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns how many leaves of all tables are in memory, and how many may be.
+    /// Returns how many leaves of all tables are in memory, and how many may be. A quarter may always be, however much has changed.
     pub fn here(&self) -> (usize, usize) {
-        (self.paging.here.load(Ordering::Relaxed), self.paging.most)
+        let [here, lent] =
+            [&self.paging.here, &self.paging.lent].map(|count| count.load(Ordering::Relaxed));
+        let most = self.paging.most;
+        (here, most.saturating_sub(lent).max(most / 4))
     }
 
     /// True if more leaves are in memory than allowed.
@@ -579,7 +618,7 @@ mod tests {
         let mut block = [0; BLOCK_BYTES];
         encode(&page, &mut block);
         let slot = LeafSlot::Slot0(leaf::checksum(Leaf(0), &block, crc));
-        let slots = vec![slot; volume.leaves() as usize];
+        let slots = Slots::from(vec![slot; volume.leaves() as usize]);
         let paging = Paging::new(Arc::new(Nothing), 0);
         let mut shelf = Shelf::new(paging, &volume, &slots, 0..1, crc);
         assert!(shelf.may_evict(0, &page, false));
@@ -587,7 +626,7 @@ mod tests {
         later.add(Lba(5), Entry::Zero);
         shelf.set_later(later);
         assert!(!shelf.may_evict(0, &page, false));
-        shelf.place(Leaf(0), slot);
+        shelf.on_rooted(Leaf(0));
         assert!(shelf.may_evict(0, &page, false));
     }
 }

@@ -17,6 +17,7 @@ use vellum_core::check::Chunks;
 use vellum_core::format::areas::{DIRECTORY_ENTRIES, Layout};
 use vellum_core::format::leaf::Leaves;
 use vellum_core::format::root::{self, LeafSlot, RootHeader};
+use vellum_core::format::slots::Slots;
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::{Edition, Kind, Link, Signer, decode_directory, sum_of_sectors};
@@ -32,7 +33,7 @@ pub(super) struct Structures<'a> {
     shared: &'a Shared,
     superblock: &'a Superblock,
     /// The newest root as it was read last, and its slots.
-    root: Option<(Generation, Vec<LeafSlot>)>,
+    root: Option<(Generation, Slots)>,
 }
 
 /// What the headers of a segment's chunks say.
@@ -198,17 +199,17 @@ impl<'a> Structures<'a> {
     }
 
     /// What the newest root on the medium says; `None` if it is not whole, which is reported elsewhere.
-    fn root(&mut self, newest: Generation) -> Option<&[LeafSlot]> {
+    fn root(&mut self, newest: Generation) -> Option<&Slots> {
         if self.root.as_ref().is_none_or(|(known, _)| *known != newest) {
             let sb = self.superblock;
             let places = self.roots(newest);
             self.root = places.into_iter().find_map(|(at, blocks, entries)| {
                 let bytes = self.read("root", at, blocks).ok()?;
                 let (header, slots) = root::decode(&bytes, &sb.uuid(), entries, crc32c).ok()?;
-                (header.generation == newest).then_some((newest, slots))
+                (header.generation == newest).then(|| (newest, slots.into()))
             });
         }
-        self.root.as_ref().map(|(_, slots)| slots.as_slice())
+        self.root.as_ref().map(|(_, slots)| slots)
     }
 
     /// Checks a leaf where the durable root says it is: no map checkpoint writes there before there is a newer root.
@@ -220,7 +221,7 @@ impl<'a> Structures<'a> {
                 .with_core(|_, inner, _| inner.engine.root_generation())?;
             let slot = self
                 .root(newest)
-                .and_then(|slots| slots.get(index as usize).copied());
+                .and_then(|slots| slots.iter().nth(index as usize));
             let (place, expected) = match slot {
                 None | Some(LeafSlot::Absent) => return Some((read, Vec::new())),
                 Some(LeafSlot::Slot0(sum)) => (0, sum),
@@ -277,7 +278,7 @@ impl<'a> Structures<'a> {
             .with_core(|_, inner, _| inner.engine.root_generation())?;
         let slot = self
             .root(newest)
-            .and_then(|slots| slots.get(block as usize).copied());
+            .and_then(|slots| slots.iter().nth(block as usize));
         let (slot, expected) = match slot {
             None | Some(LeafSlot::Absent) => return Some((Some(Vec::new()), None)),
             Some(LeafSlot::Slot0(sum)) => (0, sum),

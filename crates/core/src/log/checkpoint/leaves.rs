@@ -7,7 +7,7 @@ use crate::format::root::LeafSlot;
 impl Checkpoint {
     /// Returns the checksum by which the durable root names a leaf; `None`: it names none.
     pub fn kept_sum(&self, leaf: Leaf) -> Option<u32> {
-        match self.slots[leaf.0 as usize] {
+        match self.slots.get(leaf) {
             LeafSlot::Absent => None,
             LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
         }
@@ -15,7 +15,7 @@ impl Checkpoint {
 
     /// Returns the slot of a leaf that the durable root does not name.
     pub fn target(&self, leaf: Leaf) -> u32 {
-        u32::from(matches!(self.slots[leaf.0 as usize], LeafSlot::Slot0(_)))
+        u32::from(matches!(self.slots.get(leaf), LeafSlot::Slot0(_)))
     }
 
     /// Notes that a leaf with this checksum is going to be written to its [`target`](Self::target).

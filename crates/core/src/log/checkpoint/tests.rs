@@ -50,7 +50,7 @@ fn found(volume: &Superblock) -> Checkpoint {
         scrubbed: 0,
     };
     let slots = vec![LeafSlot::Slot0(7); volume.leaves() as usize];
-    Checkpoint::new(root, slots, volume.stripes())
+    Checkpoint::new(root, slots.into(), volume.stripes())
 }
 
 /// Begun at chunk 20, with nothing written yet.
@@ -127,9 +127,9 @@ fn a_checkpoint_runs_from_its_begin_to_its_mark() {
     assert_eq!(checkpoint.kept_sum(Leaf(0)), Some(7));
     assert_eq!(checkpoint.target(Leaf(0)), 1);
     let mut placed = Vec::new();
-    checkpoint.on_root_begun(Seq(26), 2, |leaf, slot| placed.push((leaf, slot)));
-    let slots = [(Leaf(0), LeafSlot::Slot1(77)), (Leaf(1), LeafSlot::Absent)];
-    assert_eq!(placed, slots);
+    checkpoint.on_root_begun(Seq(26), 2, |leaf| placed.push(leaf));
+    assert_eq!(placed, [Leaf(0), Leaf(1)]);
+    assert_eq!(checkpoint.kept_sum(Leaf(0)), Some(77));
     assert_eq!(checkpoint.kept_sum(Leaf(1)), None);
     assert_eq!(checkpoint.target(Leaf(0)), 0);
     for at in volume.root_copies(Generation(5)) {
@@ -201,7 +201,7 @@ fn a_root_is_marked_when_all_its_copies_are_durable() {
     for copies in [1, 2] {
         let mut checkpoint = syncing(&volume());
         checkpoint.on_synced();
-        checkpoint.on_root_begun(Seq(25), copies, |_, _| ());
+        checkpoint.on_root_begun(Seq(25), copies, |_| ());
         assert_eq!(checkpoint.poll(&durable(25)), None);
         for left in (0..copies).rev() {
             let whole = (left == 0).then_some(Generation(5));
@@ -224,7 +224,7 @@ fn nothing_follows_a_failed_write() {
     for failed in [[true, false], [false, true]] {
         let mut checkpoint = syncing(&volume);
         checkpoint.on_synced();
-        checkpoint.on_root_begun(Seq(25), 2, |_, _| ());
+        checkpoint.on_root_begun(Seq(25), 2, |_| ());
         let marked = failed.map(|failed| checkpoint.on_root_written(failed));
         assert_eq!(marked, [None; 2], "{failed:?}");
         assert!(!checkpoint.is_idle() && checkpoint.generation() == Generation(4));
@@ -330,7 +330,7 @@ fn open_summaries_are_as_they_were_when_the_sync_began() {
     checkpoint.on_sync_begun(&volume, &sums, CRC);
     sums.tag(Segment(0), 1, tag(6));
     checkpoint.on_synced();
-    checkpoint.on_root_begun(Seq(25), 2, |_, _| ());
+    checkpoint.on_root_begun(Seq(25), 2, |_| ());
     let twin = volume.root_twin(Generation(5)).expect("there are two");
     let mut bytes = vec![0; checkpoint.root_blocks(&volume, twin) as usize * BLOCK_BYTES];
     checkpoint.encode_root(&volume, CRC, &mut bytes);
