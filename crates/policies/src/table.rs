@@ -298,10 +298,11 @@ rows! {
             },
         tier: Tier::Seldom,
         has: Has::Log,
-        default: "64M",
+        default: "16M",
         lab: None,
         doc: "memory for what says where blocks are: the map, and where pages are that several \
-            blocks share. What does not fit is read from the medium when it is needed",
+            blocks share. What does not fit is read from the medium when it is needed. By default it is \
+            32M for more than 64 GiB, and 64M for more than 256 GiB",
         cost: "all takes 1 MiB for each GiB that is stored, and up to as much again where blocks share \
             pages; with less, an access far from the last ones costs a read or two more",
     };

@@ -1,5 +1,6 @@
 //! A value for each property.
 
+use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::engine::Victim;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::snapshots::{Schedule, USUAL_KEEP};
@@ -10,8 +11,14 @@ use vellum_device::policy::Policy;
 /// The default memory for blocks in flight.
 const BUFFER_BYTES: u64 = 64 << 20;
 
-/// The default memory for the map: enough for 64 GiB of data, or for some 38 GiB that is compressed.
-const MAP_BYTES: u64 = 64 << 20;
+/// The default memory for the map of a volume whose clients see so many bytes.
+fn map_bytes(logical_bytes: u64) -> u64 {
+    match logical_bytes.div_ceil(1 << 30) {
+        ..=64 => 16 << 20,
+        65..=256 => 32 << 20,
+        _ => 64 << 20,
+    }
+}
 
 /// Whether the volume itself writes home, after a crash, what a journal had committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +74,7 @@ impl Settings {
         Self {
             policy: Policy::usual(superblock),
             buffer_bytes: BUFFER_BYTES,
-            map_bytes: MAP_BYTES,
+            map_bytes: map_bytes(superblock.logical_blocks() * BLOCK_BYTES as u64),
             mount_options: String::new(),
             label: String::new(),
             replay: Replay::Auto,
