@@ -17,6 +17,8 @@ DEPTH=${DEPTH:-32}
 ALIGN=${ALIGN:-4m}
 # The share of zeros in each block, in per cent: compressible blocks are stored in parts of pages, which have leaves of their own.
 ZEROS=${ZEROS:-0}
+# Another property: buffer=8M leaves little memory to what is in flight.
+SET=${SET:-buffer=64M}
 
 dir=$(mktemp -d "${BENCH_DIR:-/var/tmp}/vellum-map.XXXXXX")
 cleanup() {
@@ -48,7 +50,7 @@ row() { printf '%-10s %9s %8s %9s %9s %10s %8s %9s %10s %8s %12s\n' "$@"; }
 row map-memory fill/s memory opening reads/s each-reads memory writes/s each-reads memory map-written
 for most in $MAP_MEMORY; do
     rm -f "$dir/map.vol"
-    "$VELLUM" create "$dir/map.vol" --size "$SIZE" --set "map-memory=$most" >/dev/null
+    "$VELLUM" create "$dir/map.vol" --size "$SIZE" --set "map-memory=$most" --set "$SET" >/dev/null
     attach
     fill=$(load randwrite write 1)
     filled=$(memory)

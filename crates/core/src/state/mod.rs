@@ -20,6 +20,7 @@ mod later;
 mod leaves;
 mod live;
 mod map;
+mod paging;
 mod pledges;
 mod redeem;
 mod rescue;
@@ -35,9 +36,9 @@ mod watched;
 pub use deltas::Deltas;
 pub use live::Live;
 pub use map::Map;
+pub use paging::{Nodes, Paging};
 pub use pledges::Pledges;
 pub use shared::Shared;
-pub use shelf::{Nodes, Paging};
 pub use strays::Strays;
 
 use crate::addr::{Lba, Leaf, Pba, Segment, Vba};

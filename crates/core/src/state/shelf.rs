@@ -8,6 +8,7 @@
 use super::bounds::{Bounds, Unwritten};
 use super::changes::{Changes, Page};
 use super::later::Later;
+use super::paging::Paging;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
 use crate::entry::LEAF_ENTRIES;
 use crate::format::Crc;
@@ -16,104 +17,9 @@ use crate::format::root::LeafSlot;
 use crate::format::slots::Slots;
 use crate::format::superblock::Superblock;
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::{boxed::Box, sync::Arc, vec, vec::Vec};
+use alloc::{boxed::Box, vec, vec::Vec};
 use core::cell::{Cell, RefCell};
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-/// So many dirty leaves may always take memory before a map checkpoint is due because of that (4 MiB). If half of the leaves that may stay
-/// in memory are more than this, that half is the limit.
-const LEAVES_DIRTY_MIN: usize = 1024;
-
-/// Where a runtime reads leaves from: the medium as it is now, with all writes that it reported complete.
-pub trait Nodes: Send + Sync {
-    /// Reads a block; false if it cannot be read.
-    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
-}
-
-/// The memory that is always needed for a leaf of the map or of the table of pages: its slot, its place in memory, its marks, and the
-/// places of its changes.
-const BYTES_OF_LEAF: usize = 20;
-
-/// The same for a segment.
-const BYTES_OF_SEGMENT: usize = 48;
-
-/// How the map and the table of pages are kept within a memory bound.
-#[derive(Clone)]
-pub struct Paging {
-    nodes: Arc<dyn Nodes>,
-    most: usize,
-    most_dirty: usize,
-    counts_later: bool,
-    here: Arc<AtomicUsize>,
-    /// The leaves whose memory has changes instead.
-    lent: Arc<AtomicUsize>,
-    /// The number of leaves that are only on the medium.
-    away: Arc<AtomicUsize>,
-    /// True if a leaf is damaged, and that was not reported, or it is lost.
-    has_damage: Arc<AtomicBool>,
-}
-
-impl Paging {
-    /// Keeps `leaves` leaves in memory, a block each, or as much of what has changed since a map checkpoint wrote it: up to half of them,
-    /// or up to 1024 leaves' memory if that is more. If there are more leaves, what a volume of their number always needs is a part of this, up to a
-    /// half.
-    #[must_use]
-    pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
-        Self {
-            nodes,
-            most: leaves,
-            most_dirty: (leaves / 2).max(LEAVES_DIRTY_MIN),
-            counts_later: false,
-            here: Arc::default(),
-            lent: Arc::default(),
-            away: Arc::default(),
-            has_damage: Arc::default(),
-        }
-    }
-
-    /// True if `leaves` leaves may all stay in memory.
-    pub(super) fn has_room_for(&self, leaves: u32) -> bool {
-        self.most >= leaves as usize
-    }
-
-    /// The same for a state of this volume that has nothing in memory yet.
-    pub(super) fn for_volume(&self, volume: &Superblock) -> Self {
-        let leaves = volume.leaves() as usize * BYTES_OF_LEAF;
-        let segments = volume.segment_count() as usize * BYTES_OF_SEGMENT;
-        let always = ((leaves + segments) / BLOCK_BYTES).min(self.most / 2);
-        let most = self.most - always;
-        Self {
-            most,
-            most_dirty: self.most_dirty.min((most / 2).max(LEAVES_DIRTY_MIN)),
-            here: Arc::default(),
-            lent: Arc::default(),
-            away: Arc::default(),
-            has_damage: Arc::default(),
-            ..self.clone()
-        }
-    }
-
-    /// Allows recovery to leave counting to a census, if not all leaves may stay in memory.
-    #[must_use]
-    pub fn with_census(self) -> Self {
-        let counts_later = true;
-        Self {
-            counts_later,
-            ..self
-        }
-    }
-
-    pub(crate) fn counts_later(&self) -> bool {
-        self.counts_later
-    }
-
-    /// Sets how many leaves' memory what has changed may take.
-    #[must_use]
-    pub fn with_dirty(self, most_dirty: usize) -> Self {
-        Self { most_dirty, ..self }
-    }
-}
 
 /// The source of a table's leaves.
 pub(super) struct Shelf {
@@ -216,14 +122,14 @@ impl Shelf {
             slots: &self.slots,
             crc: self.crc,
         };
-        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.nodes.read(at, block);
+        let mut read = |at, block: &mut [u8; BLOCK_BYTES]| self.paging.read(at, block);
         let block = match leaves.read(leaf, &mut read) {
             Ok(found) => found.map(|(_, block)| block),
             Err(_) => {
                 let block = leaves.rebuild(leaf, &mut read);
                 if block.is_some() {
                     self.rebuilt.borrow_mut().entry(leaf).or_default();
-                    self.paging.has_damage.store(true, Ordering::Relaxed);
+                    self.paging.set_damage(true);
                 }
                 block
             }
@@ -338,7 +244,7 @@ impl Shelf {
     fn lend(&mut self) {
         let page = self.memory();
         self.changes.add_memory(page);
-        self.paging.lent.fetch_add(1, Ordering::Relaxed);
+        self.paging.lend();
     }
 
     /// True if a leaf may be evicted: what the newest root leads to, and the changes kept of the leaf, are the leaf as it is.
@@ -428,7 +334,7 @@ impl Shelf {
 
     /// Notes that a leaf is now in memory.
     pub fn came(&self, leaf: usize) {
-        self.paging.here.fetch_add(1, Ordering::Relaxed);
+        self.paging.came();
         let marks = self.marks[leaf].get();
         self.marks[leaf].set(Marks {
             has_turn: true,
@@ -449,20 +355,19 @@ impl Shelf {
 
     /// Notes that one more leaf is only on the medium.
     pub fn left_out(&self) {
-        self.paging.away.fetch_add(1, Ordering::Relaxed);
+        self.paging.left_out();
     }
 
     /// Notes that a leaf that was only on the medium is in memory. A leaf that was damaged when the volume was opened was never counted.
     pub fn came_back(&self, leaf: usize) {
-        let one_fewer = |away: usize| away.checked_sub(1);
-        let _ = (self.paging.away).fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_fewer);
+        self.paging.came_back();
         self.came(leaf);
     }
 
     /// True if any leaf is only on the medium. Most volumes have none: all fit.
     #[inline]
     pub fn has_away(&self) -> bool {
-        self.paging.away.load(Ordering::Relaxed) > 0
+        self.paging.has_away()
     }
 
     /// Takes back memory for other leaves.
@@ -472,15 +377,12 @@ impl Shelf {
 
     /// Notes that one leaf fewer is in memory.
     pub fn went(&self) {
-        self.paging.here.fetch_sub(1, Ordering::Relaxed);
+        self.paging.went();
     }
 
     /// Returns how many leaves of all tables are in memory, and how many may be. A quarter may always be, however much has changed.
     pub fn here(&self) -> (usize, usize) {
-        let [here, lent] =
-            [&self.paging.here, &self.paging.lent].map(|count| count.load(Ordering::Relaxed));
-        let most = self.paging.most;
-        (here, most.saturating_sub(lent).max(most / 4))
+        self.paging.here()
     }
 
     /// True if more leaves are in memory than allowed.
@@ -499,14 +401,13 @@ impl Shelf {
 
     /// The memory that what has changed may take, in bytes.
     pub fn room_for_changes(&self) -> usize {
-        self.paging.most_dirty * BLOCK_BYTES
+        self.paging.room_for_changes()
     }
 
     /// True if leaves and changes, which take `bytes`, take so much memory that nothing more may change before the map checkpoint in flight
     /// has ended.
     pub fn is_overfull(&self, bytes: usize) -> bool {
-        let (here, most) = self.here();
-        here > most + self.paging.most_dirty || bytes > 2 * self.room_for_changes()
+        self.paging.is_overfull() || bytes > 2 * self.room_for_changes()
     }
 
     /// The number of leaves that have a turn.
@@ -522,17 +423,17 @@ impl Shelf {
     /// True if a leaf of any table is lost, or was found damaged since [`Shelf::damage_is_known`]. Every input asks.
     #[inline]
     pub fn has_damage(&self) -> bool {
-        self.paging.has_damage.load(Ordering::Relaxed)
+        self.paging.has_damage()
     }
 
     /// Notes that damaged leaves have been reported, for all tables; `is_lost`: one is lost.
     pub fn damage_is_known(&self, is_lost: bool) {
-        self.paging.has_damage.store(is_lost, Ordering::Relaxed);
+        self.paging.set_damage(is_lost);
     }
 
     fn lose(&self, leaf: Leaf) {
         self.lost.set(Some(leaf));
-        self.paging.has_damage.store(true, Ordering::Relaxed);
+        self.paging.set_damage(true);
     }
 
     /// Returns the leaves that were found damaged since the last call, and that their stripes have restored.
@@ -596,10 +497,12 @@ pub(super) fn encode(page: &Page, out: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::paging::Nodes;
     use super::*;
     use crate::addr::Lba;
     use crate::entry::Entry;
     use crate::format::geometry::{SMALL, plan};
+    use alloc::sync::Arc;
     use crc32c::crc32c as crc;
 
     struct Nothing;
