@@ -564,8 +564,8 @@ pub enum Refusal {
     Full,
     /// The storage below the volume has no room for what the volume must write (promise 7).
     #[error(
-        "what the volume is on has no room (a file system that is full, as a rule): free some there, and it \
-         goes on by itself"
+        "the storage below the volume is full, most often a file system: free some space there, and the \
+         volume goes on by itself"
     )]
     NoRoom,
     /// A block that cannot have another owner: its bytes have to be written.

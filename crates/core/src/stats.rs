@@ -114,7 +114,7 @@ counters! {
     medium_summaries,
     /// Medium blocks: map checkpoints (leaves and roots); of shadowed tables the roots, and the superblock that names one.
     medium_map,
-    /// Of these blocks: copies against damage of one block, which only recovery from that reads.
+    /// Of these blocks: second copies, which are read only if the first is damaged.
     medium_copies,
     /// Blocks read by the collector.
     collector_reads,
@@ -190,7 +190,7 @@ counters! {
     dedup_blocks,
     /// Blocks whose fingerprint was computed.
     dedup_fingerprints,
-    /// Of these: those that a page's fingerprint was held against, in place of its bytes.
+    /// Of these: those that were compared with a page's fingerprint, not with its bytes.
     dedup_decided,
     /// Hints of the index that were wrong, by checksum or by comparison.
     dedup_false_hints,
@@ -208,7 +208,7 @@ counters! {
     merges_put_off,
     /// Of the blocks read: mapped to the other's page.
     merged_blocks,
-    /// Of those: parts of pages, of which one is given up with the last part that somebody has.
+    /// Of those: parts of pages. A part's space is free when nothing leads to its page any more.
     merged_parts,
     /// Blocks that were linked to what others hold, by a copy.
     copied_blocks,
@@ -218,13 +218,13 @@ counters! {
     folded_bytes,
     /// Pages that were given up by that.
     folds,
-    /// Blocks read and encoded for that, and left where they were: written meanwhile, or something keeps them there, or there was no room to spare.
+    /// Blocks that a fold read but did not move: they were overwritten meanwhile, or are needed where they are, or there was no free room.
     folds_put_off,
     /// Gauge: contents in the index.
     index_entries,
     /// Gauge: contents that the index can hold.
     index_capacity,
-    /// Of the medium blocks of summaries: those written anew with the owners that journal copies have by now.
+    /// Of the medium blocks of summaries: those that were rewritten because owners have changed.
     medium_restamped,
     /// Gauge: journal blocks watched.
     pool_blocks,

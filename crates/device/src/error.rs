@@ -24,8 +24,8 @@ pub enum BlockError {
     Full,
     /// ENOSPC, too.
     #[error(
-        "what the volume is on has no room (a file system that is full, as a rule): free some there, \
-         and it goes on by itself"
+        "the storage below the volume is full, most often a file system: free some space there, and the \
+         volume goes on by itself"
     )]
     NoRoom,
     /// EIO: checksum, medium, or a poisoned volume; the text says which and where.

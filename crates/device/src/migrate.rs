@@ -22,7 +22,7 @@ const REPORT_BLOCKS: u64 = 64 << 8;
 pub enum MigrateError {
     /// They differ in size.
     #[error(
-        "the volumes have {} and {}: a copy must have room for all, and no more",
+        "the volumes have {} and {}: both must have the same size",
         Size::of_blocks(*.from).beside(Size::of_blocks(*.to)),
         Size::of_blocks(*.to).beside(Size::of_blocks(*.from))
     )]

@@ -60,7 +60,7 @@ use vellum_watch::{JournalError, journals};
 /// A volume that is being served.
 pub struct Volume {
     pub(crate) shared: Arc<Shared>,
-    /// The reaper, the scout and the sweeper.
+    /// All threads of the volume.
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) superblock: Superblock,
     recovery: RecoveryStats,

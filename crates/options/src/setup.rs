@@ -77,12 +77,12 @@ pub struct Setup {
     pub(crate) speeds: SpeedArgs,
     #[command(flatten)]
     pub(crate) pattern: PatternArgs,
-    /// So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times, or 32 where these
-    /// are made up.
+    /// Keep this many requests in flight. Default for a load: 32; for a trace: its own times, or 32 if those are
+    /// made up.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=65_536))]
     pub(crate) depth: Option<u32>,
-    /// With --depth: let the host think from one request to the next, a load's so many microseconds, a trace's so many or as long as
-    /// its own times say (`own`). Nothing is asked before a flush is answered.
+    /// With --depth: wait this long between requests; for a trace, `own` waits as long as its times say. After a
+    /// flush, wait for its answer.
     #[arg(long, value_name = "MICROSECONDS", requires = "depth", value_parser = think)]
     think: Option<Think>,
     /// What is done to the drive before the run begins: none, fill (each block written once), load (and then the
@@ -117,8 +117,8 @@ pub struct Setup {
     )]
     #[arg(value_parser = number::<u32>(0..=100))]
     pub(crate) duplicates: u32,
-    /// Which contents those are: one of a hundredth as many as the volume has blocks, by popularity (popular), or an earlier
-    /// write's, mostly not long before (soon).
+    /// Which contents come again: popular ones, of which there are a hundredth as many as blocks (popular), or those
+    /// that were written a short time before (soon).
     #[arg(
         long,
         value_name = "WHICH",
@@ -127,7 +127,7 @@ pub struct Setup {
     )]
     #[arg(value_parser = ["popular", "soon"])]
     pub(crate) again: String,
-    /// In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by.
+    /// The model of compressed sizes that the policy `compress` uses (see `vellum lab list`).
     #[arg(long, value_name = "MODEL")]
     #[arg(value_parser = sizes::models().iter().map(|model| model.name).collect::<Vec<_>>())]
     pub(crate) sizes: Option<String>,

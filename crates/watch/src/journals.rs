@@ -61,7 +61,7 @@ pub struct FileSystemStats {
     pub stood_aside: Option<String>,
     /// Why commit blocks of its journal do not wait for what they commit; none if they do.
     pub commits_do_not_wait: Option<String>,
-    /// Why the volume does not put home itself what its journal has committed, though it is told to; none if it does.
+    /// Why the volume does not replay this journal, although `replay` is on; none if it does.
     pub not_replayed: Option<String>,
     /// Why blocks of its metadata are counted as data, and by `semantics=on` taken for such.
     pub metadata_in_part: Option<String>,

@@ -47,20 +47,20 @@ pub enum Problem {
     RootCopyOld { at: Pba },
     /// A leaf of the map that can be restored from the others of its stripe, or a parity.
     #[error(
-        "leaf {leaf} of the map, at physical block {at}, is damaged; the others of its stripe tell it"
+        "leaf {leaf} of the map, at physical block {at}, is damaged; it can be restored from the others of its stripe"
     )]
     Leaf { leaf: Leaf, at: Pba },
     /// A parity that is whole, but does not match its leaves.
-    #[error("the parity of leaves at physical block {at} does not tell what they are")]
+    #[error("the parity at physical block {at} does not match its leaves")]
     Parity { at: Pba },
     /// What a root repeats of chunk headers.
     #[error(
-        "the open summary of a segment, at physical block {at}, is damaged; chunk headers tell it: {error}"
+        "the open summary of a segment, at physical block {at}, is damaged; chunk headers say the same: {error}"
     )]
     OpenSummary { at: Pba, error: FormatError },
     /// A header after the map checkpoint.
     #[error(
-        "the chunk header at physical block {at} does not name all that the chunk before says something of"
+        "the chunk header at physical block {at} does not name all that the chunk before it changed"
     )]
     Names { at: Pba },
     /// The root that is not needed: the previous one, or one whose writing was cut short.

@@ -57,7 +57,7 @@ impl Engine {
         else {
             let pages = Restamp::pages(&self.superblock, segment);
             for pba in (pages.start.0..pages.end.0).map(Pba) {
-                self.state.is_no_stray(pba);
+                self.state.forget_stray(pba);
             }
             return;
         };
@@ -86,7 +86,7 @@ impl Engine {
         };
         for stray in self.state.strays().of(pages.clone()) {
             if Restamp::is_named(&pages, tags, stray) {
-                self.state.is_no_stray(stray.0);
+                self.state.forget_stray(stray.0);
             }
         }
     }

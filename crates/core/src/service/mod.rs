@@ -94,23 +94,23 @@ pub trait Answers {
     fn unsummarised(&self, segment: Segment) -> Option<&[Tag]>;
     /// Returns the pages of parts among the blocks from `at` on, by their tags, that have owners, but at most `most_owners`.
     fn pages_of_parts(&self, at: Pba, tags: &[Tag], most_owners: u32, out: &mut Vec<PageOfParts>);
-    /// See `Engine::sparse_page`.
+    /// Returns how many owners a page of parts has, if it is worth folding: few are left of the `made_with` parts it was made with.
     fn sparse_page(&self, vba: Vba, at: Pba, made_with: usize) -> Option<u32>;
-    /// See `Engine::foldable_in`.
+    /// Returns the LBAs that can be folded, and whose parts are in pages that `wanted` accepts.
     fn foldable_in(
         &self,
         lbas: Range<u64>,
         wanted: impl Fn(Vba) -> bool,
         out: &mut Vec<(PartId, Lba)>,
     );
-    /// See `Engine::has_room_to_fold`.
+    /// True if no request waits, and there is room to spare.
     fn has_room_to_fold(&self) -> bool;
     /// Returns how many blocks, and parts of pages, are stored.
     fn stored(&self) -> u64;
-    /// See `Engine::contents`.
+    /// Returns the blocks from `at` on that have an owner, and their checksums, by their segment's tags.
     fn contents(&self, at: Pba, tags: &[Tag], out: &mut Vec<(Holder, u32)>);
-    /// See `Engine::parts`.
+    /// Returns the parts of the page at `at` that their LBA still owns, and their checksums.
     fn parts(&self, at: Pba, parts: &[PartTag], out: &mut Vec<(Holder, u32)>);
-    /// See `Engine::owners_in`.
+    /// Returns the LBAs that own one of the shared pages that `wanted` names.
     fn owners_in(&self, lbas: Range<u64>, wanted: impl Fn(Vba) -> bool, out: &mut Vec<(Lba, Vba)>);
 }

@@ -1,8 +1,9 @@
 //! The state of a volume: where each LBA is stored, which pages are shared or hold parts, which parts are deltas, which blocks are live,
 //! and the pledges.
 //!
-//! Only log records change it: [`State::apply`] carries out a record, both when the record is added to a chunk and when recovery
-//! reads it again. So the original and the replay cannot differ.
+//! Only log records change what a volume holds: [`State::apply`] carries out a record, both when the record is added to a chunk and when
+//! recovery reads it again. So the original and the replay cannot differ. What other methods change is only memory: which leaves are in it,
+//! what was counted, and hashes and fingerprints, which prove nothing.
 //!
 //! Owners and live blocks are counted while a volume is open. Recovery counts nothing while it replays: a leaf may be newer than the
 //! record that is applied to it, and then the counts would be wrong. Recovery counts at its end, in [`State::settle`], or leaves it to a
@@ -378,7 +379,7 @@ impl State {
     }
 
     /// Forgets a stray: its summary now names its owner, or never will.
-    pub fn is_no_stray(&mut self, pba: Pba) {
+    pub fn forget_stray(&mut self, pba: Pba) {
         self.strays.remove(pba);
     }
 

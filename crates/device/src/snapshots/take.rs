@@ -39,7 +39,7 @@ pub enum SnapshotError {
     NoRoom(#[from] NoRoom),
     /// Writes were waiting all the time.
     #[error(
-        "writes have waited for {} s before the volume: for room, or for what they commit; nothing was done",
+        "for {} s there was no moment in which no write waited; nothing was done: try again when the volume has less to do",
         SNAPSHOT_PATIENCE.as_secs()
     )]
     Busy,
