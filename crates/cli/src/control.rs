@@ -28,7 +28,7 @@ use crate::{host, state};
 use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -207,7 +207,11 @@ pub fn is_answered(path: &Path) -> bool {
 
 /// The process that listens there, if one does.
 pub fn server_pid(path: &Path) -> Option<i32> {
-    let stream = owned_socket::connect(path, QUEUE_PATIENCE).ok()?;
+    peer(&owned_socket::connect(path, QUEUE_PATIENCE).ok()?)
+}
+
+/// The process at the other end of a connection.
+fn peer(stream: &OwnedFd) -> Option<i32> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: 0,
@@ -225,6 +229,53 @@ pub fn server_pid(path: &Path) -> Option<i32> {
         )
     };
     (got == 0).then_some(peer.pid)
+}
+
+/// A server that does not answer.
+#[derive(Debug)]
+pub struct Silent(String);
+
+impl std::fmt::Display for Silent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Silent {}
+
+/// Why the server behind this socket does not answer, as far as one sees, and what to do.
+pub fn silence(socket: &Path) -> String {
+    match server_pid(socket) {
+        Some(pid) if is_stopped(pid) => {
+            format!("process {pid} is stopped: `kill -CONT {pid}` lets it go on")
+        }
+        Some(pid) => format!("process {pid} hangs, or is opening volumes, or stopping"),
+        None => "it hangs, or is opening volumes, or stopping".to_owned(),
+    }
+}
+
+fn is_stopped(pid: i32) -> bool {
+    Process::of(pid).is_some_and(Process::is_stopped)
+}
+
+/// The error for a request without an answer, or without a server to ask.
+fn unanswered(socket: &Path, request: &Value, error: std::io::Error) -> anyhow::Error {
+    let shown = socket.display();
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            let named = request["volume"].as_str().map(str::to_owned);
+            let whose = named.unwrap_or(format!("control socket {shown}"));
+            let why = silence(socket);
+            Silent(format!("the server of {whose} does not answer: {why}")).into()
+        }
+        ErrorKind::PermissionDenied => anyhow::anyhow!(
+            "control socket {shown} is another user's: give the command as that user, or with sudo"
+        ),
+        _ => anyhow::Error::new(error).context(format!(
+            "no server answers on control socket {shown}: `vellum list` says whether it is dead, \
+             and `vellum detach` cleans up after it"
+        )),
+    }
 }
 
 /// True if a server listens there that is not a killed one about to disappear.
@@ -300,7 +351,7 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
             After::HandOver(_, true)
                 if is_told
                     .as_ref()
-                    .is_err_and(|e| e.kind() != std::io::ErrorKind::WriteZero) =>
+                    .is_err_and(|e| e.kind() != ErrorKind::WriteZero) =>
             {
                 answers.go_on();
                 is_told?;
@@ -447,7 +498,7 @@ pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Resul
     BufReader::new(&stream)
         .take(ANSWER_BYTES_MAX)
         .read_line(&mut line)
-        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+        .map_err(|error| unanswered(path, request, error))?;
     accepted(path, &line)
 }
 
@@ -459,8 +510,8 @@ pub fn request_with_file(
 ) -> Result<(Value, Option<OwnedFd>)> {
     let stream = sent(path, request, patience)?;
     let mut first = vec![0; 64 << 10];
-    let (got, file) = handover::receive(&stream, &mut first)
-        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+    let (got, file) =
+        handover::receive(&stream, &mut first).map_err(|error| unanswered(path, request, error))?;
     first.truncate(got);
     let rest = (&stream).take(ANSWER_BYTES_MAX);
     let mut line = String::new();
@@ -469,13 +520,11 @@ pub fn request_with_file(
 }
 
 fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> {
-    let shown = path.display();
-    let stream = owned_socket::connect(path, patience.min(PATIENCE)).with_context(|| {
-        format!(
-            "no server answers on control socket {shown}: `vellum list` says whether it is dead, \
-                 and `vellum detach` cleans up after it"
-        )
-    })?;
+    let stream = owned_socket::connect(path, patience.min(PATIENCE))
+        .map_err(|error| unanswered(path, request, error))?;
+    if peer(&stream).is_some_and(is_stopped) {
+        return Err(unanswered(path, request, ErrorKind::TimedOut.into()));
+    }
     let stream = UnixStream::from(stream);
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
@@ -491,7 +540,7 @@ pub fn request_stream(path: &Path, request: &Value) -> Result<BufReader<UnixStre
     (&mut stream)
         .take(ANSWER_BYTES_MAX)
         .read_line(&mut line)
-        .with_context(|| format!("no answer on control socket {}", path.display()))?;
+        .map_err(|error| unanswered(path, request, error))?;
     accepted(path, &line)?;
     Ok(stream)
 }

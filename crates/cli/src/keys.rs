@@ -1,6 +1,6 @@
 //! Sources of the secret of an encrypted volume.
 
-use crate::outcome::usage;
+use crate::outcome::{plain, usage};
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -206,7 +206,7 @@ fn asked(prompt: &str) -> Result<Secret> {
             "there is no terminal to ask for the passphrase: give --key-file FILE",
         ));
     }
-    let words = rpassword::prompt_password(prompt).map_err(|error| {
+    let words = rpassword::prompt_password(plain(prompt)).map_err(|error| {
         usage(format!(
             "cannot ask for the passphrase: {error}; give --key-file FILE"
         ))

@@ -9,6 +9,7 @@
 mod ago;
 mod archive;
 mod attachment;
+mod behind;
 mod boot;
 mod bound;
 mod claim;
@@ -55,6 +56,7 @@ mod unfinished;
 mod user;
 mod views;
 mod volume;
+mod whole;
 mod whose;
 mod willing;
 

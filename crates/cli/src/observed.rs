@@ -1,5 +1,6 @@
 //! What this user's servers on this machine report about their volumes.
 
+use crate::behind::volume_behind;
 use crate::drives::Drives;
 use crate::{control, state};
 use anyhow::Result;
@@ -36,7 +37,12 @@ fn observed(uuid: String) -> Result<Option<Observed>> {
         return Ok(None);
     }
     let told = told(&socket, &uuid);
-    Ok(Some(Observed::new(uuid, told)))
+    let path = match told {
+        Some(_) => None,
+        None => volume_behind(&uuid, &socket),
+    };
+    let path = path.map(|path| path.to_string_lossy().into_owned());
+    Ok(Some(Observed::new(uuid, told).at(path)))
 }
 
 fn told(socket: &Path, uuid: &str) -> Option<Value> {

@@ -2,16 +2,25 @@
 
 use crate::keys::Key;
 use crate::outcome::usage;
+use crate::whole::not_whole;
 use anyhow::Result;
 use std::path::Path;
 use vellum_core::recovery::find_superblock;
 use vellum_device::{MediumSource, crc32c};
 use vellum_medium::envelope::Envelope;
-use vellum_medium::{EncryptedMedium, FileMedium, Medium, OpenOptions};
+use vellum_medium::{EncryptedMedium, FileMedium, Medium, OpenError, OpenOptions};
+
+/// Opens the file of a volume, if no other process has it.
+pub fn file(path: &Path, read_only: bool) -> Result<FileMedium> {
+    FileMedium::open(path, OpenOptions { read_only }).map_err(|error| match error {
+        OpenError::NotFound { .. } => not_whole(path).unwrap_or_else(|| error.into()),
+        error => error.into(),
+    })
+}
 
 /// Opens a medium for reading and writing, if no other process has it.
 pub fn open(path: &Path, read_only: bool, key: &Key) -> Result<Box<dyn Medium>> {
-    let medium = FileMedium::open(path, OpenOptions { read_only })?;
+    let medium = file(path, read_only)?;
     let Some(mut envelope) = envelope_of(&medium)? else {
         if key.is_given() {
             return Err(not_encrypted(path));

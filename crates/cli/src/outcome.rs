@@ -1,10 +1,12 @@
 //! How a command ends, as seen by its caller.
 
 use crate::server_log;
+use std::borrow::Cow;
 use std::io::{self, Stdout, Write};
 use std::process::ExitCode;
 use vellum_ops::health::Grade;
 use vellum_options::wrong::OptionError;
+pub use vellum_policies::size::counted;
 
 /// Exit code: something failed.
 pub const FAILURE: u8 = 1;
@@ -14,11 +16,26 @@ pub const USAGE: u8 = 2;
 pub const DAMAGE: u8 = 3;
 
 /// Standard output, which may be a file on a full disk. Errors name it, where `println!` would panic.
-pub struct Out(Stdout);
+pub struct Out {
+    stdout: Stdout,
+    /// It is text, which people may look at.
+    is_text: bool,
+}
 
 /// Where a command prints its results.
 pub fn out() -> Out {
-    Out(io::stdout())
+    Out {
+        stdout: io::stdout(),
+        is_text: true,
+    }
+}
+
+/// Where a command writes bytes for another program.
+pub fn bytes_out() -> Out {
+    Out {
+        is_text: false,
+        ..out()
+    }
 }
 
 fn unwritten(error: io::Error) -> io::Error {
@@ -27,12 +44,53 @@ fn unwritten(error: io::Error) -> io::Error {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(unwritten)
+        if !self.is_text {
+            return self.stdout.write(bytes).map_err(unwritten);
+        }
+        let text = match std::str::from_utf8(bytes) {
+            Ok(text) => text,
+            // A buffer may end within a character.
+            Err(error) if error.valid_up_to() > 0 => {
+                return self.write(&bytes[..error.valid_up_to()]);
+            }
+            Err(error) => {
+                let wrong = error.error_len().unwrap_or(bytes.len());
+                return self.stdout.write(&bytes[..wrong]).map_err(unwritten);
+            }
+        };
+        match lines(text) {
+            Cow::Borrowed(_) => self.stdout.write(bytes).map_err(unwritten),
+            Cow::Owned(text) => {
+                self.stdout.write_all(text.as_bytes()).map_err(unwritten)?;
+                Ok(bytes.len())
+            }
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(unwritten)
+        self.stdout.flush().map_err(unwritten)
     }
+}
+
+/// A text in one line, without what a terminal would act on: anybody may have given a file its name.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    escaped(text, char::is_control)
+}
+
+/// The same for lines of text.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c.is_control() && !matches!(c, '\n' | '\t'))
+}
+
+fn escaped(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_wrong) {
+        return text.into();
+    }
+    let escape = |c: char| match is_wrong(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// An error that has an exit code of its own.
@@ -67,15 +125,9 @@ pub fn damage(text: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Special::Damage(text.into()))
 }
 
-/// A number of things: `1 request`, `2 requests`.
-pub fn counted(number: u64, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
-}
-
 /// Prints a line on stderr. It does not fail when nothing reads it any more, where `eprintln` would panic.
 pub fn tell(line: std::fmt::Arguments<'_>) {
-    let line = server_log::tell(&line.to_string());
+    let line = server_log::tell(&lines(&line.to_string()));
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
@@ -115,6 +167,14 @@ mod tests {
     use super::*;
     use anyhow::Context;
     use vellum_medium::MediumError;
+
+    #[test]
+    fn a_name_does_nothing_to_a_terminal() {
+        let name = "a\u{1b}[31m\r\nb\u{9b}2J\té";
+        assert_eq!(plain(name), "a\\u{1b}[31m\\r\\nb\\u{9b}2J\\té");
+        assert_eq!(lines(name), "a\\u{1b}[31m\\r\nb\\u{9b}2J\té");
+        assert!(matches!(plain("é b"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn a_cause_is_told_once() {

@@ -2,6 +2,7 @@
 
 use crate::keys::Key;
 use crate::opened::not_encrypted;
+use crate::whole::not_whole;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -28,9 +29,11 @@ struct Peek {
 impl Peek {
     fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let kind = std::fs::metadata(path)
-            .with_context(|| format!("cannot find {shown}"))?
-            .file_type();
+        let found = std::fs::metadata(path).map_err(|error| {
+            let missing = || anyhow::Error::new(error).context(format!("cannot find {shown}"));
+            not_whole(path).unwrap_or_else(missing)
+        })?;
+        let kind = found.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             bail!("{shown} is neither a regular file nor a block device");
         }

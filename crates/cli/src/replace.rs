@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+use vellum_medium::OpenError;
 
 /// The prefix of the names of incomplete files.
 const PREFIX: &str = ".vellum-";
@@ -26,6 +27,20 @@ pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     name(made, path, true)
 }
 
+/// Refuses a place in a folder that does not exist. A later error would name a temporary file beside the place.
+///
+/// # Errors
+/// It names the place.
+pub fn has_folder(path: &Path) -> Result<(), OpenError> {
+    match folder(path).metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let path = path.to_owned();
+            Err(OpenError::NoFolder { path })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes a file beside its place, readable by its owner only. It is removed when dropped.
 ///
 /// # Errors
@@ -34,6 +49,18 @@ pub fn beside(path: &Path) -> io::Result<NamedTempFile> {
     tempfile::Builder::new()
         .prefix(PREFIX)
         .tempfile_in(folder(path))
+        .map_err(|error| without_our_name(path, &error))
+}
+
+/// Such an error names the temporary file, of which the user knows nothing.
+fn without_our_name(path: &Path, error: &io::Error) -> io::Error {
+    let folder = folder(path).display();
+    let words = match error.kind() {
+        io::ErrorKind::NotFound => format!("there is no folder {folder}: make it first"),
+        io::ErrorKind::PermissionDenied => format!("no permission to make a file in {folder}"),
+        kind => format!("no file can be made in {folder}: {kind}"),
+    };
+    io::Error::new(error.kind(), words)
 }
 
 /// Like [`beside`], for whatever `make` makes there.
@@ -176,6 +203,15 @@ fn folder(path: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_names_the_folder_and_not_the_temporary_file() {
+        let error = file(Path::new("/nowhere/at/all"), 0o600, b"").unwrap_err();
+        let told = "there is no folder /nowhere/at: make it first";
+        assert_eq!(error.to_string(), told);
+        let error = has_folder(Path::new("/nowhere/at/all")).unwrap_err();
+        assert!(error.to_string().contains("/nowhere/at/all"), "{error}");
+    }
 
     #[test]
     fn a_link_at_the_place_is_not_followed() {

@@ -4,6 +4,7 @@ use crate::claim::claim;
 use crate::keys::Key;
 use crate::outcome::usage;
 use crate::size::Size;
+pub use crate::whole::split;
 use crate::{ago, control, host, whose};
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::history::{BadName, Name};
 use vellum_device::block::BlockDevice;
 use vellum_device::{Growable, OpenOptions, SnapshotError, SnapshotInfo, Volume};
 use vellum_frontend::changes::{Changes, Since};
@@ -245,15 +247,9 @@ pub fn found(volume: &Path, key: &Key, text: &str) -> Result<String> {
     ago::meant(text, &all.snapshots).map_err(|error| anyhow::anyhow!("{}{error}", volume.display()))
 }
 
-/// Splits `VOLUME@NAME` into a volume's path and the name of a snapshot, unless there is a file with the full name.
-pub fn split(given: &Path) -> (PathBuf, Option<String>) {
-    let text = given.to_string_lossy();
-    match text.rsplit_once('@') {
-        Some((volume, name)) if !name.is_empty() && !name.contains('/') && !given.exists() => {
-            (volume.into(), Some(name.to_owned()))
-        }
-        _ => (given.to_owned(), None),
-    }
+/// Checks the name of a new snapshot or clone.
+pub fn name(text: &str) -> Result<String, BadName> {
+    Name::new(text).map(|_| text.to_owned())
 }
 
 /// Like [`split`], for a command that needs a snapshot.

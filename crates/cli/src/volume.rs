@@ -19,7 +19,7 @@ use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
 use vellum_device::info::VolumeInfo;
-use vellum_device::{CreateError, CreateOptions, MediumSource, Volume, crc32c};
+use vellum_device::{CreateOptions, MediumSource, Volume, crc32c};
 use vellum_medium::envelope::{Envelope, Header, START, Secret, Slot, VolumeKey, wipe};
 use vellum_medium::{EncryptedMedium, FileMedium, Medium, Prealloc};
 
@@ -170,10 +170,7 @@ fn plan(
         ..params(blocks, new.over_provisioning, segment_blocks)
     };
     let planned = planned(new.layout, &params, new.history);
-    let planned = planned.map_err(|source| CreateError::Geometry {
-        name: name.to_string(),
-        source,
-    })?;
+    let planned = planned.map_err(|error| usage(format!("{name}: {error}")))?;
     Ok(CreateOptions {
         logical_blocks,
         over_provisioning: new.over_provisioning,

@@ -3,6 +3,7 @@
 use crate::state::{self, Process, State};
 use crate::{control, observed, peek};
 use anyhow::{Context, Result, bail};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Like [`server_of`], but `None` if no server has the volume.
@@ -18,6 +19,16 @@ pub fn find_server(path: &Path) -> Result<Option<(PathBuf, PathBuf)>> {
 pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     let socket = socket_of(path)?;
     if !socket.exists() {
+        if let Some((pid, user)) = of_another_user(path) {
+            let how = match user {
+                0 => "with sudo".to_owned(),
+                user => format!("as that user (`sudo -u '#{user}'`)"),
+            };
+            bail!(
+                "{} is served by process {pid} of another user: give the command {how}",
+                path.display()
+            );
+        }
         bail!(
             "{} is not being served (there is no {}): start `vellum serve` or `vellum attach`",
             path.display(),
@@ -26,6 +37,14 @@ pub fn server_of(path: &Path) -> Result<(PathBuf, PathBuf)> {
     }
     let volume = resolved(path).with_context(|| format!("cannot find {}", path.display()))?;
     Ok((socket, volume))
+}
+
+/// The process of another user that holds a volume, and that user's number.
+fn of_another_user(path: &Path) -> Option<(u32, u32)> {
+    let holder = vellum_medium::lock::holder(path)?;
+    let user = Path::new("/proc").join(holder.pid.to_string());
+    let user = user.metadata().ok()?.uid();
+    (user != state::user()).then_some((holder.pid, user))
 }
 
 /// The control socket for a volume. Of several servers of its UUID, some may serve a copy of it: then that of one with this path.

@@ -42,12 +42,13 @@ fn usage_errors_have_code_2_and_name_the_option() {
         &["create", v, "--size=64M", "--segment-size=3M"],
         &["--segment-size", "3M", "256K to 256M"],
     );
+    fails(2, &["create", v, "--size", "-5"], &["\"-5\" is not a size"]);
     for size in ["9P", "17T", "16T", "7T"] {
         let flag = format!("--size={size}");
         fails(2, &["create", v, &flag], &["--size", "more than 8 TiB"]);
     }
     fails(
-        1,
+        2,
         &["create", v, "--size=64G", "--medium-size=1G"],
         &["64 GiB", "16 GiB", "16 times"],
     );
@@ -78,6 +79,38 @@ fn usage_errors_have_code_2_and_name_the_option() {
     fails(2, &["stats", v, "--watch=0"], &["--watch"]);
     fails(2, &["demo", "--scale=0"], &["--scale"]);
     fails(2, &["dump", v, "everything"], &["everything", "segments"]);
+}
+
+#[test]
+fn what_a_command_does_not_take_is_told() {
+    let dir = dir();
+    let volume = dir.path().join("v");
+    let v = text(&volume);
+    ok(&["create", v, "--size=64M"]);
+    let of_one = format!("{v}@monday");
+    for command in ["check", "dump", "info", "get", "scrub", "rescue", "stats"] {
+        let told = [of_one.as_str(), "give ", "`attach`"];
+        fails(2, &[command, &of_one], &told);
+    }
+    let names_none = format!("{v}@");
+    for (given, told) in [
+        ("@x", "names no volume"),
+        (&names_none, "names no snapshot"),
+    ] {
+        fails(2, &["check", given], &[told]);
+        fails(2, &["attach", given], &[told]);
+    }
+    for given in ["a=", "=a"] {
+        fails(2, &["serve", given, "--socket=s"], &[given, "NAME=FILE"]);
+    }
+    fails(2, &["estimate", v], &["is a volume", "vellum stats"]);
+    let vary = ["lab", "sweep", "--vary"];
+    let unknown = [&vary[..], &["nosuch=1 2"]].concat();
+    fails(2, &unknown, &["--vary nosuch", "policy", "capacity"]);
+    // Standard input is empty.
+    fails(1, &["lab", "run", "-"], &["standard input: it is empty"]);
+    let nowhere = dir.path().join("none/a");
+    fails(1, &["pack", v, text(&nowhere)], &["there is no folder"]);
 }
 
 #[test]
@@ -171,7 +204,7 @@ fn what_cannot_be_made_takes_nothing_away() {
     let tables = ["--layout=ordered", "--set=compress=zstd"];
     fails(2, &[&create[..], &tables].concat(), &["compress"]);
     let small = [&create[..], &["--medium-size=64K"]].concat();
-    fails(1, &small, &["junk"]);
+    fails(2, &small, &["junk"]);
     let large = [
         "create",
         text(&junk),
@@ -481,7 +514,7 @@ fn standard_output_on_a_full_disk_is_an_error_like_any_other() {
         &["check", v],
         &["dump", v],
         &["detach", v],
-        &["estimate", v],
+        &["estimate", "/etc/passwd"],
         &["lab", "list"],
         &["completions", "bash"],
         &["man"],

@@ -260,7 +260,8 @@ fn what_cannot_be_mounted_is_refused_and_nothing_is_hidden() {
     let at = |disk: &Disk| text(&disk.0).to_owned();
     let (one, two) = (at(&one), at(&two));
     let to_mount = ["attach", &one, "--via=fuse", "--mount", text(&mount)];
-    let empty = format!("vellum: no file system is found on {one}: --mkfs makes one");
+    let empty =
+        format!("vellum: no file system is found on {one}: `vellum attach {one} --mkfs` makes one");
     fails(1, &to_mount, &[&empty]);
     ok(&[&to_mount[..], &["--mkfs"]].concat());
     ok(&["snapshot", &one, "s"]);

@@ -191,6 +191,18 @@ fn each_command_needs_the_right_key() {
     assert_eq!(server.term(), Some(0));
 }
 
+/// A list shows which slot a key file opens, if it opens one.
+fn told_apart(disk: &str, second: &Path, third: &Path) {
+    let list = |file| ["key", "list", disk, "--key-file", file];
+    let told = ok(&list(text(second)));
+    let marked = format!("slot 1: a key file: {}\n", text(second));
+    assert!(
+        told.starts_with("slot 0: a key file\n") && told.ends_with(&marked),
+        "{told}"
+    );
+    fails(1, &list(text(third)), &["opens none"]);
+}
+
 #[test]
 fn keys_change_and_the_data_stays() {
     let place = Place::new();
@@ -229,6 +241,7 @@ fn keys_change_and_the_data_stays() {
     refused(&order("add", &place.key, Some(&second)), "already");
     refused(&order("change", &place.key, Some(&second)), "already");
     assert_eq!(ok(&["key", "list", disk]).lines().count(), 2);
+    told_apart(disk, &second, &third);
     run(&order("change", &second, Some(&third)));
     refused(&order("remove", &second, None), "opens none");
     run(&order("remove", &place.key, None));

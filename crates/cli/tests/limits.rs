@@ -46,7 +46,7 @@ fn a_refused_size_differs_from_the_limit_in_the_error() {
     // 4 KiB more than 16 TiB.
     let huge = "--size=17592186048512";
     let thin = ["17179869188 KiB", "17179869180 KiB"];
-    fails(1, &["create", v, huge, "--medium-size=2T"], &thin);
+    fails(2, &["create", v, huge, "--medium-size=2T"], &thin);
     ok(&["create", v, "--size=64M"]);
     fails(1, &["grow", v, huge, "--medium-size=2T"], &thin);
     for (size, says) in [

@@ -459,7 +459,7 @@ fn a_plain_file_is_served_and_recorded_and_errors_are_named() {
     assert_eq!((bytes[0], bytes[4096], bytes[8192]), (0, 7, 1));
     let said = ok(&["lab", "run", t, "--policy=base", "--precondition=none"]);
     assert!(said.contains("vellum, 3 requests"), "{said}");
-    assert!(said.contains("1 writes, 1 discards, 1 flushes"), "{said}");
+    assert!(said.contains("1 write, 1 discard, 1 flush;"), "{said}");
     // It is not overwritten.
     fails(
         1,

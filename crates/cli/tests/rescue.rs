@@ -205,6 +205,12 @@ fn the_rest_of_damaged_tables_is_served_and_rescued() {
         drop(client);
         assert_eq!(server.term(), Some(0));
 
+        let migrate = ["migrate", disk_name, new_name, "--layout", "log", "--force"];
+        let rescue = format!("`vellum rescue {disk_name} NEW`");
+        fails(1, &migrate, &[&rescue, "vellum check"]);
+        std::fs::remove_file(dir.path().join("new.vellum.migrating")).unwrap();
+        std::fs::remove_file(&new).unwrap();
+
         let out = vellum(&["rescue", "--json", disk_name, new_name]);
         let report: Value = serde_json::from_slice(&out.stdout).unwrap();
         assert_eq!(out.status.code(), Some(1), "{report}");

@@ -174,7 +174,7 @@ fn impossible_requests_are_refused() {
     assert_eq!(said, "vellum: there is a snapshot or a clone `a` already\n");
     let not_there = ["there is no snapshot b"];
     let no_b = ["there is no snapshot or clone `b`: `vellum snapshots"];
-    fails(1, &["snapshot", volume, "a/b"], &["a snapshot's name is"]);
+    fails(2, &["snapshot", volume, "a/b"], &["a snapshot's name is"]);
     fails(1, &["delete", volume, "b"], &no_b);
     fails(1, &["diff", volume, "b"], &no_b);
     fails(

@@ -130,7 +130,7 @@ fn errors_of_a_sweep_are_named() {
         fails(2, &args, says);
     };
     fails(&["op"], &["KEY=VALUE"]);
-    fails(&["nope=1 2"], &["nope=1", "--nope"]);
+    fails(&["nope=1 2"], &["--vary nope", "policy"]);
     fails(&["depth=1 0"], &["depth=0", "1..=65536"]);
     fails(&["depth=1 many"], &["depth=many", "1..=65536"]);
     fails(&["think=own"], &["a load has no times of its own"]);

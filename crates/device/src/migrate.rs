@@ -17,6 +17,9 @@ const EXTENT_BLOCKS: u64 = 16 * REQUEST_BLOCKS;
 /// Blocks after which the copy is made durable, and the progress is reported.
 const REPORT_BLOCKS: u64 = 64 << 8;
 
+/// What errors call the volume that is copied.
+pub const SOURCE: &str = "the source";
+
 /// Why a copy ended early. What was reported is there; the copy can go on from there.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
@@ -198,7 +201,7 @@ pub(crate) fn same_size(from: &dyn BlockDevice, to: &dyn BlockDevice) -> Result<
 /// # Errors
 /// When there is data; the error names the first block. When reading fails.
 pub fn ends_before(from: &dyn BlockDevice, end: u64) -> Result<(), MigrateError> {
-    only_zeros(&Side::new(from, "the source"), end, end)
+    only_zeros(&Side::new(from, SOURCE), end, end)
 }
 
 fn only_zeros(side: &Side<'_>, start: u64, end: u64) -> Result<(), MigrateError> {
@@ -233,7 +236,7 @@ pub fn copy(
     start: u64,
     report: &mut dyn FnMut(u64) -> Result<(), MigrateError>,
 ) -> Result<Migrated, MigrateError> {
-    let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
+    let (source, target) = (Side::new(from, SOURCE), Side::new(to, "the copy"));
     let mut done = Migrated::default();
     let (mut at, mut reported) = (start, start);
     let end = from.blocks().min(to.blocks());
@@ -267,7 +270,7 @@ pub fn verify(
     to: &dyn BlockDevice,
     report: &mut dyn FnMut(u64) -> Result<(), MigrateError>,
 ) -> Result<Migrated, MigrateError> {
-    let (source, target) = (Side::new(from, "the source"), Side::new(to, "the copy"));
+    let (source, target) = (Side::new(from, SOURCE), Side::new(to, "the copy"));
     let mut done = Migrated::default();
     let mut at = 0;
     let end = from.blocks().min(to.blocks());

@@ -107,7 +107,7 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
         match source.raw_os_error() {
             Some(libc::EINTR) => {}
             Some(libc::EWOULDBLOCK) => {
-                let holder = holder(file);
+                let holder = holder_of(file);
                 // A living process other than udev will not let go soon.
                 let stays = holder.as_ref().is_some_and(|h| !h.name.contains("udev"));
                 if start.elapsed() >= if stays { LIVING } else { PATIENCE } {
@@ -149,8 +149,13 @@ pub(crate) fn claim(
     }
 }
 
-/// The living process that holds a lock on this file, if it can be seen.
-fn holder(file: &File) -> Option<Holder> {
+/// The living process that holds a lock on the volume at this path, if it can be seen.
+pub fn holder(path: &Path) -> Option<Holder> {
+    holder_of(&File::open(path).ok()?)
+}
+
+/// The same, of an open file.
+fn holder_of(file: &File) -> Option<Holder> {
     let inode = file.metadata().ok()?;
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = parse_locks(&locks, inode.dev(), inode.ino())?;

@@ -85,8 +85,7 @@ pub enum OpenError {
              volume?", path.display())]
     NotMultiple { path: PathBuf, bytes: u64 },
     /// It is too small to be a medium.
-    #[error("{} has {bytes} bytes; the least that a volume can have is \
-             {}", path.display(), MEDIUM_BLOCKS_MIN * BLOCK_BYTES as u64)]
+    #[error("{} is no volume: it has only {bytes} bytes", path.display())]
     TooSmall { path: PathBuf, bytes: u64 },
     /// It is more than the system can address, or than the device has.
     #[error("{} cannot have {bytes} bytes; at most {bytes_max}", path.display())]

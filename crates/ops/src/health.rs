@@ -37,47 +37,62 @@ pub struct Finding {
     pub words: String,
 }
 
-/// Counters that are zero while all is well.
-const COUNTED: [(Grade, &str, &str); 8] = [
+/// Counters that are zero while all is well; and their words, for one and for more.
+const COUNTED: [(Grade, &str, [&str; 2]); 8] = [
     (
         Grade::Critical,
         "core.corrupt_blocks",
-        "blocks failed their checksum",
+        ["block failed its checksum", "blocks failed their checksum"],
     ),
     (
         Grade::Critical,
         "core.unreadable_blocks",
-        "blocks cannot be read",
+        ["block cannot be read", "blocks cannot be read"],
     ),
     (
         Grade::Warning,
         "core.quarantined_segments",
-        "segments are left out of use",
+        ["segment is left out of use", "segments are left out of use"],
     ),
     (
         Grade::Warning,
         "medium.errors",
-        "operations of the medium failed",
+        [
+            "operation of the medium failed",
+            "operations of the medium failed",
+        ],
     ),
     (
         Grade::Warning,
         "clients.refused",
-        "requests were answered with an error",
+        [
+            "request was answered with an error",
+            "requests were answered with an error",
+        ],
     ),
     (
         Grade::Warning,
         "core.waiting_requests",
-        "requests wait for room, or for the medium",
+        [
+            "request waits for room, or for the medium",
+            "requests wait for room, or for the medium",
+        ],
     ),
     (
         Grade::Warning,
         "history.failed",
-        "times the schedule could not take a snapshot, or not delete one",
+        [
+            "time the schedule could not take a snapshot, or not delete one",
+            "times the schedule could not take a snapshot, or not delete one",
+        ],
     ),
     (
         Grade::Warning,
         "history.deleted_for_room",
-        "snapshots of the schedule were deleted to make room",
+        [
+            "snapshot of the schedule was deleted to make room",
+            "snapshots of the schedule were deleted to make room",
+        ],
     ),
 ];
 
@@ -110,10 +125,11 @@ pub fn findings(volume: &Value) -> Vec<Finding> {
                      when it is back";
         add(Grade::Critical, words.to_owned());
     }
-    for (grade, name, what) in COUNTED {
+    for (grade, name, [one, more]) in COUNTED {
         match told(volume, name).and_then(Value::as_u64) {
             None | Some(0) => {}
-            Some(count) => add(grade, format!("{count} {what}")),
+            Some(1) => add(grade, format!("1 {one}")),
+            Some(count) => add(grade, format!("{count} {more}")),
         }
     }
     match told(volume, "room.level").and_then(Value::as_str) {
@@ -200,7 +216,7 @@ mod tests {
         let words: Vec<String> = findings(&history).into_iter().map(|it| it.words).collect();
         assert_eq!(
             words,
-            ["1 snapshots of the schedule were deleted to make room"]
+            ["1 snapshot of the schedule was deleted to make room"]
         );
         let was_full = json!({
             "stats": {"room": {"level": "ample"}},

@@ -7,13 +7,22 @@ use serde_json::Value;
 pub struct Observed {
     uuid: String,
     told: Option<Value>,
+    /// The path of its file, if it is known without the server.
+    path: Option<String>,
 }
 
 impl Observed {
     /// Makes one from a volume's UUID and its server's answer: its path, counters and troubles. `None` if the server does not
     /// answer, because it is opening its volumes, is stopping, or is stuck.
     pub fn new(uuid: String, told: Option<Value>) -> Self {
-        Self { uuid, told }
+        let path = None;
+        Self { uuid, told, path }
+    }
+
+    /// Adds the path of its file, for a server that does not answer.
+    #[must_use]
+    pub fn at(self, path: Option<String>) -> Self {
+        Self { path, ..self }
     }
 
     /// Its UUID.
@@ -28,8 +37,8 @@ impl Observed {
 
     /// The path of its file, or its UUID if that is not known.
     pub fn name(&self) -> &str {
-        let path = self.told.as_ref().and_then(|told| told["path"].as_str());
-        path.unwrap_or(&self.uuid)
+        let told = self.told.as_ref().and_then(|told| told["path"].as_str());
+        told.or(self.path.as_deref()).unwrap_or(&self.uuid)
     }
 
     /// The counter with a name like `core.corrupt_blocks`, or `None` if the server does not have it.

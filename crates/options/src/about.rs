@@ -7,6 +7,7 @@ use vellum_lab::report;
 use vellum_lab::scenario::Load;
 use vellum_lab::sizes;
 use vellum_lab::trace::{Class, Known, Sizes};
+use vellum_policies::size::counted;
 
 impl Setup {
     /// Returns what a reader has to know about the device and the load, and the reasons to doubt the figures.
@@ -111,15 +112,14 @@ impl Setup {
 fn describe(name: &str, trace: &TraceFile, about: &mut Vec<String>, warnings: &mut Vec<String>) {
     let summary = trace.summary();
     about.push(format!(
-        "{name}: {}, {} requests in {} lines: {} reads, {} writes, {} discards, \
-         {} flushes; over {:.1} s; {} touched",
+        "{name}: {}, {} in {}: {}, {}, {}, {}; over {:.1} s; {} touched",
         trace.format().name(),
-        summary.seen.requests,
-        summary.seen.lines,
-        summary.reads,
-        summary.writes,
-        summary.discards,
-        summary.flushes,
+        counted(summary.seen.requests, "request"),
+        counted(summary.seen.lines, "line"),
+        counted(summary.reads, "read"),
+        counted(summary.writes, "write"),
+        counted(summary.discards, "discard"),
+        counted(summary.flushes, "flush"),
         (summary.last_at - summary.first_at) as f64 / 1e9,
         report::bytes(trace.blocks() * 4096),
     ));

@@ -73,9 +73,28 @@ pub fn exact(bytes: u64) -> String {
     }
 }
 
+/// A number of things: `1 request`, `2 requests`, `2 flushes`.
+#[must_use]
+pub fn counted(number: u64, what: &str) -> String {
+    let plural = match what.ends_with("sh") {
+        _ if number == 1 => "",
+        true => "es",
+        false => "s",
+    };
+    format!("{number} {what}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_in_the_singular() {
+        let told = [0, 1, 2].map(|number| counted(number, "block"));
+        assert_eq!(told, ["0 blocks", "1 block", "2 blocks"]);
+        let told = [1, 2].map(|number| counted(number, "flush"));
+        assert_eq!(told, ["1 flush", "2 flushes"]);
+    }
 
     #[test]
     fn sizes_are_read() {

@@ -221,9 +221,8 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
             false => guarded(options),
         };
         let mounted = attachment.mount(dir, &options);
-        mounted.map_err(|error| {
-            explained(error, &device, &path, ": --mkfs makes one, on a new volume")
-        })?;
+        let advice = format!(": `vellum attach {} --mkfs` makes one", path.display());
+        mounted.map_err(|error| explained(error, &device, &path, &advice))?;
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())

@@ -4,7 +4,7 @@ use crate::boot::{Entry, Name, Tab, Target, systemd};
 use crate::bound;
 use crate::commands::{attach, detach};
 use crate::host;
-use crate::outcome::{out, tell};
+use crate::outcome::{counted, out, tell};
 use crate::peek;
 use crate::signals::Stop;
 use crate::state::{self, Process, State};
@@ -197,7 +197,11 @@ fn start_all(of: &Of) -> Result<()> {
     }
     match failed {
         0 => Ok(()),
-        failed => bail!("{failed} of {} volumes are not attached", entries.len()),
+        failed => {
+            let all = counted(entries.len() as u64, "volume");
+            let are = if failed == 1 { "is" } else { "are" };
+            bail!("{failed} of {all} {are} not attached")
+        }
     }
 }
 

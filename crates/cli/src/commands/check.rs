@@ -3,7 +3,7 @@
 use crate::claim::is_served;
 use crate::keys::Key;
 use crate::opened;
-use crate::outcome::{damage, out};
+use crate::outcome::{counted, damage, out};
 use crate::size::Size;
 use crate::unfinished;
 use anyhow::{Result, bail};
@@ -77,23 +77,22 @@ fn count(report: &Report) -> Result<()> {
     if layout.is_some_and(|layout| layout != Layout::Log) {
         writeln!(
             out(),
-            "{} mapped, {} of it read; {} shared blocks; {} blocks of tables read",
+            "{} mapped, {} of it read; {}; {} of tables read",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),
             Size(report.verified_blocks * BLOCK_BYTES as u64),
-            report.shared_pages,
-            report.replayed.leaves
+            counted(report.shared_pages, "shared block"),
+            counted(report.replayed.leaves, "block")
         )?;
     } else if layout.is_some() {
         writeln!(
             out(),
-            "{} mapped, {} of it read; {} blocks of zeros, {} shared pages; {} chunks replayed; {} segments \
-             with live data",
+            "{} mapped, {} of it read; {} of zeros, {}; {} replayed; {} with live data",
             Size(report.mapped_blocks * BLOCK_BYTES as u64),
             Size(report.verified_blocks * BLOCK_BYTES as u64),
-            report.zero_blocks,
-            report.shared_pages,
-            report.replayed.chunks,
-            report.segments
+            counted(report.zero_blocks, "block"),
+            counted(report.shared_pages, "shared page"),
+            counted(report.replayed.chunks, "chunk"),
+            counted(report.segments, "segment")
         )?;
     }
     Ok(())

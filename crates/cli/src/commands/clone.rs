@@ -21,6 +21,7 @@ pub struct Args {
     #[arg(value_name = "VOLUME@SNAPSHOT")]
     snapshot: PathBuf,
     /// What to call the clone.
+    #[arg(value_parser = snapshots::name)]
     name: String,
     #[command(flatten)]
     key: Key,

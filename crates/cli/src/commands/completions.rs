@@ -1,6 +1,6 @@
 //! `vellum completions`.
 
-use crate::outcome::out;
+use crate::outcome::bytes_out;
 use anyhow::Result;
 use clap::Command;
 use std::io::Write;
@@ -18,7 +18,7 @@ pub fn run(args: &Args, whole: &Command) -> Result<()> {
     let mut script = Vec::new();
     let mut command = shown(whole);
     clap_complete::generate(args.shell, &mut command, "vellum", &mut script);
-    Ok(out().write_all(&script)?)
+    Ok(bytes_out().write_all(&script)?)
 }
 
 /// A command as a shell should offer it: the generator would also offer hidden options.

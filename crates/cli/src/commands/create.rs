@@ -28,10 +28,10 @@ pub struct Args {
     volume: PathBuf,
     /// How much clients see. A file is made large enough for it; a block device gives what it can, if this
     /// is not said.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     size: Option<Size>,
     /// How much to take of the medium; with --size, a thin volume may promise more than it has.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     medium_size: Option<Size>,
     /// Space kept from the clients, in per cent of what they see: more makes collection cheaper.
     #[arg(

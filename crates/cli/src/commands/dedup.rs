@@ -1,7 +1,7 @@
 //! `vellum dedup`: finds data stored twice on a served volume, and stores it once.
 
 use super::sweep::{self, Kind, core, number, percent};
-use crate::outcome::out;
+use crate::outcome::{counted, out};
 use crate::size::Size;
 use anyhow::Result;
 use serde_json::Value;
@@ -61,7 +61,8 @@ fn show(args: &sweep::Args, before: &Value, now: &Value) -> Result<()> {
     let percent = 100.0 * core(now, "dedup_blocks") as f64 / asked.max(1) as f64;
     writeln!(
         out(),
-        "  found there      {percent:.1}% of {asked} blocks looked up"
+        "  found there      {percent:.1}% of {} looked up",
+        counted(asked, "block")
     )?;
     writeln!(
         out(),

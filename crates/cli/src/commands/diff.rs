@@ -1,7 +1,7 @@
 //! `vellum diff`.
 
 use crate::keys::Key;
-use crate::outcome::out;
+use crate::outcome::{counted, out};
 use crate::size::Size;
 use crate::snapshots::{self, Run};
 use anyhow::Result;
@@ -44,6 +44,11 @@ pub fn run(args: &Args) -> Result<()> {
         writeln!(out(), "{start}+{bytes}")?;
     }
     let all: u64 = runs.iter().map(|run| run.bytes).sum();
-    writeln!(out(), "{} in {} places", Size(all), runs.len())?;
+    writeln!(
+        out(),
+        "{} in {}",
+        Size(all),
+        counted(runs.len() as u64, "place")
+    )?;
     Ok(())
 }

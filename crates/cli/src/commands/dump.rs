@@ -6,7 +6,7 @@ mod whole;
 
 use crate::keys::Key;
 use crate::opened;
-use crate::outcome::usage;
+use crate::outcome::{out, usage};
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> Result<()> {
     let name = || args.volume.display().to_string();
     let (sb, mirror_lost) =
         vellum_core::recovery::find_superblock(&mut source, blocks, crc32c).with_context(name)?;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut out = std::io::BufWriter::new(out());
     let is_log = sb.layout() == Layout::Log;
     match args.part {
         Part::Chunks | Part::Segments if !is_log => {

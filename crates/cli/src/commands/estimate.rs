@@ -8,7 +8,8 @@
 
 mod journals;
 
-use crate::outcome::out;
+use crate::outcome::{out, usage};
+use crate::peek;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -83,6 +84,13 @@ fn count(paths: &[PathBuf], bar: &ProgressBar) -> Result<(Census, Vec<Told>)> {
         {
             count_directory(path, &mut census, bar);
         } else {
+            if peek::uuid_of(path).is_ok() {
+                return Err(usage(format!(
+                    "{0} is a volume: what it saves is in `vellum stats {0}` while it is served, and data \
+                     elsewhere is what `estimate` reads",
+                    path.display()
+                )));
+            }
             let unread = || format!("cannot read {}", path.display());
             count_file(path, &mut census, bar).with_context(unread)?;
             let mut disk = File::open(path).with_context(unread)?;

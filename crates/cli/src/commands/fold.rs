@@ -1,7 +1,7 @@
 //! `vellum fold`: frees sparse pages of parts on a served volume.
 
 use super::sweep::{self, Kind, core, number};
-use crate::outcome::out;
+use crate::outcome::{counted, out};
 use crate::size::Size;
 use anyhow::Result;
 use serde_json::Value;
@@ -40,7 +40,9 @@ fn show(args: &sweep::Args, before: &Value, now: &Value) -> Result<()> {
     let (pages, blocks) = (core(now, "packed_pages"), core(now, "packed_owners"));
     writeln!(
         out(),
-        "  parts of pages   {blocks} blocks in {pages} pages, {:.2} pages a block",
+        "  parts of pages   {} in {}, {:.2} pages a block",
+        counted(blocks, "block"),
+        counted(pages, "page"),
         pages as f64 / blocks.max(1) as f64
     )?;
     let saved = number(&now["space"], "saved_bytes");

@@ -1,6 +1,6 @@
 //! `vellum health`: an exit code for programs that monitor machines.
 
-use crate::outcome::{Special, out};
+use crate::outcome::{Special, out, plain};
 use crate::state::State;
 use crate::{control, observed, state, whose};
 use anyhow::Result;
@@ -64,14 +64,14 @@ pub fn run(args: &Args) -> Result<()> {
             let line = json!({"volume": verdict.name, "health": grade.name(), "findings": words});
             writeln!(out(), "{line}")?;
         } else if words.is_empty() {
-            writeln!(out(), "{}: {} is well", grade.name(), verdict.name)?;
+            writeln!(out(), "{}: {} is well", grade.name(), plain(&verdict.name))?;
         } else {
             writeln!(
                 out(),
                 "{}: {}: {}",
                 grade.name(),
-                verdict.name,
-                words.join("; ")
+                plain(&verdict.name),
+                plain(&words.join("; "))
             )?;
         }
     }
@@ -97,7 +97,9 @@ impl Verdict {
     fn of_observed(observed: &Observed) -> Self {
         let findings = match observed.told() {
             Some(told) => health::findings(told),
-            None => vec![silent()],
+            None => vec![silent(
+                state::control_socket(observed.uuid()).ok().as_deref(),
+            )],
         };
         Self {
             name: observed.name().to_owned(),
@@ -111,7 +113,7 @@ impl Verdict {
         let is_answered = state.control.as_deref().is_none_or(control::is_answered);
         let finding = match is_answered {
             true if server.alive() => return None,
-            false if control::lives(server) => silent(),
+            false if control::lives(server) => silent(state.control.as_deref()),
             _ => dead(),
         };
         Some(Self {
@@ -127,7 +129,7 @@ impl Verdict {
             Err(error) => failed(Grade::Critical, format!("{error:#}")),
             Ok((socket, file)) => match control::ask(&socket, "stats") {
                 Err(_) if !control::is_answered(&socket) => vec![dead()],
-                Err(_) => vec![silent()],
+                Err(_) => vec![silent(Some(&socket))],
                 Ok(answer) => {
                     let volumes = answer["volumes"].as_array();
                     let mut volumes = volumes.into_iter().flatten();
@@ -152,9 +154,10 @@ fn dead() -> Finding {
     }
 }
 
-fn silent() -> Finding {
+fn silent(socket: Option<&Path>) -> Finding {
+    let why = socket.map_or("it hangs, or stops".to_owned(), control::silence);
     Finding {
         grade: Grade::Unknown,
-        words: "its server does not answer: it opens its volumes, or stops".to_owned(),
+        words: format!("its server does not answer: {why}"),
     }
 }

@@ -2,17 +2,18 @@
 
 use crate::keys::{self, Key};
 use crate::opened;
-use crate::outcome::{out, usage};
+use crate::outcome::{counted, out, usage};
 use anyhow::{Context, Result, bail};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use vellum_medium::envelope::{Envelope, Header, Kind, SLOTS, Secret, Slot, VolumeKey};
-use vellum_medium::{FileMedium, Medium, OpenOptions};
+use vellum_medium::{FileMedium, Medium};
 
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   vellum key list disk.vellum
+  vellum key list disk.vellum --key-file backup.key        which of them this file is
   vellum key add disk.vellum --new-key-file backup.key     a second way to open it
   vellum key change disk.vellum                            another passphrase for the one that is asked for
   vellum key remove disk.vellum --key-file backup.key      what this file opens, it opens no more
@@ -27,10 +28,13 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Order {
-    /// Show what opens a volume; no key is needed.
+    /// Show what opens a volume; no key is needed. With --key-file, also which of them that file is.
     List {
         /// The volume.
         volume: PathBuf,
+        /// A key file.
+        #[arg(long, value_name = "FILE")]
+        key_file: Option<PathBuf>,
     },
     /// Let another passphrase or key file open it too.
     Add(Change),
@@ -59,7 +63,7 @@ struct Change {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     match &args.order {
-        Order::List { volume } => list(volume),
+        Order::List { volume, key_file } => list(volume, key_file.as_deref()),
         Order::Add(change) => {
             let mut opened = Opened::with(&change.volume, &change.key)?;
             let Some(free) = opened.header().free_slot() else {
@@ -107,16 +111,27 @@ impl Change {
     }
 }
 
-fn list(volume: &Path) -> Result<()> {
+fn list(volume: &Path, file: Option<&Path>) -> Result<()> {
     let Some(envelope) = crate::peek::envelope_of(volume)? else {
         return Err(usage(format!("{} is not encrypted", volume.display())));
     };
-    for (index, slot) in envelope.header().slots().iter().enumerate() {
+    let header = envelope.header();
+    let secret = file
+        .map(|file| keys::read("--key-file", file, false))
+        .transpose()?;
+    let opened = secret.as_ref().map(|secret| opens(header, secret, volume));
+    let opened = opened.transpose()?.flatten().map(|(slot, _)| slot);
+    for (index, slot) in header.slots().iter().enumerate() {
         if let Some(slot) = slot {
-            writeln!(out(), "{index}: {}", kind(slot.kind()))?;
+            let is_it = file.filter(|_| opened == Some(index));
+            let it = is_it.map_or(String::new(), |file| format!(": {}", file.display()));
+            writeln!(out(), "slot {index}: {}{it}", kind(slot.kind()))?;
         }
     }
-    Ok(())
+    match (file, opened) {
+        (Some(file), None) => bail!("{} opens none of them", file.display()),
+        _ => Ok(()),
+    }
 }
 
 /// Describes what opens a slot.
@@ -124,9 +139,9 @@ pub fn kind(kind: Kind) -> String {
     match kind {
         Kind::KeyFile => "a key file".to_owned(),
         Kind::Passphrase(cost) => format!(
-            "a passphrase (argon2id, {} MiB, {} times)",
+            "a passphrase (argon2id, {} MiB, {})",
             cost.memory_kib / 1024,
-            cost.passes
+            counted(cost.passes.into(), "time")
         ),
     }
 }
@@ -149,7 +164,7 @@ struct Opened {
 impl Opened {
     fn with(path: &Path, key: &Key) -> Result<Self> {
         let shown = path.display();
-        let medium = FileMedium::open(path, OpenOptions { read_only: false })?;
+        let medium = opened::file(path, false)?;
         // Earlier writes that are not durable must not be relied on.
         medium.drop_cache()?;
         let Some(envelope) = opened::envelope_of(&medium)? else {

@@ -1,7 +1,9 @@
 //! `vellum list`: shows what is served and attached now.
 
+use crate::behind::volume_behind;
+use crate::control::Silent;
 use crate::keys::Key;
-use crate::outcome::out;
+use crate::outcome::{out, plain};
 use crate::peek;
 use crate::size::Size;
 use crate::state::{self, Process, State};
@@ -10,7 +12,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -49,6 +51,9 @@ struct Running {
     mounts: Vec<PathBuf>,
     /// Where clients reach it.
     places: Vec<String>,
+    /// Why its server is silent.
+    #[serde(skip)]
+    silence: Option<String>,
 }
 
 impl Running {
@@ -105,17 +110,21 @@ fn row(it: &Running) -> [String; 5] {
     }
     match it.state {
         "busy" => places.push("opening, or stopping".to_owned()),
-        "silent" => places.push("its server does not answer: it hangs, or was stopped".to_owned()),
+        "silent" => {
+            let why = it.silence.as_deref().unwrap_or("it hangs");
+            places.push(format!("its server does not answer: {why}"));
+        }
         "dead" => places.push(format!("its server is dead: vellum detach {path}")),
         _ => {}
     }
-    [
+    let cells = [
         name,
         or(it.bytes.map(|bytes| Size(bytes).to_string())),
         or(it.used_percent.map(|percent| format!("{percent} %"))),
         or(it.pid.map(|pid| pid.to_string())),
         places.join(" "),
-    ]
+    ];
+    cells.map(|cell| plain(&cell).into_owned())
 }
 
 /// All of them, by path. Servers that answer are queried. A record counts if its server lives, or if the kernel has its device.
@@ -172,6 +181,10 @@ struct Server {
     told: Option<Value>,
     /// What it is without a report: `busy` or `silent`.
     otherwise: &'static str,
+    /// Why it is silent.
+    silence: Option<String>,
+    /// The volume of a silent one.
+    path: Option<PathBuf>,
 }
 
 impl Server {
@@ -179,15 +192,13 @@ impl Server {
         // If it hangs, other commands may have filled its queue.
         let pid = control::server_pid(socket);
         let answer = control::request_within(socket, &json!({"command": "stats"}), PATIENCE);
-        let is_late = |cause: &(dyn std::error::Error + 'static)| {
-            cause.downcast_ref().is_some_and(|error: &std::io::Error| {
-                matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
-            })
-        };
         let otherwise = match &answer {
-            Err(error) if error.chain().any(is_late) => "silent",
+            Err(error) if error.is::<Silent>() => "silent",
             _ => "busy",
         };
+        let is_silent = otherwise == "silent";
+        let silence = is_silent.then(|| control::silence(socket));
+        let path = is_silent.then(|| volume_behind(&uuid, socket));
         let told = answer.ok().and_then(|mut answer| {
             let volumes = answer["volumes"].as_array_mut()?;
             volumes
@@ -200,16 +211,22 @@ impl Server {
             pid,
             told,
             otherwise,
+            silence,
+            path: path.flatten(),
         }
     }
 
     /// The volume as it tells, or as it is recorded.
     fn running(&self, record: Option<&State>) -> Running {
-        let (path, view) = record.map(recorded).unwrap_or_default();
+        let (mut path, view) = record.map(recorded).unwrap_or_default();
+        if let Some(found) = self.path.clone().filter(|_| record.is_none()) {
+            path = found;
+        }
         let mut it = Running {
             uuid: self.uuid.clone(),
             pid: self.pid,
             state: self.otherwise,
+            silence: self.silence.clone(),
             path,
             view,
             ..Running::default()

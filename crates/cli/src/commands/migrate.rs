@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(2..=90))]
     over_provisioning: Option<u32>,
     /// How much to take of the medium; as much as the size needs, if not given.
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     medium_size: Option<Size>,
     /// Replace a file that is there, or write over what the block device holds.
     #[arg(long)]
@@ -169,6 +169,7 @@ fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>)
         // A block device, or a file that `--force` replaces.
         return note(volume::create(target, new, &|| false)?.uuid);
     }
+    replace::has_folder(target)?;
     let unfinished = unfinished(target);
     replace::clear(&unfinished).with_context(|| unfinished.display().to_string())?;
     note(volume::create(&unfinished, new, &|| false)?.uuid)?;
@@ -201,7 +202,8 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
     unfinished::refuse(&args.source, &superblock)?;
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
-    let source = volume_on(source, true, Policy::default())?;
+    let source = volume_on(source, true, Policy::default());
+    let source = source.map_err(|error| may_be_rescued(error, &args.source))?;
     let unmixed = source.check_unmixed();
     unmixed.with_context(|| args.source.display().to_string())?;
     tell_of_snapshots(&source, args);
@@ -250,6 +252,15 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// The error for a source that cannot be read, with what can still be done about damage.
+fn may_be_rescued(error: anyhow::Error, source: &Path) -> anyhow::Error {
+    error.context(format!(
+        "{0} cannot be read (`vellum check {0}` says what is damaged, `vellum rescue {0} NEW` copies the \
+         rest)",
+        source.display()
+    ))
 }
 
 /// Copies the rest, and compares all. Notes how far it is.
@@ -399,7 +410,10 @@ fn explained(error: MigrateError, args: &Args, done: u64, blocks: u64) -> anyhow
     if matches!(error, MigrateError::Interrupted) {
         return interrupted(&args.target, Size::of_blocks(done), Size::of_blocks(blocks));
     }
-    let MigrateError::Block { source, lba, .. } = &error else {
+    let MigrateError::Block {
+        which, source, lba, ..
+    } = &error
+    else {
         return error.into();
     };
     match source {
@@ -411,6 +425,9 @@ fn explained(error: MigrateError, args: &Args, done: u64, blocks: u64) -> anyhow
             );
         }
         BlockError::Full => {}
+        BlockError::Io(_) if *which == migrate::SOURCE => {
+            return may_be_rescued(error.into(), &args.source);
+        }
         _ => return error.into(),
     }
     let (target, state) = (&args.target, State::path(&args.target));

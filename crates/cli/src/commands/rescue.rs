@@ -4,7 +4,7 @@ use crate::claim::{Claimed, claim_target};
 use crate::commands::restore::replaceable;
 use crate::keys::Key;
 use crate::opened;
-use crate::outcome::{out, tell, usage};
+use crate::outcome::{counted, out, tell, usage};
 use crate::peek;
 use crate::progress;
 use crate::properties::{self, Run};
@@ -151,6 +151,7 @@ fn copy(
             format!("{shown} has only a part of what can be read: begin anew with --force")
         });
     }
+    replace::has_folder(target)?;
     let exists = target.symlink_metadata().is_ok();
     if exists && !args.force {
         let path = target.to_owned();
@@ -286,7 +287,8 @@ impl Found<'_> {
                 writeln!(out, "{what}: {blocks} block(s) from LBA {lba} on")?;
             }
             if let Some(left) = set.runs().count().checked_sub(LISTED + 1) {
-                writeln!(out, "{what}: {} more runs (--json lists all)", left + 1)?;
+                let more = counted(left as u64 + 1, "more run");
+                writeln!(out, "{what}: {more} (--json lists all)")?;
             }
         }
         self.name_files(&mut out)?;
@@ -324,8 +326,8 @@ impl Found<'_> {
         if let Some(left) = files.len().checked_sub(LISTED + 1) {
             writeln!(
                 out,
-                "lost: blocks of {} more files (--json lists all)",
-                left + 1
+                "lost: blocks of {} (--json lists all)",
+                counted(left as u64 + 1, "more file")
             )?;
         }
         if self.losses.may_be_more {

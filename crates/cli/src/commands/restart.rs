@@ -93,6 +93,7 @@ fn all(program: &Path) -> Result<()> {
     }
     match failed {
         0 => Ok(()),
+        1 => bail!("1 server goes on with the version that it has"),
         _ => bail!("{failed} servers go on with the version that they have"),
     }
 }

@@ -126,6 +126,7 @@ fn into_file(
     report: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Totals> {
     let target = &args.target;
+    replace::has_folder(target)?;
     let exists = target.symlink_metadata().is_ok();
     if exists && !args.force {
         let path = target.clone();

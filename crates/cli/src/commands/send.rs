@@ -1,7 +1,7 @@
 //! `vellum send`.
 
 use crate::keys::Key;
-use crate::outcome::{out, tell, usage};
+use crate::outcome::{bytes_out, tell, usage};
 use crate::sent::{self, Sent};
 use crate::snapshots;
 use anyhow::Result;
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> Result<()> {
         args.from.as_ref().map(named).transpose()?,
     );
     let order = Sent { snapshot, from };
-    let (head, totals) = sent::send(&volume, &args.key, &order, &mut out())?;
+    let (head, totals) = sent::send(&volume, &args.key, &order, &mut bytes_out())?;
     if args.json {
         let bytes = |blocks: u64| blocks * BLOCK_BYTES as u64;
         let told = json!({

@@ -7,7 +7,7 @@ use crate::control::ControlSocket;
 use crate::group::Group;
 use crate::handover;
 use crate::keys::Key;
-use crate::outcome::{tell, usage};
+use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::protected;
@@ -457,7 +457,7 @@ fn needs<'a>(args: &'a Args, control: impl Iterator<Item = &'a ControlSocket>) -
 /// An NBD server for all volumes.
 fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
     let report: nbd::Report = Arc::new(|line: &str| tell(format_args!("nbd: {line}")));
-    let server = Server::bind_with(
+    let mut server = Server::prepare(
         listen,
         nbd::Options {
             report,
@@ -478,12 +478,13 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
             None => export,
         })?;
     }
+    server.open()?;
     Ok(server)
 }
 
 /// Reports to the process that started us, if it still listens.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = writeln!(out(), "{line}");
 }
 
 /// A volume, or a snapshot of one, that is to be served.
@@ -519,6 +520,11 @@ fn note_clones(named: &mut [Named], key: &Key) {
 fn name_of(volume: &str) -> Result<Named> {
     let named = volume.split_once('=');
     let named = named.filter(|(name, _)| !name.contains('/') && !Path::new(volume).exists());
+    if let Some(("", _) | (_, "")) = named {
+        return Err(usage(format!(
+            "{volume:?} is not NAME=FILE: one of them is empty"
+        )));
+    }
     let given = Path::new(named.map_or(volume, |(_, file)| file));
     let (path, snapshot) = snapshots::split(given);
     let name = match (named, given.file_name()) {

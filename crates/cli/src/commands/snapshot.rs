@@ -25,6 +25,7 @@ pub struct Args {
     /// The volume; if it is being served, its server does it, and clients notice nothing.
     volume: PathBuf,
     /// What to call it.
+    #[arg(value_parser = snapshots::name)]
     name: String,
     /// Freeze the file systems that are mounted from the volume while it is taken; needs root.
     #[arg(long)]

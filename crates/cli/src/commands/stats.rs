@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::{control, whose};
 use anyhow::Result;
 use screen::Screen;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -71,13 +71,14 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// A server's counters, for all its volumes or for one.
 fn ask(socket: &Path, name: Option<&Path>) -> Result<Vec<Value>> {
-    let mut answer = control::ask(socket, "stats")?;
+    // As the server reports it: a path need not be UTF-8, but JSON is.
+    let name_told = name.map(Path::to_string_lossy);
+    let request = json!({"command": "stats", "volume": name_told});
+    let mut answer = control::request(socket, &request)?;
     let all = match answer["volumes"].take() {
         Value::Array(all) => all,
         _ => Vec::new(),
     };
-    // As the server reports it: a path need not be UTF-8, but JSON is.
-    let name_told = name.map(Path::to_string_lossy);
     let ours = |v: &Value| {
         let name = name_told.as_deref();
         name.is_none_or(|name| v["path"].as_str() == Some(name))

@@ -5,7 +5,7 @@ use crate::size::{self, Size};
 use std::str::FromStr;
 use vellum_core::format::properties::Value;
 use vellum_policies::kind::Kind;
-use vellum_policies::table::Tier;
+use vellum_policies::table::{Has, Tier};
 
 /// The value that restores a property's default.
 const DEFAULT: &str = "default";
@@ -82,11 +82,17 @@ fn unknown(name: &str) -> String {
             "{name} is there to be studied, and not kept: `vellum serve --research {name}=VALUE`"
         );
     }
-    let is_kept = |p: &&Property| p.tier != Tier::Research;
-    let names: Vec<_> = TABLE.iter().filter(is_kept).map(|p| p.name).collect();
-    format!(
-        "no property is called {name:?}: there are {}",
+    let of = |has: Has| {
+        let its = |p: &&Property| p.tier != Tier::Research && p.has == has;
+        let names: Vec<_> = TABLE.iter().filter(its).map(|p| p.name).collect();
         names.join(", ")
+    };
+    format!(
+        "no property is called {name:?}: there are {}; with the layout log also {}; with {} also {}",
+        of(Has::All),
+        of(Has::Log),
+        Has::Tables.names(),
+        of(Has::Tables)
     )
 }
 
@@ -282,7 +288,8 @@ mod tests {
     fn an_invalid_change_is_refused() {
         for (text, told) in [
             ("compress", "NAME=VALUE"),
-            ("speed=high", "compress, delta"),
+            ("speed=high", "the layout log also compress, delta"),
+            ("speed=high", "ordered, shadow also persistence"),
             ("compress=lzma", "zstd:9"),
             ("hash=md5", "--research hash=VALUE"),
             ("buffer=1", "8M to 8G"),

@@ -62,6 +62,8 @@ impl std::fmt::Debug for Options {
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
+    /// Until it accepts connections.
+    listener: Option<Listener>,
     acceptor: Option<JoinHandle<()>>,
     address: Option<SocketAddr>,
 }
@@ -94,6 +96,16 @@ impl Server {
     /// # Errors
     /// An error with the address or the certificates.
     pub fn bind_with(listen: &Listen, options: Options) -> Result<Self, BindError> {
+        let mut server = Self::prepare(listen, options)?;
+        server.open()?;
+        Ok(server)
+    }
+
+    /// Starts to listen, and accepts nobody yet: clients wait until [`Server::open`], and then find all exports.
+    ///
+    /// # Errors
+    /// An error with the address or the certificates.
+    pub fn prepare(listen: &Listen, options: Options) -> Result<Self, BindError> {
         let tls = match listen {
             Listen::Tcp {
                 tls: Protection::Tls(files),
@@ -124,16 +136,30 @@ impl Server {
             connections: Mutex::new(Connections::new(options.connections_max)),
             ended: Condvar::new(),
         });
-        let mine = Arc::clone(&shared);
+        Ok(Self {
+            shared,
+            listener: Some(listener),
+            acceptor: None,
+            address,
+        })
+    }
+
+    /// Accepts connections from now on. The second call does nothing.
+    ///
+    /// # Errors
+    /// If the system has no thread for it.
+    pub fn open(&mut self) -> Result<(), BindError> {
+        let Some(listener) = self.listener.take() else {
+            return Ok(());
+        };
+        let place = "its socket".to_owned();
+        let mine = Arc::clone(&self.shared);
         let acceptor = Builder::new()
             .name("nbd-accept".into())
             .spawn(move || accept(&mine, &listener))
-            .map_err(refused)?;
-        Ok(Self {
-            shared,
-            acceptor: Some(acceptor),
-            address,
-        })
+            .map_err(|error| BindError::Io { place, error })?;
+        self.acceptor = Some(acceptor);
+        Ok(())
     }
 
     /// The TCP address it listens on, with the port that was picked.
@@ -194,6 +220,7 @@ impl Server {
     /// Stops accepting, lets requests in flight finish, and closes. A client that does not take its replies is cut off after a
     /// while. When this returns, no request is in flight.
     pub fn shutdown(&mut self) {
+        self.listener = None;
         let Some(acceptor) = self.acceptor.take() else {
             return;
         };

@@ -26,6 +26,30 @@ fn the_socket_is_private_and_goes_with_the_server() {
 }
 
 #[test]
+fn clients_wait_until_all_exports_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let mut server = Server::prepare(&Listen::Unix(path.clone()), Options::default()).unwrap();
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| Client::connected(&path, "disk", true));
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!early.is_finished(), "greeted before there is an export");
+        let disk = Arc::new(RamDisk::new(64, 64, 64));
+        server.add(Export::new("disk", disk)).unwrap();
+        server.open().unwrap();
+        assert_eq!(early.join().unwrap().read(0, 4096).len(), 4096);
+    });
+    drop(
+        Server::prepare(
+            &Listen::Unix(folder.path().join("unused")),
+            Options::default(),
+        )
+        .unwrap(),
+    );
+    assert!(!folder.path().join("unused").exists());
+}
+
+#[test]
 fn only_a_stale_socket_is_replaced() {
     let served = Served::empty();
     let listen = Listen::Unix(served.path());

@@ -1,5 +1,6 @@
 //! Dumps a volume with tables in place: it has no chunks and no segments.
 
+use crate::outcome::counted;
 use anyhow::Result;
 use std::io::Write;
 use std::ops::Range;
@@ -27,15 +28,17 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
         let (blocks, at) = (sb.shadow_root_blocks(), sb.shadow_root_at(Generation(0)));
         writeln!(
             out,
-            "{:<22} {blocks} blocks, two copies of each of two, from block {at}; once durable: {}",
+            "{:<22} {}, two copies of each of two, from block {at}; once durable: {}",
             "root",
+            counted(blocks, "block"),
             sb.root_generation().0
         )?;
         let (blocks, at) = (sb.directory_blocks(), sb.directory_at(0, 0));
         writeln!(
             out,
-            "{:<22} {blocks} blocks{copies}, from block {at}",
-            "directory"
+            "{:<22} {}{copies}, from block {at}",
+            "directory",
+            counted(blocks, "block")
         )?;
     }
     let tables = Kind::ALL.into_iter().zip(sb.table_blocks());
@@ -43,18 +46,22 @@ pub fn superblock(sb: &Superblock, mirror_lost: bool, out: &mut dyn Write) -> Re
         let at = sb.table_at(sb.table_number(kind, 0), 0);
         writeln!(
             out,
-            "{:<22} {blocks} blocks{copies}, from block {at}",
-            kind.name()
+            "{:<22} {}{copies}, from block {at}",
+            kind.name(),
+            counted(blocks, "block")
         )?;
     }
     if let Some(at) = sb.map_twin(0, 0) {
-        let blocks = sb.table_blocks()[Kind::Map as usize];
+        let blocks = counted(sb.table_blocks()[Kind::Map as usize], "block");
         let what = "twins of the map";
-        writeln!(out, "{what:<22} {blocks} blocks{copies}, from block {at}")?;
+        writeln!(out, "{what:<22} {blocks}{copies}, from block {at}")?;
     }
     if let Some(at) = sb.directory_twin(0, 0) {
-        let (what, blocks) = ("twins of the directory", sb.directory_blocks());
-        writeln!(out, "{what:<22} {blocks} blocks{copies}, from block {at}")?;
+        let (what, blocks) = (
+            "twins of the directory",
+            counted(sb.directory_blocks(), "block"),
+        );
+        writeln!(out, "{what:<22} {blocks}{copies}, from block {at}")?;
     }
     let areas = sb.areas();
     let (blocks, first) = (areas.data_blocks(), areas.data(0));

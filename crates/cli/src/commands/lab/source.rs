@@ -52,7 +52,10 @@ fn read_input(reading: &Reading) -> Result<TraceFile> {
     }
     // Without a name, so nothing is left behind, however this ends.
     let mut kept = tempfile::tempfile().context("no temporary file (TMPDIR says where)")?;
-    std::io::copy(&mut input, &mut kept).context("it cannot be kept in a temporary file")?;
+    let bytes = std::io::copy(&mut input, &mut kept);
+    if bytes.context("it cannot be kept in a temporary file")? == 0 {
+        bail!("it is empty: there is no request in it");
+    }
     kept.seek(SeekFrom::Start(0))?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", kept.as_raw_fd()));
     // Each run opens it again, until the process ends.

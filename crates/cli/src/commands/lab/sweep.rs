@@ -99,8 +99,22 @@ fn one(common: &[String], point: &Point) -> Result<One> {
 }
 
 impl Args {
+    /// Refuses an axis that is no option of a run.
+    fn check_axes(&self) -> Result<()> {
+        let known = words::list::<One>().into_iter().map(|one| one.name);
+        let known: Vec<String> = known.collect();
+        match self.vary.iter().find(|axis| !known.contains(&axis.key)) {
+            None => Ok(()),
+            Some(Axis { key, .. }) => Err(usage(format!(
+                "--vary {key}: a run has no such option: there are {}",
+                known.join(", ")
+            ))),
+        }
+    }
+
     /// Runs the sweep.
     pub fn run(&self) -> Result<()> {
+        self.check_axes()?;
         let points = sweep::points(&self.vary).map_err(|error| usage(error.to_string()))?;
         // All are checked before any is run.
         let runs: Vec<One> = points

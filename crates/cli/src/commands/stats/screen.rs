@@ -1,5 +1,6 @@
 //! A terminal on which the same lines are redrawn until the user presses `q`.
 
+use crate::outcome::lines;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -31,6 +32,7 @@ impl Screen {
 
     /// Draws a text in place of the previous one.
     pub fn draw(&mut self, text: &str) -> io::Result<()> {
+        let text = &*lines(text);
         let mut out = io::stdout().lock();
         if !self.is_terminal {
             out.write_all(text.as_bytes())?;

@@ -1,5 +1,6 @@
 //! A dozen lines about a volume's counters, for people.
 
+use crate::outcome::counted;
 use crate::size::Size;
 use serde_json::Value;
 use std::fmt::Write;
@@ -177,7 +178,8 @@ impl<'a> Counted<'a> {
             commits => format!(", {:.2} a commit", syncs as f64 / commits as f64),
         };
         format!(
-            "{all}: {free} free, {merged} with another's; the medium was synced {syncs} times{commits}"
+            "{all}: {free} free, {merged} with another's; the medium was synced {}{commits}",
+            counted(syncs, "time")
         )
     }
 
