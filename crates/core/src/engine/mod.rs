@@ -37,7 +37,6 @@ mod pack;
 mod parity;
 mod parked;
 mod pledge;
-mod proposers;
 mod pump;
 mod queue;
 mod read;
@@ -57,6 +56,7 @@ use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
+use crate::policy::Proposers;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -67,7 +67,6 @@ use alloc::vec::Vec;
 pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
-use proposers::Proposers;
 use queue::Queue;
 use waiting::Waiting;
 

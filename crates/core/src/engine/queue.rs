@@ -8,11 +8,11 @@
 
 use super::fetches::Fetches;
 use super::parked::Parked;
-use super::verdict::{Answer, Twin};
+use super::verdict::Twin;
 use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::entry::PartId;
-use crate::policy::Proposer;
+use crate::policy::{Answer, Proposer};
 use crate::seam::{Payload, Refusal};
 use alloc::{collections::VecDeque, vec::Vec};
 

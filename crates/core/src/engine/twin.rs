@@ -6,14 +6,14 @@
 
 use super::parked::Unsure;
 use super::queue::Noted;
-use super::verdict::{Answer, Twin, Verdict};
+use super::verdict::{Twin, Verdict};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
 use crate::log::{Head, Held, locate};
-use crate::policy::Proposer;
+use crate::policy::{Answer, Proposer};
 use crate::seam::{Against, Effect, Outcome, Page, Payload};
 use crate::state::Place;
 use alloc::vec::Vec;
@@ -40,10 +40,8 @@ impl Engine {
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
         let mut verdicts = Vec::new();
         let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
-        let full = self.options.write_buffers.into();
-        self.proposers
-            .dedup_mut()
-            .begin(blocks, held, full, &mut self.stats);
+        let full = self.options.write_buffers;
+        self.proposers.begin(blocks, held, full, &mut self.stats);
         for (index, payload) in blocks.iter().enumerate() {
             if self.options.zero && payload.digest.zero {
                 continue;

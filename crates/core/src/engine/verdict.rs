@@ -2,7 +2,7 @@
 
 use crate::front;
 use crate::index::Holder;
-use crate::policy::Proposer;
+use crate::policy::{Answer, Proposer};
 use crate::seam::Fingerprint;
 use crate::state::Place;
 
@@ -21,16 +21,6 @@ pub(super) struct Twin {
     pub absorptions: Option<u64>,
     /// The page's fingerprint then, or that of the block once it was found equal.
     pub print: Option<Fingerprint>,
-}
-
-/// How a block compares with its twin.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    /// They are equal; the fingerprint of both, if it was computed.
-    Same(Option<Fingerprint>),
-    Other,
-    /// The twin cannot be read, or is not what was written.
-    Damaged,
 }
 
 impl Verdict {

@@ -1,9 +1,9 @@
 //! A request that waits for its turn.
 
-use super::verdict::{Answer, Twin, Verdict};
+use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId};
 use crate::entry::PartId;
-use crate::policy::Proposer;
+use crate::policy::{Answer, Proposer};
 use crate::seam::{Ack, Copy, Payload};
 use alloc::vec::Vec;
 

@@ -54,7 +54,7 @@ use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Signer};
 use crate::front::{Course, Outbox};
 use crate::mirrors::Mirrored;
-use crate::policy::{dedup::Dedup, once::Once};
+use crate::policy::Proposers;
 use crate::reserve::Reserve;
 use crate::room::Room;
 use crate::seam::{Ack, Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
@@ -91,8 +91,7 @@ pub struct Tables {
     shadow: Option<Shadow>,
     queue: Queue,
 
-    once: Once,
-    dedup: Dedup,
+    proposers: Proposers,
     reserve: Reserve,
     outbox: Outbox<Pending>,
     stats: Stats,
@@ -119,8 +118,7 @@ impl Tables {
             signer,
             options,
             course: Course::begin(false),
-            once: Once::default(),
-            dedup: Dedup::default(),
+            proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
             outbox: Outbox::default(),
             stats: recovered.found,
@@ -181,10 +179,11 @@ impl Tables {
     fn hear(&mut self, hint: Hint<'_>) {
         match hint {
             Hint::Journals { regions } => {
-                self.once.watch(regions, self.superblock.logical_blocks());
+                let blocks = self.superblock.logical_blocks();
+                self.proposers.once_mut().watch(regions, blocks);
             }
-            Hint::Journaled { pairs } => self.once.learn_homes(pairs),
-            Hint::Critical { ranges } => self.dedup.set_critical(ranges),
+            Hint::Journaled { pairs } => self.proposers.once_mut().learn_homes(pairs),
+            Hint::Critical { ranges } => self.proposers.dedup_mut().set_critical(ranges),
             // Tables need none of these hints. Contents are learned from the table of fingerprints. Nothing is pledged, because a map
             // entry is written in place.
             Hint::Contents { .. } | Hint::Parts { .. } | Hint::Committed { .. } => {}
@@ -281,11 +280,11 @@ impl Tables {
     pub fn stats(&self) -> Stats {
         Stats {
             capacity_blocks: self.superblock.capacity_blocks(),
-            pool_blocks: self.once.pool().blocks() as u64,
-            pool_entries: self.once.pool().len() as u64,
-            index_entries: self.dedup.index().len() as u64,
-            index_comparisons: self.dedup.index().comparisons(),
-            index_capacity: self.dedup.index().capacity() as u64,
+            pool_blocks: self.proposers.once().pool().blocks() as u64,
+            pool_entries: self.proposers.once().pool().len() as u64,
+            index_entries: self.proposers.dedup().index().len() as u64,
+            index_comparisons: self.proposers.dedup().index().comparisons(),
+            index_capacity: self.proposers.dedup().index().capacity() as u64,
             waiting_requests: self.queue.len() as u64,
             poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats

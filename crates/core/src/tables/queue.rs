@@ -118,8 +118,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::verdict::{Proposer, Verdict};
+    use super::super::verdict::Verdict;
     use super::*;
+    use crate::policy::Proposer;
 
     fn unmap(lba: u64, blocks: u64) -> Waiting {
         Waiting::Unmap {

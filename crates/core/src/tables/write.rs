@@ -38,7 +38,7 @@ impl Tables {
         self.groups.count_arrival(self.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
-        let mut verdicts = match self.once.is_on() || self.dedup.is_on() {
+        let mut verdicts = match self.proposers.are_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
@@ -129,7 +129,7 @@ impl Tables {
             }
         }
         if self.options.zero && payload.digest.zero {
-            self.once.forget(lba, 1);
+            self.proposers.once_mut().forget(lba, 1);
             self.relink(lba, Link::NONE);
             self.release(payload.buf);
             self.stats.zero_blocks += 1;
@@ -163,7 +163,7 @@ impl Tables {
         };
         self.buffers.queue(index, payload.buf);
         self.blocks.raise(index);
-        let is_known = self.dedup.is_on() && !self.dedup.is_critical(lba);
+        let is_known = self.proposers.dedup().is_on() && !self.proposers.dedup().is_critical(lba);
         if is_known {
             // The fingerprint's own reference (OrderMergeDedup §2.1).
             self.blocks.raise(index);
@@ -183,14 +183,14 @@ impl Tables {
 
     /// Classifies a block for the space reserve.
     fn need(&self, lba: Lba, old: Link, class: Class) -> Need {
-        match old.index().is_none() && class == Class::Data && !self.once.has(lba) {
+        match old.index().is_none() && class == Class::Data && !self.proposers.once().has(lba) {
             true => Need::New,
             false => Need::Upkeep,
         }
     }
 
     pub(crate) fn once_mut(&mut self) -> &mut Once {
-        &mut self.once
+        self.proposers.once_mut()
     }
 
     fn group_is_full(&self) -> bool {
@@ -223,10 +223,11 @@ impl Tables {
 
     /// Tells the policies about a block that is stored.
     fn note(&mut self, lba: Lba, payload: &Payload) {
-        if self.once.is_on() {
-            self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
-        }
-        if self.dedup.takes_note_of(lba, payload.digest.class)
+        self.proposers.note(lba, payload, &mut self.stats);
+        if self
+            .proposers
+            .dedup()
+            .takes_note_of(lba, payload.digest.class)
             && let Some(index) = self.link(lba).index()
         {
             self.met(index, payload.digest.sum);
@@ -273,7 +274,7 @@ impl Tables {
                 self.groups.running_mut().hurry();
                 return false;
             }
-            self.once.forget(mapped, 1);
+            self.proposers.once_mut().forget(mapped, 1);
             self.relink(mapped, Link::NONE);
             next = self.next_mapped(mapped.plus(1), end);
         }
@@ -349,7 +350,7 @@ impl Tables {
             self.stats.flushes_free += u64::from(flush);
             return self.outbox.reply(request, Ok(()));
         };
-        self.once.awaits(flush, &mut self.stats);
+        self.proposers.once_mut().awaits(flush, &mut self.stats);
         self.queue.wait_for(group, request, flush);
     }
 }
