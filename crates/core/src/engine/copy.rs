@@ -16,8 +16,8 @@ use crate::state::Origin;
 impl Engine {
     pub(super) fn copy(&mut self, id: RequestId, copy: Copy) {
         let Copy { from, to, blocks } = copy;
-        let refusal = match self.in_range(from, blocks) && self.in_range(to, blocks) {
-            true => self.refuses_writes(),
+        let refusal = match self.in_range(from, blocks) {
+            true => self.refuses_write_of(to, blocks),
             false => Some(Refusal::OutOfRange),
         };
         if let Some(refusal) = refusal {

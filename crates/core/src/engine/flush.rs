@@ -9,11 +9,8 @@ use crate::seam::{Effect, Refusal};
 impl Engine {
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_writes() {
+            return self.outbox.reply(id, Err(refusal));
         }
         // A write that waits for room is usually not acknowledged, so a flush need not wait for it.
         match self.queue.has_answered() {

@@ -221,9 +221,8 @@ impl Engine {
                 false => self.refuse(waiting, Refusal::NoRoom),
             }
         }
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::NoRoom));
-        }
+        self.outbox
+            .refuse(self.superblock.refuse(), Refusal::NoRoom);
         true
     }
 

@@ -490,13 +490,11 @@ impl Engine {
     }
 
     fn fail_all(&mut self) {
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
+        self.outbox
+            .refuse(self.superblock.refuse(), Refusal::Poisoned);
         self.refuse_waiters(Refusal::Poisoned);
-        while let Some(id) = self.queue.fetches.give_up() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
+        let fetching = core::iter::from_fn(|| self.queue.fetches.give_up());
+        self.outbox.refuse(fetching, Refusal::Poisoned);
         while let Some(waiting) = self.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);
         }
@@ -513,10 +511,7 @@ impl Engine {
             Waiting::Write {
                 id, blocks, placed, ..
             } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
-                self.outbox.reply(id, Err(refusal));
+                self.outbox.refuse_write(id, &blocks[placed..], refusal);
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
             Waiting::Flush { id } | Waiting::Unmap { id, .. } | Waiting::Copy { id, .. } => {

@@ -10,14 +10,8 @@ use crate::state::Origin;
 
 impl Engine {
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if !self.in_range(lba, blocks) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_write_of(lba, blocks) {
+            return self.outbox.reply(id, Err(refusal));
         }
         if !self.queue.is_empty()
             || !self.may_change_map()

@@ -29,17 +29,14 @@ enum Placed {
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
         self.outbox.took(blocks.len());
-        let refusal = match self.in_range(lba, blocks.len() as u64) {
-            true if ack == Ack::Given => self.course.is_poisoned().then_some(Refusal::Poisoned),
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
+        let refusal = match self.refuses_write_of(lba, blocks.len() as u64) {
+            // The client has the answer already, so the write waits for room.
+            Some(Refusal::NoRoom) if ack == Ack::Given => None,
+            refusal => refusal,
         };
         if let Some(refusal) = refusal {
             self.proposers.once_mut().note_refused();
-            for payload in blocks {
-                self.release(payload.buf);
-            }
-            return self.outbox.reply(id, Err(refusal));
+            return self.outbox.refuse_write(id, blocks, refusal);
         }
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
@@ -69,6 +66,14 @@ impl Engine {
             verdicts,
             ack,
         });
+    }
+
+    /// Returns the refusal of a request that changes these blocks, if it is refused.
+    pub(super) fn refuses_write_of(&self, lba: Lba, blocks: u64) -> Option<Refusal> {
+        match self.in_range(lba, blocks) {
+            true => self.refuses_writes(),
+            false => Some(Refusal::OutOfRange),
+        }
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -361,10 +366,7 @@ impl Engine {
     /// flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.course.is_poisoned() {
-            true => Some(Refusal::Poisoned),
-            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
-        }
+        self.outbox.refuses_writes(&self.course)
     }
 
     /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments must already exist: if some are quarantined, the

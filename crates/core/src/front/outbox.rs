@@ -1,10 +1,11 @@
 //! The outbox: effects that leave the core, each with its purpose until it is answered, and answers to requests.
 
+use super::course::Course;
 use super::held::HeldWrites;
 use super::in_flight::InFlight;
 use super::in_parts::InParts;
 use crate::addr::{Buf, EffectId, Nanos, RequestId};
-use crate::seam::{Effect, Refusal, Reply};
+use crate::seam::{Effect, Payload, Refusal, Reply};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// The outbox of a layout whose effects have purposes of type `P`.
@@ -69,6 +70,17 @@ impl<P> Outbox<P> {
         self.replies.push_back(Reply { id, result });
     }
 
+    /// Refuses these requests.
+    pub fn refuse(&mut self, ids: impl IntoIterator<Item = RequestId>, refusal: Refusal) {
+        ids.into_iter().for_each(|id| self.reply(id, Err(refusal)));
+    }
+
+    /// Refuses a write, and releases these buffers of it.
+    pub fn refuse_write(&mut self, id: RequestId, blocks: &[Payload], refusal: Refusal) {
+        blocks.iter().for_each(|payload| self.release(payload.buf));
+        self.reply(id, Err(refusal));
+    }
+
     /// Answers a request when `parts` of its parts are done; at once if there are none.
     pub fn reply_in_parts(&mut self, id: RequestId, parts: u32) {
         match parts {
@@ -124,6 +136,15 @@ impl<P> Outbox<P> {
     /// Keeps a write that found no room on the medium, to retry it later (promise 7).
     pub fn hold(&mut self, id: EffectId, now: Nanos) {
         self.held.hold(id, now);
+    }
+
+    /// The refusal that every write gets now, if writes are refused: until the medium's state changes, or an effect in flight ends.
+    #[inline]
+    pub fn refuses_writes(&self, course: &Course) -> Option<Refusal> {
+        match course.is_poisoned() {
+            true => Some(Refusal::Poisoned),
+            false => self.holds_writes().then_some(Refusal::NoRoom),
+        }
     }
 
     /// True if any write has not found room yet. While that is so nothing new is accepted.

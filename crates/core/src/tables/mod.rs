@@ -258,10 +258,7 @@ impl Tables {
     /// The refusal that every write gets now, if writes are refused: until the medium's state changes, or an effect in flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.course.is_poisoned() {
-            true => Some(Refusal::Poisoned),
-            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
-        }
+        self.outbox.refuses_writes(&self.course)
     }
 
     /// How full the volume is.
@@ -342,15 +339,9 @@ impl Tables {
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
         self.outbox.hold(id, self.course.now());
-        while let Some(waiter) = self.queue.pop_waiter() {
-            self.outbox.reply(waiter.request, Err(Refusal::NoRoom));
-        }
-        while let Some(waiting) = self.queue.pop() {
-            self.refuse(waiting, Refusal::NoRoom);
-        }
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::NoRoom));
-        }
+        self.refuse_all(Refusal::NoRoom);
+        self.outbox
+            .refuse(self.superblock.refuse(), Refusal::NoRoom);
     }
 
     fn tick(&mut self) {

@@ -6,14 +6,18 @@ use crate::seam::Refusal;
 
 impl Tables {
     pub(super) fn fail_all(&mut self) {
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        while let Some(waiter) = self.queue.pop_waiter() {
-            self.outbox.reply(waiter.request, Err(Refusal::Poisoned));
-        }
+        self.outbox
+            .refuse(self.superblock.refuse(), Refusal::Poisoned);
+        self.refuse_all(Refusal::Poisoned);
+    }
+
+    /// Refuses what waits for durability or for its turn.
+    pub(super) fn refuse_all(&mut self, refusal: Refusal) {
+        let waiters = core::iter::from_fn(|| self.queue.pop_waiter());
+        self.outbox
+            .refuse(waiters.map(|waiter| waiter.request), refusal);
         while let Some(waiting) = self.queue.pop() {
-            self.refuse(waiting, Refusal::Poisoned);
+            self.refuse(waiting, refusal);
         }
     }
 
@@ -29,13 +33,10 @@ impl Tables {
                 verdicts,
                 ..
             } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
                 for verdict in verdicts.iter().skip(placed) {
                     self.let_go(*verdict);
                 }
-                self.outbox.reply(id, Err(refusal));
+                self.outbox.refuse_write(id, &blocks[placed..], refusal);
             }
             Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
             Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),

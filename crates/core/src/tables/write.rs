@@ -25,15 +25,8 @@ pub(super) enum Placed {
 impl Tables {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
         self.outbox.took(blocks.len());
-        let refusal = match self.in_range(lba, blocks.len() as u64) {
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
-        };
-        if let Some(refusal) = refusal {
-            for payload in blocks {
-                self.release(payload.buf);
-            }
-            return self.outbox.reply(id, Err(refusal));
+        if let Some(refusal) = self.refuses_write_of(lba, blocks.len() as u64) {
+            return self.outbox.refuse_write(id, blocks, refusal);
         }
         self.groups.count_arrival(self.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
@@ -55,6 +48,14 @@ impl Tables {
             verdicts,
             fua,
         });
+    }
+
+    /// Returns the refusal of a request that changes these blocks, if it is refused.
+    fn refuses_write_of(&self, lba: Lba, blocks: u64) -> Option<Refusal> {
+        match self.in_range(lba, blocks) {
+            true => self.refuses_writes(),
+            false => Some(Refusal::OutOfRange),
+        }
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -235,14 +236,8 @@ impl Tables {
     }
 
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if !self.in_range(lba, blocks) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_write_of(lba, blocks) {
+            return self.outbox.reply(id, Err(refusal));
         }
         match zero {
             true => self.stats.zero_blocks += blocks,
@@ -326,11 +321,8 @@ impl Tables {
 
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_writes() {
+            return self.outbox.reply(id, Err(refusal));
         }
         // A write that waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);
