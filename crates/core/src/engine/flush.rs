@@ -54,14 +54,8 @@ impl Engine {
         while self.log.poll_durable() {
             self.segments.look_again();
         }
-        let mut answered = 0;
-        while let Some(waiter) = self.log.durability_mut().poll_waiter() {
-            if waiter.flush {
-                answered += 1;
-                self.stats.flushes_merged += u64::from(answered > 1);
-            }
-            self.outbox.reply(waiter.request, Ok(()));
-        }
+        let durable = core::iter::from_fn(|| self.log.durability_mut().poll_waiter());
+        self.stats.flushes_merged += self.outbox.reply_durable(durable);
         self.settle_first();
         if let Some(through) = self.log.poll_sync() {
             self.sync(through);
@@ -86,8 +80,8 @@ impl Engine {
 
     /// Refuses all requests that wait for durability: it will not come, or not soon.
     pub(super) fn refuse_waiters(&mut self, refusal: Refusal) {
-        while let Some(waiter) = self.log.durability_mut().give_up_waiter() {
-            self.outbox.reply(waiter.request, Err(refusal));
-        }
+        let waiters = core::iter::from_fn(|| self.log.durability_mut().give_up_waiter());
+        self.outbox
+            .refuse(waiters.map(|waiter| waiter.request), refusal);
     }
 }

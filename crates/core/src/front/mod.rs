@@ -6,7 +6,9 @@ mod in_flight;
 mod in_parts;
 mod outbox;
 mod verdict;
+mod waiters;
 
 pub(crate) use course::Course;
 pub(crate) use outbox::Outbox;
 pub(crate) use verdict::Verdict;
+pub(crate) use waiters::{Waiter, Waiters};

@@ -398,6 +398,11 @@ impl Tables {
         self.outbox.is_quiet()
     }
 
+    /// True if no request waits for anything.
+    fn is_served(&self) -> bool {
+        self.queue.is_served() && self.groups.waiters().is_empty()
+    }
+
     fn release(&mut self, buf: Buf) {
         self.outbox.release(buf);
     }
@@ -422,7 +427,7 @@ impl Tables {
             return;
         }
         let served =
-            self.queue.is_served() && (self.superblock.is_written() || self.course.is_poisoned());
+            self.is_served() && (self.superblock.is_written() || self.course.is_poisoned());
         // Writes that found no room are not retried once the volume is poisoned.
         let ended = match self.course.is_poisoned() {
             true => self.outbox.is_quiet_but_for_held(),

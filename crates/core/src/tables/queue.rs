@@ -1,10 +1,9 @@
-//! The requests that wait: for their turn, for the end of a comparison, or for a commit.
+//! The requests that wait for their turn, or for the end of a comparison.
 //!
-//! Requests that wait for their turn are placed in order. A request that is refused waits while comparisons still read its buffers. A
-//! request that was placed waits for the commit of its group, if its answer promises that it is durable.
+//! Requests that wait for their turn are placed in order. A request that is refused waits while comparisons still read its buffers.
 
 use super::verdict::Twin;
-use super::waiting::{Waiter, Waiting};
+use super::waiting::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::seam::Refusal;
 use alloc::collections::VecDeque;
@@ -16,8 +15,6 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// Requests that have been refused while a comparison still reads their buffers.
     doomed: Vec<(Waiting, Refusal)>,
-    /// In order of their groups.
-    waiters: VecDeque<Waiter>,
 }
 
 impl Queue {
@@ -32,9 +29,9 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// True if no request waits for anything.
+    /// True if no request waits.
     pub fn is_served(&self) -> bool {
-        self.waiting.is_empty() && self.doomed.is_empty() && self.waiters.is_empty()
+        self.waiting.is_empty() && self.doomed.is_empty()
     }
 
     /// Has a request wait for its turn.
@@ -89,31 +86,6 @@ impl Queue {
         let is_over = !self.doomed[at].0.is_asking();
         (twin, is_over.then(|| self.doomed.swap_remove(at)))
     }
-
-    /// Has a request wait for the commit of a group.
-    pub fn wait_for(&mut self, group: u64, request: RequestId, flush: bool) {
-        debug_assert!(self.waiters.back().is_none_or(|last| last.group <= group));
-        self.waiters.push_back(Waiter {
-            group,
-            request,
-            flush,
-        });
-    }
-
-    /// True if a request waits for a commit.
-    pub fn has_waiters(&self) -> bool {
-        !self.waiters.is_empty()
-    }
-
-    /// Takes the next request that waits for any commit.
-    pub fn pop_waiter(&mut self) -> Option<Waiter> {
-        self.waiters.pop_front()
-    }
-
-    /// Takes the next request that waits for this group or an earlier one.
-    pub fn pop_durable(&mut self, group: u64) -> Option<Waiter> {
-        self.waiters.pop_front_if(|waiter| waiter.group <= group)
-    }
 }
 
 #[cfg(test)]
@@ -165,20 +137,5 @@ mod tests {
         let (twin, over) = queue.on_late_answer(RequestId(5), 0);
         assert!(twin.is_some_and(|twin| twin.index == 30) && over.is_some());
         assert!(queue.is_served());
-    }
-
-    #[test]
-    fn a_commit_answers_those_that_wait_for_its_group() {
-        let mut queue = Queue::default();
-        for (group, request) in [(1, 10), (1, 11), (2, 12)] {
-            queue.wait_for(group, RequestId(request), true);
-        }
-        let mut answered = Vec::new();
-        while let Some(waiter) = queue.pop_durable(1) {
-            answered.push(waiter.request.0);
-        }
-        assert_eq!(answered, [10, 11]);
-        assert!(queue.has_waiters() && !queue.is_served());
-        assert_eq!(queue.pop_waiter().map(|waiter| waiter.group), Some(2));
     }
 }

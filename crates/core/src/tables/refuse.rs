@@ -13,7 +13,7 @@ impl Tables {
 
     /// Refuses what waits for durability or for its turn.
     pub(super) fn refuse_all(&mut self, refusal: Refusal) {
-        let waiters = core::iter::from_fn(|| self.queue.pop_waiter());
+        let waiters = core::iter::from_fn(|| self.groups.waiters_mut().pop());
         self.outbox
             .refuse(waiters.map(|waiter| waiter.request), refusal);
         while let Some(waiting) = self.queue.pop() {

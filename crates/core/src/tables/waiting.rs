@@ -1,4 +1,4 @@
-//! Requests that wait: for their turn, or for a commit.
+//! Requests that wait for their turn.
 
 use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId};
@@ -69,11 +69,4 @@ impl Waiting {
         matches!(self, Self::Write { verdicts, .. }
             if verdicts.iter().any(|verdict| matches!(verdict, Verdict::Asked(_))))
     }
-}
-
-/// A request that waits for the commit of a group.
-pub(super) struct Waiter {
-    pub group: u64,
-    pub request: RequestId,
-    pub flush: bool,
 }

@@ -343,6 +343,6 @@ impl Tables {
             return self.outbox.reply(request, Ok(()));
         };
         self.proposers.once_mut().awaits(flush, &mut self.stats);
-        self.queue.wait_for(group, request, flush);
+        self.groups.waiters_mut().push(group, request, flush);
     }
 }

@@ -231,7 +231,7 @@ impl Tables {
             return;
         };
         let has_news = !commit.group().is_empty() || self.backlog.has_anew();
-        let nobody = !has_news && !self.queue.has_waiters();
+        let nobody = !has_news && self.groups.waiters().is_empty();
         if nobody && self.course.is_running() {
             return self.finish_commit();
         }
@@ -325,14 +325,8 @@ impl Tables {
         for index in commit.into_lost() {
             self.lower(index);
         }
-        let mut answered = 0;
-        while let Some(waiter) = self.queue.pop_durable(durable) {
-            if waiter.flush {
-                answered += 1;
-                self.stats.flushes_merged += u64::from(answered > 1);
-            }
-            self.outbox.reply(waiter.request, Ok(()));
-        }
+        let answered = core::iter::from_fn(|| self.groups.waiters_mut().pop_by(durable));
+        self.stats.flushes_merged += self.outbox.reply_durable(answered);
     }
 
     /// When free blocks are short, gives up contents that no LBA has any more, their fingerprints first.
