@@ -85,7 +85,7 @@ impl Engine {
         };
         self.stats.collections += 1;
         self.segments.begin_reader(segment);
-        self.queue.fetches.of_victim = Patience::default();
+        self.fetches.of_victim = Patience::default();
         let known = self.sums.tags(segment);
         self.collector.on_chosen(&self.superblock, segment, known);
         self.load_tags();

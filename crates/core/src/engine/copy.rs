@@ -3,9 +3,9 @@
 //! A copy is the remap of write-once journaling (WOJ §3), but a client requests it. No policy proposes it, so no bytes are compared. A
 //! copy has its place in the order of writes, so a later write cannot change what it copies.
 
+use super::Engine;
 use super::twin::Shared as Sharing;
-use super::verdict::Twin;
-use super::{Engine, Waiting};
+use super::verdict::{Twin, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
 use crate::index::Holder;

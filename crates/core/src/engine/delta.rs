@@ -9,17 +9,21 @@
 
 use super::Engine;
 use super::earlier::Earlier;
+use super::verdict::Twin;
 use crate::addr::{Buf, Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
+use crate::front::Write;
 use crate::limits;
 use crate::log::{Held, locate};
-use crate::seam::{Base, Effect, Page, Payload};
+use crate::seam::{Base, Effect, Page};
 
 impl Engine {
     /// Turns the making of new deltas on or off. Existing ones stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
         if self.makes_deltas && !on {
-            self.queue.drop_deltas(|_| true);
+            self.queue
+                .writes_mut()
+                .for_each(|write| drop_deltas(write, |_| true));
         }
         self.makes_deltas = on;
     }
@@ -112,22 +116,28 @@ impl Engine {
         if self.makes_deltas {
             self.outbox.tell(Effect::GivenUp { page });
             // The number may name another page before these waiting deltas are placed.
-            self.queue.drop_deltas(|base| base.page == page);
+            for write in self.queue.writes_mut() {
+                drop_deltas(write, |base| base.page == page);
+            }
         }
     }
 
-    /// As [`Queue::drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
+    /// As [`drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
     /// and its later blocks may need bases that its first blocks gave up. No number can name another page yet. While no deltas are made,
     /// none may wait, because pages given up are not reported then.
-    pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
-        for payload in blocks {
-            let base = payload.digest.packed.and_then(|packed| packed.base);
-            let is_lost = |base: PartId| {
-                !self.makes_deltas || !self.state.shared().is_owned_or_needed(base.page)
-            };
-            if base.is_some_and(is_lost) {
-                payload.digest.packed = None;
-            }
+    pub(super) fn drop_lost_bases(&self, write: &mut Write<Twin>) {
+        drop_deltas(write, |base| {
+            !self.makes_deltas || !self.state.shared().is_owned_or_needed(base.page)
+        });
+    }
+}
+
+/// Drops deltas whose base is gone: their blocks are stored whole.
+fn drop_deltas(write: &mut Write<Twin>, is_gone: impl Fn(PartId) -> bool) {
+    for payload in &mut write.blocks {
+        let base = payload.digest.packed.and_then(|packed| packed.base);
+        if base.is_some_and(&is_gone) {
+            payload.digest.packed = None;
         }
     }
 }

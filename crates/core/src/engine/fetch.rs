@@ -8,7 +8,7 @@
 //! then reads what is still missing synchronously.
 
 use super::fetches::{AT_ONCE, Needs, Patience, TRIES, Waits};
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, RequestId};
 use crate::seam::{Effect, Outcome};
@@ -21,10 +21,10 @@ impl Engine {
         if tries >= TRIES || self.course.is_poisoned() {
             return Needs::Pull;
         }
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
+        let mut missing = core::mem::take(&mut self.fetches.missing);
         missing.clear();
         self.state.missing(lba, blocks, &mut missing);
-        let fetches = &self.queue.fetches;
+        let fetches = &self.fetches;
         let missed = missing.last().copied();
         let missed = missed.filter(|leaf| !fetches.is_under_way(*leaf));
         let needs = self.ask_for(missing);
@@ -32,7 +32,7 @@ impl Engine {
             self.read_ahead(leaf);
         }
         if let Needs::Coming(leaf) = needs {
-            self.queue.fetches.waiting.push(Waits {
+            self.fetches.waiting.push(Waits {
                 leaf,
                 id,
                 lba,
@@ -45,7 +45,7 @@ impl Engine {
 
     /// If reads are sequential, also requests the leaves after the one that a read misses.
     fn read_ahead(&mut self, missed: Leaf) {
-        let ahead = self.queue.fetches.rows.ask(missed);
+        let ahead = self.fetches.rows.ask(missed);
         let end = (missed.0 + 1 + ahead).min(self.superblock.first_parity());
         for leaf in (missed.0 + 1..end).map(Leaf) {
             if self.state.is_away(leaf) {
@@ -56,7 +56,7 @@ impl Engine {
 
     /// Requests the leaves that a write of some blocks needs.
     pub(super) fn ask_for_leaves(&mut self, lba: Lba, blocks: u32) -> Needs {
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
+        let mut missing = core::mem::take(&mut self.fetches.missing);
         missing.clear();
         self.state.missing_to_change(lba, blocks, &mut missing);
         self.ask_for(missing)
@@ -64,7 +64,7 @@ impl Engine {
 
     /// Requests the leaves that say which of some of a victim's blocks are live.
     fn ask_for_owners(&mut self, blocks: Range<u32>) -> Needs {
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
+        let mut missing = core::mem::take(&mut self.fetches.missing);
         missing.clear();
         let tags = &self.collector.tags()[blocks.start as usize..blocks.end as usize];
         let owners = tags.iter().map(|tag| tag.owner);
@@ -74,7 +74,7 @@ impl Engine {
 
     fn ask_for(&mut self, missing: Vec<Leaf>) -> Needs {
         missing.iter().for_each(|leaf| self.ask_for_leaf(*leaf));
-        let fetches = &mut self.queue.fetches;
+        let fetches = &mut self.fetches;
         let mut leaves = missing.iter().copied();
         let own = leaves.find(|leaf| fetches.is_under_way(*leaf));
         let needs = match own.or_else(|| fetches.first_of_too_many()) {
@@ -88,31 +88,28 @@ impl Engine {
 
     /// True if the first request of the queue has to wait for leaves, which are then requested.
     pub(super) fn first_waits_for_leaves(&mut self, first: &Waiting) -> bool {
-        let Waiting::Write {
-            lba,
-            blocks,
-            placed,
-            ..
-        } = first
-        else {
+        let Waiting::Write(write) = first else {
             return false;
         };
-        let (lba, blocks) = (lba.plus(*placed as u64), blocks.len() - placed);
-        let mut patience = core::mem::take(&mut self.queue.fetches.of_first);
+        let (lba, blocks) = (
+            write.lba.plus(write.placed as u64),
+            write.blocks.len() - write.placed,
+        );
+        let mut patience = core::mem::take(&mut self.fetches.of_first);
         let waits = self.is_patient(&mut patience, |engine| {
             engine.ask_for_leaves(lba, blocks as u32)
         });
-        self.queue.fetches.of_first = patience;
+        self.fetches.of_first = patience;
         waits
     }
 
     /// True if a victim has to wait for leaves that say which of some of its blocks are live; they are then requested.
     pub(super) fn victim_waits_for_leaves(&mut self, blocks: Range<u32>) -> bool {
-        let mut patience = core::mem::take(&mut self.queue.fetches.of_victim);
+        let mut patience = core::mem::take(&mut self.fetches.of_victim);
         let waits = self.is_patient(&mut patience, |engine| engine.ask_for_owners(blocks));
         // The next blocks may wait as long again.
         if waits {
-            self.queue.fetches.of_victim = patience;
+            self.fetches.of_victim = patience;
         }
         waits
     }
@@ -122,7 +119,7 @@ impl Engine {
         patience: &mut Patience,
         ask: impl FnOnce(&mut Self) -> Needs,
     ) -> bool {
-        if patience.lasts(&self.queue.fetches) {
+        if patience.lasts(&self.fetches) {
             return true;
         }
         if patience.is_over() || self.course.is_poisoned() {
@@ -133,7 +130,7 @@ impl Engine {
     }
 
     fn ask_for_leaf(&mut self, leaf: Leaf) {
-        let fetches = &mut self.queue.fetches;
+        let fetches = &mut self.fetches;
         if fetches.under_way.len() >= AT_ONCE || fetches.is_under_way(leaf) {
             return;
         }
@@ -151,18 +148,18 @@ impl Engine {
 
     /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.
     pub(super) fn leaf_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        let fetches = &mut self.queue.fetches;
+        let fetches = &mut self.fetches;
         fetches.under_way.retain(|(of, _)| *of != leaf);
         if let Outcome::Bytes(bytes) = outcome
             && let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(bytes)
         {
             self.state.take_leaf(leaf, block);
         }
-        let waiting = core::mem::take(&mut self.queue.fetches.waiting);
+        let waiting = core::mem::take(&mut self.fetches.waiting);
         for waits in waiting {
             match waits.leaf == leaf {
                 true => self.begin_read(waits.id, waits.lba, waits.blocks, waits.tries),
-                false => self.queue.fetches.waiting.push(waits),
+                false => self.fetches.waiting.push(waits),
             }
         }
     }

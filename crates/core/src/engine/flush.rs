@@ -1,6 +1,6 @@
 //! FLUSH, and all requests that wait for chunks to be durable.
 
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{RequestId, Seq};
 use crate::log::Head;

@@ -38,7 +38,6 @@ mod parity;
 mod parked;
 mod pledge;
 mod pump;
-mod queue;
 mod read;
 mod restamp;
 mod stripes;
@@ -46,12 +45,11 @@ mod twin;
 mod unmap;
 mod vacate;
 mod verdict;
-mod waiting;
 mod write;
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
-use crate::front::{Course, Outbox};
+use crate::front::{Course, Outbox, Queue};
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
@@ -65,10 +63,11 @@ use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
 pub use earlier::Earlier;
+use fetches::Fetches;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
-use queue::Queue;
-use waiting::Waiting;
+use parked::Parked;
+use verdict::{Twin, Waiting};
 
 /// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
 pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
@@ -157,7 +156,9 @@ pub struct Engine {
     sums: Sums,
 
     log: Log,
-    queue: Queue,
+    queue: Queue<Twin>,
+    fetches: Fetches,
+    parked: Parked,
     proposers: Proposers,
     reserve: Reserve,
 
@@ -202,6 +203,8 @@ impl Engine {
                 recovered.root.seq,
             ),
             queue: Queue::default(),
+            fetches: Fetches::default(),
+            parked: Parked::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(staying, buffers.first, buffers.count),
@@ -247,7 +250,7 @@ impl Engine {
             _ => Then::Move,
         };
         if self.state.is_in_census() && matches!(then, Then::Look) {
-            self.queue.fetches.census.asked = Some(now);
+            self.fetches.census.asked = Some(now);
         }
         match input {
             Input::Write {
@@ -309,7 +312,7 @@ impl Engine {
         }
         let rebuilt = self.state.take_rebuilt();
         if rebuilt > 0 {
-            self.queue.fetches.rebuilt += rebuilt as u64;
+            self.fetches.rebuilt += rebuilt as u64;
             self.stats.rebuilt_leaves += rebuilt as u64;
             self.checkpoint.due_if(true);
         }
@@ -317,7 +320,7 @@ impl Engine {
 
     /// Returns how many damaged leaves were restored from their stripes since the last call.
     pub fn take_rebuilt(&mut self) -> u64 {
-        core::mem::take(&mut self.queue.fetches.rebuilt)
+        core::mem::take(&mut self.fetches.rebuilt)
     }
 
     fn hear(&mut self, hint: Hint<'_>) {
@@ -493,7 +496,7 @@ impl Engine {
         self.outbox
             .refuse(self.superblock.refuse(), Refusal::Poisoned);
         self.refuse_waiters(Refusal::Poisoned);
-        let fetching = core::iter::from_fn(|| self.queue.fetches.give_up());
+        let fetching = core::iter::from_fn(|| self.fetches.give_up());
         self.outbox.refuse(fetching, Refusal::Poisoned);
         while let Some(waiting) = self.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);
@@ -501,23 +504,13 @@ impl Engine {
     }
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if matches!(waiting, Waiting::Write { .. }) {
+        if matches!(waiting, Waiting::Write(_)) {
             self.proposers.once_mut().note_refused();
         }
-        if waiting.is_asking() {
-            return self.queue.doom(waiting, refusal);
-        }
-        match waiting {
-            Waiting::Write {
-                id, blocks, placed, ..
-            } => {
-                self.outbox.refuse_write(id, &blocks[placed..], refusal);
-            }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Flush { id } | Waiting::Unmap { id, .. } | Waiting::Copy { id, .. } => {
-                self.outbox.reply(id, Err(refusal));
-            }
-            Waiting::Committed { .. } => {}
+        let outbox = &mut self.outbox;
+        if let Some(Waiting::Read { id, lba, blocks }) = self.queue.refuse(waiting, refusal, outbox)
+        {
+            self.start_read(id, lba, blocks);
         }
     }
 

@@ -13,7 +13,7 @@
 //! 4. A pledge that recovery redeems has no record. So nothing is added to the log before a map checkpoint includes the redeemed pledges.
 
 use super::Engine;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::addr::Lba;
 use crate::entry::Entry;
 use crate::format::SumKind;

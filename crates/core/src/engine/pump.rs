@@ -73,10 +73,9 @@ impl Engine {
         if self.is_quiet() && !self.collector.is_idle() {
             self.abandon_victim();
         }
-        let served = self.queue.is_empty()
-            && self.queue.is_none_doomed()
-            && self.queue.fetches.is_empty()
-            && self.queue.fetches.census.in_flight == 0
+        let served = self.queue.is_served()
+            && self.fetches.is_empty()
+            && self.fetches.census.in_flight == 0
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();

@@ -3,7 +3,7 @@
 
 use super::fetches::Needs;
 use super::parked::{Fault, Unchecked};
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
@@ -298,7 +298,7 @@ impl Engine {
             sums: sums.to_vec(),
             fault,
         };
-        self.queue.parked.reads.park(segment, unchecked);
+        self.parked.reads.park(segment, unchecked);
     }
 
     /// Verifies the checksums of the blocks that were read (promise 6), and the result of decoding.
@@ -374,13 +374,13 @@ impl Engine {
             _ => &[],
         };
         let crc = self.superblock.crc();
-        let waiting = self.queue.parked.reads.of(segment);
+        let waiting = self.parked.reads.of(segment);
         let waiting = waiting.map(|read| (read.at, &read.sums[..]));
         let next = self.sums.on_read(segment, offset, bytes, crc, waiting);
         if next.is_some() {
             return self.load_sums(segment, next);
         }
-        for read in self.queue.parked.reads.take(segment) {
+        for read in self.parked.reads.take(segment) {
             self.finish_part(read.request, read.at, &read.sums, read.fault);
         }
         self.sure_again(segment);

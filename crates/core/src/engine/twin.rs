@@ -5,12 +5,12 @@
 //! queue of writes: nothing overtakes it.
 
 use super::parked::Unsure;
-use super::queue::Noted;
 use super::verdict::{Twin, Verdict};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
+use crate::front::Noted;
 use crate::index::Holder;
 use crate::log::{Head, Held, locate};
 use crate::policy::{Answer, Proposer};
@@ -38,26 +38,16 @@ impl Engine {
 
     /// Starts a comparison for each block of a write that may be stored already. Returns an empty list if no block may be.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
         let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
-        for (index, payload) in blocks.iter().enumerate() {
-            if self.options.zero && payload.digest.zero {
-                continue;
-            }
+        Verdict::ask_for(blocks, self.options.zero, |index, payload| {
             let at = lba.plus(index as u64);
-            let Some((by, of)) = self.propose(at, index, payload) else {
-                continue;
-            };
+            let (by, of) = self.propose(at, index, payload)?;
             let Some(place) = self.state.place_of(self.entry_of(of)) else {
                 self.proposers.refuted(by, &mut self.stats);
-                continue;
+                return None;
             };
-            // A request with a comparison costs one allocation, which is little: it saves the write of a block.
-            if verdicts.is_empty() {
-                verdicts.resize(blocks.len(), Verdict::Write);
-            }
             let print = self.decisive_print(by, of);
             let twin = Twin {
                 by,
@@ -67,13 +57,12 @@ impl Engine {
                 absorptions: self.log.absorptions_at(place.pba, place.slot),
                 print,
             };
-            verdicts[index] = Verdict::Asked(twin);
             match print {
                 Some(_) => self.ask_fingerprint(request, index as u32, payload.buf),
                 None => self.compare(request, index as u32, payload.buf, twin),
             }
-        }
-        verdicts
+            Some(twin)
+        })
     }
 
     /// Returns a proposed holder of the content to be written at `lba`, and its proposer.
@@ -239,7 +228,7 @@ impl Engine {
         let expected = self.sums.sum(segment, offset);
         if expected.is_none() {
             self.want_sums(segment);
-            return self.queue.parked.unsure.park(segment, unsure);
+            return self.parked.unsure.park(segment, unsure);
         }
         self.judge_page(unsure, expected);
     }
@@ -258,7 +247,7 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(super) fn sure_again(&mut self, segment: Segment) {
-        for one in self.queue.parked.unsure.take(segment) {
+        for one in self.parked.unsure.take(segment) {
             let (_, offset) = locate(&self.superblock, one.page);
             let expected = self.sums.sum(segment, offset);
             self.judge_page(one, expected);
@@ -292,10 +281,17 @@ impl Engine {
     }
 
     fn answered(&mut self, request: RequestId, index: u32, answer: Answer) {
-        match self.queue.on_answer(request, index, answer) {
-            Noted::Waits(by) => self.proposers.learn(by, answer, &mut self.stats),
-            Noted::Refused(waiting, refusal) => self.refuse(waiting, refusal),
-            Noted::Doomed => {}
+        let judge = |twin| match answer {
+            Answer::Same(print) => Some(Twin { print, ..twin }),
+            Answer::Other | Answer::Damaged => None,
+        };
+        match self.queue.on_answer(request, index, judge) {
+            Noted::Waits(twin) => {
+                let by = twin.map(|twin| twin.by);
+                self.proposers.learn(by, answer, &mut self.stats);
+            }
+            Noted::Refused(_, Some((waiting, refusal))) => self.refuse(waiting, refusal),
+            Noted::Refused(_, None) => {}
         }
     }
 

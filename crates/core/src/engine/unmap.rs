@@ -1,7 +1,7 @@
 //! Discards and zeroes: one record an extent, whatever its length.
 
 use super::Engine;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
 use crate::log::Head;

@@ -4,12 +4,12 @@ use super::Engine;
 use super::fetches::{Needs, Patience};
 use super::pack::Packing;
 use super::twin::Shared as Sharing;
-use super::verdict::Verdict;
-use super::waiting::Waiting;
+use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Buf, Lba, Pba, RequestId};
 use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
+use crate::front::{Placed, Placing, Write};
 use crate::limits;
 use crate::log::Head;
 use crate::policy::once::Once;
@@ -18,13 +18,6 @@ use crate::room::Room;
 use crate::seam::{Ack, Block, Class, Payload, Refusal};
 use crate::state::Origin;
 use alloc::vec::Vec;
-
-/// The result of placing one block.
-enum Placed {
-    Done,
-    Wait,
-    Full,
-}
 
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
@@ -51,21 +44,29 @@ impl Engine {
                 Needs::Coming(_)
             );
         if self.queue.is_empty() && self.may_change_map() && !awaits_leaves {
-            match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
+            let placing = Placing {
+                id,
+                lba,
+                blocks,
+                placed: &mut placed,
+                verdicts: &verdicts,
+                ack,
+            };
+            match self.place_all(placing) {
                 true => return,
                 false => debug_assert!(placed < blocks.len()),
             }
         }
-        let mut blocks = blocks.to_vec();
-        self.drop_lost_bases(&mut blocks);
-        self.queue.push(Waiting::Write {
+        let mut write = Write {
             id,
             lba,
-            blocks,
+            blocks: blocks.to_vec(),
             placed,
             verdicts,
             ack,
-        });
+        };
+        self.drop_lost_bases(&mut write);
+        self.queue.push(Waiting::Write(write));
     }
 
     /// Returns the refusal of a request that changes these blocks, if it is refused.
@@ -82,36 +83,13 @@ impl Engine {
             .is_some_and(|end| end <= self.state.map().blocks())
     }
 
-    /// Places blocks from `placed` on; true if the request has been answered or waits for durability.
-    pub(super) fn place_all(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: &[Payload],
-        verdicts: &[Verdict],
-        placed: &mut usize,
-        ack: Ack,
-    ) -> bool {
-        while let Some(payload) = blocks.get(*placed) {
-            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
-            match self.place(lba.plus(*placed as u64), *payload, verdict) {
-                Placed::Done => *placed += 1,
-                Placed::Wait => return false,
-                Placed::Full => {
-                    let rest = Waiting::Write {
-                        id,
-                        lba,
-                        blocks: blocks.to_vec(),
-                        placed: *placed,
-                        verdicts: verdicts.to_vec(),
-                        ack,
-                    };
-                    self.refuse(rest, Refusal::Full);
-                    return true;
-                }
-            }
+    /// Places a write's blocks; true if the request has been answered or waits for durability.
+    fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
+        match write.each(|lba, payload, verdict| self.place(lba, *payload, verdict)) {
+            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
+            Placed::Wait => return false,
+            Placed::Full => self.refuse(Waiting::Write(write.to_write()), Refusal::Full),
         }
-        self.acknowledge(id, ack == Ack::Durable);
         true
     }
 
@@ -291,14 +269,7 @@ impl Engine {
             }
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
-                Waiting::Write {
-                    id,
-                    lba,
-                    blocks,
-                    placed,
-                    verdicts,
-                    ack,
-                } => self.place_all(*id, *lba, blocks, verdicts, placed, *ack),
+                Waiting::Write(write) => self.place_all(write.placing()),
                 Waiting::Flush { id } => {
                     self.wait_for_durability(*id, true);
                     true
@@ -321,28 +292,25 @@ impl Engine {
                 }
             };
             if !done {
-                if let Waiting::Write { blocks, placed, .. } = &mut waiting {
-                    self.drop_lost_bases(&mut blocks[*placed..]);
+                if let Waiting::Write(write) = &mut waiting {
+                    self.drop_lost_bases(write);
                 }
                 self.queue.put_back(waiting);
                 return;
             }
-            self.queue.fetches.of_first = Patience::default();
+            self.fetches.of_first = Patience::default();
         }
     }
 
     /// Prefetches index entries of contents that were compared. The answers arrive long after the first look-up, when the entries have
     /// left the CPU caches.
     fn look_ahead_answered(&self, waiting: &Waiting) {
-        if let Waiting::Write {
-            blocks,
-            placed: 0,
-            verdicts,
-            ..
-        } = waiting
-            && !verdicts.is_empty()
+        if let Waiting::Write(write) = waiting
+            && write.placed == 0
+            && !write.verdicts.is_empty()
         {
-            self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.sum));
+            let sums = write.blocks.iter().map(|payload| payload.digest.sum);
+            self.look_ahead_contents(sums);
         }
     }
 

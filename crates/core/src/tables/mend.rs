@@ -9,7 +9,7 @@ impl Tables {
     /// True if `lba` now leads to what is at `pba`, and no waiting request would change that.
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
-        !self.queue.concerns(lba, 1) && self.whole_at(lba).is_some_and(|(at, _)| at == pba)
+        !self.queue.will_change(lba, 1) && self.whole_at(lba).is_some_and(|(at, _)| at == pba)
     }
 
     /// The place of the block at `lba`, and its sum.

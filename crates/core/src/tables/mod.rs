@@ -33,7 +33,6 @@ mod options;
 pub mod order;
 mod pending;
 mod prints;
-mod queue;
 mod read;
 mod recover;
 mod refuse;
@@ -45,19 +44,18 @@ mod table;
 mod twin;
 mod twins;
 mod verdict;
-mod waiting;
 mod write;
 
 use crate::addr::{Buf, EffectId, Nanos};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Signer};
-use crate::front::{Course, Outbox};
+use crate::front::{Course, Outbox, Queue};
 use crate::mirrors::Mirrored;
 use crate::policy::Proposers;
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Ack, Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
+use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
 use crate::stats::Stats;
 use backlog::Backlog;
 use buffers::Buffers;
@@ -69,10 +67,10 @@ pub use options::{Options, Persistence};
 use order::Step;
 use pending::Pending;
 use prints::Prints;
-use queue::Queue;
 pub use recover::{Recovered, recover};
 pub use rest::rescue;
 use shadow::Shadow;
+use verdict::Twin;
 
 /// See the module.
 pub struct Tables {
@@ -89,7 +87,7 @@ pub struct Tables {
     groups: Groups,
     backlog: Backlog,
     shadow: Option<Shadow>,
-    queue: Queue,
+    queue: Queue<Twin>,
 
     proposers: Proposers,
     reserve: Reserve,
@@ -153,7 +151,7 @@ impl Tables {
                 lba,
                 blocks,
                 ack,
-            } => self.write(id, lba, blocks, ack == Ack::Durable),
+            } => self.write(id, lba, blocks, ack),
             Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
             Input::Flush { id } => self.flush(id),
             Input::Unmap {
@@ -282,7 +280,7 @@ impl Tables {
             index_entries: self.proposers.dedup().index().len() as u64,
             index_comparisons: self.proposers.dedup().index().comparisons(),
             index_capacity: self.proposers.dedup().index().capacity() as u64,
-            waiting_requests: self.queue.len() as u64,
+            waiting_requests: self.queue.requests() as u64,
             poisoned: u64::from(self.course.is_poisoned()),
             ..self.stats
         }

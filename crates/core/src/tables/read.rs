@@ -1,6 +1,6 @@
 //! The read path: from memory, from nothing, or from the medium with its checksum.
 
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Pending, Tables};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
@@ -12,8 +12,14 @@ impl Tables {
         if !self.in_range(lba, u64::from(blocks)) {
             return self.outbox.reply(id, Err(Refusal::OutOfRange));
         }
-        // Reads wait after a write of the same blocks that waits for its turn.
-        let behind = self.queue.concerns(lba, u64::from(blocks));
+        // Reads wait after a write of the same blocks that waits for its turn, and after a read that begins within them and waits itself.
+        let end = lba.plus(u64::from(blocks));
+        let begins_here = |one: &Waiting| match one {
+            Waiting::Read { lba: first, .. } => lba < *first && *first < end,
+            _ => false,
+        };
+        let behind =
+            self.queue.will_change(lba, u64::from(blocks)) || self.queue.iter().any(begins_here);
         if behind && !self.course.is_poisoned() {
             self.queue.push(Waiting::Read { id, lba, blocks });
         } else {

@@ -1,7 +1,7 @@
 //! Refuses what waits, when a volume is poisoned or full.
 
 use super::Tables;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::seam::Refusal;
 
 impl Tables {
@@ -22,24 +22,14 @@ impl Tables {
     }
 
     pub(super) fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if waiting.is_asking() {
-            return self.queue.doom(waiting, refusal);
-        }
-        match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                placed,
-                verdicts,
-                ..
-            } => {
-                for verdict in verdicts.iter().skip(placed) {
+        match self.queue.refuse(waiting, refusal, &mut self.outbox) {
+            Some(Waiting::Read { id, lba, blocks }) => self.start_read(id, lba, blocks),
+            Some(Waiting::Write(write)) => {
+                for verdict in write.verdicts.iter().skip(write.placed) {
                     self.let_go(*verdict);
                 }
-                self.outbox.refuse_write(id, &blocks[placed..], refusal);
             }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
+            _ => {}
         }
     }
 }

@@ -11,6 +11,7 @@ use super::table::Table;
 use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId, Vba};
 use crate::format::table::Link;
+use crate::front::Noted;
 use crate::index::Holder;
 use crate::limits;
 use crate::policy::dedup::{Dedup, content_hash};
@@ -28,22 +29,12 @@ pub(super) enum Sharing {
 impl Tables {
     /// Looks for a twin of each block of a write, and requests the comparisons. Returns an empty list if there are none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
         let held = u64::from(self.outbox.buffers() - self.buffers.on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
-        for (at, payload) in blocks.iter().enumerate() {
-            if self.options.zero && payload.digest.zero {
-                continue;
-            }
+        Verdict::ask_for(blocks, self.options.zero, |at, payload| {
             let home = lba.plus(at as u64);
-            let Some(twin) = self.propose(home, at, payload) else {
-                continue;
-            };
-            if verdicts.is_empty() {
-                verdicts.resize(blocks.len(), Verdict::Write);
-            }
-            verdicts[at] = Verdict::Asked(twin);
+            let twin = self.propose(home, at, payload)?;
             self.blocks.pin(twin.index);
             let with = match self.buffers.get(twin.index) {
                 Some(buf) => Against::Buffer(buf),
@@ -58,8 +49,8 @@ impl Tables {
             });
             let buf = payload.buf;
             self.outbox.tell(Effect::Compare { id, buf, with });
-        }
-        verdicts
+            Some(twin)
+        })
     }
 
     /// The data block that is proposed, if its checksum may match: a misdirected read must not pass another block off as a twin.
@@ -96,21 +87,23 @@ impl Tables {
                 false
             }
         };
-        if let Some(waiting) = self.queue.write(request) {
-            let Some(twin) = waiting.on_answer(index, same) else {
-                return;
-            };
-            let answer = match same {
-                true => Answer::Same(None),
-                false => {
-                    self.unpin(twin.index);
-                    self.stats.missing_blocks += u64::from(matches!(twin.by, Proposer::Journal(_)));
-                    Answer::Other
-                }
-            };
-            return self.proposers.learn(Some(twin.by), answer, &mut self.stats);
-        }
-        let (twin, refused) = self.queue.on_late_answer(request, index);
+        let judge = |twin| same.then_some(twin);
+        let (twin, refused) = match self.queue.on_answer(request, index, judge) {
+            Noted::Waits(Some(twin)) if same => {
+                let by = Some(twin.by);
+                return self
+                    .proposers
+                    .learn(by, Answer::Same(None), &mut self.stats);
+            }
+            Noted::Waits(twin) => {
+                let by = twin.map(|twin| twin.by);
+                let is_journals = matches!(by, Some(Proposer::Journal(_)));
+                self.stats.missing_blocks += u64::from(is_journals);
+                self.proposers.learn(by, Answer::Other, &mut self.stats);
+                (twin, None)
+            }
+            Noted::Refused(twin, refused) => (twin, refused),
+        };
         if let Some(twin) = twin {
             self.unpin(twin.index);
         }

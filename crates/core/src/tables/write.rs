@@ -5,25 +5,18 @@ use super::options::Persistence;
 use super::order::Step;
 use super::table::Table;
 use super::twin::Sharing;
-use super::verdict::Verdict;
-use super::waiting::Waiting;
+use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
+use crate::front::{Placed, Placing, Write};
 use crate::limits;
 use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::seam::{Class, Payload, Refusal};
+use crate::seam::{Ack, Class, Payload, Refusal};
 use alloc::vec::Vec;
 
-/// The result for one block.
-pub(super) enum Placed {
-    Done,
-    Wait,
-    Full,
-}
-
 impl Tables {
-    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
+    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
         self.outbox.took(blocks.len());
         if let Some(refusal) = self.refuses_write_of(lba, blocks.len() as u64) {
             return self.outbox.refuse_write(id, blocks, refusal);
@@ -31,23 +24,30 @@ impl Tables {
         self.groups.count_arrival(self.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
-        let mut verdicts = match self.proposers.are_on() {
+        let verdicts = match self.proposers.are_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
         let mut placed = 0;
-        if self.queue.is_empty() && self.place_all(id, lba, blocks, &mut verdicts, &mut placed, fua)
-        {
+        let placing = Placing {
+            id,
+            lba,
+            blocks,
+            placed: &mut placed,
+            verdicts: &verdicts,
+            ack,
+        };
+        if self.queue.is_empty() && self.place_all(placing) {
             return;
         }
-        self.queue.push(Waiting::Write {
+        self.queue.push(Waiting::Write(Write {
             id,
             lba,
             blocks: blocks.to_vec(),
             placed,
             verdicts,
-            fua,
-        });
+            ack,
+        }));
     }
 
     /// Returns the refusal of a request that changes these blocks, if it is refused.
@@ -64,42 +64,20 @@ impl Tables {
             .is_some_and(|end| end <= self.superblock.logical_blocks())
     }
 
-    /// Places blocks from `placed` on; returns `true` when the request has been answered or waits for durability.
-    fn place_all(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: &[Payload],
-        verdicts: &mut [Verdict],
-        placed: &mut usize,
-        fua: bool,
-    ) -> bool {
-        while let Some(payload) = blocks.get(*placed) {
-            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
-            match self.place(lba.plus(*placed as u64), payload, verdict) {
-                Placed::Done => {
-                    self.let_go(verdict);
-                    if let Some(verdict) = verdicts.get_mut(*placed) {
-                        *verdict = Verdict::Write;
-                    }
-                    *placed += 1;
-                }
-                Placed::Wait => return false,
-                Placed::Full => {
-                    let rest = Waiting::Write {
-                        id,
-                        lba,
-                        blocks: blocks.to_vec(),
-                        placed: *placed,
-                        verdicts: verdicts.to_vec(),
-                        fua,
-                    };
-                    self.refuse(rest, Refusal::Full);
-                    return true;
-                }
+    /// Places a write's blocks; true if the request has been answered or waits for durability.
+    fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
+        let place = |lba, payload: &_, verdict| {
+            let placed = self.place(lba, payload, verdict);
+            if placed == Placed::Done {
+                self.let_go(verdict);
             }
+            placed
+        };
+        match write.each(place) {
+            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
+            Placed::Wait => return false,
+            Placed::Full => self.refuse(Waiting::Write(write.to_write()), Refusal::Full),
         }
-        self.acknowledge(id, fua);
         true
     }
 
@@ -244,20 +222,20 @@ impl Tables {
             false => self.stats.discarded_blocks += blocks,
         }
         self.groups.count_arrival(self.course.now());
-        self.queue.push(Waiting::Unmap {
-            id,
-            lba,
-            blocks,
-            fua,
-        });
-        if self.queue.len() == 1 {
-            self.place_waiting();
+        if !self.queue.is_empty() || !self.place_unmap(id, lba, blocks, fua) {
+            self.queue.push(Waiting::Unmap {
+                id,
+                lba,
+                blocks,
+                zero,
+                fua,
+            });
         }
     }
 
     /// Unlinks the links from `lba` on. Under a root all of them go into one group, because a discard is one step (promise 3): a group
     /// may exceed its bound by one discard. Without a root a discard is not one step, so it may continue in the next group.
-    fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
+    fn place_unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, fua: bool) -> bool {
         let end = lba.plus(blocks);
         let mut next = self.next_mapped(lba, end);
         if next.is_some() && self.group_is_full() {
@@ -273,6 +251,7 @@ impl Tables {
             self.relink(mapped, Link::NONE);
             next = self.next_mapped(mapped.plus(1), end);
         }
+        self.acknowledge(id, fua);
         true
     }
 
@@ -286,14 +265,7 @@ impl Tables {
     pub(super) fn place_waiting(&mut self) {
         while let Some(mut waiting) = self.queue.pop() {
             let done = match &mut waiting {
-                Waiting::Write {
-                    id,
-                    lba,
-                    blocks,
-                    placed,
-                    verdicts,
-                    fua,
-                } => self.place_all(*id, *lba, blocks, verdicts, placed, *fua),
+                Waiting::Write(write) => self.place_all(write.placing()),
                 Waiting::Read { id, lba, blocks } => {
                     self.start_read(*id, *lba, *blocks);
                     true
@@ -303,13 +275,10 @@ impl Tables {
                     lba,
                     blocks,
                     fua,
-                } => {
-                    let (id, fua) = (*id, *fua);
-                    let done = self.place_unmap(*lba, *blocks);
-                    if done {
-                        self.acknowledge(id, fua);
-                    }
-                    done
+                    ..
+                } => self.place_unmap(*id, *lba, *blocks, *fua),
+                Waiting::Flush { .. } | Waiting::Copy { .. } | Waiting::Committed { .. } => {
+                    unreachable!("a log's requests")
                 }
             };
             if !done {

@@ -27,10 +27,10 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(in crate::engine) fn merge_again(&mut self, segment: Segment) {
-        for (awaited, pair) in self.queue.parked.pairs.take_all() {
+        for (awaited, pair) in self.parked.pairs.take_all() {
             match awaited == segment {
                 true => self.merge_or_load(pair, Some(segment)),
-                false => self.queue.parked.pairs.park(awaited, pair),
+                false => self.parked.pairs.park(awaited, pair),
             }
         }
     }
@@ -109,14 +109,11 @@ impl Engine {
             (Sum::Is(first), Sum::Is(second)) if !are_whole || first == second => {
                 return Some([first, second]);
             }
-            (Sum::Awaited(segment), _) => self.queue.parked.pairs.park(segment, pair),
+            (Sum::Awaited(segment), _) => self.parked.pairs.park(segment, pair),
             (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // If few segments' checksums are cached, the first segment's may be gone when the second's arrive.
                 let known = Some((from, sum));
-                self.queue
-                    .parked
-                    .pairs
-                    .park(segment, Pair { known, ..pair });
+                self.parked.pairs.park(segment, Pair { known, ..pair });
             }
             _ => self.outbox.reply(pair.request, Ok(())),
         }
