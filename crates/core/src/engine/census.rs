@@ -19,12 +19,12 @@ impl Engine {
     /// Reads and counts further leaves. Ends the census when no leaf is left.
     pub(super) fn advance_census(&mut self) {
         // A volume that stops need not be counted, unless a request waits for that.
-        let is_wanted = self.course.is_running() || !self.queue.is_empty();
+        let is_wanted = self.front.course.is_running() || !self.front.queue.is_empty();
         if !self.state.is_in_census() || !is_wanted {
             return;
         }
         let mut counted = 0;
-        let most = self.fetches.census.most(self.course.now());
+        let most = self.fetches.census.most(self.front.course.now());
         while self.fetches.census.in_flight < most {
             let from = self.fetches.census.next;
             let Some(uncounted) = self.state.next_uncounted(from) else {
@@ -59,7 +59,7 @@ impl Engine {
             unreachable!("leaf {leaf} is away, so the medium has it")
         };
         self.fetches.census.in_flight += 1;
-        self.outbox
+        self.front
             .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
                 id,
                 at,
@@ -120,7 +120,7 @@ impl Engine {
         let unsound = counted.err();
         if unsound.is_some() {
             self.fetches.census.unsound = unsound;
-            self.outbox.withdraw_writes();
+            self.front.outbox.withdraw_writes();
             self.poison();
         }
         unsound.is_some()

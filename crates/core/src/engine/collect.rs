@@ -68,7 +68,7 @@ impl Engine {
 
     /// True if a victim was chosen.
     fn choose_victim(&mut self) -> bool {
-        if !self.course.is_running() && self.queue.is_empty() {
+        if !self.front.course.is_running() && self.front.queue.is_empty() {
             return false;
         }
         let among = Among {
@@ -96,7 +96,7 @@ impl Engine {
         match self.collector.poll_tags(&self.superblock) {
             Some((at, blocks)) => {
                 let read = |id| Effect::ReadMeta { id, at, blocks };
-                self.outbox.ask(Pending::Tags, read);
+                self.front.ask(Pending::Tags, read);
             }
             None => self.look_at_owners(),
         }
@@ -135,7 +135,7 @@ impl Engine {
 
     fn gather(&mut self, at: Pba, blocks: u32, to: Buf) {
         self.stats.collector_reads += u64::from(blocks);
-        self.outbox
+        self.front
             .ask(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
                 id,
                 at,

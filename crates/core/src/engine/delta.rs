@@ -21,7 +21,8 @@ impl Engine {
     /// Turns the making of new deltas on or off. Existing ones stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
         if self.makes_deltas && !on {
-            self.queue
+            self.front
+                .queue
                 .writes_mut()
                 .for_each(|write| drop_deltas(write, |_| true));
         }
@@ -108,15 +109,15 @@ impl Engine {
 
     pub(super) fn tell_stored(&mut self, buf: Buf, part: PartId) {
         if self.makes_deltas {
-            self.outbox.tell(Effect::Stored { buf, part });
+            self.front.tell(Effect::Stored { buf, part });
         }
     }
 
     pub(super) fn tell_given_up(&mut self, page: Vba) {
         if self.makes_deltas {
-            self.outbox.tell(Effect::GivenUp { page });
+            self.front.tell(Effect::GivenUp { page });
             // The number may name another page before these waiting deltas are placed.
-            for write in self.queue.writes_mut() {
+            for write in self.front.queue.writes_mut() {
                 drop_deltas(write, |base| base.page == page);
             }
         }

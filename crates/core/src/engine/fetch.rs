@@ -18,7 +18,7 @@ use core::ops::Range;
 impl Engine {
     /// Returns what a read needs that has waited `tries` times. While its leaves are being read, the read waits here.
     pub(super) fn read_needs(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) -> Needs {
-        if tries >= TRIES || self.course.is_poisoned() {
+        if tries >= TRIES || self.front.course.is_poisoned() {
             return Needs::Pull;
         }
         let mut missing = core::mem::take(&mut self.fetches.missing);
@@ -122,7 +122,7 @@ impl Engine {
         if patience.lasts(&self.fetches) {
             return true;
         }
-        if patience.is_over() || self.course.is_poisoned() {
+        if patience.is_over() || self.front.course.is_poisoned() {
             return false;
         }
         let needs = ask(self);
@@ -138,12 +138,11 @@ impl Engine {
             return;
         };
         fetches.under_way.push((leaf, self.checkpoint.generation()));
-        self.outbox
-            .ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
-                id,
-                at,
-                blocks: 1,
-            });
+        self.front.ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
+            id,
+            at,
+            blocks: 1,
+        });
     }
 
     /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.

@@ -275,7 +275,7 @@ impl Engine {
     }
 
     fn chunk_of(&self, id: EffectId) -> ChunkId {
-        match self.outbox.get(id).copied() {
+        match self.front.outbox.get(id).copied() {
             Some(Pending::Chunk(chunk)) => chunk,
             other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
         }

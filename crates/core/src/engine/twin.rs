@@ -38,7 +38,7 @@ impl Engine {
 
     /// Starts a comparison for each block of a write that may be stored already. Returns an empty list if no block may be.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
+        let held = u64::from(self.front.outbox.buffers() - self.log.clients_on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
         Verdict::ask_for(blocks, self.options.zero, |index, payload| {
@@ -137,7 +137,7 @@ impl Engine {
             reads: reads.then_some(pba),
             base: base_at,
         };
-        self.outbox
+        self.front
             .ask(pending, |id| Effect::Compare { id, buf, with });
     }
 
@@ -152,7 +152,7 @@ impl Engine {
             self.segments.end_reader(locate(&self.superblock, pba).0);
         }
         let same = match (outcome, read) {
-            (Outcome::Same(true), Some(page)) => match self.queue.asked(request, index) {
+            (Outcome::Same(true), Some(page)) => match self.front.queue.asked(request, index) {
                 // The bytes that were read are the block's, and so their checksum is the block's.
                 Some((twin, payload)) if twin.place.slot.is_none() => {
                     return self.check_page(Unsure {
@@ -204,7 +204,7 @@ impl Engine {
 
     /// Handles a block that equals its twin; where fingerprints decide, the page learns its fingerprint.
     fn equal(&mut self, request: RequestId, index: u32) {
-        match self.queue.asked(request, index) {
+        match self.front.queue.asked(request, index) {
             Some((twin, payload))
                 if twin.place.slot.is_none() && self.goes_by_fingerprint(twin.by) =>
             {
@@ -257,7 +257,7 @@ impl Engine {
     fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {
         self.stats.dedup_fingerprints += 1;
         let pending = Pending::Fingerprint { request, index };
-        self.outbox
+        self.front
             .ask(pending, |id| Effect::Fingerprint { id, buf });
     }
 
@@ -269,6 +269,7 @@ impl Engine {
             _ => None,
         };
         let known = self
+            .front
             .queue
             .asked(request, index)
             .and_then(|(twin, _)| twin.print);
@@ -285,7 +286,7 @@ impl Engine {
             Answer::Same(print) => Some(Twin { print, ..twin }),
             Answer::Other | Answer::Damaged => None,
         };
-        match self.queue.on_answer(request, index, judge) {
+        match self.front.queue.on_answer(request, index, judge) {
             Noted::Waits(twin) => {
                 let by = twin.map(|twin| twin.by);
                 self.proposers.learn(by, answer, &mut self.stats);

@@ -21,15 +21,16 @@ use alloc::vec::Vec;
 
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.outbox.took(blocks.len());
-        let refusal = match self.refuses_write_of(lba, blocks.len() as u64) {
+        self.front.outbox.took(blocks.len());
+        let fits = self.in_range(lba, blocks.len() as u64);
+        let refusal = match self.front.refuses_change(fits) {
             // The client has the answer already, so the write waits for room.
             Some(Refusal::NoRoom) if ack == Ack::Given => None,
             refusal => refusal,
         };
         if let Some(refusal) = refusal {
             self.proposers.once_mut().note_refused();
-            return self.outbox.refuse_write(id, blocks, refusal);
+            return self.front.outbox.refuse_write(id, blocks, refusal);
         }
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
@@ -43,7 +44,7 @@ impl Engine {
                 self.ask_for_leaves(lba, blocks.len() as u32),
                 Needs::Coming(_)
             );
-        if self.queue.is_empty() && self.may_change_map() && !awaits_leaves {
+        if self.front.queue.is_empty() && self.may_change_map() && !awaits_leaves {
             let placing = Placing {
                 id,
                 lba,
@@ -66,15 +67,7 @@ impl Engine {
             ack,
         };
         self.drop_lost_bases(&mut write);
-        self.queue.push(Waiting::Write(write));
-    }
-
-    /// Returns the refusal of a request that changes these blocks, if it is refused.
-    pub(super) fn refuses_write_of(&self, lba: Lba, blocks: u64) -> Option<Refusal> {
-        match self.in_range(lba, blocks) {
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
-        }
+        self.front.queue.push(Waiting::Write(write));
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -98,7 +91,7 @@ impl Engine {
         if fua {
             self.wait_for_durability(id, false)
         } else {
-            self.outbox.reply(id, Ok(()))
+            self.front.reply(id, Ok(()))
         }
     }
 
@@ -177,7 +170,7 @@ impl Engine {
         let (is_admitted, refused) = match self.state.is_in_census() {
             true => (room.live < room.for_anybody(), Placed::Wait),
             false => {
-                let now = self.course.now();
+                let now = self.front.course.now();
                 (self.reserve.admits(now, need, room), Placed::Full)
             }
         };
@@ -247,7 +240,7 @@ impl Engine {
     /// arrived.
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.queue.is_empty()
+        self.front.queue.is_empty()
     }
 
     /// True if requests may change the map now. They wait until the pledges that recovery redeemed are in a durable map checkpoint. They
@@ -263,9 +256,9 @@ impl Engine {
         if !self.may_change_map() {
             return;
         }
-        while let Some(mut waiting) = self.queue.pop_ready() {
+        while let Some(mut waiting) = self.front.queue.pop_ready() {
             if self.state.has_away() && self.first_waits_for_leaves(&waiting) {
-                return self.queue.put_back(waiting);
+                return self.front.queue.put_back(waiting);
             }
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
@@ -295,7 +288,7 @@ impl Engine {
                 if let Waiting::Write(write) = &mut waiting {
                     self.drop_lost_bases(write);
                 }
-                self.queue.put_back(waiting);
+                self.front.queue.put_back(waiting);
                 return;
             }
             self.fetches.of_first = Patience::default();
@@ -334,7 +327,7 @@ impl Engine {
     /// flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        self.outbox.refuses_writes(&self.course)
+        self.front.refuses_writes()
     }
 
     /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments must already exist: if some are quarantined, the

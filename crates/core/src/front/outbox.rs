@@ -1,6 +1,5 @@
 //! The outbox: effects that leave the core, each with its purpose until it is answered, and answers to requests.
 
-use super::course::Course;
 use super::held::HeldWrites;
 use super::in_flight::InFlight;
 use super::in_parts::InParts;
@@ -147,15 +146,6 @@ impl<P> Outbox<P> {
     /// Keeps a write that found no room on the medium, to retry it later (promise 7).
     pub fn hold(&mut self, id: EffectId, now: Nanos) {
         self.held.hold(id, now);
-    }
-
-    /// The refusal that every write gets now, if writes are refused: until the medium's state changes, or an effect in flight ends.
-    #[inline]
-    pub fn refuses_writes(&self, course: &Course) -> Option<Refusal> {
-        match course.is_poisoned() {
-            true => Some(Refusal::Poisoned),
-            false => self.holds_writes().then_some(Refusal::NoRoom),
-        }
     }
 
     /// True if any write has not found room yet. While that is so nothing new is accepted.

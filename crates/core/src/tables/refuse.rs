@@ -6,7 +6,8 @@ use crate::seam::Refusal;
 
 impl Tables {
     pub(super) fn fail_all(&mut self) {
-        self.outbox
+        self.front
+            .outbox
             .refuse(self.superblock.refuse(), Refusal::Poisoned);
         self.refuse_all(Refusal::Poisoned);
     }
@@ -14,15 +15,16 @@ impl Tables {
     /// Refuses what waits for durability or for its turn.
     pub(super) fn refuse_all(&mut self, refusal: Refusal) {
         let waiters = core::iter::from_fn(|| self.groups.waiters_mut().pop());
-        self.outbox
+        self.front
+            .outbox
             .refuse(waiters.map(|waiter| waiter.request), refusal);
-        while let Some(waiting) = self.queue.pop() {
+        while let Some(waiting) = self.front.queue.pop() {
             self.refuse(waiting, refusal);
         }
     }
 
     pub(super) fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        match self.queue.refuse(waiting, refusal, &mut self.outbox) {
+        match self.front.refuse(waiting, refusal) {
             Some(Waiting::Read { id, lba, blocks }) => self.start_read(id, lba, blocks),
             Some(Waiting::Write(write)) => {
                 for verdict in write.verdicts.iter().skip(write.placed) {

@@ -29,7 +29,7 @@ pub(super) enum Sharing {
 impl Tables {
     /// Looks for a twin of each block of a write, and requests the comparisons. Returns an empty list if there are none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let held = u64::from(self.outbox.buffers() - self.buffers.on_their_way());
+        let held = u64::from(self.front.outbox.buffers() - self.buffers.on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
         Verdict::ask_for(blocks, self.options.zero, |at, payload| {
@@ -43,12 +43,12 @@ impl Tables {
                     Against::Medium(self.superblock.areas().data(twin.index))
                 }
             };
-            let id = self.outbox.begin(Pending::Compare {
+            let id = self.front.begin(Pending::Compare {
                 request,
                 index: at as u32,
             });
             let buf = payload.buf;
-            self.outbox.tell(Effect::Compare { id, buf, with });
+            self.front.tell(Effect::Compare { id, buf, with });
             Some(twin)
         })
     }
@@ -88,7 +88,7 @@ impl Tables {
             }
         };
         let judge = |twin| same.then_some(twin);
-        let (twin, refused) = match self.queue.on_answer(request, index, judge) {
+        let (twin, refused) = match self.front.queue.on_answer(request, index, judge) {
             Noted::Waits(Some(twin)) if same => {
                 let by = Some(twin.by);
                 return self

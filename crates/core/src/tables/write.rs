@@ -17,11 +17,12 @@ use alloc::vec::Vec;
 
 impl Tables {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.outbox.took(blocks.len());
-        if let Some(refusal) = self.refuses_write_of(lba, blocks.len() as u64) {
-            return self.outbox.refuse_write(id, blocks, refusal);
+        self.front.outbox.took(blocks.len());
+        let fits = self.in_range(lba, blocks.len() as u64);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.outbox.refuse_write(id, blocks, refusal);
         }
-        self.groups.count_arrival(self.course.now());
+        self.groups.count_arrival(self.front.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
         let verdicts = match self.proposers.are_on() {
@@ -37,10 +38,10 @@ impl Tables {
             verdicts: &verdicts,
             ack,
         };
-        if self.queue.is_empty() && self.place_all(placing) {
+        if self.front.queue.is_empty() && self.place_all(placing) {
             return;
         }
-        self.queue.push(Waiting::Write(Write {
+        self.front.queue.push(Waiting::Write(Write {
             id,
             lba,
             blocks: blocks.to_vec(),
@@ -48,14 +49,6 @@ impl Tables {
             verdicts,
             ack,
         }));
-    }
-
-    /// Returns the refusal of a request that changes these blocks, if it is refused.
-    fn refuses_write_of(&self, lba: Lba, blocks: u64) -> Option<Refusal> {
-        match self.in_range(lba, blocks) {
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
-        }
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -85,7 +78,7 @@ impl Tables {
         if fua || self.options.persistence == Persistence::Strong {
             self.wait_for_durability(id, false);
         } else {
-            self.outbox.reply(id, Ok(()));
+            self.front.reply(id, Ok(()));
         }
     }
 
@@ -124,7 +117,7 @@ impl Tables {
             .is_some_and(|index| self.blocks.refs(index) == 1);
         if !gives_back {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-            if !self.reserve.admits(self.course.now(), need, room) {
+            if !self.reserve.admits(self.front.course.now(), need, room) {
                 return Placed::Full;
             }
         }
@@ -195,7 +188,7 @@ impl Tables {
         let sum = payload.digest.sum;
         let running = self.groups.running_mut();
         running.change_print(index, sum);
-        running.set_link(key, Link::to(index, sum), self.course.now());
+        running.set_link(key, Link::to(index, sum), self.front.course.now());
         self.stats.absorbed_blocks += 1;
         true
     }
@@ -214,16 +207,17 @@ impl Tables {
     }
 
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if let Some(refusal) = self.refuses_write_of(lba, blocks) {
-            return self.outbox.reply(id, Err(refusal));
+        let fits = self.in_range(lba, blocks);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.reply(id, Err(refusal));
         }
         match zero {
             true => self.stats.zero_blocks += blocks,
             false => self.stats.discarded_blocks += blocks,
         }
-        self.groups.count_arrival(self.course.now());
-        if !self.queue.is_empty() || !self.place_unmap(id, lba, blocks, fua) {
-            self.queue.push(Waiting::Unmap {
+        self.groups.count_arrival(self.front.course.now());
+        if !self.front.queue.is_empty() || !self.place_unmap(id, lba, blocks, fua) {
+            self.front.queue.push(Waiting::Unmap {
                 id,
                 lba,
                 blocks,
@@ -258,12 +252,12 @@ impl Tables {
     /// Like [`Engine::nothing_waits`](crate::engine::Engine::nothing_waits).
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.queue.is_empty()
+        self.front.queue.is_empty()
     }
 
     /// Places waiting requests, in order, until one has to wait on.
     pub(super) fn place_waiting(&mut self) {
-        while let Some(mut waiting) = self.queue.pop() {
+        while let Some(mut waiting) = self.front.queue.pop() {
             let done = match &mut waiting {
                 Waiting::Write(write) => self.place_all(write.placing()),
                 Waiting::Read { id, lba, blocks } => {
@@ -282,7 +276,7 @@ impl Tables {
                 }
             };
             if !done {
-                self.queue.put_back(waiting);
+                self.front.queue.put_back(waiting);
                 return;
             }
         }
@@ -291,7 +285,7 @@ impl Tables {
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
         if let Some(refusal) = self.refuses_writes() {
-            return self.outbox.reply(id, Err(refusal));
+            return self.front.reply(id, Err(refusal));
         }
         // A write that waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);
@@ -309,7 +303,7 @@ impl Tables {
             commit.group().number()
         } else {
             self.stats.flushes_free += u64::from(flush);
-            return self.outbox.reply(request, Ok(()));
+            return self.front.reply(request, Ok(()));
         };
         self.proposers.once_mut().awaits(flush, &mut self.stats);
         self.groups.waiters_mut().push(group, request, flush);
