@@ -20,13 +20,13 @@ use crate::seam::{Base, Effect, Page};
 impl Engine {
     /// Turns the making of new deltas on or off. Existing ones stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
-        if self.makes_deltas && !on {
+        if self.options.deltas && !on {
             self.front
                 .queue
                 .writes_mut()
                 .for_each(|write| drop_deltas(write, |_| true));
         }
-        self.makes_deltas = on;
+        self.options.deltas = on;
     }
 
     /// Returns the base for a delta of a block at `lba`: the part that is there now, or that part's base.
@@ -53,7 +53,7 @@ impl Engine {
     }
 
     pub(super) fn is_fit_for_base(&self, base: PartId) -> bool {
-        self.makes_deltas
+        self.options.deltas
             && self.state.shared().deltas().has_room()
             && self.state.shared().is_owned_or_needed(base.page)
             && self.state.shared().deltas().base_of(base).is_none()
@@ -108,13 +108,13 @@ impl Engine {
     }
 
     pub(super) fn tell_stored(&mut self, buf: Buf, part: PartId) {
-        if self.makes_deltas {
+        if self.options.deltas {
             self.front.tell(Effect::Stored { buf, part });
         }
     }
 
     pub(super) fn tell_given_up(&mut self, page: Vba) {
-        if self.makes_deltas {
+        if self.options.deltas {
             self.front.tell(Effect::GivenUp { page });
             // The number may name another page before these waiting deltas are placed.
             for write in self.front.queue.writes_mut() {
@@ -128,7 +128,7 @@ impl Engine {
     /// none may wait, because pages given up are not reported then.
     pub(super) fn drop_lost_bases(&self, write: &mut Write<Twin>) {
         drop_deltas(write, |base| {
-            !self.makes_deltas || !self.state.shared().is_owned_or_needed(base.page)
+            !self.options.deltas || !self.state.shared().is_owned_or_needed(base.page)
         });
     }
 }

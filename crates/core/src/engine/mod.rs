@@ -149,8 +149,6 @@ pub struct Engine {
 
     /// The volume's contents: log records change it.
     state: State,
-    /// True if new deltas are made. Existing ones stay.
-    makes_deltas: bool,
     segments: Segments,
     sums: Sums,
 
@@ -189,7 +187,6 @@ impl Engine {
             options,
             front: Front::of(recovered.is_rest),
             state: recovered.state,
-            makes_deltas: false,
             segments,
             sums,
             log: Log::recovered(
