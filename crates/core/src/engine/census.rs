@@ -24,9 +24,9 @@ impl Engine {
             return;
         }
         let mut counted = 0;
-        let most = self.fetches.census.most(self.front.course.now());
-        while self.fetches.census.in_flight < most {
-            let from = self.fetches.census.next;
+        let most = self.residency.census.most(self.front.course.now());
+        while self.residency.census.in_flight < most {
+            let from = self.residency.census.next;
             let Some(uncounted) = self.state.next_uncounted(from) else {
                 break;
             };
@@ -44,12 +44,12 @@ impl Engine {
                     leaf
                 }
             };
-            self.fetches.census.next = Leaf(leaf.0 + 1);
-            if counted >= STEP && self.fetches.census.in_flight > 0 {
+            self.residency.census.next = Leaf(leaf.0 + 1);
+            if counted >= STEP && self.residency.census.in_flight > 0 {
                 return;
             }
         }
-        if self.fetches.census.in_flight == 0 {
+        if self.residency.census.in_flight == 0 {
             self.end_census();
         }
     }
@@ -58,7 +58,7 @@ impl Engine {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             unreachable!("leaf {leaf} is away, so the medium has it")
         };
-        self.fetches.census.in_flight += 1;
+        self.residency.census.in_flight += 1;
         self.front
             .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
                 id,
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Counts a leaf that was read. If the newest root leads to another block by now, or the block is damaged, it is read again.
     pub(super) fn census_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        self.fetches.census.in_flight -= 1;
+        self.residency.census.in_flight -= 1;
         let block = match outcome {
             Outcome::Bytes(bytes) => <&[u8; BLOCK_BYTES]>::try_from(bytes).ok(),
             _ => None,
@@ -88,7 +88,7 @@ impl Engine {
             }
             next = Leaf(leaf.0 + 1);
         }
-        self.fetches.census.next = next;
+        self.residency.census.next = next;
         if self.state.uncounted() == 0 {
             let is_sound = self.state.end_census();
             self.is_unsound(is_sound);
@@ -119,7 +119,7 @@ impl Engine {
     fn is_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
         let unsound = counted.err();
         if unsound.is_some() {
-            self.fetches.census.unsound = unsound;
+            self.residency.census.unsound = unsound;
             self.front.outbox.withdraw_writes();
             self.poison();
         }
@@ -133,7 +133,7 @@ impl Engine {
             let place = self.state.place_of_leaf(leaf);
             return Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)));
         }
-        let unsound = self.fetches.census.unsound?;
+        let unsound = self.residency.census.unsound?;
         let root = self.superblock.root_place(self.checkpoint.generation());
         Some(unsound.place(&self.superblock, root).1)
     }

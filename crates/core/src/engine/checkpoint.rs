@@ -15,7 +15,7 @@ impl Engine {
             dirty: self.state.dirty_leaves(),
             // Only between checkpoints: what one has written counts as changed, and is no longer dirty.
             is_too_dirty: self.checkpoint.is_idle() && self.state.is_too_dirty(),
-            is_behind: self.fetches.is_behind(self.checkpoint.generation()),
+            is_behind: self.residency.is_behind(self.checkpoint.generation()),
             is_stopping: self.front.course.is_stopping(),
             links: host.is_some_and(|chunk| chunk.links),
             durable: self.log.durability().durable(),

@@ -1,6 +1,6 @@
 //! Carries out what the [`Collector`](crate::log::Collector) decides.
 
-use super::fetches::{AT_ONCE, Patience};
+use super::residency::{AT_ONCE, Who};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::{chunk::Record, summary::Owner};
@@ -85,7 +85,7 @@ impl Engine {
         };
         self.stats.collections += 1;
         self.segments.begin_reader(segment);
-        self.fetches.of_victim = Patience::default();
+        self.residency.start_again(Who::Victim);
         let known = self.sums.tags(segment);
         self.collector.on_chosen(&self.superblock, segment, known);
         self.load_tags();

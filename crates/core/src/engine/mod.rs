@@ -3,7 +3,7 @@
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
 //! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
-//! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`fetches`) or for checksums (`parked`), the `Proposers`, the
+//! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`Residency`) or for checksums (`parked`), the `Proposers`, the
 //! superblock with its mirrors (`Mirrored`), the `Front`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
@@ -24,7 +24,6 @@ mod dedup;
 mod delta;
 mod earlier;
 mod fetch;
-mod fetches;
 mod flush;
 mod fold;
 mod log;
@@ -38,6 +37,7 @@ mod parked;
 mod pledge;
 mod pump;
 mod read;
+mod residency;
 mod restamp;
 mod stripes;
 mod twin;
@@ -62,10 +62,10 @@ use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
 pub use earlier::Earlier;
-use fetches::Fetches;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use parked::Parked;
+use residency::Residency;
 use verdict::{Twin, Waiting};
 
 /// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
@@ -153,7 +153,7 @@ pub struct Engine {
     sums: Sums,
 
     log: Log,
-    fetches: Fetches,
+    residency: Residency,
     parked: Parked,
     proposers: Proposers,
     reserve: Reserve,
@@ -196,7 +196,7 @@ impl Engine {
                 superblock.has_names().then_some(recovered.last_names),
                 recovered.root.seq,
             ),
-            fetches: Fetches::default(),
+            residency: Residency::default(),
             parked: Parked::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
@@ -242,7 +242,7 @@ impl Engine {
             _ => Then::Move,
         };
         if self.state.is_in_census() && matches!(then, Then::Look) {
-            self.fetches.census.asked = Some(now);
+            self.residency.census.asked = Some(now);
         }
         match input {
             Input::Write {
@@ -304,7 +304,7 @@ impl Engine {
         }
         let rebuilt = self.state.take_rebuilt();
         if rebuilt > 0 {
-            self.fetches.rebuilt += rebuilt as u64;
+            self.residency.on_rebuilt(rebuilt as u64);
             self.stats.rebuilt_leaves += rebuilt as u64;
             self.checkpoint.due_if(true);
         }
@@ -312,7 +312,7 @@ impl Engine {
 
     /// Returns how many damaged leaves were restored from their stripes since the last call.
     pub fn take_rebuilt(&mut self) -> u64 {
-        core::mem::take(&mut self.fetches.rebuilt)
+        self.residency.take_rebuilt()
     }
 
     fn hear(&mut self, hint: Hint<'_>) {
@@ -489,7 +489,7 @@ impl Engine {
             .outbox
             .refuse(self.superblock.refuse(), Refusal::Poisoned);
         self.refuse_waiters(Refusal::Poisoned);
-        let fetching = core::iter::from_fn(|| self.fetches.give_up());
+        let fetching = core::iter::from_fn(|| self.residency.give_up());
         self.front.outbox.refuse(fetching, Refusal::Poisoned);
         while let Some(waiting) = self.front.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);

@@ -74,8 +74,8 @@ impl Engine {
             self.abandon_victim();
         }
         let served = self.front.queue.is_served()
-            && self.fetches.is_empty()
-            && self.fetches.census.in_flight == 0
+            && self.residency.is_empty()
+            && self.residency.census.in_flight == 0
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();

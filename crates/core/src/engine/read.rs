@@ -1,8 +1,8 @@
 //! The path of a read. A block comes from the write buffer, is zeros without any data, or comes from the medium and is checked against
 //! its checksum.
 
-use super::fetches::Needs;
 use super::parked::{Fault, Unchecked};
+use super::residency::Needs;
 use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};

@@ -1,8 +1,8 @@
 //! The path of a write.
 
 use super::Engine;
-use super::fetches::{Needs, Patience};
 use super::pack::Packing;
+use super::residency::{Needs, Who};
 use super::twin::Shared as Sharing;
 use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Buf, Lba, Pba, RequestId};
@@ -291,7 +291,7 @@ impl Engine {
                 self.front.queue.put_back(waiting);
                 return;
             }
-            self.fetches.of_first = Patience::default();
+            self.residency.start_again(Who::First);
         }
     }
 
