@@ -78,7 +78,7 @@ impl Engine {
 
     /// Places a write's blocks; true if the request has been answered or waits for durability.
     fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
-        match write.each(|lba, payload, verdict| self.place(lba, *payload, verdict)) {
+        match write.each(|lba, payload, verdict| self.place(lba, payload, verdict)) {
             Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
             Placed::Wait => return false,
             Placed::Full => self.refuse(Waiting::Write(write.to_write()), Refusal::Full),
@@ -96,16 +96,16 @@ impl Engine {
     }
 
     /// Takes one block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
-    fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
+    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
             self.outlive_content(lba);
         }
-        match verdict {
+        match *verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,
             Verdict::Same(twin) => match self.share(lba, twin) {
                 Sharing::Done => {
-                    self.note(lba, &payload);
+                    self.note(lba, payload);
                     self.release(payload.buf);
                     return Placed::Done;
                 }
@@ -126,7 +126,7 @@ impl Engine {
         };
         if absorbed {
             self.log.on_absorbed();
-            self.note(lba, &payload);
+            self.note(lba, payload);
             return Placed::Done;
         }
         // Only an overwrite of a block that has a page to itself is certain to free one.
@@ -137,10 +137,10 @@ impl Engine {
             }
         }
         if let Some(packed) = payload.digest.packed {
-            match self.place_part(lba, &payload, packed) {
+            match self.place_part(lba, payload, packed) {
                 Packing::Done => {
                     self.stats.stored_in_part(payload.digest.class, packed);
-                    self.note(lba, &payload);
+                    self.note(lba, payload);
                     return Placed::Done;
                 }
                 Packing::Wait => return Placed::Wait,
@@ -160,7 +160,7 @@ impl Engine {
         };
         self.append(chunk, record, tag, payload.buf);
         self.stats.stored_whole(payload.digest.class);
-        self.note(lba, &payload);
+        self.note(lba, payload);
         Placed::Done
     }
 
@@ -213,7 +213,7 @@ impl Engine {
 
     /// Replaces a block that is still in the unsealed chunk by its overwrite. The order of writes is kept, because a chunk is atomic: no
     /// crash can show the new block without all the writes before it.
-    fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
+    fn absorb(&mut self, pba: Pba, payload: &Payload) -> bool {
         let Some(chunk) = self.log.open_mut(Head::Hot) else {
             return false;
         };

@@ -51,11 +51,11 @@ impl<T: Copy> Write<T> {
 impl<T: Copy> Placing<'_, T> {
     /// Places the blocks that are not placed yet, until one has to wait or finds no room.
     #[inline]
-    pub fn each(&mut self, mut place: impl FnMut(Lba, &Payload, Verdict<T>) -> Placed) -> Placed {
+    pub fn each(&mut self, mut place: impl FnMut(Lba, &Payload, &Verdict<T>) -> Placed) -> Placed {
         while let Some(payload) = self.blocks.get(*self.placed) {
-            let verdict = self.verdicts.get(*self.placed).copied();
+            let verdict = self.verdicts.get(*self.placed);
             let lba = self.lba.plus(*self.placed as u64);
-            match place(lba, payload, verdict.unwrap_or_default()) {
+            match place(lba, payload, verdict.unwrap_or(&Verdict::Write)) {
                 Placed::Done => *self.placed += 1,
                 not_placed => return not_placed,
             }

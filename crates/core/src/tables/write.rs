@@ -59,10 +59,10 @@ impl Tables {
 
     /// Places a write's blocks; true if the request has been answered or waits for durability.
     fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
-        let place = |lba, payload: &_, verdict| {
+        let place = |lba, payload: &_, verdict: &_| {
             let placed = self.place(lba, payload, verdict);
             if placed == Placed::Done {
-                self.let_go(verdict);
+                self.let_go(*verdict);
             }
             placed
         };
@@ -83,13 +83,13 @@ impl Tables {
     }
 
     /// Places one block: shared, zero, absorbed, or stored.
-    fn place(&mut self, lba: Lba, payload: &Payload, verdict: Verdict) -> Placed {
+    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.group_is_full() {
             self.groups.running_mut().hurry();
             return Placed::Wait;
         }
         let old = self.link(lba);
-        match verdict {
+        match *verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,
             Verdict::Same(twin) => {
