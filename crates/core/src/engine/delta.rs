@@ -126,7 +126,7 @@ impl Engine {
     /// As [`drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
     /// and its later blocks may need bases that its first blocks gave up. No number can name another page yet. While no deltas are made,
     /// none may wait, because pages given up are not reported then.
-    pub(super) fn drop_lost_bases(&self, write: &mut Write<Twin>) {
+    pub(super) fn drop_lost_bases(&self, write: &mut Write<'static, Twin>) {
         drop_deltas(write, |base| {
             !self.options.deltas || !self.state.shared().is_owned_or_needed(base.page)
         });
@@ -134,8 +134,8 @@ impl Engine {
 }
 
 /// Drops deltas whose base is gone: their blocks are stored whole.
-fn drop_deltas(write: &mut Write<Twin>, is_gone: impl Fn(PartId) -> bool) {
-    for payload in &mut write.blocks {
+fn drop_deltas(write: &mut Write<'static, Twin>, is_gone: impl Fn(PartId) -> bool) {
+    for payload in write.blocks.to_mut() {
         let base = payload.digest.packed.and_then(|packed| packed.base);
         if base.is_some_and(&is_gone) {
             payload.digest.packed = None;

@@ -9,7 +9,7 @@ use crate::addr::{Buf, Lba, Pba, RequestId};
 use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
-use crate::front::{Placed, Placing, Write};
+use crate::front::{Placed, Write};
 use crate::limits;
 use crate::log::Head;
 use crate::policy::once::Once;
@@ -38,34 +38,26 @@ impl Engine {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
-        let mut placed = 0;
+        let mut write = Write {
+            id,
+            lba,
+            blocks: blocks.into(),
+            placed: 0,
+            verdicts,
+            ack,
+        };
         let awaits_leaves = self.state.has_away()
             && matches!(
                 self.ask_for_leaves(lba, blocks.len() as u32),
                 Needs::Coming(_)
             );
         if self.front.queue.is_empty() && self.may_change_map() && !awaits_leaves {
-            let placing = Placing {
-                id,
-                lba,
-                blocks,
-                placed: &mut placed,
-                verdicts: &verdicts,
-                ack,
-            };
-            match self.place_all(placing) {
+            match self.place_all(&mut write) {
                 true => return,
-                false => debug_assert!(placed < blocks.len()),
+                false => debug_assert!(write.placed < blocks.len()),
             }
         }
-        let mut write = Write {
-            id,
-            lba,
-            blocks: blocks.to_vec(),
-            placed,
-            verdicts,
-            ack,
-        };
+        let mut write = write.take();
         self.drop_lost_bases(&mut write);
         self.front.queue.push(Waiting::Write(write));
     }
@@ -77,11 +69,11 @@ impl Engine {
     }
 
     /// Places a write's blocks; true if the request has been answered or waits for durability.
-    fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
+    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
         match write.each(|lba, payload, verdict| self.place(lba, payload, verdict)) {
             Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
             Placed::Wait => return false,
-            Placed::Full => self.refuse(Waiting::Write(write.to_write()), Refusal::Full),
+            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
         }
         true
     }
@@ -262,7 +254,7 @@ impl Engine {
             }
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
-                Waiting::Write(write) => self.place_all(write.placing()),
+                Waiting::Write(write) => self.place_all(write),
                 Waiting::Flush { id } => {
                     self.wait_for_durability(*id, true);
                     true

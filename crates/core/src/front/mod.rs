@@ -20,7 +20,7 @@ use queue::Queue;
 pub(crate) use verdict::Verdict;
 pub(crate) use waiters::{Waiter, Waiters};
 pub(crate) use waiting::Waiting;
-pub(crate) use write::{Placed, Placing, Write};
+pub(crate) use write::{Placed, Write};
 
 /// The front of a layout whose effects have purposes of type `P`. `T` is what blocks of writes are compared with.
 pub(crate) struct Front<P, T> {

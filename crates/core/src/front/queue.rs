@@ -78,7 +78,7 @@ impl<T: Copy> Queue<T> {
     }
 
     /// The waiting writes, to be changed.
-    pub fn writes_mut(&mut self) -> impl Iterator<Item = &mut Write<T>> + '_ {
+    pub fn writes_mut(&mut self) -> impl Iterator<Item = &mut Write<'static, T>> + '_ {
         self.waiting.iter_mut().filter_map(|one| match one {
             Waiting::Write(write) => Some(write),
             _ => None,
@@ -182,7 +182,7 @@ mod tests {
         Waiting::Write(Write {
             id: RequestId(id),
             lba: Lba(lba),
-            blocks: blocks.to_vec(),
+            blocks: blocks.to_vec().into(),
             placed: 0,
             verdicts: Verdict::ask_for(&blocks, false, |index, _| {
                 (index < asked as usize).then_some(index as u32)

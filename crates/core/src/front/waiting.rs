@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 /// A request that waits for room or for a comparison. `T` is what its blocks are compared with.
 pub(crate) enum Waiting<T> {
-    Write(Write<T>),
+    Write(Write<'static, T>),
     /// A FLUSH behind a write that is already acknowledged to its client.
     Flush {
         id: RequestId,
@@ -79,7 +79,7 @@ impl<T: Copy> Waiting<T> {
     }
 
     /// Returns the write of this number, if it is that.
-    pub fn as_write(&self, request: RequestId) -> Option<&Write<T>> {
+    pub fn as_write(&self, request: RequestId) -> Option<&Write<'static, T>> {
         match self {
             Self::Write(write) if write.id == request => Some(write),
             _ => None,
@@ -87,7 +87,7 @@ impl<T: Copy> Waiting<T> {
     }
 
     /// The same, to be changed.
-    pub fn as_write_mut(&mut self, request: RequestId) -> Option<&mut Write<T>> {
+    pub fn as_write_mut(&mut self, request: RequestId) -> Option<&mut Write<'static, T>> {
         match self {
             Self::Write(write) if write.id == request => Some(write),
             _ => None,

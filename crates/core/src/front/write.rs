@@ -3,26 +3,16 @@
 use super::verdict::Verdict;
 use crate::addr::{Lba, RequestId};
 use crate::seam::{Ack, Payload};
-use alloc::vec::Vec;
+use alloc::{borrow::Cow, vec::Vec};
 
-/// A write that waits. `T` is what its blocks are compared with.
-pub(crate) struct Write<T> {
+/// A write. As long as it does not wait it borrows its blocks, because most writes never wait. `T` is what they are compared with.
+pub(crate) struct Write<'a, T> {
     pub id: RequestId,
     pub lba: Lba,
-    pub blocks: Vec<Payload>,
+    pub blocks: Cow<'a, [Payload]>,
     pub placed: usize,
     /// The verdict on each block's twin; empty if no block was compared.
     pub verdicts: Vec<Verdict<T>>,
-    pub ack: Ack,
-}
-
-/// A write that is being placed. It borrows the blocks, because most writes never wait.
-pub(crate) struct Placing<'a, T> {
-    pub id: RequestId,
-    pub lba: Lba,
-    pub blocks: &'a [Payload],
-    pub placed: &'a mut usize,
-    pub verdicts: &'a [Verdict<T>],
     pub ack: Ack,
 }
 
@@ -34,43 +24,29 @@ pub(crate) enum Placed {
     Full,
 }
 
-impl<T: Copy> Write<T> {
-    /// Has it placed.
-    pub fn placing(&mut self) -> Placing<'_, T> {
-        Placing {
-            id: self.id,
-            lba: self.lba,
-            blocks: &self.blocks,
-            placed: &mut self.placed,
-            verdicts: &self.verdicts,
-            ack: self.ack,
-        }
-    }
-}
-
-impl<T: Copy> Placing<'_, T> {
+impl<T> Write<'_, T> {
     /// Places the blocks that are not placed yet, until one has to wait or finds no room.
     #[inline]
     pub fn each(&mut self, mut place: impl FnMut(Lba, &Payload, &Verdict<T>) -> Placed) -> Placed {
-        while let Some(payload) = self.blocks.get(*self.placed) {
-            let verdict = self.verdicts.get(*self.placed);
-            let lba = self.lba.plus(*self.placed as u64);
+        while let Some(payload) = self.blocks.get(self.placed) {
+            let verdict = self.verdicts.get(self.placed);
+            let lba = self.lba.plus(self.placed as u64);
             match place(lba, payload, verdict.unwrap_or(&Verdict::Write)) {
-                Placed::Done => *self.placed += 1,
+                Placed::Done => self.placed += 1,
                 not_placed => return not_placed,
             }
         }
         Placed::Done
     }
 
-    /// The write as it waits, or is refused.
-    pub fn to_write(&self) -> Write<T> {
+    /// Takes what is left of it, to wait or to be refused.
+    pub fn take(&mut self) -> Write<'static, T> {
         Write {
             id: self.id,
             lba: self.lba,
-            blocks: self.blocks.to_vec(),
-            placed: *self.placed,
-            verdicts: self.verdicts.to_vec(),
+            blocks: Cow::Owned(core::mem::take(&mut self.blocks).into_owned()),
+            placed: self.placed,
+            verdicts: core::mem::take(&mut self.verdicts),
             ack: self.ack,
         }
     }
@@ -88,13 +64,12 @@ mod tests {
             digest: Default::default(),
         };
         let blocks = [payload(0), payload(1), payload(2)];
-        let mut placed = 0;
-        let mut write = Placing {
+        let mut write = Write {
             id: RequestId(1),
             lba: Lba(7),
-            blocks: &blocks,
-            placed: &mut placed,
-            verdicts: &Verdict::ask_for(&blocks, false, |index, _| (index == 1).then_some('a')),
+            blocks: Cow::Borrowed(&blocks),
+            placed: 0,
+            verdicts: Verdict::ask_for(&blocks, false, |index, _| (index == 1).then_some('a')),
             ack: Ack::Placed,
         };
         let mut seen = Vec::new();
@@ -109,10 +84,10 @@ mod tests {
             (until_asked, seen),
             (Placed::Wait, [(7, 0), (8, 1)].to_vec())
         );
-        let mut waits = write.to_write();
+        let mut waits = write.take();
         assert_eq!(waits.verdicts[1].end(|_| None), Some('a'));
         let mut left = Vec::new();
-        let done = waits.placing().each(|lba, _, verdict| {
+        let done = waits.each(|lba, _, verdict| {
             assert!(matches!(verdict, Verdict::Write));
             left.push(lba.0);
             Placed::Done

@@ -8,7 +8,7 @@ use super::twin::Sharing;
 use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
-use crate::front::{Placed, Placing, Write};
+use crate::front::{Placed, Write};
 use crate::limits;
 use crate::policy::once::Once;
 use crate::reserve::Need;
@@ -29,26 +29,17 @@ impl Tables {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
-        let mut placed = 0;
-        let placing = Placing {
+        let mut write = Write {
             id,
             lba,
-            blocks,
-            placed: &mut placed,
-            verdicts: &verdicts,
-            ack,
-        };
-        if self.front.queue.is_empty() && self.place_all(placing) {
-            return;
-        }
-        self.front.queue.push(Waiting::Write(Write {
-            id,
-            lba,
-            blocks: blocks.to_vec(),
-            placed,
+            blocks: blocks.into(),
+            placed: 0,
             verdicts,
             ack,
-        }));
+        };
+        if !self.front.queue.is_empty() || !self.place_all(&mut write) {
+            self.front.queue.push(Waiting::Write(write.take()));
+        }
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -58,7 +49,7 @@ impl Tables {
     }
 
     /// Places a write's blocks; true if the request has been answered or waits for durability.
-    fn place_all(&mut self, mut write: Placing<'_, Twin>) -> bool {
+    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
         let place = |lba, payload: &_, verdict: &_| {
             let placed = self.place(lba, payload, verdict);
             if placed == Placed::Done {
@@ -69,7 +60,7 @@ impl Tables {
         match write.each(place) {
             Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
             Placed::Wait => return false,
-            Placed::Full => self.refuse(Waiting::Write(write.to_write()), Refusal::Full),
+            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
         }
         true
     }
@@ -259,7 +250,7 @@ impl Tables {
     pub(super) fn place_waiting(&mut self) {
         while let Some(mut waiting) = self.front.queue.pop() {
             let done = match &mut waiting {
-                Waiting::Write(write) => self.place_all(write.placing()),
+                Waiting::Write(write) => self.place_all(write),
                 Waiting::Read { id, lba, blocks } => {
                     self.start_read(*id, *lba, *blocks);
                     true
