@@ -19,14 +19,14 @@ impl Engine {
     /// Reads and counts further leaves. Ends the census when no leaf is left.
     pub(super) fn advance_census(&mut self) {
         // A volume that stops need not be counted, unless a request waits for that.
-        let is_wanted = self.course.is_running() || !self.queue.is_empty();
+        let is_wanted = self.front.course.is_running() || !self.front.queue.is_empty();
         if !self.state.is_in_census() || !is_wanted {
             return;
         }
         let mut counted = 0;
-        let most = self.queue.fetches.census.most(self.course.now());
-        while self.queue.fetches.census.in_flight < most {
-            let from = self.queue.fetches.census.next;
+        let most = self.residency.census.most(self.front.course.now());
+        while self.residency.census.in_flight < most {
+            let from = self.residency.census.next;
             let Some(uncounted) = self.state.next_uncounted(from) else {
                 break;
             };
@@ -44,12 +44,12 @@ impl Engine {
                     leaf
                 }
             };
-            self.queue.fetches.census.next = Leaf(leaf.0 + 1);
-            if counted >= STEP && self.queue.fetches.census.in_flight > 0 {
+            self.residency.census.next = Leaf(leaf.0 + 1);
+            if counted >= STEP && self.residency.census.in_flight > 0 {
                 return;
             }
         }
-        if self.queue.fetches.census.in_flight == 0 {
+        if self.residency.census.in_flight == 0 {
             self.end_census();
         }
     }
@@ -58,8 +58,8 @@ impl Engine {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             unreachable!("leaf {leaf} is away, so the medium has it")
         };
-        self.queue.fetches.census.in_flight += 1;
-        self.outbox
+        self.residency.census.in_flight += 1;
+        self.front
             .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
                 id,
                 at,
@@ -69,7 +69,7 @@ impl Engine {
 
     /// Counts a leaf that was read. If the newest root leads to another block by now, or the block is damaged, it is read again.
     pub(super) fn census_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        self.queue.fetches.census.in_flight -= 1;
+        self.residency.census.in_flight -= 1;
         let block = match outcome {
             Outcome::Bytes(bytes) => <&[u8; BLOCK_BYTES]>::try_from(bytes).ok(),
             _ => None,
@@ -88,7 +88,7 @@ impl Engine {
             }
             next = Leaf(leaf.0 + 1);
         }
-        self.queue.fetches.census.next = next;
+        self.residency.census.next = next;
         if self.state.uncounted() == 0 {
             let is_sound = self.state.end_census();
             self.is_unsound(is_sound);
@@ -119,8 +119,8 @@ impl Engine {
     fn is_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
         let unsound = counted.err();
         if unsound.is_some() {
-            self.queue.fetches.census.unsound = unsound;
-            self.outbox.withdraw_writes();
+            self.residency.census.unsound = unsound;
+            self.front.outbox.withdraw_writes();
             self.poison();
         }
         unsound.is_some()
@@ -133,7 +133,7 @@ impl Engine {
             let place = self.state.place_of_leaf(leaf);
             return Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)));
         }
-        let unsound = self.queue.fetches.census.unsound?;
+        let unsound = self.residency.census.unsound?;
         let root = self.superblock.root_place(self.checkpoint.generation());
         Some(unsound.place(&self.superblock, root).1)
     }

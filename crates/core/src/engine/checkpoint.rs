@@ -15,8 +15,8 @@ impl Engine {
             dirty: self.state.dirty_leaves(),
             // Only between checkpoints: what one has written counts as changed, and is no longer dirty.
             is_too_dirty: self.checkpoint.is_idle() && self.state.is_too_dirty(),
-            is_behind: self.queue.fetches.is_behind(self.checkpoint.generation()),
-            is_stopping: self.course.is_stopping(),
+            is_behind: self.residency.is_behind(self.checkpoint.generation()),
+            is_stopping: self.front.course.is_stopping(),
             links: host.is_some_and(|chunk| chunk.links),
             durable: self.log.durability().durable(),
         };
@@ -98,9 +98,9 @@ impl Engine {
             let blocks = u64::from(self.checkpoint.root_blocks(&self.superblock, at));
             self.stats.medium_map += blocks;
             self.stats.medium_copies += blocks * u64::from(index > 0);
-            let id = self.outbox.begin(Pending::Root(at));
+            let id = self.front.begin(Pending::Root(at));
             let effect = self.root_effect(id, at);
-            self.outbox.tell(effect);
+            self.front.tell(effect);
         }
     }
 
@@ -126,7 +126,7 @@ impl Engine {
     pub(super) fn write_mirrors(&mut self) {
         if let Some(at) = self.superblock.begin_write() {
             self.stats.medium_map += 1;
-            self.outbox
+            self.front
                 .ask(Pending::Mirror(at), |id| mirror_effect(id, at));
         }
     }
@@ -137,7 +137,7 @@ impl Engine {
         }
         match self.superblock.on_written() {
             Ended::Mark => self.mark_written(),
-            Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
+            Ended::Properties(Some(id)) => self.front.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}
         }
     }

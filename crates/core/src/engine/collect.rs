@@ -1,6 +1,6 @@
 //! Carries out what the [`Collector`](crate::log::Collector) decides.
 
-use super::fetches::{AT_ONCE, Patience};
+use super::residency::{AT_ONCE, Who};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Pba, Segment};
 use crate::format::{chunk::Record, summary::Owner};
@@ -68,7 +68,7 @@ impl Engine {
 
     /// True if a victim was chosen.
     fn choose_victim(&mut self) -> bool {
-        if !self.course.is_running() && self.queue.is_empty() {
+        if !self.front.course.is_running() && self.front.queue.is_empty() {
             return false;
         }
         let among = Among {
@@ -85,7 +85,7 @@ impl Engine {
         };
         self.stats.collections += 1;
         self.segments.begin_reader(segment);
-        self.queue.fetches.of_victim = Patience::default();
+        self.residency.start_again(Who::Victim);
         let known = self.sums.tags(segment);
         self.collector.on_chosen(&self.superblock, segment, known);
         self.load_tags();
@@ -96,7 +96,7 @@ impl Engine {
         match self.collector.poll_tags(&self.superblock) {
             Some((at, blocks)) => {
                 let read = |id| Effect::ReadMeta { id, at, blocks };
-                self.outbox.ask(Pending::Tags, read);
+                self.front.ask(Pending::Tags, read);
             }
             None => self.look_at_owners(),
         }
@@ -135,7 +135,7 @@ impl Engine {
 
     fn gather(&mut self, at: Pba, blocks: u32, to: Buf) {
         self.stats.collector_reads += u64::from(blocks);
-        self.outbox
+        self.front
             .ask(Pending::Gather { at, blocks, to }, |id| Effect::Gather {
                 id,
                 at,

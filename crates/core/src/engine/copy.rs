@@ -3,9 +3,9 @@
 //! A copy is the remap of write-once journaling (WOJ §3), but a client requests it. No policy proposes it, so no bytes are compared. A
 //! copy has its place in the order of writes, so a later write cannot change what it copies.
 
+use super::Engine;
 use super::twin::Shared as Sharing;
-use super::verdict::Twin;
-use super::{Engine, Waiting};
+use super::verdict::{Twin, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
 use crate::index::Holder;
@@ -16,17 +16,14 @@ use crate::state::Origin;
 impl Engine {
     pub(super) fn copy(&mut self, id: RequestId, copy: Copy) {
         let Copy { from, to, blocks } = copy;
-        let refusal = match self.in_range(from, blocks) && self.in_range(to, blocks) {
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
-        };
-        if let Some(refusal) = refusal {
-            return self.outbox.reply(id, Err(refusal));
+        let fits = self.in_range(from, blocks) && self.in_range(to, blocks);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.reply(id, Err(refusal));
         }
         let mut placed = 0;
-        let may_go = self.queue.is_empty() && self.may_change_map();
+        let may_go = self.front.queue.is_empty() && self.may_change_map();
         if !may_go || !self.place_copy(id, copy, &mut placed) {
-            self.queue.push(Waiting::Copy { id, copy, placed });
+            self.front.queue.push(Waiting::Copy { id, copy, placed });
         }
     }
 
@@ -42,13 +39,13 @@ impl Engine {
                 Sharing::Done => *placed += 1,
                 Sharing::Wait => return false,
                 Sharing::No => {
-                    self.outbox.reply(id, Err(Refusal::Unlinkable));
+                    self.front.reply(id, Err(Refusal::Unlinkable));
                     return true;
                 }
             }
         }
         self.stats.copied_blocks += blocks;
-        self.outbox.reply(id, Ok(()));
+        self.front.reply(id, Ok(()));
         true
     }
 

@@ -9,19 +9,24 @@
 
 use super::Engine;
 use super::earlier::Earlier;
+use super::verdict::Twin;
 use crate::addr::{Buf, Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
+use crate::front::Write;
 use crate::limits;
 use crate::log::{Held, locate};
-use crate::seam::{Base, Effect, Page, Payload};
+use crate::seam::{Base, Effect, Page};
 
 impl Engine {
     /// Turns the making of new deltas on or off. Existing ones stay.
     pub(super) fn set_deltas(&mut self, on: bool) {
-        if self.makes_deltas && !on {
-            self.queue.drop_deltas(|_| true);
+        if self.options.deltas && !on {
+            self.front
+                .queue
+                .writes_mut()
+                .for_each(|write| drop_deltas(write, |_| true));
         }
-        self.makes_deltas = on;
+        self.options.deltas = on;
     }
 
     /// Returns the base for a delta of a block at `lba`: the part that is there now, or that part's base.
@@ -48,7 +53,7 @@ impl Engine {
     }
 
     pub(super) fn is_fit_for_base(&self, base: PartId) -> bool {
-        self.makes_deltas
+        self.options.deltas
             && self.state.shared().deltas().has_room()
             && self.state.shared().is_owned_or_needed(base.page)
             && self.state.shared().deltas().base_of(base).is_none()
@@ -103,31 +108,37 @@ impl Engine {
     }
 
     pub(super) fn tell_stored(&mut self, buf: Buf, part: PartId) {
-        if self.makes_deltas {
-            self.outbox.tell(Effect::Stored { buf, part });
+        if self.options.deltas {
+            self.front.tell(Effect::Stored { buf, part });
         }
     }
 
     pub(super) fn tell_given_up(&mut self, page: Vba) {
-        if self.makes_deltas {
-            self.outbox.tell(Effect::GivenUp { page });
+        if self.options.deltas {
+            self.front.tell(Effect::GivenUp { page });
             // The number may name another page before these waiting deltas are placed.
-            self.queue.drop_deltas(|base| base.page == page);
+            for write in self.front.queue.writes_mut() {
+                drop_deltas(write, |base| base.page == page);
+            }
         }
     }
 
-    /// As [`Queue::drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
+    /// As [`drop_deltas`], for a write that is about to enter the queue. While the write was being placed it was not in the queue,
     /// and its later blocks may need bases that its first blocks gave up. No number can name another page yet. While no deltas are made,
     /// none may wait, because pages given up are not reported then.
-    pub(super) fn drop_lost_bases(&self, blocks: &mut [Payload]) {
-        for payload in blocks {
-            let base = payload.digest.packed.and_then(|packed| packed.base);
-            let is_lost = |base: PartId| {
-                !self.makes_deltas || !self.state.shared().is_owned_or_needed(base.page)
-            };
-            if base.is_some_and(is_lost) {
-                payload.digest.packed = None;
-            }
+    pub(super) fn drop_lost_bases(&self, write: &mut Write<'static, Twin>) {
+        drop_deltas(write, |base| {
+            !self.options.deltas || !self.state.shared().is_owned_or_needed(base.page)
+        });
+    }
+}
+
+/// Drops deltas whose base is gone: their blocks are stored whole.
+fn drop_deltas(write: &mut Write<'static, Twin>, is_gone: impl Fn(PartId) -> bool) {
+    for payload in write.blocks.to_mut() {
+        let base = payload.digest.packed.and_then(|packed| packed.base);
+        if base.is_some_and(&is_gone) {
+            payload.digest.packed = None;
         }
     }
 }

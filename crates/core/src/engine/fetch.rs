@@ -7,8 +7,8 @@
 //! A fetched leaf may have been evicted again before the waiter runs, and it may be damaged. So a waiter retries a few times, and
 //! then reads what is still missing synchronously.
 
-use super::fetches::{AT_ONCE, Needs, Patience, TRIES, Waits};
-use super::waiting::Waiting;
+use super::residency::{Needs, TRIES, Waits, Who};
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf, RequestId};
 use crate::seam::{Effect, Outcome};
@@ -18,21 +18,19 @@ use core::ops::Range;
 impl Engine {
     /// Returns what a read needs that has waited `tries` times. While its leaves are being read, the read waits here.
     pub(super) fn read_needs(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) -> Needs {
-        if tries >= TRIES || self.course.is_poisoned() {
+        if tries >= TRIES || self.front.course.is_poisoned() {
             return Needs::Pull;
         }
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
-        missing.clear();
+        let mut missing = self.residency.list();
         self.state.missing(lba, blocks, &mut missing);
-        let fetches = &self.queue.fetches;
         let missed = missing.last().copied();
-        let missed = missed.filter(|leaf| !fetches.is_under_way(*leaf));
+        let missed = missed.filter(|leaf| !self.residency.is_under_way(*leaf));
         let needs = self.ask_for(missing);
         if let Some(leaf) = missed {
             self.read_ahead(leaf);
         }
         if let Needs::Coming(leaf) = needs {
-            self.queue.fetches.waiting.push(Waits {
+            self.residency.wait(Waits {
                 leaf,
                 id,
                 lba,
@@ -45,7 +43,7 @@ impl Engine {
 
     /// If reads are sequential, also requests the leaves after the one that a read misses.
     fn read_ahead(&mut self, missed: Leaf) {
-        let ahead = self.queue.fetches.rows.ask(missed);
+        let ahead = self.residency.ahead_of(missed);
         let end = (missed.0 + 1 + ahead).min(self.superblock.first_parity());
         for leaf in (missed.0 + 1..end).map(Leaf) {
             if self.state.is_away(leaf) {
@@ -56,16 +54,14 @@ impl Engine {
 
     /// Requests the leaves that a write of some blocks needs.
     pub(super) fn ask_for_leaves(&mut self, lba: Lba, blocks: u32) -> Needs {
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
-        missing.clear();
+        let mut missing = self.residency.list();
         self.state.missing_to_change(lba, blocks, &mut missing);
         self.ask_for(missing)
     }
 
     /// Requests the leaves that say which of some of a victim's blocks are live.
     fn ask_for_owners(&mut self, blocks: Range<u32>) -> Needs {
-        let mut missing = core::mem::take(&mut self.queue.fetches.missing);
-        missing.clear();
+        let mut missing = self.residency.list();
         let tags = &self.collector.tags()[blocks.start as usize..blocks.end as usize];
         let owners = tags.iter().map(|tag| tag.owner);
         self.state.missing_of_owners(owners, &mut missing);
@@ -74,95 +70,72 @@ impl Engine {
 
     fn ask_for(&mut self, missing: Vec<Leaf>) -> Needs {
         missing.iter().for_each(|leaf| self.ask_for_leaf(*leaf));
-        let fetches = &mut self.queue.fetches;
-        let mut leaves = missing.iter().copied();
-        let own = leaves.find(|leaf| fetches.is_under_way(*leaf));
-        let needs = match own.or_else(|| fetches.first_of_too_many()) {
-            _ if missing.is_empty() => Needs::Nothing,
-            Some(leaf) => Needs::Coming(leaf),
-            None => Needs::Pull,
-        };
-        fetches.missing = missing;
-        needs
+        self.residency.needs(missing)
     }
 
     /// True if the first request of the queue has to wait for leaves, which are then requested.
     pub(super) fn first_waits_for_leaves(&mut self, first: &Waiting) -> bool {
-        let Waiting::Write {
-            lba,
-            blocks,
-            placed,
-            ..
-        } = first
-        else {
+        let Waiting::Write(write) = first else {
             return false;
         };
-        let (lba, blocks) = (lba.plus(*placed as u64), blocks.len() - placed);
-        let mut patience = core::mem::take(&mut self.queue.fetches.of_first);
-        let waits = self.is_patient(&mut patience, |engine| {
+        let (lba, blocks) = (
+            write.lba.plus(write.placed as u64),
+            write.blocks.len() - write.placed,
+        );
+        self.is_patient(Who::First, |engine| {
             engine.ask_for_leaves(lba, blocks as u32)
-        });
-        self.queue.fetches.of_first = patience;
-        waits
+        })
     }
 
     /// True if a victim has to wait for leaves that say which of some of its blocks are live; they are then requested.
     pub(super) fn victim_waits_for_leaves(&mut self, blocks: Range<u32>) -> bool {
-        let mut patience = core::mem::take(&mut self.queue.fetches.of_victim);
-        let waits = self.is_patient(&mut patience, |engine| engine.ask_for_owners(blocks));
-        // The next blocks may wait as long again.
-        if waits {
-            self.queue.fetches.of_victim = patience;
+        let waits = self.is_patient(Who::Victim, |engine| engine.ask_for_owners(blocks));
+        if !waits {
+            // The next blocks may wait as long again.
+            self.residency.start_again(Who::Victim);
         }
         waits
     }
 
-    fn is_patient(
-        &mut self,
-        patience: &mut Patience,
-        ask: impl FnOnce(&mut Self) -> Needs,
-    ) -> bool {
-        if patience.lasts(&self.queue.fetches) {
+    fn is_patient(&mut self, who: Who, ask: impl FnOnce(&mut Self) -> Needs) -> bool {
+        if self.residency.is_waiting(who) {
             return true;
         }
-        if patience.is_over() || self.course.is_poisoned() {
+        if self.residency.has_waited(who) || self.front.course.is_poisoned() {
             return false;
         }
         let needs = ask(self);
-        patience.begin(needs)
+        self.residency.begin_to_wait(who, needs)
     }
 
     fn ask_for_leaf(&mut self, leaf: Leaf) {
-        let fetches = &mut self.queue.fetches;
-        if fetches.under_way.len() >= AT_ONCE || fetches.is_under_way(leaf) {
+        if !self.residency.may_fetch(leaf) {
             return;
         }
         let Some(at) = self.state.place_of_leaf(leaf) else {
             return;
         };
-        fetches.under_way.push((leaf, self.checkpoint.generation()));
-        self.outbox
-            .ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
-                id,
-                at,
-                blocks: 1,
-            });
+        self.residency
+            .begin_fetch(leaf, self.checkpoint.generation());
+        self.front.ask(Pending::Fetch(leaf), |id| Effect::ReadMeta {
+            id,
+            at,
+            blocks: 1,
+        });
     }
 
     /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.
     pub(super) fn leaf_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        let fetches = &mut self.queue.fetches;
-        fetches.under_way.retain(|(of, _)| *of != leaf);
+        self.residency.end_fetch(leaf);
         if let Outcome::Bytes(bytes) = outcome
             && let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(bytes)
         {
             self.state.take_leaf(leaf, block);
         }
-        let waiting = core::mem::take(&mut self.queue.fetches.waiting);
-        for waits in waiting {
+        for waits in self.residency.take_waiting() {
             match waits.leaf == leaf {
                 true => self.begin_read(waits.id, waits.lba, waits.blocks, waits.tries),
-                false => self.queue.fetches.waiting.push(waits),
+                false => self.residency.wait(waits),
             }
         }
     }

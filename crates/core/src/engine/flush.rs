@@ -1,6 +1,6 @@
 //! FLUSH, and all requests that wait for chunks to be durable.
 
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{RequestId, Seq};
 use crate::log::Head;
@@ -9,15 +9,12 @@ use crate::seam::{Effect, Refusal};
 impl Engine {
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_writes() {
+            return self.front.reply(id, Err(refusal));
         }
         // A write that waits for room is usually not acknowledged, so a flush need not wait for it.
-        match self.queue.has_answered() {
-            true => self.queue.push(Waiting::Flush { id }),
+        match self.front.queue.has_answered() {
+            true => self.front.queue.push(Waiting::Flush { id }),
             false => self.wait_for_durability(id, true),
         }
     }
@@ -27,7 +24,7 @@ impl Engine {
         let tells = self.tells_something();
         if !tells && !self.log.durability().has_to_wait() {
             self.stats.flushes_free += u64::from(flush);
-            return self.outbox.reply(request, Ok(()));
+            return self.front.reply(request, Ok(()));
         }
         self.proposers.once_mut().awaits(flush, &mut self.stats);
         match tells && !self.seal(Head::Hot, true) {
@@ -57,14 +54,8 @@ impl Engine {
         while self.log.poll_durable() {
             self.segments.look_again();
         }
-        let mut answered = 0;
-        while let Some(waiter) = self.log.durability_mut().poll_waiter() {
-            if waiter.flush {
-                answered += 1;
-                self.stats.flushes_merged += u64::from(answered > 1);
-            }
-            self.outbox.reply(waiter.request, Ok(()));
-        }
+        let durable = core::iter::from_fn(|| self.log.durability_mut().poll_waiter());
+        self.stats.flushes_merged += self.front.outbox.reply_durable(durable);
         self.settle_first();
         if let Some(through) = self.log.poll_sync() {
             self.sync(through);
@@ -74,7 +65,7 @@ impl Engine {
     /// Issues a sync.
     pub(super) fn sync(&mut self, through: Seq) {
         self.stats.syncs += 1;
-        self.outbox
+        self.front
             .ask(Pending::Sync { through }, |id| Effect::Sync { id });
     }
 
@@ -89,8 +80,9 @@ impl Engine {
 
     /// Refuses all requests that wait for durability: it will not come, or not soon.
     pub(super) fn refuse_waiters(&mut self, refusal: Refusal) {
-        while let Some(waiter) = self.log.durability_mut().give_up_waiter() {
-            self.outbox.reply(waiter.request, Err(refusal));
-        }
+        let waiters = core::iter::from_fn(|| self.log.durability_mut().give_up_waiter());
+        self.front
+            .outbox
+            .refuse(waiters.map(|waiter| waiter.request), refusal);
     }
 }

@@ -30,7 +30,7 @@ impl Engine {
     /// Reads blocks that may be folded.
     pub(super) fn read_to_fold(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
+            return self.front.reply(id, Err(Refusal::OutOfRange));
         }
         let may_be_folded = |index: &u32| self.may_fold(lba.plus(u64::from(*index))).is_some();
         let foldable = (0..blocks.min(limits::FOLD_BLOCKS)).filter(may_be_folded);
@@ -65,11 +65,11 @@ impl Engine {
     /// True if no request waits, and there is room to spare.
     #[must_use]
     pub fn has_room_to_fold(&self) -> bool {
-        self.course.is_running()
+        self.front.course.is_running()
             && self.refuses_writes().is_none()
             && !self.state.is_redeeming()
             && !self.state.is_in_census()
-            && self.queue.is_empty()
+            && self.front.queue.is_empty()
             && self.log.may_write()
             && self.collector.is_idle()
             && self.segments.free() > limits::COLLECTOR_SEGMENTS
@@ -79,7 +79,7 @@ impl Engine {
 
     /// Rewrites blocks that [`Engine::read_to_fold`] read and the runtime encoded.
     pub(super) fn fold(&mut self, lba: Lba, blocks: &[Payload]) {
-        self.outbox.took(blocks.len());
+        self.front.outbox.took(blocks.len());
         for (index, payload) in (0..).zip(blocks) {
             if !self.fold_one(lba.plus(index), payload) {
                 self.stats.folds_put_off += 1;

@@ -32,7 +32,10 @@ impl Engine {
         }
         let max_data = self.log.longest_now(head, data)?;
         let start = self.superblock.segment_start(self.log.segment(head));
-        Some(self.log.begin(head, start, max_data, self.course.now()))
+        Some(
+            self.log
+                .begin(head, start, max_data, self.front.course.now()),
+        )
     }
 
     /// Puts a data block into a chunk with room, and applies its record.
@@ -51,7 +54,7 @@ impl Engine {
         if self.log.open(head).is_none() {
             return true;
         }
-        if !self.log.may_write() || self.outbox.holds_writes() {
+        if !self.log.may_write() || self.front.outbox.holds_writes() {
             return false;
         }
         let (life, collector) = (self.superblock.life(), &self.collector);
@@ -83,7 +86,7 @@ impl Engine {
             }
         }
         self.stats.durable_chunks += u64::from(durable);
-        self.outbox
+        self.front
             .ask(Pending::Chunk(chunk), |id| Effect::WriteChunk {
                 id,
                 at,
@@ -138,7 +141,7 @@ impl Engine {
             .segment_start(segment)
             .plus(u64::from(self.superblock.usable_blocks()));
         self.stats.medium_summaries += u64::from(blocks);
-        self.outbox
+        self.front
             .ask(Pending::Summary(segment), |id| Effect::WriteMeta {
                 id,
                 at,
@@ -161,7 +164,7 @@ impl Engine {
 
     /// Encodes the bytes of a metadata write that is being carried out.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.outbox.get(id).copied() {
+        match self.front.outbox.get(id).copied() {
             Some(Pending::Summary(segment)) => {
                 let last_seq = self.segments.get(segment).last_seq;
                 self.sums.encode_summary(
@@ -187,7 +190,7 @@ impl Engine {
             self.log.on_lost();
             return self.poison();
         }
-        let (collector, outbox) = (&mut self.collector, &mut self.outbox);
+        let (collector, outbox) = (&mut self.collector, &mut self.front.outbox);
         let segment = self
             .log
             .on_written(id, |buf| give_back(collector, outbox, buf));
@@ -200,7 +203,7 @@ impl Engine {
 
     /// Keeps a write that found the medium full, to retry it later. Does not keep a sync or an erase.
     pub(super) fn hold_until_room(&mut self, id: EffectId, pending: Pending) -> bool {
-        if self.course.is_poisoned()
+        if self.front.course.is_poisoned()
             || !matches!(
                 pending,
                 Pending::Chunk(_)
@@ -212,24 +215,24 @@ impl Engine {
         {
             return false;
         }
-        self.outbox.hold(id, self.course.now());
+        self.front.hold(id);
         // Nothing is lost, but nothing new can be promised.
         self.refuse_waiters(Refusal::NoRoom);
-        for waiting in self.queue.take_all() {
+        for waiting in self.front.queue.take_all() {
             match waiting.outlasts_no_room() {
-                true => self.queue.push(waiting),
+                true => self.front.queue.push(waiting),
                 false => self.refuse(waiting, Refusal::NoRoom),
             }
         }
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::NoRoom));
-        }
+        self.front
+            .outbox
+            .refuse(self.superblock.refuse(), Refusal::NoRoom);
         true
     }
 
     pub(super) fn write_again(&mut self) {
-        for id in self.outbox.held_by(self.course.now()) {
-            let effect = match self.outbox.get(id).copied() {
+        for id in self.front.outbox.held_by(self.front.course.now()) {
+            let effect = match self.front.outbox.get(id).copied() {
                 Some(Pending::Chunk(chunk)) => {
                     self.log.on_written_again(chunk);
                     let chunk = self.log.get(chunk);
@@ -267,7 +270,7 @@ impl Engine {
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };
-            self.outbox.tell(effect);
+            self.front.tell(effect);
         }
     }
 
@@ -299,12 +302,11 @@ impl Engine {
             if self.options.discard {
                 let at = self.superblock.segment_start(segment);
                 let blocks = self.superblock.segment_blocks();
-                self.outbox
-                    .ask(Pending::Erase(segment), |id| Effect::Erase {
-                        id,
-                        at,
-                        blocks,
-                    });
+                self.front.ask(Pending::Erase(segment), |id| Effect::Erase {
+                    id,
+                    at,
+                    blocks,
+                });
             } else {
                 self.segments.erased(segment);
             }
@@ -321,7 +323,7 @@ impl Engine {
                 continue;
             }
             let at = self.superblock.segment_start(first);
-            self.outbox
+            self.front
                 .ask(Pending::EraseStale(first, count), |id| Effect::Erase {
                     id,
                     at,

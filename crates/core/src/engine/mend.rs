@@ -13,7 +13,7 @@ impl Engine {
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
         lba.0 < self.state.map().blocks()
-            && !self.queue.will_change(lba, 1)
+            && !self.front.queue.will_change(lba, 1)
             && self.state.physical(self.state.map().get(lba)) == Some(pba)
     }
 
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
-        if !self.course.is_sound() {
+        if !self.front.course.is_sound() {
             return;
         }
         match what {

@@ -3,9 +3,8 @@
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
 //! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
-//! the `Collector`, `Restamp`, the `Sums`, the `Queue` with the requests that wait for these (`parked`), the `Proposers`, the superblock
-//! with its mirrors
-//! (`Mirrored`), the `Course`.
+//! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`Residency`) or for checksums (`parked`), the `Proposers`, the
+//! superblock with its mirrors (`Mirrored`), the `Front`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -25,7 +24,6 @@ mod dedup;
 mod delta;
 mod earlier;
 mod fetch;
-mod fetches;
 mod flush;
 mod fold;
 mod log;
@@ -37,26 +35,25 @@ mod pack;
 mod parity;
 mod parked;
 mod pledge;
-mod proposers;
 mod pump;
-mod queue;
 mod read;
+mod residency;
 mod restamp;
 mod stripes;
 mod twin;
 mod unmap;
 mod vacate;
 mod verdict;
-mod waiting;
 mod write;
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
-use crate::front::{Course, Outbox};
+use crate::front::{Front, Outbox};
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
+use crate::policy::Proposers;
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -67,9 +64,9 @@ use alloc::vec::Vec;
 pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
-use proposers::Proposers;
-use queue::Queue;
-use waiting::Waiting;
+use parked::Parked;
+use residency::Residency;
+use verdict::{Twin, Waiting};
 
 /// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
 pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
@@ -148,17 +145,16 @@ enum Pending {
 pub struct Engine {
     superblock: Mirrored,
     options: Options,
-    course: Course,
+    front: Front<Pending, Twin>,
 
     /// The volume's contents: log records change it.
     state: State,
-    /// True if new deltas are made. Existing ones stay.
-    makes_deltas: bool,
     segments: Segments,
     sums: Sums,
 
     log: Log,
-    queue: Queue,
+    residency: Residency,
+    parked: Parked,
     proposers: Proposers,
     reserve: Reserve,
 
@@ -166,7 +162,6 @@ pub struct Engine {
     restamp: Restamp,
     checkpoint: Checkpoint,
 
-    outbox: Outbox<Pending>,
     stats: Stats,
 }
 
@@ -190,9 +185,8 @@ impl Engine {
         }
         let mut engine = Self {
             options,
-            course: Course::begin(recovered.is_rest),
+            front: Front::of(recovered.is_rest),
             state: recovered.state,
-            makes_deltas: false,
             segments,
             sums,
             log: Log::recovered(
@@ -202,13 +196,13 @@ impl Engine {
                 superblock.has_names().then_some(recovered.last_names),
                 recovered.root.seq,
             ),
-            queue: Queue::default(),
+            residency: Residency::default(),
+            parked: Parked::default(),
             proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
             collector: Collector::new(staying, buffers.first, buffers.count),
             restamp: Restamp::new(options.strays),
             checkpoint: Checkpoint::new(recovered.root, recovered.slots, superblock.stripes()),
-            outbox: Outbox::default(),
             stats: Stats::default(),
             superblock: Mirrored::new(superblock, crc),
         };
@@ -241,14 +235,14 @@ impl Engine {
 
     /// Takes one input. Afterwards the caller takes effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        self.course.on_time(now);
+        self.front.course.on_time(now);
         let before = self.marks();
         let mut then = match input {
             Input::Write { .. } | Input::Read { .. } => Then::Look,
             _ => Then::Move,
         };
         if self.state.is_in_census() && matches!(then, Then::Look) {
-            self.queue.fetches.census.asked = Some(now);
+            self.residency.census.asked = Some(now);
         }
         match input {
             Input::Write {
@@ -273,7 +267,7 @@ impl Engine {
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::Done { id, outcome } => then = self.done(id, outcome),
             Input::Tick => self.tick(),
-            Input::Shutdown => self.course.stop(),
+            Input::Shutdown => self.front.course.stop(),
         }
         let moves = match then {
             Then::Move => true,
@@ -287,7 +281,7 @@ impl Engine {
             self.keep_within_bounds();
         }
         debug_assert!(
-            self.course.is_poisoned() || self.queue.is_empty() || !self.is_quiet(),
+            self.front.course.is_poisoned() || self.front.queue.is_empty() || !self.is_quiet(),
             "a request waits, and nothing is on its way that could end that"
         );
     }
@@ -303,14 +297,14 @@ impl Engine {
 
     #[cold]
     fn hear_of_damage(&mut self) {
-        if self.state.lost_leaf().is_some() && !self.course.is_poisoned() {
-            self.outbox.withdraw_writes();
+        if self.state.lost_leaf().is_some() && !self.front.course.is_poisoned() {
+            self.front.outbox.withdraw_writes();
             self.poison();
             self.pump();
         }
         let rebuilt = self.state.take_rebuilt();
         if rebuilt > 0 {
-            self.queue.fetches.rebuilt += rebuilt as u64;
+            self.residency.on_rebuilt(rebuilt as u64);
             self.stats.rebuilt_leaves += rebuilt as u64;
             self.checkpoint.due_if(true);
         }
@@ -318,7 +312,7 @@ impl Engine {
 
     /// Returns how many damaged leaves were restored from their stripes since the last call.
     pub fn take_rebuilt(&mut self) -> u64 {
-        core::mem::take(&mut self.queue.fetches.rebuilt)
+        self.residency.take_rebuilt()
     }
 
     fn hear(&mut self, hint: Hint<'_>) {
@@ -357,20 +351,20 @@ impl Engine {
 
     /// Returns the next effect to carry out. Call until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.outbox.next_effect()
+        self.front.outbox.next_effect()
     }
 
     /// Returns the next reply. Call until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.outbox.next_reply()
+        self.front.outbox.next_reply()
     }
 
     /// Returns when to send [`Input::Tick`] if nothing else happens first. Call after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         // While a chunk cannot be sealed, its deadline is ignored. The deadline has passed, and a tick could do nothing.
-        if self.outbox.holds_writes() || !self.log.may_write() {
-            return self.outbox.held_due();
+        if self.front.outbox.holds_writes() || !self.log.may_write() {
+            return self.front.outbox.held_due();
         }
         self.log.seal_due()
     }
@@ -408,20 +402,20 @@ impl Engine {
             index_entries: self.proposers.dedup().index().len() as u64,
             index_comparisons: self.proposers.dedup().index().comparisons(),
             index_capacity: self.proposers.dedup().index().capacity() as u64,
-            waiting_requests: self.queue.requests() as u64,
-            poisoned: u64::from(self.course.is_poisoned()),
+            waiting_requests: self.front.queue.requests() as u64,
+            poisoned: u64::from(self.front.course.is_poisoned()),
             ..self.stats
         }
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
-        let Some(&pending) = self.outbox.get(id) else {
+        let Some(&pending) = self.front.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
             return Then::Move;
         }
-        self.outbox.answered(id);
+        self.front.outbox.answered(id);
         let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
         match pending {
             Pending::Chunk(chunk) => self.chunk_written(chunk, failed),
@@ -481,49 +475,33 @@ impl Engine {
 
     /// Returns a buffer that is no longer needed to the collector or to the runtime.
     fn release(&mut self, buf: Buf) {
-        give_back(&mut self.collector, &mut self.outbox, buf);
+        give_back(&mut self.collector, &mut self.front.outbox, buf);
     }
 
     /// Stops accepting requests after a failed write or sync of the medium. From here on nobody knows what is durable: a repeated sync
     /// could succeed without the lost pages.
     fn poison(&mut self) {
-        self.course.poison();
+        self.front.course.poison();
     }
 
     fn fail_all(&mut self) {
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
+        self.front
+            .outbox
+            .refuse(self.superblock.refuse(), Refusal::Poisoned);
         self.refuse_waiters(Refusal::Poisoned);
-        while let Some(id) = self.queue.fetches.give_up() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        while let Some(waiting) = self.queue.pop() {
+        let fetching = core::iter::from_fn(|| self.residency.give_up());
+        self.front.outbox.refuse(fetching, Refusal::Poisoned);
+        while let Some(waiting) = self.front.queue.pop() {
             self.refuse(waiting, Refusal::Poisoned);
         }
     }
 
     fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if matches!(waiting, Waiting::Write { .. }) {
+        if matches!(waiting, Waiting::Write(_)) {
             self.proposers.once_mut().note_refused();
         }
-        if waiting.is_asking() {
-            return self.queue.doom(waiting, refusal);
-        }
-        match waiting {
-            Waiting::Write {
-                id, blocks, placed, ..
-            } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
-                self.outbox.reply(id, Err(refusal));
-            }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Flush { id } | Waiting::Unmap { id, .. } | Waiting::Copy { id, .. } => {
-                self.outbox.reply(id, Err(refusal));
-            }
-            Waiting::Committed { .. } => {}
+        if let Some(Waiting::Read { id, lba, blocks }) = self.front.refuse(waiting, refusal) {
+            self.start_read(id, lba, blocks);
         }
     }
 
@@ -531,7 +509,7 @@ impl Engine {
         if self
             .log
             .seal_due()
-            .is_some_and(|due| self.course.now() >= due)
+            .is_some_and(|due| self.front.course.now() >= due)
         {
             self.seal(Head::Hot, false);
         }

@@ -27,6 +27,8 @@ pub struct Options {
     pub discard_blocks_min: u32,
     /// True if blocks of zeros are stored as a map entry alone.
     pub zero: bool,
+    /// For a log: true if new deltas are made. [`Setting::Deltas`](crate::seam::Setting::Deltas) changes it.
+    pub deltas: bool,
     /// The number of segments whose checksums are kept in memory.
     pub cached_sums: usize,
     /// The most strays that are remembered, or a quarter of a journal's pages if that is more. A stray is a page whose summary does not
@@ -47,6 +49,7 @@ impl Default for Options {
             erase_blocks_max: 0,
             discard_blocks_min: 1,
             zero: true,
+            deltas: false,
             cached_sums: limits::CACHED_SUMS,
             strays: limits::STRAYS,
             write_buffers: 0,

@@ -179,7 +179,7 @@ impl Engine {
 
     /// Replaces a part that is still in the unsealed chunk by its overwrite, if the part has no other owner and the new bytes fit in its
     /// place. The order of writes is kept as in `absorb`.
-    pub(super) fn absorb_part(&mut self, vba: Vba, slot: u8, payload: Payload) -> bool {
+    pub(super) fn absorb_part(&mut self, vba: Vba, slot: u8, payload: &Payload) -> bool {
         let Some(packed) = payload.digest.packed else {
             return false;
         };
@@ -275,7 +275,7 @@ impl Engine {
     }
 
     fn chunk_of(&self, id: EffectId) -> ChunkId {
-        match self.outbox.get(id).copied() {
+        match self.front.outbox.get(id).copied() {
             Some(Pending::Chunk(chunk)) => chunk,
             other => unreachable!("effect {id} ({other:?}) is not a chunk's write"),
         }

@@ -113,7 +113,7 @@ impl Engine {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             unreachable!("{leaf} is on the medium");
         };
-        self.outbox.ask(Pending::Kept(leaf), |id| Effect::ReadMeta {
+        self.front.ask(Pending::Kept(leaf), |id| Effect::ReadMeta {
             id,
             at,
             blocks: 1,

@@ -13,7 +13,7 @@
 //! 4. A pledge that recovery redeems has no record. So nothing is added to the log before a map checkpoint includes the redeemed pledges.
 
 use super::Engine;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::addr::Lba;
 use crate::entry::Entry;
 use crate::format::SumKind;
@@ -28,18 +28,18 @@ impl Engine {
     /// Handles a complete transaction. Waiting writes are not in the log yet, and the commit block may be one of them. So the transaction
     /// gets its own place in the queue: a block that waits for a comparison does not cost its transaction the pledge.
     pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
-        match self.queue.is_empty() && !self.state.is_redeeming() {
+        match self.front.queue.is_empty() && !self.state.is_redeeming() {
             true => self.pledge(pairs),
             false => {
                 let pairs = pairs.to_vec();
-                self.queue.push(Waiting::Committed { pairs });
+                self.front.queue.push(Waiting::Committed { pairs });
             }
         }
     }
 
     /// Pledges a transaction's blocks to their homes, once all of it is in the log.
     pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
-        let open = self.course.is_sound() && !self.outbox.holds_writes();
+        let open = self.front.course.is_sound() && !self.front.outbox.holds_writes();
         if !open {
             return;
         }

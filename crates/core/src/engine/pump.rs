@@ -15,10 +15,10 @@ impl Engine {
     /// delayed a little (a victim that has become worth collecting, strays over their bound) is done when the chunk is sealed.
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
-            && self.queue.is_empty()
+            && self.front.queue.is_empty()
             && !self.log.durability().has_waiters()
             && !self.segments.has_news()
-            && self.course.is_sound()
+            && self.front.course.is_sound()
     }
 
     /// Advances everything that can make progress.
@@ -26,10 +26,10 @@ impl Engine {
         self.advance();
         // Nothing is in flight that could make room for the waiting requests, so they get an error instead of an endless wait.
         // Quarantined space can cause this.
-        while !self.course.is_poisoned() && self.is_quiet() && !self.queue.is_empty() {
+        while !self.front.course.is_poisoned() && self.is_quiet() && !self.front.queue.is_empty() {
             self.advance();
             if self.is_quiet()
-                && let Some(waiting) = self.queue.pop()
+                && let Some(waiting) = self.front.queue.pop()
             {
                 self.refuse(waiting, Refusal::Full);
             }
@@ -38,14 +38,14 @@ impl Engine {
     }
 
     fn advance(&mut self) {
-        if self.course.is_poisoned() {
+        if self.front.course.is_poisoned() {
             return self.fail_all();
         }
-        if self.course.is_reading() {
+        if self.front.course.is_reading() {
             return;
         }
         self.advance_census();
-        if self.course.is_poisoned() {
+        if self.front.course.is_poisoned() {
             return self.fail_all();
         }
         self.advance_durability();
@@ -63,25 +63,24 @@ impl Engine {
 
     /// True if no effect is in flight.
     pub(super) fn is_quiet(&self) -> bool {
-        self.outbox.is_quiet()
+        self.front.outbox.is_quiet()
     }
 
     fn stop_when_done(&mut self) {
-        if !self.course.is_stopping() {
+        if !self.front.course.is_stopping() {
             return;
         }
         if self.is_quiet() && !self.collector.is_idle() {
             self.abandon_victim();
         }
-        let served = self.queue.is_empty()
-            && self.queue.is_none_doomed()
-            && self.queue.fetches.is_empty()
-            && self.queue.fetches.census.in_flight == 0
+        let served = self.front.queue.is_served()
+            && self.residency.is_empty()
+            && self.residency.census.in_flight == 0
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();
         let sealed = self.log.durability().is_all_durable() && self.log.is_all_sealed();
-        if self.checkpoint.is_idle() && served && !self.course.is_poisoned() {
+        if self.checkpoint.is_idle() && served && !self.front.course.is_poisoned() {
             let clean = sealed && self.checkpoint.holds_all(self.log.last_seq());
             if !clean {
                 self.checkpoint.due_if(true);
@@ -89,9 +88,9 @@ impl Engine {
                 return;
             }
         }
-        if self.course.is_poisoned() || (served && sealed && self.checkpoint.is_idle()) {
-            self.course.on_stopped();
-            self.outbox.tell(Effect::Stopped);
+        if self.front.course.is_poisoned() || (served && sealed && self.checkpoint.is_idle()) {
+            self.front.course.on_stopped();
+            self.front.tell(Effect::Stopped);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The path of a read. A block comes from the write buffer, is zeros without any data, or comes from the medium and is checked against
 //! its checksum.
 
-use super::fetches::Needs;
 use super::parked::{Fault, Unchecked};
-use super::waiting::Waiting;
+use super::residency::Needs;
+use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
@@ -52,7 +52,7 @@ impl Engine {
 
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
+            return self.front.reply(id, Err(Refusal::OutOfRange));
         }
         self.stats.host_blocks_read += u64::from(blocks);
         self.read_behind_writes(id, lba, blocks);
@@ -60,8 +60,9 @@ impl Engine {
 
     pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         // A read follows a waiting write of the same blocks, so that read-modify-write above us is safe.
-        if !self.course.is_poisoned() && self.queue.will_change(lba, u64::from(blocks)) {
-            self.queue.push(Waiting::Read { id, lba, blocks });
+        if !self.front.course.is_poisoned() && self.front.queue.will_change(lba, u64::from(blocks))
+        {
+            self.front.queue.push(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);
         }
@@ -73,15 +74,15 @@ impl Engine {
 
     /// As [`Engine::start_read`], for a read that has waited for leaves `tries` times.
     pub(super) fn begin_read(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) {
-        if self.queue.is_lost(lba, u64::from(blocks)) {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
+        if self.front.queue.is_lost(lba, u64::from(blocks)) {
+            return self.front.reply(id, Err(Refusal::Poisoned));
         }
         if self.state.has_away() {
             match self.read_needs(id, lba, blocks, tries) {
                 Needs::Nothing => {}
                 Needs::Coming(_) => return,
                 Needs::Pull if self.state.bring(lba, blocks) => {}
-                Needs::Pull => return self.outbox.reply(id, Err(Refusal::Poisoned)),
+                Needs::Pull => return self.front.reply(id, Err(Refusal::Poisoned)),
             }
         }
         let wanted = Wanted { id, lba, blocks };
@@ -92,7 +93,7 @@ impl Engine {
             index += run;
             parts += u32::from(reads);
         }
-        self.outbox.reply_in_parts(id, parts);
+        self.front.outbox.reply_in_parts(id, parts);
     }
 
     /// Starts to read blocks that are adjacent on the medium, from block `index` of a request on. Returns how many, and whether they
@@ -104,7 +105,7 @@ impl Engine {
             let mut rest = index..wanted.blocks;
             let is_placed = |at| self.state.place_of(self.entry_at(wanted, at)).is_some();
             let end = rest.find(|at| is_placed(*at)).unwrap_or(wanted.blocks);
-            self.outbox.tell(Effect::ZeroOut {
+            self.front.tell(Effect::ZeroOut {
                 request,
                 first: index,
                 blocks: end - index,
@@ -114,7 +115,7 @@ impl Engine {
         let held = self.log.held(pba, slot);
         match (held, entry) {
             (Some(Held::Block(from)), _) => {
-                self.outbox.tell(Effect::CopyOut {
+                self.front.tell(Effect::CopyOut {
                     from,
                     request,
                     index,
@@ -167,7 +168,7 @@ impl Engine {
             reads: buf.is_none(),
             base: base_at,
         };
-        self.outbox.ask(pending, |id| Effect::ReadParts {
+        self.front.ask(pending, |id| Effect::ReadParts {
             id,
             page: buf.map_or(Page::Medium(pba), Page::Buffer),
             slot: part.slot,
@@ -215,7 +216,7 @@ impl Engine {
             at: pba,
             blocks: run,
         };
-        self.outbox.ask(pending, |id| Effect::Read {
+        self.front.ask(pending, |id| Effect::Read {
             id,
             at: pba,
             blocks: run,
@@ -242,6 +243,7 @@ impl Engine {
                 self.segments.end_reader(locate(&self.superblock, at).0);
             }
             return self
+                .front
                 .outbox
                 .end_part(request, Some(Refusal::Corrupt(damaged)));
         }
@@ -253,7 +255,7 @@ impl Engine {
             // The page is in memory, and the collector has verified its checksum. Only decoding can verify the parts in it.
             Outcome::Parts { whole, .. } => {
                 let refusal = self.refuse_fault(fault(whole));
-                self.outbox.end_part(request, refusal);
+                self.front.outbox.end_part(request, refusal);
             }
             _ => {
                 self.stats.unreadable_blocks += 1;
@@ -298,7 +300,7 @@ impl Engine {
             sums: sums.to_vec(),
             fault,
         };
-        self.queue.parked.reads.park(segment, unchecked);
+        self.parked.reads.park(segment, unchecked);
     }
 
     /// Verifies the checksums of the blocks that were read (promise 6), and the result of decoding.
@@ -339,7 +341,7 @@ impl Engine {
 
     fn end_part(&mut self, request: RequestId, at: Pba, refusal: Option<Refusal>) {
         self.segments.end_reader(locate(&self.superblock, at).0);
-        self.outbox.end_part(request, refusal);
+        self.front.outbox.end_part(request, refusal);
     }
 
     /// Has a segment's checksums read, unless they are in memory or being read.
@@ -359,7 +361,7 @@ impl Engine {
         self.stats.summary_reads += 1;
         let (at, blocks) = self.sums.begin_load(segment, offset);
         let pending = Pending::Sums(segment, offset);
-        self.outbox
+        self.front
             .ask(pending, |id| Effect::ReadMeta { id, at, blocks });
     }
 
@@ -374,13 +376,13 @@ impl Engine {
             _ => &[],
         };
         let crc = self.superblock.crc();
-        let waiting = self.queue.parked.reads.of(segment);
+        let waiting = self.parked.reads.of(segment);
         let waiting = waiting.map(|read| (read.at, &read.sums[..]));
         let next = self.sums.on_read(segment, offset, bytes, crc, waiting);
         if next.is_some() {
             return self.load_sums(segment, next);
         }
-        for read in self.queue.parked.reads.take(segment) {
+        for read in self.parked.reads.take(segment) {
             self.finish_part(read.request, read.at, &read.sums, read.fault);
         }
         self.sure_again(segment);

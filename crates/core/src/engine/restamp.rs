@@ -19,7 +19,7 @@ impl Engine {
     pub(super) fn restamp(&mut self) {
         let pool = self.proposers.once().pool().blocks();
         let is_wanted = self.restamp.is_wanted(self.state.strays().len(), pool);
-        if !is_wanted || self.sums.is_rewriting() || !self.course.is_running() {
+        if !is_wanted || self.sums.is_rewriting() || !self.front.course.is_running() {
             return;
         }
         let (segments, sums, collector) = (&self.segments, &self.sums, &self.collector);
@@ -33,7 +33,7 @@ impl Engine {
         let at = Restamp::pages(&self.superblock, segment).end;
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
         let read = |id| Effect::ReadMeta { id, at, blocks };
-        self.outbox.ask(Pending::Restamp(segment), read);
+        self.front.ask(Pending::Restamp(segment), read);
     }
 
     pub(super) fn restamp_read(&mut self, segment: Segment, outcome: Outcome<'_>) {

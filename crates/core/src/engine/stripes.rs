@@ -74,13 +74,12 @@ impl Engine {
         self.checkpoint.on_leaf_begun(leaf, sum, block);
         self.stats.medium_map += 1;
         let at = self.leaf_target(leaf);
-        self.outbox
-            .ask(Pending::Leaf(leaf), |id| Effect::WriteMeta {
-                id,
-                at,
-                blocks: 1,
-                durable: false,
-            });
+        self.front.ask(Pending::Leaf(leaf), |id| Effect::WriteMeta {
+            id,
+            at,
+            blocks: 1,
+            durable: false,
+        });
     }
 
     /// Returns the slot that the durable root does not name.

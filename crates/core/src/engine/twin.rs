@@ -5,15 +5,15 @@
 //! queue of writes: nothing overtakes it.
 
 use super::parked::Unsure;
-use super::queue::Noted;
-use super::verdict::{Answer, Twin, Verdict};
+use super::verdict::{Twin, Verdict};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
+use crate::front::Noted;
 use crate::index::Holder;
 use crate::log::{Head, Held, locate};
-use crate::policy::Proposer;
+use crate::policy::{Answer, Proposer};
 use crate::seam::{Against, Effect, Outcome, Page, Payload};
 use crate::state::Place;
 use alloc::vec::Vec;
@@ -38,28 +38,16 @@ impl Engine {
 
     /// Starts a comparison for each block of a write that may be stored already. Returns an empty list if no block may be.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
-        let held = u64::from(self.outbox.buffers() - self.log.clients_on_their_way());
-        let full = self.options.write_buffers.into();
-        self.proposers
-            .dedup_mut()
-            .begin(blocks, held, full, &mut self.stats);
-        for (index, payload) in blocks.iter().enumerate() {
-            if self.options.zero && payload.digest.zero {
-                continue;
-            }
+        let held = u64::from(self.front.outbox.buffers() - self.log.clients_on_their_way());
+        let full = self.options.write_buffers;
+        self.proposers.begin(blocks, held, full, &mut self.stats);
+        Verdict::ask_for(blocks, self.options.zero, |index, payload| {
             let at = lba.plus(index as u64);
-            let Some((by, of)) = self.propose(at, index, payload) else {
-                continue;
-            };
+            let (by, of) = self.propose(at, index, payload)?;
             let Some(place) = self.state.place_of(self.entry_of(of)) else {
                 self.proposers.refuted(by, &mut self.stats);
-                continue;
+                return None;
             };
-            // A request with a comparison costs one allocation, which is little: it saves the write of a block.
-            if verdicts.is_empty() {
-                verdicts.resize(blocks.len(), Verdict::Write);
-            }
             let print = self.decisive_print(by, of);
             let twin = Twin {
                 by,
@@ -69,13 +57,12 @@ impl Engine {
                 absorptions: self.log.absorptions_at(place.pba, place.slot),
                 print,
             };
-            verdicts[index] = Verdict::Asked(twin);
             match print {
                 Some(_) => self.ask_fingerprint(request, index as u32, payload.buf),
                 None => self.compare(request, index as u32, payload.buf, twin),
             }
-        }
-        verdicts
+            Some(twin)
+        })
     }
 
     /// Returns a proposed holder of the content to be written at `lba`, and its proposer.
@@ -150,7 +137,7 @@ impl Engine {
             reads: reads.then_some(pba),
             base: base_at,
         };
-        self.outbox
+        self.front
             .ask(pending, |id| Effect::Compare { id, buf, with });
     }
 
@@ -165,7 +152,7 @@ impl Engine {
             self.segments.end_reader(locate(&self.superblock, pba).0);
         }
         let same = match (outcome, read) {
-            (Outcome::Same(true), Some(page)) => match self.queue.asked(request, index) {
+            (Outcome::Same(true), Some(page)) => match self.front.queue.asked(request, index) {
                 // The bytes that were read are the block's, and so their checksum is the block's.
                 Some((twin, payload)) if twin.place.slot.is_none() => {
                     return self.check_page(Unsure {
@@ -217,7 +204,7 @@ impl Engine {
 
     /// Handles a block that equals its twin; where fingerprints decide, the page learns its fingerprint.
     fn equal(&mut self, request: RequestId, index: u32) {
-        match self.queue.asked(request, index) {
+        match self.front.queue.asked(request, index) {
             Some((twin, payload))
                 if twin.place.slot.is_none() && self.goes_by_fingerprint(twin.by) =>
             {
@@ -241,7 +228,7 @@ impl Engine {
         let expected = self.sums.sum(segment, offset);
         if expected.is_none() {
             self.want_sums(segment);
-            return self.queue.parked.unsure.park(segment, unsure);
+            return self.parked.unsure.park(segment, unsure);
         }
         self.judge_page(unsure, expected);
     }
@@ -260,7 +247,7 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(super) fn sure_again(&mut self, segment: Segment) {
-        for one in self.queue.parked.unsure.take(segment) {
+        for one in self.parked.unsure.take(segment) {
             let (_, offset) = locate(&self.superblock, one.page);
             let expected = self.sums.sum(segment, offset);
             self.judge_page(one, expected);
@@ -270,7 +257,7 @@ impl Engine {
     fn ask_fingerprint(&mut self, request: RequestId, index: u32, buf: Buf) {
         self.stats.dedup_fingerprints += 1;
         let pending = Pending::Fingerprint { request, index };
-        self.outbox
+        self.front
             .ask(pending, |id| Effect::Fingerprint { id, buf });
     }
 
@@ -282,6 +269,7 @@ impl Engine {
             _ => None,
         };
         let known = self
+            .front
             .queue
             .asked(request, index)
             .and_then(|(twin, _)| twin.print);
@@ -294,10 +282,17 @@ impl Engine {
     }
 
     fn answered(&mut self, request: RequestId, index: u32, answer: Answer) {
-        match self.queue.on_answer(request, index, answer) {
-            Noted::Waits(by) => self.proposers.learn(by, answer, &mut self.stats),
-            Noted::Refused(waiting, refusal) => self.refuse(waiting, refusal),
-            Noted::Doomed => {}
+        let judge = |twin| match answer {
+            Answer::Same(print) => Some(Twin { print, ..twin }),
+            Answer::Other | Answer::Damaged => None,
+        };
+        match self.front.queue.on_answer(request, index, judge) {
+            Noted::Waits(twin) => {
+                let by = twin.map(|twin| twin.by);
+                self.proposers.learn(by, answer, &mut self.stats);
+            }
+            Noted::Refused(_, Some((waiting, refusal))) => self.refuse(waiting, refusal),
+            Noted::Refused(_, None) => {}
         }
     }
 

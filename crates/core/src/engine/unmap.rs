@@ -1,7 +1,7 @@
 //! Discards and zeroes: one record an extent, whatever its length.
 
 use super::Engine;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
 use crate::log::Head;
@@ -10,20 +10,15 @@ use crate::state::Origin;
 
 impl Engine {
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
+        let fits = self.in_range(lba, blocks);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.reply(id, Err(refusal));
         }
-        if !self.in_range(lba, blocks) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
-        }
-        if !self.queue.is_empty()
+        if !self.front.queue.is_empty()
             || !self.may_change_map()
             || !self.place_unmap(id, lba, blocks, zero, fua)
         {
-            self.queue.push(Waiting::Unmap {
+            self.front.queue.push(Waiting::Unmap {
                 id,
                 lba,
                 blocks,
@@ -52,7 +47,7 @@ impl Engine {
         let pledged = self.next_pledged(lba, end);
         if self.state.lost_leaf().is_some() {
             // A leaf cannot be read, so it is not known what is mapped here.
-            self.outbox.reply(id, Err(Refusal::Poisoned));
+            self.front.reply(id, Err(Refusal::Poisoned));
             return true;
         }
         if let Some(first) = mapped.into_iter().chain(pledged).min() {

@@ -29,7 +29,7 @@ impl Engine {
         let is_ready = self.segments.is_vacating()
             && self.collector.is_idle()
             && self.checkpoint.is_idle()
-            && self.course.is_running();
+            && self.front.course.is_running();
         if !is_ready || self.left_behind().0 > 0 {
             return;
         }

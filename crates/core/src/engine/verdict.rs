@@ -1,4 +1,4 @@
-//! The twin of a block in the queue: its proposer, and the result of comparing the two.
+//! The twin of a block in the queue, and its proposer.
 
 use crate::front;
 use crate::index::Holder;
@@ -8,6 +8,9 @@ use crate::state::Place;
 
 /// The state of the comparison of a block with its twin.
 pub(super) type Verdict = front::Verdict<Twin>;
+
+/// A request that waits for its turn.
+pub(super) type Waiting = front::Waiting<Twin>;
 
 /// A block that may be equal, and its state when it was proposed.
 #[derive(Clone, Copy, Debug)]
@@ -21,28 +24,4 @@ pub(super) struct Twin {
     pub absorptions: Option<u64>,
     /// The page's fingerprint then, or that of the block once it was found equal.
     pub print: Option<Fingerprint>,
-}
-
-/// How a block compares with its twin.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Answer {
-    /// They are equal; the fingerprint of both, if it was computed.
-    Same(Option<Fingerprint>),
-    Other,
-    /// The twin cannot be read, or is not what was written.
-    Damaged,
-}
-
-impl Verdict {
-    /// Ends the comparison in flight, and returns its proposer.
-    pub fn on_answer(&mut self, answer: Answer) -> Option<Proposer> {
-        let Self::Asked(twin) = *self else {
-            return None;
-        };
-        *self = match answer {
-            Answer::Same(print) => Self::Same(Twin { print, ..twin }),
-            Answer::Other | Answer::Damaged => Self::Write,
-        };
-        Some(twin.by)
-    }
 }

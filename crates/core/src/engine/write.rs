@@ -1,15 +1,15 @@
 //! The path of a write.
 
 use super::Engine;
-use super::fetches::{Needs, Patience};
 use super::pack::Packing;
+use super::residency::{Needs, Who};
 use super::twin::Shared as Sharing;
-use super::verdict::Verdict;
-use super::waiting::Waiting;
+use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Buf, Lba, Pba, RequestId};
 use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
+use crate::front::{Placed, Write};
 use crate::limits;
 use crate::log::Head;
 use crate::policy::once::Once;
@@ -19,27 +19,18 @@ use crate::seam::{Ack, Block, Class, Payload, Refusal};
 use crate::state::Origin;
 use alloc::vec::Vec;
 
-/// The result of placing one block.
-enum Placed {
-    Done,
-    Wait,
-    Full,
-}
-
 impl Engine {
     pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.outbox.took(blocks.len());
-        let refusal = match self.in_range(lba, blocks.len() as u64) {
-            true if ack == Ack::Given => self.course.is_poisoned().then_some(Refusal::Poisoned),
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
+        self.front.outbox.took(blocks.len());
+        let fits = self.in_range(lba, blocks.len() as u64);
+        let refusal = match self.front.refuses_change(fits) {
+            // The client has the answer already, so the write waits for room.
+            Some(Refusal::NoRoom) if ack == Ack::Given => None,
+            refusal => refusal,
         };
         if let Some(refusal) = refusal {
             self.proposers.once_mut().note_refused();
-            for payload in blocks {
-                self.release(payload.buf);
-            }
-            return self.outbox.reply(id, Err(refusal));
+            return self.front.outbox.refuse_write(id, blocks, refusal);
         }
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
@@ -47,28 +38,28 @@ impl Engine {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
-        let mut placed = 0;
+        let mut write = Write {
+            id,
+            lba,
+            blocks: blocks.into(),
+            placed: 0,
+            verdicts,
+            ack,
+        };
         let awaits_leaves = self.state.has_away()
             && matches!(
                 self.ask_for_leaves(lba, blocks.len() as u32),
                 Needs::Coming(_)
             );
-        if self.queue.is_empty() && self.may_change_map() && !awaits_leaves {
-            match self.place_all(id, lba, blocks, &verdicts, &mut placed, ack) {
+        if self.front.queue.is_empty() && self.may_change_map() && !awaits_leaves {
+            match self.place_all(&mut write) {
                 true => return,
-                false => debug_assert!(placed < blocks.len()),
+                false => debug_assert!(write.placed < blocks.len()),
             }
         }
-        let mut blocks = blocks.to_vec();
-        self.drop_lost_bases(&mut blocks);
-        self.queue.push(Waiting::Write {
-            id,
-            lba,
-            blocks,
-            placed,
-            verdicts,
-            ack,
-        });
+        let mut write = write.take();
+        self.drop_lost_bases(&mut write);
+        self.front.queue.push(Waiting::Write(write));
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -77,36 +68,13 @@ impl Engine {
             .is_some_and(|end| end <= self.state.map().blocks())
     }
 
-    /// Places blocks from `placed` on; true if the request has been answered or waits for durability.
-    pub(super) fn place_all(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: &[Payload],
-        verdicts: &[Verdict],
-        placed: &mut usize,
-        ack: Ack,
-    ) -> bool {
-        while let Some(payload) = blocks.get(*placed) {
-            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
-            match self.place(lba.plus(*placed as u64), *payload, verdict) {
-                Placed::Done => *placed += 1,
-                Placed::Wait => return false,
-                Placed::Full => {
-                    let rest = Waiting::Write {
-                        id,
-                        lba,
-                        blocks: blocks.to_vec(),
-                        placed: *placed,
-                        verdicts: verdicts.to_vec(),
-                        ack,
-                    };
-                    self.refuse(rest, Refusal::Full);
-                    return true;
-                }
-            }
+    /// Places a write's blocks; true if the request has been answered or waits for durability.
+    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
+        match write.each(|lba, payload, verdict| self.place(lba, payload, verdict)) {
+            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
+            Placed::Wait => return false,
+            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
         }
-        self.acknowledge(id, ack == Ack::Durable);
         true
     }
 
@@ -115,21 +83,21 @@ impl Engine {
         if fua {
             self.wait_for_durability(id, false)
         } else {
-            self.outbox.reply(id, Ok(()))
+            self.front.reply(id, Ok(()))
         }
     }
 
     /// Takes one block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
-    fn place(&mut self, lba: Lba, payload: Payload, verdict: Verdict) -> Placed {
+    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
             self.outlive_content(lba);
         }
-        match verdict {
+        match *verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,
             Verdict::Same(twin) => match self.share(lba, twin) {
                 Sharing::Done => {
-                    self.note(lba, &payload);
+                    self.note(lba, payload);
                     self.release(payload.buf);
                     return Placed::Done;
                 }
@@ -150,7 +118,7 @@ impl Engine {
         };
         if absorbed {
             self.log.on_absorbed();
-            self.note(lba, &payload);
+            self.note(lba, payload);
             return Placed::Done;
         }
         // Only an overwrite of a block that has a page to itself is certain to free one.
@@ -161,10 +129,10 @@ impl Engine {
             }
         }
         if let Some(packed) = payload.digest.packed {
-            match self.place_part(lba, &payload, packed) {
+            match self.place_part(lba, payload, packed) {
                 Packing::Done => {
                     self.stats.stored_in_part(payload.digest.class, packed);
-                    self.note(lba, &payload);
+                    self.note(lba, payload);
                     return Placed::Done;
                 }
                 Packing::Wait => return Placed::Wait,
@@ -184,7 +152,7 @@ impl Engine {
         };
         self.append(chunk, record, tag, payload.buf);
         self.stats.stored_whole(payload.digest.class);
-        self.note(lba, &payload);
+        self.note(lba, payload);
         Placed::Done
     }
 
@@ -194,7 +162,7 @@ impl Engine {
         let (is_admitted, refused) = match self.state.is_in_census() {
             true => (room.live < room.for_anybody(), Placed::Wait),
             false => {
-                let now = self.course.now();
+                let now = self.front.course.now();
                 (self.reserve.admits(now, need, room), Placed::Full)
             }
         };
@@ -237,7 +205,7 @@ impl Engine {
 
     /// Replaces a block that is still in the unsealed chunk by its overwrite. The order of writes is kept, because a chunk is atomic: no
     /// crash can show the new block without all the writes before it.
-    fn absorb(&mut self, pba: Pba, payload: Payload) -> bool {
+    fn absorb(&mut self, pba: Pba, payload: &Payload) -> bool {
         let Some(chunk) = self.log.open_mut(Head::Hot) else {
             return false;
         };
@@ -264,7 +232,7 @@ impl Engine {
     /// arrived.
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.queue.is_empty()
+        self.front.queue.is_empty()
     }
 
     /// True if requests may change the map now. They wait until the pledges that recovery redeemed are in a durable map checkpoint. They
@@ -280,20 +248,13 @@ impl Engine {
         if !self.may_change_map() {
             return;
         }
-        while let Some(mut waiting) = self.queue.pop_ready() {
+        while let Some(mut waiting) = self.front.queue.pop_ready() {
             if self.state.has_away() && self.first_waits_for_leaves(&waiting) {
-                return self.queue.put_back(waiting);
+                return self.front.queue.put_back(waiting);
             }
             self.look_ahead_answered(&waiting);
             let done = match &mut waiting {
-                Waiting::Write {
-                    id,
-                    lba,
-                    blocks,
-                    placed,
-                    verdicts,
-                    ack,
-                } => self.place_all(*id, *lba, blocks, verdicts, placed, *ack),
+                Waiting::Write(write) => self.place_all(write),
                 Waiting::Flush { id } => {
                     self.wait_for_durability(*id, true);
                     true
@@ -316,28 +277,25 @@ impl Engine {
                 }
             };
             if !done {
-                if let Waiting::Write { blocks, placed, .. } = &mut waiting {
-                    self.drop_lost_bases(&mut blocks[*placed..]);
+                if let Waiting::Write(write) = &mut waiting {
+                    self.drop_lost_bases(write);
                 }
-                self.queue.put_back(waiting);
+                self.front.queue.put_back(waiting);
                 return;
             }
-            self.queue.fetches.of_first = Patience::default();
+            self.residency.start_again(Who::First);
         }
     }
 
     /// Prefetches index entries of contents that were compared. The answers arrive long after the first look-up, when the entries have
     /// left the CPU caches.
     fn look_ahead_answered(&self, waiting: &Waiting) {
-        if let Waiting::Write {
-            blocks,
-            placed: 0,
-            verdicts,
-            ..
-        } = waiting
-            && !verdicts.is_empty()
+        if let Waiting::Write(write) = waiting
+            && write.placed == 0
+            && !write.verdicts.is_empty()
         {
-            self.look_ahead_contents(blocks.iter().map(|payload| payload.digest.sum));
+            let sums = write.blocks.iter().map(|payload| payload.digest.sum);
+            self.look_ahead_contents(sums);
         }
     }
 
@@ -361,10 +319,7 @@ impl Engine {
     /// flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.course.is_poisoned() {
-            true => Some(Refusal::Poisoned),
-            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
-        }
+        self.front.refuses_writes()
     }
 
     /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments must already exist: if some are quarantined, the

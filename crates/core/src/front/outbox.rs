@@ -3,8 +3,9 @@
 use super::held::HeldWrites;
 use super::in_flight::InFlight;
 use super::in_parts::InParts;
+use super::waiters::Waiter;
 use crate::addr::{Buf, EffectId, Nanos, RequestId};
-use crate::seam::{Effect, Refusal, Reply};
+use crate::seam::{Effect, Payload, Refusal, Reply};
 use alloc::{collections::VecDeque, vec::Vec};
 
 /// The outbox of a layout whose effects have purposes of type `P`.
@@ -67,6 +68,27 @@ impl<P> Outbox<P> {
     /// Answers a request.
     pub fn reply(&mut self, id: RequestId, result: Result<(), Refusal>) {
         self.replies.push_back(Reply { id, result });
+    }
+
+    /// Refuses these requests.
+    pub fn refuse(&mut self, ids: impl IntoIterator<Item = RequestId>, refusal: Refusal) {
+        ids.into_iter().for_each(|id| self.reply(id, Err(refusal)));
+    }
+
+    /// Refuses a write, and releases these buffers of it.
+    pub fn refuse_write(&mut self, id: RequestId, blocks: &[Payload], refusal: Refusal) {
+        blocks.iter().for_each(|payload| self.release(payload.buf));
+        self.reply(id, Err(refusal));
+    }
+
+    /// Answers requests that are durable by now. Returns how many FLUSHes were answered together with another.
+    pub fn reply_durable(&mut self, waiters: impl Iterator<Item = Waiter>) -> u64 {
+        let mut flushes = 0;
+        for waiter in waiters {
+            flushes += u64::from(waiter.flush);
+            self.reply(waiter.request, Ok(()));
+        }
+        flushes.saturating_sub(1)
     }
 
     /// Answers a request when `parts` of its parts are done; at once if there are none.

@@ -5,6 +5,7 @@
 
 use super::head::Head;
 use crate::addr::{RequestId, Seq};
+use crate::front::{Waiter, Waiters};
 use alloc::collections::VecDeque;
 
 /// The chunk of a waiter that waits for an open chunk, which has no number yet: later than every chunk.
@@ -22,14 +23,6 @@ pub(crate) struct Sealed {
     pub durable: bool,
 }
 
-/// A request that is answered when everything up to a chunk is durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiter {
-    seq: Seq,
-    pub request: RequestId,
-    pub flush: bool,
-}
-
 /// The sealed chunks that are not durable yet, and the requests that wait for them.
 #[derive(Debug)]
 pub(crate) struct Durability {
@@ -40,7 +33,8 @@ pub(crate) struct Durability {
     /// How far the sync in flight reaches.
     sync: Option<Seq>,
     wanted: Seq,
-    waiters: VecDeque<Waiter>,
+    /// Each waits until everything up to a chunk is durable.
+    waiters: Waiters<Seq>,
     /// True from the time when a segment is left until a sync begins after its summary is written. Only the summary and the segment's
     /// last header name the next segment. So a chunk in the next segment, even if written durably, would be lost together with that one
     /// header.
@@ -63,7 +57,7 @@ impl Durability {
             told: last,
             sync: None,
             wanted: Seq(0),
-            waiters: VecDeque::new(),
+            waiters: Waiters::default(),
             owes: false,
         }
     }
@@ -123,21 +117,13 @@ impl Durability {
 
     /// Makes a request wait for all that a FLUSH has to wait for by now.
     pub fn wait(&mut self, request: RequestId, flush: bool) {
-        self.wait_for(self.told, request, flush);
+        self.waiters.push(self.told, request, flush);
     }
 
     /// The same, and the request also waits for the open chunk, which cannot be sealed now. Its number is not known yet. No other chunk
     /// of the host's head can come before it, but the collector's chunks may.
     pub fn wait_for_open(&mut self, request: RequestId, flush: bool) {
-        self.wait_for(NOT_SEALED, request, flush);
-    }
-
-    fn wait_for(&mut self, seq: Seq, request: RequestId, flush: bool) {
-        self.waiters.push_back(Waiter {
-            seq,
-            request,
-            flush,
-        });
+        self.waiters.push(NOT_SEALED, request, flush);
     }
 
     /// True if any request waits.
@@ -147,16 +133,13 @@ impl Durability {
 
     /// True if any request waits for the open chunk.
     pub fn waits_for_open(&self) -> bool {
-        self.waiters.iter().any(|waiter| waiter.seq == NOT_SEALED)
+        self.waiters.marks().any(|mark| mark == NOT_SEALED)
     }
 
     /// Notes that the open chunk was sealed, with this number.
     pub(super) fn on_open_sealed(&mut self, seq: Seq) {
-        for waiter in &mut self.waiters {
-            if waiter.seq == NOT_SEALED {
-                waiter.seq = seq;
-            }
-        }
+        let open = self.waiters.marks_mut().filter(|mark| **mark == NOT_SEALED);
+        open.for_each(|mark| *mark = seq);
     }
 
     /// Makes all up to this chunk become durable, even if nothing waits for it.
@@ -176,19 +159,18 @@ impl Durability {
 
     /// Takes the next waiter whose chunk is durable.
     pub fn poll_waiter(&mut self) -> Option<Waiter> {
-        let next = self.waiters.front()?;
-        (next.seq <= self.durable).then(|| self.waiters.pop_front())?
+        self.waiters.pop_by(self.durable)
     }
 
     /// Takes a waiter to refuse it: nothing will become durable any more, or not soon.
     pub fn give_up_waiter(&mut self) -> Option<Waiter> {
-        self.waiters.pop_front()
+        self.waiters.pop()
     }
 
     /// Begins the next sync, if one is needed and none is in flight, and returns how far it reaches: up to the first chunk that is not
     /// written. `last`: the newest chunk.
     pub(super) fn poll_sync(&mut self, last: Seq) -> Option<Seq> {
-        let awaited = self.waiters.front().map_or(Seq(0), |waiter| waiter.seq);
+        let awaited = self.waiters.marks().next().unwrap_or(Seq(0));
         let target = awaited.max(self.wanted);
         if target <= self.durable || self.sync.is_some() {
             return None;

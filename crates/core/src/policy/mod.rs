@@ -2,14 +2,6 @@
 
 pub mod dedup;
 pub mod once;
+mod proposers;
 
-/// Who proposes that a block is stored already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Proposer {
-    /// The pool, by this block of the journals.
-    Journal(u32),
-    /// The index, by this hash.
-    Index(u64),
-    /// A pair given from outside.
-    Pair,
-}
+pub(crate) use proposers::{Answer, Proposer, Proposers};

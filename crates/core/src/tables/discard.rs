@@ -15,7 +15,7 @@ impl Tables {
         if !self.may_discard() {
             return;
         }
-        let now = self.course.now();
+        let now = self.front.course.now();
         while self.blocks.discards() < limits::DISCARDS_IN_FLIGHT
             && self.blocks.stale().is_some_and(|stale| stale.is_due(now))
         {
@@ -24,16 +24,16 @@ impl Tables {
             };
             self.stats.stale_discards += 1;
             self.stats.stale_blocks_discarded += u64::from(blocks);
-            let id = self.outbox.begin(Pending::Discard { first, blocks });
+            let id = self.front.begin(Pending::Discard { first, blocks });
             let at = self.superblock.areas().data(first);
-            self.outbox.tell(Effect::Erase { id, at, blocks });
+            self.front.tell(Effect::Erase { id, at, blocks });
         }
     }
 
     fn may_discard(&self) -> bool {
         let room = u64::from(self.blocks.free_blocks()) >= limits::FREE_BLOCKS_TO_DISCARD;
-        let waits = self.outbox.holds_writes() || self.groups.are_doubling();
-        room && !self.course.is_poisoned() && self.course.is_running() && !waits
+        let waits = self.front.outbox.holds_writes() || self.groups.are_doubling();
+        room && !self.front.course.is_poisoned() && self.front.course.is_running() && !waits
     }
 
     /// When to look next for blocks to discard, if nothing happens before.
@@ -42,8 +42,10 @@ impl Tables {
         match stale.is_under_way() {
             // The next discard that completes continues it.
             true if self.blocks.discards() > 0 => None,
-            true => Some(Nanos(self.course.now().0 + limits::LOOK_ON_AFTER_NANOS)),
-            false => stale.due().map(|due| due.max(self.course.now())),
+            true => Some(Nanos(
+                self.front.course.now().0 + limits::LOOK_ON_AFTER_NANOS,
+            )),
+            false => stale.due().map(|due| due.max(self.front.course.now())),
         }
     }
 

@@ -8,7 +8,7 @@ use crate::seam::Effect;
 impl Tables {
     /// The buffers of a data write, in the order of its blocks.
     pub fn data_bufs(&self, id: EffectId) -> impl Iterator<Item = Buf> + '_ {
-        let bufs: &[Buf] = match self.outbox.get(id) {
+        let bufs: &[Buf] = match self.front.outbox.get(id) {
             Some(Pending::Data { bufs, .. }) => bufs,
             _ => &[],
         };
@@ -17,7 +17,7 @@ impl Tables {
 
     /// The buffers of a data write, each with its place.
     pub fn data_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba)> + '_ {
-        let first = match self.outbox.get(id) {
+        let first = match self.front.outbox.get(id) {
             Some(Pending::Data { first, .. }) => *first,
             _ => 0,
         };
@@ -29,7 +29,7 @@ impl Tables {
 
     /// Encodes the bytes of an [`Effect::WriteMeta`], as of now.
     pub fn encode(&mut self, id: EffectId, out: &mut [u8]) {
-        match self.outbox.get(id) {
+        match self.front.outbox.get(id) {
             Some(Pending::Table(kind, block)) => {
                 let (kind, block) = (*kind, *block);
                 self.encode_table(kind, block, out);
@@ -59,15 +59,15 @@ impl Tables {
 
     /// Starts a write of the lower half.
     pub(super) fn start_write(&mut self, pending: Pending) {
-        let id = self.outbox.begin(pending);
+        let id = self.front.begin(pending);
         let effect = self.write_effect(id);
         self.groups.on_write();
-        self.outbox.tell(effect);
+        self.front.tell(effect);
     }
 
     pub(super) fn write_effect(&self, id: EffectId) -> Effect {
         let durable = false;
-        let (at, blocks) = match self.outbox.get(id) {
+        let (at, blocks) = match self.front.outbox.get(id) {
             Some(Pending::Data { first, bufs, .. }) => {
                 return Effect::WriteData {
                     id,

@@ -74,7 +74,7 @@ impl Tables {
         if let Some(index) = link.index() {
             self.blocks.refer(index, &mut self.stats);
         }
-        let now = self.course.now();
+        let now = self.front.course.now();
         let before = self.groups.running_mut().set_link(key, link, now);
         if let Some(index) = old.index() {
             self.blocks.unrefer(index, &mut self.stats);

@@ -9,6 +9,7 @@ use super::group::Group;
 use super::options::Options;
 use crate::addr::Nanos;
 use crate::format::table::{Kind, Link};
+use crate::front::Waiters;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -21,6 +22,8 @@ pub(super) struct Groups {
     /// Whether something was written since the last sync was requested.
     unsynced: bool,
     arrivals: Arrivals,
+    /// Each waits until the group of a number is durable.
+    waiters: Waiters<u64>,
 }
 
 impl Groups {
@@ -32,6 +35,7 @@ impl Groups {
             committing: None,
             unsynced: false,
             arrivals: Arrivals::default(),
+            waiters: Waiters::default(),
         }
     }
 
@@ -57,6 +61,18 @@ impl Groups {
     #[inline]
     pub fn commit_mut(&mut self) -> Option<&mut Commit> {
         self.committing.as_mut()
+    }
+
+    /// The requests that wait until a group is durable.
+    #[inline]
+    pub fn waiters(&self) -> &Waiters<u64> {
+        &self.waiters
+    }
+
+    /// The same, for changing it.
+    #[inline]
+    pub fn waiters_mut(&mut self) -> &mut Waiters<u64> {
+        &mut self.waiters
     }
 
     /// True while what recovery found is being committed.

@@ -9,7 +9,7 @@ impl Tables {
     /// True if `lba` now leads to what is at `pba`, and no waiting request would change that.
     #[must_use]
     pub fn leads_to(&self, lba: Lba, pba: Pba) -> bool {
-        !self.queue.concerns(lba, 1) && self.whole_at(lba).is_some_and(|(at, _)| at == pba)
+        !self.front.queue.will_change(lba, 1) && self.whole_at(lba).is_some_and(|(at, _)| at == pba)
     }
 
     /// The place of the block at `lba`, and its sum.
@@ -35,7 +35,7 @@ impl Tables {
     }
 
     pub(super) fn mend(&mut self, what: Mend<'_>) {
-        if !self.course.is_running() || self.course.is_poisoned() {
+        if !self.front.course.is_running() || self.front.course.is_poisoned() {
             return;
         }
         let number = match what {

@@ -33,7 +33,6 @@ mod options;
 pub mod order;
 mod pending;
 mod prints;
-mod queue;
 mod read;
 mod recover;
 mod refuse;
@@ -45,19 +44,18 @@ mod table;
 mod twin;
 mod twins;
 mod verdict;
-mod waiting;
 mod write;
 
 use crate::addr::{Buf, EffectId, Nanos};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Signer};
-use crate::front::{Course, Outbox};
+use crate::front::Front;
 use crate::mirrors::Mirrored;
-use crate::policy::{dedup::Dedup, once::Once};
+use crate::policy::Proposers;
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Ack, Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
+use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
 use crate::stats::Stats;
 use backlog::Backlog;
 use buffers::Buffers;
@@ -69,17 +67,17 @@ pub use options::{Options, Persistence};
 use order::Step;
 use pending::Pending;
 use prints::Prints;
-use queue::Queue;
 pub use recover::{Recovered, recover};
 pub use rest::rescue;
 use shadow::Shadow;
+use verdict::Twin;
 
 /// See the module.
 pub struct Tables {
     superblock: Mirrored,
     signer: Signer,
     options: Options,
-    course: Course,
+    front: Front<Pending, Twin>,
 
     map: Map,
     blocks: DataBlocks,
@@ -89,12 +87,9 @@ pub struct Tables {
     groups: Groups,
     backlog: Backlog,
     shadow: Option<Shadow>,
-    queue: Queue,
 
-    once: Once,
-    dedup: Dedup,
+    proposers: Proposers,
     reserve: Reserve,
-    outbox: Outbox<Pending>,
     stats: Stats,
 }
 
@@ -115,14 +110,11 @@ impl Tables {
             groups: Groups::new(recovered.unprinted),
             backlog: Backlog::new(recovered.anew.tables),
             shadow,
-            queue: Queue::default(),
             signer,
             options,
-            course: Course::begin(false),
-            once: Once::default(),
-            dedup: Dedup::default(),
+            front: Front::of(false),
+            proposers: Proposers::default(),
             reserve: Reserve::new(Room::default()),
-            outbox: Outbox::default(),
             stats: recovered.found,
             superblock: Mirrored::new(superblock, crc),
         };
@@ -148,14 +140,14 @@ impl Tables {
 
     /// Takes one input. Afterwards poll for effects and replies until there are none.
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
-        self.course.on_time(now);
+        self.front.course.on_time(now);
         match input {
             Input::Write {
                 id,
                 lba,
                 blocks,
                 ack,
-            } => self.write(id, lba, blocks, ack == Ack::Durable),
+            } => self.write(id, lba, blocks, ack),
             Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
             Input::Flush { id } => self.flush(id),
             Input::Unmap {
@@ -166,14 +158,14 @@ impl Tables {
                 fua,
             } => self.unmap(id, lba, blocks, zero, fua),
             // Tables do not link blocks by copies: the client has to write the bytes.
-            Input::Copy { id, .. } => self.outbox.reply(id, Err(Refusal::Unlinkable)),
+            Input::Copy { id, .. } => self.front.reply(id, Err(Refusal::Unlinkable)),
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
-            Input::Shutdown => self.course.stop(),
+            Input::Shutdown => self.front.course.stop(),
         }
         self.pump();
     }
@@ -181,10 +173,11 @@ impl Tables {
     fn hear(&mut self, hint: Hint<'_>) {
         match hint {
             Hint::Journals { regions } => {
-                self.once.watch(regions, self.superblock.logical_blocks());
+                let blocks = self.superblock.logical_blocks();
+                self.proposers.once_mut().watch(regions, blocks);
             }
-            Hint::Journaled { pairs } => self.once.learn_homes(pairs),
-            Hint::Critical { ranges } => self.dedup.set_critical(ranges),
+            Hint::Journaled { pairs } => self.proposers.once_mut().learn_homes(pairs),
+            Hint::Critical { ranges } => self.proposers.dedup_mut().set_critical(ranges),
             // Tables need none of these hints. Contents are learned from the table of fingerprints. Nothing is pledged, because a map
             // entry is written in place.
             Hint::Contents { .. } | Hint::Parts { .. } | Hint::Committed { .. } => {}
@@ -206,16 +199,16 @@ impl Tables {
             Service::ReadToFold { id, lba, blocks } => self.read(id, lba, blocks),
             // There are no parts of pages here.
             Service::Fold { blocks, .. } => {
-                self.outbox.took(blocks.len());
+                self.front.outbox.took(blocks.len());
                 blocks.iter().for_each(|payload| self.release(payload.buf));
             }
             // Tables compare blocks when they are written, so they merge none later.
             Service::Merge { id, .. } => {
-                let result = match self.course.is_poisoned() {
+                let result = match self.front.course.is_poisoned() {
                     true => Err(Refusal::Poisoned),
                     false => Ok(()),
                 };
-                self.outbox.reply(id, result);
+                self.front.reply(id, result);
             }
             Service::Swept { .. } => {}
         }
@@ -223,25 +216,25 @@ impl Tables {
 
     /// The next effect to carry out; poll until `None`, after every `handle` and after `new`.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.outbox.next_effect()
+        self.front.outbox.next_effect()
     }
 
     /// The next answer; poll until `None`, after every `handle`.
     pub fn poll_reply(&mut self) -> Option<Reply> {
-        self.outbox.next_reply()
+        self.front.outbox.next_reply()
     }
 
     /// When to call with [`Input::Tick`] if nothing else happens before; poll after every `handle`.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        if self.course.is_poisoned() || self.course.is_stopped() {
+        if self.front.course.is_poisoned() || self.front.course.is_stopped() {
             return None;
         }
         if self.prints.is_filling() {
-            return Some(self.course.now());
+            return Some(self.front.course.now());
         }
-        if self.outbox.holds_writes() || self.groups.commit().is_some() {
-            return self.outbox.held_due();
+        if self.front.outbox.holds_writes() || self.groups.commit().is_some() {
+            return self.front.outbox.held_due();
         }
         let later = self.later_due();
         [self.group_due(), later, self.discard_due(), self.mark_due()]
@@ -259,10 +252,7 @@ impl Tables {
     /// The refusal that every write gets now, if writes are refused: until the medium's state changes, or an effect in flight ends.
     #[must_use]
     pub fn refuses_writes(&self) -> Option<Refusal> {
-        match self.course.is_poisoned() {
-            true => Some(Refusal::Poisoned),
-            false => self.outbox.holds_writes().then_some(Refusal::NoRoom),
-        }
+        self.front.refuses_writes()
     }
 
     /// How full the volume is.
@@ -281,19 +271,19 @@ impl Tables {
     pub fn stats(&self) -> Stats {
         Stats {
             capacity_blocks: self.superblock.capacity_blocks(),
-            pool_blocks: self.once.pool().blocks() as u64,
-            pool_entries: self.once.pool().len() as u64,
-            index_entries: self.dedup.index().len() as u64,
-            index_comparisons: self.dedup.index().comparisons(),
-            index_capacity: self.dedup.index().capacity() as u64,
-            waiting_requests: self.queue.len() as u64,
-            poisoned: u64::from(self.course.is_poisoned()),
+            pool_blocks: self.proposers.once().pool().blocks() as u64,
+            pool_entries: self.proposers.once().pool().len() as u64,
+            index_entries: self.proposers.dedup().index().len() as u64,
+            index_comparisons: self.proposers.dedup().index().comparisons(),
+            index_capacity: self.proposers.dedup().index().capacity() as u64,
+            waiting_requests: self.front.queue.requests() as u64,
+            poisoned: u64::from(self.front.course.is_poisoned()),
             ..self.stats
         }
     }
 
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) {
-        let Some(pending) = self.outbox.get(id) else {
+        let Some(pending) = self.front.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         let writes = matches!(
@@ -307,17 +297,17 @@ impl Tables {
                 | Pending::RootCopy(_)
                 | Pending::Mirror(_)
         );
-        if writes && matches!(outcome, Outcome::Full) && !self.course.is_poisoned() {
+        if writes && matches!(outcome, Outcome::Full) && !self.front.course.is_poisoned() {
             return self.hold_until_room(id);
         }
-        let Some(pending) = self.outbox.answered(id) else {
+        let Some(pending) = self.front.outbox.answered(id) else {
             unreachable!("effect {id} is in flight");
         };
         if matches!(outcome, Outcome::Failed | Outcome::Full)
             && (writes || matches!(pending, Pending::Sync))
         {
             // From here on nobody knows what is durable: nothing more is accepted.
-            self.course.poison();
+            self.front.course.poison();
             return;
         }
         match pending {
@@ -342,24 +332,19 @@ impl Tables {
 
     /// The medium has no room: nothing is lost, but nothing new can be promised either.
     fn hold_until_room(&mut self, id: EffectId) {
-        self.outbox.hold(id, self.course.now());
-        while let Some(waiter) = self.queue.pop_waiter() {
-            self.outbox.reply(waiter.request, Err(Refusal::NoRoom));
-        }
-        while let Some(waiting) = self.queue.pop() {
-            self.refuse(waiting, Refusal::NoRoom);
-        }
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::NoRoom));
-        }
+        self.front.hold(id);
+        self.refuse_all(Refusal::NoRoom);
+        self.front
+            .outbox
+            .refuse(self.superblock.refuse(), Refusal::NoRoom);
     }
 
     fn tick(&mut self) {
         self.fill_index();
-        if !self.course.is_poisoned() {
-            for id in self.outbox.held_by(self.course.now()) {
+        if !self.front.course.is_poisoned() {
+            for id in self.front.outbox.held_by(self.front.course.now()) {
                 let effect = self.write_effect(id);
-                self.outbox.tell(effect);
+                self.front.tell(effect);
             }
         }
     }
@@ -373,7 +358,7 @@ impl Tables {
             self.groups.running_mut().give_up_again();
             self.advance();
             if self.is_stuck()
-                && let Some(waiting) = self.queue.pop()
+                && let Some(waiting) = self.front.queue.pop()
             {
                 self.refuse(waiting, Refusal::Full);
                 self.advance();
@@ -388,14 +373,14 @@ impl Tables {
 
     /// True if something waits for room, and nothing is in flight that could make it.
     fn is_stuck(&self) -> bool {
-        !self.course.is_poisoned()
+        !self.front.course.is_poisoned()
             && self.is_quiet()
             && self.group_due().is_none()
-            && !self.queue.is_empty()
+            && !self.front.queue.is_empty()
     }
 
     fn advance(&mut self) {
-        if self.course.is_poisoned() {
+        if self.front.course.is_poisoned() {
             return self.fail_all();
         }
         self.advance_commit();
@@ -405,11 +390,16 @@ impl Tables {
     }
 
     fn is_quiet(&self) -> bool {
-        self.outbox.is_quiet()
+        self.front.outbox.is_quiet()
+    }
+
+    /// True if no request waits for anything.
+    fn is_served(&self) -> bool {
+        self.front.queue.is_served() && self.groups.waiters().is_empty()
     }
 
     fn release(&mut self, buf: Buf) {
-        self.outbox.release(buf);
+        self.front.outbox.release(buf);
     }
 
     /// True if nothing is left to write, and everything written is durable.
@@ -420,27 +410,28 @@ impl Tables {
     /// Makes the superblock record that the tables are complete: then recovery knows that no link is older than it should be.
     fn mark_stop(&mut self) {
         let is_there = self.shadow.is_some() || self.superblock.was_stopped();
-        let ends =
-            self.course.is_stopping() && !self.course.is_poisoned() && !self.outbox.holds_writes();
+        let ends = self.front.course.is_stopping()
+            && !self.front.course.is_poisoned()
+            && !self.front.outbox.holds_writes();
         if ends && !is_there && self.is_clean() && self.is_quiet() {
             self.superblock.mark_stop();
         }
     }
 
     fn stop_when_done(&mut self) {
-        if !self.course.is_stopping() {
+        if !self.front.course.is_stopping() {
             return;
         }
         let served =
-            self.queue.is_served() && (self.superblock.is_written() || self.course.is_poisoned());
+            self.is_served() && (self.superblock.is_written() || self.front.course.is_poisoned());
         // Writes that found no room are not retried once the volume is poisoned.
-        let ended = match self.course.is_poisoned() {
-            true => self.outbox.is_quiet_but_for_held(),
+        let ended = match self.front.course.is_poisoned() {
+            true => self.front.outbox.is_quiet_but_for_held(),
             false => self.is_clean() && self.is_quiet(),
         };
         if served && ended {
-            self.course.on_stopped();
-            self.outbox.tell(Effect::Stopped);
+            self.front.course.on_stopped();
+            self.front.tell(Effect::Stopped);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The read path: from memory, from nothing, or from the medium with its checksum.
 
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use super::{Pending, Tables};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
@@ -10,12 +10,18 @@ use alloc::vec::Vec;
 impl Tables {
     pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
         if !self.in_range(lba, u64::from(blocks)) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
+            return self.front.reply(id, Err(Refusal::OutOfRange));
         }
-        // Reads wait after a write of the same blocks that waits for its turn.
-        let behind = self.queue.concerns(lba, u64::from(blocks));
-        if behind && !self.course.is_poisoned() {
-            self.queue.push(Waiting::Read { id, lba, blocks });
+        // Reads wait after a write of the same blocks that waits for its turn, and after a read that begins within them and waits itself.
+        let end = lba.plus(u64::from(blocks));
+        let begins_here = |one: &Waiting| match one {
+            Waiting::Read { lba: first, .. } => lba < *first && *first < end,
+            _ => false,
+        };
+        let behind = self.front.queue.will_change(lba, u64::from(blocks))
+            || self.front.queue.iter().any(begins_here);
+        if behind && !self.front.course.is_poisoned() {
+            self.front.queue.push(Waiting::Read { id, lba, blocks });
         } else {
             self.start_read(id, lba, blocks);
         }
@@ -34,7 +40,7 @@ impl Tables {
                 while index < blocks && link(self, index) == Link::NONE {
                     index += 1;
                 }
-                self.outbox.tell(Effect::ZeroOut {
+                self.front.tell(Effect::ZeroOut {
                     request: id,
                     first,
                     blocks: index - first,
@@ -42,7 +48,7 @@ impl Tables {
                 continue;
             };
             if let Some(from) = self.buffers.get(unit) {
-                self.outbox.tell(Effect::CopyOut {
+                self.front.tell(Effect::CopyOut {
                     from,
                     request: id,
                     index: first,
@@ -66,12 +72,12 @@ impl Tables {
             for unit in unit..unit + run {
                 self.blocks.pin(unit);
             }
-            let effect = self.outbox.begin(Pending::Read {
+            let effect = self.front.begin(Pending::Read {
                 request: id,
                 first: unit,
                 sums,
             });
-            self.outbox.tell(Effect::Read {
+            self.front.tell(Effect::Read {
                 id: effect,
                 at: self.superblock.areas().data(unit),
                 blocks: run,
@@ -79,7 +85,7 @@ impl Tables {
                 first,
             });
         }
-        self.outbox.reply_in_parts(id, parts);
+        self.front.outbox.reply_in_parts(id, parts);
     }
 
     pub(super) fn data_read(
@@ -108,6 +114,6 @@ impl Tables {
                 Some(Refusal::Unreadable(at))
             }
         };
-        self.outbox.end_part(request, refusal);
+        self.front.outbox.end_part(request, refusal);
     }
 }

@@ -1,44 +1,37 @@
 //! Refuses what waits, when a volume is poisoned or full.
 
 use super::Tables;
-use super::waiting::Waiting;
+use super::verdict::Waiting;
 use crate::seam::Refusal;
 
 impl Tables {
     pub(super) fn fail_all(&mut self) {
-        for id in self.superblock.refuse() {
-            self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        while let Some(waiter) = self.queue.pop_waiter() {
-            self.outbox.reply(waiter.request, Err(Refusal::Poisoned));
-        }
-        while let Some(waiting) = self.queue.pop() {
-            self.refuse(waiting, Refusal::Poisoned);
+        self.front
+            .outbox
+            .refuse(self.superblock.refuse(), Refusal::Poisoned);
+        self.refuse_all(Refusal::Poisoned);
+    }
+
+    /// Refuses what waits for durability or for its turn.
+    pub(super) fn refuse_all(&mut self, refusal: Refusal) {
+        let waiters = core::iter::from_fn(|| self.groups.waiters_mut().pop());
+        self.front
+            .outbox
+            .refuse(waiters.map(|waiter| waiter.request), refusal);
+        while let Some(waiting) = self.front.queue.pop() {
+            self.refuse(waiting, refusal);
         }
     }
 
     pub(super) fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if waiting.is_asking() {
-            return self.queue.doom(waiting, refusal);
-        }
-        match waiting {
-            Waiting::Write {
-                id,
-                blocks,
-                placed,
-                verdicts,
-                ..
-            } => {
-                for payload in &blocks[placed..] {
-                    self.release(payload.buf);
-                }
-                for verdict in verdicts.iter().skip(placed) {
+        match self.front.refuse(waiting, refusal) {
+            Some(Waiting::Read { id, lba, blocks }) => self.start_read(id, lba, blocks),
+            Some(Waiting::Write(write)) => {
+                for verdict in write.verdicts.iter().skip(write.placed) {
                     self.let_go(*verdict);
                 }
-                self.outbox.reply(id, Err(refusal));
             }
-            Waiting::Read { id, lba, blocks } => self.start_read(id, lba, blocks),
-            Waiting::Unmap { id, .. } => self.outbox.reply(id, Err(refusal)),
+            _ => {}
         }
     }
 }

@@ -8,12 +8,14 @@ use super::data_blocks::DataBlocks;
 use super::order::Step;
 use super::pending::Pending;
 use super::table::Table;
-use super::verdict::{Proposer, Twin, Verdict};
+use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId, Vba};
 use crate::format::table::Link;
+use crate::front::Noted;
 use crate::index::Holder;
 use crate::limits;
 use crate::policy::dedup::{Dedup, content_hash};
+use crate::policy::{Answer, Proposer};
 use crate::seam::{Against, Dedup as Policy, Effect, Outcome, Payload};
 use alloc::vec::Vec;
 
@@ -27,31 +29,12 @@ pub(super) enum Sharing {
 impl Tables {
     /// Looks for a twin of each block of a write, and requests the comparisons. Returns an empty list if there are none.
     pub(super) fn ask(&mut self, request: RequestId, lba: Lba, blocks: &[Payload]) -> Vec<Verdict> {
-        let mut verdicts = Vec::new();
-        let full = u64::from(self.options.write_buffers);
-        let held = u64::from(self.outbox.buffers() - self.buffers.on_their_way());
-        self.dedup.begin(blocks, held, full, &mut self.stats);
-        for (at, payload) in blocks.iter().enumerate() {
-            if self.options.zero && payload.digest.zero {
-                continue;
-            }
+        let held = u64::from(self.front.outbox.buffers() - self.buffers.on_their_way());
+        let full = self.options.write_buffers;
+        self.proposers.begin(blocks, held, full, &mut self.stats);
+        Verdict::ask_for(blocks, self.options.zero, |at, payload| {
             let home = lba.plus(at as u64);
-            let proposed = self.once.propose(home, payload, &mut self.stats);
-            let twin = match proposed {
-                Some((by, journal)) => self.journaled(journal, payload).map(|index| Twin {
-                    by: Proposer::Journal(by),
-                    index,
-                }),
-                None => self.propose_content(home, at, payload),
-            };
-            let Some(twin) = twin else {
-                self.stats.missing_blocks += u64::from(proposed.is_some());
-                continue;
-            };
-            if verdicts.is_empty() {
-                verdicts.resize(blocks.len(), Verdict::Write);
-            }
-            verdicts[at] = Verdict::Asked(twin);
+            let twin = self.propose(home, at, payload)?;
             self.blocks.pin(twin.index);
             let with = match self.buffers.get(twin.index) {
                 Some(buf) => Against::Buffer(buf),
@@ -60,40 +43,31 @@ impl Tables {
                     Against::Medium(self.superblock.areas().data(twin.index))
                 }
             };
-            let id = self.outbox.begin(Pending::Compare {
+            let id = self.front.begin(Pending::Compare {
                 request,
                 index: at as u32,
             });
             let buf = payload.buf;
-            self.outbox.tell(Effect::Compare { id, buf, with });
-        }
-        verdicts
-    }
-
-    /// The data block of a journal's block, if its checksum may match: a misdirected read must not pass another block off as a
-    /// twin.
-    fn journaled(&self, journal: Lba, payload: &Payload) -> Option<u32> {
-        let link = self.link(journal);
-        link.index().filter(|_| link.sum == payload.digest.sum)
-    }
-
-    /// The block that the index proposes, if it still exists.
-    fn propose_content(&mut self, lba: Lba, at: usize, payload: &Payload) -> Option<Twin> {
-        let (hash, holder) = self.dedup.propose(lba, at, payload, &mut self.stats)?;
-        let Holder::Page(Vba(index)) = holder else {
-            return None;
-        };
-        let sum = payload.digest.sum;
-        let is_stored = self.fingerprint(index) == Some(sum);
-        if !is_stored {
-            self.stats.dedup_false_hints += 1;
-            self.dedup.forget(hash);
-            return None;
-        }
-        Some(Twin {
-            by: Proposer::Index(hash),
-            index,
+            self.front.tell(Effect::Compare { id, buf, with });
+            Some(twin)
         })
+    }
+
+    /// The data block that is proposed, if its checksum may match: a misdirected read must not pass another block off as a twin.
+    fn propose(&mut self, lba: Lba, at: usize, payload: &Payload) -> Option<Twin> {
+        let (by, holder) = self.proposers.propose(lba, at, payload, &mut self.stats)?;
+        let (index, sum) = match holder {
+            Holder::Lba(journal) => {
+                let link = self.link(journal);
+                (link.index(), Some(link.sum))
+            }
+            Holder::Page(Vba(index)) => (Some(index), self.fingerprint(index)),
+        };
+        let index = index.filter(|_| sum == Some(payload.digest.sum));
+        if index.is_none() {
+            self.proposers.refuted(by, &mut self.stats);
+        }
+        index.map(|index| Twin { by, index })
     }
 
     /// The checksum of a data block's contents, if the block has a fingerprint.
@@ -113,42 +87,28 @@ impl Tables {
                 false
             }
         };
-        if let Some(waiting) = self.queue.write(request) {
-            let Some(twin) = waiting.on_answer(index, same) else {
-                return;
-            };
-            if !same {
-                self.unpin(twin.index);
+        let judge = |twin| same.then_some(twin);
+        let (twin, refused) = match self.front.queue.on_answer(request, index, judge) {
+            Noted::Waits(Some(twin)) if same => {
+                let by = Some(twin.by);
+                return self
+                    .proposers
+                    .learn(by, Answer::Same(None), &mut self.stats);
             }
-            return self.learn(twin.by, same);
-        }
-        let (twin, refused) = self.queue.on_late_answer(request, index);
+            Noted::Waits(twin) => {
+                let by = twin.map(|twin| twin.by);
+                let is_journals = matches!(by, Some(Proposer::Journal(_)));
+                self.stats.missing_blocks += u64::from(is_journals);
+                self.proposers.learn(by, Answer::Other, &mut self.stats);
+                (twin, None)
+            }
+            Noted::Refused(twin, refused) => (twin, refused),
+        };
         if let Some(twin) = twin {
             self.unpin(twin.index);
         }
         if let Some((waiting, refusal)) = refused {
             self.refuse(waiting, refusal);
-        }
-    }
-
-    /// Has the proposer learn from a comparison.
-    fn learn(&mut self, by: Proposer, same: bool) {
-        match by {
-            Proposer::Journal(_) => {
-                match same {
-                    true => self.stats.compared_equal += 1,
-                    false => {
-                        self.stats.compared_unequal += 1;
-                        self.stats.missing_blocks += 1;
-                    }
-                }
-                self.stats.write_once_pauses += u64::from(self.once.judge(same));
-            }
-            Proposer::Index(hash) if !same => {
-                self.stats.dedup_false_hints += 1;
-                self.dedup.forget(hash);
-            }
-            Proposer::Index(_) => {}
         }
     }
 
@@ -166,7 +126,7 @@ impl Tables {
             // One block for several deliberate copies would be a single point of failure, whoever proposes it.
             let is_shared = self.blocks.refs(twin.index) > 1;
             if self.blocks.count(twin.index) >= limits::COUNT_MAX
-                || self.dedup.is_critical(lba) && is_shared
+                || self.proposers.dedup().is_critical(lba) && is_shared
             {
                 return Sharing::No;
             }
@@ -174,32 +134,26 @@ impl Tables {
             self.mark(Step::CountUp, Table::<u16>::block_of(twin.index));
             self.relink(lba, link);
         }
-        match twin.by {
-            Proposer::Journal(index) => {
-                self.stats.remapped_blocks += 1;
-                self.once.checkpointed(index);
-            }
-            Proposer::Index(_) => self.stats.dedup_blocks += 1,
-        }
+        self.proposers.shared_by(twin.by, &mut self.stats);
         Sharing::Done
     }
 
     /// Notes that a content is stored in a data block.
     pub(super) fn met(&mut self, index: u32, sum: u32) {
-        meet(&mut self.dedup, &self.blocks, index, sum);
+        meet(self.proposers.dedup_mut(), &self.blocks, index, sum);
     }
 
     pub(crate) fn dedup(&self) -> &Dedup {
-        &self.dedup
+        self.proposers.dedup()
     }
 
     pub(crate) fn dedup_mut(&mut self) -> &mut Dedup {
-        &mut self.dedup
+        self.proposers.dedup_mut()
     }
 
     /// Sets the policy; a new index is filled from the table of fingerprints.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
-        if !self.dedup.set(policy) || !self.dedup.is_on() {
+        if !self.proposers.dedup_mut().set(policy) || !self.proposers.dedup().is_on() {
             return;
         }
         self.prints.begin_to_fill();
@@ -207,11 +161,11 @@ impl Tables {
 
     /// Continues to fill a new index, a part with every tick, because a large table would hold up requests.
     pub(super) fn fill_index(&mut self) {
-        if !self.dedup.is_on() {
+        if !self.proposers.dedup().is_on() {
             return self.prints.end_to_fill();
         }
         let all = self.superblock.areas().data_blocks() as u32;
-        let (blocks, dedup) = (&self.blocks, &mut self.dedup);
+        let (blocks, dedup) = (&self.blocks, self.proposers.dedup_mut());
         self.prints
             .fill(limits::PRINTS_AT_A_TIME, all, |index, sum| {
                 meet(dedup, blocks, index, sum);

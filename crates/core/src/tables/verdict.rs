@@ -1,18 +1,13 @@
-//! What is known about blocks that may be stored already.
+//! The twin of a block in the queue, and its proposer.
 
 use crate::front;
+use crate::policy::Proposer;
 
 /// What is known about the twin of a queued block.
 pub(super) type Verdict = front::Verdict<Twin>;
 
-/// What proposed a twin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proposer {
-    /// The pool: this block of the journals.
-    Journal(u32),
-    /// The index, by this hash.
-    Index(u64),
-}
+/// A request that waits for its turn.
+pub(super) type Waiting = front::Waiting<Twin>;
 
 /// A data block that may be equal; pinned.
 #[derive(Clone, Copy, Debug)]

@@ -5,56 +5,41 @@ use super::options::Persistence;
 use super::order::Step;
 use super::table::Table;
 use super::twin::Sharing;
-use super::verdict::Verdict;
-use super::waiting::Waiting;
+use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
+use crate::front::{Placed, Write};
 use crate::limits;
 use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::seam::{Class, Payload, Refusal};
+use crate::seam::{Ack, Class, Payload, Refusal};
 use alloc::vec::Vec;
 
-/// The result for one block.
-pub(super) enum Placed {
-    Done,
-    Wait,
-    Full,
-}
-
 impl Tables {
-    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], fua: bool) {
-        self.outbox.took(blocks.len());
-        let refusal = match self.in_range(lba, blocks.len() as u64) {
-            true => self.refuses_writes(),
-            false => Some(Refusal::OutOfRange),
-        };
-        if let Some(refusal) = refusal {
-            for payload in blocks {
-                self.release(payload.buf);
-            }
-            return self.outbox.reply(id, Err(refusal));
+    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
+        self.front.outbox.took(blocks.len());
+        let fits = self.in_range(lba, blocks.len() as u64);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.outbox.refuse_write(id, blocks, refusal);
         }
-        self.groups.count_arrival(self.course.now());
+        self.groups.count_arrival(self.front.course.now());
         self.stats.host_blocks_written += blocks.len() as u64;
         self.stats.asked(blocks);
-        let mut verdicts = match self.once.is_on() || self.dedup.is_on() {
+        let verdicts = match self.proposers.are_on() {
             true => self.ask(id, lba, blocks),
             false => Vec::new(),
         };
-        let mut placed = 0;
-        if self.queue.is_empty() && self.place_all(id, lba, blocks, &mut verdicts, &mut placed, fua)
-        {
-            return;
-        }
-        self.queue.push(Waiting::Write {
+        let mut write = Write {
             id,
             lba,
-            blocks: blocks.to_vec(),
-            placed,
+            blocks: blocks.into(),
+            placed: 0,
             verdicts,
-            fua,
-        });
+            ack,
+        };
+        if !self.front.queue.is_empty() || !self.place_all(&mut write) {
+            self.front.queue.push(Waiting::Write(write.take()));
+        }
     }
 
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
@@ -63,42 +48,20 @@ impl Tables {
             .is_some_and(|end| end <= self.superblock.logical_blocks())
     }
 
-    /// Places blocks from `placed` on; returns `true` when the request has been answered or waits for durability.
-    fn place_all(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: &[Payload],
-        verdicts: &mut [Verdict],
-        placed: &mut usize,
-        fua: bool,
-    ) -> bool {
-        while let Some(payload) = blocks.get(*placed) {
-            let verdict = verdicts.get(*placed).copied().unwrap_or_default();
-            match self.place(lba.plus(*placed as u64), payload, verdict) {
-                Placed::Done => {
-                    self.let_go(verdict);
-                    if let Some(verdict) = verdicts.get_mut(*placed) {
-                        *verdict = Verdict::Write;
-                    }
-                    *placed += 1;
-                }
-                Placed::Wait => return false,
-                Placed::Full => {
-                    let rest = Waiting::Write {
-                        id,
-                        lba,
-                        blocks: blocks.to_vec(),
-                        placed: *placed,
-                        verdicts: verdicts.to_vec(),
-                        fua,
-                    };
-                    self.refuse(rest, Refusal::Full);
-                    return true;
-                }
+    /// Places a write's blocks; true if the request has been answered or waits for durability.
+    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
+        let place = |lba, payload: &_, verdict: &_| {
+            let placed = self.place(lba, payload, verdict);
+            if placed == Placed::Done {
+                self.let_go(*verdict);
             }
+            placed
+        };
+        match write.each(place) {
+            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
+            Placed::Wait => return false,
+            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
         }
-        self.acknowledge(id, fua);
         true
     }
 
@@ -106,18 +69,18 @@ impl Tables {
         if fua || self.options.persistence == Persistence::Strong {
             self.wait_for_durability(id, false);
         } else {
-            self.outbox.reply(id, Ok(()));
+            self.front.reply(id, Ok(()));
         }
     }
 
     /// Places one block: shared, zero, absorbed, or stored.
-    fn place(&mut self, lba: Lba, payload: &Payload, verdict: Verdict) -> Placed {
+    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.group_is_full() {
             self.groups.running_mut().hurry();
             return Placed::Wait;
         }
         let old = self.link(lba);
-        match verdict {
+        match *verdict {
             Verdict::Write => {}
             Verdict::Asked(_) => return Placed::Wait,
             Verdict::Same(twin) => {
@@ -129,7 +92,7 @@ impl Tables {
             }
         }
         if self.options.zero && payload.digest.zero {
-            self.once.forget(lba, 1);
+            self.proposers.once_mut().forget(lba, 1);
             self.relink(lba, Link::NONE);
             self.release(payload.buf);
             self.stats.zero_blocks += 1;
@@ -145,7 +108,7 @@ impl Tables {
             .is_some_and(|index| self.blocks.refs(index) == 1);
         if !gives_back {
             let (need, room) = (self.need(lba, old, payload.digest.class), self.room());
-            if !self.reserve.admits(self.course.now(), need, room) {
+            if !self.reserve.admits(self.front.course.now(), need, room) {
                 return Placed::Full;
             }
         }
@@ -163,7 +126,7 @@ impl Tables {
         };
         self.buffers.queue(index, payload.buf);
         self.blocks.raise(index);
-        let is_known = self.dedup.is_on() && !self.dedup.is_critical(lba);
+        let is_known = self.proposers.dedup().is_on() && !self.proposers.dedup().is_critical(lba);
         if is_known {
             // The fingerprint's own reference (OrderMergeDedup §2.1).
             self.blocks.raise(index);
@@ -183,14 +146,14 @@ impl Tables {
 
     /// Classifies a block for the space reserve.
     fn need(&self, lba: Lba, old: Link, class: Class) -> Need {
-        match old.index().is_none() && class == Class::Data && !self.once.has(lba) {
+        match old.index().is_none() && class == Class::Data && !self.proposers.once().has(lba) {
             true => Need::New,
             false => Need::Upkeep,
         }
     }
 
     pub(crate) fn once_mut(&mut self) -> &mut Once {
-        &mut self.once
+        self.proposers.once_mut()
     }
 
     fn group_is_full(&self) -> bool {
@@ -216,17 +179,18 @@ impl Tables {
         let sum = payload.digest.sum;
         let running = self.groups.running_mut();
         running.change_print(index, sum);
-        running.set_link(key, Link::to(index, sum), self.course.now());
+        running.set_link(key, Link::to(index, sum), self.front.course.now());
         self.stats.absorbed_blocks += 1;
         true
     }
 
     /// Tells the policies about a block that is stored.
     fn note(&mut self, lba: Lba, payload: &Payload) {
-        if self.once.is_on() {
-            self.stats.journal_blocks += u64::from(self.once.note(lba, payload));
-        }
-        if self.dedup.takes_note_of(lba, payload.digest.class)
+        self.proposers.note(lba, payload, &mut self.stats);
+        if self
+            .proposers
+            .dedup()
+            .takes_note_of(lba, payload.digest.class)
             && let Some(index) = self.link(lba).index()
         {
             self.met(index, payload.digest.sum);
@@ -234,34 +198,29 @@ impl Tables {
     }
 
     pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if !self.in_range(lba, blocks) {
-            return self.outbox.reply(id, Err(Refusal::OutOfRange));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        let fits = self.in_range(lba, blocks);
+        if let Some(refusal) = self.front.refuses_change(fits) {
+            return self.front.reply(id, Err(refusal));
         }
         match zero {
             true => self.stats.zero_blocks += blocks,
             false => self.stats.discarded_blocks += blocks,
         }
-        self.groups.count_arrival(self.course.now());
-        self.queue.push(Waiting::Unmap {
-            id,
-            lba,
-            blocks,
-            fua,
-        });
-        if self.queue.len() == 1 {
-            self.place_waiting();
+        self.groups.count_arrival(self.front.course.now());
+        if !self.front.queue.is_empty() || !self.place_unmap(id, lba, blocks, fua) {
+            self.front.queue.push(Waiting::Unmap {
+                id,
+                lba,
+                blocks,
+                zero,
+                fua,
+            });
         }
     }
 
     /// Unlinks the links from `lba` on. Under a root all of them go into one group, because a discard is one step (promise 3): a group
     /// may exceed its bound by one discard. Without a root a discard is not one step, so it may continue in the next group.
-    fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
+    fn place_unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, fua: bool) -> bool {
         let end = lba.plus(blocks);
         let mut next = self.next_mapped(lba, end);
         if next.is_some() && self.group_is_full() {
@@ -273,31 +232,25 @@ impl Tables {
                 self.groups.running_mut().hurry();
                 return false;
             }
-            self.once.forget(mapped, 1);
+            self.proposers.once_mut().forget(mapped, 1);
             self.relink(mapped, Link::NONE);
             next = self.next_mapped(mapped.plus(1), end);
         }
+        self.acknowledge(id, fua);
         true
     }
 
     /// Like [`Engine::nothing_waits`](crate::engine::Engine::nothing_waits).
     #[must_use]
     pub fn nothing_waits(&self) -> bool {
-        self.queue.is_empty()
+        self.front.queue.is_empty()
     }
 
     /// Places waiting requests, in order, until one has to wait on.
     pub(super) fn place_waiting(&mut self) {
-        while let Some(mut waiting) = self.queue.pop() {
+        while let Some(mut waiting) = self.front.queue.pop() {
             let done = match &mut waiting {
-                Waiting::Write {
-                    id,
-                    lba,
-                    blocks,
-                    placed,
-                    verdicts,
-                    fua,
-                } => self.place_all(*id, *lba, blocks, verdicts, placed, *fua),
+                Waiting::Write(write) => self.place_all(write),
                 Waiting::Read { id, lba, blocks } => {
                     self.start_read(*id, *lba, *blocks);
                     true
@@ -307,17 +260,14 @@ impl Tables {
                     lba,
                     blocks,
                     fua,
-                } => {
-                    let (id, fua) = (*id, *fua);
-                    let done = self.place_unmap(*lba, *blocks);
-                    if done {
-                        self.acknowledge(id, fua);
-                    }
-                    done
+                    ..
+                } => self.place_unmap(*id, *lba, *blocks, *fua),
+                Waiting::Flush { .. } | Waiting::Copy { .. } | Waiting::Committed { .. } => {
+                    unreachable!("a log's requests")
                 }
             };
             if !done {
-                self.queue.put_back(waiting);
+                self.front.queue.put_back(waiting);
                 return;
             }
         }
@@ -325,11 +275,8 @@ impl Tables {
 
     pub(super) fn flush(&mut self, id: RequestId) {
         self.stats.flushes += 1;
-        if self.course.is_poisoned() {
-            return self.outbox.reply(id, Err(Refusal::Poisoned));
-        }
-        if self.outbox.holds_writes() {
-            return self.outbox.reply(id, Err(Refusal::NoRoom));
+        if let Some(refusal) = self.refuses_writes() {
+            return self.front.reply(id, Err(refusal));
         }
         // A write that waits for room is not acknowledged, so a flush need not wait for it.
         self.wait_for_durability(id, true);
@@ -347,9 +294,9 @@ impl Tables {
             commit.group().number()
         } else {
             self.stats.flushes_free += u64::from(flush);
-            return self.outbox.reply(request, Ok(()));
+            return self.front.reply(request, Ok(()));
         };
-        self.once.awaits(flush, &mut self.stats);
-        self.queue.wait_for(group, request, flush);
+        self.proposers.once_mut().awaits(flush, &mut self.stats);
+        self.groups.waiters_mut().push(group, request, flush);
     }
 }

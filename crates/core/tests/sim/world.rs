@@ -117,6 +117,7 @@ impl World {
             erase_blocks_max: rng.pick(&[0, 1, 100, 1000]),
             discard_blocks_min: 1,
             zero: rng.percent(80),
+            deltas: false,
             cached_sums: rng.pick(&[1, 2, 8, 4096]),
             strays: rng.pick(&[0, 10, 4096]),
             write_buffers: rng.pick(&[0, CLIENT_BUFS, CLIENT_BUFS / 8]),

@@ -27,10 +27,10 @@ impl Engine {
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
     pub(in crate::engine) fn merge_again(&mut self, segment: Segment) {
-        for (awaited, pair) in self.queue.parked.pairs.take_all() {
+        for (awaited, pair) in self.parked.pairs.take_all() {
             match awaited == segment {
                 true => self.merge_or_load(pair, Some(segment)),
-                false => self.queue.parked.pairs.park(awaited, pair),
+                false => self.parked.pairs.park(awaited, pair),
             }
         }
     }
@@ -40,14 +40,14 @@ impl Engine {
         let Pair {
             request, lba, of, ..
         } = pair;
-        if self.course.is_poisoned() {
-            return self.outbox.reply(request, Err(Refusal::Poisoned));
+        if self.front.course.is_poisoned() {
+            return self.front.reply(request, Err(Refusal::Poisoned));
         }
         if !self.in_range(lba, 1) || matches!(of, Holder::Lba(of) if !self.in_range(of, 1)) {
-            return self.outbox.reply(request, Err(Refusal::OutOfRange));
+            return self.front.reply(request, Err(Refusal::OutOfRange));
         }
         let Some((from, to)) = self.apart(lba, of).filter(|_| !self.state.is_redeeming()) else {
-            return self.outbox.reply(request, Ok(()));
+            return self.front.reply(request, Ok(()));
         };
         let Some(sums) = self.sums_of_pair(pair, (from, to), came) else {
             return;
@@ -56,7 +56,7 @@ impl Engine {
         // The buffer is the collector's. If the collector needs all of its buffers, the pair is put off: it can be given again.
         let Some(first) = self.collector.spare_buf() else {
             self.stats.merges_put_off += 1;
-            return self.outbox.reply(request, Ok(()));
+            return self.front.reply(request, Ok(()));
         };
         // A whole block that equals one with the expected checksum needs no separate check.
         let second = match are_whole {
@@ -65,7 +65,7 @@ impl Engine {
                 None => {
                     self.stats.merges_put_off += 1;
                     self.release(first);
-                    return self.outbox.reply(request, Ok(()));
+                    return self.front.reply(request, Ok(()));
                 }
                 buf => buf,
             },
@@ -109,16 +109,13 @@ impl Engine {
             (Sum::Is(first), Sum::Is(second)) if !are_whole || first == second => {
                 return Some([first, second]);
             }
-            (Sum::Awaited(segment), _) => self.queue.parked.pairs.park(segment, pair),
+            (Sum::Awaited(segment), _) => self.parked.pairs.park(segment, pair),
             (Sum::Is(sum), Sum::Awaited(segment)) => {
                 // If few segments' checksums are cached, the first segment's may be gone when the second's arrive.
                 let known = Some((from, sum));
-                self.queue
-                    .parked
-                    .pairs
-                    .park(segment, Pair { known, ..pair });
+                self.parked.pairs.park(segment, Pair { known, ..pair });
             }
-            _ => self.outbox.reply(pair.request, Ok(())),
+            _ => self.front.reply(pair.request, Ok(())),
         }
         None
     }
@@ -131,7 +128,7 @@ impl Engine {
 
     pub(in crate::engine) fn sweep_is_at(&mut self, to: u32, keep: bool) {
         // Once the volume stops, the last map checkpoint has recorded the sweep's place.
-        if self.course.is_running() {
+        if self.front.course.is_running() {
             self.checkpoint.on_swept(to, keep);
         }
     }
@@ -153,7 +150,7 @@ impl Engine {
 
     fn fetch(&mut self, merge: Merge, place: Place, to: Buf) {
         let at = place.pba;
-        self.outbox
+        self.front
             .ask(Pending::MergeRead(merge), |id| match place.slot {
                 None => Effect::Gather {
                     id,
@@ -204,7 +201,7 @@ impl Engine {
                 );
             }
         };
-        self.outbox
+        self.front
             .ask(Pending::MergeCompare(merge), |id| Effect::Compare {
                 id,
                 buf,
@@ -215,7 +212,7 @@ impl Engine {
     pub(in crate::engine) fn merge_compared(&mut self, merge: Merge, outcome: Outcome<'_>) {
         let same = matches!(outcome, Outcome::Same(true));
         // A volume that is stopping has sealed its last chunk, or is about to.
-        let open = self.course.is_sound();
+        let open = self.front.course.is_sound();
         let places = (merge.from.place, merge.to.place);
         if same && open && self.apart(merge.lba, merge.of) == Some(places) {
             let twin = Twin {
@@ -248,6 +245,6 @@ impl Engine {
                 self.release(buf);
             }
         }
-        self.outbox.reply(merge.request, Ok(()));
+        self.front.reply(merge.request, Ok(()));
     }
 }

@@ -28,19 +28,19 @@ impl Tables {
     }
 
     pub(in crate::tables) fn mark_later(&mut self, kind: Kind, block: u32) {
-        self.backlog.hold_back(kind, block, self.course.now());
+        self.backlog.hold_back(kind, block, self.front.course.now());
     }
 
     /// When what was held back is due.
     pub(in crate::tables) fn later_due(&self) -> Option<Nanos> {
-        let hold = self.course.is_running();
+        let hold = self.front.course.is_running();
         let hold = hold.then_some(self.options.later_nanos);
-        self.backlog.due(self.course.now(), hold)
+        self.backlog.due(self.front.course.now(), hold)
     }
 
     /// When the running group is due.
     pub(in crate::tables) fn group_due(&self) -> Option<Nanos> {
-        let course = &self.course;
+        let course = &self.front.course;
         let runs = course.is_running();
         self.groups.due(course.now(), runs, &self.options)
     }
@@ -48,7 +48,9 @@ impl Tables {
     /// Notes that a request waits for the running group.
     pub(in crate::tables) fn want_group(&mut self, flush: bool) {
         let anticipation = self.options.anticipation_nanos;
-        let is_held = self.groups.want(flush, self.course.now(), anticipation);
+        let is_held = self
+            .groups
+            .want(flush, self.front.course.now(), anticipation);
         self.stats.anticipated_commits += u64::from(is_held);
     }
 
@@ -56,9 +58,9 @@ impl Tables {
     pub(in crate::tables) fn advance_commit(&mut self) {
         loop {
             let Some(commit) = self.groups.commit() else {
-                let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.course.now());
+                let due = |at: Option<Nanos>| at.is_some_and(|at| at <= self.front.course.now());
                 let is_due = due(self.group_due()) || due(self.later_due());
-                if !is_due || self.outbox.holds_writes() {
+                if !is_due || self.front.outbox.holds_writes() {
                     return;
                 }
                 self.begin_commit();
@@ -124,8 +126,8 @@ impl Tables {
 
     /// Takes the blocks that were held back, if they are due or are written anyway.
     fn take_later(&mut self, blocks: &mut BTreeSet<(Kind, u32)>) {
-        let all = self.shadow.is_some() || !self.course.is_running();
-        let (now, hold) = (self.course.now(), self.options.later_nanos);
+        let all = self.shadow.is_some() || !self.front.course.is_running();
+        let (now, hold) = (self.front.course.now(), self.options.later_nanos);
         let is_due = |since: Nanos| all || since.0 + hold <= now.0;
         self.backlog.take_due(blocks, is_due);
     }
@@ -231,8 +233,8 @@ impl Tables {
             return;
         };
         let has_news = !commit.group().is_empty() || self.backlog.has_anew();
-        let nobody = !has_news && !self.queue.has_waiters();
-        if nobody && self.course.is_running() {
+        let nobody = !has_news && self.groups.waiters().is_empty();
+        if nobody && self.front.course.is_running() {
             return self.finish_commit();
         }
         self.sync_then(At::GroundSync);
@@ -244,8 +246,8 @@ impl Tables {
         }
         self.groups.on_sync();
         self.stats.syncs += 1;
-        let id = self.outbox.begin(Pending::Sync);
-        self.outbox.tell(Effect::Sync { id });
+        let id = self.front.begin(Pending::Sync);
+        self.front.tell(Effect::Sync { id });
     }
 
     pub(in crate::tables) fn synced(&mut self) {
@@ -325,14 +327,8 @@ impl Tables {
         for index in commit.into_lost() {
             self.lower(index);
         }
-        let mut answered = 0;
-        while let Some(waiter) = self.queue.pop_durable(durable) {
-            if waiter.flush {
-                answered += 1;
-                self.stats.flushes_merged += u64::from(answered > 1);
-            }
-            self.outbox.reply(waiter.request, Ok(()));
-        }
+        let answered = core::iter::from_fn(|| self.groups.waiters_mut().pop_by(durable));
+        self.stats.flushes_merged += self.front.outbox.reply_durable(answered);
     }
 
     /// When free blocks are short, gives up contents that no LBA has any more, their fingerprints first.
@@ -344,7 +340,7 @@ impl Tables {
         for index in self.prints.give_up(most, end, is_unused) {
             self.mark(Step::Unprint, Table::<u32>::block_of(index));
             let running = self.groups.running_mut();
-            running.give_up(index, self.course.now());
+            running.give_up(index, self.front.course.now());
         }
     }
 }

@@ -119,7 +119,7 @@ impl Tables {
 
     /// Notes that the root is durable.
     pub(in crate::tables) fn root_written(&mut self) {
-        let now = self.course.now();
+        let now = self.front.course.now();
         if let Some(shadow) = &mut self.shadow {
             shadow.durable = shadow.generation;
             shadow.unmarked_since.get_or_insert(now);
@@ -132,15 +132,17 @@ impl Tables {
     pub(in crate::tables) fn mark_due(&self) -> Option<Nanos> {
         let shadow = self.shadow.as_ref().filter(|shadow| !shadow.marking)?;
         let since = shadow.unmarked_since?;
-        Some(match self.course.is_running() {
+        Some(match self.front.course.is_running() {
             true => Nanos(since.0 + limits::MARK_AFTER_NANOS),
-            false => self.course.now(),
+            false => self.front.course.now(),
         })
     }
 
     pub(in crate::tables) fn mark_root(&mut self) {
-        let is_due = self.mark_due().is_some_and(|due| due <= self.course.now());
-        if !is_due || self.course.is_poisoned() || self.outbox.holds_writes() {
+        let is_due = self
+            .mark_due()
+            .is_some_and(|due| due <= self.front.course.now());
+        if !is_due || self.front.course.is_poisoned() || self.front.outbox.holds_writes() {
             return;
         }
         if let Some(shadow) = &mut self.shadow {
@@ -151,15 +153,15 @@ impl Tables {
 
     /// Begins the next write of the superblock.
     pub(in crate::tables) fn write_mirrors(&mut self) {
-        if self.course.is_poisoned() || self.groups.are_doubling() {
+        if self.front.course.is_poisoned() || self.groups.are_doubling() {
             return;
         }
         if let Some(at) = self.superblock.begin_write() {
             self.stats.medium_map += 1;
             // It is durable by itself, so no commit has to take care of it.
-            let id = self.outbox.begin(Pending::Mirror(at));
+            let id = self.front.begin(Pending::Mirror(at));
             let effect = self.write_effect(id);
-            self.outbox.tell(effect);
+            self.front.tell(effect);
         }
     }
 
@@ -174,7 +176,7 @@ impl Tables {
     pub(in crate::tables) fn mirror_written(&mut self) {
         match self.superblock.on_written() {
             Ended::Mark => self.marked(),
-            Ended::Properties(Some(id)) => self.outbox.reply(id, Ok(())),
+            Ended::Properties(Some(id)) => self.front.reply(id, Ok(())),
             Ended::Properties(None) | Ended::Half => {}
         }
     }

@@ -69,9 +69,18 @@ pub(super) struct Waits {
     pub tries: u8,
 }
 
-/// How long the first request of the queue, or a victim, has waited for leaves, one after another; it is bounded.
-#[derive(Default)]
-pub(super) struct Patience {
+/// Who waits for leaves beside reads.
+#[derive(Clone, Copy)]
+pub(super) enum Who {
+    /// The first request of the queue.
+    First,
+    /// The collector's victim.
+    Victim,
+}
+
+/// How long one of these has waited for leaves, one after another; it is bounded.
+#[derive(Clone, Copy, Default)]
+struct Patience {
     leaf: Option<Leaf>,
     tries: u8,
 }
@@ -100,39 +109,87 @@ impl CensusReads {
     }
 }
 
-/// The leaves being read, and the reads that wait for them.
+/// The leaves being read, and who waits for them.
 #[derive(Default)]
-pub(super) struct Fetches {
+pub(super) struct Residency {
     /// Reads.
-    pub waiting: Vec<Waits>,
-    /// How long the first request of the queue has waited.
-    pub of_first: Patience,
-    /// How long the collector's victim has waited.
-    pub of_victim: Patience,
+    waiting: Vec<Waits>,
+    /// How long each of [`Who`] has waited.
+    patience: [Patience; 2],
     /// Leaves being read, each with the generation of the root that leads to it.
-    pub under_way: Vec<(Leaf, Generation)>,
+    under_way: Vec<(Leaf, Generation)>,
     /// Reused memory for the list of missing leaves.
-    pub missing: Vec<Leaf>,
+    missing: Vec<Leaf>,
     /// Detects reads of one leaf after another.
-    pub rows: Rows,
+    rows: Rows,
     /// What a census reads.
     pub census: CensusReads,
     /// Damaged leaves that were restored, and of which the host has not been told.
-    pub rebuilt: u64,
+    rebuilt: u64,
 }
 
-impl Fetches {
+impl Residency {
+    /// An empty list, for the leaves that a request needs and that are not in memory.
+    pub fn list(&mut self) -> Vec<Leaf> {
+        let mut missing = core::mem::take(&mut self.missing);
+        missing.clear();
+        missing
+    }
+
+    /// What a request needs before it can run, if these leaves are missing. Takes the list back.
+    pub fn needs(&mut self, missing: Vec<Leaf>) -> Needs {
+        let mut leaves = missing.iter().copied();
+        let own = leaves.find(|leaf| self.is_under_way(*leaf));
+        let needs = match own.or_else(|| self.first_of_too_many()) {
+            _ if missing.is_empty() => Needs::Nothing,
+            Some(leaf) => Needs::Coming(leaf),
+            None => Needs::Pull,
+        };
+        self.missing = missing;
+        needs
+    }
+
     /// True if a leaf is being read.
     pub fn is_under_way(&self, leaf: Leaf) -> bool {
         self.under_way.iter().any(|(of, _)| *of == leaf)
     }
 
     /// Returns one of the leaves being read if no more may be requested: when it arrives there is room for another.
-    pub fn first_of_too_many(&self) -> Option<Leaf> {
+    fn first_of_too_many(&self) -> Option<Leaf> {
         let first = self.under_way.first();
         first
             .filter(|_| self.under_way.len() >= AT_ONCE)
             .map(|(leaf, _)| *leaf)
+    }
+
+    /// True if a leaf may be requested, and is not being read.
+    pub fn may_fetch(&self, leaf: Leaf) -> bool {
+        self.under_way.len() < AT_ONCE && !self.is_under_way(leaf)
+    }
+
+    /// Notes that a leaf is being read from where the root of this generation has it.
+    pub fn begin_fetch(&mut self, leaf: Leaf, of: Generation) {
+        self.under_way.push((leaf, of));
+    }
+
+    /// Notes that this has ended.
+    pub fn end_fetch(&mut self, leaf: Leaf) {
+        self.under_way.retain(|(of, _)| *of != leaf);
+    }
+
+    /// How many leaves to read after this one, which a read misses.
+    pub fn ahead_of(&mut self, missed: Leaf) -> u32 {
+        self.rows.ask(missed)
+    }
+
+    /// Has a read wait.
+    pub fn wait(&mut self, read: Waits) {
+        self.waiting.push(read);
+    }
+
+    /// Takes all waiting reads. Those that wait for another leaf wait again, in their order.
+    pub fn take_waiting(&mut self) -> Vec<Waits> {
+        core::mem::take(&mut self.waiting)
     }
 
     /// True if no read waits.
@@ -149,27 +206,42 @@ impl Fetches {
     pub fn give_up(&mut self) -> Option<RequestId> {
         self.waiting.pop().map(|waits| waits.id)
     }
-}
 
-impl Patience {
-    /// True if the leaf it waits for is still being read.
-    pub fn lasts(&self, fetches: &Fetches) -> bool {
-        self.leaf.is_some_and(|leaf| fetches.is_under_way(leaf))
+    /// True if the leaf that it waits for is still being read.
+    pub fn is_waiting(&self, who: Who) -> bool {
+        let leaf = self.patience[who as usize].leaf;
+        leaf.is_some_and(|leaf| self.is_under_way(leaf))
     }
 
     /// True if it has waited as often as allowed.
-    pub fn is_over(&self) -> bool {
-        self.tries >= TRIES
+    pub fn has_waited(&self, who: Who) -> bool {
+        self.patience[who as usize].tries >= TRIES
     }
 
-    /// Starts to wait for one of these, if there is one; true if it waits.
-    pub fn begin(&mut self, needs: Needs) -> bool {
-        self.leaf = match needs {
+    /// Has it wait for one of these, if there is one; true if it waits.
+    pub fn begin_to_wait(&mut self, who: Who, needs: Needs) -> bool {
+        let patience = &mut self.patience[who as usize];
+        patience.leaf = match needs {
             Needs::Coming(leaf) => Some(leaf),
             Needs::Nothing | Needs::Pull => None,
         };
-        self.tries += u8::from(self.leaf.is_some());
-        self.leaf.is_some()
+        patience.tries += u8::from(patience.leaf.is_some());
+        patience.leaf.is_some()
+    }
+
+    /// Lets it wait as long again.
+    pub fn start_again(&mut self, who: Who) {
+        self.patience[who as usize] = Patience::default();
+    }
+
+    /// Notes that damaged leaves were restored.
+    pub fn on_rebuilt(&mut self, leaves: u64) {
+        self.rebuilt += leaves;
+    }
+
+    /// How many were restored since the last call.
+    pub fn take_rebuilt(&mut self) -> u64 {
+        core::mem::take(&mut self.rebuilt)
     }
 }
 
@@ -205,17 +277,39 @@ mod tests {
 
     #[test]
     fn patience_lasts_while_its_leaf_is_being_read_and_then_ends() {
-        let mut fetches = Fetches::default();
-        let mut patience = Patience::default();
-        assert!(!patience.lasts(&fetches) && !patience.is_over());
+        let mut residency = Residency::default();
+        let (first, leaf) = (Who::First, Leaf(3));
+        assert!(!residency.is_waiting(first) && !residency.has_waited(first));
         for _ in 0..TRIES {
-            assert!(!patience.is_over());
-            fetches.under_way.push((Leaf(3), Generation(1)));
-            assert!(patience.begin(Needs::Coming(Leaf(3))) && patience.lasts(&fetches));
-            fetches.under_way.clear();
-            assert!(!patience.lasts(&fetches));
+            assert!(!residency.has_waited(first) && residency.may_fetch(leaf));
+            residency.begin_fetch(leaf, Generation(1));
+            assert!(residency.begin_to_wait(first, Needs::Coming(leaf)));
+            assert!(residency.is_waiting(first) && !residency.is_waiting(Who::Victim));
+            residency.end_fetch(leaf);
+            assert!(!residency.is_waiting(first));
         }
-        assert!(patience.is_over());
-        assert!(!patience.begin(Needs::Pull) && !patience.lasts(&fetches));
+        assert!(residency.has_waited(first) && !residency.has_waited(Who::Victim));
+        assert!(!residency.begin_to_wait(first, Needs::Pull) && !residency.is_waiting(first));
+        residency.start_again(first);
+        assert!(!residency.has_waited(first));
+    }
+
+    #[test]
+    fn who_finds_no_room_for_its_leaves_waits_for_those_being_read() {
+        let mut residency = Residency::default();
+        assert_eq!(residency.needs(Vec::new()), Needs::Nothing);
+        assert_eq!(residency.needs([Leaf(9)].to_vec()), Needs::Pull);
+        for leaf in 0..AT_ONCE as u32 {
+            assert!(residency.may_fetch(Leaf(leaf)));
+            residency.begin_fetch(Leaf(leaf), Generation(2));
+        }
+        assert!(!residency.may_fetch(Leaf(900)));
+        assert_eq!(residency.needs([Leaf(9)].to_vec()), Needs::Coming(Leaf(9)));
+        assert_eq!(
+            residency.needs([Leaf(900)].to_vec()),
+            Needs::Coming(Leaf(0))
+        );
+        assert!(residency.list().is_empty());
+        assert!(residency.is_behind(Generation(3)) && !residency.is_behind(Generation(2)));
     }
 }

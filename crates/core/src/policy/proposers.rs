@@ -1,18 +1,39 @@
 //! The two policies that propose that a block is stored already: the journal's pool ([`Once`]) and the index of contents ([`Dedup`]).
 //!
-//! Neither is trusted. This module asks them, reports the result of each proposal to its proposer, and counts it. The engine finds the
+//! Neither is trusted. This module asks them, reports the result of each proposal to its proposer, and counts it. A layout finds the
 //! holder of a proposed content, and compares and shares it; it does not know how many proposers there are.
 
-use super::verdict::Answer;
+use super::dedup::Dedup;
+use super::once::Once;
 use crate::addr::Lba;
 use crate::index::Holder;
-use crate::policy::{Proposer, dedup::Dedup, once::Once};
-use crate::seam::{Dedup as Policy, Payload};
+use crate::seam::{Fingerprint, Payload};
 use crate::stats::Stats;
+
+/// Who proposes that a block is stored already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proposer {
+    /// The pool, by this block of the journals.
+    Journal(u32),
+    /// The index, by this hash.
+    Index(u64),
+    /// A pair given from outside.
+    Pair,
+}
+
+/// How a block compares with its twin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Answer {
+    /// They are equal; the fingerprint of both, if it was computed.
+    Same(Option<Fingerprint>),
+    Other,
+    /// The twin cannot be read, or is not what was written.
+    Damaged,
+}
 
 /// The journal's pool and the index of contents.
 #[derive(Default)]
-pub(super) struct Proposers {
+pub(crate) struct Proposers {
     once: Once,
     dedup: Dedup,
 }
@@ -44,9 +65,9 @@ impl Proposers {
         &mut self.dedup
     }
 
-    /// Sets the policy of deduplication.
-    pub fn set(&mut self, policy: Policy) {
-        self.dedup.set(policy);
+    /// Handles a write that arrives. `held` of the `full` buffers that clients share are in use.
+    pub fn begin(&mut self, blocks: &[Payload], held: u64, full: u32, stats: &mut Stats) {
+        self.dedup.begin(blocks, held, full.into(), stats);
     }
 
     /// Returns a proposed holder of the content of the block at `index` of a request, and its proposer.
@@ -64,7 +85,7 @@ impl Proposers {
         Some((Proposer::Index(hash), of))
     }
 
-    /// Notes that a block was stored. The index learns from the engine, which knows who holds the content.
+    /// Notes that a block was stored. The index learns from the layout, which knows who holds the content.
     #[inline]
     pub fn note(&mut self, lba: Lba, payload: &Payload, stats: &mut Stats) {
         if self.once.is_on() {
@@ -128,6 +149,7 @@ impl Proposers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seam::Dedup as Policy;
 
     const HASH: u64 = 77;
 
