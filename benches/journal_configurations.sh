@@ -162,7 +162,7 @@ counters() {
                 medium_bytes: .medium.written_bytes, syncs: (.medium.syncs + .medium.durable_writes),
                 moved_bytes: .medium.moved_bytes, commit_blocks: .write_once.commits, fingerprint_seconds: (.medium.fingerprint_micros / 1e6),
                 compared_in_memory: .medium.compare_kept, compared_by_reading: (.core.compare_reads - .medium.compare_kept) } + (.core | {
-                journal_blocks, checkpoint_writes, remapped_blocks, collided_blocks, missing_blocks,
+                journal_blocks, home_writes, remapped_blocks, collided_blocks, missing_blocks,
                 medium_headers, medium_data, medium_moved, medium_summaries, medium_map, durable_chunks,
                 packed_blocks, packed_bytes, packed_reads, delta_blocks, delta_bytes, base_reads, dedup_blocks, zero_blocks,
                 compared_equal, compared_unequal, pledged_blocks, flushes_free, flushes_merged,

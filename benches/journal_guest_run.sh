@@ -18,7 +18,7 @@ sectors() { awk '{ print $7 }' /sys/block/vda/stat; }
 flushes() { awk '{ print $16 }' /sys/block/vda/stat; }
 stat() { vellum stats $disk --json | grep -o "\"$1\":[0-9][0-9]*" | sed -n '1s/.*://p'; }
 counted() {
-    for counter in host_blocks_written checkpoint_writes remapped_blocks collided_blocks compared_unequal; do
+    for counter in host_blocks_written home_writes remapped_blocks collided_blocks compared_unequal; do
         case $configuration in
             *-*) stat $counter ;;
             *) echo 0 ;;

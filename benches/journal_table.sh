@@ -120,14 +120,14 @@ END {
     print "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (i = 1; i <= works; i++) {
         w = order[i]
-        remapped = part(w, "on", "remapped_blocks", "checkpoint_writes")
+        remapped = part(w, "on", "remapped_blocks", "home_writes")
         printf "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", w, shown(of(w, "on", "host_blocks"), "%d"),
-            shown(of(w, "on", "journal_blocks"), "%d"), shown(of(w, "on", "checkpoint_writes"), "%d"),
+            shown(of(w, "on", "journal_blocks"), "%d"), shown(of(w, "on", "home_writes"), "%d"),
             remapped == "" ? "-" : sprintf("%.1f%%", remapped) verdict(remapped, 99, 0),
             shown(of(w, "on", "collided_blocks"), "%d"), shown(of(w, "on", "missing_blocks"), "%d"),
             shown(of(w, "on", "compared_in_memory"), "%d"), shown(of(w, "on", "compared_by_reading"), "%d"), shown(of(w, "on", "compared_unequal"), "%d"),
             shown(part(w, "on", "remapped_blocks", "host_blocks"), "%.1f%%"),
-            shown(part(w, "paper", "remapped_blocks", "checkpoint_writes"), "%.1f%%"), shown(of(w, "paper", "collided_blocks"), "%d"),
+            shown(part(w, "paper", "remapped_blocks", "home_writes"), "%.1f%%"), shown(of(w, "paper", "collided_blocks"), "%d"),
             shown(part(w, "paper", "remapped_blocks", "host_blocks"), "%.1f%%")
     }
     if (measured("sha1")) {

@@ -14,7 +14,7 @@ needs mkfs.ext4 python3
 start serve "v=$dir/volume"
 
 counters() {
-    told '.core | [.journal_blocks, .checkpoint_writes, .flushes] | tostring'
+    told '.core | [.journal_blocks, .home_writes, .flushes] | tostring'
 }
 
 # What the volume received from mount to unmount, and how many writes there were.
@@ -40,7 +40,7 @@ model() { # MODE ASYNC ORDER WINDOW WRITES
     "$VELLUM" lab run --workload "$load" --requests $(($5 + $5 / $4)) --flush-every "$4" --journal "$1" --journal-size 64M \
         "${options[@]}" --policy vellum:zero=off,write-once --device fast-ssd --capacity 2G --op 12 --precondition none --depth 1 --json |
         jq -c '.[0] | (.engine | map({(.[0]): .[1]}) | add) as $e
-            | [$e.journal_blocks, $e.checkpoint_writes, .flushes.count + .durable_writes]'
+            | [$e.journal_blocks, $e.home_writes, .flushes.count + .durable_writes]'
 }
 
 echo "| mode | load | writes an fsync | | journal | home | flushes |"

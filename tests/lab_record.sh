@@ -71,7 +71,7 @@ compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
         row("host wrote"; $d.host_blocks_written; $l.host_blocks_written),
         row("zero, without those by request"; $d.zero_blocks - $zeroed; $l.zero_blocks),
         row("into the journal"; $d.journal_blocks; $l.journal_blocks),
-        row("home"; $d.checkpoint_writes; $l.checkpoint_writes),
+        row("home"; $d.home_writes; $l.home_writes),
         row("remapped"; $d.remapped_blocks; $l.remapped_blocks),
         row("found stored"; $d.dedup_blocks; $l.dedup_blocks),
         row("absorbed"; $d.absorbed_blocks; $l.absorbed_blocks),

@@ -22,7 +22,7 @@ measure() {
     vellum attach $disk --via "$via" --mkfs --mount $at --research "write-once=$1,zero=off" >/dev/null || fail "attach"
     written=$(stat medium written_bytes)
     host=$(stat core host_blocks_written)
-    homes=$(stat core checkpoint_writes)
+    homes=$(stat core home_writes)
     remapped=$(stat core remapped_blocks)
     syncs=$(($(stat medium syncs) + $(stat medium durable_writes)))
     commits=$(stat write_once commits)
@@ -37,7 +37,7 @@ measure() {
     vellum stats $disk --json >/tmp/stats
     written=$(($(stat medium written_bytes) - written))
     host=$(($(stat core host_blocks_written) - host))
-    homes=$(($(stat core checkpoint_writes) - homes))
+    homes=$(($(stat core home_writes) - homes))
     remapped=$(($(stat core remapped_blocks) - remapped))
     syncs=$(($(stat medium syncs) + $(stat medium durable_writes) - syncs))
     commits=$(($(stat write_once commits) - commits))

@@ -243,7 +243,7 @@ fn the_lab_counts_the_same_from_a_recorded_trace_as_the_device() {
             "absorbed_blocks",
             "discarded_blocks",
             "journal_blocks",
-            "checkpoint_writes",
+            "home_writes",
             "remapped_blocks",
             "dedup_blocks",
             "medium_data",
@@ -397,7 +397,7 @@ fn a_trace_names_the_transactions_that_the_device_pledges() {
         let simulated = simulated_with(dir.path(), lab, &[]);
         let same = [
             "journal_blocks",
-            "checkpoint_writes",
+            "home_writes",
             "remapped_blocks",
             "pledged_blocks",
             "flushes_of_homes",

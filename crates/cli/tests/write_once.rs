@@ -141,7 +141,7 @@ fn a_real_ext4_is_written_once() {
         });
         fill(&mount, seed, 300);
         run("umount", &[m]);
-        let written = counter(v, "core/checkpoint_writes");
+        let written = counter(v, "core/home_writes");
         let remapped = counter(v, "core/remapped_blocks");
         assert!(written > 2000, "{policy}: {written} written home");
         assert!(

@@ -161,7 +161,7 @@ counters! {
     /// Blocks that clients wrote into a journal.
     journal_blocks,
     /// Blocks that clients wrote to where a journal's file system is, outside the journal.
-    checkpoint_writes,
+    home_writes,
     /// Of these: not written, but mapped to their journal copy.
     remapped_blocks,
     /// Of these: written, because several journal blocks have their hash.

@@ -57,7 +57,7 @@ fn laps(journal: u64) -> Vec<u64> {
     };
     let most = (0..LAPS).map(|_| lap()).collect();
     let stats = idle.engine.stats();
-    assert_eq!(stats.remapped_blocks, stats.checkpoint_writes);
+    assert_eq!(stats.remapped_blocks, stats.home_writes);
     assert_eq!(stats.shared_pages, journal * 3 / 4);
     assert!(stats.medium_restamped > 0);
     most

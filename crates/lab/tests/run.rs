@@ -245,7 +245,7 @@ fn write_once_removes_the_checkpoints_of_a_journal() {
             .map_or(0, |c| c.1)
     };
     // Each home block equals its journal copy: every one that can be remapped is.
-    let (asked, remapped) = (counted("checkpoint_writes"), counted("remapped_blocks"));
+    let (asked, remapped) = (counted("home_writes"), counted("remapped_blocks"));
     assert!(
         asked > 35_000 && remapped * 100 >= asked * 99,
         "{remapped} of {asked}"

@@ -38,15 +38,15 @@ class Options(TypedDict, total=False):
     reads: Reads among the requests, in percent
     drift: Let the pattern move over the volume: by so many percent of it while as many requests come as write it once
     bursts: Let so many requests come at once, and as many again after so many microseconds, whether they are answered or not
-    depth: So many requests at a time, each as soon as one is answered. Default for a load: 32; for a trace: its own times, or 32 where these are made up
-    think: With depth: let the host think from one request to the next, a load's so many microseconds, a trace's so many or as long as its own times say (`own`). Nothing is asked before a flush is answered
+    depth: Keep this many requests in flight. Default for a load: 32; for a trace: its own times, or 32 if those are made up
+    think: With depth: wait this long between requests; for a trace, `own` waits as long as its times say. After a flush, wait for its answer
     precondition: What is done to the drive before the run begins: none, fill (each block written once), load (and then the load itself, until its write amplification stands still) or steady (and then overwritten at random until it stays the same)
     requests: Requests of a load; by default as many as write the volume twice
     request_size: Bytes of a load's requests, a multiple of 4096
     zeros: Blocks of zeros in a load's writes, in percent
     duplicates: Blocks in a load's writes whose content comes again, in percent
-    again: Which contents those are: one of a hundredth as many as the volume has blocks, by popularity (popular), or an earlier write's, mostly not long before (soon)
-    sizes: In how many bytes blocks can be stored, by a model (see `vellum lab list`): what the policy `compress` goes by
+    again: Which contents come again: popular ones, of which there are a hundredth as many as blocks (popular), or those that were written a short time before (soon)
+    sizes: The model of compressed sizes that the policy `compress` uses (see `vellum lab list`)
     flush_every: A flush after so many of a load's writes
     journal: Put a journaling file system between the load and the disk: what jbd2 makes of it (data, ordered or writeback); a flush of the load is an fsync
     journal_size: The journal's size

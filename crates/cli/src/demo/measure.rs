@@ -28,8 +28,8 @@ pub struct Counters {
     /// Commits of the file system's journal; 0 if they are not counted.
     pub commits: u64,
     /// Blocks written home, and how many of them were mapped to their journal copy instead.
-    pub checkpoint_writes: u64,
-    /// See `checkpoint_writes`.
+    pub home_writes: u64,
+    /// See `home_writes`.
     pub remapped: u64,
     /// Blocks stored in a part of a page.
     pub packed: u64,
@@ -50,7 +50,7 @@ impl Counters {
             syncs: get("/medium/syncs")? + get("/medium/durable_writes")?,
             commits: get("/write_once/commits")?,
             // A plain file has no such counters.
-            checkpoint_writes: get("/core/checkpoint_writes").unwrap_or(0),
+            home_writes: get("/core/home_writes").unwrap_or(0),
             remapped: get("/core/remapped_blocks").unwrap_or(0),
             packed: get("/core/packed_blocks").unwrap_or(0),
         })
@@ -75,9 +75,7 @@ impl Counters {
             flushes: self.flushes.saturating_sub(before.flushes),
             syncs: self.syncs.saturating_sub(before.syncs),
             commits: self.commits.saturating_sub(before.commits),
-            checkpoint_writes: self
-                .checkpoint_writes
-                .saturating_sub(before.checkpoint_writes),
+            home_writes: self.home_writes.saturating_sub(before.home_writes),
             remapped: self.remapped.saturating_sub(before.remapped),
             packed: self.packed.saturating_sub(before.packed),
         }

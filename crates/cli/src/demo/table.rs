@@ -76,10 +76,10 @@ fn journal(row: &mut Row<'_>) {
         })
     });
     row("blocks written home", &|c| {
-        unless_none(c.counters.checkpoint_writes, |blocks| blocks.to_string())
+        unless_none(c.counters.home_writes, |blocks| blocks.to_string())
     });
     row("  mapped to their journal copy instead", &|c| {
-        unless_none(c.counters.checkpoint_writes, |blocks| {
+        unless_none(c.counters.home_writes, |blocks| {
             let share = c.counters.remapped as f64 * 100.0 / blocks as f64;
             format!("{share:.1} %")
         })

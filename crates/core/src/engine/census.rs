@@ -33,7 +33,7 @@ impl Engine {
             let leaf = match uncounted {
                 Uncounted::Here(leaf) => {
                     let is_sound = self.state.count_leaf(leaf, None);
-                    if self.is_unsound(is_sound) {
+                    if self.poison_if_unsound(is_sound) {
                         return;
                     }
                     counted += 1;
@@ -75,7 +75,7 @@ impl Engine {
             _ => None,
         };
         let is_sound = self.state.count_leaf(leaf, block);
-        self.is_unsound(is_sound);
+        self.poison_if_unsound(is_sound);
     }
 
     /// Counts what is in memory; if that is all, the census is over before it began.
@@ -83,7 +83,7 @@ impl Engine {
         let mut next = Leaf(0);
         while let Some(Uncounted::Here(leaf)) = self.state.next_uncounted(next) {
             let is_sound = self.state.count_leaf(leaf, None);
-            if self.is_unsound(is_sound) {
+            if self.poison_if_unsound(is_sound) {
                 return;
             }
             next = Leaf(leaf.0 + 1);
@@ -91,13 +91,13 @@ impl Engine {
         self.residency.census.next = next;
         if self.state.uncounted() == 0 {
             let is_sound = self.state.end_census();
-            self.is_unsound(is_sound);
+            self.poison_if_unsound(is_sound);
         }
     }
 
     fn end_census(&mut self) {
         let is_sound = self.state.end_census();
-        if self.is_unsound(is_sound) {
+        if self.poison_if_unsound(is_sound) {
             return;
         }
         for segment in (0..self.segments.count()).map(Segment) {
@@ -105,7 +105,7 @@ impl Engine {
             match self.segments.get(segment).state {
                 SegmentState::Closed if is_empty => self.emptied(segment),
                 SegmentState::Free if !is_empty => {
-                    self.is_unsound(Err(Unsound::FreeSegments));
+                    self.poison_if_unsound(Err(Unsound::FreeSegments));
                     return;
                 }
                 _ => {}
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// Poisons the volume if what was counted is impossible: then nothing that follows from it may reach the medium.
-    fn is_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
+    fn poison_if_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
         let unsound = counted.err();
         if unsound.is_some() {
             self.residency.census.unsound = unsound;

@@ -103,7 +103,7 @@ impl Engine {
             return None;
         }
         let index = self.proposers.once().pledged(journal)?;
-        self.stats.checkpoint_writes += 1;
+        self.stats.home_writes += 1;
         Some((index, journal))
     }
 

@@ -94,7 +94,7 @@ impl Once {
     }
 
     /// Notes that a block is home: its entry leaves the pool. A collided entry stays, because a second block may need it.
-    pub fn checkpointed(&mut self, index: u32) {
+    pub fn written_home(&mut self, index: u32) {
         if self.pool.is_collided(index) == Some(false) {
             self.pool.remove(index);
         }
@@ -259,7 +259,7 @@ impl Once {
         if rule == WriteOnce::Off {
             return None;
         }
-        stats.checkpoint_writes += 1;
+        stats.home_writes += 1;
         if self.paused > 0 {
             self.paused -= 1;
             stats.missing_blocks += 1;

@@ -138,7 +138,7 @@ impl Proposers {
         match by {
             Proposer::Journal(index) => {
                 stats.remapped_blocks += 1;
-                self.once.checkpointed(index);
+                self.once.written_home(index);
             }
             Proposer::Index(_) => stats.dedup_blocks += 1,
             Proposer::Pair => {}
