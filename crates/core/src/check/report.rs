@@ -47,7 +47,7 @@ pub enum Problem {
     RootCopyOld { at: Pba },
     /// A leaf of the map that can be restored from the others of its stripe, or a parity.
     #[error(
-        "leaf {leaf} of the map, at physical block {at}, is damaged; it can be restored from the others of its stripe"
+        "leaf {leaf} of the map, at physical block {at}, is damaged; the others of its stripe restore it"
     )]
     Leaf { leaf: Leaf, at: Pba },
     /// A parity that is whole, but does not match its leaves.
@@ -55,7 +55,7 @@ pub enum Problem {
     Parity { at: Pba },
     /// What a root repeats of chunk headers.
     #[error(
-        "the open summary of a segment, at physical block {at}, is damaged; chunk headers say the same: {error}"
+        "the open summary of a segment at physical block {at} is damaged; chunk headers say the same: {error}"
     )]
     OpenSummary { at: Pba, error: FormatError },
     /// A header after the map checkpoint.

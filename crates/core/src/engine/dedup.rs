@@ -32,7 +32,7 @@ impl Engine {
         if policy.decide != self.proposers.dedup().decide() {
             self.state.forget_prints();
         }
-        self.proposers.dedup_mut().set(policy);
+        self.proposers.set(policy);
     }
 
     /// True if a fingerprint identifies a block that this proposer proposed.

@@ -7,7 +7,7 @@ use super::dedup::Dedup;
 use super::once::Once;
 use crate::addr::Lba;
 use crate::index::Holder;
-use crate::seam::{Fingerprint, Payload};
+use crate::seam::{Dedup as Policy, Fingerprint, Payload};
 use crate::stats::Stats;
 
 /// Who proposes that a block is stored already.
@@ -63,6 +63,11 @@ impl Proposers {
     #[inline]
     pub fn dedup_mut(&mut self) -> &mut Dedup {
         &mut self.dedup
+    }
+
+    /// Sets the policy; true if the index is another one now, and empty.
+    pub fn set(&mut self, policy: Policy) -> bool {
+        self.dedup.set(policy)
     }
 
     /// Handles a write that arrives. `held` of the `full` buffers that clients share are in use.
@@ -149,7 +154,6 @@ impl Proposers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::Dedup as Policy;
 
     const HASH: u64 = 77;
 

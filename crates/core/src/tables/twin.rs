@@ -153,7 +153,7 @@ impl Tables {
 
     /// Sets the policy; a new index is filled from the table of fingerprints.
     pub(super) fn set_dedup(&mut self, policy: Policy) {
-        if !self.proposers.dedup_mut().set(policy) || !self.proposers.dedup().is_on() {
+        if !self.proposers.set(policy) || !self.proposers.dedup().is_on() {
             return;
         }
         self.prints.begin_to_fill();

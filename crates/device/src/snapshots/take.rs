@@ -39,7 +39,8 @@ pub enum SnapshotError {
     NoRoom(#[from] NoRoom),
     /// Writes were waiting all the time.
     #[error(
-        "for {} s there was no moment in which no write waited; nothing was done: try again when the volume has less to do",
+        "writes were waiting all the time, for {} s; nothing was done: try again when the volume has less \
+         to do",
         SNAPSHOT_PATIENCE.as_secs()
     )]
     Busy,
