@@ -194,7 +194,10 @@ fn a_full_file_system_below_a_volume_blocks_no_one() {
     holds(&mount, synced);
     let health = vellum(&["health", text(&volume)]);
     let health = String::from_utf8(health.stdout).unwrap();
-    assert!(health.contains("has no room"), "{health}");
+    assert!(
+        health.contains("the storage below the volume is full"),
+        "{health}"
+    );
 
     // There is room again, and the server continues by itself; ext4 needs a new mount.
     host.make_room();
