@@ -10,18 +10,18 @@ use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// in memory are more than this, that half is the limit.
 const LEAVES_DIRTY_MIN: usize = 1024;
 
-/// Where a runtime reads leaves from: the medium as it is now, with all writes that it reported complete.
-pub trait Nodes: Send + Sync {
-    /// Reads a block; false if it cannot be read.
-    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
-}
-
 /// The memory that is always needed for a leaf of the map or of the table of pages: its slot, its place in memory, its marks, and the
 /// places of its changes.
 const BYTES_OF_LEAF: usize = 20;
 
 /// The same for a segment.
 const BYTES_OF_SEGMENT: usize = 48;
+
+/// Where a host reads leaves from: the medium as it is now, with all writes that it reported complete.
+pub trait Nodes: Send + Sync {
+    /// Reads a block; false if it cannot be read.
+    fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool;
+}
 
 /// How the map and the table of pages are kept within a memory bound.
 #[derive(Clone)]
@@ -40,9 +40,9 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Keeps `leaves` leaves in memory, a block each, or as much of what has changed since a map checkpoint wrote it: up to half of them,
-    /// or up to 1024 leaves' memory if that is more. If there are more leaves, what a volume of their number always needs is a part of this, up to a
-    /// half.
+    /// Allows the memory of `leaves` leaves, a block each. A volume that has more of them shares it: first, and up to a half, what it always
+    /// needs for each leaf and segment; then changes since the last map checkpoint, up to half of the rest, or 4 MiB if that is more;
+    /// leaves have what is left, and always a quarter of the rest.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {
