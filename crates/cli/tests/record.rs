@@ -32,9 +32,17 @@ struct Host {
     client: NbdClient,
     head: u64,
     state: u64,
+    /// Requests made.
+    made: u64,
 }
 
 impl Host {
+    /// The client, for one request.
+    fn client(&mut self) -> &mut NbdClient {
+        self.made += 1;
+        &mut self.client
+    }
+
     fn draw(&mut self, below: u64) -> u64 {
         self.state = self
             .state
@@ -64,7 +72,7 @@ impl Host {
                 n => Self::block(n),
             })
             .collect();
-        self.client.write(lba * BLOCK, &bytes).unwrap();
+        self.client().write(lba * BLOCK, &bytes).unwrap();
     }
 
     /// Rewrites a page in which a few words have changed.
@@ -74,7 +82,7 @@ impl Host {
             let at = self.draw(BLOCK / 16) as usize * 8;
             pages[page][at] ^= 1 + self.draw(255) as u8;
         }
-        self.client
+        self.client()
             .write((PAGES + page as u64) * BLOCK, &pages[page])
             .unwrap();
     }
@@ -85,17 +93,21 @@ impl Host {
         self.write(at, contents);
     }
 
-    /// Transactions that are written home later, files that exist twice, zeros, reads and discards.
-    fn work(&mut self) {
+    /// Transactions that are written home later, files that exist twice, zeros, reads and discards. `pause` is called now and
+    /// then, with the number of requests made.
+    fn work(&mut self, pause: impl Fn(u64)) {
         let mut committed: Vec<Vec<(u64, u64)>> = Vec::new();
         let mut number = 1;
         let mut pages: Vec<Vec<u8>> = (0..PAGES_COUNT)
             .map(|n| Self::block(4 + (n << 50)))
             .collect();
         for (page, bytes) in (PAGES..).zip(&pages) {
-            self.client.write(page * BLOCK, bytes).unwrap();
+            self.client().write(page * BLOCK, bytes).unwrap();
         }
         for transaction in 0..300 {
+            if transaction % 50 == 0 {
+                pause(self.made);
+            }
             let blocks = 1 + self.draw(12);
             let mut homes = Vec::new();
             for _ in 0..blocks {
@@ -108,11 +120,11 @@ impl Host {
                 .chain(homes.iter().map(|h| h.1))
                 .collect();
             self.journal(&contents);
-            self.client.flush().unwrap();
+            self.client().flush().unwrap();
             number += 1;
             self.journal(&[number]);
             self.update(&mut pages);
-            self.client.flush().unwrap();
+            self.client().flush().unwrap();
             committed.push(homes);
             if committed.len() > 5 {
                 for (home, content) in committed.remove(0) {
@@ -132,16 +144,16 @@ impl Host {
             // Overwrites something that is not sealed yet.
             self.write(place + 2, &[(1 << 42) + transaction]);
             let mut out = vec![0; 8 * BLOCK as usize];
-            self.client.read(place * BLOCK, &mut out).unwrap();
+            self.client().read(place * BLOCK, &mut out).unwrap();
             assert_eq!(
                 out[2 * BLOCK as usize..][..8],
                 Self::block((1 << 42) + transaction)[..8]
             );
             if transaction % 10 == 9 {
-                self.client.trim(place * BLOCK, 4 * BLOCK as u32).unwrap();
+                self.client().trim(place * BLOCK, 4 * BLOCK as u32).unwrap();
             }
         }
-        self.client.flush().unwrap();
+        self.client().flush().unwrap();
     }
 }
 
@@ -167,17 +179,32 @@ fn recorded(dir: &Path, policy: &str) -> (Value, Value) {
         client: NbdClient::connect(&socket, "v").unwrap(),
         head: 0,
         state: 7,
+        made: 0,
     };
-    host.work();
-    let stats = ok(&["stats", text(&volume), "--json"]);
-    let stats: Value = serde_json::from_str(&stats).unwrap();
+    let stats = || -> Value {
+        let stats = ok(&["stats", text(&volume), "--json"]);
+        serde_json::from_str::<Value>(&stats).unwrap()[0].clone()
+    };
+    // A recorder that is far behind leaves out how small blocks become, and the lab would then store them whole. On a busy machine
+    // it may fall behind: it gives way to the server.
+    let pause = |made| {
+        common::eventually("the recorder has caught up", || {
+            get(&stats()["recording"], "requests") >= made
+        });
+    };
+    host.work(pause);
+    let stats = stats();
     assert_eq!(server.term(), Some(0));
-    let recording = &stats[0]["recording"];
+    let recording = &stats["recording"];
     assert_eq!(
-        (&recording["lost"], &recording["ended"]),
-        (&0.into(), &Value::Null)
+        (
+            get(recording, "lost"),
+            get(recording, "without_sizes"),
+            &recording["ended"]
+        ),
+        (0, 0, &Value::Null)
     );
-    (stats[0]["stats"]["core"].clone(), recording.clone())
+    (stats["stats"]["core"].clone(), recording.clone())
 }
 
 fn simulated(dir: &Path, policy: &str) -> Value {
