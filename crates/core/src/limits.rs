@@ -52,6 +52,12 @@ pub const STRIPE: u32 = 16;
 /// Map leaves and summaries that a map checkpoint writes at once.
 pub const META_IN_FLIGHT: usize = 16;
 
+/// Blocks of a root that are written at once: 128 KiB.
+pub const ROOT_PIECE: u32 = 32;
+
+/// Each root writes this share of its table again, changed or not. So a copy that a drive did not write is whole again in the end.
+pub const ROOT_SHARE_ANEW: u64 = 64;
+
 /// The most leaves and parities a map checkpoint reads at once, and the most stripes it holds them for.
 pub const PARITY_READS: usize = 64;
 

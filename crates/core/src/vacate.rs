@@ -59,7 +59,7 @@ impl<'a> Leaving<'a> {
         self.cursors
             .iter()
             .for_each(|head| free.remove(head.segment));
-        let slots = self.recovered.slots.iter();
+        let slots = self.recovered.slots.all_from(0);
         root::encode_with(&header, slots, &free, crc, &mut bytes);
         let first = (volume.root_place(header.generation), bytes.clone());
         // Nothing is said of a segment in which nothing has been written.

@@ -2,7 +2,7 @@
 
 use super::{Engine, Pending};
 use crate::addr::{EffectId, Leaf, Pba};
-use crate::log::checkpoint::{Now, Step};
+use crate::log::checkpoint::{Now, RootPiece, Step};
 use crate::log::{HEADS, Head};
 use crate::mirrors::Ended;
 use crate::seam::Effect;
@@ -69,7 +69,8 @@ impl Engine {
                     .on_sync_begun(&self.superblock, &self.sums, crc);
                 self.sync(through);
             }
-            Step::Root => self.write_root(),
+            Step::Root => self.begin_root(),
+            Step::Piece => return self.write_piece(),
         }
         true
     }
@@ -85,32 +86,27 @@ impl Engine {
         }
     }
 
-    fn write_root(&mut self) {
-        let copies = self
-            .superblock
-            .root_copies(self.checkpoint.next_generation());
+    fn begin_root(&mut self) {
         let (state, durable) = (&mut self.state, self.log.durability().durable());
-        let is_rooted = |leaf| state.on_leaf_rooted(leaf);
         self.segments.list_free(self.checkpoint.free_mut());
+        let (crc, piece) = (self.superblock.crc(), self.options.root_piece);
         self.checkpoint
-            .on_root_begun(durable, copies.clone().count(), is_rooted);
-        for (index, at) in copies.enumerate() {
-            let blocks = u64::from(self.checkpoint.root_blocks(&self.superblock, at));
-            self.stats.medium_map += blocks;
-            self.stats.medium_copies += blocks * u64::from(index > 0);
-            let id = self.front.begin(Pending::Root(at));
-            let effect = self.root_effect(id, at);
-            self.front.tell(effect);
-        }
+            .on_root_begun(&self.superblock, crc, durable, piece, |leaf| {
+                state.on_leaf_rooted(leaf);
+            });
     }
 
-    pub(super) fn root_effect(&self, id: EffectId, at: Pba) -> Effect {
-        Effect::WriteMeta {
-            id,
-            at,
-            blocks: self.checkpoint.root_blocks(&self.superblock, at),
-            durable: true,
-        }
+    /// Writes the next piece of the root; false if there is none.
+    fn write_piece(&mut self) -> bool {
+        let Some(piece) = self.checkpoint.next_piece() else {
+            return false;
+        };
+        let blocks = u64::from(piece.blocks);
+        self.stats.medium_map += blocks;
+        self.stats.medium_copies += blocks * u64::from(piece.is_twin);
+        self.front
+            .ask(Pending::Root(piece), |id| root_effect(id, piece));
+        true
     }
 
     pub(super) fn root_written(&mut self, failed: bool) {
@@ -147,6 +143,15 @@ impl Engine {
         self.state.checkpoint_durable();
         self.state.trim_long();
         self.segments.look_again();
+    }
+}
+
+pub(super) fn root_effect(id: EffectId, piece: RootPiece) -> Effect {
+    Effect::WriteMeta {
+        id,
+        at: piece.at,
+        blocks: piece.blocks,
+        durable: true,
     }
 }
 

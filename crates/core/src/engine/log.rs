@@ -176,9 +176,10 @@ impl Engine {
                 );
             }
             Some(Pending::Leaf(leaf)) => out.copy_from_slice(self.checkpoint.blocks().get(leaf)),
-            Some(Pending::Root(_)) => {
+            Some(Pending::Root(piece)) => {
+                let crc = self.superblock.crc();
                 self.checkpoint
-                    .encode_root(&self.superblock, self.superblock.crc(), out)
+                    .encode_root(&self.superblock, crc, piece, out);
             }
             Some(Pending::Mirror(_)) => self.superblock.encode(out),
             other => unreachable!("effect {id} ({other:?}) writes nothing"),
@@ -266,7 +267,7 @@ impl Engine {
                         durable: false,
                     }
                 }
-                Some(Pending::Root(at)) => self.root_effect(id, at),
+                Some(Pending::Root(piece)) => checkpoint::root_effect(id, piece),
                 Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
                 _ => unreachable!("only writes are tried again"),
             };

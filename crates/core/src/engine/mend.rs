@@ -79,7 +79,10 @@ impl Engine {
             return;
         }
         match what {
-            Mend::Checkpoint => self.checkpoint.due_if(true),
+            Mend::Checkpoint => {
+                self.checkpoint.write_whole_roots();
+                self.checkpoint.due_if(true);
+            }
             Mend::Leaf(leaf) => {
                 self.write_anew(leaf);
                 self.checkpoint.due_if(true);

@@ -49,6 +49,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Front, Outbox};
+use crate::log::checkpoint::RootPiece;
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
@@ -88,8 +89,7 @@ enum Pending {
     Chunk(ChunkId),
     Summary(Segment),
     Leaf(crate::addr::Leaf),
-    /// A copy of the root, at this place.
-    Root(Pba),
+    Root(RootPiece),
     /// The superblock, in one of its places.
     Mirror(Pba),
     Sync {

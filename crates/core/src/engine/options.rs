@@ -39,6 +39,8 @@ pub struct Options {
     /// For a log: the segments from this one on are emptied, and not written to as long as others are free. The volume then has room
     /// only for what fits before them.
     pub segments_end: Option<u32>,
+    /// For a log: the blocks of a root that are written at once.
+    pub root_piece: u32,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
             strays: limits::STRAYS,
             write_buffers: 0,
             segments_end: None,
+            root_piece: limits::ROOT_PIECE,
         }
     }
 }

@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod areas;
 pub mod chunk;
+mod crc;
 mod error;
 mod field;
 pub mod frames;
@@ -21,6 +22,7 @@ pub mod pack;
 pub mod properties;
 pub mod record;
 pub mod root;
+pub mod root_image;
 pub mod shortened;
 pub mod shrunk;
 pub mod slots;

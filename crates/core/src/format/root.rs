@@ -1,5 +1,6 @@
 //! The root of a map checkpoint: which slot each leaf is in, which segments are free, and where replay of the log begins.
 
+use super::crc;
 use super::error::{FormatError, can_be, same_sum, within_numbers};
 use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
@@ -11,6 +12,9 @@ use zerocopy::{FromBytes, IntoBytes};
 const WHAT: &str = "root";
 const MAGIC: [u8; 8] = *b"VELLUMRT";
 const ENTRY: usize = 8;
+
+/// Slots in a block of a root.
+pub const SLOTS_IN_BLOCK: usize = BLOCK_BYTES / ENTRY;
 
 on_disk! {
     /// The first bytes of a root's first block. The table follows in the next block.
@@ -155,6 +159,14 @@ impl FreeSegments {
         byte.is_some_and(|byte| byte >> (segment.0 % 8) & 1 == 1)
     }
 
+    /// Writes one of the blocks that say which segments are free.
+    pub(super) fn encode(&self, index: u32, out: &mut [u8]) {
+        let mut blocks = self.bytes.chunks(BLOCK_BYTES);
+        let told = blocks.nth(index as usize).unwrap_or_default();
+        out.fill(0);
+        out[..told.len()].copy_from_slice(told);
+    }
+
     /// Reads them from a root of `leaves` leaves that [`decode`] accepts. A root of an older volume has none.
     #[must_use]
     pub fn of_root(bytes: &[u8], leaves: u32) -> Self {
@@ -176,24 +188,43 @@ pub fn encode(header: &RootHeader, slots: &[LeafSlot], crc: Crc, out: &mut [u8])
 /// Writes a root; `out` has as many blocks as the volume's roots.
 pub fn encode_with(
     header: &RootHeader,
-    slots: impl ExactSizeIterator<Item = LeafSlot>,
+    mut slots: impl ExactSizeIterator<Item = LeafSlot>,
     free: &FreeSegments,
     crc: Crc,
     out: &mut [u8],
 ) {
     let leaves = slots.len() as u32;
-    let length = blocks(leaves) as usize * BLOCK_BYTES;
-    debug_assert!(out.len() >= length);
-    out.fill(0);
-    let rest = &mut out[length..];
-    let told = free.bytes.len().min(rest.len());
-    rest[..told].copy_from_slice(&free.bytes[..told]);
+    debug_assert!(out.len() >= blocks(leaves) as usize * BLOCK_BYTES);
     let (head, table) = out.split_at_mut(BLOCK_BYTES);
-    for (bytes, slot) in table.chunks_exact_mut(ENTRY).zip(slots) {
+    let mut sum = 0;
+    for (index, block) in (1..).zip(table.chunks_exact_mut(BLOCK_BYTES)) {
+        match index < blocks(leaves) {
+            true => encode_slots(slots.by_ref().take(SLOTS_IN_BLOCK), block),
+            false => free.encode(index - blocks(leaves), block),
+        }
+        sum = crc::with_block(sum, crc(block));
+    }
+    encode_head(header, leaves, sum, crc, head);
+}
+
+/// Writes a block of a root: the slots of as many leaves as fit, or fewer.
+pub(super) fn encode_slots(slots: impl Iterator<Item = LeafSlot>, out: &mut [u8]) {
+    out.fill(0);
+    for (bytes, slot) in out.chunks_exact_mut(ENTRY).zip(slots) {
         let (sum, state) = slot.to_raw();
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
         bytes[4..].copy_from_slice(&u32::from(state).to_le_bytes());
     }
+}
+
+/// Writes a root's first block; `table_sum` is the CRC of all others.
+pub(super) fn encode_head(
+    header: &RootHeader,
+    leaves: u32,
+    table_sum: u32,
+    crc: Crc,
+    out: &mut [u8],
+) {
     let [hot, cold] = header.cursors;
     let raw = RawRoot {
         magic: MAGIC,
@@ -209,14 +240,15 @@ pub fn encode_with(
         cold_segment: U32::new(cold.segment.0),
         cold_offset: U32::new(cold.offset),
         leaves: U32::new(leaves),
-        table_crc: U32::new(crc(table)),
+        table_crc: U32::new(table_sum),
         swept: U32::new(header.swept),
         scrubbed: U32::new(header.scrubbed),
     };
-    head[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
+    out.fill(0);
+    out[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
     let hole = offset_of!(RawRoot, crc);
-    let sum = checksum_around(head, hole, crc);
-    head[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    let sum = checksum_around(out, hole, crc);
+    out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Reads a root of the volume `uuid` with `leaves` leaves. `bytes` are all blocks of the root: see [`FreeSegments::of_root`].

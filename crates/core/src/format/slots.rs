@@ -44,9 +44,15 @@ impl Slots {
         self.0.states[index].store(state, Ordering::Relaxed);
     }
 
-    /// All slots, in the order of the leaves.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = LeafSlot> + '_ {
-        (0..self.0.sums.len()).map(|index| self.get(Leaf(index as u32)))
+    /// The number of leaves.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.sums.len()
+    }
+
+    /// The slots of the leaves from `first` on, in their order.
+    pub fn all_from(&self, first: usize) -> impl ExactSizeIterator<Item = LeafSlot> + '_ {
+        (first..self.count()).map(|index| self.get(Leaf(index as u32)))
     }
 }
 
@@ -68,7 +74,7 @@ mod tests {
     fn clones_are_the_same_slots() {
         let given = vec![LeafSlot::Absent, LeafSlot::Slot0(7), LeafSlot::Slot1(0)];
         let slots = Slots::from(given.clone());
-        assert_eq!(slots.iter().collect::<Vec<_>>(), given);
+        assert_eq!(slots.all_from(0).collect::<Vec<_>>(), given);
         slots.clone().set(Leaf(1), LeafSlot::Slot1(8));
         assert_eq!(slots.get(Leaf(1)), LeafSlot::Slot1(8));
         slots.set(Leaf(1), LeafSlot::Absent);

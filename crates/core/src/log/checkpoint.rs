@@ -10,12 +10,14 @@ mod ahead;
 mod leaf_blocks;
 mod leaves;
 mod open_summaries;
+mod root_pieces;
 
 use super::head::{HEADS, Head};
 use super::sums::Sums;
-use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Pba, Segment, Seq};
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life, Segment, Seq};
 use crate::format::Crc;
-use crate::format::root::{self, Cursor, FreeSegments, LeafSlot, RootHeader};
+use crate::format::root::{Cursor, FreeSegments, LeafSlot, RootHeader};
+use crate::format::root_image::RootImage;
 use crate::format::slots::Slots;
 use crate::format::superblock::Superblock;
 use crate::limits;
@@ -25,6 +27,8 @@ use alloc::vec::Vec;
 pub(crate) use leaf_blocks::Block;
 use leaf_blocks::LeafBlocks;
 use open_summaries::OpenSummaries;
+pub(crate) use root_pieces::RootPiece;
+use root_pieces::RootPieces;
 
 /// What has to be done next for a map checkpoint, and which event follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +41,10 @@ pub(crate) enum Step {
     Seal,
     /// Begin a sync when everything up to this chunk is written: [`on_sync_begun`](Checkpoint::on_sync_begun).
     Sync(Seq),
-    /// Write all copies of the root: [`on_root_begun`](Checkpoint::on_root_begun).
+    /// Decide what the root says: [`on_root_begun`](Checkpoint::on_root_begun).
     Root,
+    /// Write the next piece of a copy of the root: [`next_piece`](Checkpoint::next_piece).
+    Piece,
 }
 
 /// What a checkpoint depends on that others know.
@@ -109,6 +115,8 @@ pub(crate) struct Checkpoint {
     ahead: Ahead,
     /// Summaries of open segments, written with the root.
     open: OpenSummaries,
+    /// What has to be written of the root.
+    pieces: RootPieces,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,6 +128,7 @@ struct Written {
 impl Checkpoint {
     /// Continues from the root that recovery found, which leads to leaves in these slots. It sets them, for all who have them.
     pub fn new(root: RootHeader, slots: Slots, stripes: u32) -> Self {
+        let pieces = RootPieces::new(slots.count() as u32);
         Self {
             is_due: false,
             phase: Phase::Idle,
@@ -137,6 +146,7 @@ impl Checkpoint {
             blocks: LeafBlocks::default(),
             ahead: Ahead::default(),
             open: OpenSummaries::default(),
+            pieces,
         }
     }
 
@@ -225,6 +235,9 @@ impl Checkpoint {
             Phase::Leaves(_) => (self.in_flight == 0).then_some(Step::Seal),
             Phase::Settle(_) => self.poll_sync(),
             Phase::Synced(seq) if now.durable >= seq => Some(Step::Root),
+            Phase::Root if self.pieces.are_left() => {
+                (self.in_flight < limits::META_IN_FLIGHT).then_some(Step::Piece)
+            }
             _ => None,
         }
     }
@@ -299,42 +312,70 @@ impl Checkpoint {
         &mut self.free
     }
 
-    /// Notes that the root is about to be written, in so many copies. `on_rooted` gets the leaves that were written.
-    pub fn on_root_begun(&mut self, durable: Seq, copies: usize, mut on_rooted: impl FnMut(Leaf)) {
+    /// Decides what the next root says: what is known now. `on_rooted` gets the leaves that were written. At most `piece` of its blocks are
+    /// written at once.
+    pub fn on_root_begun(
+        &mut self,
+        superblock: &Superblock,
+        crc: Crc,
+        durable: Seq,
+        piece: u32,
+        mut on_rooted: impl FnMut(Leaf),
+    ) {
         self.phase = Phase::Root;
         for (leaf, slot) in self.staged.drain(..) {
             self.slots.set(leaf, slot);
+            self.pieces.on_moved(leaf);
             on_rooted(leaf);
         }
         self.next.generation = self.next_generation();
         self.next.durable = durable;
         self.next.swept = self.swept;
         self.next.scrubbed = self.scrubbed;
-        self.in_flight += copies;
+        let table_sum = self.image(crc).table_sum(superblock.root_blocks());
+        self.pieces
+            .begin(superblock, self.next.generation, table_sum, piece);
     }
 
-    /// The length of a copy of the next root, with what follows it.
-    pub fn root_blocks(&self, superblock: &Superblock, at: Pba) -> u32 {
-        match superblock.root_twin(self.next_generation()) == Some(at) {
-            true => superblock.twin_blocks() as u32,
-            false => superblock.root_blocks(),
+    /// Takes the next piece of the root to be written.
+    pub fn next_piece(&mut self) -> Option<RootPiece> {
+        let piece = self.pieces.next()?;
+        self.in_flight += 1;
+        Some(piece)
+    }
+
+    /// Makes the next roots be written whole: something on the medium is damaged.
+    pub fn write_whole_roots(&mut self) {
+        self.pieces.forget();
+    }
+
+    fn image(&self, crc: Crc) -> RootImage<'_> {
+        RootImage {
+            header: &self.next,
+            slots: &self.slots,
+            free: &self.free,
+            crc,
         }
     }
 
-    /// Encodes a copy of the next root; `out` has [as many blocks](Self::root_blocks) as it needs.
-    pub fn encode_root(&self, superblock: &Superblock, crc: Crc, out: &mut [u8]) {
-        let (root, behind) = out.split_at_mut(superblock.root_blocks() as usize * BLOCK_BYTES);
-        root::encode_with(&self.next, self.slots.iter(), &self.free, crc, root);
+    /// Encodes a piece of the next root.
+    pub fn encode_root(&self, superblock: &Superblock, crc: Crc, piece: RootPiece, out: &mut [u8]) {
+        let blocks = superblock.root_blocks();
+        let own = blocks.saturating_sub(piece.first) as usize * BLOCK_BYTES;
+        let (root, behind) = out.split_at_mut(own.min(out.len()));
+        let image = self.image(crc);
+        image.encode(piece.first, self.pieces.table_sum(), root);
         if !behind.is_empty() {
-            behind.copy_from_slice(self.open.bytes());
+            let first = piece.first.saturating_sub(blocks) as usize * BLOCK_BYTES;
+            behind.copy_from_slice(&self.open.bytes()[first..][..behind.len()]);
         }
     }
 
-    /// Notes that a copy of the root is durable, or that its write has failed. Returns the root to be marked, once all copies are.
+    /// Notes that a piece of the root is durable, or that its write has failed. Returns the root to be marked, once all pieces are.
     pub fn on_root_written(&mut self, failed: bool) -> Option<Generation> {
         self.in_flight -= 1;
         self.fail_if(failed);
-        let is_whole = self.phase == Phase::Root && self.in_flight == 0;
+        let is_whole = self.phase == Phase::Root && self.in_flight == 0 && !self.pieces.are_left();
         is_whole.then(|| {
             self.phase = Phase::Mark;
             self.next.generation
