@@ -149,7 +149,7 @@ fn canaries() {
         (Broken::CriticalIsForgotten, 9),
         (Broken::ScrubTrusts, 1_000_006),
         (Broken::ScrubSuspects, 1),
-        (Broken::MendsByPlace, 1_000_062),
+        (Broken::MendsByPlace, 1_000_125),
     ] {
         // Only a failed sync leaves something in a cache, and only bad blocks can be found and mended.
         let needs_faults = [

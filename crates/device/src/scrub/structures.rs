@@ -221,7 +221,7 @@ impl<'a> Structures<'a> {
                 .with_core(|_, inner, _| inner.engine.root_generation())?;
             let slot = self
                 .root(newest)
-                .and_then(|slots| slots.iter().nth(index as usize));
+                .and_then(|slots| slots.all_from(index as usize).next());
             let (place, expected) = match slot {
                 None | Some(LeafSlot::Absent) => return Some((read, Vec::new())),
                 Some(LeafSlot::Slot0(sum)) => (0, sum),
@@ -278,7 +278,7 @@ impl<'a> Structures<'a> {
             .with_core(|_, inner, _| inner.engine.root_generation())?;
         let slot = self
             .root(newest)
-            .and_then(|slots| slots.iter().nth(block as usize));
+            .and_then(|slots| slots.all_from(block as usize).next());
         let (slot, expected) = match slot {
             None | Some(LeafSlot::Absent) => return Some((Some(Vec::new()), None)),
             Some(LeafSlot::Slot0(sum)) => (0, sum),
