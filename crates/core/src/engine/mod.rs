@@ -22,7 +22,6 @@ mod collect;
 mod copy;
 mod dedup;
 mod delta;
-mod earlier;
 mod fetch;
 mod flush;
 mod fold;
@@ -53,7 +52,8 @@ use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
-use crate::policy::Proposers;
+pub use crate::policy::delta::Earlier;
+use crate::policy::{Placing, Proposers, delta::Delta, zero::Zero};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -61,7 +61,6 @@ use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
-pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use parked::Parked;
@@ -156,7 +155,7 @@ pub struct Engine {
     residency: Residency,
     parked: Parked,
     proposers: Proposers,
-    reserve: Reserve,
+    placing: Placing,
 
     collector: Collector,
     restamp: Restamp,
@@ -199,7 +198,11 @@ impl Engine {
             residency: Residency::default(),
             parked: Parked::default(),
             proposers: Proposers::default(),
-            reserve: Reserve::new(Room::default()),
+            placing: Placing {
+                zero: Zero::new(options.zero),
+                reserve: Reserve::new(Room::default()),
+                delta: Delta::new(options.deltas),
+            },
             collector: Collector::new(staying, buffers.first, buffers.count),
             restamp: Restamp::new(options.strays),
             checkpoint: Checkpoint::new(recovered.root, recovered.slots, superblock.stripes()),
@@ -224,7 +227,7 @@ impl Engine {
         }
         let is_due = recovered.replayed.wants_checkpoint();
         engine.checkpoint.due_if(is_due);
-        engine.reserve = Reserve::new(engine.room());
+        engine.placing.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();
         if engine.state.is_paged() {

@@ -105,7 +105,7 @@ impl Engine {
                 Sharing::No => {}
             },
         }
-        if self.options.zero && payload.digest.zero {
+        if self.placing.zero.takes(payload) {
             return self.place_zeros(lba, payload.buf);
         }
         let old = self.state.map().get(lba);
@@ -163,7 +163,7 @@ impl Engine {
             true => (room.live < room.for_anybody(), Placed::Wait),
             false => {
                 let now = self.front.course.now();
-                (self.reserve.admits(now, need, room), Placed::Full)
+                (self.placing.reserve.admits(now, need, room), Placed::Full)
             }
         };
         is_admitted.then_some(()).ok_or(refused)
