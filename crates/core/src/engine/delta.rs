@@ -50,7 +50,7 @@ impl Engine {
             is_kept: shared.is_owned_or_needed(base.page),
             is_delta: shared.deltas().base_of(base).is_some(),
             is_needed: shared.is_base(base.page),
-            is_open: self.is_in_open_chunk(base.page),
+            is_open: self.placing.pack.is_open(base.page),
         };
         let spare = || Spare {
             bases: shared.bases().0,

@@ -77,6 +77,7 @@ impl Engine {
         self.stats.medium_headers += 1;
         match head {
             Head::Hot => {
+                self.placing.pack.on_sealed();
                 self.stats.host_chunks += 1;
                 self.stats.medium_data += u64::from(blocks - 1);
             }

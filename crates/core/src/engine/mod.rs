@@ -53,7 +53,7 @@ use crate::log::{
 };
 use crate::mirrors::Mirrored;
 pub use crate::policy::delta::Earlier;
-use crate::policy::{Placing, Proposers, delta::Delta, zero::Zero};
+use crate::policy::{Placing, Proposers, delta::Delta, pack::Pack, zero::Zero};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -202,6 +202,7 @@ impl Engine {
                 zero: Zero::new(options.zero),
                 reserve: Reserve::new(Room::default()),
                 delta: Delta::new(options.deltas),
+                pack: Pack::default(),
             },
             collector: Collector::new(staying, buffers.first, buffers.count),
             restamp: Restamp::new(options.strays),

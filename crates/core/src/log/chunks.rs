@@ -1,11 +1,11 @@
 //! Chunks in memory: open (still taking blocks), or sealed and being written.
 
 use super::head::Head;
-use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq, Vba};
-use crate::format::chunk::{RECORD_ROOM, Record};
+use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
+use crate::format::chunk::{Part, RECORD_ROOM, Record};
 use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
 use crate::limits;
-use crate::seam::{Block, Bucket};
+use crate::seam::{Block, Packed, Payload};
 use alloc::vec::Vec;
 
 /// Names a chunk in memory.
@@ -17,23 +17,6 @@ pub(crate) struct ChunkId(pub usize);
 pub(crate) struct Slot {
     pub block: Block,
     pub record: u16,
-}
-
-/// A page of parts in a chunk that is not on the medium yet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parts {
-    pub vba: Vba,
-    /// Its block in the chunk; 0: the header.
-    pub block: u16,
-    /// The bucket whose parts it takes.
-    pub bucket: Option<Bucket>,
-    /// The number of its parts, and their bytes.
-    pub count: u8,
-    pub bytes: u16,
-    /// True if the page takes no more parts: it has no owner any longer, so its number may be reused.
-    pub shut: bool,
-    /// True if some of its parts have a second owner: then no part of it is replaced any more.
-    pub linked: bool,
 }
 
 /// A part that is not on the medium yet, as a whole block.
@@ -55,8 +38,9 @@ pub(crate) struct Chunk {
     pub room: usize,
     pub before: Before,
     pub slots: Vec<Slot>,
-    pub pages: Vec<Parts>,
     pub parts: Vec<PartSlot>,
+    /// The bytes of the parts in its header.
+    header_parts: usize,
     pub max_data: usize,
     /// True if a FLUSH has to wait for the chunk. If all its records only repeat pledges, it need not.
     pub tells: bool,
@@ -115,9 +99,7 @@ impl Chunk {
 
     /// The bytes its records take so far.
     pub fn record_bytes(&self) -> usize {
-        let header = self.pages.iter().find(|page| page.block == 0);
-        let parts = header.map_or(0, |page| usize::from(page.bytes));
-        RECORD_ROOM - self.before.bytes - self.room - parts
+        RECORD_ROOM - self.before.bytes - self.room - self.header_parts
     }
 
     /// Adds a data block, and returns where it will be.
@@ -128,6 +110,50 @@ impl Chunk {
         });
         self.push(record);
         self.at.plus(self.slots.len() as u64)
+    }
+
+    /// Adds a part to one of its pages; the record says which.
+    pub fn push_part(&mut self, record: Record, buf: Buf) {
+        let Some((
+            _,
+            Part {
+                block, slot, len, ..
+            },
+        )) = record.part()
+        else {
+            unreachable!("{record:?} is not a part's")
+        };
+        self.parts.push(PartSlot {
+            block,
+            slot,
+            buf,
+            record: self.records.len() as u16,
+        });
+        self.push(record);
+        if block == 0 {
+            self.room -= usize::from(len);
+            self.header_parts += usize::from(len);
+        }
+    }
+
+    /// Replaces part `slot` of a page by its overwrite, if that fits in its place. Returns the old buffer.
+    pub fn replace_part(
+        &mut self,
+        page: u16,
+        slot: u8,
+        payload: &Payload,
+        packed: Packed,
+    ) -> Option<Buf> {
+        let mut parts = self.parts.iter_mut();
+        let held = parts.find(|part| part.block == page && part.slot == slot)?;
+        let part = part_of(&mut self.records, held);
+        if packed.len.get() > part.len {
+            return None;
+        }
+        // The space this frees is not reused: the page will be written soon.
+        (part.sum, part.encoding, part.len) =
+            (payload.digest.sum, packed.encoding, packed.len.get());
+        Some(core::mem::replace(&mut held.buf, payload.buf))
     }
 
     /// All buffers that it holds.
@@ -178,6 +204,14 @@ impl Chunk {
     pub fn blocks(&self) -> u32 {
         self.slots.len() as u32 + 1
     }
+}
+
+/// Returns what the record of a part says of it.
+fn part_of<'a>(records: &'a mut [Record], part: &PartSlot) -> &'a mut Part {
+    let Some(part) = records[usize::from(part.record)].part_mut() else {
+        unreachable!("a part has a part's record")
+    };
+    part
 }
 
 /// The chunks in memory, in a slab whose allocations are reused.
@@ -238,8 +272,8 @@ impl Chunks {
                 room: 0,
                 before: Before::default(),
                 slots: Vec::new(),
-                pages: Vec::new(),
                 parts: Vec::new(),
+                header_parts: 0,
                 max_data,
                 tells: false,
                 links: false,
@@ -256,8 +290,8 @@ impl Chunks {
         (chunk.tells, chunk.links) = (false, false);
         chunk.records.clear();
         chunk.slots.clear();
-        chunk.pages.clear();
         chunk.parts.clear();
+        chunk.header_parts = 0;
         self.live.push(index);
         ChunkId(index)
     }

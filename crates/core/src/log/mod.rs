@@ -29,7 +29,7 @@ use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 pub(crate) use checkpoint::Checkpoint;
 use chunks::{Chunk, Chunks, Seal};
-pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
+pub(crate) use chunks::{ChunkId, Held};
 pub(crate) use collector::Collector;
 use durability::{Durability, Sealed};
 use expected::Expected;
@@ -167,9 +167,11 @@ impl Log {
         self.chunks.held(pba, slot).map(|(held, _)| held)
     }
 
-    /// The bytes of the header to reserve for records still to come into an open chunk.
-    pub fn expected(&self, id: ChunkId) -> usize {
-        self.expected.left(self.chunks.get(id).record_bytes())
+    /// The bytes of an open chunk's header that records still to come will probably not need.
+    pub fn spare(&self, id: ChunkId) -> usize {
+        let chunk = self.chunks.get(id);
+        let expected = self.expected.left(chunk.record_bytes());
+        chunk.room.saturating_sub(expected)
     }
 
     /// Notes that the summary of a segment that was left is written.
