@@ -41,7 +41,7 @@ impl Engine {
     /// Puts a data block into a chunk with room, and applies its record.
     pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
         let chunk = self.log.get_mut(id);
-        let segment = chunk.segment;
+        let segment = chunk.opening().segment;
         let pba = chunk.push_data(record, Block::Whole(buf));
         let offset = pba.0 - self.superblock.segment_start(segment).0;
         self.sums.tag(segment, offset as u32, tag);
@@ -239,7 +239,7 @@ impl Engine {
                     let chunk = self.log.get(chunk);
                     Effect::WriteChunk {
                         id,
-                        at: chunk.at,
+                        at: chunk.opening().at,
                         blocks: chunk.blocks(),
                         durable: false,
                     }

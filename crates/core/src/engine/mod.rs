@@ -48,6 +48,7 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Front, Outbox};
+pub use crate::log::Store;
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
@@ -66,9 +67,6 @@ pub use options::{Buffers, Options, Victim};
 use parked::Parked;
 use residency::Residency;
 use verdict::{Twin, Waiting};
-
-/// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
-pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
 
 /// What to do after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

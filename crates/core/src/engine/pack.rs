@@ -4,16 +4,14 @@
 //! moves as one, and its owners' entries stay the same. A second owner of a part is another map entry that names the same part. Each page
 //! counts the entries that name it, and is given up with the last of them.
 //!
-//! [`Pack`](crate::policy::pack::Pack) decides where a part goes, the engine writes the directory, and the runtime stores the bytes.
+//! [`Pack`](crate::policy::pack::Pack) decides where a part goes, its chunk encodes the directory, and the runtime stores the bytes.
 
 use super::twin::Shared as Sharing;
 use super::verdict::Twin;
 use super::{Engine, Pending, Store};
 use crate::addr::{Buf, EffectId, Lba, Pba, Vba};
 use crate::entry::PartId;
-use crate::format::chunk::{self, ChunkHeader, Part, RECORD_ROOM, Record};
-use crate::format::names::NAMES_ROOM;
-use crate::format::pack::{encode, first_offset};
+use crate::format::chunk::{Part, Record};
 use crate::format::summary::{Owner, Tag};
 use crate::log::{ChunkId, Head, locate};
 use crate::policy::pack::{self, Choice, New, Place};
@@ -103,7 +101,7 @@ impl Engine {
             0 => {
                 let record = Record::PackHere { vba };
                 chunk.push(record);
-                (record, chunk.at)
+                (record, chunk.opening().at)
             }
             _ => {
                 let record = Record::Pack { vba, sum: 0 };
@@ -162,7 +160,7 @@ impl Engine {
     /// Returns what data block `index` of a chunk being written is made from.
     #[must_use]
     pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
-        self.log.get(self.chunk_of(id)).slots[index].block
+        self.log.get(self.chunk_of(id)).block(index)
     }
 
     /// Returns the buffers of a chunk being written: whole blocks in order, then those of its parts.
@@ -173,25 +171,12 @@ impl Engine {
     /// True if a chunk being written is of the collector's head: it holds what was moved.
     #[must_use]
     pub fn chunk_is_cold(&self, id: EffectId) -> bool {
-        self.log.get(self.chunk_of(id)).head == Head::Cold
+        self.log.get(self.chunk_of(id)).opening().head == Head::Cold
     }
 
     /// Returns those buffers with the block's place on the medium: a physical address, and the part of the page there.
     pub fn chunk_places(&self, id: EffectId) -> impl Iterator<Item = (Buf, Pba, Option<u8>)> + '_ {
-        let chunk = self.log.get(self.chunk_of(id));
-        let whole = chunk
-            .slots
-            .iter()
-            .enumerate()
-            .filter_map(|(index, slot)| match slot.block {
-                Block::Whole(buf) => Some((buf, chunk.at.plus(index as u64 + 1), None)),
-                Block::Page => None,
-            });
-        let parts = chunk.parts.iter();
-        whole.chain(parts.map(|part| {
-            let page = chunk.at.plus(u64::from(part.block));
-            (part.buf, page, Some(part.slot))
-        }))
+        self.log.get(self.chunk_of(id)).places()
     }
 
     fn chunk_of(&self, id: EffectId) -> ChunkId {
@@ -203,79 +188,22 @@ impl Engine {
 
     /// Encodes data block `index`, a page of parts, calling `store` for each part.
     pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
-        let chunk = self.chunk_of(id);
-        let block = index as u16 + 1;
-        let count = self.log.get(chunk).parts_of(block).count();
-        out.fill(0);
-        self.store_parts(chunk, block, first_offset(count), out, store);
-        let held = self.log.get(chunk);
-        let directory = held
-            .parts_of(block)
-            .map(|part| &held.records[usize::from(part.record)]);
-        encode(directory, out);
+        let id = self.chunk_of(id);
+        let chunk = self.log.get_mut(id);
+        let pba = chunk.encode_page(index, out, store);
         let sum = self.superblock.sum(self.superblock.crc()).of(out);
-        let held = self.log.get_mut(chunk);
-        let record = usize::from(held.slots[index].record);
-        if let Record::Pack { sum: told, .. } = &mut held.records[record] {
-            *told = sum;
-        }
-        let pba = held.at.plus(u64::from(block));
+        chunk.set_page_sum(index, sum);
         self.sums.retag(pba, sum);
     }
 
     /// Encodes the header of a chunk being written, after all its pages of parts.
     pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
         let id = self.chunk_of(id);
-        out.fill(0);
-        let chunk = self.log.get(id);
-        let records: usize = chunk.records.iter().map(Record::encoded_len).sum();
-        let used = records + chunk.before.bytes();
-        let first = crate::addr::BLOCK_BYTES - RECORD_ROOM + used;
-        self.store_parts(id, 0, first, out, store);
-        let chunk = self.log.get(id);
-        let Some(seal) = chunk.sealed else {
-            unreachable!("an open chunk is not written")
-        };
-        let header = ChunkHeader {
-            signature: self.superblock.signature(),
-            seq: seal.seq,
-            life: self.superblock.life(),
-            prev_life: seal.prev_life,
-            durable: seal.durable,
-            at: chunk.at,
-            head: chunk.head as u8,
-            data_blocks: chunk.slots.len() as u32,
-            next: seal.next,
-            root_generation: self.checkpoint.generation(),
-        };
-        let mut names = [0; NAMES_ROOM];
-        let names = chunk.before.encode(&mut names);
-        chunk::encode(&header, &chunk.records, names, self.superblock.crc(), out);
-        let at = chunk.at;
-        if chunk.parts_of(0).next().is_some() {
-            let sum = self.superblock.sum(self.superblock.crc()).of(out);
-            self.sums.retag(at, sum);
-        }
-    }
-
-    /// Gives each part of a page its place, and stores it there.
-    fn store_parts(
-        &mut self,
-        id: ChunkId,
-        block: u16,
-        mut offset: usize,
-        out: &mut [u8],
-        store: Store<'_>,
-    ) {
+        let crc = self.superblock.crc();
+        let root = self.checkpoint.generation();
         let chunk = self.log.get_mut(id);
-        for held in chunk.parts.iter().filter(|part| part.block == block) {
-            let Some(part) = chunk.records[usize::from(held.record)].part_mut() else {
-                unreachable!("a part has a part's record")
-            };
-            part.offset = offset as u16;
-            let end = offset + usize::from(part.len);
-            store(held.buf, part.encoding, &mut out[offset..end]);
-            offset = end;
+        if let Some(pba) = chunk.encode_header(&self.superblock, (root, crc), out, store) {
+            self.sums.retag(pba, self.superblock.sum(crc).of(out));
         }
     }
 }

@@ -339,7 +339,7 @@ impl Engine {
         // A link must follow what it leads to: a page that the collector has just moved may be in a chunk that has no place in
         // the order yet.
         let cold = self.log.open(Head::Cold);
-        if cold.is_some_and(|chunk| chunk.slot_at(pba).is_some()) && !self.seal(Head::Cold, false) {
+        if cold.is_some_and(|chunk| chunk.holds(pba)) && !self.seal(Head::Cold, false) {
             return Shared::Wait;
         }
         let share = |lba, vba| Record::Share { lba, vba, pba };
