@@ -12,6 +12,7 @@ use crate::state::Origin;
 impl Engine {
     /// Returns the head's open chunk if it has room for a record of `len` bytes and, with `data`, a data block. Otherwise opens a
     /// new one, after sealing a full one. `None`: the caller must wait for the medium or for a free segment.
+    #[inline]
     pub(super) fn chunk_with_room(
         &mut self,
         head: Head,
@@ -19,9 +20,12 @@ impl Engine {
         data: bool,
     ) -> Option<ChunkId> {
         let open = self.log.open_with_room(head, len, data);
-        if open.is_some() {
-            return open;
-        }
+        open.or_else(|| self.next_chunk(head, data))
+    }
+
+    /// Opens the head's next chunk, after sealing the one that is open.
+    #[inline(never)]
+    fn next_chunk(&mut self, head: Head, data: bool) -> Option<ChunkId> {
         if !self.seal(head, false) {
             return None;
         }

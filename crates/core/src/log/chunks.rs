@@ -363,9 +363,10 @@ impl Chunk {
         out: &mut [u8],
         store: Store<'_>,
     ) -> Option<Pba> {
-        out.fill(0);
         let records: usize = self.records.iter().map(Record::encoded_len).sum();
         let first = BLOCK_BYTES - RECORD_ROOM + records + self.before.bytes;
+        // All bytes before these are set below.
+        out[first..].fill(0);
         self.store_parts(0, first, out, store);
         let Some(seal) = self.seal else {
             unreachable!("an open chunk is not written")
