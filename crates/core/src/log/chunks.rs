@@ -506,3 +506,6 @@ const _: () = assert!(
     "a full chunk of new data fits its header"
 );
 const _: () = assert!(RECORD_ROOM - NAMES_ROOM >= LONGEST_RECORD * limits::GATHER_BLOCKS as usize);
+
+#[cfg(test)]
+mod tests;
