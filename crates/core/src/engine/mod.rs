@@ -4,7 +4,7 @@
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
 //! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
 //! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`Residency`) or for checksums (`parked`), the `Proposers`, the
-//! superblock with its mirrors (`Mirrored`), the `Front`.
+//! policies for a block that is not shared (`Placing`), the superblock with its mirrors (`Mirrored`), the `Front`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
