@@ -112,7 +112,7 @@ impl Engine {
             }
         }
         self.hear_of_events();
-        self.reserve = Reserve::new(self.room());
+        self.placing.reserve = Reserve::new(self.room());
     }
 
     /// Poisons the volume if what was counted is impossible: then nothing that follows from it may reach the medium.

@@ -3,7 +3,7 @@
 use super::{Engine, Pending};
 use crate::addr::{EffectId, Leaf, Pba};
 use crate::log::checkpoint::{Now, RootPiece, Step};
-use crate::log::{HEADS, Head};
+use crate::log::{Chunk, HEADS, Head};
 use crate::mirrors::Ended;
 use crate::seam::Effect;
 
@@ -17,7 +17,7 @@ impl Engine {
             is_too_dirty: self.checkpoint.is_idle() && self.state.is_too_dirty(),
             is_behind: self.residency.is_behind(self.checkpoint.generation()),
             is_stopping: self.front.course.is_stopping(),
-            links: host.is_some_and(|chunk| chunk.links),
+            links: host.is_some_and(Chunk::links),
             durable: self.log.durability().durable(),
         };
         while let Some(step) = self.checkpoint.poll(&now) {

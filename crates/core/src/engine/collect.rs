@@ -3,7 +3,7 @@
 use super::residency::{AT_ONCE, Who};
 use super::{Engine, Pending};
 use crate::addr::{Buf, Pba, Segment};
-use crate::format::{chunk::Record, summary::Owner};
+use crate::format::summary::Owner;
 use crate::log::collector::{Contents, Step};
 use crate::log::{Among, HEADS, Head};
 use crate::seam::{Effect, Outcome};
@@ -168,13 +168,8 @@ impl Engine {
     }
 
     fn is_linked_unsealed(&self, at: Pba) -> bool {
-        self.log.open(Head::Hot).is_some_and(|chunk| {
-            chunk.links
-                && chunk
-                    .records
-                    .iter()
-                    .any(|record| matches!(record, Record::Share { pba, .. } if *pba == at))
-        })
+        let open = self.log.open(Head::Hot);
+        open.is_some_and(|chunk| chunk.links_to(at))
     }
 
     /// Leaves a victim half moved.

@@ -3,7 +3,7 @@
 use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{RequestId, Seq};
-use crate::log::Head;
+use crate::log::{Chunk, Head};
 use crate::seam::{Effect, Refusal};
 
 impl Engine {
@@ -35,7 +35,7 @@ impl Engine {
 
     /// True if the open chunk has records that a FLUSH waits for.
     pub(super) fn tells_something(&self) -> bool {
-        self.log.open(Head::Hot).is_some_and(|chunk| chunk.tells)
+        self.log.open(Head::Hot).is_some_and(Chunk::tells)
     }
 
     /// Starts to write the chunks that a FLUSH, about to arrive, will wait for.

@@ -45,7 +45,7 @@ impl Engine {
             return None;
         };
         let stays = self.state.shared().is_base(page)
-            || self.is_in_open_chunk(page)
+            || self.placing.pack.is_open(page)
             || self.proposers.once().has(lba)
             || self.has_pledge(lba);
         (!stays).then_some(page)

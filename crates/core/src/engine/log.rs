@@ -12,6 +12,7 @@ use crate::state::Origin;
 impl Engine {
     /// Returns the head's open chunk if it has room for a record of `len` bytes and, with `data`, a data block. Otherwise opens a
     /// new one, after sealing a full one. `None`: the caller must wait for the medium or for a free segment.
+    #[inline]
     pub(super) fn chunk_with_room(
         &mut self,
         head: Head,
@@ -19,9 +20,12 @@ impl Engine {
         data: bool,
     ) -> Option<ChunkId> {
         let open = self.log.open_with_room(head, len, data);
-        if open.is_some() {
-            return open;
-        }
+        open.or_else(|| self.next_chunk(head, data))
+    }
+
+    /// Opens the head's next chunk, after sealing the one that is open.
+    #[inline(never)]
+    fn next_chunk(&mut self, head: Head, data: bool) -> Option<ChunkId> {
         if !self.seal(head, false) {
             return None;
         }
@@ -41,7 +45,7 @@ impl Engine {
     /// Puts a data block into a chunk with room, and applies its record.
     pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
         let chunk = self.log.get_mut(id);
-        let segment = chunk.segment;
+        let segment = chunk.opening().segment;
         let pba = chunk.push_data(record, Block::Whole(buf));
         let offset = pba.0 - self.superblock.segment_start(segment).0;
         self.sums.tag(segment, offset as u32, tag);
@@ -77,6 +81,7 @@ impl Engine {
         self.stats.medium_headers += 1;
         match head {
             Head::Hot => {
+                self.placing.pack.on_sealed();
                 self.stats.host_chunks += 1;
                 self.stats.medium_data += u64::from(blocks - 1);
             }
@@ -239,7 +244,7 @@ impl Engine {
                     let chunk = self.log.get(chunk);
                     Effect::WriteChunk {
                         id,
-                        at: chunk.at,
+                        at: chunk.opening().at,
                         blocks: chunk.blocks(),
                         durable: false,
                     }

@@ -4,7 +4,7 @@
 //! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
 //! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
 //! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`Residency`) or for checksums (`parked`), the `Proposers`, the
-//! superblock with its mirrors (`Mirrored`), the `Front`.
+//! policies for a block that is not shared (`Placing`), the superblock with its mirrors (`Mirrored`), the `Front`.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!
@@ -22,7 +22,6 @@ mod collect;
 mod copy;
 mod dedup;
 mod delta;
-mod earlier;
 mod fetch;
 mod flush;
 mod fold;
@@ -49,12 +48,14 @@ mod write;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Front, Outbox};
+pub use crate::log::Store;
 use crate::log::checkpoint::RootPiece;
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
-use crate::policy::Proposers;
+pub use crate::policy::delta::Earlier;
+use crate::policy::{Placing, Proposers, delta::Delta, pack::Pack, zero::Zero};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
@@ -62,15 +63,11 @@ use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
-pub use earlier::Earlier;
 use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use parked::Parked;
 use residency::Residency;
 use verdict::{Twin, Waiting};
-
-/// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
-pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
 
 /// What to do after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +153,7 @@ pub struct Engine {
     residency: Residency,
     parked: Parked,
     proposers: Proposers,
-    reserve: Reserve,
+    placing: Placing,
 
     collector: Collector,
     restamp: Restamp,
@@ -199,7 +196,12 @@ impl Engine {
             residency: Residency::default(),
             parked: Parked::default(),
             proposers: Proposers::default(),
-            reserve: Reserve::new(Room::default()),
+            placing: Placing {
+                zero: Zero::new(options.zero),
+                reserve: Reserve::new(Room::default()),
+                delta: Delta::new(options.deltas),
+                pack: Pack::default(),
+            },
             collector: Collector::new(staying, buffers.first, buffers.count),
             restamp: Restamp::new(options.strays),
             checkpoint: Checkpoint::new(recovered.root, recovered.slots, superblock.stripes()),
@@ -224,7 +226,7 @@ impl Engine {
         }
         let is_due = recovered.replayed.wants_checkpoint();
         engine.checkpoint.due_if(is_due);
-        engine.reserve = Reserve::new(engine.room());
+        engine.placing.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();
         if engine.state.is_paged() {

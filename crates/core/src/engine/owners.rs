@@ -36,7 +36,7 @@ impl Engine {
                     }
                 }
                 Event::GivenUp(vba) => {
-                    self.shut(vba);
+                    self.placing.pack.on_given_up(vba);
                     self.tell_given_up(vba);
                 }
                 // The home address has new data, and only the copy in the journal is left.

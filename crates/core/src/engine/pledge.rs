@@ -128,18 +128,8 @@ impl Engine {
 
     /// The same for a link. No FLUSH waits for the link if it says what is pledged anyway.
     pub(super) fn log_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
-        self.push_link(chunk, record, pledged);
+        self.log.get_mut(chunk).push_link(record, pledged);
         self.apply(Origin::NONE, &record);
-    }
-
-    /// Adds a link, or zeros, to a chunk with room.
-    pub(super) fn push_link(&mut self, chunk: ChunkId, record: Record, pledged: bool) {
-        let chunk = self.log.get_mut(chunk);
-        let tells = chunk.tells;
-        chunk.push(record);
-        if pledged {
-            chunk.tells = tells;
-        }
     }
 
     /// True if a block's link to what `of` holds says what is pledged.

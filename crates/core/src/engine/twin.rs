@@ -41,7 +41,10 @@ impl Engine {
         let held = u64::from(self.front.outbox.buffers() - self.log.clients_on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
-        Verdict::ask_for(blocks, self.options.zero, |index, payload| {
+        Verdict::ask_for(blocks, |index, payload| {
+            if self.placing.zero.takes(payload) {
+                return None;
+            }
             let at = lba.plus(index as u64);
             let (by, of) = self.propose(at, index, payload)?;
             let Some(place) = self.state.place_of(self.entry_of(of)) else {
@@ -336,7 +339,7 @@ impl Engine {
         // A link must follow what it leads to: a page that the collector has just moved may be in a chunk that has no place in
         // the order yet.
         let cold = self.log.open(Head::Cold);
-        if cold.is_some_and(|chunk| chunk.slot_at(pba).is_some()) && !self.seal(Head::Cold, false) {
+        if cold.is_some_and(|chunk| chunk.holds(pba)) && !self.seal(Head::Cold, false) {
             return Shared::Wait;
         }
         let share = |lba, vba| Record::Share { lba, vba, pba };

@@ -83,7 +83,7 @@ impl Engine {
         let Some(chunk) = self.chunk_with_room(Head::Hot, record.encoded_len(), false) else {
             return false;
         };
-        self.push_link(chunk, record, pledged);
+        self.log.get_mut(chunk).push_link(record, pledged);
         true
     }
 
@@ -96,19 +96,8 @@ impl Engine {
 
     /// Joins zeros to the previous record; true if that was possible.
     fn joins(&mut self, record: &Record, pledged: bool) -> bool {
-        let (Some(chunk), Record::Zero { lba, blocks }) = (self.log.open_mut(Head::Hot), *record)
-        else {
-            return false;
-        };
-        match chunk.records.last_mut() {
-            Some(Record::Zero {
-                lba: first,
-                blocks: length,
-            }) if first.plus(*length) == lba => {
-                *length += blocks;
-                chunk.tells |= !pledged;
-                true
-            }
+        match (self.log.open_mut(Head::Hot), *record) {
+            (Some(chunk), Record::Zero { lba, blocks }) => chunk.join_zeros(lba, blocks, pledged),
             _ => false,
         }
     }

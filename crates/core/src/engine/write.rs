@@ -15,7 +15,7 @@ use crate::log::Head;
 use crate::policy::once::Once;
 use crate::reserve::Need;
 use crate::room::Room;
-use crate::seam::{Ack, Block, Class, Payload, Refusal};
+use crate::seam::{Ack, Class, Payload, Refusal};
 use crate::state::Origin;
 use alloc::vec::Vec;
 
@@ -105,7 +105,7 @@ impl Engine {
                 Sharing::No => {}
             },
         }
-        if self.options.zero && payload.digest.zero {
+        if self.placing.zero.takes(payload) {
             return self.place_zeros(lba, payload.buf);
         }
         let old = self.state.map().get(lba);
@@ -163,7 +163,7 @@ impl Engine {
             true => (room.live < room.for_anybody(), Placed::Wait),
             false => {
                 let now = self.front.course.now();
-                (self.reserve.admits(now, need, room), Placed::Full)
+                (self.placing.reserve.admits(now, need, room), Placed::Full)
             }
         };
         is_admitted.then_some(()).ok_or(refused)
@@ -206,22 +206,10 @@ impl Engine {
     /// Replaces a block that is still in the unsealed chunk by its overwrite. The order of writes is kept, because a chunk is atomic: no
     /// crash can show the new block without all the writes before it.
     fn absorb(&mut self, pba: Pba, payload: &Payload) -> bool {
-        let Some(chunk) = self.log.open_mut(Head::Hot) else {
+        let open = self.log.open_mut(Head::Hot);
+        let Some(old) = open.and_then(|chunk| chunk.replace(pba, payload)) else {
             return false;
         };
-        let Some(index) = chunk.slot_at(pba) else {
-            return false;
-        };
-        let slot = &mut chunk.slots[index];
-        let Block::Whole(old) = core::mem::replace(&mut slot.block, Block::Whole(payload.buf))
-        else {
-            unreachable!("a page of parts is no LBA's own")
-        };
-        let record = slot.record;
-        match &mut chunk.records[record as usize] {
-            Record::Data { sum, .. } => *sum = payload.digest.sum,
-            other => unreachable!("a host's chunk has only its data in slots, not {other:?}"),
-        }
         self.sums.retag(pba, payload.digest.sum);
         self.release(old);
         self.stats.absorbed_blocks += 1;

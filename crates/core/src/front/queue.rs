@@ -184,7 +184,7 @@ mod tests {
             lba: Lba(lba),
             blocks: blocks.to_vec().into(),
             placed: 0,
-            verdicts: Verdict::ask_for(&blocks, false, |index, _| {
+            verdicts: Verdict::ask_for(&blocks, |index, _| {
                 (index < asked as usize).then_some(index as u32)
             }),
             ack,

@@ -16,18 +16,13 @@ pub(crate) enum Verdict<T> {
 }
 
 impl<T: Copy> Verdict<T> {
-    /// Has `ask` look for a twin of each block of a write and start to compare them. It is not asked about zeros if `zero`: they are not
-    /// stored. Returns an empty list if no block has a twin.
+    /// Has `ask` look for a twin of each block of a write and start to compare them. Returns an empty list if no block has a twin.
     pub fn ask_for(
         blocks: &[Payload],
-        zero: bool,
         mut ask: impl FnMut(usize, &Payload) -> Option<T>,
     ) -> Vec<Self> {
         let mut verdicts = Vec::new();
         for (index, payload) in blocks.iter().enumerate() {
-            if zero && payload.digest.zero {
-                continue;
-            }
             let Some(twin) = ask(index, payload) else {
                 continue;
             };

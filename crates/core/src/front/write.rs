@@ -69,7 +69,7 @@ mod tests {
             lba: Lba(7),
             blocks: Cow::Borrowed(&blocks),
             placed: 0,
-            verdicts: Verdict::ask_for(&blocks, false, |index, _| (index == 1).then_some('a')),
+            verdicts: Verdict::ask_for(&blocks, |index, _| (index == 1).then_some('a')),
             ack: Ack::Placed,
         };
         let mut seen = Vec::new();

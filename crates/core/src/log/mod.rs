@@ -28,8 +28,9 @@ use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 pub(crate) use checkpoint::Checkpoint;
-use chunks::{Chunk, Chunks, Seal};
-pub(crate) use chunks::{ChunkId, Held, PartSlot, Parts};
+pub use chunks::Store;
+pub(crate) use chunks::{Chunk, ChunkId, Held};
+use chunks::{Chunks, Opening, Seal};
 pub(crate) use collector::Collector;
 use durability::{Durability, Sealed};
 use expected::Expected;
@@ -154,7 +155,7 @@ impl Log {
     /// When the host's open chunk is sealed if nothing else seals it.
     pub fn seal_due(&self) -> Option<Nanos> {
         let open = self.open(Head::Hot)?;
-        Some(Nanos(open.opened_at.0 + limits::SEAL_AFTER_NANOS))
+        Some(Nanos(open.opening().now.0 + limits::SEAL_AFTER_NANOS))
     }
 
     /// True if a chunk in memory holds the block at `pba`.
@@ -167,9 +168,11 @@ impl Log {
         self.chunks.held(pba, slot).map(|(held, _)| held)
     }
 
-    /// The bytes of the header to reserve for records still to come into an open chunk.
-    pub fn expected(&self, id: ChunkId) -> usize {
-        self.expected.left(self.chunks.get(id).record_bytes())
+    /// The bytes of an open chunk's header that records still to come will probably not need.
+    pub fn spare(&self, id: ChunkId) -> usize {
+        let chunk = self.chunks.get(id);
+        let expected = self.expected.left(chunk.record_bytes());
+        chunk.room().saturating_sub(expected)
     }
 
     /// Notes that the summary of a segment that was left is written.
@@ -236,9 +239,14 @@ impl Log {
         let position = &mut self.heads[head as usize];
         debug_assert!(position.open.is_none());
         position.opened += 1;
-        let at = start.plus(u64::from(position.offset));
-        let (segment, ordinal) = (position.segment, position.opened);
-        let id = self.chunks.open(head, segment, at, ordinal, max_data, now);
+        let id = self.chunks.open(Opening {
+            head,
+            segment: position.segment,
+            at: start.plus(u64::from(position.offset)),
+            ordinal: position.opened,
+            max_data,
+            now,
+        });
         position.open = Some(id);
         id
     }
@@ -262,7 +270,13 @@ impl Log {
         if head == Head::Hot {
             self.expected.sealed(chunk.record_bytes(), urgent);
         }
-        let (at, segment, blocks) = (chunk.at, chunk.segment, chunk.blocks());
+        let Opening {
+            at,
+            segment,
+            ordinal,
+            ..
+        } = *chunk.opening();
+        let blocks = chunk.blocks();
         position.offset += blocks;
         let is_last = self.usable - position.offset < 2;
         let next = if is_last { position.next.take() } else { None };
@@ -281,11 +295,11 @@ impl Log {
         let sealed = Sealed {
             seq: self.last_seq,
             head,
-            ordinal: chunk.ordinal,
+            ordinal,
             written: false,
             durable,
         };
-        self.durability.on_sealed(sealed, chunk.tells);
+        self.durability.on_sealed(sealed, chunk.tells());
         if is_last {
             self.durability.on_left();
         }
@@ -313,8 +327,8 @@ impl Log {
     pub fn on_written(&mut self, id: ChunkId, release: impl FnMut(Buf) -> bool) -> Segment {
         self.writing -= 1;
         let chunk = self.chunks.get(id);
-        let segment = chunk.segment;
-        let seq = chunk.sealed.map(|seal| seal.seq);
+        let segment = chunk.opening().segment;
+        let seq = chunk.seal().map(|seal| seal.seq);
         let clients = chunk.bufs().map(release).filter(|&is| is).count();
         self.on_their_way -= clients as u32;
         self.chunks.close(id);
@@ -326,7 +340,7 @@ impl Log {
 
     /// Notes that a chunk is rewritten, and not durably.
     pub fn on_written_again(&mut self, id: ChunkId) {
-        if let Some(seal) = self.chunks.get(id).sealed {
+        if let Some(seal) = self.chunks.get(id).seal() {
             self.durability.on_written_again(seal.seq);
         }
     }

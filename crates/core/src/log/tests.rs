@@ -42,7 +42,10 @@ fn seal(log: &mut Log, urgent: bool) -> ToWrite {
 fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
     let mut log = log();
     let first = open(&mut log, 2, 0);
-    assert_eq!(log.open(Head::Hot).map(|chunk| chunk.at), Some(Pba(0)));
+    assert_eq!(
+        log.open(Head::Hot).map(|chunk| chunk.opening().at),
+        Some(Pba(0))
+    );
     assert_eq!(
         log.seal_due(),
         Some(Nanos(7 + limits::SEAL_AFTER_NANOS)),
@@ -51,10 +54,10 @@ fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
     let sealed = seal(&mut log, false);
     assert_eq!((sealed.id, sealed.seq, sealed.blocks), (first, Seq(6), 3));
     assert!(log.is_all_sealed() && log.seal_due().is_none());
-    assert_eq!(log.get(first).sealed.map(|s| s.prev_life), Some(Life(2)));
+    assert_eq!(log.get(first).seal().map(|s| s.prev_life), Some(Life(2)));
     let second = open(&mut log, 1, 2);
     assert_eq!(seal(&mut log, false).at, Pba(3));
-    assert_eq!(log.get(second).sealed.map(|s| s.prev_life), Some(LIFE));
+    assert_eq!(log.get(second).seal().map(|s| s.prev_life), Some(LIFE));
     assert_eq!((log.last_seq(), log.last_life()), (Seq(7), LIFE));
     assert_eq!(log.cursors()[0].offset, 5);
 }
@@ -70,13 +73,13 @@ fn the_last_chunk_of_a_segment_names_the_one_that_its_head_goes_on_in() {
     log.go_on_in(Head::Hot, Segment(8));
     assert!(!log.wants_next(Head::Hot));
     let last = open(&mut log, 5, 2);
-    assert_eq!(log.get(last).max_data, 6);
+    assert_eq!(log.get(last).opening().max_data, 6);
     let sealed = seal(&mut log, false);
     assert!(
         sealed.ends_segment,
         "one block is left, and no room for data"
     );
-    assert_eq!(log.get(last).sealed.and_then(|s| s.next), Some(Segment(8)));
+    assert_eq!(log.get(last).seal().and_then(|s| s.next), Some(Segment(8)));
     assert_eq!(
         (log.segment(Head::Hot), log.cursors()[0].offset),
         (Segment(8), 0)

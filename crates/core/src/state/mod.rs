@@ -279,6 +279,7 @@ impl State {
     }
 
     /// The same, for a block that the map does not confirm.
+    #[inline]
     fn owner_if_not(&self, pba: Pba, tag: Owner) -> Option<Owner> {
         if let Owner::Vba(vba) = tag
             && self.shared.is_used(vba)

@@ -194,6 +194,7 @@ mod tests {
     use super::super::options::Persistence;
     use super::*;
     use crate::limits;
+    use crate::policy::zero::Zero;
 
     const OPTIONS: Options = Options {
         persistence: Persistence::Weak,
@@ -202,7 +203,7 @@ mod tests {
         commit_requests: 0,
         group_links: 2,
         discard_blocks_min: 0,
-        zero: true,
+        zero: Zero::new(true),
         write_buffers: 0,
     };
 

@@ -2,6 +2,7 @@
 
 use crate::engine::Options as Shared;
 use crate::limits;
+use crate::policy::zero::Zero;
 use crate::seam::Commits;
 
 /// When a write is answered.
@@ -30,7 +31,7 @@ pub struct Options {
     /// The fewest blocks of a run of free blocks that is discarded on the medium; 0: nothing is discarded.
     pub discard_blocks_min: u32,
     /// Whether blocks of zeros are stored as no link at all.
-    pub zero: bool,
+    pub zero: Zero,
     /// Buffers that clients' writes share.
     pub write_buffers: u32,
 }
@@ -49,7 +50,7 @@ impl Options {
                 true => shared.discard_blocks_min,
                 false => 0,
             },
-            zero: shared.zero,
+            zero: Zero::new(shared.zero),
             write_buffers: shared.write_buffers,
         }
     }

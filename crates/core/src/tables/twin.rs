@@ -32,7 +32,10 @@ impl Tables {
         let held = u64::from(self.front.outbox.buffers() - self.buffers.on_their_way());
         let full = self.options.write_buffers;
         self.proposers.begin(blocks, held, full, &mut self.stats);
-        Verdict::ask_for(blocks, self.options.zero, |at, payload| {
+        Verdict::ask_for(blocks, |at, payload| {
+            if self.options.zero.takes(payload) {
+                return None;
+            }
             let home = lba.plus(at as u64);
             let twin = self.propose(home, at, payload)?;
             self.blocks.pin(twin.index);

@@ -91,7 +91,7 @@ impl Tables {
                 }
             }
         }
-        if self.options.zero && payload.digest.zero {
+        if self.options.zero.takes(payload) {
             self.proposers.once_mut().forget(lba, 1);
             self.relink(lba, Link::NONE);
             self.release(payload.buf);

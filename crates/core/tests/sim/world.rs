@@ -17,6 +17,7 @@ use vellum_core::engine::{Buffers, Options, Victim};
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::layout::{Core, Recovered};
+use vellum_core::policy::zero::Zero;
 use vellum_core::tables::{self, Persistence, Tables};
 
 /// The number of the collector's buffers in these tests.
@@ -102,7 +103,7 @@ impl World {
             commit_requests: rng.pick(&[0, 0, 1, 50]) as u32,
             group_links: rng.pick(&[1, 5, 40, 1 << 14]) as usize,
             discard_blocks_min: rng.pick(&[0, 1, 1, 4]) as u32,
-            zero: world.options.zero,
+            zero: Zero::new(world.options.zero),
             write_buffers: world.options.write_buffers,
         };
         world.model = world.new_model();

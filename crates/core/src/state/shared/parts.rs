@@ -1,7 +1,7 @@
 //! The uses of pages of parts: LBAs own parts, and deltas need parts as their bases.
 //!
 //! A page is given up when it has no uses any more. Its deltas end with it, so pages that only these deltas needed are given up as well.
-//! A delta needs a page of an older chunk (`engine::delta`), so there is no cycle, and this ends.
+//! A delta needs a page of an older chunk (`policy::delta`), so there is no cycle, and this ends.
 
 use super::Shared;
 use crate::addr::{Pba, Vba};
