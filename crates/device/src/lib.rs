@@ -5,6 +5,7 @@
 pub mod archive;
 mod bases;
 pub mod block;
+mod choices;
 mod compare;
 mod compression;
 pub mod damage;
@@ -29,6 +30,7 @@ mod memory;
 pub mod migrate;
 mod names;
 mod options;
+mod orders;
 pub mod pack;
 mod part_reads;
 mod parts;

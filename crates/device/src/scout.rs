@@ -1,5 +1,5 @@
-//! The scout: finds the journals on a volume, at opening and whenever a write changes where they are, and reports them to the
-//! core.
+//! The scout: finds the journals on a volume, at opening and whenever a write changes where they are. `orders.rs` reports them to
+//! the core.
 //!
 //! It is a thread that reads the volume as a client does, so it also sees what is only in the write buffer. No request waits for
 //! it. It sleeps until something that the last scan depended on has been written, lets the writer finish ([`SCAN_QUIET`]), and
@@ -14,8 +14,6 @@ pub(crate) mod thread;
 
 use crate::block::Op;
 use crate::freed::Reclaim;
-use crate::memory;
-use crate::policy::Policy;
 use crate::requests::Pending;
 use crate::sight::{Sight, span_of};
 use crate::watched::Watched;
@@ -24,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vellum_core::addr::Nanos;
-use vellum_watch::{Change, Extent, Held, Scans};
+use vellum_watch::{Change, Held, Scans};
 
 /// See the module.
 #[derive(Default)]
@@ -35,34 +33,14 @@ pub(crate) struct Scout {
     number: AtomicU64,
     sight: RwLock<Arc<Sight>>,
     roused: Condvar,
-    /// Policy and journals set by hand. Held while a plan is made of them and the core is told, so that the last one wins. Taken
-    /// before every other lock.
-    wishes: Mutex<Wishes>,
     commits: AtomicU64,
-    /// Whether metadata is followed through the inodes.
-    follows: AtomicBool,
     /// The thread is to end. Set under the lock of the scans; otherwise the thread might miss it and sleep.
     stopping: AtomicBool,
     /// What follows the file systems' free space.
     pub freed: Reclaim,
 }
 
-#[derive(Default)]
-struct Wishes {
-    policy: Policy,
-    set: Vec<Extent>,
-}
-
 impl Scout {
-    pub fn new(policy: Policy, set: Vec<Extent>) -> Self {
-        // Called now, because the process may have given up its right to open files later.
-        memory::available();
-        Self {
-            wishes: Mutex::new(Wishes { policy, set }),
-            ..Self::default()
-        }
-    }
-
     /// The sight to check writes against, and its number.
     pub fn sight(&self) -> (u64, Arc<Sight>) {
         // In this order: a number that is too old costs a check, one that is too new could miss a change.
@@ -70,7 +48,8 @@ impl Scout {
         (number, self.now_in_force())
     }
 
-    fn now_in_force(&self) -> Arc<Sight> {
+    /// The sight in force.
+    pub fn now_in_force(&self) -> Arc<Sight> {
         Arc::clone(&self.sight.read())
     }
 
@@ -98,6 +77,16 @@ impl Scout {
     /// True if that scan has seen all changes.
     pub fn is_current(&self, scan: u64) -> bool {
         self.scans.lock().is_current(scan)
+    }
+
+    /// How many scans have ended.
+    pub fn scans_ended(&self) -> u64 {
+        self.scans.lock().ended()
+    }
+
+    /// How many commit blocks have been written into journals.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     pub fn add_commits(&self, commits: u64) {
@@ -163,13 +152,36 @@ impl Scout {
         false
     }
 
+    /// Begins the first scan: before the first request, so that it misses no write.
+    pub fn begin_first(&self) {
+        self.begin(&mut self.scans.lock());
+    }
+
     fn begin(&self, scans: &mut Scans) {
         scans.begin();
         self.number.store(scans.number(), Ordering::Release);
     }
 
+    /// Notes that the core is told of the latest scan.
+    pub fn reported(&self) {
+        self.scans.lock().tell();
+    }
+
+    /// Makes a scan due, although no write calls for it.
+    pub fn scan_again(&self, now: Nanos) {
+        self.rouse(&mut self.scans.lock(), |scans| {
+            scans.change(now);
+            true
+        });
+    }
+
+    /// Replaces the sight by another one of the same scan.
+    pub fn replace(&self, sight: &Arc<Sight>) {
+        *self.sight.write() = Arc::clone(sight);
+    }
+
     /// Ends a scan: from now on writes are checked against it.
-    fn end(&self, sight: &Arc<Sight>, now: Nanos) {
+    pub fn end(&self, sight: &Arc<Sight>, now: Nanos) {
         let mut scans = self.scans.lock();
         *self.sight.write() = Arc::clone(sight);
         self.rouse(&mut scans, |scans| {

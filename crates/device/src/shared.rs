@@ -1,6 +1,7 @@
 //! What all threads of a volume share, and the only way to its core.
 
 use crate::block::{BlockError, Op, Replies, Request};
+use crate::choices::Choices;
 use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub unheard: Arc<dyn Replies>,
     pub turns: Turns,
     pub digester: Digester,
+    /// What the user has chosen.
+    pub choices: Choices,
     pub scout: Scout,
     pub sweeper: Sweeper,
     pub scrubber: Scrubber,

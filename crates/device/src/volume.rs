@@ -10,11 +10,13 @@
 //! 3. Memory that the medium may touch is neither freed nor reused until the operation is back: frames are the request's or the
 //!    core's; metadata is kept under its effect's number; what is read for a comparison is kept by its read.
 
+mod choices;
 mod services;
 mod snapshots;
 mod stats;
 
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use crate::choices::Choices;
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
 use crate::drive::{Batch, Inner, Life};
@@ -27,7 +29,7 @@ use crate::info::VolumeInfo;
 use crate::layouts;
 use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
-use crate::policy::{NoIndex, Policy};
+use crate::orders;
 use crate::reaper::{finish_here, reap};
 use crate::refusals::restored;
 use crate::requests::{Pending, Unheard};
@@ -55,7 +57,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
-use vellum_watch::{JournalError, journals};
+use vellum_watch::journals;
 
 /// A volume that is being served.
 pub struct Volume {
@@ -148,7 +150,8 @@ impl Volume {
             unheard: Arc::new(Unheard),
             turns: Turns::default(),
             digester: Digester::new(&superblock),
-            scout: Scout::new(options.policy, journals),
+            choices: Choices::new(options.policy, journals),
+            scout: Scout::default(),
             sweeper: Sweeper::default(),
             scrubber: Scrubber::default(),
             waits: Waits::default(),
@@ -193,7 +196,8 @@ impl Volume {
             scrub::run(shared, &superblock, read_only)
         })?;
         if !self.read_only {
-            scout::thread::begin(&self.shared)?;
+            self.shared.scout.begin_first();
+            orders::begin(&self.shared)?;
             self.spawn("vellum-scout", scout::thread::run)?;
             self.spawn("vellum-freed", freed::thread::run)?;
             let superblock = self.superblock.clone();
@@ -288,44 +292,6 @@ impl Volume {
             // A panic of the reaper shows in `busy`; one of the scout leaves journals unknown.
             let _ = thread.join();
         }
-    }
-
-    /// The policies in force.
-    #[must_use]
-    pub fn policy(&self) -> Policy {
-        scout::thread::policy(&self.shared)
-    }
-
-    /// Puts other policies in force, at once.
-    ///
-    /// # Errors
-    /// When there is no memory for the index that they need; then nothing changes.
-    pub fn set_policy(&self, policy: Policy) -> Result<(), NoIndex> {
-        scout::thread::set_policy(&self.shared, policy)
-    }
-
-    /// Checks that the volume can do what a policy says.
-    ///
-    /// # Errors
-    /// When it cannot; the error says what.
-    pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
-        layouts::takes(&self.superblock, policy)
-    }
-
-    /// Watches a journal that cannot be found, or whose finding is not trusted, until the volume is stopped.
-    ///
-    /// # Errors
-    /// When it is not made of whole blocks of the volume, or overlaps another one.
-    pub fn set_journal(&self, start: u64, bytes: u64) -> Result<(), JournalError> {
-        if self.read_only {
-            return Err(JournalError::ReadOnly);
-        }
-        scout::thread::set_journal(&self.shared, start, bytes)
-    }
-
-    /// Forgets the journals that were set by hand.
-    pub fn clear_journals(&self) {
-        scout::thread::clear_journals(&self.shared);
     }
 
     /// What went wrong lately, each kind of trouble once.

@@ -3,8 +3,11 @@
 use super::sweeper::Sought;
 use crate::digest::crc32c;
 use crate::shared::Shared;
+use std::borrow::Cow;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::pack::PartTag;
+use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Hint, Input};
 use vellum_core::service::pace::{Around, Haste};
@@ -78,13 +81,13 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
         walk.found(|at, found| {
             let told = match found {
                 Found::Blocks(tags) => {
-                    let tags = crate::scout::thread::worth_learning(shared, tags);
+                    let tags = worth_learning(shared, tags);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Contents { at, tags: &tags }), batch);
                     })
                 }
                 Found::Parts(_, parts) => {
-                    let parts = crate::scout::thread::parts_worth_learning(shared, parts);
+                    let parts = parts_worth_learning(shared, parts);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Parts { at, parts: &parts }), batch);
                     })
@@ -94,4 +97,30 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
         });
         goes_on
     });
+}
+
+/// What the index of contents is to learn from a segment: by policy, only contents of data.
+fn worth_learning<'a>(shared: &Shared, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
+    if !shared.choices.has_semantics() {
+        return Cow::Borrowed(tags);
+    }
+    let (_, sight) = shared.scout.sight();
+    let worth = |tag: &Tag| match tag.owner {
+        Owner::Lba(lba) if !sight.is_data(lba.0) => Tag {
+            owner: Owner::None,
+            ..*tag
+        },
+        _ => *tag,
+    };
+    tags.iter().map(worth).collect()
+}
+
+/// The same for a page of parts.
+fn parts_worth_learning<'a>(shared: &Shared, parts: &'a [PartTag]) -> Cow<'a, [PartTag]> {
+    if !shared.choices.has_semantics() {
+        return Cow::Borrowed(parts);
+    }
+    let (_, sight) = shared.scout.sight();
+    let worth = |part: &&PartTag| sight.is_data(part.lba.0);
+    parts.iter().filter(worth).copied().collect()
 }
