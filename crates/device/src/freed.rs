@@ -12,7 +12,8 @@ use crate::sight::change_of;
 use crate::stats::{FreedFileSystem, FreedStats};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_ext4::{Scan, Source};
+use vellum_ext4::Scan;
+use vellum_ext4::Source;
 use vellum_watch::{Followed, FreeSpace, Known, Seen};
 
 /// See the module.

@@ -23,8 +23,7 @@ use crate::stats::CommitStats;
 use std::sync::Arc;
 use vellum_core::addr::Nanos;
 use vellum_core::seam::{Ack, Payload};
-use vellum_ext4::journal::Commits;
-use vellum_watch::{CommitOrder, Stop, Wait};
+use vellum_watch::{CommitOrder, Findings, Stop, Wait};
 
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
@@ -65,9 +64,9 @@ struct Waiting {
 
 impl Gate {
     /// Sets the journals to follow from now on. One that was known keeps its state.
-    pub fn follow(&mut self, found: &[Commits]) {
+    pub fn follow(&mut self, found: &Findings) {
         let waits = self.waiting.iter_mut().map(|waiting| &mut waiting.wait);
-        self.order.follow(found, waits);
+        self.order.follow(found.commits(), waits);
     }
 
     /// Takes the core's answer to a request, and returns the answer for the client.

@@ -118,7 +118,7 @@ fn give(shared: &Shared, chosen: &Chosen, sight: &Sight, anew: bool) {
         // Before the journals: two deliberate copies could come to share a page by way of a journal that has both.
         inner.feed(now, Input::Hint(sight.critical().hint()), batch);
         inner.feed(now, Input::Hint(sight.hint()), batch);
-        inner.gate.follow(sight.commits());
+        inner.gate.follow(sight);
         // Scans end, and choices change, only while the choices are held.
         shared.scout.reported();
         inner.feed(now, Input::Set(Setting::Dedup { policy: dedup }), batch);

@@ -12,10 +12,9 @@
 pub(crate) mod source;
 pub(crate) mod thread;
 
-use crate::block::Op;
 use crate::freed::Reclaim;
 use crate::requests::Pending;
-use crate::sight::{Sight, span_of};
+use crate::sight::{Sight, change_of};
 use crate::watched::Watched;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
@@ -99,15 +98,15 @@ impl Scout {
     pub fn answered(&self, pending: &Pending, is_done: bool, now: impl FnOnce() -> Nanos) {
         self.freed.answered(pending, is_done);
         let held = pending.watched.held;
-        if matches!(pending.request.op, Op::Read | Op::Flush)
-            || held.is_passed(self.number.load(Ordering::Acquire))
-        {
+        let Some(change) = change_of(&pending.request) else {
+            return;
+        };
+        if held.is_passed(self.number.load(Ordering::Acquire)) {
             return;
         }
         let overlaps = |span| self.sight.read().overlaps(span);
-        let span = span_of(&pending.request);
         self.rouse(&mut self.scans.lock(), |scans| {
-            scans.answer(now(), held, span, overlaps)
+            scans.answer(now(), held, change.span(), overlaps)
         });
     }
 

@@ -8,7 +8,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::seam::Payload;
-use vellum_ext4::Span;
 use vellum_watch::{
     Blocks, Change, EarlierPlaces, Entry, FileSystemStats, Findings, Followers, Log,
 };
@@ -180,14 +179,4 @@ pub(crate) fn change_of(request: &Request) -> Option<Change<'_>> {
         blocks: request.blocks,
         written,
     })
-}
-
-/// The bytes that a request covers.
-pub(crate) fn span_of(request: &Request) -> Span {
-    let change = Change {
-        first: request.lba.0,
-        blocks: request.blocks,
-        written: None,
-    };
-    change.span()
 }

@@ -14,6 +14,13 @@ pub fn is_own(digest: &Digest) -> bool {
     digest.first.to_le_bytes() == OWN
 }
 
+/// True if a block, wherever it is, may be one of a journal's own, by its first bytes.
+#[inline]
+#[must_use]
+pub fn may_be_own(block: &[u8]) -> bool {
+    block.starts_with(&OWN)
+}
+
 /// Blocks of metadata outside of journals.
 #[derive(Debug, Default)]
 pub struct Classes {

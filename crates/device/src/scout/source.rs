@@ -7,7 +7,8 @@ use crate::requests::OneAnswer;
 use crate::shared::Shared;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_ext4::{Source, Unreadable};
+use vellum_ext4::Source;
+use vellum_ext4::Unreadable;
 
 /// Reads the volume like a client.
 pub(crate) struct VolumeSource<'a> {
