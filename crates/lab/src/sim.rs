@@ -385,7 +385,7 @@ impl Sim {
                         through: !asked.admitted.buffer,
                         stream: asked.stream,
                     },
-                    Op::Discard => Wanted::Discard,
+                    Op::Discard { .. } => Wanted::Discard,
                     Op::Flush => Wanted::Flush,
                 };
                 drive.ask(io!(self), tag, wanted, asked.lba, u64::from(asked.blocks));
@@ -396,7 +396,7 @@ impl Sim {
                     raw.read_along(asked.lba, &asked.contents, &asked.bytes);
                     raw.write(&mut self.time, tag, asked.lba, &asked.contents, fua);
                 }
-                Op::Discard => self.time.done(tag),
+                Op::Discard { .. } => self.time.done(tag),
                 Op::Flush => raw.device().flush(&mut self.time, tag),
             },
         }

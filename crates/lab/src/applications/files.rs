@@ -147,7 +147,7 @@ impl Files {
     fn delete(&mut self, rng: &mut Rng, steps: &mut Steps) {
         let at = rng.below(self.full.len() as u64) as usize;
         let slot = self.full.swap_remove(at);
-        self.whole(Op::Discard, slot, steps);
+        self.whole(Op::DISCARD, slot, steps);
         self.held[slot as usize] = 0;
         self.empty.push_back(slot);
     }

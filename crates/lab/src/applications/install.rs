@@ -55,7 +55,7 @@ impl Install {
             .files
             .pop_front_if(|file| such(file.0, file.0 + file.1))
         {
-            steps.pieces(Op::Discard, from, blocks);
+            steps.pieces(Op::DISCARD, from, blocks);
         }
     }
 }

@@ -31,7 +31,7 @@ impl Made {
     pub fn file(&mut self, rng: &mut Rng, steps: &mut Steps) {
         let at = self.next as u64 * self.slot_blocks;
         let held = &mut self.held[self.next];
-        steps.pieces(Op::Discard, at, u64::from(*held));
+        steps.pieces(Op::DISCARD, at, u64::from(*held));
         let blocks = (exponential(rng) * self.mean_blocks as f64)
             .ceil()
             .clamp(1.0, self.slot_blocks as f64) as u64;

@@ -163,7 +163,7 @@ impl Merge {
 
     fn discard(&mut self, tables: &[Table], steps: &mut Steps) {
         for table in tables {
-            self.whole(Op::Discard, table.slot, steps);
+            self.whole(Op::DISCARD, table.slot, steps);
             self.empty.push_back(table.slot);
         }
     }

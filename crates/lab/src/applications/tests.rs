@@ -49,7 +49,7 @@ fn asked(personality: Personality, blocks: u64) -> Asked {
                     asked.flushes += 1;
                     continue;
                 }
-                Op::Discard => {
+                Op::Discard { .. } => {
                     asked.deleted += u64::from(!goes_on);
                     continue;
                 }
@@ -283,7 +283,7 @@ fn every_application_stays_on_its_volume_and_goes_on() {
                 assert!(step.lba + u64::from(step.blocks) <= blocks, "{step:?}");
                 assert_eq!(step.op == Op::Flush, step.blocks == 0);
                 written += u32::from(matches!(step.op, Op::Write { .. }));
-                discarded += u32::from(step.op == Op::Discard);
+                discarded += u32::from(step.op == Op::DISCARD);
             }
             assert!(written > 100, "{} on {blocks}", workload.name);
             assert_eq!(
@@ -318,7 +318,7 @@ fn only_blocks_that_are_in_use_are_read() {
                     assert!(!fresh || there[range.clone()].iter().all(|&there| !there));
                     there[range].fill(true);
                 }
-                Op::Discard => there[range].fill(false),
+                Op::Discard { .. } => there[range].fill(false),
                 _ => assert!(there[range].iter().all(|&there| there), "{step:?}"),
             }
         }

@@ -112,8 +112,8 @@ impl<R: Read> Own<R> {
             op: match request.op {
                 Asked::Read => Op::Read,
                 Asked::Write { fua } => Op::Write { fua },
-                // The engine treats both the same: blocks that read as zeros take no room.
-                Asked::Discard { .. } | Asked::WriteZeroes { .. } => Op::Discard,
+                Asked::Discard { fua } => Op::Discard { zero: false, fua },
+                Asked::WriteZeroes { fua } => Op::Discard { zero: true, fua },
                 Asked::Flush => Op::Flush,
             },
             offset: request.lba * BLOCK_BYTES as u64,

@@ -15,10 +15,23 @@ pub enum Op {
         /// On stable storage before it is answered.
         fua: bool,
     },
-    /// Give blocks up.
-    Discard,
+    /// Give blocks up: they read as zeros.
+    Discard {
+        /// Because the client has written zeros; otherwise it no longer needs the contents.
+        zero: bool,
+        /// On stable storage before it is answered.
+        fua: bool,
+    },
     /// Make all that was written durable.
     Flush,
+}
+
+impl Op {
+    /// A discard as most traces have it.
+    pub const DISCARD: Self = Self::Discard {
+        zero: false,
+        fua: false,
+    };
 }
 
 /// One request of a trace.

@@ -482,18 +482,15 @@ impl Vellum {
                 let blocks = count;
                 self.feed(io, Input::Read { id, lba, blocks });
             }
-            Op::Discard => {
-                let fua = false;
-                self.feed(
-                    io,
-                    Input::Unmap {
-                        id,
-                        lba,
-                        blocks,
-                        fua,
-                        zero: false,
-                    },
-                );
+            Op::Discard { zero, fua } => {
+                let unmap = Input::Unmap {
+                    id,
+                    lba,
+                    blocks,
+                    zero,
+                    fua,
+                };
+                self.feed(io, unmap);
             }
             Op::Flush => self.feed(io, Input::Flush { id }),
         }

@@ -36,7 +36,7 @@ impl Vellum {
         let blocks = u64::from(asked.blocks);
         let seen = match asked.op {
             Op::Write { .. } => watching.see_write(&asked.written()),
-            Op::Discard => watching.see_discard(asked.lba, blocks),
+            Op::Discard { .. } => watching.see_discard(asked.lba, blocks),
             Op::Flush => watching.see_flush(),
             Op::Read => Seen::default(),
         };

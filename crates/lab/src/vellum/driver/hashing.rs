@@ -60,7 +60,7 @@ impl Unit {
 
     pub fn holds(&self, asked: &Asked) -> bool {
         let end = |asked: &Asked| asked.lba + u64::from(asked.blocks);
-        let writes = |other: &&Asked| matches!(other.op, Op::Write { .. } | Op::Discard);
+        let writes = |other: &&Asked| matches!(other.op, Op::Write { .. } | Op::Discard { .. });
         let mut writes = self.queue.iter().filter(writes);
         writes.any(|other| other.lba < end(asked) && asked.lba < end(other))
     }

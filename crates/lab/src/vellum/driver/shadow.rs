@@ -26,7 +26,7 @@ impl Shadow {
         let range = asked.lba as usize..asked.lba as usize + asked.blocks as usize;
         match asked.op {
             Op::Write { .. } => self.blocks[range].copy_from_slice(&asked.contents),
-            Op::Discard => self.blocks[range].fill(Content::ZERO),
+            Op::Discard { .. } => self.blocks[range].fill(Content::ZERO),
             Op::Read => {
                 let wanted = self.blocks[range].to_vec();
                 let got = vec![None; wanted.len()];
