@@ -8,8 +8,8 @@ pub(crate) mod thread;
 
 use crate::block::{Op, Request};
 use crate::requests::Pending;
-use crate::sight::change_of;
 use crate::stats::{FreedFileSystem, FreedStats};
+use crate::watching::change_of;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_ext4::Scan;

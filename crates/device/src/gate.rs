@@ -15,11 +15,11 @@ mod flushes;
 mod messages;
 pub(crate) mod passage;
 
-use crate::bases::Found;
+use crate::bases::BaseLookup;
 use crate::block::{BlockError, Op, Request};
 use crate::requests::Pending;
-use crate::sight::{Sight, Step, change_of};
 use crate::stats::CommitStats;
+use crate::watching::{JournalEntry, Watching, change_of};
 use std::sync::Arc;
 use vellum_core::addr::Nanos;
 use vellum_core::seam::{Ack, Payload};
@@ -46,19 +46,19 @@ pub(crate) struct Gate {
 pub(crate) struct Write<'a> {
     pub pending: Pending,
     pub blocks: &'a mut [Payload],
-    pub found: &'a [Found],
-    /// What it says about a journal, read with `sight`.
-    pub steps: &'a mut Vec<Step>,
-    pub sight: &'a Arc<Sight>,
+    pub found: &'a [BaseLookup],
+    /// What it says about a journal, read with `watching`.
+    pub entries: &'a mut Vec<JournalEntry>,
+    pub watching: &'a Arc<Watching>,
 }
 
 /// The waiting part of a write: from the first block that must wait.
 struct Waiting {
     pending: Pending,
     blocks: Vec<Payload>,
-    found: Vec<Found>,
-    steps: Vec<Step>,
-    sight: Arc<Sight>,
+    found: Vec<BaseLookup>,
+    entries: Vec<JournalEntry>,
+    watching: Arc<Watching>,
     wait: Wait,
 }
 

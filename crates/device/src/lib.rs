@@ -48,7 +48,6 @@ mod scrub;
 mod shared;
 mod shorten;
 mod shrink;
-mod sight;
 mod snapshots;
 mod source;
 mod start;
@@ -59,6 +58,7 @@ mod turns;
 mod volume;
 mod waits;
 mod watched;
+mod watching;
 
 pub use digest::crc32c;
 pub use grow::{GrowError, NewSize, grow_at_rest};

@@ -4,8 +4,8 @@
 use crate::choices::Chosen;
 use crate::memory::{self, advise_large_pages};
 use crate::policy::{NoIndex, Policy};
-use crate::shared::Shared;
-use crate::sight::Sight;
+use crate::shared::SharedVolume;
+use crate::watching::Watching;
 use std::sync::Arc;
 use vellum_core::index::Index;
 use vellum_core::seam::{Hint, Input, Setting};
@@ -13,7 +13,7 @@ use vellum_ext4::Scan;
 use vellum_watch::{Classes, Critical, Findings, JournalError, Plan, journals};
 
 /// Puts in force what the user has chosen at opening.
-pub(crate) fn begin(shared: &Shared) -> Result<(), NoIndex> {
+pub(crate) fn begin(shared: &SharedVolume) -> Result<(), NoIndex> {
     let mut chosen = shared.choices.lock();
     let wanted = chosen.policy.index_bytes;
     while let Err(refused) = prepare_index(shared, &chosen.policy) {
@@ -34,21 +34,21 @@ pub(crate) fn begin(shared: &Shared) -> Result<(), NoIndex> {
 }
 
 /// Ends a scan, and puts in force what it has found.
-pub(crate) fn scanned(shared: &Shared, scan: &Arc<Scan>, classes: Classes) {
+pub(crate) fn scanned(shared: &SharedVolume, scan: &Arc<Scan>, classes: Classes) {
     let critical = Arc::new(Critical::new(scan, shared.blocks));
     let chosen = shared.choices.lock();
     let wants = chosen.policy.wants();
     let plan = Plan::new(scan, &chosen.journals, &wants, shared.blocks);
     let found = Findings::new(Arc::clone(scan), plan, Arc::new(classes), critical, wants);
     let scout = &shared.scout;
-    let sight = Sight::new(scout.scans_ended() + 1, found, &scout.now_in_force());
-    let sight = Arc::new(sight);
-    scout.end(&sight, shared.now());
-    give(shared, &chosen, &sight, false);
+    let watching = Watching::new(scout.scans_ended() + 1, found, &scout.now_in_force());
+    let watching = Arc::new(watching);
+    scout.end(&watching, shared.now());
+    give(shared, &chosen, &watching, false);
 }
 
 /// Puts another policy in force.
-pub(crate) fn set_policy(shared: &Shared, policy: Policy) -> Result<(), NoIndex> {
+pub(crate) fn set_policy(shared: &SharedVolume, policy: Policy) -> Result<(), NoIndex> {
     let mut chosen = shared.choices.lock();
     prepare_index(shared, &policy)?;
     let anew = chosen.policy.hash != policy.hash;
@@ -58,7 +58,11 @@ pub(crate) fn set_policy(shared: &Shared, policy: Policy) -> Result<(), NoIndex>
 }
 
 /// Watches a journal that the user names.
-pub(crate) fn set_journal(shared: &Shared, start: u64, bytes: u64) -> Result<(), JournalError> {
+pub(crate) fn set_journal(
+    shared: &SharedVolume,
+    start: u64,
+    bytes: u64,
+) -> Result<(), JournalError> {
     let mut chosen = shared.choices.lock();
     journals::set(&mut chosen.journals, start, bytes, shared.blocks)?;
     change(shared, &chosen, false);
@@ -66,14 +70,14 @@ pub(crate) fn set_journal(shared: &Shared, start: u64, bytes: u64) -> Result<(),
 }
 
 /// Forgets the journals that the user has named.
-pub(crate) fn clear_journals(shared: &Shared) {
+pub(crate) fn clear_journals(shared: &SharedVolume) {
     let mut chosen = shared.choices.lock();
     chosen.journals.clear();
     change(shared, &chosen, false);
 }
 
 /// Puts new choices in force, with the latest scan.
-fn change(shared: &Shared, chosen: &Chosen, anew: bool) {
+fn change(shared: &SharedVolume, chosen: &Chosen, anew: bool) {
     let scout = &shared.scout;
     let semantics = chosen.policy.semantics;
     // It needs a walk of the inodes.
@@ -85,15 +89,15 @@ fn change(shared: &Shared, chosen: &Chosen, anew: bool) {
     let wants = chosen.policy.wants();
     let plan = Plan::new(before.scan(), &chosen.journals, &wants, shared.blocks);
     let found = before.planned(plan, wants);
-    let sight = Arc::new(Sight::new(before.scan_number(), found, &before));
-    scout.replace(&sight);
-    give(shared, chosen, &sight, anew);
+    let watching = Arc::new(Watching::new(before.scan_number(), found, &before));
+    scout.replace(&watching);
+    give(shared, chosen, &watching, anew);
 }
 
 /// Gives all of them their orders. `anew`: what the core has learned about the journals is of no use any more.
-fn give(shared: &Shared, chosen: &Chosen, sight: &Sight, anew: bool) {
+fn give(shared: &SharedVolume, chosen: &Chosen, watching: &Watching, anew: bool) {
     let policy = &chosen.policy;
-    let hash = sight.needs_hash().then_some(policy.hash);
+    let hash = watching.needs_hash().then_some(policy.hash);
     // Hashes before the pool that keeps them.
     shared.digester.set(hash, policy.zero);
     shared
@@ -116,9 +120,9 @@ fn give(shared: &Shared, chosen: &Chosen, sight: &Sight, anew: bool) {
             inner.feed(now, Input::Hint(Hint::Journals { regions: &[] }), batch);
         }
         // Before the journals: two deliberate copies could come to share a page by way of a journal that has both.
-        inner.feed(now, Input::Hint(sight.critical().hint()), batch);
-        inner.feed(now, Input::Hint(sight.hint()), batch);
-        inner.gate.follow(sight);
+        inner.feed(now, Input::Hint(watching.critical().hint()), batch);
+        inner.feed(now, Input::Hint(watching.hint()), batch);
+        inner.gate.follow(watching);
         // Scans end, and choices change, only while the choices are held.
         shared.scout.reported();
         inner.feed(now, Input::Set(Setting::Dedup { policy: dedup }), batch);
@@ -138,7 +142,7 @@ fn give(shared: &Shared, chosen: &Chosen, sight: &Sight, anew: bool) {
 
 /// Makes an index that is about to be needed, so that no request waits while its memory is touched. A policy whose index does not
 /// fit in memory is refused before anything changes. Called with the choices held: the next orders to the core take the index.
-fn prepare_index(shared: &Shared, policy: &Policy) -> Result<(), NoIndex> {
+fn prepare_index(shared: &SharedVolume, policy: &Policy) -> Result<(), NoIndex> {
     let policy = policy.core_dedup(shared.blocks);
     let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));
     if is_needed == Some(true) {
@@ -151,6 +155,6 @@ fn prepare_index(shared: &Shared, policy: &Policy) -> Result<(), NoIndex> {
     Ok(())
 }
 
-fn exchange_index(shared: &Shared, index: Index) -> Option<Index> {
+fn exchange_index(shared: &SharedVolume, index: Index) -> Option<Index> {
     shared.with_core(|_, inner, _| inner.engine.lay_by_index(index))
 }

@@ -14,8 +14,8 @@ pub(crate) mod thread;
 
 use crate::freed::Reclaim;
 use crate::requests::Pending;
-use crate::sight::{Sight, change_of};
 use crate::watched::Watched;
+use crate::watching::{Watching, change_of};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub(crate) struct Scout {
     /// A copy of the scans' number. Each write notes it when it is checked against the findings, and each answer checks that it is
     /// still the same. Nearly all have nothing to report, and then take no lock. It changes under the lock.
     number: AtomicU64,
-    sight: RwLock<Arc<Sight>>,
+    watching: RwLock<Arc<Watching>>,
     roused: Condvar,
     commits: AtomicU64,
     /// The thread is to end. Set under the lock of the scans; otherwise the thread might miss it and sleep.
@@ -40,25 +40,25 @@ pub(crate) struct Scout {
 }
 
 impl Scout {
-    /// The sight to check writes against, and its number.
-    pub fn sight(&self) -> (u64, Arc<Sight>) {
+    /// What is known, to check writes against, and its number.
+    pub fn watching(&self) -> (u64, Arc<Watching>) {
         // In this order: a number that is too old costs a check, one that is too new could miss a change.
         let number = self.number.load(Ordering::Acquire);
         (number, self.now_in_force())
     }
 
-    /// The sight in force.
-    pub fn now_in_force(&self) -> Arc<Sight> {
-        Arc::clone(&self.sight.read())
+    /// What is known now.
+    pub fn now_in_force(&self) -> Arc<Watching> {
+        Arc::clone(&self.watching.read())
     }
 
-    pub fn hold(&self, (number, sight): &(u64, Arc<Sight>), change: &Change<'_>) -> Watched {
+    pub fn hold(&self, (number, watching): &(u64, Arc<Watching>), change: &Change<'_>) -> Watched {
         Watched {
             held: Held {
                 number: *number,
-                touched: sight.is_touched(change),
+                touched: watching.is_touched(change),
             },
-            expected: sight.expects(change),
+            expected: watching.expects(change),
             ..Watched::default()
         }
     }
@@ -104,7 +104,7 @@ impl Scout {
         if held.is_passed(self.number.load(Ordering::Acquire)) {
             return;
         }
-        let overlaps = |span| self.sight.read().overlaps(span);
+        let overlaps = |span| self.watching.read().overlaps(span);
         self.rouse(&mut self.scans.lock(), |scans| {
             scans.answer(now(), held, change.span(), overlaps)
         });
@@ -174,17 +174,17 @@ impl Scout {
         });
     }
 
-    /// Replaces the sight by another one of the same scan.
-    pub fn replace(&self, sight: &Arc<Sight>) {
-        *self.sight.write() = Arc::clone(sight);
+    /// Replaces what is known by something else from the same scan.
+    pub fn replace(&self, watching: &Arc<Watching>) {
+        *self.watching.write() = Arc::clone(watching);
     }
 
     /// Ends a scan: from now on writes are checked against it.
-    pub fn end(&self, sight: &Arc<Sight>, now: Nanos) {
+    pub fn end(&self, watching: &Arc<Watching>, now: Nanos) {
         let mut scans = self.scans.lock();
-        *self.sight.write() = Arc::clone(sight);
+        *self.watching.write() = Arc::clone(watching);
         self.rouse(&mut scans, |scans| {
-            scans.end(now, |span| sight.overlaps(span))
+            scans.end(now, |span| watching.overlaps(span))
         });
         self.number.store(scans.number(), Ordering::Release);
     }

@@ -36,8 +36,7 @@ use crate::requests::{Pending, Unheard};
 use crate::scout::{self, Scout};
 use crate::scratch::{SCRATCH, Scratch, Verdict};
 use crate::scrub::{self, scrubber::Scrubber};
-use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
-use crate::sight::{Sight, Step, change_of};
+use crate::shared::{BreaksOnPanic, SharedVolume, ask_for_the_clock, internal_error};
 use crate::snapshots::{keep_for, keeper::Keeper};
 use crate::source::MediumSource;
 use crate::start;
@@ -46,6 +45,7 @@ use crate::sweep::{self, sweeper::Sweeper};
 use crate::turns::Turns;
 use crate::waits::Waits;
 use crate::watched::Watched;
+use crate::watching::{JournalEntry, Watching, change_of};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ use vellum_watch::journals;
 
 /// A volume that is being served.
 pub struct Volume {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedVolume>,
     /// All threads of the volume.
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) superblock: Superblock,
@@ -136,7 +136,7 @@ impl Volume {
         let core = start::core_options(&*medium, options);
         let journals = journals::all(&options.journals, superblock.logical_blocks())?;
         let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedVolume {
             medium,
             inner: Mutex::new(Inner::new(
                 engine,
@@ -211,7 +211,7 @@ impl Volume {
     fn spawn(
         &mut self,
         name: &str,
-        life: impl FnOnce(&Arc<Shared>) + Send + 'static,
+        life: impl FnOnce(&Arc<SharedVolume>) + Send + 'static,
     ) -> Result<(), OpenError> {
         let theirs = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new()
@@ -310,12 +310,12 @@ impl Volume {
     fn pass_on(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
         let shared = &*self.shared;
         let mut scratch = SCRATCH.take().unwrap_or_default();
-        let sight = shared.scout.sight();
-        self.judge(requests, &sight, &mut scratch.verdicts);
+        let watching = shared.scout.watching();
+        self.judge(requests, &watching, &mut scratch.verdicts);
         let _guard = BreaksOnPanic::new(shared);
         let turn = shared.answer_first(requests, replies, &mut scratch);
-        digest_all(shared, &sight.1, requests, &mut scratch);
-        self.hand_over(requests, replies, &sight.1, &turn, &mut scratch);
+        digest_all(shared, &watching.1, requests, &mut scratch);
+        self.hand_over(requests, replies, &watching.1, &turn, &mut scratch);
         self.finish(replies, &mut scratch.batch);
         SCRATCH.set(Some(scratch));
     }
@@ -341,14 +341,19 @@ impl Volume {
     }
 
     /// Decides for each request of a batch whether it is refused, and checks it against the scout's findings.
-    fn judge(&self, requests: &[Request], sight: &(u64, Arc<Sight>), verdicts: &mut Vec<Verdict>) {
+    fn judge(
+        &self,
+        requests: &[Request],
+        watching: &(u64, Arc<Watching>),
+        verdicts: &mut Vec<Verdict>,
+    ) {
         let scout = &self.shared.scout;
         for request in requests {
             let refusal = self.verdict(request);
             let mut watched = Watched::default();
             if refusal.is_none() {
                 if let Some(change) = change_of(request) {
-                    watched = scout.hold(sight, &change);
+                    watched = scout.hold(watching, &change);
                 }
                 watched.seen = scout.freed.see(request);
                 watched.marks = gate::has_marks(request);
@@ -362,7 +367,7 @@ impl Volume {
         &self,
         requests: &mut Vec<Request>,
         replies: &Arc<dyn Replies>,
-        sight: &Arc<Sight>,
+        watching: &Arc<Watching>,
         turn: &Turn,
         scratch: &mut Scratch,
     ) {
@@ -388,7 +393,7 @@ impl Volume {
             Life::Running => None,
             _ => Some(BlockError::Stopping),
         };
-        self.pass_all(&mut inner, requests, replies, sight, (scratch, refusal));
+        self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
         if !broken {
             passage::let_go(
                 self.shared.around(),
@@ -415,14 +420,14 @@ impl Volume {
         inner: &mut Inner,
         requests: &mut Vec<Request>,
         replies: &Arc<dyn Replies>,
-        sight: &Arc<Sight>,
+        watching: &Arc<Watching>,
         (scratch, refusal): (&mut Scratch, Option<BlockError>),
     ) {
         let (now, around) = (self.shared.now(), self.shared.around());
         let mut rest = scratch.payloads.as_mut_slice();
         let mut rest_found = scratch.found.as_slice();
         let batch = &mut scratch.batch;
-        let mut steps = scratch.steps.drain(..).peekable();
+        let mut entries = scratch.entries.drain(..).peekable();
         for (number, (request, (verdict, watched))) in requests
             .drain(..)
             .zip(scratch.verdicts.drain(..))
@@ -443,21 +448,21 @@ impl Volume {
                 replies
             };
             let pending = Pending::new(request, sink, watched);
-            let own = iter::from_fn(|| steps.next_if(|step| step.request == number));
-            let mut own: Vec<Step> = own.collect();
+            let own = iter::from_fn(|| entries.next_if(|entry| entry.request == number));
+            let mut own: Vec<JournalEntry> = own.collect();
             let write = gate::Write {
                 pending,
                 blocks,
                 found,
-                steps: &mut own,
-                sight,
+                entries: &mut own,
+                watching,
             };
             match verdict.or_else(|| refusal.clone()) {
                 Some(error) => passage::refuse(around, inner, write.pending, error, batch),
                 None => passage::pass(around, inner, now, write, batch),
             }
         }
-        drop(steps);
+        drop(entries);
         scratch.payloads.clear();
         scratch.found.clear();
         scratch.pairs.clear();

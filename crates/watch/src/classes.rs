@@ -40,7 +40,7 @@ impl Classes {
         follow: bool,
         stop: &dyn Fn() -> bool,
     ) -> Self {
-        let mut found = Found {
+        let mut found = MetadataFound {
             metadata: Vec::new(),
             is_full: false,
             stop,
@@ -104,14 +104,14 @@ fn too_many_places() -> String {
 }
 
 /// Metadata found by a walk.
-struct Found<'a> {
+struct MetadataFound<'a> {
     metadata: Vec<Range>,
     /// There is more than can be kept.
     is_full: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
-impl Found<'_> {
+impl MetadataFound<'_> {
     /// Collects the results of one walk, and returns why they are incomplete. Damaged parts are skipped.
     fn take(&mut self, spans: impl Iterator<Item = Result<Span, StoodAside>>) -> Option<String> {
         for span in spans {

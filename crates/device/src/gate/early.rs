@@ -1,7 +1,7 @@
 //! Writes that are answered before the core knows of them.
 //!
 //! Digesting, encoding and comparing a block takes longer than everything else that is done for a write. The client need not wait
-//! for that: the answer to a write does not say when it is durable. So the answer is given first (`Shared::answer_first`), and
+//! for that: the answer to a write does not say when it is durable. So the answer is given first (`SharedVolume::answer_first`), and
 //! the thread that brought the write goes on with it while its client makes the next one. What must hold:
 //!
 //! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write and for

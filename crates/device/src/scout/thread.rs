@@ -2,13 +2,13 @@
 
 use super::source::VolumeSource;
 use crate::orders;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use vellum_ext4::scan;
 use vellum_watch::Classes;
 
 /// The thread's main loop. The first scan has begun already.
-pub(crate) fn run(shared: &Arc<Shared>) {
+pub(crate) fn run(shared: &Arc<SharedVolume>) {
     let scout = &shared.scout;
     loop {
         let mut source = VolumeSource::new(shared);

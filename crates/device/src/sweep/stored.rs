@@ -2,7 +2,7 @@
 
 use super::sweeper::Sought;
 use crate::digest::crc32c;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::borrow::Cow;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
@@ -15,7 +15,7 @@ use vellum_core::service::walk::{Found, Walk};
 use vellum_core::service::{Machine, Seen, Step};
 
 /// What a machine needs to know of its surroundings.
-fn around(shared: &Shared) -> Around {
+fn around(shared: &SharedVolume) -> Around {
     let (busy, clients, uncounted) = {
         let inner = shared.inner.lock();
         let uncounted = !inner.engine.is_counted();
@@ -34,7 +34,7 @@ fn around(shared: &Shared) -> Around {
 /// Runs a machine to its end; returns `false` if it was ended early. `carry_out` does whatever else it requests; it returns
 /// `false` to end it.
 pub(super) fn run<M: Machine>(
-    shared: &Shared,
+    shared: &SharedVolume,
     sought: Option<Sought>,
     machine: &mut M,
     mut carry_out: impl FnMut(&mut M, Step) -> bool,
@@ -74,7 +74,7 @@ pub(super) fn run<M: Machine>(
 }
 
 /// Fills the index of contents.
-pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
+pub(super) fn learn(shared: &SharedVolume, superblock: &Superblock) {
     let mut walk = Walk::new(superblock.clone(), crc32c, Haste::Beside, shared.now());
     run(shared, None, &mut walk, |walk, step| {
         let mut goes_on = step == Step::Found;
@@ -100,13 +100,13 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
 }
 
 /// What the index of contents is to learn from a segment: by policy, only contents of data.
-fn worth_learning<'a>(shared: &Shared, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
+fn worth_learning<'a>(shared: &SharedVolume, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
     if !shared.choices.has_semantics() {
         return Cow::Borrowed(tags);
     }
-    let (_, sight) = shared.scout.sight();
+    let (_, watching) = shared.scout.watching();
     let worth = |tag: &Tag| match tag.owner {
-        Owner::Lba(lba) if !sight.is_data(lba.0) => Tag {
+        Owner::Lba(lba) if !watching.is_data(lba.0) => Tag {
             owner: Owner::None,
             ..*tag
         },
@@ -116,11 +116,11 @@ fn worth_learning<'a>(shared: &Shared, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
 }
 
 /// The same for a page of parts.
-fn parts_worth_learning<'a>(shared: &Shared, parts: &'a [PartTag]) -> Cow<'a, [PartTag]> {
+fn parts_worth_learning<'a>(shared: &SharedVolume, parts: &'a [PartTag]) -> Cow<'a, [PartTag]> {
     if !shared.choices.has_semantics() {
         return Cow::Borrowed(parts);
     }
-    let (_, sight) = shared.scout.sight();
-    let worth = |part: &&PartTag| sight.is_data(part.lba.0);
+    let (_, watching) = shared.scout.watching();
+    let worth = |part: &&PartTag| watching.is_data(part.lba.0);
     parts.iter().filter(worth).copied().collect()
 }

@@ -35,15 +35,15 @@ impl Volume {
         );
         let scout = &self.shared.scout;
         let chosen = self.shared.choices.lock();
-        let sight = scout.now_in_force();
+        let watching = scout.now_in_force();
         let write_once = WriteOnceStats {
             policy: rule_name(chosen.policy.write_once).to_owned(),
             hash: chosen.policy.hash.name().to_owned(),
             commits: scout.commits(),
             scans: scout.scans_ended(),
             set_journals: chosen.journals.clone(),
-            file_systems: sight.file_systems(),
-            table_faults: sight.table_faults(),
+            file_systems: watching.file_systems(),
+            table_faults: watching.table_faults(),
         };
         drop(chosen);
         VolumeStats {

@@ -1,7 +1,7 @@
 //! One request of a trace, whatever format it is read from.
 
 use crate::content::Content;
-use crate::sizes::Tells;
+use crate::sizes::MeasuredSizes;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_trace::Committed;
 
@@ -50,7 +50,7 @@ pub struct Traced {
     /// The content of each block, if the trace has it: one for each block, or none.
     pub contents: Vec<Content>,
     /// The sizes that each block can be stored in, if the trace has them: one for each block.
-    pub sizes: Tells,
+    pub sizes: MeasuredSizes,
     /// For a write that completes a journal's transaction, if the trace says so: the blocks that the transaction puts
     /// home.
     pub committed: Vec<Committed>,
