@@ -37,7 +37,7 @@ fn all(reader: Reader<impl BufRead>) {
     for record in reader {
         let Ok(record) = record else { return };
         assert!(record.offset + record.bytes <= DISK_BYTES_MAX);
-        assert!(record.op == Op::Discard || record.bytes <= REQUEST_BYTES_MAX);
+        assert!(matches!(record.op, Op::Discard { .. }) || record.bytes <= REQUEST_BYTES_MAX);
         assert!(record.op == Op::Flush || record.blocks() > 0);
         let blocks = record.blocks() as usize;
         assert!(record.contents.is_empty() || record.contents.len() == blocks);

@@ -129,7 +129,7 @@ impl Columns {
             Op::Read => 0,
             Op::Write { fua: false } => WRITE,
             Op::Write { fua: true } => 2,
-            Op::Discard => 3,
+            Op::Discard { .. } => 3,
             Op::Flush => 4,
         });
         offset.extend(traced.offset.to_le_bytes());

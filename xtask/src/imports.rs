@@ -30,12 +30,17 @@ const TABLE: &[(&str, Allowed)] = &[
         "vellum-watch",
         &[("vellum-core", &["addr", "seam"]), ("vellum-ext4", ALL)],
     ),
+    // What a block means to a client's file system is the watch's to say. The device lets a reader look at the volume, and asks it for
+    // the files of lost blocks.
     (
         "vellum-device",
         &[
             ("vellum-codec", ALL),
             ("vellum-core", ALL),
-            ("vellum-ext4", ALL),
+            (
+                "vellum-ext4",
+                &["files", "scan", "Scan", "Source", "Unreadable"],
+            ),
             ("vellum-medium", ALL),
             ("vellum-policies", &["words"]),
             ("vellum-watch", ALL),

@@ -45,16 +45,16 @@ fn written_bytes(system: &Path, name: &str) -> Option<u64> {
 }
 
 /// What a drive tells of its wear.
-type Told = Result<Wear, String>;
+type WearReport = Result<Wear, String>;
 
 /// A drive that was queried: when, and its answer, once it is there.
-type Asked = (Instant, Arc<OnceLock<Told>>);
+type DriveQuery = (Instant, Arc<OnceLock<WearReport>>);
 
 /// Drives and their cached reports.
 pub struct Drives {
     promised: BTreeMap<String, u64>,
-    ask: fn(&str) -> Told,
-    asked: Mutex<BTreeMap<String, Asked>>,
+    ask: fn(&str) -> WearReport,
+    asked: Mutex<BTreeMap<String, DriveQuery>>,
 }
 
 impl Drives {
@@ -82,10 +82,10 @@ impl Drives {
     }
 
     /// What these drives tell. A drive that hangs delays the others' answers only a little, and it is not asked again meanwhile.
-    fn told(&self, names: Vec<String>) -> Vec<(String, Told)> {
+    fn told(&self, names: Vec<String>) -> Vec<(String, WearReport)> {
         let asked: Vec<_> = names.iter().map(|name| self.asked(name)).collect();
         host::eventually(PATIENCE, || asked.iter().all(|one| one.get().is_some()));
-        let told = |name: String, one: &OnceLock<Told>| {
+        let told = |name: String, one: &OnceLock<WearReport>| {
             let silent = || Err(format!("{name} does not answer"));
             let told = one.get().cloned().unwrap_or_else(silent);
             (name, told)
@@ -98,9 +98,10 @@ impl Drives {
     }
 
     /// The last answer of a drive, or the place for one that is on its way.
-    fn asked(&self, name: &str) -> Arc<OnceLock<Told>> {
+    fn asked(&self, name: &str) -> Arc<OnceLock<WearReport>> {
         let mut asked = self.asked.lock();
-        let is_known = |(at, answer): &&Asked| at.elapsed() < ASKED_EVERY || answer.get().is_none();
+        let is_known =
+            |(at, answer): &&DriveQuery| at.elapsed() < ASKED_EVERY || answer.get().is_none();
         if let Some((_, answer)) = asked.get(name).filter(is_known) {
             return Arc::clone(answer);
         }
@@ -114,7 +115,7 @@ impl Drives {
         answer
     }
 
-    fn drive(&self, name: String, wear: Told) -> Drive {
+    fn drive(&self, name: String, wear: WearReport) -> Drive {
         Drive {
             model: about(&name, "model").or_else(|| about(&name, "name")),
             written_bytes: written_bytes(&system(), &name),
@@ -126,7 +127,7 @@ impl Drives {
 }
 
 /// Asks a drive for its wear.
-fn wear(name: &str) -> Told {
+fn wear(name: &str) -> WearReport {
     match about(name, "life_time") {
         Some(estimates) => of_estimates(&estimates),
         None => smart::wear(name),

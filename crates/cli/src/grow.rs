@@ -13,14 +13,14 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// The request, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct GrowRequest {
     /// What clients will see.
     pub size: Option<Size>,
     /// What it will take of its medium.
     pub medium_size: Option<Size>,
 }
 
-impl Asked {
+impl GrowRequest {
     /// Converts the request to blocks. A file is made as long as the size requires; a block device's length is fixed.
     pub fn of(self, volume: &Superblock, is_device: bool) -> Result<NewSize> {
         let blocks = |size: Option<Size>, flag: &str| match size {

@@ -44,7 +44,7 @@ struct Counts {
     commits: AtomicU64,
 }
 
-struct Shared {
+struct OpenFile {
     file: File,
     /// The files below it if it is a loop device, locked.
     _below: Vec<vellum_medium::below::Under>,
@@ -53,7 +53,7 @@ struct Shared {
 
 /// A file as a device.
 pub struct RawFile {
-    shared: Arc<Shared>,
+    shared: Arc<OpenFile>,
     blocks: u64,
     frames: Arc<FramePool>,
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
@@ -104,7 +104,7 @@ impl RawFile {
                 path.display()
             );
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(OpenFile {
             file,
             _below: below,
             counts: Counts::default(),
@@ -170,7 +170,7 @@ impl RawFile {
     }
 }
 
-impl Shared {
+impl OpenFile {
     fn zero(&self, offset: u64, bytes: u64) -> std::io::Result<()> {
         let zeros = Zeros([0; ZEROS_BYTES]);
         let mut at = offset;

@@ -33,7 +33,7 @@ pub(crate) struct Bases {
 
 /// What was found for a block that is about to be encoded.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct BaseLookup {
     pub base: Option<(PartId, Base)>,
     /// Where it belongs: its own address or, for a journal's copy, the address of the block it is a copy of.
     pub home: Lba,

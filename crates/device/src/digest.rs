@@ -10,7 +10,7 @@ use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::BlockSum;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Digest, Fingerprint};
-use vellum_ext4::may_be_descriptors;
+use vellum_watch::may_be_critical;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 use xxhash_rust::xxh64::xxh64;
 
@@ -157,7 +157,7 @@ impl How {
             sum,
             weak,
             first: u32::from_le_bytes([block[0], block[1], block[2], block[3]]),
-            copied: self.shares && may_be_descriptors(block),
+            copied: self.shares && may_be_critical(block),
             ..Digest::default()
         }
     }

@@ -15,7 +15,7 @@ use crate::frames::{FramePool, Frames};
 use crate::gate::Gate;
 use crate::memory::{Buffer, Metadata};
 use crate::pack::Unpacker;
-use crate::part_reads::{PartsRead, Told};
+use crate::part_reads::{EarlyOutcome, PartsRead};
 use crate::refusals::block_error;
 use crate::requests::{Answers, Pending, Requests};
 use crate::stats::{ClientStats, Counters};
@@ -143,7 +143,7 @@ pub(crate) struct Inner {
     pub metadata: Metadata,
     pub comparisons: Comparisons,
     /// Results that are known at once, and have not been reported to the core yet.
-    pub told: Vec<(EffectId, Told)>,
+    pub outcomes: Vec<(EffectId, EarlyOutcome)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
     pub bases: Bases,
@@ -169,7 +169,7 @@ impl Inner {
             frames,
             metadata: Metadata::default(),
             comparisons: Comparisons::default(),
-            told: Vec::new(),
+            outcomes: Vec::new(),
             parts: Vec::new(),
             bases: Bases::new(),
             unpacker: Unpacker::new(sum),

@@ -1,6 +1,6 @@
 //! Encodes the blocks of a batch of writes, as deltas where the blocks they replace are known.
 
-use crate::bases::{Base, Found};
+use crate::bases::{Base, BaseLookup};
 use crate::block::{Op, Request};
 use crate::digest::How;
 use crate::drive::Inner;
@@ -9,8 +9,8 @@ use crate::limits::GROUP_BLOCKS;
 use crate::pack::{pack, pack_against};
 use crate::policy::Deltas;
 use crate::scratch::{Scratch, Verdict};
-use crate::shared::Shared;
-use crate::sight::Sight;
+use crate::shared::SharedVolume;
+use crate::watching::Watching;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::engine::Earlier;
@@ -23,11 +23,11 @@ impl Inner {
         &mut self,
         lba: Lba,
         payloads: &[Payload],
-        sight: &Sight,
-        found: &mut Vec<Found>,
+        watching: &Watching,
+        found: &mut Vec<BaseLookup>,
     ) {
         for (at, payload) in (lba.0..).map(Lba).zip(payloads) {
-            let mut this = Found {
+            let mut this = BaseLookup {
                 base: None,
                 home: at,
                 replaces: false,
@@ -38,7 +38,7 @@ impl Inner {
                 continue;
             }
             let mut is_fit = false;
-            let places = sight.earlier_places(at);
+            let places = watching.earlier_places(at);
             this.home = places.home;
             for place in places.all() {
                 let earlier = self.engine.earlier(place);
@@ -64,7 +64,7 @@ impl Inner {
 
     /// Prepares blocks for the core. A delta whose base has changed becomes a block that is stored whole. A block that is worth
     /// keeping as a base is marked, to be remembered once the core has stored it.
-    pub fn settle_bases(&mut self, payloads: &mut [Payload], found: &[Found]) {
+    pub fn settle_bases(&mut self, payloads: &mut [Payload], found: &[BaseLookup]) {
         let frames = self.frames.writable() as usize;
         for (payload, found) in payloads.iter_mut().zip(found) {
             let base = payload.digest.packed.and_then(|packed| packed.base);
@@ -89,8 +89,8 @@ impl Inner {
 
 /// Computes the digests of all written blocks, and reads what the blocks say about journals.
 pub(crate) fn digest_all(
-    shared: &Shared,
-    sight: &Arc<Sight>,
+    shared: &SharedVolume,
+    watching: &Arc<Watching>,
     requests: &mut [Request],
     scratch: &mut Scratch,
 ) {
@@ -99,7 +99,7 @@ pub(crate) fn digest_all(
         payloads,
         verdicts,
         pairs,
-        steps,
+        entries,
         found,
         ..
     } = scratch;
@@ -110,14 +110,14 @@ pub(crate) fn digest_all(
         let first = payloads.len();
         digest_one(how, request, payloads);
         let blocks = &mut payloads[first..];
-        sight.classify(request.lba.0, blocks);
-        let commits = sight.read_along(request, blocks, pairs);
+        watching.classify(request.lba.0, blocks);
+        let commits = watching.read_along(request, blocks, pairs);
         shared.scout.add_commits(commits);
-        sight.read_log(number, request, blocks, steps);
+        watching.read_log(number, request, blocks, entries);
     }
     if how.deltas.are_made() && !payloads.is_empty() {
         let requests = (requests, verdicts.as_slice());
-        pack_all(shared, sight, requests, how, payloads, found);
+        pack_all(shared, watching, requests, how, payloads, found);
     }
 }
 
@@ -139,12 +139,12 @@ fn digest_one(how: How, request: &mut Request, payloads: &mut Vec<Payload>) {
 
 /// Encodes the blocks of those requests of a batch that are not refused: as deltas, where the block they replace is known.
 fn pack_all(
-    shared: &Shared,
-    sight: &Sight,
+    shared: &SharedVolume,
+    watching: &Watching,
     (requests, verdicts): (&mut [Request], &[Verdict]),
     how: How,
     payloads: &mut [Payload],
-    found: &mut Vec<Found>,
+    found: &mut Vec<BaseLookup>,
 ) {
     let is_write = |request: &Request, (refused, _): &Verdict| {
         refused.is_none() && matches!(request.op, Op::Write { .. })
@@ -159,7 +159,7 @@ fn pack_all(
         for (request, verdict) in requests.iter().zip(verdicts) {
             if is_write(request, verdict) {
                 let (blocks, others) = rest.split_at(request.frames.len());
-                inner.find_bases(request.lba, blocks, sight, found);
+                inner.find_bases(request.lba, blocks, watching, found);
                 rest = others;
             }
         }

@@ -8,11 +8,12 @@ pub(crate) mod thread;
 
 use crate::block::{Op, Request};
 use crate::requests::Pending;
-use crate::sight::change_of;
 use crate::stats::{FreedFileSystem, FreedStats};
+use crate::watching::change_of;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
-use vellum_ext4::{Scan, Source};
+use vellum_ext4::Scan;
+use vellum_ext4::Source;
 use vellum_watch::{Followed, FreeSpace, Known, Seen};
 
 /// See the module.

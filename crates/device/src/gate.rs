@@ -15,16 +15,15 @@ mod flushes;
 mod messages;
 pub(crate) mod passage;
 
-use crate::bases::Found;
+use crate::bases::BaseLookup;
 use crate::block::{BlockError, Op, Request};
 use crate::requests::Pending;
-use crate::sight::{Sight, Step, change_of};
 use crate::stats::CommitStats;
+use crate::watching::{JournalEntry, Watching, change_of};
 use std::sync::Arc;
 use vellum_core::addr::Nanos;
 use vellum_core::seam::{Ack, Payload};
-use vellum_ext4::journal::Commits;
-use vellum_watch::{CommitOrder, Stop, Wait};
+use vellum_watch::{CommitOrder, Findings, Stop, Wait};
 
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
@@ -47,27 +46,27 @@ pub(crate) struct Gate {
 pub(crate) struct Write<'a> {
     pub pending: Pending,
     pub blocks: &'a mut [Payload],
-    pub found: &'a [Found],
-    /// What it says about a journal, read with `sight`.
-    pub steps: &'a mut Vec<Step>,
-    pub sight: &'a Arc<Sight>,
+    pub found: &'a [BaseLookup],
+    /// What it says about a journal, read with `watching`.
+    pub entries: &'a mut Vec<JournalEntry>,
+    pub watching: &'a Arc<Watching>,
 }
 
 /// The waiting part of a write: from the first block that must wait.
 struct Waiting {
     pending: Pending,
     blocks: Vec<Payload>,
-    found: Vec<Found>,
-    steps: Vec<Step>,
-    sight: Arc<Sight>,
+    found: Vec<BaseLookup>,
+    entries: Vec<JournalEntry>,
+    watching: Arc<Watching>,
     wait: Wait,
 }
 
 impl Gate {
     /// Sets the journals to follow from now on. One that was known keeps its state.
-    pub fn follow(&mut self, found: &[Commits]) {
+    pub fn follow(&mut self, found: &Findings) {
         let waits = self.waiting.iter_mut().map(|waiting| &mut waiting.wait);
-        self.order.follow(found, waits);
+        self.order.follow(found.commits(), waits);
     }
 
     /// Takes the core's answer to a request, and returns the answer for the client.

@@ -49,12 +49,12 @@ pub(crate) enum Decoded {
 
 /// A result that is known at once, and is reported to the core after the core has given out all its effects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told {
+pub(crate) enum EarlyOutcome {
     Same(bool),
     Parts { whole: bool, base: bool },
 }
 
-impl Told {
+impl EarlyOutcome {
     pub fn outcome(self) -> Outcome<'static> {
         match self {
             Self::Same(same) => Outcome::Same(same),

@@ -16,7 +16,7 @@
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
 use crate::gate::passage;
-use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock};
+use crate::shared::{BreaksOnPanic, SharedVolume, ask_for_the_clock};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
@@ -28,7 +28,7 @@ use vellum_medium::{Done, Io};
 const PATIENCE: Nanos = Nanos(100_000_000);
 
 /// Runs until the volume has stopped and the medium has given everything back.
-pub(crate) fn reap(shared: &Arc<Shared>) {
+pub(crate) fn reap(shared: &Arc<SharedVolume>) {
     let _guard = Guard(shared);
     let mut batch = Batch::default();
     let mut done: Vec<Done> = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn reap(shared: &Arc<Shared>) {
 
 /// Tells the core what the medium has given back; `sums` are those of the blocks that were read.
 fn taken_back(
-    shared: &Shared,
+    shared: &SharedVolume,
     inner: &mut Inner,
     done: &mut Vec<Done>,
     sums: &[u32],
@@ -117,7 +117,7 @@ fn taken_back(
 }
 
 /// Sets when this thread looks at the clock again, if nothing arrives before.
-fn look_at_the_clock(shared: &Shared, inner: &mut Inner) {
+fn look_at_the_clock(shared: &SharedVolume, inner: &mut Inner) {
     let now = shared.now();
     // An earlier deadline that is not needed any more is kept: that costs one needless wake-up, instead of one for each write
     // after a flush.
@@ -135,8 +135,8 @@ fn look_at_the_clock(shared: &Shared, inner: &mut Inner) {
     };
 }
 
-/// Like [`Shared::finish`], on a thread that lends itself.
-pub(crate) fn finish_here(shared: &Shared, batch: &mut Batch) {
+/// Like [`SharedVolume::finish`], on a thread that lends itself.
+pub(crate) fn finish_here(shared: &SharedVolume, batch: &mut Batch) {
     while let Some(_turn) = shared.turns.take(&batch.ios) {
         let Some(io) = batch.ios.pop() else { break };
         shared.finish(batch);
@@ -152,7 +152,7 @@ pub(crate) fn finish_here(shared: &Shared, batch: &mut Batch) {
 }
 
 /// Tells the core how an operation ended, as the reaper does.
-fn tell(shared: &Shared, done: Done, batch: &mut Batch) {
+fn tell(shared: &SharedVolume, done: Done, batch: &mut Batch) {
     let _guard = BreaksOnPanic::new(shared);
     let mut sums = Vec::new();
     match &done.result {
@@ -196,7 +196,7 @@ fn checksum(io: &Io, sum: BlockSum, sums: &mut Vec<u32>) {
 }
 
 /// Acts when the reaper ends, even by a panic: no request is left waiting.
-struct Guard<'a>(&'a Arc<Shared>);
+struct Guard<'a>(&'a Arc<SharedVolume>);
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {

@@ -21,13 +21,14 @@ pub(crate) fn answered(
     if !matches!(request.op, Op::Read) || *own {
         return;
     }
-    let (_, sight) = scout.sight();
+    let (_, watching) = scout.watching();
     let first = request.lba.0;
-    if !sight.touches_journal(first, request.blocks) {
+    if !watching.touches_journal(first, request.blocks) {
         return;
     }
     let how = digester.how();
-    let blocks = (0..request.frames.len()).filter(|&index| sight.in_journal(first + index as u64));
+    let blocks =
+        (0..request.frames.len()).filter(|&index| watching.in_journal(first + index as u64));
     let read: Vec<_> = blocks
         .map(|index| {
             (

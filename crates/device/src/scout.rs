@@ -1,5 +1,5 @@
-//! The scout: finds the journals on a volume, at opening and whenever a write changes where they are, and reports them to the
-//! core.
+//! The scout: finds the journals on a volume, at opening and whenever a write changes where they are. `orders.rs` reports them to
+//! the core.
 //!
 //! It is a thread that reads the volume as a client does, so it also sees what is only in the write buffer. No request waits for
 //! it. It sleeps until something that the last scan depended on has been written, lets the writer finish ([`SCAN_QUIET`]), and
@@ -12,19 +12,16 @@
 pub(crate) mod source;
 pub(crate) mod thread;
 
-use crate::block::Op;
 use crate::freed::Reclaim;
-use crate::memory;
-use crate::policy::Policy;
 use crate::requests::Pending;
-use crate::sight::{Sight, span_of};
 use crate::watched::Watched;
+use crate::watching::{Watching, change_of};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vellum_core::addr::Nanos;
-use vellum_watch::{Change, Extent, Held, Scans};
+use vellum_watch::{Change, Held, Scans};
 
 /// See the module.
 #[derive(Default)]
@@ -33,54 +30,35 @@ pub(crate) struct Scout {
     /// A copy of the scans' number. Each write notes it when it is checked against the findings, and each answer checks that it is
     /// still the same. Nearly all have nothing to report, and then take no lock. It changes under the lock.
     number: AtomicU64,
-    sight: RwLock<Arc<Sight>>,
+    watching: RwLock<Arc<Watching>>,
     roused: Condvar,
-    /// Policy and journals set by hand. Held while a plan is made of them and the core is told, so that the last one wins. Taken
-    /// before every other lock.
-    wishes: Mutex<Wishes>,
     commits: AtomicU64,
-    /// Whether metadata is followed through the inodes.
-    follows: AtomicBool,
     /// The thread is to end. Set under the lock of the scans; otherwise the thread might miss it and sleep.
     stopping: AtomicBool,
     /// What follows the file systems' free space.
     pub freed: Reclaim,
 }
 
-#[derive(Default)]
-struct Wishes {
-    policy: Policy,
-    set: Vec<Extent>,
-}
-
 impl Scout {
-    pub fn new(policy: Policy, set: Vec<Extent>) -> Self {
-        // Called now, because the process may have given up its right to open files later.
-        memory::available();
-        Self {
-            wishes: Mutex::new(Wishes { policy, set }),
-            ..Self::default()
-        }
-    }
-
-    /// The sight to check writes against, and its number.
-    pub fn sight(&self) -> (u64, Arc<Sight>) {
+    /// What is known, to check writes against, and its number.
+    pub fn watching(&self) -> (u64, Arc<Watching>) {
         // In this order: a number that is too old costs a check, one that is too new could miss a change.
         let number = self.number.load(Ordering::Acquire);
         (number, self.now_in_force())
     }
 
-    fn now_in_force(&self) -> Arc<Sight> {
-        Arc::clone(&self.sight.read())
+    /// What is known now.
+    pub fn now_in_force(&self) -> Arc<Watching> {
+        Arc::clone(&self.watching.read())
     }
 
-    pub fn hold(&self, (number, sight): &(u64, Arc<Sight>), change: &Change<'_>) -> Watched {
+    pub fn hold(&self, (number, watching): &(u64, Arc<Watching>), change: &Change<'_>) -> Watched {
         Watched {
             held: Held {
                 number: *number,
-                touched: sight.is_touched(change),
+                touched: watching.is_touched(change),
             },
-            expected: sight.expects(change),
+            expected: watching.expects(change),
             ..Watched::default()
         }
     }
@@ -100,6 +78,16 @@ impl Scout {
         self.scans.lock().is_current(scan)
     }
 
+    /// How many scans have ended.
+    pub fn scans_ended(&self) -> u64 {
+        self.scans.lock().ended()
+    }
+
+    /// How many commit blocks have been written into journals.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
     pub fn add_commits(&self, commits: u64) {
         if commits > 0 {
             self.commits.fetch_add(commits, Ordering::Relaxed);
@@ -110,15 +98,15 @@ impl Scout {
     pub fn answered(&self, pending: &Pending, is_done: bool, now: impl FnOnce() -> Nanos) {
         self.freed.answered(pending, is_done);
         let held = pending.watched.held;
-        if matches!(pending.request.op, Op::Read | Op::Flush)
-            || held.is_passed(self.number.load(Ordering::Acquire))
-        {
+        let Some(change) = change_of(&pending.request) else {
+            return;
+        };
+        if held.is_passed(self.number.load(Ordering::Acquire)) {
             return;
         }
-        let overlaps = |span| self.sight.read().overlaps(span);
-        let span = span_of(&pending.request);
+        let overlaps = |span| self.watching.read().overlaps(span);
         self.rouse(&mut self.scans.lock(), |scans| {
-            scans.answer(now(), held, span, overlaps)
+            scans.answer(now(), held, change.span(), overlaps)
         });
     }
 
@@ -163,17 +151,40 @@ impl Scout {
         false
     }
 
+    /// Begins the first scan: before the first request, so that it misses no write.
+    pub fn begin_first(&self) {
+        self.begin(&mut self.scans.lock());
+    }
+
     fn begin(&self, scans: &mut Scans) {
         scans.begin();
         self.number.store(scans.number(), Ordering::Release);
     }
 
+    /// Notes that the core is told of the latest scan.
+    pub fn reported(&self) {
+        self.scans.lock().tell();
+    }
+
+    /// Makes a scan due, although no write calls for it.
+    pub fn scan_again(&self, now: Nanos) {
+        self.rouse(&mut self.scans.lock(), |scans| {
+            scans.change(now);
+            true
+        });
+    }
+
+    /// Replaces what is known by something else from the same scan.
+    pub fn replace(&self, watching: &Arc<Watching>) {
+        *self.watching.write() = Arc::clone(watching);
+    }
+
     /// Ends a scan: from now on writes are checked against it.
-    fn end(&self, sight: &Arc<Sight>, now: Nanos) {
+    pub fn end(&self, watching: &Arc<Watching>, now: Nanos) {
         let mut scans = self.scans.lock();
-        *self.sight.write() = Arc::clone(sight);
+        *self.watching.write() = Arc::clone(watching);
         self.rouse(&mut scans, |scans| {
-            scans.end(now, |span| sight.overlaps(span))
+            scans.end(now, |span| watching.overlaps(span))
         });
         self.number.store(scans.number(), Ordering::Release);
     }

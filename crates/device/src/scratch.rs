@@ -1,10 +1,10 @@
 //! What a thread needs while it submits a batch of requests.
 
-use crate::bases::Found;
+use crate::bases::BaseLookup;
 use crate::block::BlockError;
 use crate::drive::Batch;
-use crate::sight::Step;
 use crate::watched::Watched;
+use crate::watching::JournalEntry;
 use std::cell::Cell;
 use vellum_core::addr::Lba;
 use vellum_core::seam::Payload;
@@ -20,9 +20,9 @@ pub(crate) struct Scratch {
     /// Home blocks and their places in a journal, as the writes of this batch name them.
     pub pairs: Vec<(Lba, Lba)>,
     /// What they write into journals whose transactions are followed.
-    pub steps: Vec<Step>,
+    pub entries: Vec<JournalEntry>,
     /// What the blocks of its writes replace, if deltas are made.
-    pub found: Vec<Found>,
+    pub found: Vec<BaseLookup>,
     pub batch: Batch,
 }
 

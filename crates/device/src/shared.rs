@@ -1,6 +1,7 @@
 //! What all threads of a volume share, and the only way to its core.
 
 use crate::block::{BlockError, Op, Replies, Request};
+use crate::choices::Choices;
 use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::{Batch, Inner, Life};
@@ -30,7 +31,7 @@ use vellum_core::size::Size;
 use vellum_medium::Medium;
 
 /// What the front ends' threads and the reaper share.
-pub(crate) struct Shared {
+pub(crate) struct SharedVolume {
     pub medium: Arc<dyn Medium>,
     pub inner: Mutex<Inner>,
     /// Signalled when the core has been handed a batch with answered writes.
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub unheard: Arc<dyn Replies>,
     pub turns: Turns,
     pub digester: Digester,
+    /// What the user has chosen.
+    pub choices: Choices,
     pub scout: Scout,
     pub sweeper: Sweeper,
     pub scrubber: Scrubber,
@@ -55,7 +58,7 @@ pub(crate) struct Shared {
     pub on_end: Condvar,
 }
 
-impl Shared {
+impl SharedVolume {
     pub fn now(&self) -> Nanos {
         Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -303,12 +306,12 @@ impl Shared {
 /// A panic under the lock leaves `busy` set; a panic after it leaves something undone that the core has requested. Either way the
 /// volume has broken down, and the reaper must see that to answer the waiting requests.
 pub(crate) struct BreaksOnPanic<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedVolume,
     unwound: bool,
 }
 
 impl<'a> BreaksOnPanic<'a> {
-    pub fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a SharedVolume) -> Self {
         Self {
             shared,
             unwound: std::thread::panicking(),

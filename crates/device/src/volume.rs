@@ -10,11 +10,13 @@
 //! 3. Memory that the medium may touch is neither freed nor reused until the operation is back: frames are the request's or the
 //!    core's; metadata is kept under its effect's number; what is read for a comparison is kept by its read.
 
+mod choices;
 mod services;
 mod snapshots;
 mod stats;
 
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
+use crate::choices::Choices;
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
 use crate::drive::{Batch, Inner, Life};
@@ -27,15 +29,14 @@ use crate::info::VolumeInfo;
 use crate::layouts;
 use crate::limits::{STOP_LOOKS, STOP_TELLS};
 use crate::options::{CreateError, CreateOptions, OpenError, OpenOptions, StopError};
-use crate::policy::{NoIndex, Policy};
+use crate::orders;
 use crate::reaper::{finish_here, reap};
 use crate::refusals::restored;
 use crate::requests::{Pending, Unheard};
 use crate::scout::{self, Scout};
 use crate::scratch::{SCRATCH, Scratch, Verdict};
 use crate::scrub::{self, scrubber::Scrubber};
-use crate::shared::{BreaksOnPanic, Shared, ask_for_the_clock, internal_error};
-use crate::sight::{Sight, Step, change_of};
+use crate::shared::{BreaksOnPanic, SharedVolume, ask_for_the_clock, internal_error};
 use crate::snapshots::{keep_for, keeper::Keeper};
 use crate::source::MediumSource;
 use crate::start;
@@ -44,6 +45,7 @@ use crate::sweep::{self, sweeper::Sweeper};
 use crate::turns::Turns;
 use crate::waits::Waits;
 use crate::watched::Watched;
+use crate::watching::{JournalEntry, Watching, change_of};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
 use std::sync::Arc;
@@ -55,11 +57,11 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::layout::Core;
 use vellum_core::seam::{Hint, Input};
 use vellum_medium::Medium;
-use vellum_watch::{JournalError, journals};
+use vellum_watch::journals;
 
 /// A volume that is being served.
 pub struct Volume {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedVolume>,
     /// All threads of the volume.
     threads: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) superblock: Superblock,
@@ -134,7 +136,7 @@ impl Volume {
         let core = start::core_options(&*medium, options);
         let journals = journals::all(&options.journals, superblock.logical_blocks())?;
         let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedVolume {
             medium,
             inner: Mutex::new(Inner::new(
                 engine,
@@ -148,7 +150,8 @@ impl Volume {
             unheard: Arc::new(Unheard),
             turns: Turns::default(),
             digester: Digester::new(&superblock),
-            scout: Scout::new(options.policy, journals),
+            choices: Choices::new(options.policy, journals),
+            scout: Scout::default(),
             sweeper: Sweeper::default(),
             scrubber: Scrubber::default(),
             waits: Waits::default(),
@@ -193,7 +196,8 @@ impl Volume {
             scrub::run(shared, &superblock, read_only)
         })?;
         if !self.read_only {
-            scout::thread::begin(&self.shared)?;
+            self.shared.scout.begin_first();
+            orders::begin(&self.shared)?;
             self.spawn("vellum-scout", scout::thread::run)?;
             self.spawn("vellum-freed", freed::thread::run)?;
             let superblock = self.superblock.clone();
@@ -207,7 +211,7 @@ impl Volume {
     fn spawn(
         &mut self,
         name: &str,
-        life: impl FnOnce(&Arc<Shared>) + Send + 'static,
+        life: impl FnOnce(&Arc<SharedVolume>) + Send + 'static,
     ) -> Result<(), OpenError> {
         let theirs = Arc::clone(&self.shared);
         let thread = std::thread::Builder::new()
@@ -290,44 +294,6 @@ impl Volume {
         }
     }
 
-    /// The policies in force.
-    #[must_use]
-    pub fn policy(&self) -> Policy {
-        scout::thread::policy(&self.shared)
-    }
-
-    /// Puts other policies in force, at once.
-    ///
-    /// # Errors
-    /// When there is no memory for the index that they need; then nothing changes.
-    pub fn set_policy(&self, policy: Policy) -> Result<(), NoIndex> {
-        scout::thread::set_policy(&self.shared, policy)
-    }
-
-    /// Checks that the volume can do what a policy says.
-    ///
-    /// # Errors
-    /// When it cannot; the error says what.
-    pub fn takes(&self, policy: &Policy) -> Result<(), OpenError> {
-        layouts::takes(&self.superblock, policy)
-    }
-
-    /// Watches a journal that cannot be found, or whose finding is not trusted, until the volume is stopped.
-    ///
-    /// # Errors
-    /// When it is not made of whole blocks of the volume, or overlaps another one.
-    pub fn set_journal(&self, start: u64, bytes: u64) -> Result<(), JournalError> {
-        if self.read_only {
-            return Err(JournalError::ReadOnly);
-        }
-        scout::thread::set_journal(&self.shared, start, bytes)
-    }
-
-    /// Forgets the journals that were set by hand.
-    pub fn clear_journals(&self) {
-        scout::thread::clear_journals(&self.shared);
-    }
-
     /// What went wrong lately, each kind of trouble once.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
@@ -344,12 +310,12 @@ impl Volume {
     fn pass_on(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
         let shared = &*self.shared;
         let mut scratch = SCRATCH.take().unwrap_or_default();
-        let sight = shared.scout.sight();
-        self.judge(requests, &sight, &mut scratch.verdicts);
+        let watching = shared.scout.watching();
+        self.judge(requests, &watching, &mut scratch.verdicts);
         let _guard = BreaksOnPanic::new(shared);
         let turn = shared.answer_first(requests, replies, &mut scratch);
-        digest_all(shared, &sight.1, requests, &mut scratch);
-        self.hand_over(requests, replies, &sight.1, &turn, &mut scratch);
+        digest_all(shared, &watching.1, requests, &mut scratch);
+        self.hand_over(requests, replies, &watching.1, &turn, &mut scratch);
         self.finish(replies, &mut scratch.batch);
         SCRATCH.set(Some(scratch));
     }
@@ -375,14 +341,19 @@ impl Volume {
     }
 
     /// Decides for each request of a batch whether it is refused, and checks it against the scout's findings.
-    fn judge(&self, requests: &[Request], sight: &(u64, Arc<Sight>), verdicts: &mut Vec<Verdict>) {
+    fn judge(
+        &self,
+        requests: &[Request],
+        watching: &(u64, Arc<Watching>),
+        verdicts: &mut Vec<Verdict>,
+    ) {
         let scout = &self.shared.scout;
         for request in requests {
             let refusal = self.verdict(request);
             let mut watched = Watched::default();
             if refusal.is_none() {
                 if let Some(change) = change_of(request) {
-                    watched = scout.hold(sight, &change);
+                    watched = scout.hold(watching, &change);
                 }
                 watched.seen = scout.freed.see(request);
                 watched.marks = gate::has_marks(request);
@@ -396,7 +367,7 @@ impl Volume {
         &self,
         requests: &mut Vec<Request>,
         replies: &Arc<dyn Replies>,
-        sight: &Arc<Sight>,
+        watching: &Arc<Watching>,
         turn: &Turn,
         scratch: &mut Scratch,
     ) {
@@ -422,7 +393,7 @@ impl Volume {
             Life::Running => None,
             _ => Some(BlockError::Stopping),
         };
-        self.pass_all(&mut inner, requests, replies, sight, (scratch, refusal));
+        self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
         if !broken {
             passage::let_go(
                 self.shared.around(),
@@ -449,14 +420,14 @@ impl Volume {
         inner: &mut Inner,
         requests: &mut Vec<Request>,
         replies: &Arc<dyn Replies>,
-        sight: &Arc<Sight>,
+        watching: &Arc<Watching>,
         (scratch, refusal): (&mut Scratch, Option<BlockError>),
     ) {
         let (now, around) = (self.shared.now(), self.shared.around());
         let mut rest = scratch.payloads.as_mut_slice();
         let mut rest_found = scratch.found.as_slice();
         let batch = &mut scratch.batch;
-        let mut steps = scratch.steps.drain(..).peekable();
+        let mut entries = scratch.entries.drain(..).peekable();
         for (number, (request, (verdict, watched))) in requests
             .drain(..)
             .zip(scratch.verdicts.drain(..))
@@ -477,21 +448,21 @@ impl Volume {
                 replies
             };
             let pending = Pending::new(request, sink, watched);
-            let own = iter::from_fn(|| steps.next_if(|step| step.request == number));
-            let mut own: Vec<Step> = own.collect();
+            let own = iter::from_fn(|| entries.next_if(|entry| entry.request == number));
+            let mut own: Vec<JournalEntry> = own.collect();
             let write = gate::Write {
                 pending,
                 blocks,
                 found,
-                steps: &mut own,
-                sight,
+                entries: &mut own,
+                watching,
             };
             match verdict.or_else(|| refusal.clone()) {
                 Some(error) => passage::refuse(around, inner, write.pending, error, batch),
                 None => passage::pass(around, inner, now, write, batch),
             }
         }
-        drop(steps);
+        drop(entries);
         scratch.payloads.clear();
         scratch.found.clear();
         scratch.pairs.clear();

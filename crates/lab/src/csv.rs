@@ -3,7 +3,7 @@
 use crate::base::{Lookups, Refreshed};
 use crate::life::{Life, WornOut};
 use crate::outcome::{Outcome, Percentiles};
-use crate::series::Step;
+use crate::series::SeriesStep;
 use std::collections::BTreeSet;
 
 /// The lines, with a header.
@@ -130,7 +130,7 @@ impl Counter {
     }
 
     /// The count at the end of a step; none if the policy has no such counter.
-    fn of(self, outcome: &Outcome, step: &Step) -> Option<u64> {
+    fn of(self, outcome: &Outcome, step: &SeriesStep) -> Option<u64> {
         let found = match self {
             Self::Written(name) => {
                 let at = outcome.medium.iter().position(|cause| cause.name == name);

@@ -525,7 +525,7 @@ impl<I: Iterator<Item = Request>> Iterator for Host<I> {
                         let at = request.at.max(self.clock);
                         self.ready.push_back(Request { at, lba, ..request });
                     }
-                    Op::Discard => self.delete(&request),
+                    Op::Discard { .. } => self.delete(&request),
                 },
                 None => {
                     self.from = None;

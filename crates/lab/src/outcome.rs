@@ -7,7 +7,7 @@ use crate::base::{COUNT_BYTES, ENTRY_BYTES, Folded, Lookups, Refreshed};
 use crate::flash::{Busy, Counts, Reads, Taken};
 use crate::latency::Within;
 use crate::life::Life;
-use crate::series::{Moment, Step};
+use crate::series::{Moment, SeriesStep};
 use crate::sim::written::BY_DRIVE;
 pub use crate::sim::written::Cause;
 use crate::sim::{Ftl, Sim};
@@ -207,7 +207,7 @@ pub struct Outcome {
     /// The engine's counters, if it ran.
     pub engine: Vec<(&'static str, u64)>,
     /// The course of the run.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SeriesStep>,
     /// The distribution of write latencies.
     pub write_cdf: Vec<Within>,
     /// The distribution of read latencies.
@@ -370,7 +370,7 @@ impl Snapshot {
 
 impl Snapshot {
     /// The course of the run: counters of the engine since the start, gauges as they were.
-    fn steps(&self, sim: &Sim) -> Vec<Step> {
+    fn steps(&self, sim: &Sim) -> Vec<SeriesStep> {
         let mut steps = sim.seen.series.since(&self.start);
         for step in &mut steps {
             for (value, (name, before)) in step.engine.iter_mut().zip(&self.engine) {

@@ -355,7 +355,7 @@ fn count(summary: &mut Summary, traced: &Traced) {
             summary.blocks_written += traced.blocks();
             summary.blocks_told += traced.contents.len() as u64;
         }
-        Op::Discard => summary.discards += 1,
+        Op::Discard { .. } => summary.discards += 1,
         Op::Flush => summary.flushes += 1,
     }
 }

@@ -97,7 +97,7 @@ fn not_zero(count: u64) -> String {
 }
 
 /// How large all is, how many requests there were, and how many blocks the host and the medium got.
-fn counts(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn counts(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     row("volume", &|o| bytes(o.logical_blocks * 4096));
     row("flash or device", &|o| bytes(o.physical_blocks * 4096));
     row("  over-provisioning", &over_provisioning);
@@ -123,7 +123,7 @@ fn counts(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// Write amplification, how certain it is, and that of each of two layers.
-fn amplifications(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn amplifications(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     row("write amplification", &|o| {
         or_dash(o.write_amplification.map(|wa| format!("{wa:.3}")))
     });
@@ -138,7 +138,7 @@ fn amplifications(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// What is wrong, or would be, because a hash is trusted or the map has an order.
-fn mistakes(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn mistakes(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().any(|o| o.mistaken > Some(0)) {
         row("read as something else", &|o| or_dash(o.mistaken));
     }
@@ -153,7 +153,7 @@ fn mistakes(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// Erasures, and how long the flash lasts.
-fn wear(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn wear(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().all(|o| o.life.is_none()) {
         return;
     }
@@ -181,7 +181,7 @@ fn notes(outcome: &Outcome, out: &mut String) {
 }
 
 /// The latencies of all hosts together, and what each tenant saw.
-fn latencies(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn latencies(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     for (name, of) in [
         (
             "read",
@@ -227,7 +227,7 @@ fn latencies(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// A tenant's submission queue.
-fn queue(of: &dyn Fn(&Outcome) -> OfTenant, row: &mut Row<'_>) {
+fn queue(of: &dyn Fn(&Outcome) -> OfTenant, row: &mut AddRow<'_>) {
     let cell =
         |o: &Outcome, told: &dyn Fn(&Queued) -> String| or_dash(of(o).queue.as_ref().map(told));
     row("  its queue", &|o| {
@@ -256,10 +256,10 @@ const KINDS: [(&str, OfKind); 3] = [
 ];
 
 /// Adds a row: its name, and the cell for an outcome.
-type Row<'a> = dyn FnMut(&str, &dyn Fn(&Outcome) -> String) + 'a;
+type AddRow<'a> = dyn FnMut(&str, &dyn Fn(&Outcome) -> String) + 'a;
 
 /// How long commit blocks waited for the blocks they commit, if any did.
-fn commits(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn commits(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().any(|o| o.counted("commits_waited") > 0) {
         row(
             "commit blocks wait, mean",
@@ -272,7 +272,7 @@ fn commits(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// Rows of the optional parts of the simulation.
-fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn extended(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     commits(outcomes, row);
     let worn = |o: &Outcome| o.life.as_ref().and_then(|life| life.worn);
     if outcomes.iter().any(|o| worn(o).is_some()) {
@@ -340,7 +340,7 @@ fn extended(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// What went through an SLC cache, and what the other blocks then received.
-fn cached(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn cached(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().all(|o| o.slc.is_none()) {
         return;
     }
@@ -355,7 +355,7 @@ fn cached(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// What was refreshed, and what was due on drives that refresh nothing.
-fn refreshed(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn refreshed(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().all(|o| o.refreshed.is_none()) {
         return;
     }
@@ -372,7 +372,7 @@ fn refreshed(outcomes: &[Outcome], row: &mut Row<'_>) {
 }
 
 /// The energy that the flash used.
-fn energy(outcomes: &[Outcome], row: &mut Row<'_>) {
+fn energy(outcomes: &[Outcome], row: &mut AddRow<'_>) {
     if outcomes.iter().all(|o| o.energy.is_none()) {
         return;
     }

@@ -73,12 +73,12 @@ impl Series {
 
     /// The steps, counted from a moment when the host had written nothing.
     #[must_use]
-    pub fn since(&self, start: &Moment) -> Vec<Step> {
+    pub fn since(&self, start: &Moment) -> Vec<SeriesStep> {
         let mut before = start;
         let steps = self.moments.iter().map(|now| {
             let (writes, reads) = (now.writes - before.writes, now.reads - before.reads);
             let causes = now.by_cause.iter().zip(&start.by_cause);
-            let step = Step {
+            let step = SeriesStep {
                 host_written: now.host_written,
                 medium_written: now.medium_written - start.medium_written,
                 erases: now.erases - start.erases,
@@ -97,7 +97,7 @@ impl Series {
 
 /// A step of a run: all counts are from the run's start to the step's end.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
+pub struct SeriesStep {
     /// Blocks that the host wrote.
     pub host_written: u64,
     /// Blocks that the medium received.
@@ -131,7 +131,7 @@ const STUDENT: f64 = 2.131;
 /// is in their mean, whatever the distribution of the counts. The erasures of a page map occur evenly, those of a log
 /// a segment at a time.
 #[must_use]
-pub fn may_be_off(steps: &[Step], count: impl Fn(&Step) -> u64) -> Option<f64> {
+pub fn may_be_off(steps: &[SeriesStep], count: impl Fn(&SeriesStep) -> u64) -> Option<f64> {
     if steps.len() < BATCHES {
         return None;
     }
@@ -155,7 +155,7 @@ pub fn may_be_off(steps: &[Step], count: impl Fn(&Step) -> u64) -> Option<f64> {
 
 /// How much more is written per block of the host in the second half than in the first, as a fraction.
 #[must_use]
-pub fn drift(steps: &[Step]) -> Option<f64> {
+pub fn drift(steps: &[SeriesStep]) -> Option<f64> {
     let half = steps.get((steps.len() / 2).checked_sub(1)?)?;
     let last = steps.last()?;
     let first = half.medium_written as f64 / half.host_written as f64;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
-    fn series(blocks: u64, mut medium: impl FnMut(u64) -> u64) -> Vec<Step> {
+    fn series(blocks: u64, mut medium: impl FnMut(u64) -> u64) -> Vec<SeriesStep> {
         let mut series = Series::default();
         let mut written = 0;
         for block in 1..=blocks {

@@ -42,7 +42,7 @@ impl Shares {
                         places.insert(lba);
                     }
                 }
-                Op::Read | Op::Discard => {}
+                Op::Read | Op::Discard { .. } => {}
             }
         }
         shares.touched = places.len() as u64;

@@ -29,7 +29,7 @@ use crate::raw::Raw;
 use crate::series::Series;
 use crate::timeline::{Tag, Timeline};
 use crate::trace::Op;
-use crate::vellum::{Asked, Backing, Vellum};
+use crate::vellum::{Backing, Submitted, Vellum};
 use crate::watching::Watching;
 use crate::workload::Request;
 use crate::zoned::ZoneError;
@@ -370,33 +370,39 @@ impl Sim {
         }
     }
 
-    fn serve(&mut self, asked: Asked) {
-        let tag = Tag::Client(asked.id);
+    fn serve(&mut self, submitted: Submitted) {
+        let tag = Tag::Client(submitted.id);
         match &mut self.ftl {
             Ftl::Vellum(vellum) => {
-                vellum.ask(io!(self), asked);
+                vellum.ask(io!(self), submitted);
                 self.collect();
             }
             Ftl::Page(drive) => {
-                let wanted = match asked.op {
+                let wanted = match submitted.op {
                     Op::Read => Wanted::Read,
                     Op::Write { fua } => Wanted::Write {
                         fua,
-                        through: !asked.admitted.buffer,
-                        stream: asked.stream,
+                        through: !submitted.admitted.buffer,
+                        stream: submitted.stream,
                     },
-                    Op::Discard => Wanted::Discard,
+                    Op::Discard { .. } => Wanted::Discard,
                     Op::Flush => Wanted::Flush,
                 };
-                drive.ask(io!(self), tag, wanted, asked.lba, u64::from(asked.blocks));
+                drive.ask(
+                    io!(self),
+                    tag,
+                    wanted,
+                    submitted.lba,
+                    u64::from(submitted.blocks),
+                );
             }
-            Ftl::Raw(raw) => match asked.op {
-                Op::Read => raw.device().read(&mut self.time, tag, asked.blocks),
+            Ftl::Raw(raw) => match submitted.op {
+                Op::Read => raw.device().read(&mut self.time, tag, submitted.blocks),
                 Op::Write { fua } => {
-                    raw.read_along(asked.lba, &asked.contents, &asked.bytes);
-                    raw.write(&mut self.time, tag, asked.lba, &asked.contents, fua);
+                    raw.read_along(submitted.lba, &submitted.contents, &submitted.bytes);
+                    raw.write(&mut self.time, tag, submitted.lba, &submitted.contents, fua);
                 }
-                Op::Discard => self.time.done(tag),
+                Op::Discard { .. } => self.time.done(tag),
                 Op::Flush => raw.device().flush(&mut self.time, tag),
             },
         }
@@ -405,8 +411,8 @@ impl Sim {
     fn happen(&mut self, tag: Tag) {
         match tag {
             Tag::Arrival(part) => {
-                if let Some(asked) = self.parts[part as usize].asked.take() {
-                    self.serve(asked);
+                if let Some(submitted) = self.parts[part as usize].submitted.take() {
+                    self.serve(submitted);
                 }
             }
             Tag::Client(part) => self.answered(part),

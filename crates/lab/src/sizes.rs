@@ -27,7 +27,7 @@ pub struct Size {
 }
 
 /// The measured sizes of each block of a write, if any.
-pub type Tells = Option<Box<[Size]>>;
+pub type MeasuredSizes = Option<Box<[Size]>>;
 
 /// A percentage of the contents, and the range of their sizes: from, and below.
 type Class = (u32, u16, u16);

@@ -1,6 +1,6 @@
 //! How reliable a run's figures are.
 
-use crate::series::{self, Step};
+use crate::series::{self, SeriesStep};
 use serde::Serialize;
 
 /// The most that the halves of a settled run differ, as a fraction.
@@ -26,7 +26,12 @@ impl Sure {
     /// The certainty of a run with this amplification, on a volume of this many blocks. `warm` says whether the
     /// warm-up by the load ended by its rule, if there was one.
     #[must_use]
-    pub fn of(amplification: Option<f64>, steps: &[Step], volume: u64, warm: Option<bool>) -> Self {
+    pub fn of(
+        amplification: Option<f64>,
+        steps: &[SeriesStep],
+        volume: u64,
+        warm: Option<bool>,
+    ) -> Self {
         let drift = series::drift(steps);
         let written = steps.last().map_or(0, |last| last.host_written);
         let still = || {
@@ -81,8 +86,8 @@ mod tests {
     use super::*;
 
     /// A run over two volumes of 1000 blocks, one step per 20 blocks.
-    fn steps(volumes: u64, medium: impl Fn(u64) -> u64) -> Vec<Step> {
-        let step = |n: u64| Step {
+    fn steps(volumes: u64, medium: impl Fn(u64) -> u64) -> Vec<SeriesStep> {
+        let step = |n: u64| SeriesStep {
             host_written: n * 20,
             medium_written: medium(n * 20),
             erases: 0,

@@ -10,11 +10,10 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba};
 use vellum_core::seam::{Digest, Hint, Payload};
-use vellum_ext4::journal::OWN;
 use vellum_ext4::scan;
 use vellum_watch::{
     Blocks, Change, Classes, CommitOrder, Critical, EarlierPlaces, Entry, Findings, Followers,
-    FreeSpace, Log, Plan, Wants,
+    FreeSpace, Log, Plan, Wants, may_be_own,
 };
 
 /// The watch; see the module.
@@ -54,14 +53,14 @@ impl Written<'_> {
     /// True if the block is one of a journal's own.
     #[must_use]
     pub fn is_journals(&self, index: usize) -> bool {
-        self.own(index).is_some_and(|bytes| bytes.starts_with(&OWN))
+        self.own(index).is_some_and(|bytes| may_be_own(&bytes[..]))
     }
 
     /// The first bytes of a block; without bytes, those that stand for its number.
     fn beginning(&self, index: usize) -> u32 {
-        match self.is_journals(index) {
-            true => u32::from_le_bytes(OWN),
-            false => self.contents[index].digest().first,
+        match self.own(index).filter(|bytes| may_be_own(&bytes[..])) {
+            Some(bytes) => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+            None => self.contents[index].digest().first,
         }
     }
 }

@@ -9,10 +9,10 @@ use filler::SKEW;
 pub use places::Pattern;
 pub(crate) use places::Places;
 
-use crate::applications::{Application, FILESERVER, Running, Step, VARMAIL};
+use crate::applications::{Application, FILESERVER, NextRequest, Running, VARMAIL};
 use crate::content::{Content, Contents};
 use crate::rng::Rng;
-use crate::sizes::Tells;
+use crate::sizes::MeasuredSizes;
 use crate::trace::Op;
 use smallvec::smallvec;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Request {
     /// For a write that completes a journal's transaction: the blocks that the transaction puts home.
     pub committed: Committed,
     /// The sizes its blocks can be stored in, if measured.
-    pub sizes: Tells,
+    pub sizes: MeasuredSizes,
     /// The tenant that sends it, or [`NOBODY`].
     pub tenant: u8,
 }
@@ -297,7 +297,7 @@ impl Iterator for Generator {
             self.unflushed = 0;
             return Some(Request::flush(at));
         }
-        let Step { op, lba, blocks } = self.step();
+        let NextRequest { op, lba, blocks } = self.step();
         let mut contents = Contents::new();
         if matches!(op, Op::Write { .. }) {
             self.writes += 1;
@@ -320,13 +320,13 @@ impl Iterator for Generator {
 }
 
 impl Generator {
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> NextRequest {
         if let Some(application) = &mut self.application {
             return application.next(&mut self.rng);
         }
         let reads = u64::from(self.workload.reads);
         let is_read = reads > 0 && self.rng.below(100) < reads;
-        Step {
+        NextRequest {
             op: match is_read {
                 true => Op::Read,
                 false => Op::Write { fua: false },

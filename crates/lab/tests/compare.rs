@@ -22,7 +22,7 @@ use vellum_lab::progress::Watch;
 use vellum_lab::report;
 use vellum_lab::scenario::{Device, Load, Precondition, Scenario, Synthetic};
 use vellum_lab::sim::Pace;
-use vellum_lab::sweep::{self, Axis, Row};
+use vellum_lab::sweep::{self, Axis, PointResult};
 use vellum_lab::workload;
 
 fn scenario() -> Scenario<'static> {
@@ -237,8 +237,8 @@ fn a_sweep_is_one_file_to_look_into() {
         let cell = |name: &str, figure: f64| (name.to_owned(), figure.to_string());
         let amplification = (n % 3 + n / 3) as f64 + 1.5;
         rows.push(match n {
-            5 => Row::failed(point, "no </script> for it".into()),
-            _ => Row {
+            5 => PointResult::failed(point, "no </script> for it".into()),
+            _ => PointResult {
                 point,
                 figures: vec![
                     cell("write_amplification", amplification),

@@ -145,7 +145,7 @@ fn trimmed_blocks_are_gone_until_written_again() {
     let pairs = asked("[a]\nrw=randtrimwrite\nsize=1m\nfsync=10\n");
     let pairs: Vec<_> = pairs.iter().filter(|r| r.op != Op::Flush).collect();
     for pair in pairs.chunks(2) {
-        assert_eq!((pair[0].op, pair[0].lba), (Op::Discard, pair[1].lba));
+        assert_eq!((pair[0].op, pair[0].lba), (Op::DISCARD, pair[1].lba));
         assert_eq!(pair[1].op, Op::Write { fua: false });
     }
     assert_eq!(pairs.len(), 512);

@@ -196,3 +196,54 @@ fn a_journaling_host_names_what_short_transactions_commit() {
     let flushes = |policy| counted(Mode::Data, 20, policy)[2];
     assert!(flushes("vellum:write-once") > 2 && flushes("vellum:write-once,replay") <= 2);
 }
+
+/// A trace says whether a client discards or writes zeros, and whether that has to be durable.
+#[test]
+fn zeros_and_durable_discards_are_replayed_as_such() {
+    let dir = tempfile::tempdir().unwrap();
+    let counted = |name: &str, op: Op| {
+        let header = Header {
+            id: [3; 16],
+            blocks: 1 << 20,
+            began: 1,
+            sizes: Sizes::None,
+        };
+        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        let mut at = 0;
+        for lba in 0..100 {
+            for (op, blocks) in [(Op::Write { fua: false }, 1), (op, 1)] {
+                at += 100_000;
+                let request = Request {
+                    at,
+                    op,
+                    lba,
+                    blocks,
+                    contents: vec![],
+                    committed: vec![],
+                };
+                writer.push(&Entry::Request(request)).unwrap();
+            }
+        }
+        let path = dir.path().join(name);
+        std::fs::write(&path, writer.finish().unwrap()).unwrap();
+        let trace = &TraceFile::read(&path, &Reading::default()).unwrap();
+        let repeated = RepeatedContents::Same;
+        let load = Load::Trace {
+            trace,
+            times: 1,
+            repeated,
+        };
+        let outcome = run(&scenario(load), "vellum");
+        ["discarded_blocks", "zero_blocks", "durable_chunks"].map(|name| outcome.counted(name))
+    };
+    let fua = true;
+    let [discarded, zeros, durable] = counted("zeros", Op::WriteZeroes { fua });
+    assert_eq!([discarded, zeros], [0, 100]);
+    assert!(durable >= 100, "{durable}");
+    let [discarded, zeros, durable] = counted("discards", Op::Discard { fua });
+    assert_eq!([discarded, zeros], [100, 0]);
+    assert!(durable >= 100, "{durable}");
+    let [discarded, zeros, durable] = counted("plain", Op::Discard { fua: false });
+    assert_eq!([discarded, zeros], [100, 0]);
+    assert!(durable < 100, "{durable}");
+}

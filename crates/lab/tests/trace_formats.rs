@@ -64,7 +64,7 @@ fn fio_has_times_or_waits() {
     let traced = read(Format::Fio, FIO.as_bytes()).unwrap();
     let write = Op::Write { fua: false };
     let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
-    assert_eq!(ops, [Op::Read, write, Op::Flush, Op::Discard, write]);
+    assert_eq!(ops, [Op::Read, write, Op::Flush, Op::DISCARD, write]);
     assert_eq!(traced[1].at, Nanos(3_353_000));
     assert_eq!((traced[1].offset, traced[1].bytes), (774_144, 8192));
     assert_ne!(traced[1].disk, traced[4].disk, "two files");
@@ -81,7 +81,7 @@ fn blktrace_is_read_in_either_byte_order_and_counts_each_request_once() {
         let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
         assert_eq!(
             ops,
-            [write, Op::Read, Op::Flush, durable, Op::Discard, write]
+            [write, Op::Read, Op::Flush, durable, Op::DISCARD, write]
         );
         assert_eq!((traced[0].at, traced[0].offset), (Nanos(1000), 80 * 512));
         assert_eq!(traced[4].bytes, 1 << 20);
@@ -113,7 +113,7 @@ fn csv_is_read_by_its_map() {
     .unwrap();
     let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     let write = Op::Write { fua: false };
-    assert_eq!(ops, [write, Op::Read, Op::Discard, Op::Flush]);
+    assert_eq!(ops, [write, Op::Read, Op::DISCARD, Op::Flush]);
     assert_eq!((traced[0].at, traced[0].offset), (Nanos(1500), 40_960));
     assert!(traced[1].disk == traced[0].disk && traced[2].disk != traced[0].disk);
     // The UMass Financial traces: ASU, LBA, size, opcode, seconds.
@@ -157,7 +157,11 @@ fn a_vellum_trace_has_contents_journals_and_losses() {
     assert_eq!(traced[0].contents[0], traced[3].contents[0]);
     assert_eq!(traced[1].op, Op::Write { fua: true });
     assert!(traced[5].contents.is_empty(), "not known");
-    assert_eq!([traced[6].op, traced[7].op], [Op::Discard; 2]);
+    let zeros = Op::Discard {
+        zero: true,
+        fua: false,
+    };
+    assert_eq!([traced[6].op, traced[7].op], [Op::DISCARD, zeros]);
     let seen = reader.seen();
     assert_eq!((seen.requests, seen.lost, seen.cut), (8, 5, false));
     assert_eq!(reader.journals()[0].blocks, 4096);

@@ -77,7 +77,7 @@ fn blkparse_counts_each_request_once() {
     let ops: Vec<Op> = traced.iter().map(|r| r.op).collect();
     let (write, durable) = (Op::Write { fua: false }, Op::Write { fua: true });
     // Of the three actions, Q is seen first, so D and C are skipped.
-    assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::Discard]);
+    assert_eq!(ops, [write, Op::Read, Op::Flush, durable, Op::DISCARD]);
     assert_eq!(traced[0].at, Nanos(1829));
     assert_eq!(traced[0].offset, 223_490 * 512);
     // Half a block at each end makes it two blocks.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::block::{BlockDevice, Op};
-use vellum_trace::{Class, Entry, Op as Told, Request, TraceError, Writer};
+use vellum_trace::{Class, Entry, Op as TracedOp, Request, TraceError, Writer};
 
 /// Niceness of this thread.
 const NICE: i32 = 10;
@@ -146,11 +146,11 @@ impl Thread {
         self.push(&Entry::Request(Request {
             at: job.at,
             op: match job.op {
-                Op::Read => Told::Read,
-                Op::Write { fua } => Told::Write { fua },
-                Op::Flush => Told::Flush,
-                Op::Discard { fua } => Told::Discard { fua },
-                Op::WriteZeroes { fua } => Told::WriteZeroes { fua },
+                Op::Read => TracedOp::Read,
+                Op::Write { fua } => TracedOp::Write { fua },
+                Op::Flush => TracedOp::Flush,
+                Op::Discard { fua } => TracedOp::Discard { fua },
+                Op::WriteZeroes { fua } => TracedOp::WriteZeroes { fua },
             },
             lba: job.lba,
             blocks: match job.op {

@@ -14,6 +14,13 @@ pub fn is_own(digest: &Digest) -> bool {
     digest.first.to_le_bytes() == OWN
 }
 
+/// True if a block, wherever it is, may be one of a journal's own, by its first bytes.
+#[inline]
+#[must_use]
+pub fn may_be_own(block: &[u8]) -> bool {
+    block.starts_with(&OWN)
+}
+
 /// Blocks of metadata outside of journals.
 #[derive(Debug, Default)]
 pub struct Classes {
@@ -33,7 +40,7 @@ impl Classes {
         follow: bool,
         stop: &dyn Fn() -> bool,
     ) -> Self {
-        let mut found = Found {
+        let mut found = MetadataFound {
             metadata: Vec::new(),
             is_full: false,
             stop,
@@ -97,14 +104,14 @@ fn too_many_places() -> String {
 }
 
 /// Metadata found by a walk.
-struct Found<'a> {
+struct MetadataFound<'a> {
     metadata: Vec<Range>,
     /// There is more than can be kept.
     is_full: bool,
     stop: &'a dyn Fn() -> bool,
 }
 
-impl Found<'_> {
+impl MetadataFound<'_> {
     /// Collects the results of one walk, and returns why they are incomplete. Damaged parts are skipped.
     fn take(&mut self, spans: impl Iterator<Item = Result<Span, StoodAside>>) -> Option<String> {
         for span in spans {

@@ -8,7 +8,15 @@ use crate::limits::CRITICAL_RANGES;
 use crate::ranges::{Range, blocks_of, join};
 use vellum_core::addr::Lba;
 use vellum_core::seam::Hint;
-use vellum_ext4::{Allowance, FileSystem, Metadata, Scan};
+use vellum_ext4::{Allowance, FileSystem, Metadata, Scan, may_be_descriptors};
+
+/// True if a block looks like one that a file system keeps copies of. Most such blocks are written before the superblock that says
+/// where they are. The caller must lose nothing if some other block is mistaken for one.
+#[inline]
+#[must_use]
+pub fn may_be_critical(block: &[u8]) -> bool {
+    may_be_descriptors(block)
+}
 
 /// The ranges of critical structures; see the module.
 #[derive(Debug, Default)]

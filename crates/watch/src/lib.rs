@@ -23,9 +23,9 @@ mod scans;
 mod wants;
 
 pub use change::{Blocks, Change};
-pub use classes::{Classes, is_own};
+pub use classes::{Classes, is_own, may_be_own};
 pub use copies::{Copied, Copies};
-pub use critical::Critical;
+pub use critical::{Critical, may_be_critical};
 pub use findings::{Expected, Findings};
 pub use free_space::{Followed, FreeSpace, Known, Seen};
 pub use journals::{Extent, FileSystemStats, JournalError, Plan};

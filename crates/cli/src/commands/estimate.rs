@@ -13,7 +13,7 @@ use crate::peek;
 use crate::size::Size;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use journals::Told;
+use journals::JournalFindings;
 use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -74,7 +74,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 /// Counts what these files and directories hold, and reads the journals on disks and images among them.
-fn count(paths: &[PathBuf], bar: &ProgressBar) -> Result<(Census, Vec<Told>)> {
+fn count(paths: &[PathBuf], bar: &ProgressBar) -> Result<(Census, Vec<JournalFindings>)> {
     let mut census = Census::new(CONTENTS_MAX);
     let mut journals = Vec::new();
     for path in paths {
@@ -107,7 +107,7 @@ struct Estimate {
     duplicates: (f64, f64),
     lz4: (f64, f64),
     zstd: (f64, f64),
-    journals: Vec<Told>,
+    journals: Vec<JournalFindings>,
 }
 
 impl Estimate {
@@ -124,7 +124,7 @@ impl Estimate {
             "zstd_bytes": bytes(self.zstd.0),
             "zstd_bytes_bound": bytes(self.zstd.1),
             "unreadable_files": census.unreadable,
-            "journals": self.journals.iter().map(Told::json).collect::<Vec<_>>(),
+            "journals": self.journals.iter().map(JournalFindings::json).collect::<Vec<_>>(),
         });
         Ok(writeln!(out(), "{told}")?)
     }

@@ -1,7 +1,7 @@
 //! `vellum grow`: makes a volume larger, even while it is served.
 
 use crate::claim::claim;
-use crate::grow::Asked;
+use crate::grow::GrowRequest;
 use crate::keys::Key;
 use crate::outcome::{out, tell};
 use crate::size::Size;
@@ -59,7 +59,7 @@ pub fn run(args: &Args) -> Result<()> {
     let served = whose::find_server(&args.volume)?;
     let mut bytes = superblock.logical_blocks() * BLOCK;
     if !is_large_enough(args, &superblock, is_device)? {
-        let asked = Asked {
+        let asked = GrowRequest {
             size: args.size,
             medium_size: args.medium_size,
         };

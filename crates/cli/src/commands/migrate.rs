@@ -73,20 +73,20 @@ struct State {
     life: u64,
     target: String,
     /// The options of the target. A resumed migration does not make it anew.
-    asked: Asked,
+    asked: TargetOptions,
     blocks_done: u64,
 }
 
 /// The options that determine the target.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Asked {
+struct TargetOptions {
     layout: String,
     size: Option<u64>,
     over_provisioning: Option<u32>,
     medium_size: Option<u64>,
 }
 
-impl Asked {
+impl TargetOptions {
     fn of(args: &Args) -> Self {
         Self {
             layout: Layout::from(args.layout).name().to_owned(),
@@ -112,7 +112,7 @@ impl Asked {
     }
 }
 
-impl std::fmt::Display for Asked {
+impl std::fmt::Display for TargetOptions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "--layout {}", self.layout)?;
         if let Some(bytes) = self.size {
@@ -344,7 +344,7 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
             path.display()
         );
     }
-    if let Some(option) = state.asked.differs(&Asked::of(args)) {
+    if let Some(option) = state.asked.differs(&TargetOptions::of(args)) {
         bail!(
             "{} was begun with another {option}: go on with the same options ({}), or remove it and {}, and \
              begin anew",
@@ -369,7 +369,7 @@ fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) ->
         source: hex_uuid(&source.uuid()),
         life: source.life().0,
         target: String::new(),
-        asked: Asked::of(args),
+        asked: TargetOptions::of(args),
         blocks_done: 0,
     };
     make(&args.target, &new, |uuid| {

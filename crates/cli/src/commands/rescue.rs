@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result<()> {
     let bar = progress::of_time("looking for the files of lost blocks");
     let losses = rescue::losses(&source, lost);
     bar.finish_and_clear();
-    let found = Found {
+    let found = RescueReport {
         findings: &findings,
         lost,
         guessed: &guessed,
@@ -235,7 +235,7 @@ fn filled(
 }
 
 /// The report.
-struct Found<'a> {
+struct RescueReport<'a> {
     findings: &'a [String],
     lost: &'a LbaSet,
     guessed: &'a LbaSet,
@@ -246,7 +246,7 @@ struct Found<'a> {
     is_copied: bool,
 }
 
-impl Found<'_> {
+impl RescueReport<'_> {
     fn as_json(&self) -> Result<()> {
         let runs = |set: &LbaSet| -> Vec<_> {
             let runs = set.runs();

@@ -43,7 +43,7 @@ pub fn render(columns: &[Column]) -> String {
 }
 
 /// Adds a row: its name, and the cell for a column.
-type Row<'a> = dyn FnMut(&str, &dyn Fn(&Column) -> String) + 'a;
+type AddRow<'a> = dyn FnMut(&str, &dyn Fn(&Column) -> String) + 'a;
 
 /// A dash where there is none of what a cell counts or divides by.
 fn unless_none(count: u64, cell: impl Fn(u64) -> String) -> String {
@@ -54,7 +54,7 @@ fn unless_none(count: u64, cell: impl Fn(u64) -> String) -> String {
 }
 
 /// How fast each application was.
-fn speeds(columns: &[Column], row: &mut Row<'_>) {
+fn speeds(columns: &[Column], row: &mut AddRow<'_>) {
     let laps = columns.first().map_or(&[][..], |c| &c.laps);
     for (i, lap) in laps.iter().enumerate() {
         row(&lap.name, &|c| {
@@ -66,7 +66,7 @@ fn speeds(columns: &[Column], row: &mut Row<'_>) {
 }
 
 /// What the file system's journal committed, and what of that was written home.
-fn journal(row: &mut Row<'_>) {
+fn journal(row: &mut AddRow<'_>) {
     row("commits of the journal", &|c| {
         unless_none(c.counters.commits, |commits| commits.to_string())
     });

@@ -2,7 +2,7 @@
 
 use super::{Batch, Cause, Inner};
 use crate::compare::{Comparison, Run, nanos_since};
-use crate::part_reads::{Decoded, PartsRead, Told};
+use crate::part_reads::{Decoded, EarlyOutcome, PartsRead};
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
@@ -23,7 +23,7 @@ impl Inner {
         match with {
             Against::Buffer(other) => {
                 let same = self.frame(buf) == self.frame(other);
-                self.told.push((id, Told::Same(same)));
+                self.outcomes.push((id, EarlyOutcome::Same(same)));
             }
             Against::Part(page, slot, base @ Some(_)) => {
                 let kept = match page {
@@ -33,7 +33,7 @@ impl Inner {
                 match kept {
                     Some(same) => {
                         self.counters.compares_kept += 1;
-                        self.told.push((id, Told::Same(same)));
+                        self.outcomes.push((id, EarlyOutcome::Same(same)));
                     }
                     None => {
                         let read = PartsRead::new(slot, 1, Decoded::Compared(buf));
@@ -46,7 +46,7 @@ impl Inner {
                 let page =
                     unsafe { std::slice::from_raw_parts(self.frames.ptr(page), BLOCK_BYTES) };
                 let same = self.part_is(page, slot, None, buf);
-                self.told.push((id, Told::Same(same)));
+                self.outcomes.push((id, EarlyOutcome::Same(same)));
             }
             Against::Medium(at) => self.compare_stored(id, buf, at, None),
             Against::Part(Page::Medium(at), slot, None) => {
@@ -60,7 +60,7 @@ impl Inner {
         match self.frames.is_same(at, slot, self.frame(buf)) {
             Some(same) => {
                 self.counters.compares_kept += 1;
-                self.told.push((id, Told::Same(same)));
+                self.outcomes.push((id, EarlyOutcome::Same(same)));
             }
             None => {
                 let comparison = Comparison { at, slot, id, buf };

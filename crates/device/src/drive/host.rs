@@ -153,8 +153,8 @@ impl Serves<Batch> for Inner {
     }
 
     fn next_ended(&mut self) -> Option<(EffectId, Outcome<'static>)> {
-        let (id, told) = self.told.pop()?;
-        Some((id, told.outcome()))
+        let (id, outcomes) = self.outcomes.pop()?;
+        Some((id, outcomes.outcome()))
     }
 
     fn started_all(&mut self, batch: &mut Batch) {

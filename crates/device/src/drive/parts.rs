@@ -1,7 +1,7 @@
 //! Writes chunks with their pages of parts, and reads parts.
 
 use super::{Batch, Cause, Ended, Inner};
-use crate::part_reads::{Came, Decoded, Needs, PartsRead, Told};
+use crate::part_reads::{Came, Decoded, EarlyOutcome, Needs, PartsRead};
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, RequestId};
 use vellum_core::driver::Extent;
@@ -80,8 +80,8 @@ impl Inner {
             Page::Buffer(buf) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
-                let told = self.told_of(page, &read);
-                self.told.push((id, told));
+                let outcomes = self.outcome_of(page, &read);
+                self.outcomes.push((id, outcomes));
             }
             Page::Medium(at) => {
                 self.count_parts_read(read.to);
@@ -148,8 +148,8 @@ impl Inner {
         let ended = match &read.page {
             Came::NotYet => None,
             Came::Copied(page) => {
-                let told = self.told_of(&page[..], &read);
-                self.told.push((id, told));
+                let outcomes = self.outcome_of(&page[..], &read);
+                self.outcomes.push((id, outcomes));
                 return None;
             }
             Came::Read { failed: true } => Some(Ended::Failed),
@@ -172,11 +172,11 @@ impl Inner {
     }
 
     /// The same for a page in memory.
-    fn told_of(&mut self, page: &[u8], read: &PartsRead) -> Told {
+    fn outcome_of(&mut self, page: &[u8], read: &PartsRead) -> EarlyOutcome {
         let whole = self.unpack_to(page, read);
         match read.to {
-            Decoded::Compared(_) => Told::Same(whole),
-            Decoded::Request(..) | Decoded::Collector(_) => Told::Parts {
+            Decoded::Compared(_) => EarlyOutcome::Same(whole),
+            Decoded::Request(..) | Decoded::Collector(_) => EarlyOutcome::Parts {
                 whole,
                 base: read.has_base(),
             },

@@ -5,14 +5,14 @@ use crate::drive::{Batch, Inner, Life};
 use crate::frames::Frames;
 use crate::limits::FREED_RUNS;
 use crate::requests::{Pending, Unheard};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use crate::snapshots::keeper::Keeper;
 use crate::watched::Watched;
 use std::sync::Arc;
 use vellum_core::addr::{Lba, Nanos};
 
 /// The thread's main loop.
-pub(crate) fn run(shared: &Arc<Shared>) {
+pub(crate) fn run(shared: &Arc<SharedVolume>) {
     // A discard that is refused leaves its blocks where they are.
     let replies: Arc<dyn Replies> = Arc::new(Unheard);
     while shared.scout.freed.wait() {
@@ -52,7 +52,7 @@ fn discard(lba: Lba, blocks: u64, replies: &Arc<dyn Replies>) -> Pending {
 
 /// Drops some runs, and returns true if there are more. Called under the volume's lock.
 fn drop_some(
-    shared: &Shared,
+    shared: &SharedVolume,
     replies: &Arc<dyn Replies>,
     now: Nanos,
     inner: &mut Inner,

@@ -1,7 +1,7 @@
 //! Writes that are answered before the core knows of them.
 //!
 //! Digesting, encoding and comparing a block takes longer than everything else that is done for a write. The client need not wait
-//! for that: the answer to a write does not say when it is durable. So the answer is given first (`Shared::answer_first`), and
+//! for that: the answer to a write does not say when it is durable. So the answer is given first (`SharedVolume::answer_first`), and
 //! the thread that brought the write goes on with it while its client makes the next one. What must hold:
 //!
 //! 1. An answer promises no more than is kept. It is given first only while the core surely has room for the write and for
@@ -15,7 +15,7 @@
 use crate::block::{BlockError, Op, Request};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use vellum_ext4::journal::OWN;
+use vellum_watch::may_be_own;
 
 /// A run of blocks: where it begins, and how many.
 type Run = (u64, u64);
@@ -41,7 +41,7 @@ struct Ahead {
 
 /// True if a request writes a block that may be a journal's own.
 pub(crate) fn has_marks(request: &Request) -> bool {
-    let is_mark = |index| request.frames.block(index).starts_with(&OWN);
+    let is_mark = |index| may_be_own(request.frames.block(index));
     matches!(request.op, Op::Write { .. }) && (0..request.frames.len()).any(is_mark)
 }
 

@@ -6,8 +6,8 @@ use crate::drive::{Batch, Inner, Life};
 use crate::frames::Quota;
 use crate::requests::Pending;
 use crate::scout::Scout;
-use crate::sight::change_of;
 use crate::snapshots::keeper::Keeper;
+use crate::watching::change_of;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_core::seam::{Hint, Input};
@@ -63,20 +63,20 @@ fn pass_on(
         mut pending,
         blocks,
         found,
-        steps,
-        sight,
+        entries,
+        watching,
     } = write;
     let (before, blocks) = blocks.split_at_mut(at);
     let (found_before, found) = found.split_at(at.min(found.len()));
-    let behind = steps.iter().position(|step| step.index >= at);
-    let mut later = steps.split_off(behind.unwrap_or(steps.len()));
+    let behind = entries.iter().position(|entry| entry.index >= at);
+    let mut later = entries.split_off(behind.unwrap_or(entries.len()));
     if at > 0 {
         let write = Write {
             pending: pending.split(at),
             blocks: before,
             found: found_before,
-            steps,
-            sight,
+            entries,
+            watching,
         };
         place(around, inner, now, write, batch);
     }
@@ -88,14 +88,14 @@ fn pass_on(
     let since = waited.filter(|_| at == 0).map(|waited| waited.since);
     inner.gate.counts.waited += u64::from(since.is_none());
     inner.gate.blocks += blocks.len();
-    later.iter_mut().for_each(|step| step.index -= at);
+    later.iter_mut().for_each(|entry| entry.index -= at);
     let is_plain = pending.request.op == (Op::Write { fua: false });
     inner.gate.waiting.push(Waiting {
         pending,
         blocks: blocks.to_vec(),
         found: found.to_vec(),
-        steps: later,
-        sight: Arc::clone(sight),
+        entries: later,
+        watching: Arc::clone(watching),
         wait: Wait {
             since: since.unwrap_or(now),
             reason,
@@ -116,22 +116,22 @@ fn place(around: Around<'_>, inner: &mut Inner, now: Nanos, write: Write<'_>, ba
     }
     let request = &write.pending.request;
     if let Some(change) = change_of(request)
-        && (touched && write.sight.is_moved(&change) || write.sight.empties_journal(&change))
+        && (touched && write.watching.is_moved(&change) || write.watching.empties_journal(&change))
     {
-        write.sight.forget_logs();
+        write.watching.forget_logs();
     }
     inner.settle_bases(write.blocks, write.found);
     inner.admit(now, write.pending, write.blocks, batch);
     let mut committed = Vec::new();
     let mut is_in_order = true;
     let is_current = |scan| around.scout.is_current(scan);
-    for step in write.steps.drain(..) {
-        is_in_order &= write.sight.step(step, is_current, &mut committed);
+    for entry in write.entries.drain(..) {
+        is_in_order &= write.watching.entry(entry, is_current, &mut committed);
     }
     if !is_in_order {
         // What was reported about that journal may be wrong, too.
         committed.clear();
-        inner.feed(now, Input::Hint(write.sight.hint()), batch);
+        inner.feed(now, Input::Hint(write.watching.hint()), batch);
         batch
             .warnings
             .push(("journal", messages::OUT_OF_ORDER.to_owned()));
@@ -275,8 +275,8 @@ fn go_on(
         pending: waiting.pending,
         blocks: &mut waiting.blocks,
         found: &waiting.found,
-        steps: &mut waiting.steps,
-        sight: &waiting.sight,
+        entries: &mut waiting.entries,
+        watching: &waiting.watching,
     };
     pass_on(around, inner, now, Some(waiting.wait), write, batch);
 }

@@ -4,20 +4,21 @@ use crate::block::{Op, Replies, Request};
 use crate::frames::{Frames, Quota};
 use crate::limits::SCAN_READ_BLOCKS;
 use crate::requests::OneAnswer;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_ext4::{Source, Unreadable};
+use vellum_ext4::Source;
+use vellum_ext4::Unreadable;
 
 /// Reads the volume like a client.
 pub(crate) struct VolumeSource<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedVolume,
     answer: Arc<OneAnswer>,
     replies: Arc<dyn Replies>,
 }
 
 impl<'a> VolumeSource<'a> {
-    pub fn new(shared: &'a Shared) -> Self {
+    pub fn new(shared: &'a SharedVolume) -> Self {
         let answer = Arc::new(OneAnswer::default());
         Self {
             shared,

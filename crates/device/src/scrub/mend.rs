@@ -10,7 +10,7 @@ use super::report::Finding;
 use super::structures::Structures;
 use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Quota};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba, Segment};
 use vellum_core::format::areas::Layout;
@@ -38,7 +38,7 @@ struct Copy {
 }
 
 /// Mends those of the findings that can be mended.
-pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mut [Finding]) {
+pub(super) fn blocks(shared: &SharedVolume, structures: &Structures<'_>, findings: &mut [Finding]) {
     let wanted = wanted(shared, findings);
     if wanted.is_empty() || !copies::are_told_apart(structures.superblock()) {
         return;
@@ -71,7 +71,7 @@ pub(super) fn blocks(shared: &Shared, structures: &Structures<'_>, findings: &mu
 }
 
 /// The damaged blocks by the sums that they should have.
-fn wanted(shared: &Shared, findings: &[Finding]) -> BTreeMap<u32, Vec<Wanted>> {
+fn wanted(shared: &SharedVolume, findings: &[Finding]) -> BTreeMap<u32, Vec<Wanted>> {
     let mut wanted: BTreeMap<u32, Vec<Wanted>> = BTreeMap::new();
     for (finding, found) in findings.iter().enumerate() {
         let Some(lba) = found.lba.filter(|_| found.is_damage()).map(Lba) else {
@@ -94,7 +94,11 @@ fn wanted(shared: &Shared, findings: &[Finding]) -> BTreeMap<u32, Vec<Wanted>> {
 }
 
 /// Passes every stored block to `tell`, until that returns false.
-fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(Copy) -> bool) {
+fn each_copy(
+    shared: &SharedVolume,
+    structures: &Structures<'_>,
+    tell: &mut dyn FnMut(Copy) -> bool,
+) {
     let superblock = structures.superblock();
     if superblock.layout() == Layout::Log {
         for segment in (0..superblock.segment_count()).map(Segment) {
@@ -127,14 +131,14 @@ fn each_copy(shared: &Shared, structures: &Structures<'_>, tell: &mut dyn FnMut(
     }
 }
 
-fn content(shared: &Shared, at: Pba, sum: u32) -> Option<Vec<u8>> {
+fn content(shared: &SharedVolume, at: Pba, sum: u32) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BLOCK_BYTES];
     shared.medium.read(at, &mut bytes).ok()?;
     (shared.digester.sum().of(&bytes) == sum).then_some(bytes)
 }
 
 /// True if something besides its sum says that it is a copy.
-fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
+fn is_copy(shared: &SharedVolume, copy: &Copy, wanted: &Wanted) -> bool {
     let content = content(shared, copy.at, copy.sum);
     content.is_some_and(|content| {
         copies::is_copy(copy.owner, wanted.lba, wanted.left.as_deref(), &content)
@@ -142,7 +146,7 @@ fn is_copy(shared: &Shared, copy: &Copy, wanted: &Wanted) -> bool {
 }
 
 /// Writes what the block should hold, if the address still leads there.
-fn write(shared: &Shared, wanted: &Wanted, content: &[u8]) -> bool {
+fn write(shared: &SharedVolume, wanted: &Wanted, content: &[u8]) -> bool {
     let Some(mut frames) = shared.frames.try_take(Quota::Write, 1) else {
         return false;
     };

@@ -18,7 +18,7 @@ mod structures;
 
 use crate::block::BlockError;
 use crate::limits::{SCRUB_FILES, SCRUB_FINDINGS, SCRUB_FINDINGS_KEPT, SCRUB_KEEP};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use read::read;
 use report::{Finding, ScrubReport};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use vellum_core::service::scrub::{Item, Plan, Scrub, Seen, Step, Verdict, permil
 use vellum_ext4::files::Files;
 
 /// The report, with the progress that the core keeps.
-pub(crate) fn report_of(shared: &Shared, superblock: &Superblock) -> ScrubReport {
+pub(crate) fn report_of(shared: &SharedVolume, superblock: &Superblock) -> ScrubReport {
     let mut report = shared.scrubber.report();
     if report.permille.is_none() {
         report.left_at = permille_of(&Plan::of(superblock), place(shared));
@@ -40,13 +40,13 @@ pub(crate) fn report_of(shared: &Shared, superblock: &Superblock) -> ScrubReport
     report
 }
 
-fn place(shared: &Shared) -> u32 {
+fn place(shared: &SharedVolume) -> u32 {
     let kept = shared.inner.lock().engine.scrubbed();
     kept.max(shared.scrubber.state.lock().place)
 }
 
 /// The thread's main loop.
-pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool) {
+pub(crate) fn run(shared: &Arc<SharedVolume>, superblock: &Superblock, read_only: bool) {
     while let Some(rate) = shared.scrubber.next() {
         let now = shared.now();
         let from = place(shared);
@@ -76,7 +76,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock, read_only: bool
 
 /// The current scrub.
 struct One<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<SharedVolume>,
     read_only: bool,
     scrub: Scrub,
     structures: Structures<'a>,
@@ -231,7 +231,7 @@ enum Looked {
     Ended,
 }
 
-fn read_blocks(shared: &Shared, lba: Lba, blocks: u32) -> Looked {
+fn read_blocks(shared: &SharedVolume, lba: Lba, blocks: u32) -> Looked {
     let Some(extents) = shared.with_core(|_, inner, _| inner.engine.extents(lba, u64::MAX >> 1, 1))
     else {
         return Looked::Ended;
@@ -246,7 +246,7 @@ fn read_blocks(shared: &Shared, lba: Lba, blocks: u32) -> Looked {
     }
 }
 
-fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {
+fn block_finding(shared: &SharedVolume, lba: Lba, error: &BlockError) -> Finding {
     let known = shared
         .with_core(|_, inner, _| inner.engine.whole_at(lba))
         .flatten();
@@ -265,7 +265,7 @@ fn block_finding(shared: &Shared, lba: Lba, error: &BlockError) -> Finding {
 }
 
 /// Looks up in the volume's file systems the blocks that can no longer be read.
-fn name_files(shared: &Arc<Shared>, findings: &mut [Finding]) {
+fn name_files(shared: &Arc<SharedVolume>, findings: &mut [Finding]) {
     // What snapshots keep is beyond every file system.
     let in_volume = |finding: &Finding| finding.lba.filter(|lba| *lba < shared.blocks);
     let mut blocks: Vec<u64> = findings.iter().filter_map(in_volume).collect();

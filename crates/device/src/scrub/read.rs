@@ -2,11 +2,11 @@
 
 use crate::block::{BlockError, Op, Request};
 use crate::frames::{Frames, Quota};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use vellum_core::addr::Lba;
 
 /// Reads what these blocks hold, as a client would; it is not counted as a client's read.
-pub(super) fn read(shared: &Shared, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
+pub(super) fn read(shared: &SharedVolume, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
     let request = Request {
         tag: 0,
         op: Op::Read,

@@ -9,7 +9,7 @@
 use super::report::Finding;
 use crate::digest::crc32c;
 use crate::limits::{SCRUB_PATIENCE, SCRUB_TRIES};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use crate::source::MediumSource;
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment, Seq};
@@ -30,7 +30,7 @@ type Look = Option<(u64, Vec<Finding>)>;
 
 /// See the module.
 pub(super) struct Structures<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedVolume,
     superblock: &'a Superblock,
     /// The newest root as it was read last, and its slots.
     root: Option<(Generation, Slots)>,
@@ -48,7 +48,7 @@ struct Said {
 }
 
 impl<'a> Structures<'a> {
-    pub fn new(shared: &'a Shared, superblock: &'a Superblock) -> Self {
+    pub fn new(shared: &'a SharedVolume, superblock: &'a Superblock) -> Self {
         Self {
             shared,
             superblock,

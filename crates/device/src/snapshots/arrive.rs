@@ -8,7 +8,7 @@ use super::carry;
 use super::keeper::Keeper;
 use super::take::{SnapshotError, before, closed, whole};
 use crate::block::BlockError;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{Identity, Name, Number, Stage};
 use vellum_core::format::stream::Head;
@@ -60,7 +60,7 @@ impl From<BlockError> for ArrivalError {
 
 /// See [`Volume::arrive`](crate::Volume::arrive).
 pub(crate) fn arrive(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     head: &Head,
     force: bool,
@@ -126,7 +126,7 @@ fn base(book: &Snapshots, from: &Identity) -> Result<Number, ArrivalError> {
 }
 
 /// True if the volume reads differently from that snapshot. A block that was kept may be the same again, after a rollback.
-fn differs(shared: &Shared, book: &Snapshots, base: Number) -> Result<bool, BlockError> {
+fn differs(shared: &SharedVolume, book: &Snapshots, base: Number) -> Result<bool, BlockError> {
     let bytes = |lba| {
         let block = carry::read(shared, lba)?;
         Ok(block.filter(|block| block.iter().any(|&byte| byte != 0)))
@@ -139,7 +139,7 @@ fn differs(shared: &Shared, book: &Snapshots, base: Number) -> Result<bool, Bloc
     Ok(false)
 }
 
-fn is_empty(shared: &Shared) -> bool {
+fn is_empty(shared: &SharedVolume) -> bool {
     let mut at = 0;
     while at < shared.blocks {
         for (blocks, is_mapped) in carry::extents(shared, Lba(at), shared.blocks - at) {
@@ -153,7 +153,11 @@ fn is_empty(shared: &Shared) -> bool {
 }
 
 /// See [`Volume::arrived`](crate::Volume::arrived).
-pub(crate) fn arrived(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+pub(crate) fn arrived(
+    shared: &SharedVolume,
+    keeper: &Keeper,
+    name: &str,
+) -> Result<(), SnapshotError> {
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
     let snapshot = *book.by_name(name).ok_or_else(|| ListError::unknown(name))?;

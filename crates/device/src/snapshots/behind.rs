@@ -1,7 +1,7 @@
 //! What lies behind an end that the volume may get.
 
 use super::carry;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::Name;
 use vellum_core::shrink::Behind;
@@ -16,7 +16,7 @@ pub(crate) struct Kept {
 }
 
 /// The data that clients have written behind `end`.
-pub(crate) fn stored(shared: &Shared, end: u64) -> Option<Behind> {
+pub(crate) fn stored(shared: &SharedVolume, end: u64) -> Option<Behind> {
     let (mut at, mut found) = (end, None);
     while at < shared.blocks {
         for (blocks, has_data) in carry::extents(shared, Lba(at), shared.blocks - at) {
@@ -36,7 +36,7 @@ pub(crate) fn stored(shared: &Shared, end: u64) -> Option<Behind> {
 
 /// What is kept of blocks behind `end`. A kept block that holds nothing reads as zeros, as every block behind an end does: it does
 /// not count.
-pub(crate) fn kept(shared: &Shared, end: u64) -> Option<Kept> {
+pub(crate) fn kept(shared: &SharedVolume, end: u64) -> Option<Kept> {
     let keeper = shared.keeper.as_ref()?;
     let behind = keeper.book().kept_behind(Lba(end));
     let mut found = Kept {

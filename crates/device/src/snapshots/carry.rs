@@ -7,7 +7,7 @@ use crate::frames::{Frames, Quota};
 use crate::gate::{self, passage};
 use crate::requests::Pending;
 use crate::scratch::Scratch;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use crate::watched::Watched;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
 use vellum_core::seam::{Copy, Input};
@@ -36,7 +36,7 @@ fn admit_plain(now: Nanos, inner: &mut Inner, pending: Pending, batch: &mut Batc
 /// Carries out a request that changes something, or makes it durable, after everything that was answered before: a client may have the
 /// answer to a write that the core does not have yet (`gate/early.rs`).
 fn call(
-    shared: &Shared,
+    shared: &SharedVolume,
     request: Request,
     admit: impl FnOnce(Nanos, &mut Inner, Pending, &mut Batch),
 ) -> Result<Request, BlockError> {
@@ -45,39 +45,43 @@ fn call(
 }
 
 /// Makes all that was acknowledged durable.
-pub(super) fn flush(shared: &Shared) -> Result<(), BlockError> {
+pub(super) fn flush(shared: &SharedVolume) -> Result<(), BlockError> {
     let flush = request(Op::Flush, Lba(0), 0, Frames::default());
-    let (_, sight) = shared.scout.sight();
-    let steps = &mut Vec::new();
+    let (_, watching) = shared.scout.watching();
+    let entries = &mut Vec::new();
     // Through the gate like a client's: it must not overtake the commit block that it may be for.
     let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
         let write = gate::Write {
             pending,
             blocks: &mut [],
             found: &[],
-            steps,
-            sight: &sight,
+            entries,
+            watching: &watching,
         };
         passage::pass(shared.around(), inner, now, write, batch);
     };
     call(shared, flush, admit).map(drop)
 }
 
-pub(super) fn discard(shared: &Shared, lba: Lba, blocks: u64) -> Result<(), BlockError> {
+pub(super) fn discard(shared: &SharedVolume, lba: Lba, blocks: u64) -> Result<(), BlockError> {
     let op = Op::Discard { fua: false };
     let discard = request(op, lba, blocks, Frames::default());
     call(shared, discard, admit_plain).map(drop)
 }
 
 /// Reads some blocks into these frames.
-pub(super) fn read_into(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
+pub(super) fn read_into(
+    shared: &SharedVolume,
+    lba: Lba,
+    frames: Frames,
+) -> Result<Frames, BlockError> {
     let blocks = frames.len() as u64;
     let read = request(Op::Read, lba, blocks, frames);
     shared.call(read, admit_plain).map(|request| request.frames)
 }
 
 /// The first runs of blocks from `lba` on, and whether each is mapped.
-pub(super) fn extents(shared: &Shared, lba: Lba, blocks: u64) -> Vec<(u64, bool)> {
+pub(super) fn extents(shared: &SharedVolume, lba: Lba, blocks: u64) -> Vec<(u64, bool)> {
     let inner = shared.knowing_all();
     match inner.busy {
         // Broken down: the caller is refused soon.
@@ -87,7 +91,7 @@ pub(super) fn extents(shared: &Shared, lba: Lba, blocks: u64) -> Vec<(u64, bool)
 }
 
 /// How many of these blocks are mapped, in parts.
-pub(super) fn mapped(shared: &Shared, runs: &[(Lba, u64)]) -> impl Iterator<Item = u64> {
+pub(super) fn mapped(shared: &SharedVolume, runs: &[(Lba, u64)]) -> impl Iterator<Item = u64> {
     runs.iter().flat_map(move |&(first, blocks)| {
         let mut at = first;
         let end = first.plus(blocks);
@@ -102,7 +106,7 @@ pub(super) fn mapped(shared: &Shared, runs: &[(Lba, u64)]) -> impl Iterator<Item
 
 /// Reads a block of the volume; `None` if it is not mapped.
 pub(super) fn read(
-    shared: &Shared,
+    shared: &SharedVolume,
     lba: Lba,
 ) -> Result<Option<Box<[u8; BLOCK_BYTES]>>, BlockError> {
     if extents(shared, lba, 1).iter().all(|(_, mapped)| !mapped) {
@@ -115,20 +119,24 @@ pub(super) fn read(
 }
 
 /// Writes these blocks, in fewer bytes if the policy says so.
-pub(super) fn write_from(shared: &Shared, lba: Lba, frames: Frames) -> Result<(), BlockError> {
+pub(super) fn write_from(
+    shared: &SharedVolume,
+    lba: Lba,
+    frames: Frames,
+) -> Result<(), BlockError> {
     let blocks = frames.len() as u64;
     let mut writes = [request(Op::Write { fua: false }, lba, blocks, frames)];
     let mut scratch = Scratch::default();
     scratch.verdicts.push((None, Watched::default()));
-    let (_, sight) = shared.scout.sight();
-    digest_all(shared, &sight, &mut writes, &mut scratch);
+    let (_, watching) = shared.scout.watching();
+    digest_all(shared, &watching, &mut writes, &mut scratch);
     let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
         let write = gate::Write {
             pending,
             blocks: &mut scratch.payloads,
             found: &scratch.found,
-            steps: &mut scratch.steps,
-            sight: &sight,
+            entries: &mut scratch.entries,
+            watching: &watching,
         };
         passage::pass(shared.around(), inner, now, write, batch);
     };
@@ -138,7 +146,7 @@ pub(super) fn write_from(shared: &Shared, lba: Lba, frames: Frames) -> Result<()
 
 /// Writes a block that `fill` makes, in fewer bytes if the policy says so; a block of zeros is discarded.
 pub(super) fn write(
-    shared: &Shared,
+    shared: &SharedVolume,
     lba: Lba,
     fill: impl FnOnce(&mut [u8]),
 ) -> Result<(), BlockError> {
@@ -151,7 +159,7 @@ pub(super) fn write(
 }
 
 /// Links blocks to the contents of others, or copies the bytes where a link is impossible.
-pub(super) fn copy(shared: &Shared, copy: &Copy) -> Result<(), BlockError> {
+pub(super) fn copy(shared: &SharedVolume, copy: &Copy) -> Result<(), BlockError> {
     let Copy { from, to, blocks } = *copy;
     let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
         let id = inner.requests.insert(pending);
@@ -168,7 +176,7 @@ pub(super) fn copy(shared: &Shared, copy: &Copy) -> Result<(), BlockError> {
     }
 }
 
-fn copy_bytes(shared: &Shared, from: Lba, to: Lba) -> Result<(), BlockError> {
+fn copy_bytes(shared: &SharedVolume, from: Lba, to: Lba) -> Result<(), BlockError> {
     match read(shared, from)? {
         Some(block) => write(shared, to, |out| out.copy_from_slice(&block[..])),
         None => discard(shared, to, 1),
@@ -176,7 +184,7 @@ fn copy_bytes(shared: &Shared, from: Lba, to: Lba) -> Result<(), BlockError> {
 }
 
 /// When there are no snapshots, gives up what a crash has left of any: it serves nothing, and takes room.
-pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
+pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
     if book.iter().next().is_some() {
         return Ok(());
     }
@@ -195,7 +203,7 @@ pub(super) fn clear(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockEr
 }
 
 /// Carries a plan out; on return it has taken effect.
-pub(super) fn out(shared: &Shared, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
+pub(super) fn out(shared: &SharedVolume, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
     // What is copied must include everything that was answered before.
     drop(shared.knowing_all());
     plan.copies.iter().try_for_each(|one| copy(shared, one))?;
@@ -203,7 +211,11 @@ pub(super) fn out(shared: &Shared, book: &Snapshots, plan: &Plan) -> Result<(), 
 }
 
 /// Like [`out`], for what is given up.
-pub(super) fn out_of(shared: &Shared, book: &Snapshots, forget: &Forget) -> Result<(), BlockError> {
+pub(super) fn out_of(
+    shared: &SharedVolume,
+    book: &Snapshots,
+    forget: &Forget,
+) -> Result<(), BlockError> {
     for (lba, blocks) in &forget.discards {
         discard(shared, *lba, *blocks)?;
     }
@@ -211,7 +223,11 @@ pub(super) fn out_of(shared: &Shared, book: &Snapshots, forget: &Forget) -> Resu
 }
 
 /// Writes blocks of rows.
-pub(super) fn rows(shared: &Shared, book: &Snapshots, blocks: &[u64]) -> Result<(), BlockError> {
+pub(super) fn rows(
+    shared: &SharedVolume,
+    book: &Snapshots,
+    blocks: &[u64],
+) -> Result<(), BlockError> {
     let history = book.history();
     blocks.iter().try_for_each(|&block| {
         write(shared, history.rows(block), |out| {
@@ -221,14 +237,14 @@ pub(super) fn rows(shared: &Shared, book: &Snapshots, blocks: &[u64]) -> Result<
 }
 
 /// Writes the blocks of rows that [are owed](Snapshots::stale_row_blocks). No plan may be under way.
-pub(super) fn owed(shared: &Shared, book: &mut Snapshots) -> Result<(), BlockError> {
+pub(super) fn owed(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
     rows(shared, book, &book.stale_row_blocks())?;
     book.cleaned();
     Ok(())
 }
 
 /// Writes a block of the list.
-pub(super) fn list(shared: &Shared, book: &Snapshots, block: u64) -> Result<(), BlockError> {
+pub(super) fn list(shared: &SharedVolume, book: &Snapshots, block: u64) -> Result<(), BlockError> {
     write(shared, book.history().list(block), |out| {
         book.encode_list(block, out);
     })

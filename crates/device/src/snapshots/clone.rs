@@ -9,7 +9,7 @@ use super::take::{SnapshotError, whole};
 use super::view::{extents, gone, hold, in_range, is_there, read, verdict};
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::frames::{FramePool, Frames};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use parking_lot::MutexGuard;
 use std::any::Any;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use vellum_core::snapshots::{Change, ListError, Part, Snapshots};
 
 /// See [`Volume::clone_snapshot`](crate::Volume::clone_snapshot).
 pub(crate) fn make(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     of: &str,
     name: &str,
@@ -48,7 +48,7 @@ pub(crate) fn make(
 
 /// See the module.
 pub struct Cloned {
-    shared: Arc<Shared>,
+    shared: Arc<SharedVolume>,
     number: Number,
     read_only: bool,
 }
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Cloned {
 impl Cloned {
     /// The clone of this name; `None` if the name is a snapshot's.
     pub(crate) fn of(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedVolume>,
         keeper: &Keeper,
         name: &str,
         read_only: bool,

@@ -6,7 +6,7 @@ use super::schedule;
 use super::take::{forget_all, return_all};
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::options::OpenError;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{LIST_BLOCKS, Snapshot, Stage};
@@ -17,7 +17,7 @@ fn broken(what: impl std::fmt::Display) -> OpenError {
 }
 
 /// Gives up all snapshots of a volume, whatever was read of them: [`load`] then finds none, and gives up what they kept.
-pub(crate) fn forget_list(shared: &Shared, keeper: &Keeper) -> Result<(), OpenError> {
+pub(crate) fn forget_list(shared: &SharedVolume, keeper: &Keeper) -> Result<(), OpenError> {
     let history = keeper.book().history();
     // In this order: with a list and no rows, snapshots would read as the volume does now.
     carry::discard(shared, history.list(0), LIST_BLOCKS)
@@ -35,7 +35,7 @@ pub(crate) fn forget_list(shared: &Shared, keeper: &Keeper) -> Result<(), OpenEr
 /// When they cannot be read, or are not valid. Then no snapshot can be read: a missing row would make a snapshot read what was
 /// written later.
 pub(crate) fn load(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     may_write: bool,
     receiving: bool,
@@ -72,7 +72,7 @@ pub(crate) fn load(
     Ok(())
 }
 
-fn read_all(shared: &Shared, book: &mut Snapshots) -> Result<(), OpenError> {
+fn read_all(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), OpenError> {
     let history = book.history();
     for block in list_blocks() {
         let read = carry::read(shared, history.list(block)).map_err(broken)?;
@@ -100,7 +100,7 @@ fn read_all(shared: &Shared, book: &mut Snapshots) -> Result<(), OpenError> {
 /// Keeps what requests change, before they are handed to the core. If that fails, answers the requests that change something; the
 /// others are left.
 pub(crate) fn keep_for(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     requests: &mut Vec<Request>,
     replies: &Arc<dyn Replies>,
@@ -114,7 +114,7 @@ fn changes(request: &Request) -> bool {
     !matches!(request.op, Op::Read | Op::Flush)
 }
 
-fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), BlockError> {
+fn keep(shared: &SharedVolume, keeper: &Keeper, requests: &[Request]) -> Result<(), BlockError> {
     if !keeper.has_any() || !requests.iter().any(changes) {
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn keep(shared: &Shared, keeper: &Keeper, requests: &[Request]) -> Result<(), Bl
 }
 
 /// Adds the runs of blocks that a request changes. A discard does not change what is not mapped.
-fn changed_by(shared: &Shared, request: &Request, runs: &mut Vec<(u64, u64)>) {
+fn changed_by(shared: &SharedVolume, request: &Request, runs: &mut Vec<(u64, u64)>) {
     let (first, end) = (request.lba.0, request.lba.0.saturating_add(request.blocks));
     // The volume itself refuses a request that is out of range.
     if end > shared.blocks {
@@ -183,7 +183,7 @@ fn changed_by(shared: &Shared, request: &Request, runs: &mut Vec<(u64, u64)>) {
 }
 
 fn refuse(
-    shared: &Shared,
+    shared: &SharedVolume,
     requests: &mut Vec<Request>,
     replies: &Arc<dyn Replies>,
     error: &BlockError,

@@ -12,7 +12,7 @@ use super::take::{self, SnapshotError};
 use crate::block::BlockError;
 use crate::frames::Quota;
 use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use vellum_core::format::history::{Number, Snapshot, Stage};
@@ -37,7 +37,7 @@ fn since_boot() -> Duration {
 }
 
 /// The thread's main loop.
-pub(crate) fn run(shared: &Arc<Shared>) {
+pub(crate) fn run(shared: &Arc<SharedVolume>) {
     let Some(keeper) = &shared.keeper else {
         return;
     };
@@ -58,7 +58,7 @@ pub(crate) fn run(shared: &Arc<Shared>) {
 }
 
 struct History<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedVolume,
     keeper: &'a Keeper,
     pace: Pace,
     doubt: Doubt,
@@ -215,7 +215,7 @@ enum Needs {
 
 /// Deletes the oldest scheduled snapshot that gives back what is needed. Returns true if there was one.
 fn give_up_oldest(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     needs: Needs,
     is_still_wanted: impl FnOnce(&Snapshots) -> bool,
@@ -262,7 +262,7 @@ fn give_up_oldest(
 
 /// Makes room if so many more blocks might fill the volume. Returns true if another look is worthwhile. What is in the write
 /// buffer may need room as well.
-pub(super) fn give_room(shared: &Shared, keeper: &Keeper, blocks: u64) -> bool {
+pub(super) fn give_room(shared: &SharedVolume, keeper: &Keeper, blocks: u64) -> bool {
     let buffered = shared.frames.capacity(Quota::Write) - shared.frames.available(Quota::Write);
     let more = blocks.saturating_add(buffered as u64);
     let is_short = || shared.inner.lock().engine.room().ends_within(more);
@@ -271,7 +271,7 @@ pub(super) fn give_room(shared: &Shared, keeper: &Keeper, blocks: u64) -> bool {
 
 /// Makes room for what is to be kept before clients' writes. Returns true if another try is worthwhile. `kept`: the number of
 /// kept blocks when there was no room.
-pub(super) fn make_room(shared: &Shared, keeper: &Keeper, kept: u64) -> bool {
+pub(super) fn make_room(shared: &SharedVolume, keeper: &Keeper, kept: u64) -> bool {
     let is_still_full = |book: &Snapshots| book.room().0 >= kept;
     give_up_oldest(shared, keeper, Needs::Place, is_still_full).unwrap_or(false)
 }

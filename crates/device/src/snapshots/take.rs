@@ -5,7 +5,7 @@ use super::keeper::{Alone, Keeper};
 use crate::block::{BlockError, Extent};
 use crate::entropy;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use parking_lot::RwLockWriteGuard;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ pub struct SnapshotInfo {
 
 /// Closes the door once nothing that was handed over waits any more.
 pub(super) fn closed<'a>(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &'a Keeper,
 ) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
     let began = Instant::now();
@@ -125,7 +125,7 @@ pub(super) fn closed<'a>(
 
 /// See [`Volume::take_snapshot`](crate::Volume::take_snapshot).
 pub(crate) fn take(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     name: &str,
     taken: u64,
@@ -160,7 +160,7 @@ pub(crate) fn take(
 /// Prepares for a snapshot of this number: rows that would be taken for its own are removed, and what could change without a
 /// write is kept.
 pub(super) fn before(
-    shared: &Shared,
+    shared: &SharedVolume,
     book: &mut Snapshots,
     number: Number,
 ) -> Result<Plan, SnapshotError> {
@@ -188,7 +188,11 @@ pub(super) fn whole(book: &Snapshots, name: &str) -> Result<Snapshot, SnapshotEr
 }
 
 /// See [`Volume::delete_snapshot`](crate::Volume::delete_snapshot).
-pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+pub(crate) fn delete(
+    shared: &SharedVolume,
+    keeper: &Keeper,
+    name: &str,
+) -> Result<(), SnapshotError> {
     let _alone = keeper.alone();
     let is_clone = {
         let book = keeper.book();
@@ -212,7 +216,7 @@ pub(crate) fn delete(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(),
 /// Gives a snapshot another stage, on the medium too. If the write is refused, the stage stays: changes are kept for a snapshot as
 /// long as the list on the medium names it.
 fn change_stage(
-    shared: &Shared,
+    shared: &SharedVolume,
     book: &mut Snapshots,
     name: &str,
     stage: Stage,
@@ -247,7 +251,7 @@ fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, Sna
 
 /// Deletes a snapshot that is not open. Returns true if it did.
 pub(super) fn give_up(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     number: Number,
 ) -> Result<bool, SnapshotError> {
@@ -257,7 +261,7 @@ pub(super) fn give_up(
 
 /// The same, for a caller that has the right to delete.
 pub(super) fn give_up_alone(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     number: Number,
     _alone: &Alone<'_>,
@@ -280,7 +284,7 @@ pub(super) fn give_up_alone(
 
 /// Gives up what a snapshot that is being deleted keeps, and takes it out of the list. Clients go on meanwhile.
 pub(super) fn forget_all(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     number: Number,
 ) -> Result<(), BlockError> {
@@ -313,7 +317,11 @@ pub(super) fn forget_all(
 }
 
 /// See [`Volume::roll_back`](crate::Volume::roll_back).
-pub(crate) fn roll_back(shared: &Shared, keeper: &Keeper, name: &str) -> Result<(), SnapshotError> {
+pub(crate) fn roll_back(
+    shared: &SharedVolume,
+    keeper: &Keeper,
+    name: &str,
+) -> Result<(), SnapshotError> {
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
     let snapshot = whole(&book, name)?;
@@ -332,7 +340,7 @@ pub(crate) fn roll_back(shared: &Shared, keeper: &Keeper, name: &str) -> Result<
 
 /// Makes the volume read as a snapshot does. What it was is kept for newer snapshots, as with any change.
 pub(super) fn return_all(
-    shared: &Shared,
+    shared: &SharedVolume,
     keeper: &Keeper,
     snapshot: &Snapshot,
 ) -> Result<(), BlockError> {
@@ -365,7 +373,7 @@ pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity)
 }
 
 /// All snapshots, the oldest first.
-pub(crate) fn infos(shared: &Shared, keeper: &Keeper) -> Vec<SnapshotInfo> {
+pub(crate) fn infos(shared: &SharedVolume, keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();
     let name = |number: Number| {
         let one = book.iter().find(|one| one.number == number);

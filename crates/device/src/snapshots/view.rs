@@ -9,7 +9,7 @@ use super::take::{SnapshotError, whole};
 use super::written::Written;
 use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::frames::{FramePool, Frames};
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use parking_lot::RwLock;
 use std::any::Any;
 use std::sync::Arc;
@@ -19,19 +19,22 @@ use vellum_core::snapshots::Snapshots;
 
 /// See the module.
 pub struct Seen {
-    shared: Arc<Shared>,
+    shared: Arc<SharedVolume>,
     number: Number,
     written: Option<RwLock<Written>>,
 }
 
 /// Says that a snapshot or a clone is open: then the schedule does not delete it, and a user cannot delete it if it is a clone.
 struct Held {
-    shared: Arc<Shared>,
+    shared: Arc<SharedVolume>,
     number: Number,
 }
 
 /// Holds a snapshot or a clone open.
-pub(super) fn hold(shared: &Arc<Shared>, number: Number) -> Option<Box<dyn Any + Send + Sync>> {
+pub(super) fn hold(
+    shared: &Arc<SharedVolume>,
+    number: Number,
+) -> Option<Box<dyn Any + Send + Sync>> {
     let keeper = shared.keeper.as_ref()?;
     // Under the lock of the book, so that it is not about to be deleted.
     let _book = keeper.book();
@@ -72,7 +75,7 @@ pub(super) fn gone() -> BlockError {
 
 /// Where the blocks of a snapshot or a clone are now, in at most `most` runs.
 fn places(
-    shared: &Shared,
+    shared: &SharedVolume,
     number: Number,
     (lba, blocks): (Lba, u64),
     most: usize,
@@ -95,7 +98,7 @@ fn places(
 }
 
 /// Checks a read or a write.
-pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockError> {
+pub(super) fn verdict(shared: &SharedVolume, request: &Request) -> Result<(), BlockError> {
     in_range(shared, request)?;
     let (blocks, frames) = (request.blocks, request.frames.len() as u64);
     match frames == blocks {
@@ -107,7 +110,7 @@ pub(super) fn verdict(shared: &Shared, request: &Request) -> Result<(), BlockErr
 }
 
 /// Checks that a request lies within the volume.
-pub(super) fn in_range(shared: &Shared, request: &Request) -> Result<(), BlockError> {
+pub(super) fn in_range(shared: &SharedVolume, request: &Request) -> Result<(), BlockError> {
     let (lba, blocks, size) = (request.lba.0, request.blocks, shared.blocks);
     match lba.checked_add(blocks).is_some_and(|end| end <= size) {
         true => Ok(()),
@@ -117,7 +120,7 @@ pub(super) fn in_range(shared: &Shared, request: &Request) -> Result<(), BlockEr
 
 /// Reads, and reads again if a block that was read has moved meanwhile, because it was kept or was written to the clone.
 pub(super) fn read(
-    shared: &Shared,
+    shared: &SharedVolume,
     number: Number,
     request: &mut Request,
 ) -> Result<(), BlockError> {
@@ -141,7 +144,7 @@ pub(super) fn read(
 
 /// What is mapped, in adjacent runs.
 fn mapped(
-    shared: &Shared,
+    shared: &SharedVolume,
     number: Number,
     lba: Lba,
     blocks: u64,
@@ -171,7 +174,7 @@ fn mapped(
 
 /// Like [`BlockDevice::extents`]. What is not known is reported as mapped.
 pub(super) fn extents(
-    shared: &Shared,
+    shared: &SharedVolume,
     number: Number,
     (lba, blocks): (Lba, u64),
     max: usize,
@@ -189,7 +192,7 @@ pub(super) fn extents(
 impl Seen {
     /// The snapshot of this name.
     pub(crate) fn of(
-        shared: &Arc<Shared>,
+        shared: &Arc<SharedVolume>,
         keeper: &Keeper,
         name: &str,
     ) -> Result<Self, SnapshotError> {

@@ -8,7 +8,7 @@ use crate::digest::crc32c;
 use crate::encoding::Anew;
 use crate::frames::{Frames, Quota};
 use crate::requests::OneAnswer;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::superblock::Superblock;
@@ -18,7 +18,7 @@ use vellum_core::service::fold::{Fold, Row};
 use vellum_core::service::pace::Haste;
 
 /// Folds all sparse pages; returns `false` if it was ended early.
-pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
+pub(super) fn fold(shared: &SharedVolume, superblock: &Superblock, haste: Haste) -> bool {
     let mut fold = Fold::new(superblock.clone(), crc32c, haste, shared.now());
     let sought = Some(Sought::SparsePages);
     stored::run(shared, sought, &mut fold, |fold, step| {
@@ -35,7 +35,7 @@ pub(super) fn fold(shared: &Shared, superblock: &Superblock, haste: Haste) -> bo
 
 /// Reads adjacent blocks, encodes them and hands them to the core, which stores those that have not changed. Returns `None` when
 /// the volume stops.
-fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
+fn fold_row(shared: &SharedVolume, lba: Lba, blocks: u32) -> Option<Row> {
     let Some(frames) = shared.frames.try_take(Quota::Write, blocks as usize) else {
         // Clients have all frames.
         return Some(Row::Stays);
@@ -67,7 +67,7 @@ fn fold_row(shared: &Shared, lba: Lba, blocks: u32) -> Option<Row> {
 }
 
 /// Reads what these blocks hold.
-fn read(shared: &Shared, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
+fn read(shared: &SharedVolume, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
     let answer = Arc::new(OneAnswer::default());
     let replies: Arc<dyn Replies> = answer.clone();
     let blocks = frames.len() as u32;

@@ -13,7 +13,7 @@ use crate::digest::crc32c;
 use crate::frames::Frames;
 use crate::memory;
 use crate::requests::OneAnswer;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
 use std::sync::Arc;
 use sweeper::{Order, Sought};
 use vellum_core::addr::Lba;
@@ -25,7 +25,7 @@ use vellum_core::service::sweep::Sweep;
 use vellum_core::service::{self, Step};
 
 /// The thread's main loop.
-pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
+pub(crate) fn run(shared: &Arc<SharedVolume>, superblock: &Superblock) {
     let sweeper = &shared.sweeper;
     let written = || shared.inner.lock().engine.stats().host_blocks_written;
     let is_wanted = |sought| match sought {
@@ -52,7 +52,7 @@ pub(crate) fn run(shared: &Arc<Shared>, superblock: &Superblock) {
 
 /// Looks once through everything that is stored, or through the rest if the last sweep was not completed. Returns true if it
 /// completed.
-fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
+fn sweep(shared: &SharedVolume, superblock: &Superblock, haste: Haste) -> bool {
     let from = (haste, shared.inner.lock().engine.swept());
     let spare = memory::available().map_or(u64::MAX, |available| available / 8);
     let mut sweep = Sweep::new(superblock.clone(), crc32c, from, spare, shared.now());
@@ -69,7 +69,7 @@ fn sweep(shared: &Shared, superblock: &Superblock, haste: Haste) -> bool {
 }
 
 /// Reports a pair to the core, and waits until the core has dealt with it; returns `false` when the sweep is to end.
-fn merge(shared: &Shared, sweep: &mut Sweep, lba: Lba, of: Holder) -> bool {
+fn merge(shared: &SharedVolume, sweep: &mut Sweep, lba: Lba, of: Holder) -> bool {
     let counted = || shared.inner.lock().engine.stats();
     let before = counted();
     let answer = Arc::new(OneAnswer::default());

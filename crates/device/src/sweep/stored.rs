@@ -2,9 +2,12 @@
 
 use super::sweeper::Sought;
 use crate::digest::crc32c;
-use crate::shared::Shared;
+use crate::shared::SharedVolume;
+use std::borrow::Cow;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::pack::PartTag;
+use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Hint, Input};
 use vellum_core::service::pace::{Around, Haste};
@@ -12,7 +15,7 @@ use vellum_core::service::walk::{Found, Walk};
 use vellum_core::service::{Machine, Seen, Step};
 
 /// What a machine needs to know of its surroundings.
-fn around(shared: &Shared) -> Around {
+fn around(shared: &SharedVolume) -> Around {
     let (busy, clients, uncounted) = {
         let inner = shared.inner.lock();
         let uncounted = !inner.engine.is_counted();
@@ -31,7 +34,7 @@ fn around(shared: &Shared) -> Around {
 /// Runs a machine to its end; returns `false` if it was ended early. `carry_out` does whatever else it requests; it returns
 /// `false` to end it.
 pub(super) fn run<M: Machine>(
-    shared: &Shared,
+    shared: &SharedVolume,
     sought: Option<Sought>,
     machine: &mut M,
     mut carry_out: impl FnMut(&mut M, Step) -> bool,
@@ -71,20 +74,20 @@ pub(super) fn run<M: Machine>(
 }
 
 /// Fills the index of contents.
-pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
+pub(super) fn learn(shared: &SharedVolume, superblock: &Superblock) {
     let mut walk = Walk::new(superblock.clone(), crc32c, Haste::Beside, shared.now());
     run(shared, None, &mut walk, |walk, step| {
         let mut goes_on = step == Step::Found;
         walk.found(|at, found| {
             let told = match found {
                 Found::Blocks(tags) => {
-                    let tags = crate::scout::thread::worth_learning(shared, tags);
+                    let tags = worth_learning(shared, tags);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Contents { at, tags: &tags }), batch);
                     })
                 }
                 Found::Parts(_, parts) => {
-                    let parts = crate::scout::thread::parts_worth_learning(shared, parts);
+                    let parts = parts_worth_learning(shared, parts);
                     shared.with_core(|now, inner, batch| {
                         inner.feed(now, Input::Hint(Hint::Parts { at, parts: &parts }), batch);
                     })
@@ -94,4 +97,30 @@ pub(super) fn learn(shared: &Shared, superblock: &Superblock) {
         });
         goes_on
     });
+}
+
+/// What the index of contents is to learn from a segment: by policy, only contents of data.
+fn worth_learning<'a>(shared: &SharedVolume, tags: &'a [Tag]) -> Cow<'a, [Tag]> {
+    if !shared.choices.has_semantics() {
+        return Cow::Borrowed(tags);
+    }
+    let (_, watching) = shared.scout.watching();
+    let worth = |tag: &Tag| match tag.owner {
+        Owner::Lba(lba) if !watching.is_data(lba.0) => Tag {
+            owner: Owner::None,
+            ..*tag
+        },
+        _ => *tag,
+    };
+    tags.iter().map(worth).collect()
+}
+
+/// The same for a page of parts.
+fn parts_worth_learning<'a>(shared: &SharedVolume, parts: &'a [PartTag]) -> Cow<'a, [PartTag]> {
+    if !shared.choices.has_semantics() {
+        return Cow::Borrowed(parts);
+    }
+    let (_, watching) = shared.scout.watching();
+    let worth = |part: &&PartTag| watching.is_data(part.lba.0);
+    parts.iter().filter(worth).copied().collect()
 }

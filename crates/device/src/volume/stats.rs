@@ -3,7 +3,6 @@
 use super::Volume;
 use crate::frames::Quota;
 use crate::refusals::map_is_damaged;
-use crate::scout::thread;
 use crate::stats::{
     CommitStats, DedupStats, DeltaStats, FlushStats, MemoryStats, RoomStats, SpaceStats,
     VolumeStats, WriteOnceStats,
@@ -34,27 +33,31 @@ impl Volume {
             counters.refused + frames.refused.load(Ordering::Relaxed),
             requests as u64 + commits.waiting,
         );
-        let report = thread::report(&self.shared);
+        let scout = &self.shared.scout;
+        let chosen = self.shared.choices.lock();
+        let watching = scout.now_in_force();
+        let write_once = WriteOnceStats {
+            policy: rule_name(chosen.policy.write_once).to_owned(),
+            hash: chosen.policy.hash.name().to_owned(),
+            commits: scout.commits(),
+            scans: scout.scans_ended(),
+            set_journals: chosen.journals.clone(),
+            file_systems: watching.file_systems(),
+            table_faults: watching.table_faults(),
+        };
+        drop(chosen);
         VolumeStats {
             room,
             space: SpaceStats::new(self.shared.blocks, &core),
             dedup: DedupStats::new(&core),
             deltas: DeltaStats::new(&counters.deltas, &core),
             flushes: FlushStats::new(&core, self.shared.waits.stats()),
-            write_once: WriteOnceStats {
-                policy: rule_name(report.policy.write_once).to_owned(),
-                hash: report.policy.hash.name().to_owned(),
-                commits: report.commits,
-                scans: report.scans,
-                set_journals: report.set,
-                file_systems: report.sight.file_systems(),
-                table_faults: report.sight.table_faults(),
-            },
+            write_once,
             commits: CommitStats {
-                looking: self.shared.scout.is_behind(),
+                looking: scout.is_behind(),
                 ..commits
             },
-            freed: self.shared.scout.freed.stats(),
+            freed: scout.freed.stats(),
             history: self.history(),
             uptime_ms: self.shared.now().0 / 1_000_000,
             poisoned: core.poisoned != 0,

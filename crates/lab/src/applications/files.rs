@@ -6,7 +6,7 @@
 //! none, and nothing is deleted until they exist.
 
 use super::spread::gamma_of_three_halves;
-use super::steps::Steps;
+use super::steps::NextRequests;
 use crate::rng::Rng;
 use crate::trace::Op;
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ impl Files {
         self.slot_blocks
     }
 
-    pub fn round(&mut self, rng: &mut Rng, steps: &mut Steps) {
+    pub fn round(&mut self, rng: &mut Rng, steps: &mut NextRequests) {
         if self.full.len() * 2 > self.held.len() {
             self.delete(rng, steps);
         }
@@ -127,7 +127,7 @@ impl Files {
     }
 
     /// Appends to a file. The block that the file ends in is written again.
-    fn append(&mut self, slot: u32, bytes: u64, steps: &mut Steps) {
+    fn append(&mut self, slot: u32, bytes: u64, steps: &mut NextRequests) {
         let held = u64::from(self.held[slot as usize]);
         let end = (held + bytes).min(self.slot_blocks * BLOCK);
         self.held[slot as usize] = end as u32;
@@ -139,15 +139,15 @@ impl Files {
         }
     }
 
-    fn whole(&self, op: Op, slot: u32, steps: &mut Steps) {
+    fn whole(&self, op: Op, slot: u32, steps: &mut NextRequests) {
         let held = u64::from(self.held[slot as usize]);
         steps.pieces(op, u64::from(slot) * self.slot_blocks, held.div_ceil(BLOCK));
     }
 
-    fn delete(&mut self, rng: &mut Rng, steps: &mut Steps) {
+    fn delete(&mut self, rng: &mut Rng, steps: &mut NextRequests) {
         let at = rng.below(self.full.len() as u64) as usize;
         let slot = self.full.swap_remove(at);
-        self.whole(Op::Discard, slot, steps);
+        self.whole(Op::DISCARD, slot, steps);
         self.held[slot as usize] = 0;
         self.empty.push_back(slot);
     }

@@ -5,7 +5,7 @@
 //! Debian installs them.
 
 use super::spread::lognormal;
-use super::steps::Steps;
+use super::steps::NextRequests;
 use crate::rng::Rng;
 use crate::trace::Op;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ impl Install {
         }
     }
 
-    pub fn file(&mut self, rng: &mut Rng, steps: &mut Steps) {
+    pub fn file(&mut self, rng: &mut Rng, steps: &mut NextRequests) {
         let bytes = lognormal(rng, MEDIAN_BYTES, SIGMA);
         let most = (self.blocks / 16).max(1);
         let blocks = ((bytes / BLOCK_BYTES as f64).ceil() as u64).clamp(1, most);
@@ -50,12 +50,12 @@ impl Install {
     }
 
     /// Deletes the oldest files while `such` holds for them.
-    fn give_up(&mut self, steps: &mut Steps, such: impl Fn(u64, u64) -> bool) {
+    fn give_up(&mut self, steps: &mut NextRequests, such: impl Fn(u64, u64) -> bool) {
         while let Some((from, blocks)) = self
             .files
             .pop_front_if(|file| such(file.0, file.0 + file.1))
         {
-            steps.pieces(Op::Discard, from, blocks);
+            steps.pieces(Op::DISCARD, from, blocks);
         }
     }
 }

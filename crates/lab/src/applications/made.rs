@@ -2,7 +2,7 @@
 //! slot is left, the oldest file is deleted.
 
 use super::spread::exponential;
-use super::steps::Steps;
+use super::steps::NextRequests;
 use crate::rng::Rng;
 use crate::trace::Op;
 
@@ -28,10 +28,10 @@ impl Made {
         }
     }
 
-    pub fn file(&mut self, rng: &mut Rng, steps: &mut Steps) {
+    pub fn file(&mut self, rng: &mut Rng, steps: &mut NextRequests) {
         let at = self.next as u64 * self.slot_blocks;
         let held = &mut self.held[self.next];
-        steps.pieces(Op::Discard, at, u64::from(*held));
+        steps.pieces(Op::DISCARD, at, u64::from(*held));
         let blocks = (exponential(rng) * self.mean_blocks as f64)
             .ceil()
             .clamp(1.0, self.slot_blocks as f64) as u64;

@@ -4,7 +4,7 @@
 //! The log is left out: where writes are not synced it is deleted before a kernel writes it back. Reads by users are
 //! left out too: the load is db_bench's `fillrandom`.
 
-use super::steps::Steps;
+use super::steps::NextRequests;
 use crate::trace::Op;
 use std::collections::VecDeque;
 
@@ -74,7 +74,7 @@ impl Merge {
     }
 
     /// Writes the memory table, then merges levels that are too large into the next.
-    pub fn fill(&mut self, steps: &mut Steps) {
+    pub fn fill(&mut self, steps: &mut NextRequests) {
         if self.empty.is_empty() {
             self.drop_all(steps);
         }
@@ -89,7 +89,7 @@ impl Merge {
         }
     }
 
-    fn merge(&mut self, level: usize, steps: &mut Steps) {
+    fn merge(&mut self, level: usize, steps: &mut NextRequests) {
         if self.levels.len() == level + 1 {
             self.levels.push(Vec::new());
             self.next.push(0);
@@ -141,7 +141,7 @@ impl Merge {
     }
 
     /// Writes new tables, in order, between the existing ones.
-    fn write(&mut self, level: usize, ranges: &[(u64, u64)], steps: &mut Steps) {
+    fn write(&mut self, level: usize, ranges: &[(u64, u64)], steps: &mut NextRequests) {
         let first = ranges.first().map_or(0, |range| range.0);
         let at = match level {
             0 => self.levels[0].len(),
@@ -156,20 +156,20 @@ impl Merge {
         self.levels[level].splice(at..at, new);
     }
 
-    fn whole(&self, op: Op, slot: u32, steps: &mut Steps) {
+    fn whole(&self, op: Op, slot: u32, steps: &mut NextRequests) {
         let at = u64::from(slot) * self.table_blocks;
         steps.pieces(op, at, self.table_blocks);
     }
 
-    fn discard(&mut self, tables: &[Table], steps: &mut Steps) {
+    fn discard(&mut self, tables: &[Table], steps: &mut NextRequests) {
         for table in tables {
-            self.whole(Op::Discard, table.slot, steps);
+            self.whole(Op::DISCARD, table.slot, steps);
             self.empty.push_back(table.slot);
         }
     }
 
     /// Deletes a database that no longer fits on a small disk. A new one begins.
-    fn drop_all(&mut self, steps: &mut Steps) {
+    fn drop_all(&mut self, steps: &mut NextRequests) {
         for level in std::mem::take(&mut self.levels) {
             self.discard(&level, steps);
         }

@@ -16,7 +16,7 @@ mod steps;
 mod tests;
 
 pub use files::{FILESERVER, NewFile, Personality, VARMAIL};
-pub use steps::Step;
+pub use steps::NextRequest;
 
 use crate::rng::Rng;
 use files::Files;
@@ -24,7 +24,7 @@ use install::Install;
 use made::Made;
 use merge::Merge;
 use oltp::Oltp;
-use steps::Steps;
+use steps::NextRequests;
 
 /// The application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ enum Kind {
 /// A running application.
 pub struct Running {
     kind: Kind,
-    steps: Steps,
+    steps: NextRequests,
 }
 
 impl Running {
@@ -70,12 +70,12 @@ impl Running {
                 Application::Oltp => Kind::Oltp(Oltp::new(blocks)),
                 Application::Merge => Kind::Merge(Merge::new(blocks)),
             },
-            steps: Steps::default(),
+            steps: NextRequests::default(),
         }
     }
 
     /// The next request.
-    pub fn next(&mut self, rng: &mut Rng) -> Step {
+    pub fn next(&mut self, rng: &mut Rng) -> NextRequest {
         loop {
             if let Some(step) = self.steps.0.pop_front() {
                 return step;

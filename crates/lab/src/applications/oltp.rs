@@ -10,7 +10,7 @@
 //! A transaction that changes anything is flushed to the log before its pages are written home. Transactions run one
 //! after the other, so no two share a flush.
 
-use super::steps::Steps;
+use super::steps::NextRequests;
 use crate::rng::Rng;
 use crate::trace::Op;
 
@@ -93,7 +93,7 @@ impl Oltp {
         }
     }
 
-    pub fn transaction(&mut self, rng: &mut Rng, steps: &mut Steps) {
+    pub fn transaction(&mut self, rng: &mut Rng, steps: &mut NextRequests) {
         let home = self.warehouse(rng);
         match Transaction::drawn(rng) {
             Transaction::NewOrder => self.new_order(rng, home, steps),
@@ -120,7 +120,7 @@ impl Oltp {
         }
     }
 
-    fn new_order(&mut self, rng: &mut Rng, home: u64, steps: &mut Steps) {
+    fn new_order(&mut self, rng: &mut Rng, home: u64, steps: &mut NextRequests) {
         let district = rng.below(DISTRICTS);
         let page = customers(district, non_uniform(rng, 1023, CUSTOMERS));
         self.read(home, page, steps);
@@ -137,7 +137,7 @@ impl Oltp {
         self.grow(home, ORDER_BYTES + lines * LINE_BYTES);
     }
 
-    fn payment(&mut self, rng: &mut Rng, home: u64, steps: &mut Steps) {
+    fn payment(&mut self, rng: &mut Rng, home: u64, steps: &mut NextRequests) {
         // For a customer of another warehouse in 15 of a hundred cases (clause 2.5.1.2).
         let whose = match rng.below(100) {
             0..15 => self.warehouse(rng),
@@ -149,7 +149,7 @@ impl Oltp {
     }
 
     /// Delivers the oldest order of each district; these were added at about the same time (clause 2.7.4).
-    fn delivery(&mut self, rng: &mut Rng, home: u64, steps: &mut Steps) {
+    fn delivery(&mut self, rng: &mut Rng, home: u64, steps: &mut NextRequests) {
         let newest = self.grown[home as usize] / PAGE_BYTES;
         let page = (newest + ORDER_PAGES / 2) % ORDER_PAGES;
         self.change(home, STOCK_PAGES + CUSTOMER_PAGES + page, steps);
@@ -161,7 +161,7 @@ impl Oltp {
 
     /// Reads a customer's row and returns its page. 60 times in a hundred it is found by name, which three customers
     /// have (clause 2.5.1.2).
-    fn customer(&mut self, rng: &mut Rng, warehouse: u64, steps: &mut Steps) -> u64 {
+    fn customer(&mut self, rng: &mut Rng, warehouse: u64, steps: &mut NextRequests) -> u64 {
         let district = rng.below(DISTRICTS);
         if rng.below(100) >= 60 {
             let page = customers(district, non_uniform(rng, 1023, CUSTOMERS));
@@ -188,11 +188,11 @@ impl Oltp {
         (self.log + PAGE_BLOCKS * page).min(self.blocks - self.page_blocks())
     }
 
-    fn read(&self, warehouse: u64, page: u64, steps: &mut Steps) {
+    fn read(&self, warehouse: u64, page: u64, steps: &mut NextRequests) {
         steps.pieces(Op::Read, self.lba(warehouse, page), self.page_blocks());
     }
 
-    fn change(&mut self, warehouse: u64, page: u64, steps: &mut Steps) {
+    fn change(&mut self, warehouse: u64, page: u64, steps: &mut NextRequests) {
         self.read(warehouse, page, steps);
         self.changed.push(self.lba(warehouse, page));
     }

@@ -8,7 +8,7 @@ pub(super) const PIECE: u64 = 32;
 
 /// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct NextRequest {
     /// What it does.
     pub op: Op,
     /// The first block.
@@ -19,12 +19,12 @@ pub struct Step {
 
 /// The requests to send next, in order.
 #[derive(Default)]
-pub(super) struct Steps(pub(super) VecDeque<Step>);
+pub(super) struct NextRequests(pub(super) VecDeque<NextRequest>);
 
-impl Steps {
+impl NextRequests {
     pub(super) fn pieces(&mut self, op: Op, lba: u64, blocks: u64) {
         let all = (0..blocks).step_by(PIECE as usize);
-        self.0.extend(all.map(|at| Step {
+        self.0.extend(all.map(|at| NextRequest {
             op,
             lba: lba + at,
             blocks: (blocks - at).min(PIECE) as u32,
@@ -36,7 +36,7 @@ impl Steps {
     }
 
     pub(super) fn flush(&mut self) {
-        self.0.push_back(Step {
+        self.0.push_back(NextRequest {
             op: Op::Flush,
             lba: 0,
             blocks: 0,

@@ -17,7 +17,7 @@ fn near(what: &str, seen: f64, published: f64, percent: f64) {
 
 /// The requests of one file at a time, in blocks, by kind.
 #[derive(Default)]
-struct Asked {
+struct Requested {
     made: Vec<u64>,
     appended: Vec<u64>,
     read: Vec<u64>,
@@ -26,19 +26,19 @@ struct Asked {
     rounds: f64,
 }
 
-fn asked(personality: Personality, blocks: u64) -> Asked {
+fn asked(personality: Personality, blocks: u64) -> Requested {
     let (mut files, mut rng) = (Files::new(personality, blocks), Rng::new(1));
     let slot = files.slot_blocks();
-    let mut asked = Asked::default();
+    let mut asked = Requested::default();
     for round in 0..60_000 {
-        let mut steps = Steps::default();
+        let mut steps = NextRequests::default();
         files.round(&mut rng, &mut steps);
         // The first rounds make the initial files.
         if round < 20_000 {
             continue;
         }
         asked.rounds += 1.0;
-        let (mut before, mut made): (Option<Step>, _) = (None, false);
+        let (mut before, mut made): (Option<NextRequest>, _) = (None, false);
         for step in steps.0 {
             let goes_on = before.is_some_and(|b| {
                 b.op == step.op && b.lba / slot == step.lba / slot && b.blocks == PIECE as u32
@@ -49,7 +49,7 @@ fn asked(personality: Personality, blocks: u64) -> Asked {
                     asked.flushes += 1;
                     continue;
                 }
-                Op::Discard => {
+                Op::Discard { .. } => {
                     asked.deleted += u64::from(!goes_on);
                     continue;
                 }
@@ -123,7 +123,7 @@ fn packages_have_files_of_the_published_sizes() {
     let (mut install, mut rng) = (Install::new(1 << 28), Rng::new(1));
     let mut files = Vec::new();
     for _ in 0..200_000 {
-        let mut steps = Steps::default();
+        let mut steps = NextRequests::default();
         install.file(&mut rng, &mut steps);
         assert_eq!(steps.0.back().map(|step| step.op), Some(Op::Flush));
         let written = steps.0.iter().filter(|s| matches!(s.op, Op::Write { .. }));
@@ -166,7 +166,7 @@ fn a_database_sends_the_requests_measured_for_tpc_c() {
     let mut customers = vec![0u32; oltp::CUSTOMER_PAGES as usize];
     const TRANSACTIONS: f64 = 300_000.0;
     for _ in 0..TRANSACTIONS as usize {
-        let mut steps = Steps::default();
+        let mut steps = NextRequests::default();
         database.transaction(&mut rng, &mut steps);
         for step in steps.0 {
             match step.op {
@@ -215,7 +215,7 @@ fn a_tree_merges_as_leveldb_says() {
     let mut tree = Merge::new(1 << 20);
     let (mut filled, mut written, mut read) = (0.0, 0.0, 0.0);
     for fill in 0..6000 {
-        let mut steps = Steps::default();
+        let mut steps = NextRequests::default();
         tree.fill(&mut steps);
         for (tables, most) in tree.level_tables().into_iter().zip(MOST) {
             assert!(tables <= most, "{tables} of {most}");
@@ -283,7 +283,7 @@ fn every_application_stays_on_its_volume_and_goes_on() {
                 assert!(step.lba + u64::from(step.blocks) <= blocks, "{step:?}");
                 assert_eq!(step.op == Op::Flush, step.blocks == 0);
                 written += u32::from(matches!(step.op, Op::Write { .. }));
-                discarded += u32::from(step.op == Op::Discard);
+                discarded += u32::from(step.op == Op::DISCARD);
             }
             assert!(written > 100, "{} on {blocks}", workload.name);
             assert_eq!(
@@ -318,7 +318,7 @@ fn only_blocks_that_are_in_use_are_read() {
                     assert!(!fresh || there[range.clone()].iter().all(|&there| !there));
                     there[range].fill(true);
                 }
-                Op::Discard => there[range].fill(false),
+                Op::Discard { .. } => there[range].fill(false),
                 _ => assert!(there[range].iter().all(|&there| there), "{step:?}"),
             }
         }

@@ -143,7 +143,7 @@ impl Iterator for Asking<'_> {
         let (op, lengths) = match self.job.way {
             Way::Read => (Op::Read, &self.job.reads),
             Way::Write => (Op::Write { fua }, &self.job.others),
-            Way::Trim | Way::TrimWrite => (Op::Discard, &self.job.others),
+            Way::Trim | Way::TrimWrite => (Op::DISCARD, &self.job.others),
             Way::Mixed { reads } => match self.rng.below(100) < u64::from(reads) {
                 true => (Op::Read, &self.job.reads),
                 false => (Op::Write { fua }, &self.job.others),

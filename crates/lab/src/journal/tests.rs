@@ -135,7 +135,7 @@ fn deleted(mode: Mode, file: File, fsyncs: bool) -> (u64, u64) {
     let flush = |n: u64| (fsyncs && n % 256 == 255).then(|| Request::flush(0));
     let load = (0..8192).flat_map(|n| [Some(write(n)), flush(n)]);
     let delete = Request {
-        op: Op::Discard,
+        op: Op::DISCARD,
         blocks: 8192,
         contents: Contents::new(),
         ..write(0)

@@ -28,7 +28,7 @@ pub const UNIFORM: &str = "uniform";
 
 /// A comparison.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct Comparison {
     /// What ran.
     pub policy: String,
     /// The load.
@@ -261,7 +261,7 @@ pub fn page_map(
     skew: Option<Skew>,
     over_permille: u32,
     effort: Effort,
-) -> Result<Row, TooSmall> {
+) -> Result<Comparison, TooSmall> {
     let pages = kind.pages;
     // One die, so that it is the single pool of the closed forms, with the reserve beyond T.
     let wanted = effort.logical * u64::from(1000 + over_permille) / 1000;
@@ -310,7 +310,7 @@ pub fn page_map(
         Some(_) if kind.placed => uniform(alpha),
         Some(skew) => skew.fifo(alpha),
     };
-    Ok(Row {
+    Ok(Comparison {
         policy: kind.policy(),
         load: skew.map_or(UNIFORM.into(), |skew| skew.to_string()),
         form: kind.form(),
@@ -361,7 +361,7 @@ fn on_flash(over_permille: u32, effort: Effort) -> Scenario<'static> {
 ///
 /// # Errors
 /// When it cannot be run.
-pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> {
+pub fn engine(over_permille: u32, effort: Effort) -> Result<Comparison, ScenarioError> {
     let scenario = on_flash(over_permille, effort);
     let (mut sim, logical) = scenario.prepared(&plain_engine())?;
     sim.time.set_instant(true);
@@ -405,7 +405,7 @@ pub fn engine(over_permille: u32, effort: Effort) -> Result<Row, ScenarioError> 
     let alpha = (stats.segments as f64 - free) * pages / logical as f64;
     let measured = (data + moved) / data;
     let computed = two_heads(stats.segments, free, (alpha, pages), logical, effort);
-    Ok(Row {
+    Ok(Comparison {
         policy: "vellum".into(),
         load: UNIFORM.into(),
         form: "greedy, two heads",
@@ -440,7 +440,7 @@ fn two_heads(
 
 /// The rows as a table.
 #[must_use]
-pub fn table(rows: &[Row]) -> String {
+pub fn table(rows: &[Comparison]) -> String {
     let mut out = String::from(
         "| policy | load | closed form, or source | OP | pages | alpha | measured | computed, or published | \
          off | with all overhead |\n\

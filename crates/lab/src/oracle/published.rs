@@ -5,7 +5,7 @@
 //! last stay in it, and a page overwritten there is not written to the flash. Both counts are relative to the host's
 //! writes.
 
-use super::{Row, UNIFORM};
+use super::{Comparison, UNIFORM};
 use crate::base::{PageMap, TooSmall, Victim};
 use crate::flash::Shape;
 use crate::rng::Rng;
@@ -110,7 +110,7 @@ impl Published {
     ///
     /// # Errors
     /// When a part is too small.
-    pub fn measured(&self, parts: u32, seed: u64) -> Result<Row, TooSmall> {
+    pub fn measured(&self, parts: u32, seed: u64) -> Result<Comparison, TooSmall> {
         let blocks = BLOCKS / parts;
         let pages = u64::from(blocks) * u64::from(PAGES);
         let logical = pages * self.fill / 1000;
@@ -150,7 +150,7 @@ impl Published {
         let flash = (after.host - before.host) + (after.moved - before.moved);
         let alpha = map.physical() as f64 / logical as f64;
         let measured = flash as f64 / host;
-        Ok(Row {
+        Ok(Comparison {
             policy: match self.buffered {
                 true => "base, write buffer".into(),
                 false => "base".into(),

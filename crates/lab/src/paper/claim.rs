@@ -180,7 +180,7 @@ fn same_way(theirs: Range, ours: Range, none: f64) -> bool {
 
 /// What an experiment found: the value of one assumption at which ours is the paper's figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct MatchingValue {
     /// What was varied.
     pub varies: String,
     /// The value, as printed.
@@ -208,7 +208,7 @@ pub struct Claim {
     pub why: String,
     /// What an experiment found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub found: Option<Found>,
+    pub found: Option<MatchingValue>,
 }
 
 impl Claim {
@@ -245,7 +245,7 @@ impl Claim {
         let Some(found) = &self.found else {
             return self.why.clone();
         };
-        let Found {
+        let MatchingValue {
             varies, at, ours, ..
         } = found;
         match found.is_plausible {

@@ -1,7 +1,7 @@
 //! An experiment: one assumption that a paper does not state is varied alone, to see which value of it gives the paper's
 //! figure. A value explains the figure if it is plausible; nothing else does.
 
-use super::claim::{Claim, Found, Range, Stated, Verdict};
+use super::claim::{Claim, MatchingValue, Range, Stated, Verdict};
 use super::failure::PaperError;
 use super::list::table;
 use serde::{Deserialize, Serialize};
@@ -126,7 +126,7 @@ impl Experiment {
     }
 
     /// The value nearest to the usual one at which ours is the paper's figure, a plausible one if there is any.
-    fn find(&self, claim: &Claim) -> Option<Found> {
+    fn find(&self, claim: &Claim) -> Option<MatchingValue> {
         let column = self.column(claim)?;
         if !self.repeats(claim) {
             return None;
@@ -139,7 +139,7 @@ impl Experiment {
         let met = self.trials.iter().enumerate().filter(|(_, t)| meets(t));
         let (_, trial) =
             met.min_by_key(|(at, t)| (!self.allows(t.value), at.abs_diff(usual), *at))?;
-        Some(Found {
+        Some(MatchingValue {
             varies: self.varies.clone(),
             at: self.value(trial.value),
             ours: self.shown(column, trial),

@@ -18,7 +18,7 @@ mod scenarios;
 mod size;
 pub mod woj;
 
-pub use claim::{BAND, Claim, Found, Range, Stated, Verdict, count};
+pub use claim::{BAND, Claim, MatchingValue, Range, Stated, Verdict, count};
 pub use evaluation::{Evaluation, Frame};
 pub use experiment::{Column, Experiment, Trial};
 pub use failure::PaperError;

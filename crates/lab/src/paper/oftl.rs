@@ -67,14 +67,14 @@ struct Key {
 }
 
 /// The result of a run.
-struct Row {
+struct OftlRun {
     key: Key,
     outcome: Outcome,
     /// Its throughput over the base FTL's in the same setting.
     gain: f64,
 }
 
-impl Row {
+impl OftlRun {
     /// The most writes whose map update waited.
     fn held(&self) -> u64 {
         self.outcome.order.unwrap_or_default().0
@@ -109,7 +109,7 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
 }
 
 /// The runs of fio, and their frame.
-fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError> {
+fn synthetic(size: Size, threads: usize) -> Result<(Vec<OftlRun>, Frame), PaperError> {
     let writes: u64 = match size {
         Size::Tiny => 3072,
         Size::Short => 16_384,
@@ -134,7 +134,7 @@ fn synthetic(size: Size, threads: usize) -> Result<(Vec<Row>, Frame), PaperError
         "over base",
         "held",
     ];
-    let cells = |row: &Row| {
+    let cells = |row: &OftlRun| {
         vec![
             row.key.mode.into(),
             format!("{} ms", row.key.flush_ms),
@@ -156,7 +156,7 @@ fn rows(
     windows: &[u64],
     threads: usize,
     load: impl Fn(u64, (Mode, Commit)) -> Scenario<'static>,
-) -> Result<Vec<Row>, PaperError> {
+) -> Result<Vec<OftlRun>, PaperError> {
     let mut cells = Vec::new();
     for (mode_name, mode) in MODES {
         for flush_ms in FLUSH_MS {
@@ -184,7 +184,7 @@ fn rows(
                 base = outcome.seconds;
             }
             let gain = base / outcome.seconds.max(1e-9);
-            Row { key, outcome, gain }
+            OftlRun { key, outcome, gain }
         })
         .collect())
 }
@@ -195,7 +195,7 @@ struct Application {
     load: &'static str,
     file: File,
     setting: &'static str,
-    claims: fn(&[Row], &[Row]) -> Vec<Claim>,
+    claims: fn(&[OftlRun], &[OftlRun]) -> Vec<Claim>,
 }
 
 const DATABASE: Application = Application {
@@ -226,7 +226,7 @@ fn application(
     what: &Application,
     size: Size,
     threads: usize,
-    fio: &[Row],
+    fio: &[OftlRun],
 ) -> Result<Frame, PaperError> {
     let requests = match size {
         Size::Tiny => 2000,
@@ -241,7 +241,7 @@ fn application(
         };
         scenario("oftl", 1 << 30, load)
     })?;
-    let cells = |row: &Row| {
+    let cells = |row: &OftlRun| {
         vec![
             row.key.mode.into(),
             format!("{} ms", row.key.flush_ms),
@@ -340,8 +340,8 @@ fn order(threads: usize) -> Result<Frame, PaperError> {
 }
 
 /// How far a system is ahead of the base FTL in one setting.
-fn gain(rows: &[Row], system: &str, mode: &str, flush_ms: u64, window: u64) -> f64 {
-    let key = |row: &&Row| {
+fn gain(rows: &[OftlRun], system: &str, mode: &str, flush_ms: u64, window: u64) -> f64 {
+    let key = |row: &&OftlRun| {
         let key = row.key;
         (key.system, key.mode, key.flush_ms, key.window) == (system, mode, flush_ms, window)
     };
@@ -352,7 +352,7 @@ fn gain(rows: &[Row], system: &str, mode: &str, flush_ms: u64, window: u64) -> f
 }
 
 /// The least and the greatest ratio of one system to another, over all settings.
-fn between(rows: &[Row], one: &str, other: &str) -> (f64, f64) {
+fn between(rows: &[OftlRun], one: &str, other: &str) -> (f64, f64) {
     let of = rows.iter().filter(|row| row.key.system == one);
     let each = of.map(|row| {
         let Key {
@@ -369,12 +369,12 @@ fn between(rows: &[Row], one: &str, other: &str) -> (f64, f64) {
 }
 
 /// The base FTL's blocks per flush, where it has the most flushes.
-fn least_a_flush(rows: &[Row]) -> f64 {
+fn least_a_flush(rows: &[OftlRun]) -> f64 {
     let base = rows.iter().filter(|row| row.key.system == SYSTEMS[0].0);
-    base.map(Row::blocks_a_flush).fold(f64::MAX, f64::min)
+    base.map(OftlRun::blocks_a_flush).fold(f64::MAX, f64::min)
 }
 
-fn ahead(rows: &[Row]) -> Claim {
+fn ahead(rows: &[OftlRun]) -> Claim {
     let (least, _) = between(rows, "OFTL", "base FTL");
     let ours = format!("at least {least:.3} times");
     Claim::words(
@@ -385,7 +385,7 @@ fn ahead(rows: &[Row]) -> Claim {
     )
 }
 
-fn claims(rows: &[Row]) -> Vec<Claim> {
+fn claims(rows: &[OftlRun]) -> Vec<Claim> {
     let gain = |system, mode: &str, flush_ms, window| gain(rows, system, mode, flush_ms, window);
     let mut claims = Vec::new();
     for (mode, _) in MODES {
@@ -423,7 +423,7 @@ fn claims(rows: &[Row]) -> Vec<Claim> {
 }
 
 /// Figure 9: the kernel's own way to avoid the flush.
-fn checksums(rows: &[Row]) -> Frame {
+fn checksums(rows: &[OftlRun]) -> Frame {
     let setting = "The runs of figure 6: OFTL over a kernel that commits asynchronously, by checksums, above \
                    the base FTL. What the checksum costs the processor is not in it.";
     let columns = ["mode", "flush", "OFTL over asynchronous commit"];
@@ -448,7 +448,7 @@ fn checksums(rows: &[Row]) -> Frame {
         )])
 }
 
-fn database_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
+fn database_claims(rows: &[OftlRun], fio: &[OftlRun]) -> Vec<Claim> {
     let (low, high) = between(rows, "stream FTL", "OFTL");
     let (flushes, of_fio) = (least_a_flush(rows), least_a_flush(fio));
     vec![
@@ -473,7 +473,7 @@ fn database_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
     ]
 }
 
-fn mail_claims(rows: &[Row], fio: &[Row]) -> Vec<Claim> {
+fn mail_claims(rows: &[OftlRun], fio: &[OftlRun]) -> Vec<Claim> {
     let ours = gain(rows, "OFTL", "ordered", 50, 0);
     let of_fio = gain(fio, "OFTL", "ordered", 50, 32);
     let (flushes, fio_flushes) = (least_a_flush(rows), least_a_flush(fio));

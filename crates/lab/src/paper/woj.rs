@@ -11,10 +11,10 @@ use super::evaluation::{Evaluation, Frame};
 use super::failure::PaperError;
 use super::list::Listed;
 use super::size::Size;
-use rows::{HASHES, Row, WINDOWS, by_fast_hash, find, rows};
+use rows::{FigureRow, HASHES, WINDOWS, by_fast_hash, find, rows};
 use setting::{BY_HASH, DRIVES, NO_KERNEL, SPEEDS, SYSTEMS, speed_claim};
 
-fn frame(name: &str, setting: &str, rows: &[Row], claims: Vec<Claim>) -> Frame {
+fn frame(name: &str, setting: &str, rows: &[FigureRow], claims: Vec<Claim>) -> Frame {
     let columns = [
         "SSD",
         "writes a flush",
@@ -24,7 +24,7 @@ fn frame(name: &str, setting: &str, rows: &[Row], claims: Vec<Claim>) -> Frame {
         "flush, half within",
         "99% within",
     ];
-    let cells = |row: &Row| {
+    let cells = |row: &FigureRow| {
         vec![
             row.drive.into(),
             row.window.to_string(),
@@ -136,13 +136,13 @@ pub fn evaluate(size: Size, threads: usize) -> Result<Evaluation, PaperError> {
     })
 }
 
-fn sequential_claims(rows: &[Row]) -> Vec<Claim> {
+fn sequential_claims(rows: &[FigureRow]) -> Vec<Claim> {
     let mut claims = amplification_claims(rows);
     claims.extend(throughput_claims(rows));
     claims
 }
 
-fn amplification_claims(rows: &[Row]) -> Vec<Claim> {
+fn amplification_claims(rows: &[FigureRow]) -> Vec<Claim> {
     let amplification = |window, system| find(rows, "fast-ssd", window, system).amplification();
     let mut claims = Vec::new();
     for (window, theirs) in [(1000, "about 2"), (10, "2.6")] {
@@ -176,7 +176,7 @@ fn amplification_claims(rows: &[Row]) -> Vec<Claim> {
     claims
 }
 
-fn throughput_claims(rows: &[Row]) -> Vec<Claim> {
+fn throughput_claims(rows: &[FigureRow]) -> Vec<Claim> {
     let mut claims = Vec::new();
     let ratio = |drive, window, one, other| {
         find(rows, drive, window, one).speed() / find(rows, drive, window, other).speed()
@@ -220,7 +220,7 @@ fn throughput_claims(rows: &[Row]) -> Vec<Claim> {
     claims
 }
 
-fn hash_claims(rows: &[Row]) -> Vec<Claim> {
+fn hash_claims(rows: &[FigureRow]) -> Vec<Claim> {
     let best = by_fast_hash(rows);
     let (fewest, most) = range(DRIVES[..2].iter().flat_map(|drive| {
         WINDOWS.map(|window| {
@@ -259,7 +259,7 @@ fn hash_claims(rows: &[Row]) -> Vec<Claim> {
     ]
 }
 
-fn random_claims(random: &[Row], sequential: &[Row]) -> Vec<Claim> {
+fn random_claims(random: &[FigureRow], sequential: &[FigureRow]) -> Vec<Claim> {
     let speed = |rows, window| find(rows, "fast-ssd", window, "WOJ_xxh64").speed();
     let removed = |system| {
         range([10, 100, 1000].map(|window| {
@@ -290,7 +290,7 @@ fn random_claims(random: &[Row], sequential: &[Row]) -> Vec<Claim> {
     claims
 }
 
-fn memory(rows: &[Row]) -> Frame {
+fn memory(rows: &[FigureRow]) -> Frame {
     let ours = find(rows, "fast-ssd", 1000, "the engine");
     let part = |name: &str| {
         let found = ours.outcome.memory.iter().find(|part| part.name == name);

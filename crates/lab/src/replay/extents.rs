@@ -11,7 +11,7 @@ pub const EXTENT_BLOCKS: u64 = 256;
 
 /// Gives the extents of a read or a write a place. A discard gets none: it may be as long as a disk.
 pub fn make_room(extents: &mut BTreeMap<(u32, u64), u64>, traced: &Traced) {
-    if traced.op == Op::Discard {
+    if matches!(traced.op, Op::Discard { .. }) {
         return;
     }
     for extent in extents_of(traced) {

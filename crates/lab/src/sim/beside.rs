@@ -52,14 +52,14 @@ impl Sim {
         loop {
             let served = self.seen.served;
             // One request of each in turn. So where nothing takes time, none of them ends before the others.
-            let mut asked = true;
-            while asked && !self.flash.is_worn_out() {
-                asked = false;
+            let mut submitted = true;
+            while submitted && !self.flash.is_worn_out() {
+                submitted = false;
                 for (at, host) in hosts.iter_mut().enumerate() {
                     let open = self.tenants.get(at).map_or(0, |host| host.open());
                     if let Some(request) = host.take(open, depth) {
                         self.issue(request);
-                        asked = true;
+                        submitted = true;
                     }
                 }
             }

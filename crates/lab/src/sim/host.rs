@@ -48,7 +48,7 @@ impl Host {
         match request.op {
             Op::Read => self.blocks_read += u64::from(request.blocks),
             Op::Write { .. } => self.blocks_written += u64::from(request.blocks),
-            Op::Discard | Op::Flush => {}
+            Op::Discard { .. } | Op::Flush => {}
         }
     }
 

@@ -30,7 +30,7 @@ impl Sim {
         }
         loop {
             let _ = self.begin_jobs(jobs, timed);
-            let (mut asked, mut due) = (false, None);
+            let (mut submitted, mut due) = (false, None);
             for (at, job) in jobs.iter_mut().enumerate() {
                 if self.flash.is_worn_out() {
                     break;
@@ -38,13 +38,13 @@ impl Sim {
                 let open = self.tenants.get(at).map_or(0, |host| host.open());
                 if let Some(request) = job.take(open, self.time.now(), how) {
                     self.issue(request);
-                    asked = true;
+                    submitted = true;
                 } else if let Some(at) = job.due(open, how) {
                     due = Some(due.map_or(at, |due: u64| due.min(at)));
                 }
             }
             self.refusal()?;
-            if asked {
+            if submitted {
                 continue;
             }
             // A job may have ended just now, and another may wait for that.

@@ -1,6 +1,6 @@
 //! A request that waits for the drive or is open there, and its parts.
 
-use crate::vellum::Asked;
+use crate::vellum::Submitted;
 use crate::workload::Request;
 
 /// A request that the controller has not taken from its submission queue.
@@ -25,7 +25,7 @@ pub(super) struct Parent {
 /// A part of one.
 pub(super) struct Part {
     pub(super) parent: u32,
-    pub(super) asked: Option<Asked>,
+    pub(super) submitted: Option<Submitted>,
     pub(super) blocks: u32,
 }
 
@@ -33,7 +33,7 @@ impl Part {
     /// Fills the numbers that belong to services and to the volume's own discards.
     pub(super) const NONE: Self = Self {
         parent: 0,
-        asked: None,
+        submitted: None,
         blocks: 0,
     };
 }

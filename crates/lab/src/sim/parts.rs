@@ -8,7 +8,7 @@ use crate::content::Contents;
 use crate::flash::Stream;
 use crate::timeline::Tag;
 use crate::trace::Op;
-use crate::vellum::Asked;
+use crate::vellum::Submitted;
 use crate::workload::{Bytes, Request};
 use std::ops::Range;
 
@@ -74,21 +74,21 @@ impl Sim {
         let parts = parent.parts;
         let parent = place(&mut self.parents, &mut self.free_parents, parent);
         for part in 0..parts {
-            let asked = Asked {
+            let submitted = Submitted {
                 admitted,
                 stream,
                 ..part_of(&mut request, self.part_blocks, part, parts)
             };
-            let blocks = asked.blocks;
+            let blocks = submitted.blocks;
             let part = Part {
                 parent,
                 blocks,
-                asked: None,
+                submitted: None,
             };
             let id = place(&mut self.parts, &mut self.free_parts, part);
-            let asked = Asked { id, ..asked };
+            let submitted = Submitted { id, ..submitted };
             if self.time.is_instant() {
-                self.serve(asked);
+                self.serve(submitted);
                 continue;
             }
             let crossed = match request.op {
@@ -96,7 +96,7 @@ impl Sim {
                 _ if self.preset.link_in_order => self.link_free.max(self.time.now()),
                 _ => self.time.now(),
             };
-            self.parts[id as usize].asked = Some(asked);
+            self.parts[id as usize].submitted = Some(submitted);
             self.time
                 .at(crossed + self.preset.command_ns, Tag::Arrival(id));
         }
@@ -185,7 +185,7 @@ impl Sim {
 
 /// One of a request's parts, of at most `most` blocks each. Parts must be taken in order.
 #[inline]
-fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
+fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Submitted {
     let first = part * most;
     let blocks = (request.blocks - first).min(most);
     let range = first as usize..(first + blocks) as usize;
@@ -203,7 +203,7 @@ fn part_of(request: &mut Request, most: u32, part: u32, parts: u32) -> Asked {
             )
         }
     };
-    Asked {
+    Submitted {
         id: 0,
         op: request.op,
         lba: request.lba + u64::from(first),

@@ -22,7 +22,7 @@ pub struct Running<'a, I> {
     /// When its rate lets it send again. A flush does not wait for that.
     paced_at: u64,
     /// Requests sent, without flushes: fio counts none.
-    asked: u64,
+    submitted: u64,
 }
 
 /// How jobs are run.
@@ -48,7 +48,7 @@ impl<'a, I: Iterator<Item = Request>> Running<'a, I> {
             thinks: false,
             not_before: 0,
             paced_at: 0,
-            asked: 0,
+            submitted: 0,
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a, I: Iterator<Item = Request>> Running<'a, I> {
         self.waits = matches!(taken.op, Op::Flush | Op::Write { fua: true });
         self.next = self.from.next();
         let counts = taken.op != Op::Flush;
-        self.asked += u64::from(counts);
+        self.submitted += u64::from(counts);
         if let Some(gap) = self.when.gap_ns.filter(|_| counts) {
             self.paced_at = now.saturating_add(gap);
         }
@@ -134,7 +134,7 @@ impl<'a, I: Iterator<Item = Request>> Running<'a, I> {
             && self
                 .when
                 .think
-                .is_some_and(|(every, _)| self.asked.is_multiple_of(every));
+                .is_some_and(|(every, _)| self.submitted.is_multiple_of(every));
         Some(taken)
     }
 

@@ -2,7 +2,7 @@
 //! line was being written when the sweep ended; its run is repeated.
 
 use super::grid::Point;
-use super::row::Row;
+use super::row::PointResult;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -53,7 +53,7 @@ struct Head {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    done: HashMap<Point, Row>,
+    done: HashMap<Point, PointResult>,
 }
 
 impl Journal {
@@ -122,7 +122,7 @@ impl Journal {
                     });
                 }
             } else {
-                let row: Row =
+                let row: PointResult =
                     serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
                 self.done.insert(row.point.clone(), row);
             }
@@ -133,7 +133,7 @@ impl Journal {
 
     /// The result of a run, if it is finished.
     #[must_use]
-    pub fn done(&self, point: &Point) -> Option<&Row> {
+    pub fn done(&self, point: &Point) -> Option<&PointResult> {
         self.done.get(point)
     }
 
@@ -141,7 +141,7 @@ impl Journal {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn add(&mut self, row: &Row) -> Result<(), JournalError> {
+    pub fn add(&mut self, row: &PointResult) -> Result<(), JournalError> {
         self.line(row)
     }
 
@@ -160,8 +160,8 @@ impl Journal {
 mod tests {
     use super::*;
 
-    fn row(n: u32) -> Row {
-        Row {
+    fn row(n: u32) -> PointResult {
+        PointResult {
             point: vec![("op".into(), n.to_string())],
             figures: vec![("write_amplification".into(), "1.5".into())],
             error: None,

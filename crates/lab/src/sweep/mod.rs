@@ -11,4 +11,4 @@ mod row;
 pub use grid::{Axis, GridError, Point, RUNS_MAX, points};
 pub use journal::{Journal, JournalError};
 pub use report::{csv, html, table};
-pub use row::Row;
+pub use row::PointResult;

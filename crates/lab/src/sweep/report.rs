@@ -1,7 +1,7 @@
 //! A sweep's rows as a table, as comma-separated values, and as one HTML file with plots.
 
 use super::grid::Axis;
-use super::row::Row;
+use super::row::PointResult;
 use crate::csv::line;
 use crate::html::{Preface, drawn, escape};
 use serde::Serialize;
@@ -27,7 +27,7 @@ const PLOTTED: [(&str, &str, f64); 4] = [
     ("erases", "erasures", 1.0),
 ];
 
-fn shown(row: &Row, name: &str) -> String {
+fn shown(row: &PointResult, name: &str) -> String {
     let Some(text) = row.figure(name) else {
         return "-".into();
     };
@@ -39,7 +39,7 @@ fn shown(row: &Row, name: &str) -> String {
     }
 }
 
-fn cells(axes: &[Axis], rows: &[Row]) -> Vec<Vec<String>> {
+fn cells(axes: &[Axis], rows: &[PointResult]) -> Vec<Vec<String>> {
     let keys = axes.iter().map(|axis| axis.key.clone());
     let names = SHOWN.iter().map(|(_, name)| (*name).to_owned());
     let mut all = vec![keys.chain(names).collect::<Vec<_>>()];
@@ -55,7 +55,7 @@ fn cells(axes: &[Axis], rows: &[Row]) -> Vec<Vec<String>> {
 
 /// The table for a terminal.
 #[must_use]
-pub fn table(axes: &[Axis], rows: &[Row]) -> String {
+pub fn table(axes: &[Axis], rows: &[PointResult]) -> String {
     let cells = cells(axes, rows);
     let columns = axes.len() + SHOWN.len();
     let width = |at: usize| {
@@ -81,7 +81,7 @@ pub fn table(axes: &[Axis], rows: &[Row]) -> String {
 
 /// All figures as comma-separated values.
 #[must_use]
-pub fn csv(axes: &[Axis], rows: &[Row]) -> String {
+pub fn csv(axes: &[Axis], rows: &[PointResult]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for (name, _) in rows.iter().flat_map(|row| &row.figures) {
         if !names.contains(&name.as_str()) {
@@ -117,7 +117,11 @@ struct Line {
 ///
 /// # Errors
 /// When a figure cannot be written as JSON.
-pub fn html(preface: &Preface, axes: &[Axis], rows: &[Row]) -> Result<String, serde_json::Error> {
+pub fn html(
+    preface: &Preface,
+    axes: &[Axis],
+    rows: &[PointResult],
+) -> Result<String, serde_json::Error> {
     let plots: Vec<Plot> = PLOTTED
         .into_iter()
         .filter_map(|(name, title, scale)| plot(axes, rows, name, title, scale))
@@ -147,7 +151,13 @@ fn number(text: &str) -> Option<(f64, i32)> {
 }
 
 /// A figure over the first axis of numbers, in the smallest of their units, with a line for each point of the other axes.
-fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64) -> Option<Plot> {
+fn plot(
+    axes: &[Axis],
+    rows: &[PointResult],
+    name: &str,
+    title: &'static str,
+    scale: f64,
+) -> Option<Plot> {
     let numbers =
         |axis: &Axis| axis.values.len() > 1 && axis.values.iter().all(|v| number(v).is_some());
     let over = axes.iter().position(numbers)?;
@@ -193,7 +203,7 @@ fn plot(axes: &[Axis], rows: &[Row], name: &str, title: &'static str, scale: f64
 mod tests {
     use super::*;
 
-    fn sweep() -> (Vec<Axis>, Vec<Row>) {
+    fn sweep() -> (Vec<Axis>, Vec<PointResult>) {
         let axes: Vec<Axis> = ["policy=base vellum:a,b", "op=7 28"]
             .iter()
             .map(|text| text.parse().unwrap())
@@ -209,8 +219,8 @@ mod tests {
             .to_vec()
         };
         let row = |(n, point): (usize, Vec<(String, String)>)| match n {
-            3 => Row::failed(point, "too <small>".into()),
-            n => Row {
+            3 => PointResult::failed(point, "too <small>".into()),
+            n => PointResult {
                 point,
                 figures: figures(n),
                 error: None,
@@ -246,12 +256,12 @@ mod tests {
     fn sizes_are_in_order_whatever_their_units() {
         let axes: Vec<Axis> = vec!["capacity=512M 1G 2G".parse().unwrap()];
         let points = crate::sweep::points(&axes).unwrap();
-        let rows = points.into_iter().map(|point| Row {
+        let rows = points.into_iter().map(|point| PointResult {
             point,
             figures: vec![("years".into(), "3".into())],
             error: None,
         });
-        let rows: Vec<Row> = rows.collect();
+        let rows: Vec<PointResult> = rows.collect();
         let plot = plot(&axes, &rows, "years", "", 1.0).unwrap();
         let years = [(512.0, 3.0), (1024.0, 3.0), (2048.0, 3.0)];
         assert_eq!(plot.lines[0].points, years);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Row {
+pub struct PointResult {
     /// Its point.
     pub point: Point,
     /// Its figures, by name; none if it could not be run.
@@ -16,7 +16,7 @@ pub struct Row {
     pub error: Option<String>,
 }
 
-impl Row {
+impl PointResult {
     /// The result of a finished run.
     #[must_use]
     pub fn of(point: Point, outcome: &Outcome) -> Self {

@@ -92,7 +92,7 @@ fn operation(rwbs: &str, bytes: u64) -> Result<Option<Op>, Problem> {
         Some('W') => Some(Op::Write {
             fua: before || rest.contains('F'),
         }),
-        Some('D') => Some(Op::Discard),
+        Some('D') => Some(Op::DISCARD),
         Some('N' | 'F') | None => None,
         Some(_) => return Err(wrong("RWBS", rwbs, "R, W, D, N or F is needed")),
     })

@@ -116,7 +116,7 @@ impl<R: BufRead> Events<R> {
         let op = match event.bytes {
             0 if is(CATEGORY_FLUSH) => Op::Flush,
             0 => return None,
-            _ if is(CATEGORY_DISCARD) => Op::Discard,
+            _ if is(CATEGORY_DISCARD) => Op::DISCARD,
             // A write with a flush first: see `blkparse`.
             _ if is(CATEGORY_WRITE) => Op::Write {
                 fua: is(CATEGORY_FUA) || is(CATEGORY_FLUSH),

@@ -238,7 +238,7 @@ impl Columns {
     }
 
     fn operation(&self, text: &str) -> Result<Op, Problem> {
-        const OPS: [Op; 4] = [Op::Read, Op::Write { fua: false }, Op::Discard, Op::Flush];
+        const OPS: [Op; 4] = [Op::Read, Op::Write { fua: false }, Op::DISCARD, Op::Flush];
         let named = |word: &Option<String>| word.as_deref() == Some(text);
         if let Some(at) = self.words.iter().position(named) {
             return Ok(OPS[at]);
@@ -247,7 +247,7 @@ impl Columns {
             "r" | "read" | "rs" => Op::Read,
             "w" | "write" | "ws" => Op::Write { fua: false },
             "wfua" | "write_fua" | "wf" => Op::Write { fua: true },
-            "d" | "discard" | "trim" | "unmap" => Op::Discard,
+            "d" | "discard" | "trim" | "unmap" => Op::DISCARD,
             "f" | "flush" | "sync" => Op::Flush,
             _ => {
                 let need = "read, write, discard or flush (or R, W, D, F) is needed; what else they are \

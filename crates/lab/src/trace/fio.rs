@@ -98,7 +98,7 @@ fn operation(action: &str, has_place: bool) -> Result<Op, Problem> {
     Ok(match (action, has_place) {
         ("read", true) => Op::Read,
         ("write", true) => Op::Write { fua: false },
-        ("trim", true) => Op::Discard,
+        ("trim", true) => Op::DISCARD,
         ("sync" | "datasync" | "syncfs" | "sync_file_range", _) => Op::Flush,
         (other, _) => {
             let need = "add, open, close, unlink, wait (version 2), sync, datasync, \

@@ -6,7 +6,7 @@ use crate::sizes::Size;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_trace::{
-    Class, Content as Told, Entry, Journal, Op as Asked, Request, Sizes, TraceError,
+    Class, Content as TracedContent, Entry, Journal, Op as TracedOp, Request, Sizes, TraceError,
 };
 
 /// Totals of what is known of the blocks written.
@@ -95,10 +95,10 @@ impl<R: Read> Own<R> {
             add(&mut self.known.delta, block.delta);
             self.known.classes[block.class as usize] += 1;
         }
-        let content = |told: Told| match told {
-            Told::Unknown => None,
-            Told::Zero => Some(Content::ZERO),
-            Told::Digest(digest) => Some(Content::of(digest)),
+        let content = |told: TracedContent| match told {
+            TracedContent::Unknown => None,
+            TracedContent::Zero => Some(Content::ZERO),
+            TracedContent::Digest(digest) => Some(Content::of(digest)),
         };
         let contents = request.contents.iter().map(|block| content(block.content));
         let sizes = request.contents.iter().map(|block| Size {
@@ -110,11 +110,11 @@ impl<R: Read> Own<R> {
             at: Nanos(request.at),
             disk: 0,
             op: match request.op {
-                Asked::Read => Op::Read,
-                Asked::Write { fua } => Op::Write { fua },
-                // The engine treats both the same: blocks that read as zeros take no room.
-                Asked::Discard { .. } | Asked::WriteZeroes { .. } => Op::Discard,
-                Asked::Flush => Op::Flush,
+                TracedOp::Read => Op::Read,
+                TracedOp::Write { fua } => Op::Write { fua },
+                TracedOp::Discard { fua } => Op::Discard { zero: false, fua },
+                TracedOp::WriteZeroes { fua } => Op::Discard { zero: true, fua },
+                TracedOp::Flush => Op::Flush,
             },
             offset: request.lba * BLOCK_BYTES as u64,
             bytes: request.blocks * BLOCK_BYTES as u64,

@@ -229,7 +229,7 @@ fn check(traced: &Traced) -> Result<(), Problem> {
         return Err(Problem::Nothing);
     }
     let bytes = traced.bytes;
-    if traced.op != Op::Discard && bytes > REQUEST_BYTES_MAX {
+    if !matches!(traced.op, Op::Discard { .. }) && bytes > REQUEST_BYTES_MAX {
         return Err(Problem::TooLong { bytes });
     }
     let end = traced.offset.checked_add(traced.bytes);

@@ -1,7 +1,7 @@
 //! One request of a trace, whatever format it is read from.
 
 use crate::content::Content;
-use crate::sizes::Tells;
+use crate::sizes::MeasuredSizes;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_trace::Committed;
 
@@ -15,10 +15,23 @@ pub enum Op {
         /// On stable storage before it is answered.
         fua: bool,
     },
-    /// Give blocks up.
-    Discard,
+    /// Give blocks up: they read as zeros.
+    Discard {
+        /// Because the client has written zeros; otherwise it no longer needs the contents.
+        zero: bool,
+        /// On stable storage before it is answered.
+        fua: bool,
+    },
     /// Make all that was written durable.
     Flush,
+}
+
+impl Op {
+    /// A discard as most traces have it.
+    pub const DISCARD: Self = Self::Discard {
+        zero: false,
+        fua: false,
+    };
 }
 
 /// One request of a trace.
@@ -37,7 +50,7 @@ pub struct Traced {
     /// The content of each block, if the trace has it: one for each block, or none.
     pub contents: Vec<Content>,
     /// The sizes that each block can be stored in, if the trace has them: one for each block.
-    pub sizes: Tells,
+    pub sizes: MeasuredSizes,
     /// For a write that completes a journal's transaction, if the trace says so: the blocks that the transaction puts
     /// home.
     pub committed: Vec<Committed>,

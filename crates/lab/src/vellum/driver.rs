@@ -1,7 +1,6 @@
 //! The driver: takes requests, feeds the engine, carries out its effects on a backing, and keeps the contents of the
 //! medium.
 
-mod asked;
 mod bases;
 mod blank;
 mod deltas;
@@ -19,9 +18,9 @@ mod placing;
 mod serve;
 mod services;
 mod shadow;
+mod submitted;
 mod watch;
 
-pub use asked::Asked;
 pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
@@ -32,6 +31,7 @@ pub use placing::Placing;
 use services::Services;
 pub use services::Tidying;
 use shadow::Shadow;
+pub use submitted::Submitted;
 
 use super::backing::Backing;
 use super::pages::Pages;
@@ -120,13 +120,13 @@ pub struct Vellum {
     watching: Option<Box<Watching>>,
     dropping: Option<Dropping>,
     /// Requests that wait before the core.
-    gate: Gate<Asked>,
+    gate: Gate<Submitted>,
     hashing: Option<Unit>,
     services: Services,
     bufs: Vec<Content>,
     free: Vec<u32>,
     flights: Vec<Flight>,
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<Submitted>,
     answers: VecDeque<(u32, Result<(), Refusal>)>,
     payloads: Vec<Payload>,
     bytes: Vec<u8>,
@@ -309,9 +309,9 @@ impl Vellum {
     }
 
     /// Sends a request to the engine.
-    pub fn ask(&mut self, io: &mut Io<'_>, asked: Asked) {
+    pub fn ask(&mut self, io: &mut Io<'_>, submitted: Submitted) {
         self.services.client_came();
-        self.waiting.push_back(asked);
+        self.waiting.push_back(submitted);
         self.admit(io);
         if !self.is_tidying() {
             self.serve(io);
@@ -423,45 +423,45 @@ impl Vellum {
             if matches!(first.op, Op::Write { .. }) && self.free.len() < needed {
                 return;
             }
-            if let Some(asked) = self.waiting.pop_front() {
-                self.take_in(io, asked);
+            if let Some(submitted) = self.waiting.pop_front() {
+                self.take_in(io, submitted);
             }
         }
     }
 
     /// Passes a request to the gate, and on to the core if it may pass.
-    fn hand_over(&mut self, io: &mut Io<'_>, asked: &Asked) {
-        self.see(asked);
-        if self.may_pass(io, asked) {
-            self.place(io, asked);
+    fn hand_over(&mut self, io: &mut Io<'_>, submitted: &Submitted) {
+        self.see(submitted);
+        if self.may_pass(io, submitted) {
+            self.place(io, submitted);
         }
     }
 
-    fn place(&mut self, io: &mut Io<'_>, asked: &Asked) {
-        self.passed(asked);
-        let (id, lba) = (RequestId(asked.id), Lba(asked.lba));
-        let (blocks, count) = (u64::from(asked.blocks), asked.blocks);
+    fn place(&mut self, io: &mut Io<'_>, submitted: &Submitted) {
+        self.passed(submitted);
+        let (id, lba) = (RequestId(submitted.id), Lba(submitted.lba));
+        let (blocks, count) = (u64::from(submitted.blocks), submitted.blocks);
         if let Some(shadow) = &mut self.shadow {
-            shadow.remember(asked);
+            shadow.remember(submitted);
         }
-        match asked.op {
+        match submitted.op {
             Op::Write { fua } => {
                 let fua = fua || self.strong;
                 let mut payloads = std::mem::take(&mut self.payloads);
                 payloads.clear();
-                self.read_along(io, asked);
-                for (index, &content) in asked.contents.iter().enumerate() {
+                self.read_along(io, submitted);
+                for (index, &content) in submitted.contents.iter().enumerate() {
                     let Some(buf) = self.free.pop() else {
                         unreachable!("admitted with buffers for all blocks")
                     };
                     self.bufs[buf as usize] = content;
                     let mut digest = content.digest();
                     let buf = Buf(buf);
-                    digest.packed = self.pack(asked, index, buf);
-                    digest.copied = !asked.admitted.dedup;
+                    digest.packed = self.pack(submitted, index, buf);
+                    digest.copied = !submitted.admitted.dedup;
                     payloads.push(Payload { buf, digest });
                 }
-                self.classify(asked, &mut payloads);
+                self.classify(submitted, &mut payloads);
                 let blocks = &payloads;
                 self.feed(
                     io,
@@ -473,7 +473,7 @@ impl Vellum {
                     },
                 );
                 self.payloads = payloads;
-                if let Some(pairs) = asked.committed.as_deref().filter(|_| self.replay) {
+                if let Some(pairs) = submitted.committed.as_deref().filter(|_| self.replay) {
                     self.feed(io, Input::Hint(Hint::Committed { pairs }));
                 }
                 self.handed_over(io);
@@ -482,18 +482,15 @@ impl Vellum {
                 let blocks = count;
                 self.feed(io, Input::Read { id, lba, blocks });
             }
-            Op::Discard => {
-                let fua = false;
-                self.feed(
-                    io,
-                    Input::Unmap {
-                        id,
-                        lba,
-                        blocks,
-                        fua,
-                        zero: false,
-                    },
-                );
+            Op::Discard { zero, fua } => {
+                let unmap = Input::Unmap {
+                    id,
+                    lba,
+                    blocks,
+                    zero,
+                    fua,
+                };
+                self.feed(io, unmap);
             }
             Op::Flush => self.feed(io, Input::Flush { id }),
         }

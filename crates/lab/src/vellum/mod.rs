@@ -10,7 +10,9 @@ mod summaries;
 mod zones;
 
 pub use backing::Backing;
-pub use driver::{Asked, BUFS_MIN, Deltas, Handles, Hashing, Placing, Settings, Tidying, Vellum};
+pub use driver::{
+    BUFS_MIN, Deltas, Handles, Hashing, Placing, Settings, Submitted, Tidying, Vellum,
+};
 pub use layout::{Layout, LayoutError};
 pub use log::OnFlash;
 pub use zones::OnZones;

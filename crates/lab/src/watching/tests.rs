@@ -26,7 +26,7 @@ pub(super) fn load(rng: &mut Rng, space: u64) -> Vec<Request> {
         load.push(match rng.below(12) {
             0..=2 => Request::flush(0),
             3 => Request {
-                op: Op::Discard,
+                op: Op::DISCARD,
                 blocks: blocks as u32,
                 contents: Contents::new(),
                 ..Request::write_one(lba, 0, 0)

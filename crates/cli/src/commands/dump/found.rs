@@ -10,18 +10,18 @@ use vellum_device::{MediumSource, crc32c};
 use vellum_medium::Medium;
 
 /// The subject of a dump; see the module.
-pub struct Found {
+pub struct DumpSubject {
     pub recovered: Recovered,
     damage: Option<(RecoveryError, Loss)>,
 }
 
 /// Reads the volume's metadata.
-pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
+pub fn find(path: &Path, medium: &dyn Medium) -> Result<DumpSubject> {
     let mut source = MediumSource::new(medium);
     let blocks = medium.blocks();
     let error = match recover(&mut source, blocks, crc32c) {
         Ok(recovered) => {
-            return Ok(Found {
+            return Ok(DumpSubject {
                 recovered,
                 damage: None,
             });
@@ -30,13 +30,13 @@ pub fn find(path: &Path, medium: &dyn Medium) -> Result<Found> {
     };
     let rest = rescue(&mut source, blocks, crc32c, Trust::Certain);
     let (recovered, loss) = rest.with_context(|| path.display().to_string())?;
-    Ok(Found {
+    Ok(DumpSubject {
         recovered,
         damage: Some((error, loss)),
     })
 }
 
-impl Found {
+impl DumpSubject {
     /// Reports what is damaged, and which of these blocks are lost because of it.
     pub fn tell(&self, range: &std::ops::Range<u64>, out: &mut dyn Write) -> Result<()> {
         let Some((error, loss)) = &self.damage else {

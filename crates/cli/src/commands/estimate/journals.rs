@@ -24,7 +24,7 @@ const HOMES: usize = 4096;
 const LOG_BLOCKS: usize = 1 << 20;
 
 /// The findings for one journal.
-pub struct Told {
+pub struct JournalFindings {
     /// The UUID of its file system.
     pub uuid: vellum_ext4::Uuid,
     /// Home blocks with copies in it.
@@ -35,7 +35,7 @@ pub struct Told {
     pub delta: Share,
 }
 
-impl Told {
+impl JournalFindings {
     /// As JSON.
     pub fn json(&self) -> Value {
         let share = |share: Share| {
@@ -126,7 +126,7 @@ impl Source for Disk<'_> {
 
 /// The findings for the journals on a disk of this many bytes. Without an ext3 or ext4 there are none. Journals that cannot be
 /// used are skipped (`vellum journal list` says why).
-pub fn read(file: &File, bytes: u64) -> Vec<Told> {
+pub fn read(file: &File, bytes: u64) -> Vec<JournalFindings> {
     let scan = scan(&mut Disk(file), bytes / BLOCK_BYTES as u64);
     let systems = scan.file_systems.iter();
     systems
@@ -139,7 +139,7 @@ pub fn read(file: &File, bytes: u64) -> Vec<Told> {
         .collect()
 }
 
-fn told(file: &File, journal: &Journal, home: Span, uuid: vellum_ext4::Uuid) -> Told {
+fn told(file: &File, journal: &Journal, home: Span, uuid: vellum_ext4::Uuid) -> JournalFindings {
     let mut versions = copies(file, journal, home);
     let homes = versions.len();
     versions.truncate(HOMES);
@@ -162,7 +162,7 @@ fn told(file: &File, journal: &Journal, home: Span, uuid: vellum_ext4::Uuid) -> 
     }
     // For homes that were not examined, the number of copies is not known.
     let all_pairs = pairs * homes / versions.len().max(1);
-    Told {
+    JournalFindings {
         uuid,
         homes: homes as u64,
         once: Share::new(&once, homes),

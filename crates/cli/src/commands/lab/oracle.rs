@@ -11,7 +11,7 @@ use vellum_lab::base::Victim;
 use vellum_lab::oracle::disksim::{self, OFF_MAX, REFERENCES, Response, TRACES};
 use vellum_lab::oracle::published::{self, PUBLISHED};
 use vellum_lab::oracle::skew::Skew;
-use vellum_lab::oracle::{self, Effort, Map, Row, UNIFORM};
+use vellum_lab::oracle::{self, Comparison, Effort, Map, UNIFORM};
 use vellum_lab::parallel;
 use vellum_lab::svg::{Line, Plot};
 use vellum_options::number::{number, over_provisioning};
@@ -154,7 +154,7 @@ impl Args {
         Ok(all?)
     }
 
-    fn published(&self) -> Result<Vec<Row>> {
+    fn published(&self) -> Result<Vec<Comparison>> {
         let bar = spinner("published figures".into());
         let rows = parallel::map(&PUBLISHED, parallel::cores(), |_, published| {
             published.measured(1, self.seed)
@@ -163,7 +163,7 @@ impl Args {
         Ok(rows.into_iter().collect::<Result<_, _>>()?)
     }
 
-    fn amplification(&self) -> Result<Vec<Row>> {
+    fn amplification(&self) -> Result<Vec<Comparison>> {
         let blocks = |size: Size| size.0 / 4096;
         for (name, size) in [("--size", self.size), ("--engine-size", self.engine_size)] {
             if !((256 << 20)..=(64 << 30)).contains(&size.0) {
@@ -201,7 +201,7 @@ impl Args {
 }
 
 /// The accuracy that the lab must reach: see docs/LAB.md.
-fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
+fn accept(rows: &[Comparison], responses: &[Response]) -> Result<()> {
     for row in rows {
         let allowed = match row.policy.as_str() {
             _ if row.form == published::SOURCE => published::OFF_MAX,
@@ -225,7 +225,7 @@ fn accept(rows: &[Row], responses: &[Response]) -> Result<()> {
     }
 }
 
-fn oracle_plot(rows: &[Row]) -> Plot {
+fn oracle_plot(rows: &[Comparison]) -> Plot {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows
         .iter()

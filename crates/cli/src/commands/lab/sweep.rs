@@ -20,7 +20,7 @@ use vellum_lab::policy::Policy;
 use vellum_lab::progress::Watch;
 use vellum_lab::replay::of_all_processors;
 use vellum_lab::scenario::Scenario;
-use vellum_lab::sweep::{self, Axis, Journal, JournalError, Point, Row};
+use vellum_lab::sweep::{self, Axis, Journal, JournalError, Point, PointResult};
 use vellum_options::number::number;
 use vellum_options::setup::{Ready, Setup};
 use vellum_options::words;
@@ -62,7 +62,7 @@ struct One {
 #[derive(Serialize)]
 #[serde(transparent)]
 struct Grid<'a> {
-    rows: &'a [Row],
+    rows: &'a [PointResult],
     #[serde(skip)]
     axes: &'a [Axis],
     #[serde(skip)]
@@ -142,7 +142,7 @@ impl Args {
         let mut journal = self.journal(&what, &runs, read.as_ref())?;
         let done = |point| journal.as_ref().and_then(|journal| journal.done(point));
         let known = points.iter().map(|point| done(point).cloned());
-        let known: Vec<Option<Row>> = known.collect();
+        let known: Vec<Option<PointResult>> = known.collect();
         let left: Vec<usize> = (0..points.len())
             .filter(|&at| known[at].is_none())
             .collect();
@@ -165,7 +165,7 @@ impl Args {
         for (at, row) in left.into_iter().zip(fresh) {
             all[at] = row;
         }
-        let rows: Vec<Row> = all.into_iter().flatten().collect();
+        let rows: Vec<PointResult> = all.into_iter().flatten().collect();
         let about = vec![format!("{} runs of: {what}", points.len())];
         let grid = Grid {
             rows: &rows,
@@ -189,7 +189,7 @@ impl Args {
     }
 
     /// Fails unless all runs are done.
-    fn verdict(&self, rows: &[Row], runs: usize) -> Result<()> {
+    fn verdict(&self, rows: &[PointResult], runs: usize) -> Result<()> {
         let failed = rows.iter().filter(|row| row.error.is_some()).count();
         let goes_on = match self.resume {
             Some(_) => "; the same command goes on",
@@ -207,7 +207,7 @@ impl Args {
 }
 
 /// Keeps a result. One that could not be kept is still reported.
-fn keep((journal, trouble): &mut (&mut Option<Journal>, Option<JournalError>), row: &Row) {
+fn keep((journal, trouble): &mut (&mut Option<Journal>, Option<JournalError>), row: &PointResult) {
     if let Some(Err(error)) = journal.as_mut().map(|journal| journal.add(row)) {
         trouble.get_or_insert(error);
     }
@@ -272,7 +272,7 @@ fn result(
     point: &Point,
     ready: &impl Fn(&One) -> Result<Ready>,
     watch: &Watch,
-) -> Option<Row> {
+) -> Option<PointResult> {
     if watch.stopped() {
         return None;
     }
@@ -283,7 +283,7 @@ fn result(
     });
     match outcome {
         _ if watch.stopped() => None,
-        Ok(outcome) => Some(Row::of(point.clone(), &outcome)),
-        Err(error) => Some(Row::failed(point.clone(), format!("{error:#}"))),
+        Ok(outcome) => Some(PointResult::of(point.clone(), &outcome)),
+        Err(error) => Some(PointResult::failed(point.clone(), format!("{error:#}"))),
     }
 }

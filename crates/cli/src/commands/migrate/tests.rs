@@ -40,7 +40,7 @@ fn recorded(args: &Args) -> State {
         source: hex_uuid(&source.uuid()),
         life: source.life().0,
         target: peek::uuid_of(&args.target).unwrap(),
-        asked: Asked::of(args),
+        asked: TargetOptions::of(args),
         blocks_done: 0,
     };
     state.save(&State::path(&args.target)).unwrap();

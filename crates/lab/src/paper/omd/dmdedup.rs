@@ -120,7 +120,7 @@ pub fn count(requests: &[Request], persistence: Persistence) -> Written {
                 }
             }
             Op::Flush => dmdedup.commit(),
-            Op::Read | Op::Discard => {}
+            Op::Read | Op::Discard { .. } => {}
         }
     }
     dmdedup.commit();

@@ -1,6 +1,6 @@
 //! What the paper does not state, varied: how long its kernel takes for a write, which here takes no time.
 
-use super::rows::{HASHES, Row, by_fast_hash, find, rows_of};
+use super::rows::{FigureRow, HASHES, by_fast_hash, find, rows_of};
 use super::setting::{BY_HASH, SPEEDS, SYSTEMS, speed_claim};
 use crate::paper::claim::Stated;
 use crate::paper::experiment::{Assumption, Experiment};
@@ -48,7 +48,7 @@ pub fn hashes(size: Size, threads: usize) -> Result<Experiment, PaperError> {
 pub fn speeds(size: Size, threads: usize) -> Result<Experiment, PaperError> {
     let assumption = assumption(&[4.0, 8.0, 16.0]);
     let columns = SPEEDS.map(|(load, _)| (speed_claim(load), " MB/s"));
-    let speed = |rows: &[Row]| find(rows, FAST, WINDOW, SYSTEMS[1].0).speed();
+    let speed = |rows: &[FigureRow]| find(rows, FAST, WINDOW, SYSTEMS[1].0).speed();
     Experiment::vary(&assumption, &columns, |us| {
         let of = |load| {
             let each = [(FAST, WINDOW, SYSTEMS[1])];

@@ -96,16 +96,16 @@ const WIDE: [&str; 3] = ["cr_L", "ws_w1000", "ws_pa_w1000"];
 const NARROW: [&str; 3] = [VARMAIL, "ws_w1", "ws_pa_w1"];
 
 /// The result of one run.
-struct Row {
+struct ProgramRun {
     program: &'static str,
     drive: &'static str,
     system: &'static str,
     outcome: Outcome,
 }
 
-struct Rows(Vec<Row>);
+struct ProgramRuns(Vec<ProgramRun>);
 
-impl Rows {
+impl ProgramRuns {
     fn run(
         programs: &[Program],
         drives: &[&'static str],
@@ -136,7 +136,7 @@ impl Rows {
             }
         }
         let outcomes = run(cells, threads)?.into_iter();
-        let rows = outcomes.map(|((program, drive, system), outcome)| Row {
+        let rows = outcomes.map(|((program, drive, system), outcome)| ProgramRun {
             program,
             drive,
             system,
@@ -146,7 +146,8 @@ impl Rows {
     }
 
     fn find(&self, program: &str, drive: &str, system: &str) -> &Outcome {
-        let key = |row: &&Row| (row.program, row.drive, row.system) == (program, drive, system);
+        let key =
+            |row: &&ProgramRun| (row.program, row.drive, row.system) == (program, drive, system);
         let Some(row) = self.0.iter().find(key) else {
             unreachable!("{program}, {drive}, {system} was run")
         };
@@ -222,7 +223,7 @@ pub fn frames(size: Size, threads: usize) -> Result<Vec<Frame>, PaperError> {
 
 fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     let programs = filebench();
-    let rows = Rows::run(&programs, &DRIVES, size, threads)?;
+    let rows = ProgramRuns::run(&programs, &DRIVES, size, threads)?;
     let setting = format!(
         "{ONE_FILE} The paper's names: cr: create; L: a file (of 512 MiB, the paper's 1 GB; --full: 4 \
             GiB), S: files of 64 KB; ws_w: written with a sync after each so many; pa: the file is there \
@@ -245,7 +246,7 @@ fn figure_6(size: Size, threads: usize) -> Result<Frame, PaperError> {
     Ok(frame)
 }
 
-fn filebench_claims(rows: &Rows, programs: &[Program]) -> Vec<Claim> {
+fn filebench_claims(rows: &ProgramRuns, programs: &[Program]) -> Vec<Claim> {
     let told = "WOJ_xxh64";
     let wide = rows.wide();
     let half = |p: &Program| !NARROW.contains(&p.name);
@@ -321,12 +322,12 @@ fn by_kernel(
     claim: &str,
     unit: &str,
     (size, threads): (Size, usize),
-    stated: impl Fn(&Rows) -> Stated,
+    stated: impl Fn(&ProgramRuns) -> Stated,
 ) -> Result<Experiment, PaperError> {
     let assumption = assumption(&[1.0, 2.0, 4.0]);
     Experiment::vary(&assumption, &[(claim.into(), unit)], |us| {
         let run = (&DRIVES[..1], &SYSTEMS[1..3]);
-        let rows = Rows::of(programs, run, (size, nanos(us)), threads)?;
+        let rows = ProgramRuns::of(programs, run, (size, nanos(us)), threads)?;
         Ok(vec![stated(&rows)])
     })
 }
@@ -344,7 +345,7 @@ fn figure_7(size: Size, threads: usize) -> Result<Frame, PaperError> {
         program("puts in order", "sequential", 512, 131_072),
         program("puts at random", "key-value", 0, 32_768),
     ];
-    let rows = Rows::run(&programs, &DRIVES[..1], size, threads)?;
+    let rows = ProgramRuns::run(&programs, &DRIVES[..1], size, threads)?;
     let setting = format!(
         "{ONE_FILE} What db_bench's puts leave on a disk: in order, tables of 2 MiB, each written and \
             synced; at random, the lab's `key-value`: tables are read and merged as well, and given up, \
@@ -378,7 +379,7 @@ fn figure_8(size: Size, threads: usize) -> Result<Frame, PaperError> {
         program("copy source", files("source", 190), 5000),
         program("git clone", files("checkout", 4), 32_768),
     ];
-    let rows = Rows::run(&programs, &DRIVES, size, threads)?;
+    let rows = ProgramRuns::run(&programs, &DRIVES, size, threads)?;
     let setting = format!(
         "{ONE_FILE} Half a gigabyte (--full: 4) of a file (the paper's image has 3.7 GB), of files of 760 \
             KiB (the gcc source's mean), or of 16 KiB (the small files that a clone checks out), without \

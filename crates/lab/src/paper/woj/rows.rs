@@ -25,7 +25,7 @@ pub const HASHES: [(&str, &str); 6] = [
 ];
 
 /// A row of a figure.
-pub struct Row {
+pub struct FigureRow {
     pub drive: &'static str,
     pub window: u64,
     pub system: &'static str,
@@ -33,7 +33,7 @@ pub struct Row {
     pub outcome: Outcome,
 }
 
-impl Row {
+impl FigureRow {
     pub fn amplification(&self) -> f64 {
         self.outcome.medium_blocks() as f64 / self.writes as f64
     }
@@ -50,7 +50,7 @@ pub fn rows(
     systems: &[(&'static str, &'static str)],
     size: Size,
     threads: usize,
-) -> Result<Vec<Row>, PaperError> {
+) -> Result<Vec<FigureRow>, PaperError> {
     let each = drives.iter().flat_map(|&drive| {
         let windows = WINDOWS.into_iter();
         windows.flat_map(move |window| systems.iter().map(move |&own| (drive, window, own)))
@@ -64,7 +64,7 @@ pub fn rows_of(
     each: impl IntoIterator<Item = (&'static str, u64, (&'static str, &'static str))>,
     (size, write_ns): (Size, u64),
     threads: usize,
-) -> Result<Vec<Row>, PaperError> {
+) -> Result<Vec<FigureRow>, PaperError> {
     let cells = each.into_iter().map(|(drive, window, (system, policy))| {
         let writes = match (size, window) {
             (Size::Full, _) => 2 << 20,
@@ -97,7 +97,7 @@ pub fn rows_of(
     });
     let outcomes = run(cells.collect::<Result<_, _>>()?, threads)?.into_iter();
     Ok(outcomes
-        .map(|((drive, window, system, writes), outcome)| Row {
+        .map(|((drive, window, system, writes), outcome)| FigureRow {
             drive,
             window,
             system,
@@ -107,7 +107,7 @@ pub fn rows_of(
         .collect())
 }
 
-pub fn find<'a>(rows: &'a [Row], drive: &str, window: u64, system: &str) -> &'a Row {
+pub fn find<'a>(rows: &'a [FigureRow], drive: &str, window: u64, system: &str) -> &'a FigureRow {
     let found = rows
         .iter()
         .find(|row| (row.drive, row.window, row.system) == (drive, window, system));
@@ -118,7 +118,7 @@ pub fn find<'a>(rows: &'a [Row], drive: &str, window: u64, system: &str) -> &'a 
 }
 
 /// How many times as fast WOJ is by the fast hash as by SHA-1, at most.
-pub fn by_fast_hash(rows: &[Row]) -> f64 {
+pub fn by_fast_hash(rows: &[FigureRow]) -> f64 {
     let fast = rows.iter().filter(|row| row.system == "WOJ_xxh64");
     let times = fast.map(|row| row.speed() / find(rows, row.drive, row.window, "WOJ_sha1").speed());
     range(times).1

@@ -2,7 +2,7 @@
 
 use super::deltas::{Deltas, Known, Version};
 use super::flight::{Flight, Then};
-use super::{Asked, Vellum};
+use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::content::Content;
 use crate::sizes::{Size, told};
@@ -22,15 +22,15 @@ pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
 
 impl Vellum {
     /// The size that a block of a write can be stored in.
-    pub(super) fn pack(&mut self, asked: &Asked, index: usize, buf: Buf) -> Option<Packed> {
+    pub(super) fn pack(&mut self, submitted: &Submitted, index: usize, buf: Buf) -> Option<Packed> {
         if !self.compress {
             return None;
         }
-        let (content, model) = (asked.contents[index], self.sizes);
-        let sizes = asked.sizes.as_ref();
+        let (content, model) = (submitted.contents[index], self.sizes);
+        let sizes = submitted.sizes.as_ref();
         let size = sizes.map_or(Size::default(), |sizes| sizes[index]);
         let bytes = size.packed.or_else(|| Some(model?.bytes(content)));
-        let packs = asked.admitted.pack;
+        let packs = submitted.admitted.pack;
         let alone = bytes.and_then(told).filter(|_| packs);
         if let Some(bytes) = size.packed.filter(|_| self.services.are_on()) {
             self.measured.insert(content, bytes);
@@ -38,12 +38,12 @@ impl Vellum {
         let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
             return alone;
         };
-        let lba = asked.lba + index as u64;
+        let lba = submitted.lba + index as u64;
         let mut replaces = false;
         let mut delta = None;
         // Blocks of zeros have no delta. Neither have the journal's own blocks: they replace unrelated content, which
         // no model of changes describes, and the device would find that there is nothing to gain.
-        let is_own = asked.written().is_journals(index);
+        let is_own = submitted.written().is_journals(index);
         let has_none = content == Content::ZERO || is_own;
         let places = (!has_none).then(|| match &mut self.watching {
             Some(watching) => watching.earlier_places(Lba(lba)),

@@ -2,7 +2,7 @@
 //! looked at before the core gets it. Blocks known to be free are discarded by the volume itself.
 
 use super::dropping::{Dropping, OURS};
-use super::{Asked, Vellum};
+use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::trace::Op;
 use vellum_core::addr::{Lba, RequestId};
@@ -29,20 +29,20 @@ impl Vellum {
     }
 
     /// Looks at a request that is about to be handed to the core.
-    pub(super) fn see(&mut self, asked: &Asked) {
+    pub(super) fn see(&mut self, submitted: &Submitted) {
         let (Some(dropping), Some(watching)) = (&mut self.dropping, &mut self.watching) else {
             return;
         };
-        let blocks = u64::from(asked.blocks);
-        let seen = match asked.op {
-            Op::Write { .. } => watching.see_write(&asked.written()),
-            Op::Discard => watching.see_discard(asked.lba, blocks),
+        let blocks = u64::from(submitted.blocks);
+        let seen = match submitted.op {
+            Op::Write { .. } => watching.see_write(&submitted.written()),
+            Op::Discard { .. } => watching.see_discard(submitted.lba, blocks),
             Op::Flush => watching.see_flush(),
             Op::Read => Seen::default(),
         };
         if seen.is_anything() {
-            let range = (asked.lba, asked.lba + blocks);
-            dropping.seen.insert(asked.id, (seen, range));
+            let range = (submitted.lba, submitted.lba + blocks);
+            dropping.seen.insert(submitted.id, (seen, range));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use super::hashing::{ANSWERED, is_answered};
 use super::held::{Gate, Held, Why};
-use super::{Asked, Vellum};
+use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::trace::Op;
 use vellum_core::addr::Nanos;
@@ -49,16 +49,16 @@ impl Vellum {
     }
 
     /// Takes a request at the gate. True if it may pass.
-    pub(super) fn may_pass(&mut self, io: &mut Io<'_>, asked: &Asked) -> bool {
+    pub(super) fn may_pass(&mut self, io: &mut Io<'_>, submitted: &Submitted) -> bool {
         if !self.has_gate() {
             return true;
         }
-        self.hand_on(io, asked);
-        match asked.op {
-            Op::Write { .. } => self.pass(io, asked, None),
+        self.hand_on(io, submitted);
+        match submitted.op {
+            Op::Write { .. } => self.pass(io, submitted, None),
             Op::Flush if self.must_wait(self.gate.given) => {
-                let (asked, why) = (asked.clone(), Why::Flush(self.gate.given));
-                self.gate.held.push(Held { asked, why });
+                let (submitted, why) = (submitted.clone(), Why::Flush(self.gate.given));
+                self.gate.held.push(Held { submitted, why });
                 false
             }
             _ => true,
@@ -71,71 +71,72 @@ impl Vellum {
     }
 
     /// Passes waiting writes on that are already answered, if this request could show that they have not taken effect.
-    fn hand_on(&mut self, io: &mut Io<'_>, asked: &Asked) {
-        let end = |asked: &Asked| asked.lba + u64::from(asked.blocks);
-        let is_told = |held: &mut Held<Asked>| {
-            let own = &held.asked;
-            held.is_answered() && own.lba < end(asked) && asked.lba < end(own)
+    fn hand_on(&mut self, io: &mut Io<'_>, submitted: &Submitted) {
+        let end = |submitted: &Submitted| submitted.lba + u64::from(submitted.blocks);
+        let is_told = |held: &mut Held<Submitted>| {
+            let own = &held.submitted;
+            held.is_answered() && own.lba < end(submitted) && submitted.lba < end(own)
         };
-        let told: Vec<Held<Asked>> = self.gate.held.extract_if(.., is_told).collect();
+        let told: Vec<Held<Submitted>> = self.gate.held.extract_if(.., is_told).collect();
         for held in told {
             if let Some(watching) = &mut self.watching {
-                watching.let_through(&held.asked.written());
+                watching.let_through(&held.submitted.written());
             }
-            self.go_on(io, &held.asked, held.wait().map(|wait| wait.since));
+            self.go_on(io, &held.submitted, held.wait().map(|wait| wait.since));
         }
     }
 
     /// True if a write may pass; else it is kept or refused. `waited`: its wait so far.
-    fn pass(&mut self, io: &Io<'_>, asked: &Asked, waited: Option<Wait>) -> bool {
+    fn pass(&mut self, io: &Io<'_>, submitted: &Submitted, waited: Option<Wait>) -> bool {
         let Some(watching) = &mut self.watching else {
             return true;
         };
         let has_room = self.gate.held.len() < HELD;
         let waits = self.gate.held.iter().filter_map(Held::wait);
         let now = Nanos(io.time.now());
-        match watching.stop(&asked.written(), has_room, waits) {
+        match watching.stop(&submitted.written(), has_room, waits) {
             None => return true,
-            Some(Stop::Refuse) => self.refuse(asked, waited.is_some()),
+            Some(Stop::Refuse) => self.refuse(submitted, waited.is_some()),
             Some(Stop::Wait(reason)) => {
                 if waited.is_none() {
                     self.gate.counts.waited += 1;
-                    self.gate.reserved += asked.contents.len();
+                    self.gate.reserved += submitted.contents.len();
                 }
-                let is_plain = asked.op == (Op::Write { fua: false });
+                let is_plain = submitted.op == (Op::Write { fua: false });
                 let new = Wait {
                     since: now,
                     reason,
-                    is_answered: is_answered(asked.id),
+                    is_answered: is_answered(submitted.id),
                     is_withheld: !is_plain || self.strong,
                 };
                 let wait = waited.map_or(new, |wait| Wait { reason, ..wait });
-                let (asked, why) = (asked.clone(), Why::Commit(wait));
-                self.gate.held.push(Held { asked, why });
+                let (submitted, why) = (submitted.clone(), Why::Commit(wait));
+                self.gate.held.push(Held { submitted, why });
             }
         }
         false
     }
 
     /// Refuses a write: the blocks it commits will never arrive.
-    fn refuse(&mut self, asked: &Asked, has_waited: bool) {
+    fn refuse(&mut self, submitted: &Submitted, has_waited: bool) {
         if has_waited {
-            self.gate.reserved -= asked.contents.len();
+            self.gate.reserved -= submitted.contents.len();
         }
-        self.answers.push_back((asked.id, Err(Refusal::Poisoned)));
+        self.answers
+            .push_back((submitted.id, Err(Refusal::Poisoned)));
     }
 
     /// Notes that a write is handed to the core, if it goes into a journal or was answered already.
-    pub(super) fn passed(&mut self, asked: &Asked) {
+    pub(super) fn passed(&mut self, submitted: &Submitted) {
         let Some(watching) = self.watching.as_ref().filter(|_| self.has_gate()) else {
             return;
         };
-        let blocks = u64::from(asked.blocks);
-        if watching.findings().touches_journal(asked.lba, blocks) {
-            self.gate.open.insert(asked.id, (asked.lba, blocks));
+        let blocks = u64::from(submitted.blocks);
+        if watching.findings().touches_journal(submitted.lba, blocks) {
+            self.gate.open.insert(submitted.id, (submitted.lba, blocks));
         }
-        self.gate.given += u64::from(is_answered(asked.id));
-        self.gate.behind += u64::from(asked.id >= ANSWERED_HERE);
+        self.gate.given += u64::from(is_answered(submitted.id));
+        self.gate.behind += u64::from(submitted.id >= ANSWERED_HERE);
     }
 
     /// Notes that the core has answered a request.
@@ -177,10 +178,10 @@ impl Vellum {
         }
     }
 
-    fn try_again(&mut self, io: &mut Io<'_>, mut held: Held<Asked>) {
+    fn try_again(&mut self, io: &mut Io<'_>, mut held: Held<Submitted>) {
         let mut wait = match held.why {
             Why::Flush(after) if self.must_wait(after) => return self.gate.held.push(held),
-            Why::Flush(_) => return self.go_on(io, &held.asked, None),
+            Why::Flush(_) => return self.go_on(io, &held.submitted, None),
             Why::Commit(wait) => wait,
         };
         let deadline = self.watching.as_ref().and_then(|own| own.deadline(&wait));
@@ -191,24 +192,24 @@ impl Vellum {
             }
         } else if is_over {
             if !wait.may_be_answered() {
-                return self.refuse(&held.asked, true);
+                return self.refuse(&held.submitted, true);
             }
-            self.answers.push_back((held.asked.id, Ok(())));
-            held.asked.id = ANSWERED_HERE + self.gate.answered;
+            self.answers.push_back((held.submitted.id, Ok(())));
+            held.submitted.id = ANSWERED_HERE + self.gate.answered;
             self.gate.answered += 1;
             wait.is_answered = true;
         }
-        if self.pass(io, &held.asked, Some(wait)) {
-            self.go_on(io, &held.asked, Some(wait.since));
+        if self.pass(io, &held.submitted, Some(wait)) {
+            self.go_on(io, &held.submitted, Some(wait.since));
         }
     }
 
     /// Passes on a request that waited.
-    fn go_on(&mut self, io: &mut Io<'_>, asked: &Asked, since: Option<Nanos>) {
+    fn go_on(&mut self, io: &mut Io<'_>, submitted: &Submitted, since: Option<Nanos>) {
         if let Some(Nanos(since)) = since {
             self.gate.counts.wait_ns += io.time.now() - since;
-            self.gate.reserved -= asked.contents.len();
+            self.gate.reserved -= submitted.contents.len();
         }
-        self.place(io, asked);
+        self.place(io, submitted);
     }
 }

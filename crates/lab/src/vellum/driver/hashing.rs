@@ -3,7 +3,7 @@
 //! A write is answered when it is in the buffer, as in CAFTL (§4.1), and handed to the engine when its blocks are
 //! hashed. A flush, a durable write and a read of waiting blocks queue after it.
 
-use super::asked::Asked;
+use super::submitted::Submitted;
 use crate::trace::Op;
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ pub(super) struct Unit {
     pub how: Hashing,
     /// When it has finished its queue.
     pub free_at: u64,
-    pub queue: VecDeque<Asked>,
+    pub queue: VecDeque<Submitted>,
     /// Buffers for the blocks in the queue.
     pub reserved: usize,
     pub answered: u32,
@@ -58,11 +58,11 @@ impl Unit {
         }
     }
 
-    pub fn holds(&self, asked: &Asked) -> bool {
-        let end = |asked: &Asked| asked.lba + u64::from(asked.blocks);
-        let writes = |other: &&Asked| matches!(other.op, Op::Write { .. } | Op::Discard);
+    pub fn holds(&self, submitted: &Submitted) -> bool {
+        let end = |submitted: &Submitted| submitted.lba + u64::from(submitted.blocks);
+        let writes = |other: &&Submitted| matches!(other.op, Op::Write { .. } | Op::Discard { .. });
         let mut writes = self.queue.iter().filter(writes);
-        writes.any(|other| other.lba < end(asked) && asked.lba < end(other))
+        writes.any(|other| other.lba < end(submitted) && submitted.lba < end(other))
     }
 }
 

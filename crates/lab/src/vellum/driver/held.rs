@@ -32,7 +32,7 @@ pub(super) struct Counts {
 
 /// A request that waits.
 pub(super) struct Held<A> {
-    pub asked: A,
+    pub submitted: A,
     pub why: Why,
 }
 

@@ -1,6 +1,6 @@
 //! The expected content of every block, to compare reads with.
 
-use super::asked::Asked;
+use super::submitted::Submitted;
 use crate::content::Content;
 use crate::trace::Op;
 use std::collections::BTreeMap;
@@ -22,15 +22,15 @@ impl Shadow {
     }
 
     /// Notes a request before the engine gets it.
-    pub fn remember(&mut self, asked: &Asked) {
-        let range = asked.lba as usize..asked.lba as usize + asked.blocks as usize;
-        match asked.op {
-            Op::Write { .. } => self.blocks[range].copy_from_slice(&asked.contents),
-            Op::Discard => self.blocks[range].fill(Content::ZERO),
+    pub fn remember(&mut self, submitted: &Submitted) {
+        let range = submitted.lba as usize..submitted.lba as usize + submitted.blocks as usize;
+        match submitted.op {
+            Op::Write { .. } => self.blocks[range].copy_from_slice(&submitted.contents),
+            Op::Discard { .. } => self.blocks[range].fill(Content::ZERO),
             Op::Read => {
                 let wanted = self.blocks[range].to_vec();
                 let got = vec![None; wanted.len()];
-                self.reads.insert(asked.id, (wanted, got));
+                self.reads.insert(submitted.id, (wanted, got));
             }
             Op::Flush => {}
         }

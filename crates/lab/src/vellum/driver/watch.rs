@@ -1,13 +1,13 @@
 //! Watches file systems and passes hints to the core, as the device does.
 
-use super::{Asked, Vellum};
+use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::journal::Disk;
 use crate::watching::{Watching, Written};
 use vellum_core::seam::{Hint, Input, Payload, Region, WriteOnce};
 use vellum_watch::Wants;
 
-impl Asked {
+impl Submitted {
     /// The request as the watch reads it.
     pub(super) fn written(&self) -> Written<'_> {
         Written {
@@ -45,12 +45,12 @@ impl Vellum {
     }
 
     /// Reads a write that is about to be handed over.
-    pub(super) fn read_along(&mut self, io: &mut Io<'_>, asked: &Asked) {
+    pub(super) fn read_along(&mut self, io: &mut Io<'_>, submitted: &Submitted) {
         // `watching` is taken out meanwhile: feeding the hints to the core does not need it.
         let Some(mut watching) = self.watching.take() else {
             return;
         };
-        let pairs = watching.read(&asked.written());
+        let pairs = watching.read(&submitted.written());
         if !pairs.is_empty() {
             self.feed(io, Input::Hint(Hint::Journaled { pairs }));
         }
@@ -58,9 +58,9 @@ impl Vellum {
     }
 
     /// Classifies each of its blocks.
-    pub(super) fn classify(&self, asked: &Asked, payloads: &mut [Payload]) {
+    pub(super) fn classify(&self, submitted: &Submitted, payloads: &mut [Payload]) {
         if let Some(watching) = &self.watching {
-            watching.classify(&asked.written(), payloads);
+            watching.classify(&submitted.written(), payloads);
         }
     }
 

@@ -76,7 +76,7 @@ fn live(seed: u64) -> u64 {
         .flat_map(|_| load(&mut rng, space))
         .chain([
             Request {
-                op: Op::Discard,
+                op: Op::DISCARD,
                 blocks: space as u32 / 2,
                 contents: Contents::new(),
                 ..Request::write_one(0, 0, 0)

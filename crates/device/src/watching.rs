@@ -8,14 +8,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::seam::Payload;
-use vellum_ext4::Span;
 use vellum_watch::{
     Blocks, Change, EarlierPlaces, Entry, FileSystemStats, Findings, Followers, Log,
 };
 
 /// One block of a journal, read before the core's lock is taken.
 #[derive(Debug)]
-pub(crate) struct Step {
+pub(crate) struct JournalEntry {
     /// The request of the batch that writes it.
     pub request: usize,
     /// The block of that request.
@@ -26,7 +25,7 @@ pub(crate) struct Step {
 
 /// A snapshot of what the scout knows; replaced as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct Sight {
+pub(crate) struct Watching {
     found: Findings,
     followers: Mutex<Followers>,
     /// One for each log that was found. Steps are taken only under the core's lock, and in the core's order.
@@ -36,7 +35,7 @@ pub(crate) struct Sight {
 }
 
 /// The findings never change, so they need no lock.
-impl Deref for Sight {
+impl Deref for Watching {
     type Target = Findings;
 
     fn deref(&self) -> &Findings {
@@ -44,8 +43,8 @@ impl Deref for Sight {
     }
 }
 
-impl Sight {
-    /// Makes the sight of a scan. A log that is where it was in the sight `before` keeps its state.
+impl Watching {
+    /// Makes what is known from a scan. A log that is where it was `before` keeps its state.
     pub fn new(scan: u64, found: Findings, before: &Self) -> Self {
         let logs = found.logs().iter();
         // A log that was not followed in between has to be followed from its start.
@@ -106,7 +105,7 @@ impl Sight {
         number: usize,
         request: &Request,
         payloads: &[Payload],
-        steps: &mut Vec<Step>,
+        entries: &mut Vec<JournalEntry>,
     ) {
         let describes = self.found.wants().deltas;
         let read = |index, log: usize, at| {
@@ -116,7 +115,7 @@ impl Sight {
             if describes && entry.is_own() {
                 self.logs[log].lock().describe(&entry);
             }
-            steps.push(Step {
+            entries.push(JournalEntry {
                 request: number,
                 index,
                 log,
@@ -143,18 +142,18 @@ impl Sight {
         }
     }
 
-    /// Takes a step, in the core's order: see [`Log::written`].
-    pub fn step(
+    /// Notes that a block of a journal is about to take effect, in the core's order: see [`Log::written`].
+    pub fn entry(
         &self,
-        step: Step,
+        entry: JournalEntry,
         is_current: impl FnOnce(u64) -> bool,
         pairs: &mut Vec<(Lba, Lba)>,
     ) -> bool {
         if !self.found.wants().replay {
             return true;
         }
-        let mut log = self.logs[step.log].lock();
-        log.written(step.entry, || is_current(self.scan), pairs)
+        let mut log = self.logs[entry.log].lock();
+        log.written(entry.entry, || is_current(self.scan), pairs)
     }
 }
 
@@ -180,14 +179,4 @@ pub(crate) fn change_of(request: &Request) -> Option<Change<'_>> {
         blocks: request.blocks,
         written,
     })
-}
-
-/// The bytes that a request covers.
-pub(crate) fn span_of(request: &Request) -> Span {
-    let change = Change {
-        first: request.lba.0,
-        blocks: request.blocks,
-        written: None,
-    };
-    change.span()
 }

@@ -3,13 +3,13 @@
 use crate::admission::Admitted;
 use crate::content::Contents;
 use crate::flash::Stream;
-use crate::sizes::Tells;
+use crate::sizes::MeasuredSizes;
 use crate::trace::Op;
 use crate::workload::{Bytes, Committed};
 
 /// One request.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct Submitted {
     /// Its number, never 0. It can be used again once the request is answered.
     pub id: u32,
     /// What it does.
@@ -23,7 +23,7 @@ pub struct Asked {
     /// The bytes of metadata that a file system writes.
     pub bytes: Bytes,
     /// The sizes its blocks can be stored in, if measured.
-    pub sizes: Tells,
+    pub sizes: MeasuredSizes,
     /// For a write that completes a journal's transaction: the blocks that the transaction puts home.
     pub committed: Committed,
     /// What the write may use.
