@@ -105,3 +105,28 @@ fn a_map_16_times_its_bounds_costs_a_read_for_each_random_write_and_few_writes()
 fn a_map_4_times_its_bounds_costs_a_read_for_each_random_write_and_few_writes() {
     beyond_bounds(4, 4096, 25);
 }
+
+/// A TiB of which clients write the same GiB again and again: a root writes what has changed of it, not all of its seven MiB twice.
+#[test]
+fn a_root_costs_what_has_changed_and_not_what_the_volume_is() {
+    let mut idle = Idle::with_leaves(1 << 28, 280, 8192);
+    let mut number = 1u64;
+    let mut write = |idle: &mut Idle, writes: u64| {
+        for _ in 0..writes {
+            number = number
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            idle.write((number >> 33) % (1 << 18));
+        }
+        idle.engine.stats()
+    };
+    // The first two roots after an opening are written whole.
+    let before = write(&mut idle, 200_000);
+    let after = write(&mut idle, 1_000_000);
+    let checkpoints = after.map_checkpoints - before.map_checkpoints;
+    let map = after.medium_map - before.medium_map;
+    println!("{map} blocks of the map in {checkpoints} map checkpoints");
+    assert!(checkpoints > 4, "{checkpoints}");
+    // Some 256 leaves, nearly as many parities, and 60 blocks of the root.
+    assert!(map <= 600 * checkpoints, "{map}");
+}
