@@ -253,10 +253,11 @@ fn policies() {
          does not have it. For whom: properties that are *everyday* or *seldom* needed are told \
          in the [guide](../guide/src/properties.md), *research* is `--research`, told in [What \
          is there to be studied](research.md), and *lab* is of [the lab](../LAB.md) alone.\n\n| \
-         name | values | default | in the lab | layouts | for whom | what it does |\n| --- | \
-         --- | --- | --- | --- | --- | --- |\n"
+         name | values | default | in the lab | layouts | for whom | what it does | what it \
+         brings and costs |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
     for one in TABLE {
+        assert!(!one.cost.is_empty(), "{}: it costs something", one.name);
         let word = |text: &str| match text {
             "" => String::new(),
             text => format!("`{text}`"),
@@ -275,6 +276,7 @@ fn policies() {
             one.has.names(),
             tier,
             &sentence(one.doc),
+            &sentence(one.cost),
         ]);
     }
     hold_at(&root().join("docs/internals/policies.md"), &page);

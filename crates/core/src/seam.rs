@@ -30,7 +30,7 @@ pub struct Digest {
     pub packed: Option<Packed>,
     /// What the block is to its writer, as far as the runtime knows.
     pub class: Class,
-    /// True if it looks like a block of which several copies exist on purpose, so that one may be lost: it is not shared, even
+    /// True if the file system seems to keep several copies of this block, in case one is lost. Such a block is never shared, even
     /// before the places of such blocks are known ([`Hint::Critical`]).
     pub copied: bool,
 }

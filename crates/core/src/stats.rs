@@ -93,8 +93,8 @@ counters! {
     flushes_merged,
     /// Commits of journals whose chunk was sealed before the FLUSH that follows them had come.
     flushes_begun_before,
-    /// Flush requests that waited for home blocks alone, where journals are watched: since a flush, or a write with FUA, last
-    /// waited, blocks were written, and none of them into a journal.
+    /// Flush requests that waited for home blocks alone: since a flush, or a write with FUA, last waited, no block was written into a
+    /// journal. Counted only where journals are watched.
     flushes_of_homes,
     /// Syncs of the medium.
     syncs,

@@ -3,8 +3,8 @@
 //! The watch decides which block waits, for what and for how long ([`CommitOrder`]). This module holds what waits, and lets it go
 //! on. What must hold:
 //!
-//! 1. Only writes wait here, and the part of a write before the commit block goes on at once. No thread waits, no read, and no
-//!    flush except the one in (3): a client has no claim on a write that is not answered.
+//! 1. Only writes wait here, and the flush of (3). Threads and reads never wait: a client cannot rely on a write that is not
+//!    answered. The part of a write before the commit block goes on at once.
 //! 2. A commit block that is answered because nothing more arrives keeps waiting: see `gate/answered.rs`.
 //! 3. A flush does not overtake the commit block that it is for: see `gate/flushes.rs`. No other flush waits.
 //! 4. What waits is bounded, to a quarter of the frames for writes. Beyond that nothing waits, and is not followed.

@@ -198,8 +198,8 @@ impl SharedVolume {
         self.in_turn(&turn)
     }
 
-    /// Waits for a moment at which this is so of the volume and everything that was handed over; false if it does not come. New requests
-    /// must be held up meanwhile.
+    /// Waits until this is so, and the core has all answered writes. Returns false after some time. New requests must be held up
+    /// meanwhile.
     pub fn comes_to(&self, is_so: impl Fn(&Inner) -> bool) -> bool {
         (0..HELD_UP_WAITS).any(|_| {
             let is_so = is_so(&self.knowing_all());

@@ -62,8 +62,8 @@ pub struct Setup {
     /// Erasures that a block endures; by default the device's.
     #[arg(long, value_name = "COUNT", value_parser = number::<u32>(1..=u64::from(u32::MAX)))]
     erase_limit: Option<u32>,
-    /// What a flush takes, in microseconds, beside the writes that it waits for: in a drive with a page map (by default 0), or in a
-    /// block device (by default its own).
+    /// The time of a flush in microseconds, without the writes that it waits for. Default: 0 for a drive with a page map, and a block
+    /// device's own.
     #[arg(long, value_name = "MICROSECONDS", value_parser = number::<u64>(0..=10_000_000))]
     flush_time: Option<u64>,
     /// Serve each die strictly in order, reads too.
@@ -85,9 +85,8 @@ pub struct Setup {
     /// flush, wait for its answer.
     #[arg(long, value_name = "MICROSECONDS", requires = "depth", value_parser = think)]
     think: Option<Think>,
-    /// What is done to the drive before the run begins: none, fill (each block written once), load (and then the
-    /// load itself, until its write amplification stands still) or steady (and then overwritten at random until it
-    /// stays the same).
+    /// How to prepare the drive. none: not at all. fill: write each block once. load: fill, then run the load until its write
+    /// amplification is stable. steady: fill, then overwrite at random until it is stable.
     #[arg(long, value_name = "WHAT", default_value = "load")]
     #[arg(value_parser = ["none", "fill", "load", "steady"])]
     precondition: String,

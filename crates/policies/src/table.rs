@@ -271,10 +271,9 @@ rows! {
         has: Has::Log,
         default: "auto",
         lab: Some("off"),
-        doc: "after a crash the volume itself puts home what a journal had committed, as the next \
-            mount would; needs write-once. auto: only where `attach --mount` mounts the file \
-            system. on: everywhere; then no cache above the volume may write back in another \
-            order",
+        doc: "after a crash the volume itself replays the journals of file systems, as the next \
+            mount would; needs write-once. auto: only for file systems that `attach --mount` \
+            mounts. on: for all; use it only without a write-back cache above the volume",
         cost: "each commit takes one sync instead of two",
     };
 
@@ -341,7 +340,8 @@ rows! {
         doc: "paper: as WOJ has it, several journal blocks with one hash are none, and with \
             hash=head64 unless another is named; descriptor: home addresses are read from the \
             journal's descriptor blocks (JFTL)",
-        cost: "",
+        cost: "paper: copies whose hash is not unique are written again; descriptor: \
+            each descriptor block is decoded",
     };
 
     HASH = Row {
@@ -352,7 +352,8 @@ rows! {
         default: "xxh3",
         lab: None,
         doc: "the hash that proposes a journal's copy",
-        cost: "",
+        cost: "md5, sha1: more processor time for each block; head64, crc32c: more \
+            comparisons in vain",
     };
 
     DELTA_OF_RESEARCH = Row {
@@ -363,7 +364,7 @@ rows! {
         default: "on",
         lab: Some("off"),
         doc: "deltas in pages of their own for each block group, merged back when folded (CSA-FS)",
-        cost: "",
+        cost: "a fold reads each block and its deltas",
     };
 
     SAMPLE = Row {
@@ -379,7 +380,7 @@ rows! {
         lab: Some("off"),
         doc: "of each unit of this size dedup looks for the block with the largest first four \
             bytes, and for the others if that was found",
-        cost: "",
+        cost: "a unit's duplicates are stored again if its first look-up finds nothing",
     };
 
     STORE = Row {
@@ -399,7 +400,7 @@ rows! {
         default: "compact",
         lab: Some("compact"),
         doc: "the index of contents: ours, or CAFTL's, whole and by each way to search it",
-        cost: "",
+        cost: "caftl: a search of a bucket for each look-up",
     };
 
     DECIDE = Row {
@@ -411,7 +412,7 @@ rows! {
         lab: Some("compare"),
         doc: "what tells that two blocks are equal: their bytes, or a keyed fingerprint from a \
             content's third owner on",
-        cost: "",
+        cost: "compare: a read of the stored block; else a fingerprint of the new one",
     };
 
     SEMANTICS = Row {
@@ -422,7 +423,7 @@ rows! {
         default: "off",
         lab: None,
         doc: "of an ext4, dedup learns data alone (CSA-FS)",
-        cost: "",
+        cost: "a walk of the file system's inodes",
     };
 
     COMMIT_EVERY = Row {
@@ -433,7 +434,7 @@ rows! {
         default: "off",
         lab: None,
         doc: "requests after which what they have changed is committed (Dmdedup's flush interval)",
-        cost: "",
+        cost: "a sync for each commit",
     };
 
     MERGING = Row {
@@ -445,7 +446,7 @@ rows! {
         lab: Some("on"),
         doc: "what no answer waits for is held back, to be written with what else falls into its \
             block (OrderMergeDedup)",
-        cost: "",
+        cost: "what nobody flushes is durable up to 30 seconds later",
     };
 
     ANTICIPATION = Row {
@@ -456,7 +457,7 @@ rows! {
         default: "on",
         lab: Some("on"),
         doc: "a commit is held back for a millisecond if more is likely to come (OrderMergeDedup)",
-        cost: "",
+        cost: "a millisecond for a commit that nothing follows",
     };
 
     VICTIM = Row {
@@ -467,7 +468,7 @@ rows! {
         default: "greedy",
         lab: Some("greedy"),
         doc: "how the collector chooses the segment to empty",
-        cost: "",
+        cost: "processor time for each segment that is considered",
     };
 
     LAYOUT = Row {
@@ -479,7 +480,7 @@ rows! {
         lab: Some("log"),
         doc: "where blocks go: into a log, or to tables in place, on a drive or a block device (of \
             a volume, `create --layout`)",
-        cost: "",
+        cost: "ordered, shadow: writes of tables in place",
     };
 
     DEDUP_MEMORY_OF_LAB = Row {
@@ -494,7 +495,7 @@ rows! {
         default: "64M",
         lab: Some("64M"),
         doc: "smaller ones, for small drives",
-        cost: "",
+        cost: "that memory",
     };
 
     FOLD_OF_LAB = Row {
@@ -505,7 +506,7 @@ rows! {
         default: "on",
         lab: Some("off"),
         doc: "now: without waiting for clients, nor for room to be short",
-        cost: "",
+        cost: "reads and writes while clients wait",
     };
 
     SWEEP = Row {
@@ -517,7 +518,7 @@ rows! {
         lab: Some("off"),
         doc: "what is stored twice is looked for beside the clients, and once more at the end (of \
             a volume, `vellum sweep`); now: without waiting for them",
-        cost: "",
+        cost: "reads of all that is stored",
     };
 
     ON_DRIVE = Row {
@@ -528,7 +529,7 @@ rows! {
         default: "off",
         lab: Some("off"),
         doc: "above a drive with a page map, and not straight on flash",
-        cost: "",
+        cost: "the drive's own collector moves blocks, too",
     };
 
     HANDLES = Row {
@@ -540,7 +541,7 @@ rows! {
         lab: Some("off"),
         doc: "on a drive with placement handles: what clients write, what the collector moves, and \
             the map have one each",
-        cost: "",
+        cost: "a block of flash that is not full for each handle",
     };
 
     LEVEL_DYNAMIC = Row {
@@ -551,7 +552,7 @@ rows! {
         default: "off",
         lab: Some("off"),
         doc: "of the drive below: new data goes to the block that was erased least",
-        cost: "",
+        cost: "a search for the block that was erased least",
     };
 
     LEVEL_STATIC = Row {
@@ -563,7 +564,7 @@ rows! {
         lab: Some("off"),
         doc: "of the drive below: a block that lags too far behind the others in erasures is \
             emptied",
-        cost: "",
+        cost: "moves of data that no client has changed",
     };
 
     LEVEL_STATIC_BY = Row {
@@ -574,6 +575,6 @@ rows! {
         default: "off",
         lab: Some("off"),
         doc: "by so many erasures",
-        cost: "",
+        cost: "the smaller the number, the more is moved",
     };
 }

@@ -12,7 +12,7 @@ class Options(TypedDict, total=False):
     capacity: Flash to simulate; by default some GiB, and what the trace needs
     op: Over-provisioning in percent of what the host sees; by default the device's
     erase_limit: Erasures that a block endures; by default the device's
-    flush_time: What a flush takes, in microseconds, beside the writes that it waits for: in a drive with a page map (by default 0), or in a block device (by default its own)
+    flush_time: The time of a flush in microseconds, without the writes that it waits for. Default: 0 for a drive with a page map, and a block device's own
     fcfs: Serve each die strictly in order, reads too
     wear_out: Let blocks wear out at limits around erase_limit and be replaced by spare ones, until there are none: the drive's end
     limit_spread: The standard deviation of the blocks' limits, in percent of erase_limit: 0 to 30
@@ -40,7 +40,7 @@ class Options(TypedDict, total=False):
     bursts: Let so many requests come at once, and as many again after so many microseconds, whether they are answered or not
     depth: Keep this many requests in flight. Default for a load: 32; for a trace: its own times, or 32 if those are made up
     think: With depth: wait this long between requests; for a trace, `own` waits as long as its times say. After a flush, wait for its answer
-    precondition: What is done to the drive before the run begins: none, fill (each block written once), load (and then the load itself, until its write amplification stands still) or steady (and then overwritten at random until it stays the same)
+    precondition: How to prepare the drive. none: not at all. fill: write each block once. load: fill, then run the load until its write amplification is stable. steady: fill, then overwrite at random until it is stable
     requests: Requests of a load; by default as many as write the volume twice
     request_size: Bytes of a load's requests, a multiple of 4096
     zeros: Blocks of zeros in a load's writes, in percent

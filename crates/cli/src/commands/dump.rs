@@ -33,7 +33,7 @@ Exit code 3: blocks could not be read, and the archive is without them.")]
 pub struct Args {
     /// The volume; no server may have it open.
     volume: PathBuf,
-    /// What of it.
+    /// The part to print.
     #[arg(value_enum, default_value = "superblock")]
     part: Part,
     /// All of it, into a new archive; `-` is standard output. A damaged volume is dumped as it is.

@@ -35,10 +35,10 @@ pub struct Args {
     /// How to attach it; the best way that this machine has at that time, if not given.
     #[arg(long, value_enum)]
     via: Option<Via>,
-    /// What to call it; by its label or its file's name, if not given. The service is vellum@NAME.
+    /// Its name. Default: its label, or its file's name. The service is vellum@NAME.
     #[arg(long)]
     name: Option<Name>,
-    /// What waits for it at boot. If not given, multi-user for a volume on a network's file system, and else local-fs.
+    /// What waits for it at boot. Default: multi-user for a volume on a network's file system, else local-fs.
     #[arg(long, value_enum, value_name = "TARGET")]
     before: Option<Target>,
     /// Attach it now as well.

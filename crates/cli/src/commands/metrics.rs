@@ -32,8 +32,8 @@ pub struct Args {
     /// Serve a page for people at the same address as well: http://127.0.0.1:9822/ unless --listen has another one.
     #[arg(long)]
     page: bool,
-    /// A name by which the address may be asked, besides localhost and addresses; may be repeated. Requests by other names are
-    /// refused: a page of somebody else's cannot read ours through a name of his.
+    /// Answer requests for this host name too, besides localhost and addresses; may be repeated. Other names are refused, so that no
+    /// web site can read the page through a name of its own (DNS rebinding).
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
     /// How many terabytes a drive may be written, by its data sheet ("TBW"), like nvme0n1=600; may be repeated. Otherwise that is

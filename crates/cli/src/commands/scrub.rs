@@ -39,7 +39,7 @@ pub struct Args {
     /// Only show how far it is, and what it, or the last one, has found.
     #[arg(long)]
     status: bool,
-    /// Change nothing, where no server has it: only tell.
+    /// Only report, and change nothing. For a volume that no server has open.
     #[arg(long)]
     read_only: bool,
     /// As JSON, one line.

@@ -88,7 +88,8 @@ pub struct Args {
     /// Take the secret of encrypted volumes from standard input, as `attach` gives it.
     #[arg(long, hide = true)]
     key_on_stdin: bool,
-    /// Of the server of an attached volume: tell the system's log too, with the time, and stay when memory is short.
+    /// For the server of an attached volume: write to the system's log too, with the time, and be the last to be killed when memory is
+    /// short.
     #[arg(long, hide = true)]
     syslog: bool,
     /// Go on where another server stops: the socket on which that is handed over.

@@ -116,12 +116,11 @@ fn tell_what_waits(told: &Value, changes: &[Change]) {
         if field("source") == Some("this run") {
             let value = value("value").unwrap_or_default();
             tell(format_args!(
-                "{name}: kept in the volume; this run goes on with {value}, which a flag of the server says"
+                "{name}: stored in the volume; the server keeps using {value}, because an option of it says so"
             ));
         } else if let Some(now) = value("until_restart") {
             tell(format_args!(
-                "{name}: kept in the volume; it counts from the next attach or serve on, until then it \
-                is {now}"
+                "{name}: stored in the volume, and used from the next attach or serve on; until then it is {now}"
             ));
         }
     }

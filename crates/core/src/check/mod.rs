@@ -352,8 +352,8 @@ impl Segments<'_> {
         match tag.owner {
             Owner::None => self.report.add(Problem::NotData { lba, at }),
             Owner::Lba(owner) if owner == lba => {}
-            // For a page that is or was shared, the tag names the owner that wrote it, or the number; for a page that snapshots
-            // hold, the LBA from before the volume grew.
+            // The tag of a page that is or was shared may name the owner that wrote it, or the page's number. The tag of a page that
+            // snapshots hold may name an LBA from before the volume grew.
             _ if self.tags_are_old => self.report.foreign_tags += 1,
             owner => self.report.add(Problem::Owner { lba, at, owner }),
         }

@@ -1,10 +1,15 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
-//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them. These
-//! parts are separate types, tested without an engine: the volume's [`State`], the end of the `Log`, its map `Checkpoint`, the `Segments`,
-//! the `Collector`, `Restamp`, the `Sums`, the requests that wait for leaves (`Residency`) or for checksums (`parked`), the `Proposers`, the
-//! policies for a block that is not shared (`Placing`), the superblock with its mirrors (`Mirrored`), the `Front`.
+//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them.
+//!
+//! These parts are types of their own, tested without an engine:
+//! - [`State`]: the map, the shared pages and the counts.
+//! - `Log`, `Segments`, `Collector`, `Sums`, `Restamp` and `Checkpoint`: the machines of the log.
+//! - `Proposers` and `Placing`: the policies for blocks that may be shared, and for those that are not.
+//! - `Residency` and `parked`: requests that wait for leaves, or for checksums.
+//! - `Front`: what clients and the host see.
+//! - `Mirrored`: the superblock, with its mirrors.
 //!
 //! What must hold between any two calls of [`Engine::handle`]:
 //!

@@ -16,7 +16,7 @@ const LEAST_SEGMENTS: usize = COLLECTOR_SEGMENTS + 7;
 /// Roots and leaves of the result overlap nothing that the volume has on the medium now, except segments that it gives up.
 ///
 /// # Errors
-/// When that is no shorter medium, or too short a one, or when it is a volume that cannot move what leads to its data.
+/// If the medium would not be shorter, if it would be too short, or if the volume cannot move its roots and leaves.
 pub fn shortened(volume: &Superblock, medium_blocks: u64) -> Result<Superblock, GeometryError> {
     if volume.layout != Layout::Log {
         return Err(GeometryError::Fixed(volume.layout.name()));

@@ -211,8 +211,8 @@ impl Log {
         left
     }
 
-    /// True if a head must know where it continues before it opens a chunk: that chunk may be its segment's last, and a map
-    /// checkpoint, which frees segments, has to seal it.
+    /// True if a head's next chunk may be the last of its segment. Then the head needs its next segment before it opens the chunk: a seal
+    /// must not wait for a free segment, because the map checkpoint that frees segments has to seal the chunk.
     pub fn wants_next(&self, head: Head) -> bool {
         let is_known = self.heads[head as usize].next.is_some();
         !is_known && self.left(head) - (self.longest(head) + 1) < 2

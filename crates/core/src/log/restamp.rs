@@ -56,8 +56,8 @@ impl Restamp {
             .find(|&segment| may(segment))
     }
 
-    /// Returns the tags of a summary that was read, and its newest chunk, if it is whole and current; `agree` says if what is known
-    /// of the segment's sums does not contradict it. `None`: its strays are given up. A damaged summary is left as it is, and not tried
+    /// Returns the tags of a summary that was read, and its newest chunk. Returns `None` if the summary is damaged or old, or if it
+    /// contradicts known sums of the segment (`agree`): then its strays are given up. A damaged summary is left as it is, and not tried
     /// again: the collector searches the map instead.
     pub fn on_read(
         &self,

@@ -97,10 +97,12 @@ impl Segments {
         }
     }
 
-    /// Decides what happens to segments that recovery found without live blocks; `live` has the number of each. A volume that was stopped has discarded them, so they
-    /// need not be discarded again. (A crash right after a map checkpoint looks the same. Then the discards that this checkpoint allowed
-    /// are lost, until their segments have been used once more.) Of the others, those that nothing needs (`is_needed`) are erased in
-    /// runs, if `in_runs` is set. `unsummarised` is in ascending order.
+    /// Sorts the segments that recovery found without live blocks (`live`). After a clean stop they are free: the volume discarded them
+    /// before it stopped. After a crash those that nothing needs (`is_needed`) are erased first, in runs if `in_runs` is set.
+    /// `unsummarised` is in ascending order.
+    ///
+    /// A crash right after a map checkpoint looks like a clean stop. Then the discards that this checkpoint allowed are lost, until their
+    /// segments have been used once more.
     pub fn found(
         &mut self,
         was_stopped: bool,

@@ -113,8 +113,8 @@ impl Dedup {
         (policy.index_bytes, policy.store) != (self.policy.index_bytes, self.policy.store)
     }
 
-    /// Stores an index for the next policy that needs one like it, and returns the stored one; after that policy is set, that is
-    /// the previous index.
+    /// Keeps an index for the next policy that needs one like it. Returns the index that was kept before; once that policy is set, that
+    /// is the index that it replaced.
     pub fn lay_by(&mut self, index: Index) -> Index {
         core::mem::replace(&mut self.spare, index)
     }

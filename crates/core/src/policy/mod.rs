@@ -13,8 +13,7 @@ use pack::Pack;
 pub(crate) use proposers::{Answer, Proposer, Proposers};
 use zero::Zero;
 
-/// What a log asks about a block that it does not share: is it zeros, is there room for it, may it be a delta, and which page takes it if
-/// it is stored in fewer bytes?
+/// The policies that decide how a log stores a block that it does not share: as zeros, as a delta, in a page of parts, or whole.
 pub(crate) struct Placing {
     pub zero: Zero,
     pub reserve: Reserve,

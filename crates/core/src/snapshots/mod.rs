@@ -290,9 +290,8 @@ impl Snapshots {
         self.list.remove(number)
     }
 
-    /// Handles the next rows of a snapshot or clone that is being deleted, at most `most` from a slot on: an older snapshot gets
-    /// those that it needs, and the others are given up. By slot, so that few blocks of rows change at a time, and adjacent kept
-    /// blocks are given up together.
+    /// Deletes the next rows of a snapshot or clone, at most `most`, from a slot on. Rows that an older snapshot needs move to it, and the
+    /// others are given up. It goes by slot, so that few blocks of rows change at a time, and adjacent kept blocks are given up together.
     pub fn forget(&mut self, number: Number, from: Slot, most: usize) -> Forget {
         let is_clone = self.is_clone(number);
         let older = self.older(number);

@@ -51,8 +51,8 @@ impl State {
         }
     }
 
-    /// Begins the census, at the end of a replay; false if all has to be counted at once, because only what is found to be free makes room
-    /// for the pledges' numbers, or for the deltas.
+    /// Begins the census, at the end of a replay. Returns false if all has to be counted at once: pledges or deltas need room that only a
+    /// full count finds.
     pub(crate) fn begin_census(&mut self, unwritten: &Unwritten) -> bool {
         debug_assert!(!self.is_counted);
         self.leave_for_later();

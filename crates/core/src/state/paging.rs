@@ -40,9 +40,9 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Allows the memory of `leaves` leaves, a block each. A volume that has more of them shares it: first, and up to a half, what it always
-    /// needs for each leaf and segment; then changes since the last map checkpoint, up to half of the rest, or 4 MiB if that is more;
-    /// leaves have what is left, and always a quarter of the rest.
+    /// Allows the memory of `leaves` leaves, a block each. If the volume has more leaves, three things share this memory. What it always
+    /// needs for each leaf and segment gets up to half. Changes since the last map checkpoint get up to half of the rest, or 4 MiB if that
+    /// is more. Leaves get what is left, and always a quarter of the rest.
     #[must_use]
     pub fn new(nodes: Arc<dyn Nodes>, leaves: usize) -> Self {
         Self {

@@ -8,8 +8,8 @@
 //! 1. a read, a write or a discard of its blocks;
 //! 2. the end of the volume's life.
 //!
-//! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 counts a transaction, and flushes
-//! for it, only when all of it is answered. `flushes.rs` deals with that flush.
+//! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 flushes for a transaction only after
+//! all of it is answered. `flushes.rs` deals with that flush.
 //!
 //! If a block that it commits is refused, the commit block has no effect; the client got the error for the other block. If the
 //! commit block itself is refused, no flush succeeds from then on, and no later commit block of its log (`Gate::lose`). Lack of

@@ -207,9 +207,8 @@ impl Sweeper {
         self.orders.lock().asked.iter().flatten().max().copied()
     }
 
-    /// Waits for something to do. `written`: blocks that clients have written so far. The volume starts a sweep by itself only if
-    /// there were new writes since the last one began (`swept`) or that one is unfinished, and then only when it is quiet and
-    /// `is_wanted`.
+    /// Waits for something to do. The volume starts a sweep by itself if clients have written since the last one began (`written`,
+    /// `swept`), or if that one is unfinished. It waits until the volume is quiet, and until the sweep `is_wanted`.
     pub fn next(
         &self,
         swept: [Option<u64>; 2],

@@ -2,9 +2,9 @@
 //!
 //! *Which pages are hot*: see [`super::heat`].
 //!
-//! *Which stream is collected*: where the pages of a block die at the same rate, the fewest have to be moved (Desnoyers,
-//! "Analytic models of SSD write performance", ACM TOS 2014), and fewer still when each stream has its share of the spare space
-//! (there, and Dayan, Bouganim and Bonnet, "Modelling and managing SSD write-amplification", 2015). What a stream moves is
+//! *Which stream is collected*: fewest pages move if all pages of a block die at one rate (Desnoyers, "Analytic models of SSD write
+//! performance", ACM TOS 2014). Still fewer move if each stream has its share of the spare space (there, and Dayan, Bouganim and
+//! Bonnet, "Modelling and managing SSD write-amplification", 2015). What a stream moves is
 //! proportional to its writes, times its pages over its spare pages. The sum over both streams is least when their spare pages
 //! are in the ratio of the square roots of writes times pages. So the stream that has more than that gives up a block, chosen as
 //! without separation.

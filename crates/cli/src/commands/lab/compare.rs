@@ -16,8 +16,8 @@ use vellum_options::setup::Setup;
 pub struct Args {
     #[command(flatten)]
     setup: Setup,
-    /// A policy; give it several times. Default: the page map and the log with nothing, each greedy and by cost and benefit; the
-    /// log with each of its savings alone, and together; the log and tables in place above a drive.
+    /// A policy; may be repeated. Default: the page map and the plain log, each greedy and by cost and benefit; the log with each
+    /// saving alone, and with all; the log and tables in place above a drive.
     #[arg(
         long,
         value_name = "POLICY",

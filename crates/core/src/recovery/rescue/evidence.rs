@@ -20,8 +20,7 @@ pub(super) struct Summaries {
 }
 
 impl Replay<'_> {
-    /// True if an LBA's block is still the one that the LBA was mapped to, by the chunk `through` or an earlier one: there is no evidence
-    /// that something else has been written there since.
+    /// True if nothing shows that this block was overwritten after chunk `through`, or an earlier one, mapped the LBA to it.
     pub(super) fn is_still_there(
         &mut self,
         scan: &Scan,
