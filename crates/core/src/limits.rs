@@ -52,8 +52,11 @@ pub const STRIPE: u32 = 16;
 /// Map leaves and summaries that a map checkpoint writes at once.
 pub const META_IN_FLIGHT: usize = 16;
 
-/// Blocks of a root that are written at once: 128 KiB.
+/// Blocks of a root in one write: 128 KiB.
 pub const ROOT_PIECE: u32 = 32;
+
+/// How many of these writes are in flight: each is durable, which some media do one by one.
+pub const ROOT_PIECES_IN_FLIGHT: usize = 4;
 
 /// Each root writes this share of its table again, changed or not. So a copy that a drive did not write is whole again in the end.
 pub const ROOT_SHARE_ANEW: u64 = 64;

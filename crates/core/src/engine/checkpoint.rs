@@ -87,6 +87,10 @@ impl Engine {
     }
 
     fn begin_root(&mut self) {
+        if self.front.course.is_stopping() {
+            // A volume at rest may lie for long, and its newest root should not hold what has gone bad unnoticed.
+            self.checkpoint.write_whole_roots();
+        }
         let (state, durable) = (&mut self.state, self.log.durability().durable());
         self.segments.list_free(self.checkpoint.free_mut());
         let (crc, piece) = (self.superblock.crc(), self.options.root_piece);

@@ -236,7 +236,7 @@ impl Checkpoint {
             Phase::Settle(_) => self.poll_sync(),
             Phase::Synced(seq) if now.durable >= seq => Some(Step::Root),
             Phase::Root if self.pieces.are_left() => {
-                (self.in_flight < limits::META_IN_FLIGHT).then_some(Step::Piece)
+                (self.in_flight < limits::ROOT_PIECES_IN_FLIGHT).then_some(Step::Piece)
             }
             _ => None,
         }
@@ -344,7 +344,7 @@ impl Checkpoint {
         Some(piece)
     }
 
-    /// Makes the next roots be written whole: something on the medium is damaged.
+    /// Makes the next root in each place be written whole.
     pub fn write_whole_roots(&mut self) {
         self.pieces.forget();
     }

@@ -124,7 +124,7 @@ impl World {
             write_buffers: rng.pick(&[0, CLIENT_BUFS, CLIENT_BUFS / 8]),
             segments_end: None,
             // By the block or as a whole; no draw, so that older seeds stay what they were.
-            root_piece: [1, 2, 32][volume.medium_blocks as usize % 3],
+            root_piece: [1, 2, 32][volume.medium_blocks as usize / 3 % 3],
         };
         Ok(Self {
             model: Model::new(logical_blocks),

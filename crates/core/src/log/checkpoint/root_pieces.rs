@@ -79,9 +79,15 @@ impl RootPieces {
         debug_assert!(!self.are_left(), "the root before is complete");
         self.table_sum = table_sum;
         let stale = &mut self.stale[generation.0 as usize & 1];
-        let anew = share_anew(generation, stale.len());
-        stale[anew].fill(true);
         let twin = superblock.root_twin(generation);
+        // Damage that nobody has noticed stays in what is not written. Where there is no second copy it would cost the root; and a small
+        // root costs no more writes as a whole.
+        let is_whole = twin.is_none() || stale.len() < most as usize;
+        let anew = match is_whole {
+            true => 0..stale.len(),
+            false => share_anew(generation, stale.len()),
+        };
+        stale[anew].fill(true);
         let copies = [
             Some((
                 superblock.root_place(generation),

@@ -1,10 +1,10 @@
+mod roots;
+
 use super::*;
 use crate::addr::Lba;
 use crate::format::geometry::{self, Params, SMALL};
 use crate::format::open_summary;
-use crate::format::root::{self, SLOTS_IN_BLOCK};
 use crate::format::summary::{Owner, Tag};
-use alloc::collections::BTreeMap;
 use alloc::vec;
 
 const CRC: Crc = crc32c::crc32c;
@@ -134,7 +134,7 @@ fn a_checkpoint_runs_from_its_begin_to_its_mark() {
     assert_eq!(checkpoint.kept_sum(Leaf(0)), Some(77));
     assert_eq!(checkpoint.kept_sum(Leaf(1)), None);
     assert_eq!(checkpoint.target(Leaf(0)), 0);
-    let pieces = write_root(&mut checkpoint, &volume, &mut BTreeMap::new());
+    let pieces = roots::write(&mut checkpoint, &volume, &mut roots::Blocks::new());
     assert!(pieces > 2, "no more than four blocks at once");
     let expected = RootHeader {
         uuid: volume.uuid(),
@@ -201,7 +201,7 @@ fn a_root_is_marked_when_all_its_pieces_are_durable() {
             assert_eq!(step, Step::Piece);
             assert!(checkpoint.next_piece().is_some());
             in_flight += 1;
-            if in_flight == limits::META_IN_FLIGHT {
+            if in_flight == limits::ROOT_PIECES_IN_FLIGHT {
                 assert_eq!(checkpoint.poll(&durable(25)), None, "enough at once");
                 assert_eq!(checkpoint.on_root_written(false), None);
                 in_flight -= 1;
@@ -211,95 +211,6 @@ fn a_root_is_marked_when_all_its_pieces_are_durable() {
             let whole = (left == 0).then_some(Generation(5));
             assert_eq!(checkpoint.on_root_written(false), whole);
         }
-    }
-}
-
-/// A medium: a block at each address.
-type Blocks = BTreeMap<u64, Vec<u8>>;
-
-/// Writes the root that has begun, checks that both its copies are there, and returns the number of blocks written.
-fn write_root(checkpoint: &mut Checkpoint, volume: &Superblock, medium: &mut Blocks) -> u32 {
-    let (mut written, mut marked) = (0, None);
-    while let Some(piece) = checkpoint.next_piece() {
-        let mut bytes = vec![0; piece.blocks as usize * BLOCK_BYTES];
-        checkpoint.encode_root(volume, CRC, piece, &mut bytes);
-        for (at, block) in (piece.at.0..).zip(bytes.chunks(BLOCK_BYTES)) {
-            medium.insert(at, block.to_vec());
-        }
-        written += piece.blocks;
-        marked = checkpoint.on_root_written(false);
-    }
-    let generation = checkpoint.next.generation;
-    assert_eq!(marked, Some(generation));
-    for at in volume.root_copies(generation) {
-        let range = at.0..at.0 + u64::from(volume.root_blocks());
-        let bytes: Vec<u8> = range.flat_map(|at| medium[&at].clone()).collect();
-        let (root, slots) = root::decode(&bytes, &volume.uuid(), volume.leaves(), CRC)
-            .expect("it is as it was encoded");
-        assert_eq!(root, checkpoint.next);
-        assert!(slots.into_iter().eq(checkpoint.slots.all_from(0)));
-        let free = FreeSegments::of_root(&bytes, volume.leaves());
-        assert!(
-            (0..volume.segment_count())
-                .all(|n| free.holds(Segment(n)) == checkpoint.free.holds(Segment(n)))
-        );
-    }
-    written
-}
-
-/// 12 GiB, so that a root has several blocks with slots.
-#[test]
-fn only_what_has_changed_in_a_place_is_written_there() {
-    let volume = geometry::plan(&Params {
-        medium_blocks: 3 << 20,
-        segment_blocks: Some(1024),
-        ..SMALL
-    });
-    let volume = volume.expect("the parameters are sound");
-    let slot_blocks = root::blocks(volume.leaves()) - 1;
-    assert!(slot_blocks > 4, "{slot_blocks}");
-    let all = volume.root_blocks() + volume.twin_blocks() as u32;
-    let few = all - 2 * slot_blocks;
-    let mut checkpoint = found(&volume);
-    (0..volume.segment_count())
-        .filter(|n| n % 3 == 0)
-        .for_each(|n| checkpoint.free.put(Segment(n)));
-    let mut medium = Blocks::new();
-    // Which leaves each checkpoint writes, and how many blocks of slots its root then writes.
-    let far = SLOTS_IN_BLOCK as u32;
-    let lives: [(&[u32], u32); 7] = [
-        (&[0], slot_blocks),
-        (&[], slot_blocks),
-        (&[1], 1),
-        (&[far, 3 * far], 3),
-        (&[], 2),
-        (&[2], 1),
-        (&[], 1),
-    ];
-    // No block has its turn in the roots that follow.
-    checkpoint.root.generation = Generation(119);
-    assert!((slot_blocks as usize) < 60);
-    for (leaves, blocks) in lives {
-        for &leaf in leaves {
-            write(&mut checkpoint, Leaf(leaf));
-            checkpoint.on_leaf_written(Leaf(leaf), false);
-        }
-        checkpoint.open.keep(
-            &volume,
-            &Sums::new(volume.clone(), 1),
-            &checkpoint.next,
-            CRC,
-        );
-        checkpoint.on_root_begun(&volume, CRC, Seq(26), 1, |_| ());
-        let written = write_root(&mut checkpoint, &volume, &mut medium);
-        assert_eq!(written, few + 2 * blocks, "{leaves:?}");
-        checkpoint.on_marked();
-    }
-    checkpoint.write_whole_roots();
-    for _ in 0..2 {
-        checkpoint.on_root_begun(&volume, CRC, Seq(26), 1, |_| ());
-        assert_eq!(write_root(&mut checkpoint, &volume, &mut medium), all);
-        checkpoint.on_marked();
     }
 }
 
