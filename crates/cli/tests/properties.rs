@@ -64,7 +64,7 @@ fn stored_properties_stay_and_a_flag_is_for_one_run() {
     // Changed while the volume is served: stored, and effective unless a flag overrides it.
     let said = vellum(&["set", v, "compress=zstd:3", "delta=off", "buffer=32M"]);
     let said = String::from_utf8(said.stderr).unwrap();
-    assert!(said.contains("this run goes on with off"), "{said}");
+    assert!(said.contains("the server keeps using off"), "{said}");
     assert!(said.contains("until then it is 16M"), "{said}");
     assert_eq!(
         (value(v, "compress"), value(v, "delta")),

@@ -116,11 +116,13 @@ fn tell_what_waits(told: &Value, changes: &[Change]) {
         if field("source") == Some("this run") {
             let value = value("value").unwrap_or_default();
             tell(format_args!(
-                "{name}: stored in the volume; the server keeps using {value}, because an option of it says so"
+                "{name}: stored in the volume; the server keeps using {value}, because an option of it \
+                says so"
             ));
         } else if let Some(now) = value("until_restart") {
             tell(format_args!(
-                "{name}: stored in the volume, and used from the next attach or serve on; until then it is {now}"
+                "{name}: stored in the volume, and used from the next attach or serve on; until then \
+                it is {now}"
             ));
         }
     }

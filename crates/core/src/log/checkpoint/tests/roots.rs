@@ -1,8 +1,14 @@
 //! Roots of several blocks, in pieces.
 
-use super::*;
-use crate::format::root::{self, SLOTS_IN_BLOCK};
+use super::super::Checkpoint;
+use super::{CRC, found};
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Segment, Seq};
+use crate::format::geometry::{self, Params, SMALL};
+use crate::format::root::{self, FreeSegments, LeafSlot, RootHeader, SLOTS_IN_BLOCK};
+use crate::format::superblock::Superblock;
+use crate::log::sums::Sums;
 use alloc::collections::BTreeMap;
+use alloc::{vec, vec::Vec};
 use proptest::prelude::*;
 
 /// A medium: a block at each address.
