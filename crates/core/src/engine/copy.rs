@@ -4,7 +4,7 @@
 //! copy has its place in the order of writes, so a later write cannot change what it copies.
 
 use super::Engine;
-use super::twin::Shared as Sharing;
+use super::twin::Sharing;
 use super::verdict::{Twin, Waiting};
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;

@@ -6,7 +6,7 @@
 //!
 //! [`Pack`](crate::policy::pack::Pack) decides where a part goes, its chunk encodes the directory, and the runtime stores the bytes.
 
-use super::twin::Shared as Sharing;
+use super::twin::Sharing;
 use super::verdict::Twin;
 use super::{Engine, Pending, Store};
 use crate::addr::{Buf, EffectId, Lba, Pba, Vba};

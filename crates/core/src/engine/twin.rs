@@ -19,7 +19,7 @@ use crate::state::Place;
 use alloc::vec::Vec;
 
 /// What happened to a block with a twin.
-pub(super) enum Shared {
+pub(super) enum Sharing {
     /// It is, or already was, an owner of the twin's page.
     Done,
     /// Not now.
@@ -300,7 +300,7 @@ impl Engine {
     }
 
     /// Maps a block to its twin's page.
-    pub(super) fn share(&mut self, lba: Lba, twin: Twin) -> Shared {
+    pub(super) fn share(&mut self, lba: Lba, twin: Twin) -> Sharing {
         let entry = self.entry_of(twin.of);
         let replaced = twin
             .absorptions
@@ -308,7 +308,7 @@ impl Engine {
         let moved = self.state.place_of(entry) != Some(twin.place)
             || self.uses_at(twin.place.pba) != twin.uses;
         if moved || replaced || self.state.lost_leaf().is_some() {
-            return Shared::No;
+            return Sharing::No;
         }
         if Holder::Lba(lba) == twin.of
             || (self.state.map().get(lba) == entry
@@ -316,23 +316,25 @@ impl Engine {
         {
             if self.is_pledged_else(lba, twin.of) {
                 // Only a record ends the pledge, so the block is written.
-                return Shared::No;
+                return Sharing::No;
             }
             // The client rewrites the block unchanged: nothing need be done.
             self.proposers.shared_by(twin.by, &mut self.stats);
-            return Shared::Done;
+            return Sharing::Done;
         }
         // One page for several deliberate copies would be a single point of failure, whichever policy proposes it. A part is never shared
         // with a critical block, because the number of the part's owners is not known.
         if self.proposers.dedup().is_critical(lba)
             && matches!(entry, Entry::Shared(_) | Entry::Packed(..))
         {
-            return Shared::No;
+            return Sharing::No;
         }
         let pba = twin.place.pba;
         let records = match entry {
             Entry::Packed(vba, slot) => return self.share_part(lba, twin, vba, slot),
-            Entry::Shared(vba) if self.state.shared().owners(vba) == u32::MAX => return Shared::No,
+            Entry::Shared(vba) if self.state.shared().owners(vba) == u32::MAX => {
+                return Sharing::No;
+            }
             Entry::Shared(_) => 1,
             _ => 2,
         };
@@ -340,20 +342,20 @@ impl Engine {
         // the order yet.
         let cold = self.log.open(Head::Cold);
         if cold.is_some_and(|chunk| chunk.holds(pba)) && !self.seal(Head::Cold, false) {
-            return Shared::Wait;
+            return Sharing::Wait;
         }
         let share = |lba, vba| Record::Share { lba, vba, pba };
         let length = share(lba, Vba(0)).encoded_len();
         let Some(chunk) = self.chunk_with_room(Head::Hot, records * length, false) else {
-            return Shared::Wait;
+            return Sharing::Wait;
         };
         let pledged = self.is_pledged(lba, twin.of);
         let vba = match (entry, twin.of) {
             (Entry::Shared(vba), _) => vba,
-            (_, Holder::Page(_)) => return Shared::No,
+            (_, Holder::Page(_)) => return Sharing::No,
             (_, Holder::Lba(other)) => {
                 let Some(vba) = self.state.number() else {
-                    return Shared::No;
+                    return Sharing::No;
                 };
                 self.log_link(chunk, share(other, vba), pledged);
                 vba
@@ -364,7 +366,7 @@ impl Engine {
         }
         self.log_link(chunk, share(lba, vba), pledged);
         self.proposers.shared_by(twin.by, &mut self.stats);
-        Shared::Done
+        Sharing::Done
     }
 
     /// How often the segment of a page was opened for writing.

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::pack::Packing;
 use super::residency::{Needs, Who};
-use super::twin::Shared as Sharing;
+use super::twin::Sharing;
 use super::verdict::{Twin, Verdict, Waiting};
 use crate::addr::{Buf, Lba, Pba, RequestId};
 use crate::entry::Entry;

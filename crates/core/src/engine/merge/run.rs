@@ -1,7 +1,7 @@
 //! Carries out merges, step by step.
 
 use super::super::parked::Pair;
-use super::super::twin::Shared as Sharing;
+use super::super::twin::Sharing;
 use super::super::verdict::Twin;
 use super::super::{Engine, Pending};
 use super::{Merge, Side, Sum};
