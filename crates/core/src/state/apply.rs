@@ -30,7 +30,7 @@ impl State {
     }
 
     #[inline]
-    fn carry_out(&mut self, origin: Origin, record: &Record) -> Option<()> {
+    pub(super) fn carry_out(&mut self, origin: Origin, record: &Record) -> Option<()> {
         let block = origin.block;
         match *record {
             Record::Data { lba, .. } => {
@@ -122,7 +122,7 @@ impl State {
         Some(())
     }
 
-    pub(super) fn share(&mut self, lba: Lba, vba: Vba, pba: Pba) -> Option<()> {
+    fn share(&mut self, lba: Lba, vba: Vba, pba: Pba) -> Option<()> {
         self.holds(lba, 1)?;
         self.segments.segment_of(pba)?;
         if !self.is_counted {
@@ -170,7 +170,7 @@ impl State {
         }
     }
 
-    pub(super) fn lead_to_part(&mut self, lba: Lba, page: Vba, slot: u8) {
+    fn lead_to_part(&mut self, lba: Lba, page: Vba, slot: u8) {
         if self.is_counted {
             self.shared.add_part(page);
         }

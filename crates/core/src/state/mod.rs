@@ -2,10 +2,9 @@
 //! and the pledges.
 //!
 //! Only log records change what a volume holds: [`State::apply`] carries out a record, both when the record is added to a chunk and when
-//! recovery reads it again. So the original and the replay cannot differ. There are three exceptions, each before a volume is in use: a
-//! recovery that carries out the pledges at the end of the log (`redeem`), a rescue, which guesses (`rescue`), and a volume that grows
-//! (`grow`). What other methods change is only memory: which leaves are in it, what was counted, and hashes and fingerprints, which prove
-//! nothing.
+//! recovery reads it again. So the original and the replay cannot differ. A recovery redeems pledges with records of its own (`redeem`).
+//! There are two exceptions, both for a volume at rest: a rescue, which guesses (`rescue`), and a volume that grows (`grow`). What other
+//! methods change is only memory: which leaves are in it, what was counted, and hashes and fingerprints, which prove nothing.
 //!
 //! Owners and live blocks are counted while a volume is open. Recovery counts nothing while it replays: a leaf may be newer than the
 //! record that is applied to it, and then the counts would be wrong. Recovery counts at its end, in [`State::settle`], or leaves it to a

@@ -1,7 +1,8 @@
 //! Redeeming pledges: recovery maps each home address to its journal's block.
 
-use super::State;
+use super::{Origin, State};
 use crate::entry::Entry;
+use crate::format::chunk::Record;
 
 impl State {
     /// Redeems all pledges, as if each had a record, and returns how many home addresses changed. If any did, nothing may follow
@@ -11,28 +12,48 @@ impl State {
         let mut redeemed = 0;
         for (home, journal) in pledges.iter() {
             let entry = self.map.get(journal);
-            match entry {
+            let record = match entry {
                 _ if self.map.get(home) == entry => continue,
                 // Zeros are replayed like discards.
-                Entry::Unmapped | Entry::Zero => self.remap(home, Entry::Unmapped),
-                Entry::Packed(vba, slot) => self.lead_to_part(home, vba, slot),
-                Entry::Shared(vba) => {
-                    let is_known = self.share(home, vba, self.shared.pba(vba));
-                    debug_assert!(is_known.is_some(), "pledges are of the volume");
-                }
+                Entry::Unmapped | Entry::Zero => Record::Discard {
+                    lba: home,
+                    blocks: 1,
+                },
+                Entry::Packed(vba, slot) => Record::SharePart {
+                    lba: home,
+                    vba,
+                    slot,
+                },
+                Entry::Shared(vba) => Record::Share {
+                    lba: home,
+                    vba,
+                    pba: self.shared.pba(vba),
+                },
                 Entry::Plain(pba) => {
                     let Some(vba) = self.shared.number_in_reserve() else {
                         unreachable!("numbers are reserved for pledges")
                     };
-                    for lba in [journal, home] {
-                        let is_known = self.share(lba, vba, pba);
-                        debug_assert!(is_known.is_some(), "pledges are of the volume");
+                    self.carry_out_pledge(&Record::Share {
+                        lba: journal,
+                        vba,
+                        pba,
+                    });
+                    Record::Share {
+                        lba: home,
+                        vba,
+                        pba,
                     }
                 }
-            }
+            };
+            self.carry_out_pledge(&record);
             redeemed += 1;
         }
         self.is_redeeming = redeemed > 0;
         redeemed
+    }
+
+    fn carry_out_pledge(&mut self, record: &Record) {
+        let is_known = self.carry_out(Origin::NONE, record);
+        debug_assert!(is_known.is_some(), "pledges are of the volume");
     }
 }
