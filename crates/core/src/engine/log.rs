@@ -5,7 +5,7 @@ use crate::addr::{Buf, EffectId, Segment};
 use crate::format::chunk::Record;
 use crate::format::summary::Tag;
 use crate::limits;
-use crate::log::{ChunkId, Head, SegmentState, ToWrite};
+use crate::log::{ChunkId, Head, ToWrite};
 use crate::seam::{Block, Effect, Refusal};
 use crate::state::Origin;
 
@@ -74,9 +74,7 @@ impl Engine {
             durable,
             ..
         } = sealed;
-        let info = self.segments.get_mut(segment);
-        info.last_seq = sealed.seq;
-        info.writing += 1;
+        self.segments.on_sealed(segment, sealed.seq);
         self.checkpoint.on_sealed(blocks);
         self.stats.medium_headers += 1;
         match head {
@@ -121,12 +119,8 @@ impl Engine {
     }
 
     fn close_segment(&mut self, segment: Segment) {
-        let info = self.segments.get_mut(segment);
-        info.state = SegmentState::Closed;
-        self.checkpoint.on_summary_begun(segment, info.last_seq);
-        // The summary is written after the last chunk, because the checksum of a page of parts is known only when the page is encoded.
-        debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
-        info.summary_due = true;
+        let last_seq = self.segments.close(segment);
+        self.checkpoint.on_summary_begun(segment, last_seq);
         if !self.state.is_in_census() && self.state.live().valid(segment) == 0 {
             self.emptied(segment);
         }
@@ -200,9 +194,7 @@ impl Engine {
         let segment = self
             .log
             .on_written(id, |buf| give_back(collector, outbox, buf));
-        let info = self.segments.get_mut(segment);
-        info.writing -= 1;
-        if info.writing == 0 && core::mem::take(&mut info.summary_due) {
+        if self.segments.on_written(segment) {
             self.emit_summary(segment);
         }
     }

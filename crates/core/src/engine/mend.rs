@@ -99,8 +99,7 @@ impl Engine {
                     && !self.collector.is_collecting(segment)
                     && tags.len() == usable
                 {
-                    let info = self.segments.get_mut(segment);
-                    info.last_seq = info.last_seq.max(last_seq);
+                    self.segments.on_summary_read(segment, last_seq);
                     self.sums.restore(segment, tags.to_vec());
                     self.write_summary(segment);
                     // The mended summary is durable when the next map checkpoint is.

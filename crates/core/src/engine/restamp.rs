@@ -61,8 +61,7 @@ impl Engine {
             }
             return;
         };
-        let info = self.segments.get_mut(segment);
-        info.last_seq = info.last_seq.max(last_seq);
+        self.segments.on_summary_read(segment, last_seq);
         self.sums.begin_rewrite(segment);
         self.sums.restore(segment, tags);
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();

@@ -299,8 +299,45 @@ impl Segments {
         &self.info[segment.0 as usize]
     }
 
-    pub fn get_mut(&mut self, segment: Segment) -> &mut Info {
+    fn get_mut(&mut self, segment: Segment) -> &mut Info {
         &mut self.info[segment.0 as usize]
+    }
+
+    /// Notes that a chunk in the segment was sealed, and is about to be written.
+    pub fn on_sealed(&mut self, segment: Segment, seq: Seq) {
+        let info = self.get_mut(segment);
+        info.last_seq = seq;
+        info.writing += 1;
+    }
+
+    /// Notes that a chunk of the segment is on the medium. Returns true if the summary, which waits for the last one, may be written now.
+    pub fn on_written(&mut self, segment: Segment) -> bool {
+        let info = self.get_mut(segment);
+        info.writing -= 1;
+        info.writing == 0 && core::mem::take(&mut info.summary_due)
+    }
+
+    /// Closes a segment, and returns its newest chunk. Its summary waits until all its chunks are written.
+    pub fn close(&mut self, segment: Segment) -> Seq {
+        let info = self.get_mut(segment);
+        // The checksum of a page of parts is known only when the page is encoded.
+        debug_assert!(info.writing > 0, "the chunk that closes it is on its way");
+        info.state = SegmentState::Closed;
+        info.summary_due = true;
+        info.last_seq
+    }
+
+    /// Notes that a summary names this chunk of the segment.
+    pub fn on_summary_read(&mut self, segment: Segment, last_seq: Seq) {
+        let info = self.get_mut(segment);
+        info.last_seq = info.last_seq.max(last_seq);
+    }
+
+    /// As if it were closed, with this newest chunk.
+    #[cfg(test)]
+    pub fn recover_one(&mut self, segment: Segment, last_seq: Seq) {
+        let info = self.get_mut(segment);
+        (info.state, info.last_seq) = (SegmentState::Closed, last_seq);
     }
 
     /// Marks a segment that has no live block: it waits for `marks` to be durable.

@@ -73,7 +73,6 @@ impl Victim {
 
 #[cfg(test)]
 mod tests {
-    use super::super::segments::SegmentState;
     use super::*;
     use crate::format::geometry::{self, SMALL};
     use alloc::vec::Vec;
@@ -89,8 +88,7 @@ mod tests {
         let all: Vec<_> = free.iter().chain(of).collect();
         let mut segments = Segments::new(all.len() as u32, end.map(|end| FREE + end));
         for (index, (_, last_seq)) in (0..).zip(&all) {
-            let info = segments.get_mut(Segment(index));
-            (info.state, info.last_seq) = (SegmentState::Closed, Seq(*last_seq));
+            segments.recover_one(Segment(index), Seq(*last_seq));
         }
         let live: Vec<_> = all.iter().map(|(live, _)| *live).collect();
         segments.found(true, false, &live, &[], |_| true);

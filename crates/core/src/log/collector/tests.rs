@@ -372,14 +372,11 @@ fn segments(free: u32, emptied: &[u64]) -> Segments {
     let count = free + emptied.len() as u32;
     let mut segments = Segments::new(count, None);
     let live = vec![0; count as usize];
-    for index in 0..count {
-        let info = segments.get_mut(Segment(index));
-        info.state = super::super::segments::SegmentState::Closed;
-    }
+    (0..count).for_each(|index| segments.recover_one(Segment(index), Seq(0)));
     let unsummarised: Vec<_> = (free..count).map(Segment).collect();
     segments.found(true, false, &live, &unsummarised, |_| true);
     for (index, last_seq) in (free..).zip(emptied) {
-        segments.get_mut(Segment(index)).last_seq = Seq(*last_seq);
+        segments.on_summary_read(Segment(index), Seq(*last_seq));
     }
     segments
 }
