@@ -24,10 +24,9 @@ impl Engine {
             return;
         }
         let mut counted = 0;
-        let most = self.residency.census.most(self.front.course.now());
-        while self.residency.census.in_flight < most {
-            let from = self.residency.census.next;
-            let Some(uncounted) = self.state.next_uncounted(from) else {
+        let now = self.front.course.now();
+        while self.residency.census.has_room(now) {
+            let Some(uncounted) = self.state.next_uncounted(self.residency.census.next()) else {
                 break;
             };
             let leaf = match uncounted {
@@ -44,12 +43,12 @@ impl Engine {
                     leaf
                 }
             };
-            self.residency.census.next = Leaf(leaf.0 + 1);
-            if counted >= STEP && self.residency.census.in_flight > 0 {
+            self.residency.census.on_begun(leaf);
+            if counted >= STEP && !self.residency.census.is_idle() {
                 return;
             }
         }
-        if self.residency.census.in_flight == 0 {
+        if self.residency.census.is_idle() {
             self.end_census();
         }
     }
@@ -58,7 +57,7 @@ impl Engine {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             unreachable!("leaf {leaf} is away, so the medium has it")
         };
-        self.residency.census.in_flight += 1;
+        self.residency.census.on_requested();
         self.front
             .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
                 id,
@@ -69,7 +68,7 @@ impl Engine {
 
     /// Counts a leaf that was read. If the newest root leads to another block by now, or the block is damaged, it is read again.
     pub(super) fn census_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        self.residency.census.in_flight -= 1;
+        self.residency.census.on_read();
         let block = match outcome {
             Outcome::Bytes(bytes) => <&[u8; BLOCK_BYTES]>::try_from(bytes).ok(),
             _ => None,
@@ -80,15 +79,15 @@ impl Engine {
 
     /// Counts what is in memory; if that is all, the census is over before it began.
     pub(super) fn begin_census(&mut self) {
-        let mut next = Leaf(0);
-        while let Some(Uncounted::Here(leaf)) = self.state.next_uncounted(next) {
+        while let Some(Uncounted::Here(leaf)) =
+            self.state.next_uncounted(self.residency.census.next())
+        {
             let is_sound = self.state.count_leaf(leaf, None);
             if self.poison_if_unsound(is_sound) {
                 return;
             }
-            next = Leaf(leaf.0 + 1);
+            self.residency.census.on_begun(leaf);
         }
-        self.residency.census.next = next;
         if self.state.uncounted() == 0 {
             let is_sound = self.state.end_census();
             self.poison_if_unsound(is_sound);
@@ -117,13 +116,13 @@ impl Engine {
 
     /// Poisons the volume if what was counted is impossible: then nothing that follows from it may reach the medium.
     fn poison_if_unsound(&mut self, counted: Result<(), Unsound>) -> bool {
-        let unsound = counted.err();
-        if unsound.is_some() {
-            self.residency.census.unsound = unsound;
-            self.front.outbox.withdraw_writes();
-            self.poison();
-        }
-        unsound.is_some()
+        let Err(unsound) = counted else {
+            return false;
+        };
+        self.residency.census.on_unsound(unsound);
+        self.front.outbox.withdraw_writes();
+        self.poison();
+        true
     }
 
     /// Returns the block of the map, or of another table, for which the volume was poisoned because it is damaged and cannot be restored.
@@ -133,7 +132,7 @@ impl Engine {
             let place = self.state.place_of_leaf(leaf);
             return Some(place.unwrap_or(self.superblock.leaf_slot(leaf, 0)));
         }
-        let unsound = self.residency.census.unsound?;
+        let unsound = self.residency.census.unsound()?;
         let root = self.superblock.root_place(self.checkpoint.generation());
         Some(unsound.place(&self.superblock, root).1)
     }

@@ -249,7 +249,7 @@ impl Engine {
             _ => Then::Move,
         };
         if self.state.is_in_census() && matches!(then, Then::Look) {
-            self.residency.census.asked = Some(now);
+            self.residency.census.on_asked(now);
         }
         match input {
             Input::Write {

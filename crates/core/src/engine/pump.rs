@@ -75,7 +75,7 @@ impl Engine {
         }
         let served = self.front.queue.is_served()
             && self.residency.is_empty()
-            && self.residency.census.in_flight == 0
+            && self.residency.census.is_idle()
             && !self.log.durability().has_waiters()
             && self.superblock.is_written()
             && self.collector.is_idle();

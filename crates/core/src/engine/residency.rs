@@ -89,18 +89,60 @@ struct Patience {
 #[derive(Default)]
 pub(super) struct CensusReads {
     /// When a client last asked to read or write.
-    pub asked: Option<Nanos>,
-    /// Leaves being read.
-    pub in_flight: usize,
-    /// All leaves before this one were read, or are being read.
-    pub next: Leaf,
-    /// The table in which the census has found what cannot be.
-    pub unsound: Option<Unsound>,
+    asked: Option<Nanos>,
+    in_flight: usize,
+    next: Leaf,
+    unsound: Option<Unsound>,
 }
 
 impl CensusReads {
+    /// Notes that a client asks to read or write.
+    pub fn on_asked(&mut self, now: Nanos) {
+        self.asked = Some(now);
+    }
+
+    /// All leaves before this one were counted, or are being read.
+    pub fn next(&self) -> Leaf {
+        self.next
+    }
+
+    /// Notes that a leaf was counted, or is being read.
+    pub fn on_begun(&mut self, leaf: Leaf) {
+        self.next = Leaf(leaf.0 + 1);
+    }
+
+    /// Notes that a leaf is requested.
+    pub fn on_requested(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// Notes that a leaf has arrived, or cannot be read.
+    pub fn on_read(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// True if no leaf is being read.
+    pub fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// True if one more leaf may be read.
+    pub fn has_room(&self, now: Nanos) -> bool {
+        self.in_flight < self.most(now)
+    }
+
+    /// Notes the table in which the census has found what cannot be.
+    pub fn on_unsound(&mut self, unsound: Unsound) {
+        self.unsound = Some(unsound);
+    }
+
+    /// The table in which the census has found what cannot be.
+    pub fn unsound(&self) -> Option<&Unsound> {
+        self.unsound.as_ref()
+    }
+
     /// How many leaves may be read at once. Beside clients few: each of their reads waits for those that are ahead of it.
-    pub fn most(&self, now: Nanos) -> usize {
+    fn most(&self, now: Nanos) -> usize {
         let is_busy = |asked: Nanos| now.0.saturating_sub(asked.0) < QUIET.0;
         match self.asked.is_some_and(is_busy) {
             true => BESIDE,
@@ -253,7 +295,7 @@ mod tests {
     fn a_census_reads_few_leaves_at_once_while_clients_ask() {
         let mut census = CensusReads::default();
         assert_eq!(census.most(Nanos(6)), AT_ONCE);
-        census.asked = Some(Nanos(7));
+        census.on_asked(Nanos(7));
         assert_eq!(census.most(Nanos(7)), BESIDE);
         assert_eq!(census.most(Nanos(6 + QUIET.0)), BESIDE);
         assert_eq!(census.most(Nanos(7 + QUIET.0)), AT_ONCE);
