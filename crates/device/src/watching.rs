@@ -28,7 +28,7 @@ pub(crate) struct JournalEntry {
 pub(crate) struct Watching {
     found: Findings,
     followers: Mutex<Followers>,
-    /// One for each log that was found. Steps are taken only under the core's lock, and in the core's order.
+    /// One for each log that was found. Its entries take effect only under the core's lock, and in the core's order.
     logs: Vec<Arc<Mutex<Log>>>,
     /// The scan that it comes from.
     scan: u64,

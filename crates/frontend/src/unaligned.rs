@@ -2,11 +2,11 @@
 //!
 //! An edge is read, changed and written back, with two consequences. First, it waits, so front ends call it on a thread that may
 //! wait. Second, the write-back would undo any whole-block change, from any client, that arrives after the read. So a volume's
-//! front ends quota one [`ByteDevice`], and all changes go through it:
+//! front ends share one [`ByteDevice`], and all changes go through it:
 //!
 //! * An edge has exclusive use of its block: it waits for another edge of that block, enters the block into a list, and leaves
 //!   when its write is answered.
-//! * Whole-block changes quota the list while they are being submitted, and wait for edges in their range. The device starts
+//! * Whole-block changes share the list while they are being submitted, and wait for edges in their range. The device starts
 //!   requests in order, so an edge's read, submitted after its entry, sees every change submitted before.
 //!
 //! This cannot deadlock: an edge takes its memory before it enters, so a request that waits for it never holds what it needs.
@@ -29,7 +29,7 @@ pub fn is_aligned(offset: u64, len: u64) -> bool {
     offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK)
 }
 
-/// A device addressed in bytes. All clones quota it.
+/// A device addressed in bytes. All clones share it.
 #[derive(Clone)]
 pub struct ByteDevice(Arc<Gated>);
 

@@ -35,16 +35,21 @@ fn scenario(load: Load<'_>) -> Scenario<'_> {
     }
 }
 
-/// The requests to a disk whose every fsync is a commit, a flush, the home writes, and another flush. `tells`: the recorder
-/// followed the journal.
-fn trace(tells: bool) -> Vec<u8> {
+/// An empty trace of a disk of 4 GiB.
+fn writer() -> Writer<Vec<u8>> {
     let header = Header {
         id: [3; 16],
         blocks: 1 << 20,
         began: 1,
         sizes: Sizes::None,
     };
-    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    Writer::new(Vec::new(), &header).unwrap()
+}
+
+/// The requests to a disk whose every fsync is a commit, a flush, the home writes, and another flush. `tells`: the recorder
+/// followed the journal.
+fn trace(tells: bool) -> Vec<u8> {
+    let mut writer = writer();
     let journal = vellum_trace::Journal {
         lba: JOURNAL,
         blocks: JOURNAL_BLOCKS,
@@ -202,13 +207,7 @@ fn a_journaling_host_names_what_short_transactions_commit() {
 fn zeros_and_durable_discards_are_replayed_as_such() {
     let dir = tempfile::tempdir().unwrap();
     let counted = |name: &str, op: Op| {
-        let header = Header {
-            id: [3; 16],
-            blocks: 1 << 20,
-            began: 1,
-            sizes: Sizes::None,
-        };
-        let mut writer = Writer::new(Vec::new(), &header).unwrap();
+        let mut writer = writer();
         let mut at = 0;
         for lba in 0..100 {
             for (op, blocks) in [(Op::Write { fua: false }, 1), (op, 1)] {

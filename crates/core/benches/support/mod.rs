@@ -236,6 +236,13 @@ impl Idle {
             .handle(Nanos(self.now), Input::Hint(Hint::Journals { regions }));
     }
 
+    /// Gives the engine any other input.
+    #[allow(dead_code, reason = "a test's, and not the benchmark's")]
+    pub fn give(&mut self, input: Input<'_>) {
+        self.engine.handle(Nanos(self.now), input);
+        self.run();
+    }
+
     /// How often the engine has read a block of metadata.
     #[allow(dead_code, reason = "a test's, and not the benchmark's")]
     pub fn metadata_reads(&self) -> u64 {
@@ -408,6 +415,7 @@ impl Idle {
                 let same = self.bufs[buf.0 as usize] == other;
                 self.done(id, Outcome::Same(same));
             }
+            Effect::Stopped => {}
             other => panic!("nobody asked for {other:?}"),
         }
     }

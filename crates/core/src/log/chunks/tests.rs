@@ -1,5 +1,6 @@
 use super::*;
 use crate::addr::Vba;
+use crate::format::geometry::{SMALL, plan};
 use crate::seam::Digest;
 use alloc::vec;
 use core::num::NonZeroU16;
@@ -150,4 +151,33 @@ fn parts_take_room_of_the_header_only_if_they_are_in_it() {
     assert!(matches!(chunk.held(AT, Some(0)), Some(Held::Block(Buf(2)))));
     chunk.set_page_sum(0, 77);
     assert!(matches!(chunk.records[0], Record::Pack { sum: 77, .. }));
+}
+
+/// What was in the memory before must not reach the medium.
+#[test]
+fn a_header_and_a_page_are_the_same_whatever_they_are_encoded_over() {
+    let superblock = plan(&SMALL).expect("the parameters are sound");
+    let mut chunk = chunk();
+    let page = Record::Pack {
+        vba: Vba(1),
+        sum: 0,
+    };
+    chunk.push_data(page, Block::Page);
+    chunk.push_part(part(1, 0), Buf(1));
+    chunk.push_part(part(0, 0), Buf(2));
+    chunk.seal = Some(Seal {
+        seq: Seq(3),
+        prev_life: Life(1),
+        durable: Seq(2),
+        next: None,
+    });
+    let mut encode = |byte: u8| {
+        let mut blocks = [[byte; BLOCK_BYTES]; 2];
+        let store: Store<'_> = &mut |buf, _, out| out.fill(buf.0 as u8);
+        chunk.encode_page(0, &mut blocks[1], store);
+        let root = (Generation(1), crc32c::crc32c as Crc);
+        chunk.encode_header(&superblock, root, &mut blocks[0], store);
+        blocks
+    };
+    assert!(encode(0) == encode(0xa5));
 }
