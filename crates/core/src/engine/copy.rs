@@ -5,48 +5,30 @@
 
 use super::Engine;
 use super::twin::Sharing;
-use super::verdict::{Twin, Waiting};
-use crate::addr::{Lba, RequestId};
+use super::verdict::Twin;
+use crate::addr::Lba;
 use crate::format::chunk::Record;
+use crate::front::Ended;
 use crate::index::Holder;
 use crate::policy::Proposer;
 use crate::seam::{Copy, Refusal};
 use crate::state::Origin;
 
 impl Engine {
-    pub(super) fn copy(&mut self, id: RequestId, copy: Copy) {
-        let Copy { from, to, blocks } = copy;
-        let fits = self.in_range(from, blocks) && self.in_range(to, blocks);
-        if let Some(refusal) = self.front.refuses_change(fits) {
-            return self.front.reply(id, Err(refusal));
-        }
-        let mut placed = 0;
-        let may_go = self.front.queue.is_empty() && self.may_change_map();
-        if !may_go || !self.place_copy(id, copy, &mut placed) {
-            self.front.queue.push(Waiting::Copy { id, copy, placed });
-        }
-    }
-
-    /// Links the blocks from number `placed` on; true if the request has been answered.
+    /// Links the blocks from number `placed` on; `None` if one has to wait.
     pub(super) fn place_copy(
         &mut self,
-        id: RequestId,
         Copy { from, to, blocks }: Copy,
         placed: &mut u64,
-    ) -> bool {
+    ) -> Option<Ended> {
         while *placed < blocks {
             match self.link(from.plus(*placed), to.plus(*placed)) {
                 Sharing::Done => *placed += 1,
-                Sharing::Wait => return false,
-                Sharing::No => {
-                    self.front.reply(id, Err(Refusal::Unlinkable));
-                    return true;
-                }
+                Sharing::Wait => return None,
+                Sharing::No => return Some(Err(Refusal::Unlinkable)),
             }
         }
-        self.stats.copied_blocks += blocks;
-        self.front.reply(id, Ok(()));
-        true
+        Some(Ok(()))
     }
 
     fn link(&mut self, from: Lba, to: Lba) -> Sharing {

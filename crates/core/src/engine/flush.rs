@@ -1,26 +1,13 @@
 //! FLUSH, and all requests that wait for chunks to be durable.
 
-use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{RequestId, Seq};
 use crate::log::{Chunk, Head};
-use crate::seam::{Effect, Refusal};
+use crate::seam::Effect;
 
 impl Engine {
-    pub(super) fn flush(&mut self, id: RequestId) {
-        self.stats.flushes += 1;
-        if let Some(refusal) = self.refuses_writes() {
-            return self.front.reply(id, Err(refusal));
-        }
-        // A write that waits for room is usually not acknowledged, so a flush need not wait for it.
-        match self.front.queue.has_answered() {
-            true => self.front.queue.push(Waiting::Flush { id }),
-            false => self.wait_for_durability(id, true),
-        }
-    }
-
     /// Answers `request` once everything placed so far is durable.
-    pub(super) fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
+    pub(super) fn wait_for_chunks(&mut self, request: RequestId, flush: bool) {
         let tells = self.tells_something();
         if !tells && !self.log.durability().has_to_wait() {
             self.stats.flushes_free += u64::from(flush);
@@ -76,13 +63,5 @@ impl Engine {
         }
         self.log.durability_mut().on_synced(through);
         self.checkpoint.on_synced();
-    }
-
-    /// Refuses all requests that wait for durability: it will not come, or not soon.
-    pub(super) fn refuse_waiters(&mut self, refusal: Refusal) {
-        let waiters = core::iter::from_fn(|| self.log.durability_mut().give_up_waiter());
-        self.front
-            .outbox
-            .refuse(waiters.map(|waiter| waiter.request), refusal);
     }
 }

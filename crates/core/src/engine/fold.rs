@@ -17,6 +17,7 @@ use super::Engine;
 use super::pack::Packing;
 use crate::addr::{Lba, Pba, RequestId, Vba};
 use crate::entry::{Entry, PartId};
+use crate::front::admit;
 use crate::limits;
 use crate::seam::{Payload, Refusal};
 use alloc::vec::Vec;
@@ -36,7 +37,7 @@ impl Engine {
         let foldable = (0..blocks.min(limits::FOLD_BLOCKS)).filter(may_be_folded);
         let intact = foldable.fold(0, |intact, index| intact | 1 << index);
         self.state.watch(lba, intact);
-        self.read_behind_writes(id, lba, blocks);
+        admit::read_in_turn(self, id, lba, blocks);
     }
 
     /// Returns the page of parts that a block would leave, if it may be folded.

@@ -6,7 +6,7 @@ use crate::format::chunk::Record;
 use crate::format::summary::Tag;
 use crate::limits;
 use crate::log::{ChunkId, Head, ToWrite};
-use crate::seam::{Block, Effect, Refusal};
+use crate::seam::{Block, Effect};
 use crate::state::Origin;
 
 impl Engine {
@@ -197,35 +197,6 @@ impl Engine {
         if self.segments.on_written(segment) {
             self.emit_summary(segment);
         }
-    }
-
-    /// Keeps a write that found the medium full, to retry it later. Does not keep a sync or an erase.
-    pub(super) fn hold_until_room(&mut self, id: EffectId, pending: Pending) -> bool {
-        if self.front.course.is_poisoned()
-            || !matches!(
-                pending,
-                Pending::Chunk(_)
-                    | Pending::Summary(_)
-                    | Pending::Leaf(_)
-                    | Pending::Root(_)
-                    | Pending::Mirror(_)
-            )
-        {
-            return false;
-        }
-        self.front.hold(id);
-        // Nothing is lost, but nothing new can be promised.
-        self.refuse_waiters(Refusal::NoRoom);
-        for waiting in self.front.queue.take_all() {
-            match waiting.outlasts_no_room() {
-                true => self.front.queue.push(waiting),
-                false => self.refuse(waiting, Refusal::NoRoom),
-            }
-        }
-        self.front
-            .outbox
-            .refuse(self.superblock.refuse(), Refusal::NoRoom);
-        true
     }
 
     pub(super) fn write_again(&mut self) {

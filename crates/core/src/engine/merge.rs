@@ -16,7 +16,7 @@ use crate::state::Place;
 
 /// A pair being merged.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Merge {
+pub(crate) struct Merge {
     request: RequestId,
     /// The block that is to give up its place, and the place.
     lba: Lba,

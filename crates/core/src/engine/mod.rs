@@ -21,6 +21,7 @@
 //!    durable, the durable map checkpoint is newer than all its chunks, and no read of it is in flight.
 //! 5. A buffer is released exactly once, after its chunk is on the medium or its block is replaced.
 
+mod back;
 mod census;
 mod checkpoint;
 mod collect;
@@ -52,7 +53,7 @@ mod write;
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
-use crate::front::{Front, Outbox};
+use crate::front::{Front, Outbox, admit, refuse};
 pub use crate::log::Store;
 use crate::log::checkpoint::RootPiece;
 use crate::log::{
@@ -64,7 +65,7 @@ use crate::policy::{Placing, Proposers, delta::Delta, pack::Pack, zero::Zero};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
 use crate::room::Room;
-use crate::seam::{Effect, Hint, Input, Outcome, Refusal, Reply, Service, Setting};
+use crate::seam::{Effect, Hint, Input, Outcome, Reply, Service, Setting};
 use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
@@ -72,7 +73,7 @@ use merge::Merge;
 pub use options::{Buffers, Options, Victim};
 use parked::Parked;
 use residency::Residency;
-use verdict::{Twin, Waiting};
+use verdict::Twin;
 
 /// What to do after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ enum Then {
 
 /// What an effect in flight is for.
 #[derive(Clone, Copy, Debug)]
-enum Pending {
+pub(crate) enum Pending {
     Chunk(ChunkId),
     Summary(Segment),
     Leaf(crate::addr::Leaf),
@@ -141,6 +142,16 @@ enum Pending {
         blocks: u32,
         to: Buf,
     },
+}
+
+impl Pending {
+    /// True for a write that may be retried if it finds the medium full; a sync or an erase is not.
+    fn may_be_held(self) -> bool {
+        matches!(
+            self,
+            Self::Chunk(_) | Self::Summary(_) | Self::Leaf(_) | Self::Root(_) | Self::Mirror(_)
+        )
+    }
 }
 
 /// The state machine of a volume with a log.
@@ -257,17 +268,17 @@ impl Engine {
                 lba,
                 blocks,
                 ack,
-            } => self.write(id, lba, blocks, ack),
-            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
-            Input::Flush { id } => self.flush(id),
+            } => admit::write(self, id, lba, blocks, ack),
+            Input::Read { id, lba, blocks } => admit::read(self, id, lba, blocks),
+            Input::Flush { id } => admit::flush(self, id),
             Input::Unmap {
                 id,
                 lba,
                 blocks,
                 zero,
                 fua,
-            } => self.unmap(id, lba, blocks, zero, fua),
-            Input::Copy { id, copy } => self.copy(id, copy),
+            } => admit::unmap(self, id, lba, blocks, zero, fua),
+            Input::Copy { id, copy } => admit::copy(self, id, copy),
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
@@ -419,7 +430,9 @@ impl Engine {
         let Some(&pending) = self.front.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
-        if matches!(outcome, Outcome::Full) && self.hold_until_room(id, pending) {
+        let waits = matches!(outcome, Outcome::Full) && pending.may_be_held();
+        if waits && !self.front.course.is_poisoned() {
+            refuse::until_room(self, id);
             return Then::Move;
         }
         self.front.outbox.answered(id);
@@ -489,27 +502,6 @@ impl Engine {
     /// could succeed without the lost pages.
     fn poison(&mut self) {
         self.front.course.poison();
-    }
-
-    fn fail_all(&mut self) {
-        self.front
-            .outbox
-            .refuse(self.superblock.refuse(), Refusal::Poisoned);
-        self.refuse_waiters(Refusal::Poisoned);
-        let fetching = core::iter::from_fn(|| self.residency.give_up());
-        self.front.outbox.refuse(fetching, Refusal::Poisoned);
-        while let Some(waiting) = self.front.queue.pop() {
-            self.refuse(waiting, Refusal::Poisoned);
-        }
-    }
-
-    fn refuse(&mut self, waiting: Waiting, refusal: Refusal) {
-        if matches!(waiting, Waiting::Write(_)) {
-            self.proposers.once_mut().note_refused();
-        }
-        if let Some(Waiting::Read { id, lba, blocks }) = self.front.refuse(waiting, refusal) {
-            self.start_read(id, lba, blocks);
-        }
     }
 
     fn tick(&mut self) {

@@ -29,7 +29,7 @@ impl Engine {
     /// gets its own place in the queue: a block that waits for a comparison does not cost its transaction the pledge.
     pub(super) fn committed(&mut self, pairs: &[(Lba, Lba)]) {
         match self.front.queue.is_empty() && !self.state.is_redeeming() {
-            true => self.pledge(pairs),
+            true => self.pledge_homes(pairs),
             false => {
                 let pairs = pairs.to_vec();
                 self.front.queue.push(Waiting::Committed { pairs });
@@ -38,7 +38,7 @@ impl Engine {
     }
 
     /// Pledges a transaction's blocks to their homes, once all of it is in the log.
-    pub(super) fn pledge(&mut self, pairs: &[(Lba, Lba)]) {
+    pub(super) fn pledge_homes(&mut self, pairs: &[(Lba, Lba)]) {
         let open = self.front.course.is_sound() && !self.front.outbox.holds_writes();
         if !open {
             return;

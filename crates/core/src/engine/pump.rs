@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::addr::Seq;
+use crate::front::{admit, refuse};
 use crate::seam::{Effect, Refusal};
 
 impl Engine {
@@ -31,7 +32,7 @@ impl Engine {
             if self.is_quiet()
                 && let Some(waiting) = self.front.queue.pop()
             {
-                self.refuse(waiting, Refusal::Full);
+                refuse::one(self, waiting, Refusal::Full);
             }
         }
         self.stop_when_done();
@@ -39,26 +40,26 @@ impl Engine {
 
     fn advance(&mut self) {
         if self.front.course.is_poisoned() {
-            return self.fail_all();
+            return refuse::all(self);
         }
         if self.front.course.is_reading() {
             return;
         }
         self.advance_census();
         if self.front.course.is_poisoned() {
-            return self.fail_all();
+            return refuse::all(self);
         }
         self.advance_durability();
         self.reclaim_segments();
         self.collect();
-        self.place_waiting();
+        admit::serve_waiting(self);
         self.collect();
         self.restamp();
         self.advance_checkpoint();
         self.write_mirrors();
         self.advance_durability();
         self.reclaim_segments();
-        self.place_waiting();
+        admit::serve_waiting(self);
     }
 
     /// True if no effect is in flight.

@@ -3,7 +3,6 @@
 
 use super::parked::{Fault, Unchecked};
 use super::residency::Needs;
-use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
 use crate::entry::{Entry, PartId};
@@ -50,29 +49,7 @@ impl Engine {
         }
     }
 
-    pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        if !self.in_range(lba, u64::from(blocks)) {
-            return self.front.reply(id, Err(Refusal::OutOfRange));
-        }
-        self.stats.host_blocks_read += u64::from(blocks);
-        self.read_behind_writes(id, lba, blocks);
-    }
-
-    pub(super) fn read_behind_writes(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        // A read follows a waiting write of the same blocks, so that read-modify-write above us is safe.
-        if !self.front.course.is_poisoned() && self.front.queue.will_change(lba, u64::from(blocks))
-        {
-            self.front.queue.push(Waiting::Read { id, lba, blocks });
-        } else {
-            self.start_read(id, lba, blocks);
-        }
-    }
-
-    pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        self.begin_read(id, lba, blocks, 0);
-    }
-
-    /// As [`Engine::start_read`], for a read that has waited for leaves `tries` times.
+    /// Reads blocks, for a read that has waited for leaves `tries` times.
     pub(super) fn begin_read(&mut self, id: RequestId, lba: Lba, blocks: u32, tries: u8) {
         if self.front.queue.is_lost(lba, u64::from(blocks)) {
             return self.front.reply(id, Err(Refusal::Poisoned));

@@ -10,7 +10,7 @@ use super::{Engine, Pending};
 use crate::addr::{Buf, Lba, Pba, RequestId, Segment, Vba};
 use crate::entry::{Entry, PartId};
 use crate::format::chunk::Record;
-use crate::front::Noted;
+use crate::front::{Noted, refuse};
 use crate::index::Holder;
 use crate::log::{Head, Held, locate};
 use crate::policy::{Answer, Proposer};
@@ -294,7 +294,9 @@ impl Engine {
                 let by = twin.map(|twin| twin.by);
                 self.proposers.learn(by, answer, &mut self.stats);
             }
-            Noted::Refused(_, Some((waiting, refusal))) => self.refuse(waiting, refusal),
+            Noted::Refused(_, Some((waiting, refusal))) => {
+                refuse::one(self, waiting, refusal);
+            }
             Noted::Refused(_, None) => {}
         }
     }

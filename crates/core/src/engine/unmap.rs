@@ -1,42 +1,16 @@
 //! Discards and zeroes: one record an extent, whatever its length.
 
 use super::Engine;
-use super::verdict::Waiting;
-use crate::addr::{Lba, RequestId};
+use crate::addr::Lba;
 use crate::format::chunk::Record;
+use crate::front::Ended;
 use crate::log::Head;
 use crate::seam::Refusal;
 use crate::state::Origin;
 
 impl Engine {
-    pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        let fits = self.in_range(lba, blocks);
-        if let Some(refusal) = self.front.refuses_change(fits) {
-            return self.front.reply(id, Err(refusal));
-        }
-        if !self.front.queue.is_empty()
-            || !self.may_change_map()
-            || !self.place_unmap(id, lba, blocks, zero, fua)
-        {
-            self.front.queue.push(Waiting::Unmap {
-                id,
-                lba,
-                blocks,
-                zero,
-                fua,
-            });
-        }
-    }
-
-    /// Places a discard; true if it is in the log and answered, or waits only for durability.
-    pub(super) fn place_unmap(
-        &mut self,
-        id: RequestId,
-        lba: Lba,
-        blocks: u64,
-        zero: bool,
-        fua: bool,
-    ) -> bool {
+    /// Places a discard, or zeros; `None` if there is no room for the record now.
+    pub(super) fn place_unmap(&mut self, lba: Lba, blocks: u64) -> Option<Ended> {
         let end = lba.plus(blocks);
         // Unmapped blocks read as zeros already: they need no record.
         let mapped = self
@@ -47,8 +21,7 @@ impl Engine {
         let pledged = self.next_pledged(lba, end);
         if self.state.lost_leaf().is_some() {
             // A leaf cannot be read, so it is not known what is mapped here.
-            self.front.reply(id, Err(Refusal::Poisoned));
-            return true;
+            return Some(Err(Refusal::Poisoned));
         }
         if let Some(first) = mapped.into_iter().chain(pledged).min() {
             // Zeroed blocks are unmapped too: they read as zeros, and an unmapped leaf takes no memory.
@@ -57,7 +30,7 @@ impl Engine {
                 blocks: end.0 - first.0,
             };
             if !self.add_extent(rest, false) {
-                return false;
+                return None;
             }
             self.forget_homes(first, end.0 - first.0);
             if self.proposers.dedup().forgets() {
@@ -65,13 +38,7 @@ impl Engine {
             }
             self.apply(Origin::NONE, &rest);
         }
-        if !zero {
-            self.stats.discarded_blocks += blocks;
-        } else {
-            self.stats.zero_blocks += blocks;
-        }
-        self.acknowledge(id, fua);
-        true
+        Some(Ok(()))
     }
 
     /// Records in the log that an extent is zero or unmapped, joined to the previous record if adjacent. If zeros are pledged there

@@ -14,7 +14,7 @@ pub(super) type Waiting = front::Waiting<Twin>;
 
 /// A block that may be equal, and its state when it was proposed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Twin {
+pub(crate) struct Twin {
     pub by: Proposer,
     pub of: Holder,
     pub place: Place,

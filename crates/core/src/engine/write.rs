@@ -2,93 +2,28 @@
 
 use super::Engine;
 use super::pack::Packing;
-use super::residency::{Needs, Who};
 use super::twin::Sharing;
-use super::verdict::{Twin, Verdict, Waiting};
-use crate::addr::{Buf, Lba, Pba, RequestId};
+use super::verdict::{Verdict, Waiting};
+use crate::addr::{Buf, Lba, Pba};
 use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
-use crate::front::{Placed, Write};
+use crate::front::{Placed, admit};
 use crate::limits;
 use crate::log::Head;
 use crate::policy::once::Once;
 use crate::reserve::Need;
 use crate::room::Room;
-use crate::seam::{Ack, Class, Payload, Refusal};
+use crate::seam::{Class, Payload, Refusal};
 use crate::state::Origin;
-use alloc::vec::Vec;
 
 impl Engine {
-    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.front.outbox.took(blocks.len());
-        let fits = self.in_range(lba, blocks.len() as u64);
-        let refusal = match self.front.refuses_change(fits) {
-            // The client has the answer already, so the write waits for room.
-            Some(Refusal::NoRoom) if ack == Ack::Given => None,
-            refusal => refusal,
-        };
-        if let Some(refusal) = refusal {
-            self.proposers.once_mut().note_refused();
-            return self.front.outbox.refuse_write(id, blocks, refusal);
-        }
-        self.stats.host_blocks_written += blocks.len() as u64;
-        self.stats.asked(blocks);
-        let verdicts = match self.proposers.are_on() {
-            true => self.ask(id, lba, blocks),
-            false => Vec::new(),
-        };
-        let mut write = Write {
-            id,
-            lba,
-            blocks: blocks.into(),
-            placed: 0,
-            verdicts,
-            ack,
-        };
-        let awaits_leaves = self.state.has_away()
-            && matches!(
-                self.ask_for_leaves(lba, blocks.len() as u32),
-                Needs::Coming(_)
-            );
-        if self.front.queue.is_empty() && self.may_change_map() && !awaits_leaves {
-            match self.place_all(&mut write) {
-                true => return,
-                false => debug_assert!(write.placed < blocks.len()),
-            }
-        }
-        let mut write = write.take();
-        self.drop_lost_bases(&mut write);
-        self.front.queue.push(Waiting::Write(write));
-    }
-
     pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
-        lba.0
-            .checked_add(blocks)
-            .is_some_and(|end| end <= self.state.map().blocks())
-    }
-
-    /// Places a write's blocks; true if the request has been answered or waits for durability.
-    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
-        match write.each(|lba, payload, verdict| self.place(lba, payload, verdict)) {
-            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
-            Placed::Wait => return false,
-            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
-        }
-        true
-    }
-
-    /// Answers a request whose effect is in the log: now, or with `fua` when the effect is durable.
-    pub(super) fn acknowledge(&mut self, id: RequestId, fua: bool) {
-        if fua {
-            self.wait_for_durability(id, false)
-        } else {
-            self.front.reply(id, Ok(()))
-        }
+        admit::fits(self, lba, blocks)
     }
 
     /// Takes one block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
-    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
+    pub(super) fn place_block(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
             self.outlive_content(lba);
         }
@@ -223,61 +158,9 @@ impl Engine {
         self.front.queue.is_empty()
     }
 
-    /// True if requests may change the map now. They wait until the pledges that recovery redeemed are in a durable map checkpoint. They
-    /// also wait for a map checkpoint that has to make room for leaves, but only while something is in flight: otherwise nothing would
-    /// end the wait.
-    pub(super) fn may_change_map(&self) -> bool {
-        let has_room = !self.state.is_overfull() || self.checkpoint.is_idle() || self.is_quiet();
-        !self.state.is_redeeming() && has_room
-    }
-
-    /// Places waiting requests, in order, until one must wait on.
-    pub(super) fn place_waiting(&mut self) {
-        if !self.may_change_map() {
-            return;
-        }
-        while let Some(mut waiting) = self.front.queue.pop_ready() {
-            if self.state.has_away() && self.first_waits_for_leaves(&waiting) {
-                return self.front.queue.put_back(waiting);
-            }
-            self.look_ahead_answered(&waiting);
-            let done = match &mut waiting {
-                Waiting::Write(write) => self.place_all(write),
-                Waiting::Flush { id } => {
-                    self.wait_for_durability(*id, true);
-                    true
-                }
-                Waiting::Read { id, lba, blocks } => {
-                    self.start_read(*id, *lba, *blocks);
-                    true
-                }
-                Waiting::Unmap {
-                    id,
-                    lba,
-                    blocks,
-                    zero,
-                    fua,
-                } => self.place_unmap(*id, *lba, *blocks, *zero, *fua),
-                Waiting::Copy { id, copy, placed } => self.place_copy(*id, *copy, placed),
-                Waiting::Committed { pairs } => {
-                    self.pledge(pairs);
-                    true
-                }
-            };
-            if !done {
-                if let Waiting::Write(write) = &mut waiting {
-                    self.drop_lost_bases(write);
-                }
-                self.front.queue.put_back(waiting);
-                return;
-            }
-            self.residency.start_again(Who::First);
-        }
-    }
-
     /// Prefetches index entries of contents that were compared. The answers arrive long after the first look-up, when the entries have
     /// left the CPU caches.
-    fn look_ahead_answered(&self, waiting: &Waiting) {
+    pub(super) fn look_ahead_answered(&self, waiting: &Waiting) {
         if let Waiting::Write(write) = waiting
             && write.placed == 0
             && !write.verdicts.is_empty()

@@ -2,7 +2,7 @@
 //!
 //! What must hold:
 //! 1. Changes of the volume take effect in the order in which they arrived: nothing overtakes the first waiting request. A read waits for
-//!    earlier requests that will change one of its blocks. A log has it wait for nothing else.
+//!    earlier requests that will change one of its blocks, and for nothing else.
 //! 2. A write whose blocks are being compared keeps its buffers until each comparison has been answered. If it is refused before that, it
 //!    is *doomed*: it leaves the queue, but keeps its buffers.
 
@@ -70,11 +70,6 @@ impl<T: Copy> Queue<T> {
     pub fn is_lost(&self, lba: Lba, blocks: u64) -> bool {
         let mut doomed = self.doomed.iter();
         doomed.any(|(one, _)| one.is_answered() && one.changes(lba, blocks))
-    }
-
-    /// The waiting requests, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &Waiting<T>> + '_ {
-        self.waiting.iter()
     }
 
     /// The waiting writes, to be changed.

@@ -15,6 +15,7 @@
 //! 5. A buffer is released exactly once, after its block is on the medium or nothing leads to it.
 
 mod arrivals;
+mod back;
 mod backlog;
 mod buffers;
 mod check;
@@ -35,7 +36,6 @@ mod pending;
 mod prints;
 mod read;
 mod recover;
-mod refuse;
 mod rest;
 mod shadow;
 mod space;
@@ -50,7 +50,7 @@ use crate::addr::{Buf, EffectId, Nanos};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Signer};
-use crate::front::Front;
+use crate::front::{Front, admit, refuse};
 use crate::mirrors::Mirrored;
 use crate::policy::Proposers;
 use crate::reserve::Reserve;
@@ -147,18 +147,17 @@ impl Tables {
                 lba,
                 blocks,
                 ack,
-            } => self.write(id, lba, blocks, ack),
-            Input::Read { id, lba, blocks } => self.read(id, lba, blocks),
-            Input::Flush { id } => self.flush(id),
+            } => admit::write(self, id, lba, blocks, ack),
+            Input::Read { id, lba, blocks } => admit::read(self, id, lba, blocks),
+            Input::Flush { id } => admit::flush(self, id),
             Input::Unmap {
                 id,
                 lba,
                 blocks,
                 zero,
                 fua,
-            } => self.unmap(id, lba, blocks, zero, fua),
-            // Tables do not link blocks by copies: the client has to write the bytes.
-            Input::Copy { id, .. } => self.front.reply(id, Err(Refusal::Unlinkable)),
+            } => admit::unmap(self, id, lba, blocks, zero, fua),
+            Input::Copy { id, copy } => admit::copy(self, id, copy),
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
@@ -196,7 +195,7 @@ impl Tables {
     fn serve(&mut self, asked: Service<'_>) {
         match asked {
             Service::Mend(what) => self.mend(what),
-            Service::ReadToFold { id, lba, blocks } => self.read(id, lba, blocks),
+            Service::ReadToFold { id, lba, blocks } => admit::read(self, id, lba, blocks),
             // There are no parts of pages here.
             Service::Fold { blocks, .. } => {
                 self.front.outbox.took(blocks.len());
@@ -298,7 +297,7 @@ impl Tables {
                 | Pending::Mirror(_)
         );
         if writes && matches!(outcome, Outcome::Full) && !self.front.course.is_poisoned() {
-            return self.hold_until_room(id);
+            return refuse::until_room(self, id);
         }
         let Some(pending) = self.front.outbox.answered(id) else {
             unreachable!("effect {id} is in flight");
@@ -330,15 +329,6 @@ impl Tables {
         }
     }
 
-    /// The medium has no room: nothing is lost, but nothing new can be promised either.
-    fn hold_until_room(&mut self, id: EffectId) {
-        self.front.hold(id);
-        self.refuse_all(Refusal::NoRoom);
-        self.front
-            .outbox
-            .refuse(self.superblock.refuse(), Refusal::NoRoom);
-    }
-
     fn tick(&mut self) {
         self.fill_index();
         if !self.front.course.is_poisoned() {
@@ -360,7 +350,7 @@ impl Tables {
             if self.is_stuck()
                 && let Some(waiting) = self.front.queue.pop()
             {
-                self.refuse(waiting, Refusal::Full);
+                refuse::one(self, waiting, Refusal::Full);
                 self.advance();
             }
         }
@@ -381,12 +371,12 @@ impl Tables {
 
     fn advance(&mut self) {
         if self.front.course.is_poisoned() {
-            return self.fail_all();
+            return refuse::all(self);
         }
         self.advance_commit();
-        self.place_waiting();
+        admit::serve_waiting(self);
         self.advance_commit();
-        self.place_waiting();
+        admit::serve_waiting(self);
     }
 
     fn is_quiet(&self) -> bool {

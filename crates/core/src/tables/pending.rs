@@ -5,7 +5,7 @@ use crate::format::table::Kind;
 use alloc::vec::Vec;
 
 /// What an effect in flight is for.
-pub(super) enum Pending {
+pub(crate) enum Pending {
     /// Data blocks from `first` on, in the group of this number.
     Data {
         first: u32,

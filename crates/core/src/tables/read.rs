@@ -1,6 +1,5 @@
 //! The read path: from memory, from nothing, or from the medium with its checksum.
 
-use super::verdict::Waiting;
 use super::{Pending, Tables};
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
@@ -8,27 +7,7 @@ use crate::seam::{Effect, Outcome, Refusal};
 use alloc::vec::Vec;
 
 impl Tables {
-    pub(super) fn read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        if !self.in_range(lba, u64::from(blocks)) {
-            return self.front.reply(id, Err(Refusal::OutOfRange));
-        }
-        // Reads wait after a write of the same blocks that waits for its turn, and after a read that begins within them and waits itself.
-        let end = lba.plus(u64::from(blocks));
-        let begins_here = |one: &Waiting| match one {
-            Waiting::Read { lba: first, .. } => lba < *first && *first < end,
-            _ => false,
-        };
-        let behind = self.front.queue.will_change(lba, u64::from(blocks))
-            || self.front.queue.iter().any(begins_here);
-        if behind && !self.front.course.is_poisoned() {
-            self.front.queue.push(Waiting::Read { id, lba, blocks });
-        } else {
-            self.start_read(id, lba, blocks);
-        }
-    }
-
     pub(super) fn start_read(&mut self, id: RequestId, lba: Lba, blocks: u32) {
-        self.stats.host_blocks_read += u64::from(blocks);
         let link = |tables: &Self, index: u32| tables.link(lba.plus(u64::from(index)));
         let mut parts = 0;
         let mut index = 0;

@@ -11,7 +11,7 @@ use super::table::Table;
 use super::verdict::{Twin, Verdict};
 use crate::addr::{Lba, RequestId, Vba};
 use crate::format::table::Link;
-use crate::front::Noted;
+use crate::front::{Noted, refuse};
 use crate::index::Holder;
 use crate::limits;
 use crate::policy::dedup::{Dedup, content_hash};
@@ -111,7 +111,7 @@ impl Tables {
             self.unpin(twin.index);
         }
         if let Some((waiting, refusal)) = refused {
-            self.refuse(waiting, refusal);
+            refuse::one(self, waiting, refusal);
         }
     }
 

@@ -1,80 +1,21 @@
 //! The path of a write, a discard and a flush: into memory, and into the running group.
 
 use super::Tables;
-use super::options::Persistence;
 use super::order::Step;
 use super::table::Table;
 use super::twin::Sharing;
-use super::verdict::{Twin, Verdict, Waiting};
+use super::verdict::Verdict;
 use crate::addr::{Lba, RequestId};
 use crate::format::table::Link;
-use crate::front::{Placed, Write};
+use crate::front::Placed;
 use crate::limits;
 use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::seam::{Ack, Class, Payload, Refusal};
-use alloc::vec::Vec;
+use crate::seam::{Class, Payload};
 
 impl Tables {
-    pub(super) fn write(&mut self, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
-        self.front.outbox.took(blocks.len());
-        let fits = self.in_range(lba, blocks.len() as u64);
-        if let Some(refusal) = self.front.refuses_change(fits) {
-            return self.front.outbox.refuse_write(id, blocks, refusal);
-        }
-        self.groups.count_arrival(self.front.course.now());
-        self.stats.host_blocks_written += blocks.len() as u64;
-        self.stats.asked(blocks);
-        let verdicts = match self.proposers.are_on() {
-            true => self.ask(id, lba, blocks),
-            false => Vec::new(),
-        };
-        let mut write = Write {
-            id,
-            lba,
-            blocks: blocks.into(),
-            placed: 0,
-            verdicts,
-            ack,
-        };
-        if !self.front.queue.is_empty() || !self.place_all(&mut write) {
-            self.front.queue.push(Waiting::Write(write.take()));
-        }
-    }
-
-    pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
-        lba.0
-            .checked_add(blocks)
-            .is_some_and(|end| end <= self.superblock.logical_blocks())
-    }
-
-    /// Places a write's blocks; true if the request has been answered or waits for durability.
-    fn place_all(&mut self, write: &mut Write<'_, Twin>) -> bool {
-        let place = |lba, payload: &_, verdict: &_| {
-            let placed = self.place(lba, payload, verdict);
-            if placed == Placed::Done {
-                self.let_go(*verdict);
-            }
-            placed
-        };
-        match write.each(place) {
-            Placed::Done => self.acknowledge(write.id, write.ack == Ack::Durable),
-            Placed::Wait => return false,
-            Placed::Full => self.refuse(Waiting::Write(write.take()), Refusal::Full),
-        }
-        true
-    }
-
-    fn acknowledge(&mut self, id: RequestId, fua: bool) {
-        if fua || self.options.persistence == Persistence::Strong {
-            self.wait_for_durability(id, false);
-        } else {
-            self.front.reply(id, Ok(()));
-        }
-    }
-
     /// Places one block: shared, zero, absorbed, or stored.
-    fn place(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
+    pub(super) fn place_block(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.group_is_full() {
             self.groups.running_mut().hurry();
             return Placed::Wait;
@@ -197,30 +138,9 @@ impl Tables {
         }
     }
 
-    pub(super) fn unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, zero: bool, fua: bool) {
-        let fits = self.in_range(lba, blocks);
-        if let Some(refusal) = self.front.refuses_change(fits) {
-            return self.front.reply(id, Err(refusal));
-        }
-        match zero {
-            true => self.stats.zero_blocks += blocks,
-            false => self.stats.discarded_blocks += blocks,
-        }
-        self.groups.count_arrival(self.front.course.now());
-        if !self.front.queue.is_empty() || !self.place_unmap(id, lba, blocks, fua) {
-            self.front.queue.push(Waiting::Unmap {
-                id,
-                lba,
-                blocks,
-                zero,
-                fua,
-            });
-        }
-    }
-
     /// Unlinks the links from `lba` on. Under a root all of them go into one group, because a discard is one step (promise 3): a group
     /// may exceed its bound by one discard. Without a root a discard is not one step, so it may continue in the next group.
-    fn place_unmap(&mut self, id: RequestId, lba: Lba, blocks: u64, fua: bool) -> bool {
+    pub(super) fn place_unmap(&mut self, lba: Lba, blocks: u64) -> bool {
         let end = lba.plus(blocks);
         let mut next = self.next_mapped(lba, end);
         if next.is_some() && self.group_is_full() {
@@ -236,7 +156,6 @@ impl Tables {
             self.relink(mapped, Link::NONE);
             next = self.next_mapped(mapped.plus(1), end);
         }
-        self.acknowledge(id, fua);
         true
     }
 
@@ -246,44 +165,8 @@ impl Tables {
         self.front.queue.is_empty()
     }
 
-    /// Places waiting requests, in order, until one has to wait on.
-    pub(super) fn place_waiting(&mut self) {
-        while let Some(mut waiting) = self.front.queue.pop() {
-            let done = match &mut waiting {
-                Waiting::Write(write) => self.place_all(write),
-                Waiting::Read { id, lba, blocks } => {
-                    self.start_read(*id, *lba, *blocks);
-                    true
-                }
-                Waiting::Unmap {
-                    id,
-                    lba,
-                    blocks,
-                    fua,
-                    ..
-                } => self.place_unmap(*id, *lba, *blocks, *fua),
-                Waiting::Flush { .. } | Waiting::Copy { .. } | Waiting::Committed { .. } => {
-                    unreachable!("a log's requests")
-                }
-            };
-            if !done {
-                self.front.queue.put_back(waiting);
-                return;
-            }
-        }
-    }
-
-    pub(super) fn flush(&mut self, id: RequestId) {
-        self.stats.flushes += 1;
-        if let Some(refusal) = self.refuses_writes() {
-            return self.front.reply(id, Err(refusal));
-        }
-        // A write that waits for room is not acknowledged, so a flush need not wait for it.
-        self.wait_for_durability(id, true);
-    }
-
     /// Answers `request` once everything placed so far is durable.
-    fn wait_for_durability(&mut self, request: RequestId, flush: bool) {
+    pub(super) fn wait_for_group(&mut self, request: RequestId, flush: bool) {
         // Blocks that recovery found in one copy only do not count as durable yet.
         let takes_anew = self.groups.commit().is_none() || self.groups.are_doubling();
         let has_links = self.groups.running().has_links();
