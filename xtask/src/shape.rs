@@ -1,4 +1,5 @@
-//! Checks the shape of the source: how long and wide it is, how many fields structs have, and which modules import which.
+//! Checks the shape of the source: how long and wide it is, how many fields structs have, which modules import which, and which files of
+//! a type call which others.
 //!
 //! Rules written only as prose decay, so each rule here is a test. `shape.toml` beside this crate lists what breaks a rule today,
 //! and that list may only shrink. More than it says is a complaint; so is less, until the list is updated. `cargo run -p xtask --
@@ -59,6 +60,7 @@ pub fn shrink(root: &Path) -> anyhow::Result<()> {
 fn measure(root: &Path) -> anyhow::Result<Ledger> {
     let mut ledger = Ledger::default();
     let mut crates: BTreeMap<String, graph::Files> = BTreeMap::new();
+    let mut methods: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for path in sources(root, "rs")? {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(root.join(&path))?;
@@ -73,10 +75,16 @@ fn measure(root: &Path) -> anyhow::Result<Ledger> {
         if measured.globs_parent {
             ledger.parent_globs.insert(name.clone());
         }
+        let of_crate = methods.entry(folder.clone()).or_default();
+        of_crate.push((name.clone(), measured.methods));
         crates
             .entry(folder)
             .or_default()
             .add(name, module, measured.paths);
+    }
+    for files in methods.values() {
+        let circles = graph::method_circles(files);
+        ledger.method_circles.extend(circles);
     }
     for (folder, files) in &crates {
         ledger.circles.extend(files.in_circles());

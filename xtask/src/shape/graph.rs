@@ -1,5 +1,6 @@
-//! Which files of a crate import which others.
+//! Which files of a crate import which others, and which call methods of which others.
 
+use super::measure::Methods;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The source files of a crate, each with its module and the paths that it names.
@@ -23,14 +24,8 @@ impl Files {
         let edges: Vec<BTreeSet<usize>> = (0..self.names.len())
             .map(|file| self.known_to(file))
             .collect();
-        let reached: Vec<BTreeSet<usize>> = (0..self.names.len())
-            .map(|file| reach(file, &edges))
-            .collect();
-        let in_circle = |file: &usize| reached[*file].contains(file);
-        (0..self.names.len())
-            .filter(in_circle)
-            .map(|file| self.names[file].clone())
-            .collect()
+        let files = in_circle(&edges).into_iter();
+        files.map(|file| self.names[file].clone()).collect()
     }
 
     /// Which top modules each top module imports.
@@ -99,6 +94,36 @@ impl Files {
     }
 }
 
+/// The files whose methods of one type call each other in a circle, each with the type's name. `files`: of one crate.
+pub fn method_circles(files: &[(String, BTreeMap<String, Methods>)]) -> BTreeSet<String> {
+    let types: BTreeSet<&String> = files.iter().flat_map(|(_, of)| of.keys()).collect();
+    let mut found = BTreeSet::new();
+    for of in types {
+        let of_type = |(name, types): &'_ (String, BTreeMap<String, Methods>)| {
+            Some((name.clone(), types.get(of)?.clone()))
+        };
+        let files: Vec<(String, Methods)> = files.iter().filter_map(of_type).collect();
+        let calls = |from: &Methods| {
+            let foreign = |to: &(String, Methods)| {
+                let mut called = from.called.difference(&from.own);
+                called.any(|name| to.1.own.contains(name))
+            };
+            let called = files.iter().enumerate().filter(|(_, to)| foreign(to));
+            called.map(|(at, _)| at).collect()
+        };
+        let edges: Vec<BTreeSet<usize>> = files.iter().map(|(_, from)| calls(from)).collect();
+        let circle = in_circle(&edges).into_iter();
+        found.extend(circle.map(|at| format!("{} {of}", files[at].0)));
+    }
+    found
+}
+
+/// The nodes that lead back to themselves.
+fn in_circle(edges: &[BTreeSet<usize>]) -> Vec<usize> {
+    let leads_back = |node: &usize| reach(*node, edges).contains(node);
+    (0..edges.len()).filter(leads_back).collect()
+}
+
 /// The files reachable from a file in one step or more.
 fn reach(from: usize, edges: &[BTreeSet<usize>]) -> BTreeSet<usize> {
     let mut reached = BTreeSet::new();
@@ -113,7 +138,8 @@ fn reach(from: usize, edges: &[BTreeSet<usize>]) -> BTreeSet<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::Files;
+    use super::{Files, Methods, method_circles};
+    use std::collections::BTreeMap;
 
     fn files(of: &[(&str, &[&str])]) -> Files {
         let split = |path: &str| -> Vec<String> {
@@ -144,5 +170,24 @@ mod tests {
         let imports = files.between_modules();
         assert_eq!(imports.len(), 2);
         assert!(imports["a"].contains("c") && imports["e"].contains("c"));
+    }
+    #[test]
+    fn files_whose_methods_call_each_other_in_a_circle_are_found() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let file = |file: &str, own: &[&str], called: &[&str]| {
+            let methods = Methods {
+                own: names(own),
+                called: names(called),
+            };
+            (file.to_owned(), BTreeMap::from([("A".to_owned(), methods)]))
+        };
+        let circle = method_circles(&[
+            file("top", &["run"], &["read", "write"]),
+            file("read", &["read"], &["sum", "read"]),
+            file("sums", &["sum", "check"], &["again"]),
+            file("twin", &["again"], &["sum", "write"]),
+            file("write", &["write"], &["release"]),
+        ]);
+        assert_eq!(circle.into_iter().collect::<Vec<_>>(), ["sums A", "twin A"]);
     }
 }

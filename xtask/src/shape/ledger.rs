@@ -24,6 +24,8 @@ pub struct Ledger {
     pub parent_globs: BTreeSet<String>,
     /// Files that import each other in a cycle.
     pub circles: BTreeSet<String>,
+    /// Files whose methods of one type call each other in a cycle, and the type.
+    pub method_circles: BTreeSet<String>,
     /// Functions that are too long, with their lines.
     long_functions: Counts,
     /// Files with lines of code that are too wide, and how many.
@@ -99,6 +101,13 @@ impl Ledger {
         );
         let circle = "is in a circle of files that import each other: who is above whom?";
         names(&self.circles, &now.circles, circle, &mut complaints);
+        let calls = "is in a circle of files whose methods call each other: who is above whom?";
+        names(
+            &self.method_circles,
+            &now.method_circles,
+            calls,
+            &mut complaints,
+        );
         let row = "is not in the table of modules: does the design let it? Then add it by hand";
         names(&self.rows(), &now.rows(), row, &mut complaints);
         complaints
@@ -112,6 +121,8 @@ impl Ledger {
         self.parent_globs
             .retain(|name| now.parent_globs.contains(name));
         self.circles.retain(|name| now.circles.contains(name));
+        self.method_circles
+            .retain(|name| now.method_circles.contains(name));
         for (of, imports) in &mut self.modules {
             for (module, needs) in imports.iter_mut() {
                 needs.retain(|need| now.rows().contains(&row(of, module, need)));

@@ -2,7 +2,7 @@
 
 use super::COLUMNS_MAX;
 use anyhow::Context;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -19,6 +19,17 @@ pub struct Measured {
     pub globs_parent: bool,
     /// The paths that it names, starting with `crate`, `super` or one of its own modules.
     pub paths: BTreeSet<Vec<String>>,
+    /// For each type, its methods here, and the methods that these call on `self`.
+    pub methods: BTreeMap<String, Methods>,
+}
+
+/// The methods of one type in one file.
+#[derive(Clone, Debug, Default)]
+pub struct Methods {
+    /// Their names.
+    pub own: BTreeSet<String>,
+    /// The names of those that they call on `self`.
+    pub called: BTreeSet<String>,
 }
 
 impl Measured {
@@ -52,6 +63,13 @@ impl Reader {
         self.measured
             .functions
             .push((format!("{}{name}", self.of), lines));
+    }
+
+    /// What is noted of the type whose functions are being read, unless it is a test's.
+    fn methods(&mut self) -> Option<&mut Methods> {
+        let of = self.of.strip_suffix("::")?;
+        let methods = &mut self.measured.methods;
+        (self.tests == 0).then(|| methods.entry(of.to_owned()).or_default())
     }
 
     fn path(&mut self, path: Vec<String>) {
@@ -101,7 +119,18 @@ impl<'ast> Visit<'ast> for Reader {
     fn visit_impl_item_fn(&mut self, item: &'ast syn::ImplItemFn) {
         let from = item.sig.span().join(item.block.span());
         self.function(&item.sig.ident, from.unwrap_or_else(|| item.span()));
+        if let Some(methods) = self.methods() {
+            methods.own.insert(item.sig.ident.to_string());
+        }
         visit::visit_impl_item_fn(self, item);
+    }
+
+    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
+        let is_own = matches!(&*call.receiver, syn::Expr::Path(of) if of.path.is_ident("self"));
+        if let Some(methods) = self.methods().filter(|_| is_own) {
+            methods.called.insert(call.method.to_string());
+        }
+        visit::visit_expr_method_call(self, call);
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
@@ -172,6 +201,19 @@ mod tests {
         assert!(measured.globs_parent);
         let paths: Vec<_> = measured.paths.iter().map(|path| path.join("::")).collect();
         assert_eq!(paths, ["crate::b::c", "super"]);
+    }
+
+    #[test]
+    fn methods_and_calls_of_each_type_are_noted() {
+        let text = "impl A { fn f(&self) { self.g(); self.part.h(); (|| self.i())(); } }\n\
+                    impl T for B { fn f(&self) {} }\n\
+                    #[cfg(test)]\nmod tests { impl A { fn t(&self) { self.u(); } } }\n";
+        let methods = Measured::new("a.rs", text).unwrap().methods;
+        let named = |names: &BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(methods.keys().collect::<Vec<_>>(), ["A", "B"]);
+        assert_eq!(named(&methods["A"].own), ["f"]);
+        assert_eq!(named(&methods["A"].called), ["g", "i"]);
+        assert!(methods["B"].called.is_empty());
     }
 
     #[test]

@@ -8,7 +8,6 @@ use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba, Segment};
 use crate::log::SegmentState;
 use crate::reserve::Reserve;
-use crate::room::Room;
 use crate::seam::{Effect, Outcome};
 use crate::state::{Uncounted, Unsound};
 
@@ -141,17 +140,5 @@ impl Engine {
     #[must_use]
     pub fn is_in_census(&self) -> bool {
         self.state.is_in_census()
-    }
-
-    /// How full the volume may be. During a census, each block of a segment that is not free counts as live.
-    #[must_use]
-    pub fn fullest_room(&self) -> Room {
-        let room = self.room();
-        if !self.state.is_in_census() {
-            return room;
-        }
-        let used = self.segments.count() as u64 - self.segments.free() as u64;
-        let live = used * u64::from(self.superblock.usable_blocks());
-        Room { live, ..room }
     }
 }

@@ -10,8 +10,8 @@
 use super::residency::{Needs, TRIES, Waits, Who};
 use super::verdict::Waiting;
 use super::{Engine, Pending};
-use crate::addr::{BLOCK_BYTES, Lba, Leaf, RequestId};
-use crate::seam::{Effect, Outcome};
+use crate::addr::{Lba, Leaf, RequestId};
+use crate::seam::Effect;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -122,21 +122,5 @@ impl Engine {
             at,
             blocks: 1,
         });
-    }
-
-    /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.
-    pub(super) fn leaf_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
-        self.residency.end_fetch(leaf);
-        if let Outcome::Bytes(bytes) = outcome
-            && let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(bytes)
-        {
-            self.state.take_leaf(leaf, block);
-        }
-        for waits in self.residency.take_waiting() {
-            match waits.leaf == leaf {
-                true => self.begin_read(waits.id, waits.lba, waits.blocks, waits.tries),
-                false => self.residency.wait(waits),
-            }
-        }
     }
 }

@@ -1,9 +1,8 @@
 //! FLUSH, and all requests that wait for chunks to be durable.
 
-use super::{Engine, Pending};
+use super::Engine;
 use crate::addr::{RequestId, Seq};
 use crate::log::{Chunk, Head};
-use crate::seam::Effect;
 
 impl Engine {
     /// Answers `request` once everything placed so far is durable.
@@ -47,13 +46,6 @@ impl Engine {
         if let Some(through) = self.log.poll_sync() {
             self.sync(through);
         }
-    }
-
-    /// Issues a sync.
-    pub(super) fn sync(&mut self, through: Seq) {
-        self.stats.syncs += 1;
-        self.front
-            .ask(Pending::Sync { through }, |id| Effect::Sync { id });
     }
 
     pub(super) fn synced(&mut self, through: Seq, failed: bool) {

@@ -1,7 +1,8 @@
 //! The log: opening, sealing and writing chunks, closing segments, freeing them.
 
-use super::{Engine, Pending, checkpoint, give_back};
-use crate::addr::{Buf, EffectId, Segment};
+use super::volume::give_back;
+use super::{Engine, Pending, checkpoint};
+use crate::addr::{Buf, EffectId, Segment, Seq};
 use crate::format::chunk::Record;
 use crate::format::summary::Tag;
 use crate::limits;
@@ -124,41 +125,6 @@ impl Engine {
         if !self.state.is_in_census() && self.state.live().valid(segment) == 0 {
             self.emptied(segment);
         }
-    }
-
-    pub(super) fn write_summary(&mut self, segment: Segment) {
-        let last_seq = self.segments.get(segment).last_seq;
-        self.checkpoint.on_summary_begun(segment, last_seq);
-        self.emit_summary(segment);
-    }
-
-    fn emit_summary(&mut self, segment: Segment) {
-        self.stamp(segment);
-        let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
-        let at = self
-            .superblock
-            .segment_start(segment)
-            .plus(u64::from(self.superblock.usable_blocks()));
-        self.stats.medium_summaries += u64::from(blocks);
-        self.front
-            .ask(Pending::Summary(segment), |id| Effect::WriteMeta {
-                id,
-                at,
-                blocks,
-                durable: false,
-            });
-    }
-
-    pub(super) fn summary_written(&mut self, segment: Segment, failed: bool) {
-        if failed {
-            return self.poison();
-        }
-        self.log.on_summary_written();
-        self.checkpoint.on_summary_written(segment);
-        self.stamped(segment);
-        let last_seq = self.segments.get(segment).last_seq;
-        self.sums.summarised(segment, last_seq);
-        self.segments.look_again();
     }
 
     /// Encodes the bytes of a metadata write that is being carried out.
@@ -299,5 +265,12 @@ impl Engine {
                     blocks: blocks * count,
                 });
         }
+    }
+
+    /// Issues a sync.
+    pub(super) fn sync(&mut self, through: Seq) {
+        self.stats.syncs += 1;
+        self.front
+            .ask(Pending::Sync { through }, |id| Effect::Sync { id });
     }
 }

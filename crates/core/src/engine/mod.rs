@@ -1,7 +1,10 @@
 //! The engine: the state machine that every request passes through.
 //!
 //! The modules are split by request path (`write`, `read`, `unmap`, `flush`), by policy (`dedup` and `merge`, which use `twin`; `pack`,
-//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them.
+//! `delta` and `fold`; `pledge`) and by thing (`log`, `collect`, `checkpoint`, `restamp`, `owners`, `vacate`). `pump` drives them, and the
+//! front reaches them through `back`. A method calls only methods of its own file and of files below it (`xtask/src/shape.rs`), from the top:
+//! paths and `merge`; `twin` and `fold`; `pack`; `pledge`; `flush`; `checkpoint` and `collect`; `log`; `owners`; `delta` and `summaries`; and what
+//! each of them asks: `volume`, `sums`, `fetch`.
 //!
 //! These parts are types of their own, tested without an engine:
 //! - [`State`]: the map, the shared pages and the counts.
@@ -45,15 +48,18 @@ mod read;
 mod residency;
 mod restamp;
 mod stripes;
+mod summaries;
+mod sums;
 mod twin;
 mod unmap;
 mod vacate;
 mod verdict;
+mod volume;
 mod write;
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
-use crate::front::{Front, Outbox, admit, refuse};
+use crate::front::{Front, admit, refuse};
 pub use crate::log::Store;
 use crate::log::checkpoint::RootPiece;
 use crate::log::{
@@ -426,6 +432,17 @@ impl Engine {
         }
     }
 
+    fn tick(&mut self) {
+        if self
+            .log
+            .seal_due()
+            .is_some_and(|due| self.front.course.now() >= due)
+        {
+            self.seal(Head::Hot, false);
+        }
+        self.write_again();
+    }
+
     fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
         let Some(&pending) = self.front.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
@@ -493,34 +510,24 @@ impl Engine {
         Then::Move
     }
 
-    /// Returns a buffer that is no longer needed to the collector or to the runtime.
-    fn release(&mut self, buf: Buf) {
-        give_back(&mut self.collector, &mut self.front.outbox, buf);
-    }
-
-    /// Stops accepting requests after a failed write or sync of the medium. From here on nobody knows what is durable: a repeated sync
-    /// could succeed without the lost pages.
-    fn poison(&mut self) {
-        self.front.course.poison();
-    }
-
-    fn tick(&mut self) {
-        if self
-            .log
-            .seal_due()
-            .is_some_and(|due| self.front.course.now() >= due)
-        {
-            self.seal(Head::Hot, false);
+    fn sums_read(&mut self, segment: Segment, offset: Option<u32>, outcome: Outcome<'_>) {
+        let bytes = match outcome {
+            Outcome::Bytes(bytes) => bytes,
+            _ => &[],
+        };
+        let crc = self.superblock.crc();
+        let waiting = self.parked.reads.of(segment);
+        let waiting = waiting.map(|read| (read.at, &read.sums[..]));
+        let next = self.sums.on_read(segment, offset, bytes, crc, waiting);
+        if next.is_some() {
+            return self.load_sums(segment, next);
         }
-        self.write_again();
+        for read in self.parked.reads.take(segment) {
+            self.finish_part(read.request, read.at, &read.sums, read.fault);
+        }
+        self.sure_again(segment);
+        self.sums.settle(segment);
+        self.segments.end_reader(segment);
+        self.merge_again(segment);
     }
-}
-
-/// Gives a buffer back to its owner. True if the owner is the runtime, which holds it for a client.
-fn give_back(collector: &mut Collector, outbox: &mut Outbox<Pending>, buf: Buf) -> bool {
-    let is_clients = !collector.take_back(buf);
-    if is_clients {
-        outbox.release(buf);
-    }
-    is_clients
 }

@@ -62,11 +62,6 @@ impl Engine {
         admit::serve_waiting(self);
     }
 
-    /// True if no effect is in flight.
-    pub(super) fn is_quiet(&self) -> bool {
-        self.front.outbox.is_quiet()
-    }
-
     fn stop_when_done(&mut self) {
         if !self.front.course.is_stopping() {
             return;

@@ -4,7 +4,7 @@
 use super::parked::{Fault, Unchecked};
 use super::residency::Needs;
 use super::{Engine, Pending};
-use crate::addr::{Buf, Lba, Pba, RequestId, Segment};
+use crate::addr::{BLOCK_BYTES, Buf, Lba, Leaf, Pba, RequestId};
 use crate::entry::{Entry, PartId};
 use crate::limits;
 use crate::log::{Held, Judged, locate};
@@ -321,50 +321,19 @@ impl Engine {
         self.front.outbox.end_part(request, refusal);
     }
 
-    /// Has a segment's checksums read, unless they are in memory or being read.
-    #[inline]
-    pub(super) fn want_sums(&mut self, segment: Segment) {
-        if self.sums.wants_load(segment) {
-            // Loading the sums counts as a reader itself: the read that caused it may fail and end first.
-            self.segments.begin_reader(segment);
-            self.load_sums(segment, None);
+    /// Takes a leaf that was read, and ignores it if the newest root does not lead to it.
+    pub(super) fn leaf_read(&mut self, leaf: Leaf, outcome: Outcome<'_>) {
+        self.residency.end_fetch(leaf);
+        if let Outcome::Bytes(bytes) = outcome
+            && let Ok(block) = <&[u8; BLOCK_BYTES]>::try_from(bytes)
+        {
+            self.state.take_leaf(leaf, block);
         }
-    }
-
-    /// Reads a segment's summary, or from `offset` on one chunk header after another where the summary is damaged or doubted.
-    // Out of the way of the many reads whose checksums are in memory.
-    #[cold]
-    fn load_sums(&mut self, segment: Segment, offset: Option<u32>) {
-        self.stats.summary_reads += 1;
-        let (at, blocks) = self.sums.begin_load(segment, offset);
-        let pending = Pending::Sums(segment, offset);
-        self.front
-            .ask(pending, |id| Effect::ReadMeta { id, at, blocks });
-    }
-
-    pub(super) fn sums_read(
-        &mut self,
-        segment: Segment,
-        offset: Option<u32>,
-        outcome: Outcome<'_>,
-    ) {
-        let bytes = match outcome {
-            Outcome::Bytes(bytes) => bytes,
-            _ => &[],
-        };
-        let crc = self.superblock.crc();
-        let waiting = self.parked.reads.of(segment);
-        let waiting = waiting.map(|read| (read.at, &read.sums[..]));
-        let next = self.sums.on_read(segment, offset, bytes, crc, waiting);
-        if next.is_some() {
-            return self.load_sums(segment, next);
+        for waits in self.residency.take_waiting() {
+            match waits.leaf == leaf {
+                true => self.begin_read(waits.id, waits.lba, waits.blocks, waits.tries),
+                false => self.residency.wait(waits),
+            }
         }
-        for read in self.parked.reads.take(segment) {
-            self.finish_part(read.request, read.at, &read.sums, read.fault);
-        }
-        self.sure_again(segment);
-        self.sums.settle(segment);
-        self.segments.end_reader(segment);
-        self.merge_again(segment);
     }
 }

@@ -2,7 +2,6 @@
 
 use super::{Engine, Pending};
 use crate::addr::{Pba, Segment};
-use crate::format::summary::Owner;
 use crate::log::{Collector, Read, Restamp, SegmentState, Segments, Sums};
 use crate::seam::{Effect, Outcome};
 
@@ -67,26 +66,5 @@ impl Engine {
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
         self.stats.medium_restamped += u64::from(blocks);
         self.write_summary(segment);
-    }
-
-    /// Makes the summary that is about to be written name the current owners.
-    pub(super) fn stamp(&mut self, segment: Segment) {
-        let pages = Restamp::pages(&self.superblock, segment);
-        for (pba, lba) in self.state.strays().of(pages) {
-            self.sums.set_owner(pba, Owner::Lba(lba));
-        }
-    }
-
-    /// Forgets strays that the written summary names correctly.
-    pub(super) fn stamped(&mut self, segment: Segment) {
-        let pages = Restamp::pages(&self.superblock, segment);
-        let Some(tags) = self.sums.tags(segment) else {
-            return;
-        };
-        for stray in self.state.strays().of(pages.clone()) {
-            if Restamp::is_named(&pages, tags, stray) {
-                self.state.forget_stray(stray.0);
-            }
-        }
     }
 }

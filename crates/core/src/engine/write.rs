@@ -8,20 +8,15 @@ use crate::addr::{Buf, Lba, Pba};
 use crate::entry::Entry;
 use crate::format::chunk::Record;
 use crate::format::summary::{Owner, Tag};
-use crate::front::{Placed, admit};
+use crate::front::Placed;
 use crate::limits;
 use crate::log::Head;
 use crate::policy::once::Once;
 use crate::reserve::Need;
-use crate::room::Room;
-use crate::seam::{Class, Payload, Refusal};
+use crate::seam::{Class, Payload};
 use crate::state::Origin;
 
 impl Engine {
-    pub(super) fn in_range(&self, lba: Lba, blocks: u64) -> bool {
-        admit::fits(self, lba, blocks)
-    }
-
     /// Takes one block through the policies, in order: twin, zero, absorb, store in a part of a page, store whole.
     pub(super) fn place_block(&mut self, lba: Lba, payload: &Payload, verdict: &Verdict) -> Placed {
         if self.proposers.dedup().forgets() && !matches!(verdict, Verdict::Asked(_)) {
@@ -174,25 +169,6 @@ impl Engine {
         self.proposers.once_mut()
     }
 
-    /// The number of data blocks that may be live at once, as of now.
-    pub(super) fn capacity(&self) -> u64 {
-        let usable = self.superblock.usable_blocks();
-        let live = self.state.live();
-        let quarantined = self.segments.quarantined().iter();
-        let lost: u64 = quarantined
-            .map(|&segment| u64::from(usable - live.valid(segment)))
-            .sum();
-        let staying = self.superblock.capacity_of(self.segments.staying());
-        staying.saturating_sub(lost)
-    }
-
-    /// Returns the refusal that every write gets now, if writes are refused. That lasts until the medium's state changes, or an effect in
-    /// flight ends.
-    #[must_use]
-    pub fn refuses_writes(&self) -> Option<Refusal> {
-        self.front.refuses_writes()
-    }
-
     /// See [`Core::may_answer`](crate::layout::Core::may_answer). The free segments must already exist: if some are quarantined, the
     /// collector may gain none (`pump`). A block may have a chunk to itself, and so need a header too.
     #[must_use]
@@ -203,16 +179,5 @@ impl Engine {
         self.refuses_writes().is_none()
             && self.segments.free() as u64 >= segments
             && room.live + buffers < room.for_anybody()
-    }
-
-    /// How full the volume is.
-    #[must_use]
-    pub fn room(&self) -> Room {
-        Room {
-            live: self.state.live().total(),
-            capacity: self.capacity(),
-            promised: self.superblock.logical_blocks(),
-            keeps: self.superblock.history().kept() > 0,
-        }
     }
 }

@@ -19,13 +19,6 @@ impl Snapshots {
             .filter(move |one| one.clone_of() == Some(number))
     }
 
-    /// True if this is the number of a clone.
-    #[must_use]
-    pub fn is_clone(&self, number: Number) -> bool {
-        let one = self.list.by_number(number);
-        one.is_some_and(|one| one.stage.is_clone())
-    }
-
     /// Checks that each clone has its snapshot, once the list is loaded.
     ///
     /// # Errors

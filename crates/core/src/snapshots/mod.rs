@@ -383,6 +383,13 @@ impl Snapshots {
         let slots: Vec<u32> = self.given_up(number).collect();
         self.runs_of(&slots)
     }
+
+    /// True if this is the number of a clone.
+    #[must_use]
+    pub fn is_clone(&self, number: Number) -> bool {
+        let one = self.list.by_number(number);
+        one.is_some_and(|one| one.stage.is_clone())
+    }
 }
 
 /// Adds a block to runs of them.

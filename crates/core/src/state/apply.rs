@@ -1,6 +1,5 @@
 //! The effect of each log record.
 
-use super::shelf::Shelf;
 use super::{Event, Origin, State};
 use crate::addr::{Lba, Pba, Vba};
 use crate::entry::{Entry, PartId};
@@ -185,37 +184,6 @@ impl State {
         }
         let old = self.map.set(lba, entry);
         self.let_go(lba, old);
-    }
-
-    /// True if the entry of a block is set later, because its leaf is not in memory: a replay does not need what the entry was.
-    pub(super) fn sets_later(&mut self, lba: Lba, entry: Entry) -> bool {
-        let is_one = self.is_entry_away(lba) || self.later.holds(lba);
-        if is_one {
-            self.later.add(lba, entry);
-            let shelf = self.map.leaves().shelf();
-            let room = shelf.map_or(0, Shelf::room_for_changes);
-            if self.later.bytes() > room {
-                self.catch_up(Lba(0), Lba(u64::MAX));
-            }
-        }
-        is_one
-    }
-
-    /// Sets the entries that wait in the leaves of these blocks, the last included.
-    #[inline]
-    pub(super) fn catch_up(&mut self, first: Lba, last: Lba) {
-        if !self.later.is_empty() {
-            self.set_waiting(first, last);
-        }
-    }
-
-    fn set_waiting(&mut self, first: Lba, last: Lba) {
-        while let Some(entries) = self.later.take(first, last) {
-            for (lba, entry) in entries {
-                self.map.set(lba, entry);
-            }
-            self.trim();
-        }
     }
 
     #[inline]

@@ -36,21 +36,6 @@ impl State {
         true
     }
 
-    /// Sets whether leaves are checked when they are read: until all have been counted.
-    pub(super) fn check_leaves(&mut self, checks: bool) {
-        let map = self.map.bounds(self.segments);
-        let pages = self.shared.bounds(self.segments);
-        let tables = [
-            (self.map.leaves_mut(), map),
-            (self.shared.leaves_mut(), pages),
-        ];
-        for (leaves, bounds) in tables {
-            if let Some(shelf) = leaves.shelf_mut() {
-                shelf.check(checks.then_some(bounds));
-            }
-        }
-    }
-
     /// Begins the census, at the end of a replay. Returns false if all has to be counted at once: pledges or deltas need room that only a
     /// full count finds.
     pub(crate) fn begin_census(&mut self, unwritten: &Unwritten) -> bool {

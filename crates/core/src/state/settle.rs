@@ -110,6 +110,21 @@ impl State {
             Unsound::Map(Leaf(split(lba).0 as u32))
         })
     }
+
+    /// Sets whether leaves are checked when they are read: until all have been counted.
+    pub(super) fn check_leaves(&mut self, checks: bool) {
+        let map = self.map.bounds(self.segments);
+        let pages = self.shared.bounds(self.segments);
+        let tables = [
+            (self.map.leaves_mut(), map),
+            (self.shared.leaves_mut(), pages),
+        ];
+        for (leaves, bounds) in tables {
+            if let Some(shelf) = leaves.shelf_mut() {
+                shelf.check(checks.then_some(bounds));
+            }
+        }
+    }
 }
 
 /// Where pages have been found, a bit for each block of the segments that have any: two pages at one place are an error.

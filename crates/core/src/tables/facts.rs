@@ -1,10 +1,10 @@
 //! The current facts about blocks: links, counts, and which LBA leads where.
 
 use super::Tables;
-use super::order::Step;
+use super::order::{Stage, Step};
 use super::table::Table;
-use crate::addr::Lba;
-use crate::format::table::Link;
+use crate::addr::{Buf, Lba};
+use crate::format::table::{Kind, Link};
 use crate::limits;
 use alloc::vec::Vec;
 
@@ -114,5 +114,26 @@ impl Tables {
             self.release(buf);
         }
         self.blocks.free(index);
+    }
+
+    /// Notes that a step has changed a table block.
+    pub(super) fn mark(&mut self, step: Step, block: u32) {
+        let kind = match step {
+            Step::CountUp | Step::CountDown => Kind::Counts,
+            Step::Print | Step::Unprint => Kind::Prints,
+            Step::Link | Step::Data => unreachable!("these are marked by the commit itself"),
+        };
+        match step.stage() {
+            Stage::Later => self.mark_later(kind, block),
+            _ => self.groups.running_mut().add_ground(kind, block),
+        }
+    }
+
+    pub(super) fn mark_later(&mut self, kind: Kind, block: u32) {
+        self.backlog.hold_back(kind, block, self.front.course.now());
+    }
+
+    pub(super) fn release(&mut self, buf: Buf) {
+        self.front.outbox.release(buf);
     }
 }

@@ -46,7 +46,7 @@ mod twins;
 mod verdict;
 mod write;
 
-use crate::addr::{Buf, EffectId, Nanos};
+use crate::addr::{EffectId, Nanos};
 use crate::format::Crc;
 use crate::format::superblock::Superblock;
 use crate::format::table::{Kind, Signer};
@@ -386,10 +386,6 @@ impl Tables {
     /// True if no request waits for anything.
     fn is_served(&self) -> bool {
         self.front.queue.is_served() && self.groups.waiters().is_empty()
-    }
-
-    fn release(&mut self, buf: Buf) {
-        self.front.outbox.release(buf);
     }
 
     /// True if nothing is left to write, and everything written is durable.

@@ -516,4 +516,13 @@ impl Recovered {
             Some((key, at, link.sum))
         })
     }
+
+    /// Notes that nothing is known of these LBAs.
+    pub(super) fn forget(&mut self, lba: Lba, blocks: u64) {
+        self.loss.lost.insert(lba, blocks);
+        self.loss.guessed.remove(lba, blocks);
+        for key in lba.0..(lba.0 + blocks).min(self.superblock.logical_blocks()) {
+            self.map.set(key as u32, Link::NONE);
+        }
+    }
 }

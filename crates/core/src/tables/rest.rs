@@ -39,15 +39,6 @@ pub fn rescue(
 }
 
 impl Recovered {
-    /// Notes that nothing is known of these LBAs.
-    pub(super) fn forget(&mut self, lba: Lba, blocks: u64) {
-        self.loss.lost.insert(lba, blocks);
-        self.loss.guessed.remove(lba, blocks);
-        for key in lba.0..(lba.0 + blocks).min(self.superblock.logical_blocks()) {
-            self.map.set(key as u32, Link::NONE);
-        }
-    }
-
     /// The first count that is too low, unless it is known that the counts are old and not the links. It is known if links have two
     /// copies and all counts that are too low are in one table block. One lost write explains that, while old links would need two lost
     /// writes.

@@ -1,6 +1,7 @@
 //! Shadowed tables: a changed table block goes to its other slot, and so does the directory block that names it. Then the root makes all
 //! of the changes count at once (Dmdedup; OrderMergeDedup §4 compares itself with it).
 
+mod bytes;
 mod run;
 
 use super::recover::Recovered;

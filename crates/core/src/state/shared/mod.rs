@@ -483,6 +483,13 @@ impl Shared {
             None => out.fill(0),
         }
     }
+
+    /// Forgets the deltas of a number's previous page.
+    fn forget_deltas(&mut self, vba: Vba) {
+        for part in self.deltas.slots(vba) {
+            self.deltas.remove(part);
+        }
+    }
 }
 
 #[cfg(test)]

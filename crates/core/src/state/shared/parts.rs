@@ -125,13 +125,6 @@ impl Shared {
         self.deltas.insert(part, base);
     }
 
-    /// Forgets the deltas of a number's previous page.
-    pub(super) fn forget_deltas(&mut self, vba: Vba) {
-        for part in self.deltas.slots(vba) {
-            self.deltas.remove(part);
-        }
-    }
-
     /// Forgets a delta whose base does not exist.
     pub(in crate::state) fn forget_delta(&mut self, part: PartId) {
         self.deltas.remove(part);

@@ -14,23 +14,6 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Tables {
-    /// Notes that a step has changed a table block.
-    pub(in crate::tables) fn mark(&mut self, step: Step, block: u32) {
-        let kind = match step {
-            Step::CountUp | Step::CountDown => Kind::Counts,
-            Step::Print | Step::Unprint => Kind::Prints,
-            Step::Link | Step::Data => unreachable!("these are marked by the commit itself"),
-        };
-        match step.stage() {
-            Stage::Later => self.mark_later(kind, block),
-            _ => self.groups.running_mut().add_ground(kind, block),
-        }
-    }
-
-    pub(in crate::tables) fn mark_later(&mut self, kind: Kind, block: u32) {
-        self.backlog.hold_back(kind, block, self.front.course.now());
-    }
-
     /// When what was held back is due.
     pub(in crate::tables) fn later_due(&self) -> Option<Nanos> {
         let hold = self.front.course.is_running();
@@ -259,9 +242,11 @@ impl Tables {
     }
 
     fn write_directory(&mut self) {
-        if !self.write_changed_directory() {
+        let writes = self.take_changed_directory();
+        if writes.is_empty() {
             return self.finish_commit();
         }
+        self.queue_writes(writes.into_iter());
         if let Some(commit) = self.groups.commit_mut() {
             commit.go_to(At::Directory);
         }
