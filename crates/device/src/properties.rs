@@ -83,4 +83,10 @@ impl Volume {
             });
         answer.wait().1
     }
+
+    /// The superblock that it was opened with.
+    #[must_use]
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
 }

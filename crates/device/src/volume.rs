@@ -208,23 +208,6 @@ impl Volume {
         Ok(())
     }
 
-    fn spawn(
-        &mut self,
-        name: &str,
-        life: impl FnOnce(&Arc<SharedVolume>) + Send + 'static,
-    ) -> Result<(), OpenError> {
-        let theirs = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || life(&theirs))
-            .map_err(|source| OpenError::System {
-                what: "thread",
-                source,
-            })?;
-        self.threads.get_mut().push(thread);
-        Ok(())
-    }
-
     /// Stops cleanly: takes no more requests, makes everything durable, checkpoints the map, and waits for everything in flight.
     /// A second call does nothing.
     ///
@@ -324,12 +307,6 @@ impl Volume {
     #[must_use]
     pub fn info(&self) -> VolumeInfo {
         VolumeInfo::new(self.shared.medium.name(), &self.superblock, self.read_only)
-    }
-
-    /// The superblock that it was opened with.
-    #[must_use]
-    pub fn superblock(&self) -> &Superblock {
-        &self.superblock
     }
 
     /// Does what is left of a batch, on the submitter's thread.

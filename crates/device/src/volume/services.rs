@@ -1,11 +1,13 @@
 //! A volume's services beside those for its clients, as its user requests them.
 
 use super::Volume;
-use crate::block::BlockDevice;
+use crate::options::OpenError;
 use crate::scrub::report::ScrubReport;
 use crate::scrub::report_of;
+use crate::shared::SharedVolume;
 use crate::sweep::Haste;
 use crate::sweep::sweeper::{Sought, SweepError, SweepProgress};
+use std::sync::Arc;
 
 impl Volume {
     /// Looks through everything that is stored; for duplicates, from where an unfinished sweep has stopped.
@@ -14,7 +16,7 @@ impl Volume {
     /// When this volume never makes such a sweep.
     pub fn sweep(&self, sought: Sought, haste: Haste) -> Result<(), SweepError> {
         let packs = self.policy().packs();
-        SweepError::check(sought, self.read_only(), self.superblock.layout(), packs)?;
+        SweepError::check(sought, self.read_only, self.superblock.layout(), packs)?;
         self.shared.sweeper.ask(sought, haste);
         Ok(())
     }
@@ -24,7 +26,7 @@ impl Volume {
     /// # Errors
     /// When this volume never has one.
     pub fn halt_sweep(&self, sought: Sought) -> Result<(), SweepError> {
-        SweepError::check(sought, self.read_only(), self.superblock.layout(), true)?;
+        SweepError::check(sought, self.read_only, self.superblock.layout(), true)?;
         self.shared.sweeper.halt(sought);
         Ok(())
     }
@@ -51,5 +53,22 @@ impl Volume {
     #[must_use]
     pub fn scrub_report(&self) -> ScrubReport {
         report_of(&self.shared, &self.superblock)
+    }
+
+    pub(super) fn spawn(
+        &mut self,
+        name: &str,
+        life: impl FnOnce(&Arc<SharedVolume>) + Send + 'static,
+    ) -> Result<(), OpenError> {
+        let theirs = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || life(&theirs))
+            .map_err(|source| OpenError::System {
+                what: "thread",
+                source,
+            })?;
+        self.threads.get_mut().push(thread);
+        Ok(())
     }
 }

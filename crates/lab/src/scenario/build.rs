@@ -7,6 +7,7 @@ use crate::blockdev::BlockDevice;
 use crate::flash::{Flash, Kind, Nand, Shape, Zoned};
 use crate::policy::{Base, Engine, Layer, Policy, Tagging};
 use crate::raw::{Raw, Saving};
+use crate::replay::TraceFile;
 use crate::sim::{Ftl, Sim, Tags};
 use crate::timeline::Timeline;
 use crate::vellum::{
@@ -442,6 +443,22 @@ impl Scenario<'_> {
             physical,
             notes,
         })
+    }
+
+    /// True if the sizes that blocks can be stored in are known.
+    #[must_use]
+    pub fn knows_sizes(&self) -> bool {
+        let knows = |trace: &TraceFile| {
+            let known = trace.summary().known;
+            known.is_some_and(|known| known.packed.0 > 0)
+        };
+        let told = match &self.load {
+            Load::Trace { trace, .. } => knows(trace),
+            Load::Tenants { tenants, .. } => tenants.traces().any(knows),
+            Load::Synthetic(_) | Load::Jobs(_) => false,
+            Load::Requests(requests) => requests.iter().any(|request| request.sizes.is_some()),
+        };
+        told || self.sizes.is_some()
     }
 }
 

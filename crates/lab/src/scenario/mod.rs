@@ -43,10 +43,6 @@ use vellum_core::addr::BLOCK_BYTES;
 
 /// As many requests as it takes to wear the drive out.
 pub const UNTIL_WORN_OUT: u64 = u64::MAX;
-/// The load writes at most this many times the erasures that all blocks endure together. So a load that writes little,
-/// or whose blocks are not written, ends as well.
-const WEAR_OUT_TIMES: u64 = 4;
-
 /// What is done before measurement begins. None of it takes virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
@@ -239,22 +235,6 @@ impl<'a> Scenario<'a> {
 }
 
 impl Scenario<'_> {
-    /// True if the sizes that blocks can be stored in are known.
-    #[must_use]
-    pub fn knows_sizes(&self) -> bool {
-        let knows = |trace: &TraceFile| {
-            let known = trace.summary().known;
-            known.is_some_and(|known| known.packed.0 > 0)
-        };
-        let told = match &self.load {
-            Load::Trace { trace, .. } => knows(trace),
-            Load::Tenants { tenants, .. } => tenants.traces().any(knows),
-            Load::Synthetic(_) | Load::Jobs(_) => false,
-            Load::Requests(requests) => requests.iter().any(|request| request.sizes.is_some()),
-        };
-        told || self.sizes.is_some()
-    }
-
     /// Describes the load. The text goes with the figures wherever they are shown, so that nobody takes generated data
     /// for measured data.
     fn load_told(&self) -> String {
@@ -440,20 +420,5 @@ impl Scenario<'_> {
         built.sim.time.set_instant(true);
         self.prepare(&mut built.sim, built.logical, &mut built.notes)?;
         Ok((built.sim, built.logical))
-    }
-
-    /// More requests than all the erasures that the `flash` blocks endure allow.
-    fn wearing_out(&self, load: &Synthetic, flash: u64) -> u64 {
-        let Kind::Nand(nand) = &self.device.preset.kind else {
-            return 0;
-        };
-        let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
-        let blocks = flash.saturating_mul(u64::from(limit) * WEAR_OUT_TIMES);
-        let writes = blocks / u64::from(load.request_blocks.max(1));
-        // A load that only reads wears nothing out, however long it runs.
-        match load.workload.reads {
-            reads @ 1..100 => writes.saturating_mul(100) / u64::from(100 - reads),
-            _ => writes,
-        }
     }
 }

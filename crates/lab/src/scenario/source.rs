@@ -5,6 +5,7 @@ use super::ending::until_worn_out;
 use super::jobs::OfJobs;
 use super::portion::{Part, Portion, repetition};
 use super::{JOURNAL_BLOCKS_MIN, Load, Scenario, ScenarioError, Synthetic, UNTIL_WORN_OUT};
+use crate::flash::Kind;
 use crate::journal::{File, Host};
 use crate::policy::{Layer, Policy};
 use crate::progress::{Watch, Watched};
@@ -15,6 +16,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::seam::{Region, WriteOnce};
+
+/// The load writes at most this many times the erasures that all blocks endure together. So a load that writes little,
+/// or whose blocks are not written, ends as well.
+const WEAR_OUT_TIMES: u64 = 4;
 
 impl Load<'_> {
     /// Blocks that a drive needs for a recorded load, or for the files of jobs.
@@ -221,6 +226,21 @@ impl<'a> Scenario<'a> {
 
     pub(super) fn stopped(&self) -> bool {
         self.watch.is_some_and(Watch::stopped)
+    }
+
+    /// More requests than all the erasures that the `flash` blocks endure allow.
+    fn wearing_out(&self, load: &Synthetic, flash: u64) -> u64 {
+        let Kind::Nand(nand) = &self.device.preset.kind else {
+            return 0;
+        };
+        let limit = self.device.erase_limit.unwrap_or(nand.erase_limit);
+        let blocks = flash.saturating_mul(u64::from(limit) * WEAR_OUT_TIMES);
+        let writes = blocks / u64::from(load.request_blocks.max(1));
+        // A load that only reads wears nothing out, however long it runs.
+        match load.workload.reads {
+            reads @ 1..100 => writes.saturating_mul(100) / u64::from(100 - reads),
+            _ => writes,
+        }
     }
 }
 
