@@ -13,15 +13,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const RESTARTS: usize = 5;
-const WRITERS: u64 = 3;
+const WRITERS: usize = 3;
 
-/// Writes one file after another, each durable before the next, until `ends`. Returns how many, and how long the slowest took.
-fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
+/// Writes one file after another, each durable before the next, until `ends`. Counts them in `written`. Returns how many, and how
+/// long the slowest took.
+fn write(dir: &Path, writer: u64, written: &AtomicU64, ends: &AtomicBool) -> (u64, Duration) {
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while !ends.load(Ordering::SeqCst) {
         let began = Instant::now();
@@ -30,6 +31,7 @@ fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
         file.sync_all().unwrap();
         slowest = slowest.max(began.elapsed());
         count += 1;
+        written.store(count, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(2));
     }
     (count, slowest)
@@ -72,11 +74,13 @@ fn five_servers_take_over_under_a_file_system_in_use() {
     ok(&["create", text(&volume), "--size=2G"]);
     let mnt = mounted(&volume, &[]);
     let ends = AtomicBool::new(false);
+    let counts = [const { AtomicU64::new(0) }; WRITERS];
     let written: Vec<(u64, Duration)> = thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
+        let writers: Vec<_> = (0..)
+            .zip(&counts)
+            .map(|(writer, count)| {
                 let (mnt, ends) = (&mnt, &ends);
-                scope.spawn(move || write(mnt, writer, ends))
+                scope.spawn(move || write(mnt, writer, count, ends))
             })
             .collect();
         let ending = Ends(&ends);
@@ -88,6 +92,9 @@ fn five_servers_take_over_under_a_file_system_in_use() {
             assert!(is_gone(before));
         }
         thread::sleep(Duration::from_millis(300));
+        eventually("each has written some files", || {
+            counts.iter().all(|count| count.load(Ordering::SeqCst) > 10)
+        });
         drop(ending);
         writers.into_iter().map(|w| w.join().unwrap()).collect()
     });
@@ -177,7 +184,7 @@ fn a_failed_takeover_leaves_the_old_server_running() {
     let third = serves(6, None);
     // SAFETY: the server of this test.
     unsafe { libc::kill(third, libc::SIGKILL) };
-    thread::sleep(Duration::from_millis(100));
+    eventually("it is dead", || is_gone(third));
     fails(1, &["restart", text(&volume)], &["is dead", "detach"]);
     vellum(&["detach", text(&volume)]);
 
