@@ -14,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -69,6 +70,7 @@ fn five_servers_take_over_under_a_file_system_in_use() {
     if !can_attach("five_servers_take_over_under_a_file_system_in_use") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     ok(&["create", text(&volume), "--size=2G"]);
@@ -118,11 +120,34 @@ fn five_servers_take_over_under_a_file_system_in_use() {
     ok(&["check", text(&volume)]);
 }
 
+/// Held for writing while all servers of this machine are restarted, and for reading by tests that would notice.
+static ALL: RwLock<()> = RwLock::new(());
+
+fn not_all() -> RwLockReadGuard<'static, ()> {
+    ALL.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Creates a short script.
 fn script(path: &Path, lines: &str) -> String {
     fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     format!("--program={}", path.display())
+}
+
+/// Restarts all servers of this machine, this volume's too.
+fn restart_all(volume: &Path) {
+    let _guard = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    let out = vellum(&["restart", "--all"]);
+    // Other servers of this machine may have to go on.
+    let (done, failed) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(
+        out.status.success() || !failed.contains(text(volume)),
+        "{failed}"
+    );
+    assert!(done.contains(text(volume)), "{done}");
 }
 
 #[test]
@@ -179,7 +204,7 @@ fn a_failed_takeover_leaves_the_old_server_running() {
     // And that server can be restarted as well.
     ok(&["restart", text(&mnt)]);
     serves(4, None);
-    ok(&["restart", "--all"]);
+    restart_all(&volume);
     assert_ne!(serves(5, None), second);
     let third = serves(6, None);
     // SAFETY: the server of this test.
@@ -201,6 +226,7 @@ fn an_encrypted_volume_is_opened_with_its_key_before_its_server_stops() {
     if !can_attach("an_encrypted_volume_is_opened_with_its_key_before_its_server_stops") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let key = dir.path().join("key");
@@ -226,6 +252,7 @@ fn a_restart_keeps_snapshots_and_is_refused_while_one_is_attached() {
     if !can_attach("a_restart_keeps_snapshots_and_is_refused_while_one_is_attached") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let snapshot = format!("{}@old", volume.display());
@@ -271,6 +298,7 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     if !can_attach("a_killed_restart_leaves_a_server_that_can_be_detached") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     ok(&["create", text(&volume), "--size=256M"]);
@@ -301,6 +329,7 @@ fn a_group_on_the_control_socket_gets_no_connection() {
     if !can_attach("a_group_on_the_control_socket_gets_no_connection") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let (volume, control) = (dir.path().join("v"), dir.path().join("control"));
     let fuse = dir.path().join("fuse");
