@@ -54,7 +54,7 @@ run() { timeout 60 podman --runtime "$runtime" run "${options[@]}" "$@"; }
 
 run --rm "$image" create disk.vellum --size 64M >/dev/null || fail 'create'
 run --detach --name "$name" --publish 127.0.0.1::10809 "$image" serve disk.vellum --tcp 0.0.0.0:10809 --insecure-tcp >/dev/null || fail 'serve'
-for ((tries = 0; tries < 200; tries++)); do
+for ((tries = 0; tries < 600; tries++)); do
     podman logs "$name" >"$dir/log" 2>&1
     ! grep -q '^ready: ' "$dir/log" || break
     sleep 0.1

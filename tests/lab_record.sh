@@ -53,10 +53,21 @@ recorded() { # MODE POLICY
     echo "SKIP: lab_record: $1, $2: this machine is too busy to record all"
 }
 
+# What depends on timing may differ once on a busy machine, not each time.
 compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
-    # Not in a condition, where a command that fails would not end the test.
-    recorded "$1" "$2"
-    [ "$whole" = true ] || return 0
+    local tries
+    for ((tries = 0; tries < 3; tries++)); do
+        # Not in a condition, where a command that fails would not end the test.
+        recorded "$1" "$2"
+        [ "$whole" = true ] || return 0
+        compare_once "$@"
+        if ! grep -q '^FAILED' "$dir/rows"; then return 0; fi
+        if grep '^FAILED' "$dir/rows" | grep -qv '^FAILED: not near'; then break; fi
+    done
+    failed=1
+}
+
+compare_once() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
     "$VELLUM" lab run "$dir/trace" --depth 32 --in-place --device fast-ssd --capacity 1200M --op 17.1 --policy "$3" \
         --precondition none --json >"$dir/lab"
     jq -nr --arg head "$1, $2" --slurpfile stats "$dir/stats" --slurpfile lab "$dir/lab" '
@@ -82,11 +93,10 @@ compare() { # MODE POLICY-OF-THE-DEVICE POLICY-OF-THE-LAB
         (if $d.zero_blocks - $zeroed != $l.zero_blocks then "FAILED: zero blocks" else empty end),
         (if stored($d) + $d.zero_blocks - $zeroed != $d.host_blocks_written then "FAILED: the device lost count" else empty end),
         (if stored($l) + $l.zero_blocks != $l.host_blocks_written then "FAILED: the lab lost count" else empty end),
-        (if near($d.journal_blocks; $l.journal_blocks; 0; 16) then empty else "FAILED: journal blocks" end),
-        (if near($d.remapped_blocks; $l.remapped_blocks; 1; 16) then empty else "FAILED: remaps" end),
-        (if near($d.dedup_blocks; $l.dedup_blocks; 1; 16) then empty else "FAILED: found stored" end),
-        (if near($d.medium_data; $l.medium_data; 1; 16) then empty else "FAILED: data on the medium" end)' | tee "$dir/rows"
-    ! grep -q '^FAILED' "$dir/rows" || failed=1
+        (if near($d.journal_blocks; $l.journal_blocks; 0; 16) then empty else "FAILED: not near: journal blocks" end),
+        (if near($d.remapped_blocks; $l.remapped_blocks; 1; 16) then empty else "FAILED: not near: remaps" end),
+        (if near($d.dedup_blocks; $l.dedup_blocks; 1; 16) then empty else "FAILED: not near: found stored" end),
+        (if near($d.medium_data; $l.medium_data; 1; 16) then empty else "FAILED: not near: data on the medium" end)' | tee "$dir/rows"
 }
 
 failed=0

@@ -23,7 +23,7 @@ serve() {
     : >"$at/out"
     "$vellum" serve "$at/disk" --lines "$at/lines" >"$at/out" 2>"$at/err" &
     server=$!
-    for _ in $(seq 100); do grep -q ^ready: "$at/out" && return || sleep 0.1; done
+    for _ in $(seq 600); do grep -q ^ready: "$at/out" && return || sleep 0.1; done
     fail "no server: $(cat "$at/err")"
 }
 stop() {

@@ -34,7 +34,7 @@ inside() { timeout 60 chroot "$dir" /vellum "$@"; }
 serve() {
     chroot "$dir" /vellum serve disk=/v --socket /run/socket "$@" >"$dir/log" 2>&1 &
     server=$!
-    for ((tries = 0; tries < 200; tries++)); do
+    for ((tries = 0; tries < 1200; tries++)); do
         ! grep -q '^ready: ' "$dir/log" || return 0
         sleep 0.05
     done

@@ -46,14 +46,26 @@ class Cluster:
 
     def scheduler(self) -> "subprocess.Popen[bytes]":
         words = ("scheduler", "--host", "127.0.0.1", "--port", str(self.port), "--no-dashboard", "--no-show")
-        return self.start(*words)
+        process = self.start(*words)
+        end = time.monotonic() + 60
+        while not self.listens():
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        return process
+
+    def listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+        except OSError:
+            return False
+        return True
 
     def worker(self) -> "subprocess.Popen[bytes]":
         words = ("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard", "--death-timeout", "30")
         return self.start(*words)
 
     def client(self) -> distributed.Client:
-        return distributed.Client(self.address, timeout=20)
+        return distributed.Client(self.address, timeout=60)
 
     def end(self) -> None:
         for process in self.processes:

@@ -91,7 +91,12 @@ for life in 1 2; do
     sleep 2
     : >/tmp/killed
     kill -KILL "$(pidof vellum)"
-    sleep 1
+    tries=0
+    while pidof vellum >/dev/null; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 600 ] || fail "the killed server is still there"
+        sleep 0.1
+    done
     if [ "$life" = 1 ]; then
         detach
         wait $writer

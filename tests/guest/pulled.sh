@@ -14,7 +14,7 @@ fail() {
 }
 
 modprobe nvme
-for _ in 1 2 3 4 5 6 7 8 9; do [ -e $disk ] || sleep 1; done
+for _ in $(seq 60); do [ -e $disk ] || sleep 1; done
 mkdir -p $at /var/log /var/tmp
 vellum create $disk >/dev/null
 vellum attach $disk --via "$via" --mkfs --mount $at >/dev/null || fail "attach"
@@ -34,7 +34,7 @@ vellum stats $disk >/tmp/said || fail "no statistics"
 vellum detach $disk >/tmp/said 2>&1 || fail "detach"
 ! pidof vellum >/dev/null || fail "the server still runs"
 echo 1 >/sys/bus/pci/rescan
-for _ in 1 2 3 4 5 6 7 8 9; do [ -e $disk ] || sleep 1; done
+for _ in $(seq 60); do [ -e $disk ] || sleep 1; done
 vellum attach $disk --via "$via" --mount $at >/tmp/said 2>&1 || fail "attach when it is back"
 cmp -s /tmp/kept $at/kept || fail "what was synced is lost"
 vellum detach $disk >/dev/null || fail "detach at the end"

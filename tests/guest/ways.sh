@@ -67,7 +67,12 @@ serve a=$disk b=/tmp/second
 [ "$(sed 's/ready: //' /tmp/served)" = "/dev/ublkb0 /dev/ublkb1" ] || fail "$(cat /tmp/served)"
 [ "$(cat /sys/block/ublkb1/size)" = $((40 << 11)) ] || fail "the second volume's size"
 kill -KILL "$(pidof vellum)"
-sleep 1
+tries=0
+while pidof vellum >/dev/null; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 600 ] || fail "the killed server is still there"
+    sleep 0.1
+done
 serve a=$disk b=/tmp/second --read-only
 [ "$(nodes)" = 4 ] || fail "after a killed server: $(echo /dev/ublk*)"
 [ "$(cat /sys/block/ublkb0/ro)" = 1 ] || fail "not read-only"

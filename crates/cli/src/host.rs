@@ -300,7 +300,7 @@ mod tests {
         let asker = stop.clone();
         let there = made.clone();
         let asking = std::thread::spawn(move || {
-            eventually(Duration::from_secs(10), || there.exists());
+            assert!(eventually(Duration::from_secs(60), || there.exists()));
             asker.ask();
         });
         let script = "(while :; do : > \"$1\"; done) & wait";
@@ -310,8 +310,13 @@ mod tests {
         );
         asking.join().unwrap();
         assert_eq!(ran.unwrap_err().to_string(), "interrupted");
-        std::fs::remove_file(&made).unwrap();
-        std::thread::sleep(Duration::from_millis(50));
-        assert!(!made.exists(), "something still makes the file");
+        // What was killed may still make it once. What runs makes it each time.
+        let stays_away = || {
+            let _ = std::fs::remove_file(&made);
+            std::thread::sleep(Duration::from_millis(200));
+            !made.exists()
+        };
+        let has_ended = eventually(Duration::from_secs(60), stays_away);
+        assert!(has_ended, "something still makes the file");
     }
 }

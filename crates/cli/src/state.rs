@@ -184,7 +184,7 @@ impl State {
 }
 
 /// How long a command waits for another one on the same volume.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The state file of one volume, locked against another `attach` or `detach`.
 pub struct StateFile {
@@ -195,11 +195,15 @@ pub struct StateFile {
 impl StateFile {
     /// Opens and locks it. `id` identifies the volume. Another command usually finishes soon, so this waits a little for the lock.
     pub fn lock(id: &str) -> Result<Self> {
+        Self::lock_within(id, LOCK_PATIENCE)
+    }
+
+    fn lock_within(id: &str, patience: Duration) -> Result<Self> {
         let dir = run_dir()?;
         let lock_path = dir.join(format!("{id}.lock"));
-        let began = Instant::now();
+        let ends = Instant::now() + patience;
         loop {
-            let lock = locked(&lock_path, began)?;
+            let lock = locked(&lock_path, ends)?;
             // The holder before us may have removed the file: then the next one locks another, and would not wait for us.
             if is_at(&lock, &lock_path) {
                 let path = dir.join(format!("{id}.json"));
@@ -239,8 +243,8 @@ impl StateFile {
     }
 }
 
-/// Opens and locks this file. Waits for the lock until the command has waited too long in all.
-fn locked(path: &Path, began: Instant) -> Result<File> {
+/// Opens and locks this file. Waits for the lock until this time.
+fn locked(path: &Path, ends: Instant) -> Result<File> {
     let shown = path.display();
     let lock = OpenOptions::new()
         .create(true)
@@ -253,7 +257,7 @@ fn locked(path: &Path, began: Instant) -> Result<File> {
         if let TryLockError::Error(error) = error {
             return Err(error).with_context(|| format!("cannot lock {shown}"));
         }
-        if began.elapsed() >= LOCK_PATIENCE {
+        if Instant::now() >= ends {
             bail!("another attach or detach of this volume is running ({shown} is locked)");
         }
         thread::sleep(Duration::from_millis(20));
@@ -319,15 +323,16 @@ mod tests {
     fn a_command_that_waited_for_a_removed_lock_takes_the_new_one() {
         let id = format!("lock-test-{}", std::process::id());
         let first = StateFile::lock(&id).unwrap();
+        let patience = Duration::from_secs(60);
         std::thread::scope(|scope| {
-            let second = scope.spawn(|| StateFile::lock(&id).unwrap());
+            let second = scope.spawn(|| StateFile::lock_within(&id, patience).unwrap());
             // It has opened the file, and waits.
             thread::sleep(Duration::from_millis(200));
             first.remove();
             drop(first);
             let second = second.join().unwrap();
             assert!(
-                StateFile::lock(&id).is_err(),
+                StateFile::lock_within(&id, Duration::ZERO).is_err(),
                 "two hold the lock of one volume"
             );
             second.remove();

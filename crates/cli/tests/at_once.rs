@@ -10,9 +10,9 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-fn started(args: &[&str]) -> std::process::Child {
+fn started(args: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_vellum"))
         .args(args)
         .stdout(Stdio::null())
@@ -100,6 +100,30 @@ impl Drop for Stopped {
     }
 }
 
+/// Starts an attach, and stops its server before it is ready. Returns `None` if they were faster.
+fn caught(volume: &str) -> Option<(Child, Stopped)> {
+    let mut attach = started(&["attach", volume, "--via=fuse"]);
+    let children = format!("/proc/{0}/task/{0}/children", attach.id());
+    let (mut server, mut has_ended) = (None, false);
+    eventually("it has started a server", || {
+        let found = fs::read_to_string(&children).unwrap_or_default();
+        server = found.split(' ').find_map(|pid| pid.parse::<i32>().ok());
+        has_ended = attach.try_wait().unwrap().is_some();
+        // Until it runs its own program, its parent waits for it.
+        let is_serving = server.is_some_and(|pid| {
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.split(|byte| *byte == 0).any(|word| word == b"serve")
+        });
+        is_serving || has_ended
+    });
+    let stopped = server.filter(|_| !has_ended).map(Stopped::of)?;
+    if attach.try_wait().unwrap().is_some() {
+        stopped.goes_on();
+        return None;
+    }
+    Some((attach, stopped))
+}
+
 #[test]
 fn a_killed_attach_has_recorded_its_server() {
     if !can_attach("a_killed_attach_has_recorded_its_server") {
@@ -108,21 +132,15 @@ fn a_killed_attach_has_recorded_its_server() {
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     ok(&["create", text(&volume), "--size=64M"]);
-    let mut attach = started(&["attach", text(&volume), "--via=fuse"]);
-    let children = format!("/proc/{0}/task/{0}/children", attach.id());
-    let mut server = None;
-    eventually("it has started a server", || {
-        let found = fs::read_to_string(&children).unwrap_or_default();
-        server = found.split(' ').find_map(|pid| pid.parse::<i32>().ok());
-        // Until it runs its own program, its parent waits for it.
-        server.is_some_and(|pid| {
-            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            words.split(|byte| *byte == 0).any(|word| word == b"serve")
-        })
+    let caught = (0..10).find_map(|_| {
+        let caught = caught(text(&volume));
+        if caught.is_none() {
+            ok(&["detach", text(&volume)]);
+        }
+        caught
     });
-    let server = server.unwrap();
-    // Before it is ready.
-    let stopped = Stopped::of(server);
+    let (mut attach, stopped) = caught.unwrap();
+    let server = stopped.0;
     let info: serde_json::Value =
         serde_json::from_str(&ok(&["info", text(&volume), "--json"])).unwrap();
     let record = format!("/run/vellum/{}.json", info["uuid"].as_str().unwrap());

@@ -8,7 +8,7 @@ mod common;
 mod nbd_client;
 
 use common::{
-    Server, can_attach, dir, eventually, fails, ok, replayed_and_faultless, server_pid, text,
+    Server, can_attach, dir, eventually, fails, kill_server, ok, replayed_and_faultless, text,
     vellum,
 };
 use nbd_client::NbdClient;
@@ -85,6 +85,7 @@ fn killed_under_a_raw_writer(layout: &str, lives: u64, check: Check) {
         let server = Server::start(dir.path(), &serve);
         let mut client = NbdClient::connect(&socket, "disk").unwrap();
         check(&mut client, &mut known.lock().unwrap(), life);
+        let before = known.lock().unwrap().durable;
         // Writes until the server is gone.
         let writer = {
             let (known, mut seed) = (Arc::clone(&known), seed + life * 7919);
@@ -111,6 +112,9 @@ fn killed_under_a_raw_writer(layout: &str, lives: u64, check: Check) {
                 }
             })
         };
+        eventually("some writes are durable", || {
+            known.lock().unwrap().durable > before + 40
+        });
         std::thread::sleep(Duration::from_millis(50 + number(&mut seed) % 200));
         server.kill();
         writer.join().unwrap();
@@ -306,8 +310,7 @@ fn a_mounted_ext4_misses_nothing_synced_after_kill_9() {
             files.synced.load(Ordering::SeqCst) > before + 40
         });
         files.killed.store(true, Ordering::SeqCst);
-        // SAFETY: a process started by this test, by its recorded number.
-        unsafe { libc::kill(server_pid(&path), libc::SIGKILL) };
+        kill_server(&path);
         files.stop.store(true, Ordering::SeqCst);
         writer.join().unwrap();
         total = files.synced.load(Ordering::SeqCst);
@@ -355,6 +358,7 @@ fn an_interrupted_demo_leaves_nothing_mounted_or_running() {
                 .stderr(std::process::Stdio::null())
                 .spawn()
                 .unwrap();
+            let of_this_demo = format!("demo-{}", demo.id());
             std::thread::sleep(Duration::from_millis(delay_ms));
             // SAFETY: a child of this process, not yet waited for.
             unsafe {
@@ -378,19 +382,19 @@ fn an_interrupted_demo_leaves_nothing_mounted_or_running() {
                 0,
                 "files are left"
             );
-            for process in fs::read_dir("/proc").unwrap().flatten() {
-                let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-                assert!(
-                    !String::from_utf8_lossy(&line).contains(name),
-                    "{:?} still runs",
-                    process.file_name()
-                );
-            }
+            // A killed process may still be there for a moment.
+            eventually("nothing runs in this folder", || {
+                let mut processes = fs::read_dir("/proc").unwrap().flatten();
+                !processes.any(|process| {
+                    let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+                    String::from_utf8_lossy(&line).contains(name)
+                })
+            });
             for block in fs::read_dir("/sys/block").unwrap().flatten() {
                 let backing =
                     fs::read_to_string(block.path().join("loop/backing_file")).unwrap_or_default();
                 assert!(
-                    !backing.contains("demo-"),
+                    !(backing.contains(&of_this_demo) || backing.contains(name)),
                     "{:?} is still bound to {backing}",
                     block.file_name()
                 );

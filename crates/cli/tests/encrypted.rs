@@ -7,12 +7,13 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, eventually, fails, ok, run, text};
+use common::{Running, Server, dir, eventually, fails, ok, run, text};
 use nbd_client::NbdClient;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 const MIB: usize = 1 << 20;
 /// Bytes of the header, and the place of its second copy.
@@ -306,27 +307,61 @@ fn an_encrypted_volume_is_replaced_only_by_force() {
     assert!(!x.exists());
 }
 
-/// Runs a command whose terminal answers with these lines.
+/// True if a program reads single characters from the terminal whose name is in this file.
+fn is_read(terminal: &Path) -> bool {
+    let name = std::fs::read_to_string(terminal).unwrap_or_default();
+    let stty = Command::new("stty")
+        .args(["-a", "-F", name.trim()])
+        .output();
+    let told = stty.unwrap().stdout;
+    String::from_utf8_lossy(&told).contains("-icanon")
+}
+
+/// Runs a command whose terminal answers each question with the next of these lines.
 fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
+    let dir = dir();
+    let terminal = dir.path().join("terminal");
     let quoted: Vec<_> = args.iter().map(|arg| format!("'{arg}'")).collect();
-    let command = format!("'{}' {}", env!("CARGO_BIN_EXE_vellum"), quoted.join(" "));
-    let mut script = Command::new("script")
+    let program = env!("CARGO_BIN_EXE_vellum");
+    let command = format!(
+        "tty >'{}'; '{program}' {}",
+        text(&terminal),
+        quoted.join(" ")
+    );
+    let script = Command::new("script")
         .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut answers = script.stdin.take().unwrap();
+        .stderr(Stdio::null())
+        .spawn();
+    let mut script = Running(script.unwrap());
+    let mut answers = script.0.stdin.take().unwrap();
+    let mut output = script.0.stdout.take().unwrap();
+    let shown = Arc::new(Mutex::new(String::new()));
+    let reader = {
+        let shown = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(got @ 1..) = output.read(&mut piece) {
+                *shown.lock().unwrap() += &String::from_utf8_lossy(&piece[..got]);
+            }
+        })
+    };
+    let mut seen = 0;
     for line in lines {
-        // After the question: input before it is discarded.
-        std::thread::sleep(std::time::Duration::from_millis(1500));
+        // Input before the question is discarded.
+        eventually("a question, or the end", || {
+            let length = shown.lock().unwrap().len();
+            let asks = shown.lock().unwrap()[seen..].ends_with(": ") && is_read(&terminal);
+            seen = if asks { length } else { seen };
+            asks || script.0.try_wait().unwrap().is_some()
+        });
         let _ = writeln!(answers, "{line}");
     }
-    let out = script.wait_with_output().unwrap();
-    drop(answers);
-    let told = String::from_utf8_lossy(&out.stdout).into_owned();
-    (out.status.success(), told)
+    let status = script.0.wait().unwrap();
+    reader.join().unwrap();
+    let told = shown.lock().unwrap().clone();
+    (status.success(), told)
 }
 
 #[test]

@@ -5,7 +5,8 @@
 
 mod common;
 
-use common::{can_attach, dir, ok, run, server_pid, text, vellum};
+use common::chain::unmount;
+use common::{can_attach, dir, kill_server, ok, run, text, vellum};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -101,11 +102,6 @@ impl Attached {
         }
     }
 
-    fn kill(&self) {
-        // SAFETY: a process started by this test, by its recorded number.
-        unsafe { libc::kill(server_pid(&self.volume()), libc::SIGKILL) };
-    }
-
     fn end(self) {
         let volume = self.volume();
         ok(&["detach", text(&volume)]);
@@ -156,7 +152,7 @@ fn a_full_volume_whose_server_was_killed_is_attached_again() {
     each(
         "a_full_volume_whose_server_was_killed_is_attached_again",
         |it| {
-            it.kill();
+            kill_server(&it.volume());
             it.attach(&[]);
         },
     );
@@ -166,7 +162,7 @@ fn a_full_volume_whose_server_was_killed_is_attached_again() {
 #[test]
 fn a_full_volume_is_mounted_again_while_it_is_served() {
     each("a_full_volume_is_mounted_again_while_it_is_served", |it| {
-        run("umount", &[text(&it.mount())]);
+        unmount(&it.mount());
         std::thread::sleep(Duration::from_secs(3));
         let options = it.options.unwrap_or("data=journal");
         run("mount", &["-o", options, &it.device, text(&it.mount())]);

@@ -257,12 +257,21 @@ impl Drop for Place {
     }
 }
 
-/// Returns a command with a user at its terminal, who waits for each question: input before it is discarded.
+/// Returns a command with a user at its terminal, who answers two questions. Input before a question is discarded: the user waits
+/// until it is shown, and the command reads single characters.
 fn typed(command: &str, words: &str) -> String {
     let command = command.trim_end();
     format!(
-        "for once in 1 2; do sleep 1.5; echo '{words}'; done | {{ cat; sleep 2; }} |\n\
-         script -q -e -E never -c '{command}' /dev/null\n"
+        "asks() {{\n\
+         [ \"$(grep -ao ': ' ../shown | wc -l)\" -ge $1 ] &&\n\
+         stty -a -F \"$(cat ../terminal)\" | grep -e -icanon >/dev/null\n\
+         }} 2>/dev/null\n\
+         rm -f ../shown ../terminal\n\
+         for question in 1 2; do\n\
+         for tries in $(seq 500); do ! asks $question || break; sleep 0.1; done\n\
+         echo '{words}'\n\
+         done | {{ cat; sleep 2; }} |\n\
+         script -q -e -f -E never -c 'tty >../terminal; {command}' ../shown\n"
     )
 }
 

@@ -5,12 +5,11 @@
 
 mod common;
 
-use common::chain::Chain;
-use common::{can_attach, dir, replayed_and_faultless, run, text};
+use common::chain::{Chain, unmount};
+use common::{can_attach, dir, eventually, replayed_and_faultless, run, text};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,6 +51,14 @@ impl Attached {
         let volume = Arc::new(Volume::open(Arc::clone(medium), &options).unwrap());
         let chain = Chain::up(fuse, Arc::clone(&volume).into());
         Self { volume, chain }
+    }
+
+    /// Ends it. A loop device disappears when its last user does, and until then the volume would write to the medium.
+    fn down(self) {
+        drop(self.chain);
+        eventually("nobody has the volume", || {
+            Arc::strong_count(&self.volume) == 1
+        });
     }
 
     fn device(&self) -> &str {
@@ -125,8 +132,8 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
             }
             faulty.power_cut(life);
         });
-        let _ = Command::new("umount").arg(&mount).output().unwrap();
-        drop(attached);
+        unmount(&mount);
+        attached.down();
         faulty.restart();
 
         let attached = Attached::up(&medium, layout, &fuse, life);
@@ -141,9 +148,9 @@ fn lives_under_ext4(layout: Layout, lives: u64) {
                 "{layout:?}, life {life}: synced file {n} of {total} is lost or changed"
             );
         }
-        run("umount", &[text(&mount)]);
+        unmount(&mount);
         attached.volume.stop().unwrap();
-        drop(attached);
+        attached.down();
         let all = vellum_core::check::Options {
             data: true,
             ..Default::default()

@@ -13,15 +13,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const RESTARTS: usize = 5;
-const WRITERS: u64 = 3;
+const WRITERS: usize = 3;
 
-/// Writes one file after another, each durable before the next, until `ends`. Returns how many, and how long the slowest took.
-fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
+/// Writes one file after another, each durable before the next, until `ends`. Counts them in `written`. Returns how many, and how
+/// long the slowest took.
+fn write(dir: &Path, writer: u64, written: &AtomicU64, ends: &AtomicBool) -> (u64, Duration) {
     let (mut count, mut slowest) = (0, Duration::ZERO);
     while !ends.load(Ordering::SeqCst) {
         let began = Instant::now();
@@ -30,6 +32,7 @@ fn write(dir: &Path, writer: u64, ends: &AtomicBool) -> (u64, Duration) {
         file.sync_all().unwrap();
         slowest = slowest.max(began.elapsed());
         count += 1;
+        written.store(count, Ordering::SeqCst);
         thread::sleep(Duration::from_millis(2));
     }
     (count, slowest)
@@ -67,16 +70,19 @@ fn five_servers_take_over_under_a_file_system_in_use() {
     if !can_attach("five_servers_take_over_under_a_file_system_in_use") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     ok(&["create", text(&volume), "--size=2G"]);
     let mnt = mounted(&volume, &[]);
     let ends = AtomicBool::new(false);
+    let counts = [const { AtomicU64::new(0) }; WRITERS];
     let written: Vec<(u64, Duration)> = thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
+        let writers: Vec<_> = (0..)
+            .zip(&counts)
+            .map(|(writer, count)| {
                 let (mnt, ends) = (&mnt, &ends);
-                scope.spawn(move || write(mnt, writer, ends))
+                scope.spawn(move || write(mnt, writer, count, ends))
             })
             .collect();
         let ending = Ends(&ends);
@@ -88,6 +94,9 @@ fn five_servers_take_over_under_a_file_system_in_use() {
             assert!(is_gone(before));
         }
         thread::sleep(Duration::from_millis(300));
+        eventually("each has written some files", || {
+            counts.iter().all(|count| count.load(Ordering::SeqCst) > 10)
+        });
         drop(ending);
         writers.into_iter().map(|w| w.join().unwrap()).collect()
     });
@@ -111,11 +120,34 @@ fn five_servers_take_over_under_a_file_system_in_use() {
     ok(&["check", text(&volume)]);
 }
 
+/// Held for writing while all servers of this machine are restarted, and for reading by tests that would notice.
+static ALL: RwLock<()> = RwLock::new(());
+
+fn not_all() -> RwLockReadGuard<'static, ()> {
+    ALL.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Creates a short script.
 fn script(path: &Path, lines: &str) -> String {
     fs::write(path, format!("#!/bin/sh\n{lines}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     format!("--program={}", path.display())
+}
+
+/// Restarts all servers of this machine, this volume's too.
+fn restart_all(volume: &Path) {
+    let _guard = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    let out = vellum(&["restart", "--all"]);
+    // Other servers of this machine may have to go on.
+    let (done, failed) = (
+        String::from_utf8_lossy(&out.stdout),
+        String::from_utf8_lossy(&out.stderr),
+    );
+    assert!(
+        out.status.success() || !failed.contains(text(volume)),
+        "{failed}"
+    );
+    assert!(done.contains(text(volume)), "{done}");
 }
 
 #[test]
@@ -172,12 +204,12 @@ fn a_failed_takeover_leaves_the_old_server_running() {
     // And that server can be restarted as well.
     ok(&["restart", text(&mnt)]);
     serves(4, None);
-    ok(&["restart", "--all"]);
+    restart_all(&volume);
     assert_ne!(serves(5, None), second);
     let third = serves(6, None);
     // SAFETY: the server of this test.
     unsafe { libc::kill(third, libc::SIGKILL) };
-    thread::sleep(Duration::from_millis(100));
+    eventually("it is dead", || is_gone(third));
     fails(1, &["restart", text(&volume)], &["is dead", "detach"]);
     vellum(&["detach", text(&volume)]);
 
@@ -194,6 +226,7 @@ fn an_encrypted_volume_is_opened_with_its_key_before_its_server_stops() {
     if !can_attach("an_encrypted_volume_is_opened_with_its_key_before_its_server_stops") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let key = dir.path().join("key");
@@ -219,6 +252,7 @@ fn a_restart_keeps_snapshots_and_is_refused_while_one_is_attached() {
     if !can_attach("a_restart_keeps_snapshots_and_is_refused_while_one_is_attached") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     let snapshot = format!("{}@old", volume.display());
@@ -264,6 +298,7 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     if !can_attach("a_killed_restart_leaves_a_server_that_can_be_detached") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let volume = dir.path().join("disk.vellum");
     ok(&["create", text(&volume), "--size=256M"]);
@@ -294,6 +329,7 @@ fn a_group_on_the_control_socket_gets_no_connection() {
     if !can_attach("a_group_on_the_control_socket_gets_no_connection") {
         return;
     }
+    let _guard = not_all();
     let dir = dir();
     let (volume, control) = (dir.path().join("v"), dir.path().join("control"));
     let fuse = dir.path().join("fuse");

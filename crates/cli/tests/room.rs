@@ -7,9 +7,10 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, ok, text};
+use common::{Server, dir, eventually, ok, text};
 use nbd_client::NbdClient;
 use serde_json::Value;
+use std::ops::Range;
 
 const PIECE: usize = 64 << 10;
 
@@ -25,6 +26,16 @@ fn piece(number: u64) -> Vec<u8> {
     std::iter::repeat_with(word)
         .take(PIECE / 8)
         .flatten()
+        .collect()
+}
+
+/// Returns the per cents in use that the server has warned of.
+fn warnings(server: &Server) -> Vec<u64> {
+    let said = server.said();
+    let rest = said.split("warning: ").skip(1);
+    let percents = rest.filter_map(|it| it.split_once(" % of the space for data is in use"));
+    percents
+        .map(|(percent, _)| percent.parse().unwrap())
         .collect()
 }
 
@@ -52,17 +63,26 @@ fn a_thin_volume_warns_before_it_refuses_a_client() {
                 break error;
             }
             at += PIECE as u64;
-            let lines = server
-                .said()
-                .matches("of the space for data is in use")
-                .count();
+            let lines = warnings(&server).len();
             if lines > levels.len() {
-                levels.push(room(volume)["level"].as_str().unwrap().to_owned());
-                assert_eq!(lines, levels.len(), "{}", server.said());
+                let level = room(volume)["level"].as_str().unwrap().to_owned();
+                levels.resize(lines, level);
             }
         };
         assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC), "{layout}");
-        assert_eq!(levels, ["filling", "high", "critical"], "{layout}");
+        eventually("three warnings", || warnings(&server).len() == 3);
+        // Each at its level, the last one while there was room.
+        let percents = warnings(&server);
+        let bounds = [80..90, 90..95, 95..100];
+        let is_at = |(percent, bounds): (&u64, &Range<u64>)| bounds.contains(percent);
+        let all = percents.iter().zip(&bounds).all(is_at);
+        assert!(all, "{layout}: {percents:?}");
+        // When a warning was read, the volume was at its level, or at a higher one by then.
+        for (least, level) in levels.iter().enumerate() {
+            let levels = &["filling", "high", "critical"][least..];
+            assert!(levels.contains(&level.as_str()), "{layout}: {level}");
+        }
+        assert_eq!(room(volume)["level"], "critical");
         let said = server.said();
         for part in [
             "thin.vellum: warning: 80 %",

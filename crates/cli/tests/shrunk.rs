@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::chain::unmount;
 use common::{can_attach, dir, fails, noise, ok, run, text};
 use std::fs;
 use std::path::Path;
@@ -142,7 +143,7 @@ fn a_file_system_loses_nothing() {
     fs::write(&file, &data).unwrap();
     let shrink = ["shrink", &disk, "--size=128M"];
     fails(1, &shrink, &["ext4", "cut off", "resize2fs"]);
-    run("umount", &[&mnt]);
+    unmount(Path::new(&mnt));
     ok(&["detach", &disk]);
     fails(1, &shrink, &["ext4", "cut off", "resize2fs"]);
 
@@ -182,13 +183,13 @@ fn a_file_system_loses_nothing() {
     fs::write(Path::new(&mnt).join("more"), noise(3, 1 << 20)).unwrap();
     ok(&shrink);
     assert!(fs::read(&file).unwrap() == data);
-    run("umount", &[&mnt]);
+    unmount(Path::new(&mnt));
     ok(&["detach", &disk]);
     ok(&["grow", &disk, "--size=512M", "--fs"]);
     ok(&["attach", &disk, "--mount", &mnt, "--via=fuse"]);
     assert!(fs::read(&file).unwrap() == data);
     assert!(fs::read(Path::new(&mnt).join("more")).unwrap() == noise(3, 1 << 20));
-    run("umount", &[&mnt]);
+    unmount(Path::new(&mnt));
     ok(&["detach", &disk]);
     let device = ok(&["attach", &disk, "--via=fuse"]);
     run("e2fsck", &["-fn", device.trim()]);

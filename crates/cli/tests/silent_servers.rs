@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Server, dir, fails, ok, text, vellum};
+use common::{Server, dir, eventually, fails, ok, text, vellum};
 use serde_json::Value;
 use std::fs::remove_file;
 use std::os::unix::net::UnixListener;
@@ -34,6 +34,13 @@ impl Drop for Hung {
     }
 }
 
+/// Runs the command. Returns its output, and how long it took.
+fn timed(args: &[&str]) -> (String, Duration) {
+    let began = Instant::now();
+    let told = vellum(args).stdout;
+    (String::from_utf8(told).unwrap(), began.elapsed())
+}
+
 #[test]
 fn servers_that_hang_do_not_hide_others() {
     let dirs = [dir(), dir(), dir()];
@@ -45,38 +52,38 @@ fn servers_that_hang_do_not_hide_others() {
     let options = ["--socket", text(&socket), text(&well)];
     let server = Server::start(dirs[2].path(), &options);
     let hung = [Hung::of(&first), Hung::of(&second)];
-    let began = Instant::now();
-    let told = vellum(&["metrics"]);
-    let took = began.elapsed();
-    let began = Instant::now();
-    let listed = vellum(&["list", "--json"]);
-    let listing = began.elapsed();
-    let lines = vellum(&["list"]);
-    drop(hung);
-    let told = String::from_utf8(told.stdout).unwrap();
+    // A monitoring program usually waits 10 s. A busy machine is slow now and then, but not each time.
+    let mut told = String::new();
+    eventually("metrics in less than 9 s", || {
+        let took;
+        (told, took) = timed(&["metrics"]);
+        took < Duration::from_secs(9)
+    });
     assert!(told.contains(&format!("volume=\"{}\"", text(&well))));
     let silent = told
         .lines()
         .filter(|line| line.starts_with("vellum_health{") && line.ends_with(" 3.0"));
     assert!(silent.count() >= 2, "{told}");
-    // A monitoring program usually waits 10 s.
-    assert!(took < Duration::from_secs(9), "{took:?}");
-    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let states = |pid: u32| {
+    let states = |listed: &Value, pid: u32| {
         let all = listed.as_array().unwrap().iter();
-        let its = all.filter(move |it| it["pid"] == pid);
-        its.map(|it| it["state"].as_str().unwrap())
+        let its = all.filter(|it| it["pid"] == pid);
+        its.map(|it| it["state"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    assert_eq!(states(std::process::id()), ["silent"; 2]);
-    assert_eq!(states(server.pid() as u32), ["serving"]);
-    let lines = String::from_utf8(lines.stdout).unwrap();
+    // Both are waited for at the same time.
+    eventually("a list in less than 6 s, with the one that is well", || {
+        let (listed, took) = timed(&["list", "--json"]);
+        let listed = serde_json::from_str(&listed).unwrap();
+        assert_eq!(states(&listed, std::process::id()), ["silent"; 2]);
+        let is_well = states(&listed, server.pid() as u32) == ["serving"];
+        is_well && took < Duration::from_secs(6)
+    });
+    let (lines, _) = timed(&["list"]);
+    drop(hung);
     // Not those of other tests, which stop servers too.
     let why = format!("does not answer: process {} ", std::process::id());
     let silent = lines.lines().filter(|line| line.contains(&why));
     assert_eq!(silent.count(), 2, "{lines}");
-    // Both were waited for at the same time.
-    assert!(listing < Duration::from_secs(6), "{listing:?}");
 }
 
 #[test]

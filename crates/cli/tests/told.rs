@@ -24,6 +24,16 @@ fn listed(path: &Path) -> Option<Value> {
     all.into_iter().find(|it| it["path"] == text(path))
 }
 
+/// Returns the same, once its server answers: on a busy machine `list` may not wait long enough for it.
+fn served(path: &Path) -> Value {
+    let mut it = None;
+    eventually("it is served", || {
+        it = listed(path);
+        it.as_ref().is_some_and(|it| it["state"] == "serving")
+    });
+    it.unwrap()
+}
+
 #[test]
 fn served_volumes_are_listed_and_dead_ones_are_not() {
     let dir = dir();
@@ -32,7 +42,7 @@ fn served_volumes_are_listed_and_dead_ones_are_not() {
     ok(&["create", v, "--size=64M", "--set=label=photos"]);
     assert_eq!(listed(&path), None);
     let server = Server::start(dir.path(), &[v, "--socket", text(&socket)]);
-    let it = listed(&path).unwrap();
+    let it = served(&path);
     assert_eq!(
         (&it["state"], &it["pid"], &it["label"], &it["bytes"]),
         (
@@ -43,12 +53,11 @@ fn served_volumes_are_listed_and_dead_ones_are_not() {
         )
     );
     assert!(it["places"][0].as_str().unwrap().contains(text(&socket)));
-    let shown = ok(&["list"]);
-    let line = shown.lines().find(|line| line.contains(v)).unwrap();
-    assert!(
-        line.contains("(photos)") && line.contains("64 MiB"),
-        "{shown}"
-    );
+    eventually("a line with its label and size", || {
+        let shown = ok(&["list"]);
+        let line = shown.lines().find(|line| line.contains(v)).unwrap();
+        line.contains("(photos)") && line.contains("64 MiB")
+    });
     // Its socket is left behind.
     server.kill();
     assert_eq!(listed(&path), None);
@@ -75,7 +84,7 @@ fn attached_volumes_are_listed_with_their_mount_until_detached() {
     ok(&["create", v, "--size=256M"]);
     let _attached = Attached(v);
     ok(&["attach", v, "--via=fuse", "--mkfs", "--mount", m]);
-    let it = listed(&path).unwrap();
+    let it = served(&path);
     assert_eq!(
         (&it["state"], &it["via"]),
         (&"serving".into(), &"fuse".into())

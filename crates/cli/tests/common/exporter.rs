@@ -21,11 +21,23 @@ pub fn exporter(args: &[&str]) -> (Running, String) {
     (exporter, address)
 }
 
-/// Returns the answer to these bytes.
+/// Returns the answer to these bytes. Asks again if the connection ends without a whole answer: the server closes it at once if it
+/// has too many, or does not read the whole request.
 pub fn get(address: &str, request: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = asked(address, request);
+    for _ in 0..4 {
+        match answer {
+            Ok(answer) if !answer.is_empty() => return answer,
+            _ => answer = asked(address, request),
+        }
+    }
+    answer.unwrap()
+}
+
+fn asked(address: &str, request: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }

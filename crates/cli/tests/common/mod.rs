@@ -257,6 +257,22 @@ pub fn server_pid(path: &Path) -> i32 {
         .unwrap() as i32
 }
 
+/// True if the process has ended, with all its threads: until then, its sockets answer.
+pub fn has_ended(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+    status.map_or(true, |told| {
+        told.contains("State:\tZ") && told.contains("Threads:\t1\n")
+    })
+}
+
+/// Kills the server of a volume, and waits for its end.
+pub fn kill_server(path: &Path) {
+    let pid = server_pid(path);
+    // SAFETY: a process started by this test, by its recorded number.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    eventually("the killed server has ended", || has_ended(pid));
+}
+
 /// Returns bytes that neither compress nor repeat.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut word = seed * 2 + 1;

@@ -184,7 +184,8 @@ mod tests {
     use crate::common::dir;
     use std::fs::Permissions;
     use std::os::unix::fs::{FileExt, PermissionsExt};
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
     use vellum_medium::fault::Rng;
 
     /// Overwrites one of every 16 blocks of each file below a directory with zeros.
@@ -214,9 +215,19 @@ mod tests {
             let folder = make_folder(dir.path());
             let started = application.start(&folder, application.modes[0], 7);
             let stop = dir.path().join("stop");
+            // That it is ready, and each transaction.
+            let seen = AtomicUsize::new(0);
+            let count = || {
+                seen.fetch_add(1, Ordering::SeqCst);
+                1
+            };
             let mut written = std::thread::scope(|scope| {
-                let watch = scope.spawn(|| started.watch(&|| 1));
+                let watch = scope.spawn(|| started.watch(&count));
                 std::thread::sleep(Duration::from_millis(500));
+                let began = Instant::now();
+                while seen.load(Ordering::SeqCst) < 2 && began.elapsed() < Duration::from_secs(60) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
                 fs::write(&stop, "").unwrap();
                 watch.join().unwrap()
             });

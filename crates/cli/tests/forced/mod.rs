@@ -88,12 +88,18 @@ fn done(result: i64, what: &str) {
     assert!(result >= 0, "{what}: {}", Error::last_os_error());
 }
 
-fn wait(pid: i32) {
+/// Waits until the thread stops. Returns false if it has ended.
+fn stops(pid: i32) -> bool {
     let mut status = 0;
     // SAFETY: the status lives during the call.
     let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
     done(waited.into(), "wait");
-    assert!(libc::WIFSTOPPED(status), "it has ended: {status:#x}");
+    let has_ended = libc::WIFEXITED(status);
+    assert!(
+        has_ended || libc::WIFSTOPPED(status),
+        "it was killed: {status:#x}"
+    );
+    !has_ended
 }
 
 /// Makes the main thread, which waits in a system call, do this one instead, and then wait again. Returns the kernel's result.
@@ -126,7 +132,9 @@ fn by_waiting(pid: i32, call: i64, path: &str, arguments: [u64; 6]) -> Option<i6
         if libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0) != 0 {
             return None;
         }
-        wait(pid);
+        if !stops(pid) {
+            return None;
+        }
         done(
             libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut before),
             "registers",
@@ -154,7 +162,7 @@ fn by_waiting(pid: i32, call: i64, path: &str, arguments: [u64; 6]) -> Option<i6
             "set registers",
         );
         done(libc::ptrace(libc::PTRACE_SINGLESTEP, pid, 0, 0), "step");
-        wait(pid);
+        assert!(stops(pid), "it has ended");
         done(
             libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut now),
             "registers",
