@@ -15,7 +15,6 @@ use common::{
 };
 use journal::{HOME, JOURNAL, mounted};
 use std::sync::Arc;
-use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::SumKind;
 use vellum_device::block::{BlockError, Op};
@@ -324,6 +323,9 @@ fn a_block_committed_again_before_it_is_home_is_a_delta() {
         mounted(|medium| open(medium, Compression::Lz4, Deltas::Packed));
     let home = u64::from(HOME);
     host.begin_log();
+    wait_for(&volume, "the scan that this requests", |volume| {
+        !volume.stats().commits.looking
+    });
     let copies = |n| [version(home, n), version(home + 1, n)];
     let made = || core(&volume, "delta_blocks");
     let mut n = 0;
@@ -333,12 +335,7 @@ fn a_block_committed_again_before_it_is_home_is_a_delta() {
         n += 1;
         assert!(n < 90, "the log comes round");
         host.commit_blocks(copies(n).each_ref());
-        if made() == before + 2 {
-            return true;
-        }
-        // The scan that `begin_log` requested is under way.
-        std::thread::sleep(Duration::from_millis(50));
-        false
+        made() == before + 2
     });
     let mut places = Vec::new();
     let mut commit = |host: &mut journal::Host, n| {

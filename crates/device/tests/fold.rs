@@ -192,14 +192,14 @@ fn a_fold_ends_when_it_is_switched_off() {
     let (volume, contents) = sparse(&medium, skewed);
     let policy = |fold| Policy {
         compression: Compression::Lz4,
-        sweep_blocks: 1000,
+        sweep_blocks: 200,
         fold,
         ..Policy::default()
     };
     volume.set_policy(policy(true)).unwrap();
     volume.sweep(Sought::SparsePages, Haste::Beside).unwrap();
     wait_for(&volume, "it has folded some", |volume| {
-        counted(volume, "folded_blocks") >= 100
+        counted(volume, "folded_blocks") >= 20
     });
     volume.set_policy(policy(false)).unwrap();
     wait_for(&volume, "it has ended", |volume| {
@@ -260,13 +260,13 @@ fn a_fold_that_is_killed_loses_nothing() {
         volume
             .set_policy(Policy {
                 compression: Compression::Lz4,
-                sweep_blocks: 4000,
+                sweep_blocks: 400,
                 ..Policy::default()
             })
             .unwrap();
         volume.sweep(Sought::SparsePages, Haste::Beside).unwrap();
         wait_for(&volume, "it has folded some", |volume| {
-            counted(volume, "folded_blocks") >= 100
+            counted(volume, "folded_blocks") >= 20
         });
         if kill % 2 == 0 {
             Client::new(&volume).flush().unwrap();

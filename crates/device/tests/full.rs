@@ -72,7 +72,7 @@ fn a_full_medium_is_waited_for() {
     let _ = client.sink.wait(tag);
     let began = std::time::Instant::now();
     while client.write(2, &[22]).is_err() {
-        assert!(began.elapsed().as_secs() < 10, "room is found again");
+        assert!(began.elapsed().as_secs() < 60, "room is found again");
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     client.flush().unwrap();
@@ -123,7 +123,7 @@ fn a_full_medium_that_holds_the_write_buffer_refuses_and_serves_reads() {
             medium.set_full(false);
             let began = std::time::Instant::now();
             while client.write(taken * run, &values).is_err() {
-                assert!(began.elapsed().as_secs() < 20, "room is found again");
+                assert!(began.elapsed().as_secs() < 60, "room is found again");
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
             client.flush().unwrap();

@@ -355,8 +355,12 @@ fn a_served_volume_grows_only_while_no_snapshot_is_open() {
     });
     assert_eq!(device.blocks(), SIZE + 40);
     let volume = device.volume();
-    common::wait_for(&volume, "a snapshot of its own", |volume| {
-        volume.stats().history.taken > 0
+    common::wait_for(&volume, "a snapshot of its own of all", |volume| {
+        let all = volume.snapshots().unwrap();
+        let newest = all.iter().rfind(|one| one.scheduled);
+        let changed = newest.map(|newest| volume.changed_since(&newest.name, None));
+        let is_newest_of_all = changed.is_some_and(|changed| changed.unwrap().is_empty());
+        is_newest_of_all && volume.stats().history.taken > 0
     });
     volume.set_schedule(Schedule::default());
     known.now = (0..).zip(read_all(&volume)).collect();

@@ -64,7 +64,9 @@ fn put(client: &mut Client, superblock: &[u8]) -> FileSystemStats {
     client.call(request).unwrap();
     let found = |volume: &Volume| volume.stats().write_once.file_systems;
     let volume = Arc::clone(&client.volume);
-    wait_for(&volume, "a scan", |volume| !found(volume).is_empty());
+    wait_for(&volume, "a scan", |volume| {
+        !found(volume).is_empty() && !volume.stats().commits.looking
+    });
     found(&volume).remove(0)
 }
 
@@ -122,7 +124,8 @@ fn nothing_is_shared_of_a_file_system_with_too_many_groups() {
     // Once it is wiped, it does not matter any more.
     client.discard(0, 1).unwrap();
     wait_for(&volume, "it is gone", |volume| {
-        volume.stats().write_once.file_systems.is_empty()
+        let stats = volume.stats();
+        stats.write_once.file_systems.is_empty() && !stats.commits.looking
     });
     assert!(is_shared(&mut client, 2, 1000, 100_000));
     volume.stop().unwrap();

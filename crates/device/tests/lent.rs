@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::{OpenOptions, Volume};
 use vellum_medium::{Done, Fault, FaultMedium, Io, Kind, Medium, Plan};
@@ -113,14 +113,26 @@ fn lend(client: &mut Client, op: Op, lba: u64, blocks: u64) -> Arc<Lender> {
     lender
 }
 
+/// A write stays in memory for five seconds. After half of them it may be too late for what relies on that.
+const IN_TIME: Duration = Duration::from_millis(2500);
+
 #[test]
 fn a_flush_and_a_read_are_answered_by_the_thread_that_asks() {
+    assert!((0..20).any(|_| the_asking_thread_answers()));
+}
+
+/// Returns false if the flush was not in time.
+fn the_asking_thread_answers() -> bool {
     let held = Held::new();
     let volume = held.open();
     let mut client = Client::new(&volume);
+    let began = Instant::now();
     client.write(3, &[1]).unwrap();
     let before = held.submitted_durable.load(Ordering::SeqCst);
     let flush = lend(&mut client, Op::Flush, 0, 0);
+    if began.elapsed() > IN_TIME {
+        return false;
+    }
     assert!(matches!(flush.0.lock().take(), Some(Ok(()))), "at once");
     assert_eq!(held.now.load(Ordering::SeqCst), 1);
     assert_eq!(held.submitted_durable.load(Ordering::SeqCst), before);
@@ -134,6 +146,7 @@ fn a_flush_and_a_read_are_answered_by_the_thread_that_asks() {
     let volume = held.open();
     assert_eq!(Client::new(&volume).read(3, 1).unwrap(), [1], "durable");
     volume.stop().unwrap();
+    true
 }
 
 /// A thread that waits for a slow drive holds up no other client: neither writes acknowledged from memory nor another's flush.
@@ -207,13 +220,22 @@ fn a_stop_waits_for_a_lent_thread() {
 /// A failure on a lent thread poisons the volume as anywhere.
 #[test]
 fn a_failure_on_a_lent_thread_poisons() {
+    assert!((0..20).any(|_| a_failed_flush_poisons()));
+}
+
+/// Returns false if the flush was not in time.
+fn a_failed_flush_poisons() -> bool {
     let held = Held::new();
     let volume = held.open();
     let mut client = Client::new(&volume);
+    let began = Instant::now();
     client.write(3, &[1]).unwrap();
     held.medium
         .set_plan(Plan::default().with_nth(Fault::WriteError, 0));
     let flush = lend(&mut client, Op::Flush, 0, 0);
+    if began.elapsed() > IN_TIME {
+        return false;
+    }
     assert!(matches!(flush.0.lock().take(), Some(Err(_))));
     assert!(client.write(4, &[2]).is_err());
     let told = volume.events();
@@ -227,4 +249,5 @@ fn a_failure_on_a_lent_thread_poisons() {
     let medium: Arc<dyn Medium> = Arc::clone(&held) as _;
     let volume = Volume::open(medium, &small()).unwrap();
     assert!(Client::new(&Arc::new(volume)).read(3, 1).unwrap() <= vec![1]);
+    true
 }

@@ -95,6 +95,9 @@ fn a_journal_is_followed_on_when_its_file_system_says_that_it_is_mounted() {
         let mut superblock = host.get(0);
         superblock[1024 + at] ^= bit;
         host.put(0, &superblock);
+        wait_for(&volume, "the next scan", |volume| {
+            !volume.stats().commits.looking
+        });
         let before = pledged();
         let is_pledged = (0..commits).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));

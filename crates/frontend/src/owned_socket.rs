@@ -225,6 +225,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn nobody_else_may_connect_whatever_the_mask_is() {
@@ -242,22 +243,22 @@ mod tests {
     fn a_socket_file_is_never_seen_before_it_is_listened_to() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        let over = std::sync::atomic::AtomicBool::new(false);
+        let removed = AtomicU32::new(0);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let remover = scope.spawn(|| {
                 for _ in 0..2000 {
                     let socket = listen(&path, None).unwrap();
+                    removed.fetch_add(1, Ordering::SeqCst);
                     std::fs::remove_file(&path).unwrap();
                     drop(socket);
                 }
-                over.store(true, std::sync::atomic::Ordering::Relaxed);
             });
-            while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                let now = || path.symlink_metadata().ok().map(|found| found.ino());
-                let before = now();
+            while !remover.is_finished() {
+                let before = removed.load(Ordering::SeqCst);
+                let is_there = path.symlink_metadata().is_ok();
                 let is_dead = matches!(is_answered(&path), Ok(false));
                 // If it was there all the time.
-                let is_same = before.is_some() && before == now();
+                let is_same = is_there && before == removed.load(Ordering::SeqCst);
                 assert!(!(is_dead && is_same), "it looks like that of a dead server");
             }
         });

@@ -189,9 +189,9 @@ fn no_wake_is_lost() {
             let mut done = Vec::new();
             while seen.load(Ordering::SeqCst) < 6000 {
                 let start = Instant::now();
-                medium.wait(&mut done, Some(Duration::from_secs(20)));
+                medium.wait(&mut done, Some(Duration::from_secs(120)));
                 assert!(
-                    start.elapsed() < Duration::from_secs(10),
+                    start.elapsed() < Duration::from_secs(100),
                     "{}",
                     medium.name()
                 );

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_medium::lock::LockError;
 use vellum_medium::{
@@ -196,6 +197,23 @@ fn one_server_or_many_readers() {
     FileMedium::open(&path, WRITE).unwrap();
 }
 
+/// Returns false if that process was seen alive for a while: it dies slowly on a busy machine.
+fn opens_unless_alive(path: &Path, process: u32) -> bool {
+    let began = Instant::now();
+    match FileMedium::open(path, WRITE) {
+        Ok(_) => true,
+        Err(OpenError::Locked(LockError::Held {
+            holder: Some(holder),
+            ..
+        })) if holder.pid == process => {
+            let waited = began.elapsed();
+            assert!(waited >= Duration::from_millis(100), "given up too early");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// A server that was killed with I/O in flight releases its lock by itself, and its successor need not be started again.
 #[test]
 fn the_lock_of_a_killed_server_is_waited_for() {
@@ -232,7 +250,11 @@ fn the_lock_of_a_killed_server_is_waited_for() {
             "{e}"
         );
         child.kill().unwrap();
-        FileMedium::open(&path, WRITE).unwrap(); // before it is reaped
+        let began = Instant::now();
+        // Before it is reaped.
+        while !opens_unless_alive(&path, child.id()) {
+            assert!(began.elapsed() < Duration::from_secs(60), "it stays alive");
+        }
         child.wait().unwrap();
     }
 }

@@ -331,7 +331,7 @@ pub fn wait_for(volume: &Volume, what: &str, mut holds: impl FnMut(&Volume) -> b
     let start = Instant::now();
     while !holds(volume) {
         assert!(
-            start.elapsed() < Duration::from_secs(20),
+            start.elapsed() < Duration::from_secs(60),
             "not in time: {what}"
         );
         std::thread::sleep(Duration::from_millis(2));

@@ -28,7 +28,7 @@ pub fn deduplicating() -> Policy {
 pub fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(30), "never: {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

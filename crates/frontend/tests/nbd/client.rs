@@ -58,7 +58,7 @@ impl Client {
 
     pub fn greeted_on(mut stream: UnixStream) -> Self {
         stream
-            .set_read_timeout(Some(Duration::from_secs(20)))
+            .set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).unwrap();

@@ -1,6 +1,7 @@
 //! Disks and servers for the tests.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
         assert!(
-            start.elapsed() < Duration::from_secs(10),
+            start.elapsed() < Duration::from_secs(60),
             "{what} did not happen"
         );
         std::thread::sleep(Duration::from_millis(2));
@@ -75,6 +76,7 @@ pub fn soon(what: &str, mut happened: impl FnMut() -> bool) {
 pub struct LateDisk {
     ram: Arc<RamDisk>,
     work: Mutex<Sender<Batch>>,
+    asked: AtomicUsize,
 }
 
 impl LateDisk {
@@ -96,7 +98,13 @@ impl LateDisk {
         Arc::new(Self {
             ram,
             work: Mutex::new(work),
+            asked: AtomicUsize::new(0),
         })
+    }
+
+    /// How many requests it has got so far.
+    pub fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
     }
 }
 
@@ -114,6 +122,7 @@ impl BlockDevice for LateDisk {
     }
 
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {
+        self.asked.fetch_add(requests.len(), Ordering::Relaxed);
         self.work
             .lock()
             .unwrap()

@@ -255,7 +255,7 @@ fn floods_and_nonsense_end_the_connection() {
     Client::connected(&served.path(), "one", true);
     // A client sees the end before it is reported.
     let reports = || served.reports.lock().unwrap().len();
-    (0..500).take_while(|_| reports() < 4).for_each(|_| {
+    (0..6000).take_while(|_| reports() < 4).for_each(|_| {
         std::thread::sleep(std::time::Duration::from_millis(10));
     });
     assert_eq!(reports(), 4);

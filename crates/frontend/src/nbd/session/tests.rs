@@ -19,7 +19,7 @@ fn connected(disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>
 fn buffered(bytes: i32, disk: &Arc<RamDisk>, heap: &Arc<Heap>) -> (UnixStream, Arc<Session>) {
     let (client, server) = UnixStream::pair().unwrap();
     client
-        .set_read_timeout(Some(Duration::from_secs(20)))
+        .set_read_timeout(Some(Duration::from_secs(60)))
         .unwrap();
     // SAFETY: an int that lives during the call.
     let set = unsafe {
@@ -56,7 +56,7 @@ fn serve<'scope>(
 fn soon(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
         std::thread::yield_now();
     }
 }
@@ -103,12 +103,12 @@ fn a_client_that_reads_slowly_without_pause_keeps_no_frames() {
         soon("as many as may be are in flight", || {
             session.state.lock().requests == REQUESTS_MAX
         });
-        // At this pace that takes five seconds.
+        // At this pace that takes twelve seconds. A client that reads more slowly pauses.
         let mut read = 0;
         while !disk.all_frames_free() && read < requests * BLOCK_BYTES / 2 {
             client.read_exact(&mut [0; 1024]).unwrap();
             read += 1024;
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(Duration::from_millis(10));
         }
         let free = disk.all_frames_free();
         drop(client);
@@ -193,7 +193,7 @@ fn untaken_replies_share_limited_memory_and_the_longest_silent_client_is_cut_off
         soon("the first's reply waits", || leftovers.bytes() == 48 << 10);
         other.write_all(&read_request(48 * KIB)).unwrap();
         let mut taken = Vec::new();
-        deaf.set_read_timeout(Some(Duration::from_secs(20)))
+        deaf.set_read_timeout(Some(Duration::from_secs(60)))
             .unwrap();
         soon("the first is cut off", || first.state.lock().dead);
         // It gets what its socket had buffered, and then the end.
@@ -220,7 +220,7 @@ fn a_client_that_reads_as_fast_as_it_is_answered_keeps_no_thread_of_the_device()
     let (over, began) = (AtomicBool::new(false), Instant::now());
     // An answer that the receiving thread makes by itself, as for a hole.
     let answer = || {
-        while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(10) {
+        while !over.load(Ordering::Relaxed) && began.elapsed() < Duration::from_secs(60) {
             if let Ok(Some(slot)) = session.try_open(opening) {
                 session.end_part(slot, Ok(()));
             }
@@ -251,6 +251,6 @@ fn a_client_that_reads_as_fast_as_it_is_answered_keeps_no_thread_of_the_device()
         }
         session.flush();
         session.end();
-        assert!(longest < Some(Duration::from_secs(3)), "{longest:?}");
+        assert!(longest < Some(Duration::from_secs(30)), "{longest:?}");
     });
 }

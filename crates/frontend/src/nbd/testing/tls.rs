@@ -26,6 +26,8 @@ const BEFORE_TLS: u64 = 18 + 20;
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// How long the client waits for a server that may wait for the client.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it waits for a server that must answer.
+const LONG_PATIENCE: Duration = Duration::from_secs(60);
 
 struct Configs {
     server: Arc<ServerConfig>,
@@ -138,7 +140,11 @@ impl<'a> Changing<'a> {
         self.changes = &changes[..changes.len().min(usize::from(*count))];
         let rest = &data[self.changes.len() * 3..];
         // A change may leave each side waiting for the other.
-        reading.set_read_timeout(Some(PATIENCE))?;
+        let patience = match self.changes.is_empty() {
+            true => LONG_PATIENCE,
+            false => PATIENCE,
+        };
+        reading.set_read_timeout(Some(patience))?;
         let name = ServerName::try_from("localhost").map_err(io::Error::other)?;
         let mut tls =
             ClientConnection::new(Arc::clone(&CONFIGS.client), name).map_err(io::Error::other)?;
