@@ -307,6 +307,14 @@ fn growth_cut_short_changes_no_snapshot_or_clone() {
     assert!(outcomes[0] > 10 && outcomes[1] > 0, "{outcomes:?}");
 }
 
+/// True if nothing has changed since the schedule took the newest snapshot.
+fn has_scheduled_all(volume: &Volume) -> bool {
+    let all = volume.snapshots().unwrap();
+    let newest = all.iter().rfind(|one| one.scheduled);
+    let changed = newest.map(|newest| volume.changed_since(&newest.name, None));
+    changed.is_some_and(|changed| changed.unwrap().is_empty())
+}
+
 #[test]
 fn a_served_volume_grows_only_while_no_snapshot_is_open() {
     let (before, mut known) = filled();
@@ -356,11 +364,7 @@ fn a_served_volume_grows_only_while_no_snapshot_is_open() {
     assert_eq!(device.blocks(), SIZE + 40);
     let volume = device.volume();
     common::wait_for(&volume, "a snapshot of its own of all", |volume| {
-        let all = volume.snapshots().unwrap();
-        let newest = all.iter().rfind(|one| one.scheduled);
-        let changed = newest.map(|newest| volume.changed_since(&newest.name, None));
-        let is_newest_of_all = changed.is_some_and(|changed| changed.unwrap().is_empty());
-        is_newest_of_all && volume.stats().history.taken > 0
+        volume.stats().history.taken > 0 && has_scheduled_all(volume)
     });
     volume.set_schedule(Schedule::default());
     known.now = (0..).zip(read_all(&volume)).collect();

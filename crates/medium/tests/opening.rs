@@ -5,6 +5,7 @@ mod common;
 
 use common::{Memory, run};
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -218,6 +219,7 @@ fn opens_unless_alive(path: &Path, process: u32) -> bool {
 #[test]
 fn the_lock_of_a_killed_server_is_waited_for() {
     const PATH: &str = "VELLUM_TEST_KILLED";
+    const TEST: &str = "the_lock_of_a_killed_server_is_waited_for";
     if let Some(path) = std::env::var_os(PATH) {
         let medium = FileMedium::open(path, WRITE).unwrap();
         let mut memory = Memory::new(256);
@@ -232,23 +234,15 @@ fn the_lock_of_a_killed_server_is_waited_for() {
     drop(FileMedium::create(&path, BYTES, Prealloc::Full).unwrap());
     for _ in 0..5 {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "the_lock_of_a_killed_server_is_waited_for",
-                "--nocapture",
-            ])
+            .args(["--exact", TEST, "--nocapture"])
             .env(PATH, &path)
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut lines =
-            std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.any(|line| line.unwrap().contains("ready")));
-        let e = open(&path);
-        assert!(
-            e.to_string().contains(&format!("process {}", child.id())),
-            "{e}"
-        );
+        let (e, holder) = (open(&path), format!("process {}", child.id()));
+        assert!(e.to_string().contains(&holder), "{e}");
         child.kill().unwrap();
         let began = Instant::now();
         // Before it is reaped.
