@@ -47,6 +47,7 @@ impl Engine {
                 self.state.checkpoint_begins();
                 self.stats.map_checkpoints += 1;
             }
+            Step::Void => self.checkpoint.on_void_begun(&self.superblock),
             Step::Stripe(stripe) => {
                 if !self.is_read_for(stripe) {
                     return false;

@@ -246,8 +246,10 @@ impl Engine {
         for segment in unsummarised {
             engine.write_summary(segment);
         }
-        let is_due = recovered.replayed.wants_checkpoint();
-        engine.checkpoint.due_if(is_due);
+        engine.checkpoint.on_opened(
+            recovered.has_passed_over,
+            recovered.replayed.wants_checkpoint(),
+        );
         engine.placing.reserve = Reserve::new(engine.room());
         engine.redeem();
         engine.pump();

@@ -35,6 +35,8 @@ use root_pieces::RootPieces;
 pub(crate) enum Step {
     /// Seal the open chunks of these heads: [`on_begun`](Checkpoint::on_begun).
     Begin(&'static [Head]),
+    /// Make void what recovery has passed over: [`on_void_begun`](Checkpoint::on_void_begun).
+    Void,
     /// Write this stripe's leaves, once all that its parity is computed from is read: [`on_stripe_begun`](Checkpoint::on_stripe_begun).
     Stripe(u32),
     /// Seal the open chunks of both heads, because all leaves are on the medium: [`on_heads_sealed`](Checkpoint::on_heads_sealed).
@@ -66,6 +68,8 @@ pub(crate) struct Now {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Idle,
+    /// Overwriting the headers of a root that recovery has passed over.
+    Voiding,
     /// Writing leaves, from this stripe on.
     Leaves(u32),
     /// Everything up to this chunk, and every leaf, must be durable before the root.
@@ -87,6 +91,8 @@ enum Phase {
 pub(crate) struct Checkpoint {
     is_due: bool,
     phase: Phase,
+    /// True if the place of the next root holds one that recovery has passed over.
+    has_passed_over: bool,
     /// The number of stripes of leaves.
     stripes: u32,
     /// The durable root.
@@ -132,6 +138,7 @@ impl Checkpoint {
         Self {
             is_due: false,
             phase: Phase::Idle,
+            has_passed_over: false,
             stripes,
             root,
             next: root,
@@ -148,6 +155,13 @@ impl Checkpoint {
             open: OpenSummaries::default(),
             pieces,
         }
+    }
+
+    /// Notes what recovery found: whether the place of the next root holds one that was passed over, or the rest of one; and whether a
+    /// checkpoint is due.
+    pub fn on_opened(&mut self, has_passed_over: bool, is_due: bool) {
+        self.has_passed_over = has_passed_over;
+        self.due_if(is_due);
     }
 
     /// True if none is being written.
@@ -229,13 +243,14 @@ impl Checkpoint {
     pub fn poll(&self, now: &Now) -> Option<Step> {
         match self.phase {
             Phase::Idle if self.may_begin(now) => Some(Step::Begin(heads_to_seal(now))),
+            Phase::Leaves(0) if self.has_passed_over => Some(Step::Void),
             Phase::Leaves(stripe) if stripe < self.stripes => {
                 (self.in_flight < limits::META_IN_FLIGHT).then_some(Step::Stripe(stripe))
             }
             Phase::Leaves(_) => (self.in_flight == 0).then_some(Step::Seal),
             Phase::Settle(_) => self.poll_sync(),
             Phase::Synced(seq) if now.durable >= seq => Some(Step::Root),
-            Phase::Root if self.pieces.are_left() => {
+            Phase::Voiding | Phase::Root if self.pieces.are_left() => {
                 (self.in_flight < limits::ROOT_PIECES_IN_FLIGHT).then_some(Step::Piece)
             }
             _ => None,
@@ -273,6 +288,14 @@ impl Checkpoint {
         self.phase = Phase::Leaves(0);
         self.ahead.begin();
         self.log = Written::default();
+    }
+
+    /// Begins to make void what recovery has passed over.
+    pub fn on_void_begun(&mut self, superblock: &Superblock) {
+        self.has_passed_over = false;
+        self.phase = Phase::Voiding;
+        let next = self.next_generation();
+        self.pieces.begin_to_void(superblock, next);
     }
 
     /// Notes that the leaves of a stripe are being written.
@@ -358,8 +381,11 @@ impl Checkpoint {
         }
     }
 
-    /// Encodes a piece of the next root.
+    /// Encodes a piece of the next root, or of nothing where a root becomes void.
     pub fn encode_root(&self, superblock: &Superblock, crc: Crc, piece: RootPiece, out: &mut [u8]) {
+        if self.phase == Phase::Voiding {
+            return out.fill(0);
+        }
         let blocks = superblock.root_blocks();
         let own = blocks.saturating_sub(piece.first) as usize * BLOCK_BYTES;
         let (root, behind) = out.split_at_mut(own.min(out.len()));
@@ -375,11 +401,18 @@ impl Checkpoint {
     pub fn on_root_written(&mut self, failed: bool) -> Option<Generation> {
         self.in_flight -= 1;
         self.fail_if(failed);
-        let is_whole = self.phase == Phase::Root && self.in_flight == 0 && !self.pieces.are_left();
-        is_whole.then(|| {
-            self.phase = Phase::Mark;
-            self.next.generation
-        })
+        if self.in_flight > 0 || self.pieces.are_left() {
+            return None;
+        }
+        match self.phase {
+            Phase::Voiding => self.phase = Phase::Leaves(0),
+            Phase::Root => {
+                self.phase = Phase::Mark;
+                return Some(self.next.generation);
+            }
+            _ => {}
+        }
+        None
     }
 
     /// Notes that the superblock records the root. Chunks name this root only from now on: until it is marked, recovery may use the

@@ -50,6 +50,8 @@ pub struct Recovered {
     pub last_names: Names,
     /// The map checkpoint that replay began at.
     pub root: RootHeader,
+    /// True if the place of the next root holds one that does not count, or the rest of one.
+    pub has_passed_over: bool,
     /// Where the checkpoint's leaves are.
     pub slots: Slots,
     /// The segments that were free when that root was written.

@@ -62,5 +62,7 @@ pub fn recover_within(
     replay.learn_what_was_durable();
     while replay.step()? {}
     replay.look_past_the_hole(root.newer_lost)?;
-    replay.finish()
+    let mut recovered = replay.finish()?;
+    recovered.has_passed_over = root.newer_lost;
+    Ok(recovered)
 }

@@ -372,6 +372,7 @@ impl<'a> Replay<'a> {
             last_life: self.last_life,
             last_names: self.last_names,
             root: self.root,
+            has_passed_over: false,
             slots: self.slots,
             free: self.free,
             newest: self.newest,

@@ -2,6 +2,10 @@
 //!
 //! Roots take turns in two places. So a place holds what the root before the last one said, and only what has changed since is written
 //! there. The root's checksum covers all its blocks, so a root of which a piece is missing is none, and the one before counts.
+//!
+//! A recovery may pass over a root whose write was cut short. The next root has the same number and the same place, and some of its blocks
+//! may be equal, so parts of it could complete the old one, which leads to leaves that were overwritten. So what recovery has passed over
+//! is made void first: its header is overwritten, durably, before any leaf is.
 
 use crate::addr::{Generation, Leaf, Pba};
 use crate::format::root::{self, SLOTS_IN_BLOCK};
@@ -64,8 +68,28 @@ impl RootPieces {
         !self.left.is_empty()
     }
 
+    /// The number of pieces that remain to be written.
+    #[cfg(test)]
+    pub fn left(&self) -> usize {
+        self.left.len()
+    }
+
     pub fn next(&mut self) -> Option<RootPiece> {
         self.left.pop_front()
+    }
+
+    /// Finds what makes void the roots in the place of this one: the headers of both copies.
+    pub fn begin_to_void(&mut self, superblock: &Superblock, generation: Generation) {
+        debug_assert!(!self.are_left(), "no root is being written");
+        let copies = superblock.root_copies(generation).enumerate();
+        self.left = copies
+            .map(|(copy, at)| RootPiece {
+                at,
+                first: 0,
+                blocks: 1,
+                is_twin: copy > 0,
+            })
+            .collect();
     }
 
     /// Finds the pieces to write, of at most `most` blocks, for both copies of a root.

@@ -1,8 +1,8 @@
 //! Roots of several blocks, in pieces.
 
 use super::super::Checkpoint;
-use super::{CRC, found};
-use crate::addr::{BLOCK_BYTES, Generation, Leaf, Segment, Seq};
+use super::{CRC, CURSORS, NOW, Step, found};
+use crate::addr::{BLOCK_BYTES, Generation, Leaf, Life as Number, Segment, Seq};
 use crate::format::geometry::{self, Params, SMALL};
 use crate::format::root::{self, FreeSegments, LeafSlot, RootHeader, SLOTS_IN_BLOCK};
 use crate::format::superblock::Superblock;
@@ -181,6 +181,69 @@ fn write_some(checkpoint: &mut Checkpoint, volume: &Superblock, medium: &mut Blo
 /// Continues from a root that has just been found.
 fn opened(volume: &Superblock, header: RootHeader, slots: &[LeafSlot]) -> Checkpoint {
     Checkpoint::new(header, slots.to_vec().into(), volume.stripes())
+}
+
+/// Two attempts at one root are cut short: the first lacks one piece, and of the second only that piece arrives, in which both are equal.
+/// Then the first must not be there: its leaves were overwritten.
+#[test]
+fn what_arrives_of_a_root_completes_no_root_that_was_passed_over() {
+    let volume = large();
+    let begins = |checkpoint: &mut Checkpoint, leaf| {
+        super::write(checkpoint, Leaf(leaf));
+        checkpoint.on_leaf_written(Leaf(leaf), false);
+        let sums = Sums::new(volume.clone(), 1);
+        checkpoint.open.keep(&volume, &sums, &checkpoint.next, CRC);
+        checkpoint.on_root_begun(&volume, CRC, Seq(26), 1, |_| ());
+    };
+    let copies = |medium: &Blocks, next| {
+        let read = |at: crate::addr::Pba| {
+            let range = at.0..at.0 + u64::from(volume.root_blocks());
+            let bytes: Vec<u8> = range.flat_map(|at| medium[&at].clone()).collect();
+            root::decode(&bytes, &volume.uuid(), volume.leaves(), CRC).ok()
+        };
+        volume.root_copies(next).map(read).collect::<Vec<_>>()
+    };
+    let mut pieces = 0;
+    for piece in 0.. {
+        let (mut checkpoint, mut medium) = (found(&volume), Blocks::new());
+        for _ in 0..2 {
+            begins(&mut checkpoint, 1);
+            write(&mut checkpoint, &volume, &mut medium);
+            checkpoint.on_marked();
+        }
+        let (header, slots) = (
+            checkpoint.root,
+            checkpoint.slots.all_from(0).collect::<Vec<_>>(),
+        );
+        let next = checkpoint.next_generation();
+        checkpoint.write_whole_roots();
+        begins(&mut checkpoint, 2);
+        pieces = pieces.max(checkpoint.pieces.left());
+        if piece == pieces {
+            break;
+        }
+        write_some(&mut checkpoint, &volume, &mut medium, !(1 << piece));
+        let mut checkpoint = opened(&volume, header, &slots);
+        checkpoint.on_opened(true, true);
+        checkpoint.on_begun(Seq(20), Number(3), CURSORS);
+        assert_eq!(checkpoint.poll(&NOW), Some(Step::Void));
+        checkpoint.on_void_begun(&volume);
+        let mut voided = 0;
+        while checkpoint.poll(&NOW) == Some(Step::Piece) {
+            let piece = checkpoint.next_piece().expect("it is left");
+            let mut block = vec![1; BLOCK_BYTES];
+            checkpoint.encode_root(&volume, CRC, piece, &mut block);
+            medium.insert(piece.at.0, block);
+            assert_eq!(checkpoint.on_root_written(false), None);
+            voided += 1;
+        }
+        assert_eq!((voided, checkpoint.poll(&NOW)), (2, Some(Step::Stripe(0))));
+        begins(&mut checkpoint, 3);
+        write_some(&mut checkpoint, &volume, &mut medium, 1 << piece);
+        let copies = copies(&medium, next);
+        assert!(copies.iter().all(Option::is_none), "piece {piece}");
+    }
+    assert!(pieces > 8, "{pieces} pieces");
 }
 
 proptest! {
