@@ -332,7 +332,8 @@ impl Engine {
         if rebuilt > 0 {
             self.residency.on_rebuilt(rebuilt as u64);
             self.stats.rebuilt_leaves += rebuilt as u64;
-            self.checkpoint.due_if(true);
+            let is_stopping = self.front.course.is_stopping();
+            self.checkpoint.on_restored(is_stopping);
         }
     }
 

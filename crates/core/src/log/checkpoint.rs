@@ -91,6 +91,8 @@ enum Phase {
 pub(crate) struct Checkpoint {
     is_due: bool,
     phase: Phase,
+    /// True if leaves were restored during a stop.
+    has_restored_at_stop: bool,
     /// True if the place of the next root holds one that recovery has passed over.
     has_passed_over: bool,
     /// The number of stripes of leaves.
@@ -138,6 +140,7 @@ impl Checkpoint {
         Self {
             is_due: false,
             phase: Phase::Idle,
+            has_restored_at_stop: false,
             has_passed_over: false,
             stripes,
             root,
@@ -204,6 +207,14 @@ impl Checkpoint {
     /// Makes a checkpoint begin as soon as it can, if `is_due`.
     pub fn due_if(&mut self, is_due: bool) {
         self.is_due |= is_due;
+    }
+
+    /// Notes that damaged leaves were restored: a checkpoint writes them again. During a stop only one does, because on a medium whose reads
+    /// go on failing each would find further ones. What is not written again is restored once more at the next opening.
+    pub fn on_restored(&mut self, is_stopping: bool) {
+        let is_first = !is_stopping || !self.has_restored_at_stop;
+        self.has_restored_at_stop |= is_stopping;
+        self.due_if(is_first);
     }
 
     /// Notes how far a sweep has come. With `keep`, a root has to record it soon.

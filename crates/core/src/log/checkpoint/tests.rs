@@ -351,3 +351,19 @@ fn open_summaries_are_as_they_were_when_the_sync_began() {
     let tags = read.expect("it is whole").expect("the segment is open");
     assert_eq!(tags[1], tag(5));
 }
+
+#[test]
+fn damage_makes_each_checkpoint_due_but_only_one_of_a_stop() {
+    let volume = volume();
+    let mut checkpoint = found(&volume);
+    let is_due = |checkpoint: &mut Checkpoint, is_stopping| {
+        checkpoint.on_restored(is_stopping);
+        let now = Now { is_stopping, ..NOW };
+        let is_due = checkpoint.poll(&now).is_some();
+        checkpoint.is_due = false;
+        is_due
+    };
+    assert!(is_due(&mut checkpoint, false) && is_due(&mut checkpoint, false));
+    assert!(is_due(&mut checkpoint, true));
+    assert!(!is_due(&mut checkpoint, true));
+}
