@@ -171,11 +171,15 @@ fn a_write_waits_for_comparisons_and_for_leaves() {
     assert_eq!(back.done(), [('w', 10)]);
     back.misses = true;
     back.writes(2, 20, 1, Ack::Placed);
+    back.misses = false;
+    back.writes(3, 30, 1, Ack::Placed);
+    unmap(&mut back, RequestId(4), Lba(40), 1, false, false);
     serve_waiting(&mut back);
     assert!(back.done().is_empty(), "nothing overtakes the first");
     back.front.queue.on_answer(RequestId(1), 1, Some);
     serve_waiting(&mut back);
-    assert_eq!(back.done(), [('w', 11), ('w', 20)]);
+    let order = [('w', 11), ('w', 20), ('w', 30), ('u', 40)];
+    assert_eq!(back.done(), order);
 }
 
 #[test]
