@@ -383,6 +383,20 @@ fn a_volume_opens_only_for_reading_while_a_header_before_the_cursors_cannot_be_r
     assert_eq!(tags.unwrap().1[4].sum, disk::sum(&data(30)));
 }
 
+/// A torn chunk can be read. One that cannot be read now may be whole, and flushed: a life that began before it would lose it for good.
+#[test]
+fn a_volume_opens_only_for_reading_while_data_of_its_newest_chunk_cannot_be_read() {
+    let mut disk = disk_with(&three());
+    let at = disk.at(0, 4);
+    disk.unreadable.insert(at.0);
+    let found = disk.recovered();
+    let unread = Some(Unreadable { at, blocks: 1 });
+    assert_eq!((found.last_seq, found.unread), (Seq(2), unread));
+    disk.unreadable.clear();
+    let found = disk.recovered();
+    assert_eq!((found.last_seq, found.unread), (Seq(3), None));
+}
+
 #[test]
 fn a_torn_checkpoint_falls_back_to_the_one_before() {
     for blocks in 0..2 {

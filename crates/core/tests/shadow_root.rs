@@ -183,6 +183,71 @@ fn a_torn_root_does_not_count() {
     assert_eq!(after.root_generation(), before);
 }
 
+/// The next root has the number and the place of one that a power cut has torn. What arrives of the next one must not make the torn one
+/// whole: that one names table blocks that are overwritten by then.
+#[test]
+fn what_a_power_cut_left_of_a_root_is_void_before_the_next_one_is_written() {
+    let (driver, superblock) = with_roots();
+    let (mut medium, ..) = driver.crash(true).unwrap();
+    let before = newest(&medium, &superblock);
+    let first = superblock.shadow_root_at(Generation(before.0 + 1));
+    let heads = [first, first.plus(superblock.shadow_root_blocks())];
+    for head in heads {
+        medium.format(head.0, &[7; 4096]);
+    }
+    let (mut driver, _) = opened(medium);
+    driver.holds = |effect| matches!(effect, Effect::WriteMeta { durable: true, .. });
+    let write = Ask::Write {
+        lba: 9,
+        tokens: vec![9],
+        fua: false,
+    };
+    driver.ask(&write).unwrap();
+    driver.ask(&Ask::Flush).unwrap();
+    while driver.advance().unwrap() {}
+    assert_eq!(driver.flights(), 2, "nothing but these is on its way");
+    driver.holds = |effect| {
+        matches!(
+            effect,
+            Effect::WriteMeta {
+                durable: true,
+                blocks: 2..,
+                ..
+            }
+        )
+    };
+    while driver.advance().unwrap() {}
+    for head in heads {
+        let mut block = [1; 4096];
+        driver.medium.read_into(head.0, &mut block);
+        assert_eq!(block, [0; 4096], "{head}");
+    }
+    assert_eq!(newest(&driver.medium, &superblock), before);
+    driver.holds = |_| false;
+    driver.settle().unwrap();
+    assert!(newest(&driver.medium, &superblock) > before);
+}
+
+/// Perhaps it is whole, and what it made count was flushed.
+#[test]
+fn a_root_that_cannot_be_read_is_not_taken_for_torn() {
+    let (driver, superblock) = with_roots();
+    let (mut medium, ..) = driver.crash(true).unwrap();
+    let lost = newest(&medium, &superblock);
+    let first = superblock.shadow_root_at(lost);
+    let second = first.plus(superblock.shadow_root_blocks());
+    medium.rot.insert(second.0, Rot::Flip(5));
+    let unread = open::recover(&medium, Some(first.0)).err();
+    assert!(
+        matches!(unread, Some(RecoveryError::Unreadable(_))),
+        "{unread:?}"
+    );
+    let Ok(Recovered::Tables(found)) = open::recover(&medium, None) else {
+        panic!("the volume is not opened");
+    };
+    assert_eq!(found.generation, lost);
+}
+
 /// A root whose second copy a power cut has torn, and the contents in that copy's place.
 fn with_a_lone_root() -> (Medium, Superblock, Generation, Vec<u8>) {
     let (driver, superblock) = with_roots();

@@ -244,11 +244,16 @@ impl<'a> Replay<'a> {
         let Some(Some(found)) = self.peeked[head].take() else {
             return Ok(false);
         };
-        if header.seq > self.durable && !self.data_is_whole(&header, &found.records) {
-            self.look_ahead_for_durable(&header);
+        if header.seq > self.durable {
+            let is_whole = self.data_is_whole(&header, &found.records);
+            if is_whole != Ok(true) {
+                self.look_ahead_for_durable(&header);
+            }
             // If a durable chunk's data is bad, it is damaged, not torn. So the log goes on, and a read of the block finds the damage
             // again and reports it to the client.
-            if header.seq > self.durable {
+            if is_whole != Ok(true) && header.seq > self.durable {
+                // A chunk that cannot be read may be whole, and flushed. So nobody may write after the one before it.
+                self.unread = self.unread.or(is_whole.err());
                 return Ok(false);
             }
         }
@@ -256,20 +261,23 @@ impl<'a> Replay<'a> {
         Ok(true)
     }
 
-    pub(super) fn data_is_whole(&mut self, header: &ChunkHeader, records: &[Record]) -> bool {
+    /// True if a chunk's data is what its header says.
+    pub(super) fn data_is_whole(
+        &mut self,
+        header: &ChunkHeader,
+        records: &[Record],
+    ) -> Result<bool, Unreadable> {
         if let Some(through) = self.superblock.without_data() {
-            return header.seq <= through;
+            return Ok(header.seq <= through);
         }
         let mut data = vec![0; header.data_blocks as usize * BLOCK_BYTES];
-        if self.source.read(header.at.plus(1), &mut data).is_err() {
-            return false;
-        }
+        let mut read = || self.source.read(header.at.plus(1), &mut data);
+        read().or_else(|_| read())?;
         self.replayed.verified += u64::from(header.data_blocks);
         let sum = self.superblock.sum(self.crc);
         let expected = records.iter().filter_map(Record::tag).map(|tag| tag.sum);
-        data.chunks_exact(BLOCK_BYTES)
-            .map(|block| sum.of(block))
-            .eq(expected)
+        let sums = data.chunks_exact(BLOCK_BYTES).map(|block| sum.of(block));
+        Ok(sums.eq(expected))
     }
 
     fn apply(&mut self, head: usize, found: &Found) -> Result<(), RecoveryError> {

@@ -6,7 +6,7 @@ use crate::format::superblock::Superblock;
 use crate::format::table::decode_directory;
 use crate::format::{Crc, FormatError};
 use crate::recovery::rescue::Loss;
-use crate::recovery::{RecoveryError, Source};
+use crate::recovery::{RecoveryError, Source, Unreadable};
 use alloc::collections::BTreeMap;
 use alloc::{vec, vec::Vec};
 
@@ -27,6 +27,8 @@ pub(super) struct Directory {
     pub from_twins: Vec<u64>,
     /// Where the second copy of its root should be, if only one was found.
     pub lone: Option<Pba>,
+    /// Copies of a root that do not count, in the place of the next root.
+    pub void: Vec<Pba>,
 }
 
 impl Directory {
@@ -42,6 +44,8 @@ impl Directory {
         match newest_root(source, superblock, crc) {
             Ok(root) => {
                 directory.lone = root.missing(superblock);
+                root.doubt().into_iter().for_each(|error| loss.note(error));
+                directory.void = root.next.torn;
                 (directory.generation, directory.blocks) = (root.generation, root.slots);
             }
             Err(error) => {
@@ -116,9 +120,56 @@ struct Root {
     slots: Vec<LeafSlot>,
     /// Which of its copies exist.
     copies: [bool; 2],
+    /// What the next root's place has besides whole roots.
+    next: Place,
+}
+
+/// One of the two places of roots.
+struct Place {
+    has_one: bool,
+    /// Copies that are not whole, but not blank either.
+    torn: Vec<Pba>,
+    /// The first copy that could not be read.
+    unread: Option<Unreadable>,
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            has_one: false,
+            torn: Vec::new(),
+            unread: None,
+        }
+    }
 }
 
 impl Root {
+    fn of(generation: Generation, slots: Vec<LeafSlot>, copy: u64) -> Self {
+        Self {
+            generation,
+            slots,
+            copies: [copy == 0, copy == 1],
+            next: Place::new(),
+        }
+    }
+
+    /// The root, with what is in the place of the next one.
+    fn beside(self, places: [Place; 2]) -> Self {
+        let [even, odd] = places;
+        let next = if self.generation.0 & 1 == 0 {
+            odd
+        } else {
+            even
+        };
+        Self { next, ..self }
+    }
+
+    /// Why it may not be the newest: no copy in the next root's place is whole, and one could not be read.
+    fn doubt(&self) -> Option<RecoveryError> {
+        let unread = self.next.unread.filter(|_| !self.next.has_one);
+        unread.map(RecoveryError::from)
+    }
+
     /// Where its missing copy should be.
     fn missing(&self, superblock: &Superblock) -> Option<Pba> {
         let copy = self.copies.iter().position(|is_there| !is_there)? as u64;
@@ -136,33 +187,33 @@ fn newest_root(
     let blocks = superblock.directory_blocks() as u32;
     let mut bytes = vec![0; superblock.shadow_root_blocks() as usize * BLOCK_BYTES];
     let mut newest: Option<Root> = None;
+    let mut places = [const { Place::new() }; 2];
     let mut wrong = FormatError::Magic { what: "root" };
-    for parity in 0..2 {
+    for (parity, place) in (0..).zip(&mut places) {
         for copy in 0..2 {
             let first = superblock.shadow_root_at(Generation(parity));
             let at = first.plus(copy * superblock.shadow_root_blocks());
-            if source.read(at, &mut bytes).is_err() {
-                continue;
-            }
-            match root::decode(&bytes, &superblock.uuid(), blocks, crc) {
-                Ok((header, slots)) if header.generation.0 & 1 == parity => {
-                    let generation = header.generation;
-                    match &mut newest {
-                        Some(root) if root.generation > generation => {}
-                        Some(root) if root.generation == generation => {
-                            root.copies[copy as usize] = true;
-                        }
-                        _ => {
-                            newest = Some(Root {
-                                generation,
-                                slots,
-                                copies: [copy == 0, copy == 1],
-                            });
-                        }
-                    }
+            let read = source.read(at, &mut bytes);
+            let root = read.map(|()| root::decode(&bytes, &superblock.uuid(), blocks, crc));
+            let (generation, slots) = match root {
+                Ok(Ok((header, slots))) if header.generation.0 & 1 == parity => {
+                    (header.generation, slots)
                 }
-                Ok(_) => {}
-                Err(error) => wrong = error,
+                Ok(Err(_)) if bytes[..BLOCK_BYTES].iter().all(|&byte| byte == 0) => continue,
+                other => {
+                    place.torn.push(at);
+                    place.unread = place.unread.or(other.as_ref().err().copied());
+                    wrong = other.ok().and_then(Result::err).unwrap_or(wrong);
+                    continue;
+                }
+            };
+            place.has_one = true;
+            match &mut newest {
+                Some(root) if root.generation > generation => {}
+                Some(root) if root.generation == generation => {
+                    root.copies[copy as usize] = root.slots == slots;
+                }
+                _ => newest = Some(Root::of(generation, slots, copy)),
             }
         }
     }
@@ -172,7 +223,7 @@ fn newest_root(
     match newest.generation < lost {
         // The newest root was durable once, so it has decayed. The previous root describes an older state of the volume.
         true => Err(RecoveryError::RootLost { lost }),
-        false => Ok(newest),
+        false => Ok(newest.beside(places)),
     }
 }
 

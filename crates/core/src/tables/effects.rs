@@ -41,6 +41,7 @@ impl Tables {
                 self.encode_directory(block, out);
             }
             Some(Pending::Root | Pending::RootCopy(_)) => self.encode_root(out),
+            Some(Pending::VoidRoot(_)) => out.fill(0),
             Some(Pending::Mirror(_)) => self.encode_mirror(out),
             _ => unreachable!("effect {id} writes no metadata"),
         }
@@ -88,7 +89,7 @@ impl Tables {
                     durable: true,
                 };
             }
-            Some(Pending::Mirror(at)) => {
+            Some(Pending::VoidRoot(at) | Pending::Mirror(at)) => {
                 return Effect::WriteMeta {
                     id,
                     at: *at,

@@ -134,7 +134,7 @@ impl Tables {
             tables.mark_later(Kind::Prints, block);
         }
         tables.reserve = Reserve::new(tables.room());
-        tables.double(recovered.anew.root);
+        tables.double(recovered.anew.root, recovered.anew.void_roots);
         tables
     }
 
@@ -294,6 +294,7 @@ impl Tables {
                 | Pending::DirectoryTwin(_)
                 | Pending::Root
                 | Pending::RootCopy(_)
+                | Pending::VoidRoot(_)
                 | Pending::Mirror(_)
         );
         if writes && matches!(outcome, Outcome::Full) && !self.front.course.is_poisoned() {
@@ -316,7 +317,8 @@ impl Tables {
             | Pending::Directory(_)
             | Pending::DirectoryTwin(_)
             | Pending::Root
-            | Pending::RootCopy(_) => self.step_ended(),
+            | Pending::RootCopy(_)
+            | Pending::VoidRoot(_) => self.step_ended(),
             Pending::Mirror(_) => self.mirror_written(),
             Pending::Sync => self.synced(),
             Pending::Discard { first, blocks } => self.discarded(first, blocks),

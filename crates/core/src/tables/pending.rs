@@ -22,6 +22,8 @@ pub(crate) enum Pending {
     Root,
     /// The second copy of a root that was found alone.
     RootCopy(Pba),
+    /// The first block of a copy of a root that does not count: no later write may make it whole.
+    VoidRoot(Pba),
     /// The superblock, with the newest durable root, in one of its places.
     Mirror(Pba),
     Sync,

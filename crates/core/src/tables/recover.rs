@@ -75,6 +75,8 @@ pub(super) struct Anew {
     pub editions: BTreeSet<u32>,
     /// The missing second copy of a root.
     pub root: Option<Pba>,
+    /// Copies in the place of the next root that do not count.
+    pub void_roots: Vec<Pba>,
 }
 
 /// A block of fingerprints, counts or editions that is damaged or cannot be read. Fingerprints are hints; counts follow from the
@@ -336,6 +338,7 @@ pub(super) fn look(
     let named = named.filter_map(|number| found.superblock.table_of(number));
     found.anew.tables.extend(named);
     found.anew.root = directory.lone;
+    found.anew.void_roots = directory.void;
     (found.generation, found.slots) = (directory.generation, directory.slots);
     found.directory = directory.blocks;
     if found.superblock.has_editions() {

@@ -234,6 +234,16 @@ pub fn is_spare(found: &Recovered, at: u64) -> bool {
     (superblock.table_at(first, 0).0..superblock.table_at(end, 0).0).contains(&at)
 }
 
+/// True if a recovery that could not read a block found all of a log that another one found, or knows that it did not.
+fn is_as_long(without: &Recovered, whole: &Recovered) -> bool {
+    match (without, whole) {
+        (Recovered::Log(without), Recovered::Log(whole)) => {
+            without.last_seq >= whole.last_seq || without.unread.is_some()
+        }
+        _ => true,
+    }
+}
+
 /// A random one of these blocks.
 pub fn spare_block(medium: &Medium, rng: &mut Rng) -> Option<u64> {
     let found = recover(medium, None).ok()?;
@@ -277,6 +287,9 @@ fn open_with(
                 Err(error) if spare => return Err(format!("block {bad} is spare: {error}")),
                 // The life continues without the block, which can be read again later.
                 Ok(without) if spare => recovered = without,
+                Ok(without) if !is_as_long(&without, &recovered) => {
+                    return Err(format!("without block {bad} the log ends earlier"));
+                }
                 _ => {}
             }
         }

@@ -19,7 +19,8 @@ impl Replay<'_> {
     pub(super) fn chunk_at(&mut self, place: Cursor) -> Option<Found> {
         let found = self.found_at(place).ok()??;
         let known = found.header.seq <= self.durable;
-        (known || self.data_is_whole(&found.header, &found.records)).then_some(found)
+        let is_whole = known || self.data_is_whole(&found.header, &found.records) == Ok(true);
+        is_whole.then_some(found)
     }
 
     /// What the header at a place repeats of the previous chunk, on volumes whose headers do that.

@@ -85,26 +85,26 @@ impl Tables {
     /// If recovery found a root, or blocks of the map in place, in one copy only, writes the second copy. This is a separate commit
     /// before all others. If the single copy were lost, the previous version would count. So until there are two copies, nothing that the
     /// previous version needs is overwritten: no data is written, nothing is discarded, and the superblock records nothing new.
-    pub(in crate::tables) fn double(&mut self, root: Option<Pba>) {
-        let is_in_place = self.shadow.is_none() && self.backlog.has_anew();
-        if root.is_none() && !is_in_place {
+    ///
+    /// The same commit makes copies in `void` unreadable: the rest of a root whose write the power cut off. The next root has the same
+    /// number and place. If power failed in its write too, what arrived of it could make the older one whole, and that one names blocks
+    /// that are overwritten by then.
+    pub(in crate::tables) fn double(&mut self, root: Option<Pba>, void: Vec<Pba>) {
+        if self.shadow.is_none() && self.backlog.has_anew() {
+            self.groups.begin(Commit::of_found(At::Links));
+            let blocks = self.backlog.take_all_anew();
+            return self.write_tables(blocks);
+        }
+        if root.is_none() && void.is_empty() {
             return;
         }
-        let at = if is_in_place { At::Links } else { At::Root };
-        let mut commit = Commit::of_found(at);
-        if root.is_some() {
-            commit.begin_write();
-        }
-        self.groups.begin(commit);
-        if let Some(at) = root {
-            self.stats.medium_map += self.superblock.shadow_root_blocks();
-            self.start_write(Pending::RootCopy(at));
-            // This write is durable by itself.
-            self.groups.on_sync();
-        } else {
-            let blocks = self.backlog.take_all_anew();
-            self.write_tables(blocks);
-        }
+        self.groups.begin(Commit::of_found(At::Root));
+        self.stats.medium_map += root.map_or(0, |_| self.superblock.shadow_root_blocks());
+        self.stats.medium_map += void.len() as u64;
+        let void = void.into_iter().map(Pending::VoidRoot);
+        self.queue_writes(root.map(Pending::RootCopy).into_iter().chain(void));
+        // These writes are durable by themselves.
+        self.groups.on_sync();
     }
 
     /// Takes the blocks that were held back, if they are due or are written anyway.
