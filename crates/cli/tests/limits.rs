@@ -43,12 +43,14 @@ fn a_refused_size_differs_from_the_limit_in_the_error() {
     let dir = dir();
     let path = dir.path().join("v");
     let v = text(&path);
-    // 4 KiB more than 16 TiB.
-    let huge = "--size=17592186048512";
-    let thin = ["17179869188 KiB", "17179869180 KiB"];
-    fails(2, &["create", v, huge, "--medium-size=2T"], &thin);
+    // 4 KiB more than 64 TiB, and than 16.
+    let huge = "--size=70368744181760";
+    let thin = ["68719476740 KiB", "64 TiB"];
+    fails(2, &["create", v, huge, "--medium-size=5T"], &thin);
     ok(&["create", v, "--size=64M"]);
-    fails(1, &["grow", v, huge, "--medium-size=2T"], &thin);
+    let large = "--size=17592186048512";
+    let thin = ["17179869188 KiB", "17179869180 KiB"];
+    fails(1, &["grow", v, large, "--medium-size=2T"], &thin);
     for (size, says) in [
         ("32M", ["32 MiB", "64 MiB already: `vellum shrink`"]),
         (

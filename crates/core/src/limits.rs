@@ -161,8 +161,14 @@ pub const PRINTS_AT_A_TIME: u32 = 16 << 10;
 /// Tables: blocks of data that gather in memory before they are written.
 pub const QUEUED_BLOCKS: usize = CHUNK_DATA_BLOCKS;
 
-/// The most blocks that clients may see: the XOR of a shared page's owners has 32 bits, and one number stands for no owner.
-pub const MAX_LOGICAL_BLOCKS: u64 = u32::MAX as u64;
+/// The most blocks that clients may see: 64 TiB. More would take a root with several levels: it names each leaf.
+pub const MAX_LOGICAL_BLOCKS: u64 = 1 << 34;
+
+/// The most blocks that a log maps: those that clients see, and those of snapshots.
+pub const MAX_MAPPED_BLOCKS: u64 = 1 << 35;
+
+/// The most blocks that clients may see of a volume whose LBAs fit in 32 bits, with one number for none. Tables have no others.
+pub const MAX_NARROW_BLOCKS: u64 = u32::MAX as u64;
 
 /// Tables: free blocks below which contents without owners are given up, and how many at a time.
 pub const FREE_BLOCKS_LOW: u64 = 128;

@@ -33,7 +33,7 @@ use mirrors::check_mirrors;
 const READ_BLOCKS: u32 = 64;
 
 /// In the table of owners: no owner. No LBA has this number.
-const NOBODY: u32 = u32::MAX;
+const NOBODY: Name = Name([u8::MAX; 5]);
 
 /// Checks a volume.
 pub fn check(source: &mut dyn Source, medium_blocks: u64, options: Options, crc: Crc) -> Report {
@@ -146,11 +146,30 @@ fn check_shared(recovered: &Recovered, report: &mut Report) {
     }
 }
 
-/// Which LBA each block of the segments is mapped from: 4 bytes a block, for segments that have any.
+/// An LBA in 5 bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name([u8; 5]);
+
+impl Name {
+    fn lba(self) -> Lba {
+        let mut bytes = [0; 8];
+        bytes[..5].copy_from_slice(&self.0);
+        Lba(u64::from_le_bytes(bytes))
+    }
+}
+
+impl From<Lba> for Name {
+    fn from(lba: Lba) -> Self {
+        let [a, b, c, d, e, ..] = lba.0.to_le_bytes();
+        Self([a, b, c, d, e])
+    }
+}
+
+/// Which LBA each block of the segments is mapped from: 5 bytes a block, for segments that have any.
 struct Owners {
     first: u64,
     segment_blocks: usize,
-    segments: Vec<Option<Vec<u32>>>,
+    segments: Vec<Option<Vec<Name>>>,
 }
 
 impl Owners {
@@ -187,7 +206,7 @@ impl Owners {
             }
             let slot = owners.slot((pba.0 - first) as usize);
             if *slot != NOBODY {
-                let first = recovered.state.map().get(Lba((*slot).into()));
+                let first = recovered.state.map().get(slot.lba());
                 let is_shared = match (entry, first) {
                     (Entry::Shared(vba), Entry::Shared(other)) => {
                         vba == other && recovered.state.shared().find(pba) == Some(vba)
@@ -198,13 +217,13 @@ impl Owners {
                 if !is_shared {
                     report.add(Problem::TwoOwners {
                         at: pba,
-                        first: Lba((*slot).into()),
+                        first: slot.lba(),
                         second: lba,
                     });
                 }
                 continue;
             }
-            *slot = lba.0 as u32;
+            *slot = lba.into();
         }
         owners.add_bases(recovered, report);
         owners
@@ -244,7 +263,7 @@ impl Owners {
     }
 
     /// The owner of a block, by its distance from the first block.
-    fn get(&self, index: usize) -> u32 {
+    fn get(&self, index: usize) -> Name {
         match self.segments.get(index / self.segment_blocks) {
             Some(Some(lbas)) => lbas[index % self.segment_blocks],
             _ => NOBODY,
@@ -252,7 +271,7 @@ impl Owners {
     }
 
     /// The same, for changing it.
-    fn slot(&mut self, index: usize) -> &mut u32 {
+    fn slot(&mut self, index: usize) -> &mut Name {
         let blocks = self.segment_blocks;
         let segment = &mut self.segments[index / blocks];
         let lbas = segment.get_or_insert_with(|| vec![NOBODY; blocks]);
@@ -266,7 +285,7 @@ impl Owners {
 
     fn of(&self, pba: Pba) -> Option<Lba> {
         let lba = self.get(pba.0.checked_sub(self.first)? as usize);
-        (lba != NOBODY).then_some(Lba(lba.into()))
+        (lba != NOBODY).then_some(lba.lba())
     }
 }
 

@@ -8,7 +8,7 @@ use super::superblock::{Features, LeafCounts, Secret, Superblock, segment_area};
 use super::{root, summary};
 use crate::addr::{Generation, Lba, Life};
 use crate::entry::{LEAF_DELTAS, LEAF_ENTRIES, MAX_PBA};
-use crate::limits::{self, COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS};
+use crate::limits::{self, COLLECTOR_SEGMENTS, MAX_LOGICAL_BLOCKS, MAX_NARROW_BLOCKS};
 use crate::size::Size;
 
 /// A thin volume may promise this many times what its medium holds.
@@ -102,7 +102,8 @@ pub enum GeometryError {
     /// The volume is thinner than allowed.
     #[error(
         "a size of {}: here it can be {} at most. A volume promises no more than {THIN_LIMIT} times what its \
-         medium holds, and no more than 16 TiB",
+         medium holds, and no more than 64 TiB. It is 16 TiB with tables in place, and for a volume that was \
+         made smaller with room for snapshots",
         Size::of_blocks(*.logical).beside(Size::of_blocks(*.limit)),
         Size::of_blocks(*.limit).beside(Size::of_blocks(*.logical))
     )]
@@ -354,7 +355,7 @@ fn lay_out_tables(
         return Err(GeometryError::Nothing);
     }
     let mut logical = params.logical_blocks.unwrap_or(blocks);
-    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_LOGICAL_BLOCKS);
+    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_NARROW_BLOCKS);
     if logical > limit {
         return Err(GeometryError::TooThin { logical, limit });
     }

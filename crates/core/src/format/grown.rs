@@ -8,7 +8,7 @@ use super::geometry::{GeometryError, THIN_LIMIT, leaf_counts};
 use super::history;
 use super::superblock::{Superblock, segment_area};
 use crate::entry::MAX_PBA;
-use crate::limits::MAX_LOGICAL_BLOCKS;
+use crate::limits::{MAX_LOGICAL_BLOCKS, MAX_NARROW_BLOCKS};
 
 /// Lays out the volume on a medium of `medium_blocks`. Clients see `logical_blocks` of it, or what its over-provisioning leaves,
 /// but no less than now.
@@ -35,9 +35,13 @@ pub fn grown(
         });
     }
     let before = volume.logical_blocks();
-    let limit = medium_blocks
-        .saturating_mul(THIN_LIMIT)
-        .min(MAX_LOGICAL_BLOCKS);
+    // Rows of snapshots are encoded in another way if LBAs have more than 32 bits, and growth does not write them anew.
+    let has_narrow_rows = volume.kept_blocks > 0 && volume.addressed_blocks() <= MAX_NARROW_BLOCKS;
+    let most = match has_narrow_rows {
+        true => MAX_NARROW_BLOCKS,
+        false => MAX_LOGICAL_BLOCKS,
+    };
+    let limit = medium_blocks.saturating_mul(THIN_LIMIT).min(most);
     // Without a size it takes all of the medium. One that has shrunk keeps its size: it was made smaller on purpose.
     let takes_all = logical_blocks.is_none() && volume.addressed_blocks() == before;
     let asked = match takes_all {

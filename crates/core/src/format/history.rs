@@ -6,6 +6,7 @@
 use super::error::FormatError;
 use super::field::Field;
 use crate::addr::{BLOCK_BYTES, Lba};
+use crate::limits::{MAX_MAPPED_BLOCKS, MAX_NARROW_BLOCKS};
 use core::ops::Range;
 
 /// The number of blocks of the list.
@@ -36,10 +37,15 @@ pub struct History {
     kept: u64,
 }
 
-/// The most blocks that snapshots can keep on a volume of this size: LBAs have 32 bits, and the rows take some of them.
+/// The most blocks that snapshots can keep on a volume of this size: their LBAs follow those that clients see, and the rows take some.
+/// As long as clients' LBAs have 32 bits, so have theirs.
 #[must_use]
 pub(super) fn most(logical: u64) -> u64 {
-    let room = u64::from(u32::MAX).saturating_sub(logical);
+    let end = match logical > MAX_NARROW_BLOCKS {
+        true => MAX_MAPPED_BLOCKS,
+        false => MAX_NARROW_BLOCKS,
+    };
+    let room = end.saturating_sub(logical).min(2 * MAX_NARROW_BLOCKS);
     // In less room than this the list and the rows alone would have larger numbers.
     if room < 64 { 0 } else { room / 2 }
 }
@@ -64,6 +70,15 @@ impl History {
     #[must_use]
     pub fn new(first: Lba, kept: u64) -> Self {
         Self { first, kept }
+    }
+
+    /// How rows say which block of which snapshot they are for.
+    #[must_use]
+    pub fn row_form(&self) -> RowForm {
+        match self.first.0 > MAX_NARROW_BLOCKS {
+            true => RowForm { number_bits: 24 },
+            false => RowForm { number_bits: 32 },
+        }
     }
 
     /// How many blocks snapshots can keep.
@@ -394,22 +409,42 @@ pub struct Row {
     pub number: Number,
 }
 
-impl Row {
-    /// Encodes the row in 8 bytes: the LBA in the upper half; 0 is no row.
+/// How a row is encoded in 8 bytes: the LBA in the upper bits, the number in the lower ones; 0 is no row. Numbers have 32 bits, or 24
+/// on a volume of more than 16 TiB, whose LBAs have up to 40.
+#[derive(Clone, Copy, Debug)]
+pub struct RowForm {
+    number_bits: u32,
+}
+
+impl RowForm {
+    /// The highest number that a snapshot can have.
     #[must_use]
-    pub fn raw(self) -> u64 {
-        debug_assert!(self.lba.0 <= u64::from(u32::MAX));
-        self.lba.0 << 32 | u64::from(self.number.0)
+    pub fn last_number(self) -> Number {
+        Number(u32::MAX >> (32 - self.number_bits))
+    }
+
+    /// Encodes a row. An LBA that no row can name counts as the highest that one can.
+    #[must_use]
+    pub fn raw(self, row: Row) -> u64 {
+        debug_assert!(row.number <= self.last_number());
+        let lba = row.lba.0.min(u64::MAX >> self.number_bits);
+        lba << self.number_bits | u64::from(row.number.0)
     }
 
     /// The inverse of [`raw`](Self::raw); `None` if there is no row.
     #[must_use]
-    pub fn of_raw(raw: u64) -> Option<Self> {
-        let number = raw as u32;
-        (number > 0).then_some(Self {
-            lba: Lba(raw >> 32),
+    pub fn row(self, raw: u64) -> Option<Row> {
+        let number = raw as u32 & self.last_number().0;
+        (number > 0).then_some(Row {
+            lba: Lba(raw >> self.number_bits),
             number: Number(number),
         })
+    }
+
+    /// Turns an encoded row round: the number is in the upper bits.
+    #[must_use]
+    pub fn turned(self, raw: u64) -> u64 {
+        raw.rotate_right(self.number_bits)
     }
 }
 
@@ -499,9 +534,16 @@ mod tests {
         }
 
         #[test]
-        fn a_decoded_row_is_the_encoded_one(lba in 0..u64::from(u32::MAX), number in 1..=u32::MAX) {
-            let row = Row { lba: Lba(lba), number: Number(number) };
-            prop_assert_eq!(Row::of_raw(row.raw()), Some(row));
+        fn a_decoded_row_is_the_encoded_one(lba: u64, number in 1..=u32::MAX, is_wide: bool) {
+            let first = Lba(MAX_NARROW_BLOCKS + u64::from(is_wide));
+            let form = History::new(first, 1).row_form();
+            let lba = Lba(lba % if is_wide { MAX_MAPPED_BLOCKS } else { MAX_NARROW_BLOCKS });
+            let number = Number((number & form.last_number().0).max(1));
+            let row = Row { lba, number };
+            prop_assert_eq!(form.row(form.raw(row)), Some(row));
+            let turned = form.turned(form.raw(row));
+            let by_number = turned >> (64 - if is_wide { 24 } else { 32 });
+            prop_assert_eq!(by_number, u64::from(number.0));
         }
     }
 }

@@ -540,7 +540,7 @@ impl Superblock {
         )?;
         let parities = self.leaves.parities;
         let leaves = self.leaves.of_tables();
-        check(leaves <= 1 << 24, "leaves", leaves)?;
+        check(leaves <= 1 << 26, "leaves", leaves)?;
         check(
             parities == 0 || parities == self.first_parity().div_ceil(STRIPE),
             "parity leaves",

@@ -25,6 +25,8 @@ const BUCKETS: usize = 4;
 struct Entry {
     print: u32,
     number: u32,
+    /// The bits of an LBA above those 32.
+    high: u8,
     owners: u8,
     is_page: bool,
 }
@@ -34,12 +36,13 @@ const BUCKET_ENTRIES: usize = BUCKET_BYTES / size_of::<Entry>();
 impl Entry {
     fn new(print: u32, holder: Holder, owners: u32) -> Self {
         let (number, is_page) = match holder {
-            Holder::Lba(lba) => (lba.0 as u32, false),
-            Holder::Page(vba) => (vba.0, true),
+            Holder::Lba(lba) => (lba.0, false),
+            Holder::Page(vba) => (vba.0.into(), true),
         };
         Self {
             print,
-            number,
+            number: number as u32,
+            high: (number >> 32) as u8,
             owners: owners.clamp(1, 255) as u8,
             is_page,
         }
@@ -48,7 +51,7 @@ impl Entry {
     fn holder(&self) -> Holder {
         match self.is_page {
             true => Holder::Page(Vba(self.number)),
-            false => Holder::Lba(Lba(self.number.into())),
+            false => Holder::Lba(Lba(u64::from(self.high) << 32 | u64::from(self.number))),
         }
     }
 }

@@ -24,11 +24,12 @@ const LINE: usize = size_of::<Line>();
 #[repr(align(64))]
 struct Line([u64; WAYS]);
 
-// An entry: 27 bits of the hash, 1 bit that distinguishes a page from an LBA, 4 bits for how often it was met, 32 bits of number;
+// An entry: 24 bits of the hash, 1 bit that distinguishes a page from an LBA, 4 bits for how often it was met, 35 bits of number;
 // 0 for none (an entry in use was met at least once).
-const PRINT_SHIFT: u32 = 37;
-const PAGE: u64 = 1 << 36;
-const MET_SHIFT: u32 = 32;
+const PRINT_SHIFT: u32 = 40;
+const PAGE: u64 = 1 << 39;
+const MET_SHIFT: u32 = 35;
+const NUMBER: u64 = (1 << MET_SHIFT) - 1;
 const MET_MAX: u64 = 15;
 
 /// Makes a second hash from the first: any odd number whose bits are mixed.
@@ -57,7 +58,7 @@ fn ways_of(line: &[u64; WAYS], hash: u64) -> u32 {
 
 fn entry(hash: u64, met: u64, holder: Holder) -> u64 {
     let number = match holder {
-        Holder::Lba(lba) => lba.0 & u64::from(u32::MAX),
+        Holder::Lba(lba) => lba.0 & NUMBER,
         Holder::Page(vba) => PAGE | u64::from(vba.0),
     };
     hash << PRINT_SHIFT | met << MET_SHIFT | number
@@ -138,7 +139,7 @@ impl Compact {
         let (line, way) = place?;
         let entry = self.lines[line].0[way];
         Some(if entry & PAGE == 0 {
-            Holder::Lba(Lba(entry & u64::from(u32::MAX)))
+            Holder::Lba(Lba(entry & NUMBER))
         } else {
             Holder::Page(Vba(entry as u32))
         })

@@ -248,7 +248,8 @@ impl Scrub {
         let is_over = self.at >= structures + self.plan.blocks;
         let lba = at.checked_sub(structures).filter(|_| !is_over);
         match lba.filter(|lba| (1..self.plan.blocks).contains(lba)) {
-            Some(lba) => u32::try_from(lba + 1).unwrap_or(0),
+            // Of more than 16 TiB, what comes after them is read again.
+            Some(lba) => u32::try_from(lba + 1).unwrap_or(u32::MAX),
             None => 0,
         }
     }

@@ -34,14 +34,24 @@ impl ListError {
 }
 
 /// Snapshots, each with its place, the oldest first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct List {
     all: Vec<(Snapshot, usize)>,
     /// One more than the highest number seen so far.
     next: u32,
+    /// The highest number that a snapshot can have.
+    last: Number,
 }
 
 impl List {
+    pub fn new(last: Number) -> Self {
+        Self {
+            all: Vec::new(),
+            next: 0,
+            last,
+        }
+    }
+
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Snapshot> {
         self.all.iter().map(|(snapshot, _)| snapshot)
     }
@@ -63,7 +73,7 @@ impl List {
             let is_new = |(one, _): &(Snapshot, usize)| {
                 one.number != snapshot.number && one.identity.name != snapshot.identity.name
             };
-            if !self.all.iter().all(is_new) {
+            if snapshot.number > self.last || !self.all.iter().all(is_new) {
                 return Err(FormatError::Value {
                     what: "list of snapshots",
                     field: "number",
@@ -96,7 +106,7 @@ impl List {
         let is_free = |place: &usize| self.all.iter().all(|(_, other)| other != place);
         let place = (0..SNAPSHOTS_MAX).find(is_free).ok_or(ListError::Full)?;
         let number = self.next.max(1);
-        if number == u32::MAX {
+        if number >= self.last.0 {
             return Err(ListError::Full);
         }
         let snapshot = Snapshot {

@@ -81,7 +81,7 @@ impl Snapshots {
     pub fn new(history: History) -> Self {
         Self {
             history,
-            list: List::default(),
+            list: List::new(history.row_form().last_number()),
             rows: Rows::new(history),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::sorted::Sorted;
 use crate::addr::{BLOCK_BYTES, Lba};
-use crate::format::history::{BLOCK_ROWS, History, Number, Row};
+use crate::format::history::{BLOCK_ROWS, History, Number, Row, RowForm};
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -34,6 +34,8 @@ pub(super) struct Rows {
     kept: u64,
     /// How many blocks of rows there can be.
     most: u32,
+    /// How a row is encoded. Encoded rows are in the order of the rows.
+    form: RowForm,
     /// The rows by slot, up to the last block written. A row is here from the moment its slot is taken.
     blocks: Vec<Option<Block>>,
     /// The slots of rows that count, ordered by row.
@@ -54,22 +56,13 @@ fn row_in(blocks: &[Option<Block>], slot: u32) -> u64 {
     block.map_or(0, |block| block.raw[slot as usize % BLOCK_ROWS])
 }
 
-/// A row's place in their order. No block that clients see exceeds the highest number a row can hold.
-fn place_of(row: Row) -> u64 {
-    row.lba.0.min(u32::MAX.into()) << 32 | u64::from(row.number.0)
-}
-
-/// The same for a clone's row, which is ordered by clone first.
-fn turned(place: u64) -> u64 {
-    place.rotate_left(32)
-}
-
 impl Rows {
     pub fn new(history: History) -> Self {
         Self {
             logical: history.first().0,
             kept: history.kept(),
             most: history.row_blocks() as u32,
+            form: history.row_form(),
             blocks: Vec::new(),
             slots: Sorted::default(),
             clones: Sorted::default(),
@@ -86,15 +79,15 @@ impl Rows {
 
     pub fn has(&self, row: Row) -> bool {
         let key_of = |slot| row_in(&self.blocks, slot);
-        self.slots.get(place_of(row), key_of).is_some()
+        self.slots.get(self.form.raw(row), key_of).is_some()
     }
 
     /// All rows of snapshots from this one on, in order.
     fn from(&self, row: Row) -> impl Iterator<Item = (Row, u32)> {
         let slots = self
             .slots
-            .from(place_of(row), |slot| row_in(&self.blocks, slot));
-        slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)))
+            .from(self.form.raw(row), |slot| row_in(&self.blocks, slot));
+        slots.filter_map(|slot| Some((self.form.row(row_in(&self.blocks, slot))?, slot)))
     }
 
     /// All rows of snapshots for blocks from this one on.
@@ -134,7 +127,10 @@ impl Rows {
             raw.zip(number * BLOCK_ROWS as u32..)
         });
         slots.filter_map(move |(&raw, slot)| {
-            let row = Row::of_raw(raw).filter(|row| row.number == number && slot >= from.0)?;
+            let row = self
+                .form
+                .row(raw)
+                .filter(|row| row.number == number && slot >= from.0)?;
             self.counts(row, slot).then_some((row, slot))
         })
     }
@@ -142,7 +138,7 @@ impl Rows {
     /// True if a row was inserted, and not only given this slot.
     fn counts(&self, row: Row, slot: u32) -> bool {
         let key_of = |slot| row_in(&self.blocks, slot);
-        self.slots.get(place_of(row), key_of) == Some(slot) || self.at_clone(row) == Some(slot)
+        self.slots.get(self.form.raw(row), key_of) == Some(slot) || self.at_clone(row) == Some(slot)
     }
 
     pub fn next_changed(
@@ -195,7 +191,7 @@ impl Rows {
         let Some(index) = block.raw[..room].iter().position(|&raw| raw == 0) else {
             unreachable!("block {number} of rows has a free slot")
         };
-        block.raw[index] = row.raw();
+        block.raw[index] = self.form.raw(row);
         block.used += 1;
         match usize::from(block.used) < room {
             true => self.open.insert(number),
@@ -226,7 +222,7 @@ impl Rows {
     pub fn rename(&mut self, row: Row, to: Row, slot: u32) {
         self.forget(row);
         if let Some(Some(block)) = self.blocks.get_mut(slot as usize / BLOCK_ROWS) {
-            block.raw[slot as usize % BLOCK_ROWS] = to.raw();
+            block.raw[slot as usize % BLOCK_ROWS] = self.form.raw(to);
         }
         self.insert(slot);
     }
@@ -238,7 +234,7 @@ impl Rows {
 
     fn forget(&mut self, row: Row) {
         self.slots
-            .remove(place_of(row), |slot| row_in(&self.blocks, slot));
+            .remove(self.form.raw(row), |slot| row_in(&self.blocks, slot));
     }
 
     /// Loads a block of rows. Rows are ignored if `owner` knows no owner of them, if they name no block that clients see, or if
@@ -259,7 +255,7 @@ impl Rows {
         let mut used = 0;
         let (rows, _) = bytes.as_chunks::<8>();
         for (index, bytes) in rows.iter().enumerate().take(room) {
-            let Some(row) = Row::of_raw(u64::from_le_bytes(*bytes)) else {
+            let Some(row) = self.form.row(u64::from_le_bytes(*bytes)) else {
                 continue;
             };
             let slot = (number as usize * BLOCK_ROWS + index) as u32;
@@ -275,7 +271,7 @@ impl Rows {
             }
             used += 1;
             if let Some(Some(block)) = self.blocks.get_mut(number as usize) {
-                (block.raw[index], block.used) = (row.raw(), used);
+                (block.raw[index], block.used) = (self.form.raw(row), used);
             }
             match owner {
                 Some(Owner::Clone) => self.insert_clone(slot),
@@ -290,16 +286,20 @@ impl Rows {
 
     /// Where a clone has a block, if it has one of its own.
     pub fn at_clone(&self, row: Row) -> Option<u32> {
-        let key_of = |slot| turned(row_in(&self.blocks, slot));
-        self.clones.get(turned(place_of(row)), key_of)
+        let key_of = |slot| self.form.turned(row_in(&self.blocks, slot));
+        self.clones
+            .get(self.form.turned(self.form.raw(row)), key_of)
     }
 
     /// The blocks that a clone has of its own, from block `from` on.
     pub fn of_clone(&self, number: Number, from: Lba) -> impl Iterator<Item = (Row, u32)> {
         let first = Row { lba: from, number };
-        let key_of = |slot| turned(row_in(&self.blocks, slot));
-        let slots = self.clones.from(turned(place_of(first)), key_of);
-        let rows = slots.filter_map(|slot| Some((Row::of_raw(row_in(&self.blocks, slot))?, slot)));
+        let key_of = |slot| self.form.turned(row_in(&self.blocks, slot));
+        let slots = self
+            .clones
+            .from(self.form.turned(self.form.raw(first)), key_of);
+        let rows =
+            slots.filter_map(|slot| Some((self.form.row(row_in(&self.blocks, slot))?, slot)));
         rows.take_while(move |(row, _)| row.number == number)
     }
 
@@ -310,14 +310,15 @@ impl Rows {
 
     /// Like [`insert`](Self::insert), for a clone.
     pub fn insert_clone(&mut self, slot: u32) {
-        let key_of = |slot| turned(row_in(&self.blocks, slot));
+        let key_of = |slot| self.form.turned(row_in(&self.blocks, slot));
         let is_new = self.clones.insert(slot, key_of);
         debug_assert!(is_new, "a clone has a block once");
     }
 
     pub fn remove_clone(&mut self, row: Row, slot: u32) {
-        let key_of = |slot| turned(row_in(&self.blocks, slot));
-        self.clones.remove(turned(place_of(row)), key_of);
+        let key_of = |slot| self.form.turned(row_in(&self.blocks, slot));
+        self.clones
+            .remove(self.form.turned(self.form.raw(row)), key_of);
         self.give_back(slot);
     }
 

@@ -552,7 +552,7 @@ fn rows_of_a_snapshot_that_was_never_taken_are_overwritten_before_its_number_is_
         lba: Lba(7),
         number: Number(1),
     };
-    bytes[8..16].copy_from_slice(&row.raw().to_le_bytes());
+    bytes[8..16].copy_from_slice(&history.row_form().raw(row).to_le_bytes());
     let mut snapshots = Snapshots::new(history);
     snapshots.load_rows(0, &bytes);
     assert_eq!(snapshots.stale_row_blocks(), [0]);

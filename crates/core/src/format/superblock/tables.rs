@@ -7,7 +7,7 @@ use crate::format::areas::{
 };
 use crate::format::error::FormatError;
 use crate::format::kind::Kind;
-use crate::limits::MAX_LOGICAL_BLOCKS;
+use crate::limits::MAX_NARROW_BLOCKS;
 
 impl Superblock {
     /// The number of blocks of each table, in the order of the kinds.
@@ -103,7 +103,7 @@ impl Superblock {
         let logical = self.logical_blocks;
         let checks = [
             (
-                (1..=MAX_LOGICAL_BLOCKS).contains(&logical),
+                (1..=MAX_NARROW_BLOCKS).contains(&logical),
                 "logical blocks",
                 logical,
             ),

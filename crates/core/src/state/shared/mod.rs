@@ -344,7 +344,7 @@ impl Shared {
     pub(in crate::state) fn heir(&self, vba: Vba, leaving: Lba) -> Option<Lba> {
         let uses = self.pages.uses(vba.0);
         let is_last = !uses.of_parts && uses.owners == 2;
-        is_last.then(|| Lba(u64::from(uses.xor ^ leaving.0 as u32)))
+        is_last.then_some(Lba(uses.xor ^ leaving.0))
     }
 
     /// Returns the leaf that will hold the place of the next new page, if it has to be read first.
@@ -406,7 +406,7 @@ impl Shared {
             return false;
         };
         uses.owners = owners;
-        uses.xor ^= lba.0 as u32;
+        uses.xor ^= lba.0;
         self.pages.set_uses(vba.0, uses);
         self.owned += 1;
         true
@@ -421,7 +421,7 @@ impl Shared {
         );
         uses.owners -= 1;
         self.owned -= 1;
-        uses.xor ^= lba.0 as u32;
+        uses.xor ^= lba.0;
         self.pages.set_uses(vba.0, uses);
         if uses.owners > 1 {
             return Left::Shared;
@@ -430,7 +430,7 @@ impl Shared {
         self.owned -= 1;
         self.whole -= 1;
         self.free_page(vba, pba);
-        Left::One(Lba(u64::from(uses.xor)), pba)
+        Left::One(Lba(uses.xor), pba)
     }
 
     /// Frees a page that is no longer owned or needed.
@@ -509,12 +509,14 @@ mod tests {
     fn the_xor_of_the_owners_is_the_last_owner() {
         let mut shared = Shared::new(1, 1);
         let vba = shared.insert(Pba(77)).unwrap();
-        for lba in [5, 9, 1000] {
+        let far = (1 << 34) + 5;
+        for lba in [5, 9, far] {
             assert!(shared.add(vba, Lba(lba)));
         }
         assert_eq!(shared.remove(vba, Lba(9)), Left::Shared);
         assert_eq!(shared.find(Pba(77)), Some(vba));
-        assert_eq!(shared.remove(vba, Lba(5)), Left::One(Lba(1000), Pba(77)));
+        assert_eq!(shared.heir(vba, Lba(5)), Some(Lba(far)));
+        assert_eq!(shared.remove(vba, Lba(5)), Left::One(Lba(far), Pba(77)));
         assert_eq!(shared.find(Pba(77)), None);
     }
 

@@ -26,7 +26,7 @@ const MANY: u8 = u8::MAX;
 pub(super) struct Uses {
     pub owners: u32,
     /// For a shared page, the XOR of its owners. For a page of parts, how many deltas need one of its parts.
-    pub xor: u32,
+    pub xor: u64,
     /// True if the owners own parts. Not known for a page without uses.
     pub of_parts: bool,
 }
@@ -44,19 +44,30 @@ struct Owned {
     of_parts: [u64; PIECE / 64],
     /// Absent while all are zero: no delta needs most pages of parts.
     xors: Option<Box<[u32; PIECE]>>,
+    /// The bits above those 32. Absent while all are zero: only a volume of more than 16 TiB has LBAs so large.
+    high_xors: Option<Box<[u8; PIECE]>>,
 }
 
 impl Owned {
-    fn xor(&self, index: usize) -> u32 {
-        self.xors.as_ref().map_or(0, |xors| xors[index])
+    fn xor(&self, index: usize) -> u64 {
+        let low = self.xors.as_ref().map_or(0, |xors| xors[index]);
+        let high = self.high_xors.as_ref().map_or(0, |xors| xors[index]);
+        u64::from(high) << 32 | u64::from(low)
     }
 
-    fn set_xor(&mut self, index: usize, xor: u32) {
-        match &mut self.xors {
-            Some(xors) => xors[index] = xor,
-            None if xor == 0 => {}
-            none => none.insert(Box::new([0; PIECE]))[index] = xor,
-        }
+    fn set_xor(&mut self, index: usize, xor: u64) {
+        debug_assert!(xor < 1 << 40);
+        set(&mut self.xors, index, xor as u32);
+        set(&mut self.high_xors, index, (xor >> 32) as u8);
+    }
+}
+
+/// Sets a number of an array that is absent while all its numbers are zero.
+fn set<N: Copy + Default + PartialEq>(numbers: &mut Option<Box<[N; PIECE]>>, index: usize, to: N) {
+    match numbers {
+        Some(numbers) => numbers[index] = to,
+        None if to == N::default() => {}
+        none => none.insert(Box::new([N::default(); PIECE]))[index] = to,
     }
 }
 
@@ -66,6 +77,7 @@ impl Default for Owned {
             counts: [0; PIECE],
             of_parts: [0; PIECE / 64],
             xors: None,
+            high_xors: None,
         }
     }
 }
@@ -302,7 +314,8 @@ mod tests {
 
     fn uses() -> impl Strategy<Value = Uses> {
         let owners = prop_oneof![Just(0u32), 1..4u32, 250..260u32, Just(u32::MAX)];
-        (owners, 0..2u32, any::<bool>()).prop_map(|(owners, xor, of_parts)| {
+        let xor = prop_oneof![0..2u64, Just(5 << 32), Just(7 << 32 | 3)];
+        (owners, xor, any::<bool>()).prop_map(|(owners, xor, of_parts)| {
             let of_parts = of_parts && (owners > 0 || xor > 0);
             Uses {
                 owners,

@@ -66,7 +66,7 @@ impl Shared {
             "shared page {vba}: an owner was not counted"
         );
         uses.owners -= 1;
-        uses.xor ^= lba.0 as u32;
+        uses.xor ^= lba.0;
         self.pages.set_uses(vba.0, uses);
         self.owned -= 1;
     }
@@ -127,7 +127,7 @@ impl Shared {
                     self.whole += 1;
                 } else {
                     if uses.owners == 1 {
-                        plain.push((Lba(u64::from(uses.xor)), pba));
+                        plain.push((Lba(uses.xor), pba));
                         self.owned -= 1;
                     }
                     if number >= fresh && place & PARTS != 0 {

@@ -1,0 +1,91 @@
+//! A volume of more than 16 TiB: its LBAs have more than 32 bits, and all that names them has room for that.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+
+use common::{Client, assert_sound, small, wait_for};
+use std::sync::Arc;
+use vellum_device::policy::Policy;
+use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_medium::{Medium, MemoryMedium};
+
+const TIB: u64 = 1 << 28;
+const BLOCKS: u64 = 17 * TIB;
+/// Below 16 TiB, at it, and as far behind it. Cut off after 32 bits, the last two are the first two.
+const PLACES: [u64; 4] = [0, 7, 16 * TIB, 16 * TIB + 7];
+const LAST: u64 = BLOCKS - 1;
+
+fn open(medium: &Arc<MemoryMedium>) -> Arc<Volume> {
+    let options = OpenOptions {
+        policy: Policy {
+            dedup: true,
+            ..Policy::default()
+        },
+        map_leaves: Some(64),
+        ..small()
+    };
+    let volume = Arc::new(Volume::open(Arc::clone(medium) as Arc<dyn Medium>, &options).unwrap());
+    wait_for(&volume, "the census", |volume| {
+        volume.stats().core["uncounted_leaves"] == 0
+    });
+    volume
+}
+
+fn assert_read(client: &mut Client<Volume>, expected: [u64; 4]) {
+    let read = PLACES.map(|lba| client.read(lba, 1).unwrap()[0]);
+    assert_eq!(read, expected);
+}
+
+/// Contents that several LBAs own, one of them on each side of 16 TiB, through power cuts, snapshots and their end.
+#[test]
+fn blocks_behind_16_tib_are_not_taken_for_others() {
+    let mut medium = Arc::new(MemoryMedium::new(TIB + TIB / 8));
+    let options = CreateOptions {
+        logical_blocks: Some(BLOCKS),
+        history: 10,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &options).unwrap();
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    for (lba, fill) in PLACES.into_iter().zip([1, 2, 3, 1]) {
+        client.write(lba, &[fill]).unwrap();
+    }
+    client.write(LAST, &[3]).unwrap();
+    client.flush().unwrap();
+    volume.take_snapshot("before", 1).unwrap();
+    client.write(16 * TIB, &[2]).unwrap();
+    client.write(7, &[4]).unwrap();
+    client.flush().unwrap();
+    assert!(volume.stats().core["dedup_blocks"] > 0);
+    // The power fails.
+    medium = Arc::new(medium.fork());
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    assert_read(&mut client, [1, 4, 2, 1]);
+    let seen = Arc::new(volume.seen_at("before").unwrap());
+    let mut old = Client::new(&seen);
+    assert_eq!(old.read(16 * TIB, 1).unwrap(), [3]);
+    assert_eq!(old.read(7, 1).unwrap(), [2]);
+    drop((old, seen));
+    // The last owner but one leaves: what is left is the one behind 16 TiB.
+    client.write(0, &[5]).unwrap();
+    volume.delete_snapshot("before").unwrap();
+    client.flush().unwrap();
+    medium = Arc::new(medium.fork());
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    assert_read(&mut client, [5, 4, 2, 1]);
+    assert_eq!(client.read(LAST, 1).unwrap(), [3]);
+    volume.take_snapshot("now", 2).unwrap();
+    client.discard(16 * TIB, 16).unwrap();
+    assert_read(&mut client, [5, 4, 0, 0]);
+    volume.roll_back("now").unwrap();
+    assert_read(&mut client, [5, 4, 2, 1]);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
