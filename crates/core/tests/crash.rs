@@ -109,6 +109,8 @@ fn found() {
     }
     // A stop had no end: a checkpoint met a leaf that could not be read, and the next one met another.
     run_or_panic(120_000_045, "faults", true);
+    // The same before a stop: a request never had its turn.
+    run_or_panic(133_000_073, "faults", true);
 }
 
 /// The oracle itself: it notices the loss of a write that was answered late and then flushed, or that was answered with FUA.

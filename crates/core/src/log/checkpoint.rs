@@ -91,8 +91,8 @@ enum Phase {
 pub(crate) struct Checkpoint {
     is_due: bool,
     phase: Phase,
-    /// True if leaves were restored during a stop.
-    has_restored_at_stop: bool,
+    /// True if a checkpoint is due, or was the last to begin, because leaves were restored: before a stop, and during it.
+    has_restored: [bool; 2],
     /// True if the place of the next root holds one that recovery has passed over.
     has_passed_over: bool,
     /// The number of stripes of leaves.
@@ -140,7 +140,7 @@ impl Checkpoint {
         Self {
             is_due: false,
             phase: Phase::Idle,
-            has_restored_at_stop: false,
+            has_restored: [false; 2],
             has_passed_over: false,
             stripes,
             root,
@@ -209,12 +209,12 @@ impl Checkpoint {
         self.is_due |= is_due;
     }
 
-    /// Notes that damaged leaves were restored: a checkpoint writes them again. During a stop only one does, because on a medium whose reads
-    /// go on failing each would find further ones. What is not written again is restored once more at the next opening.
+    /// Notes that damaged leaves were restored: a checkpoint writes them again. On a medium whose reads go on failing it would find further
+    /// ones, and the next one too. So only one is due for that until one begins for another reason, and one more during a stop. What no
+    /// checkpoint has written again is restored once more at the next opening.
     pub fn on_restored(&mut self, is_stopping: bool) {
-        let is_first = !is_stopping || !self.has_restored_at_stop;
-        self.has_restored_at_stop |= is_stopping;
-        self.due_if(is_first);
+        let had = core::mem::replace(&mut self.has_restored[usize::from(is_stopping)], true);
+        self.due_if(!had);
     }
 
     /// Notes how far a sweep has come. With `keep`, a root has to record it soon.
@@ -292,6 +292,7 @@ impl Checkpoint {
 
     /// Notes that the checkpoint has begun: `seq` of `life` is the newest chunk, and the heads are at `cursors`.
     pub fn on_begun(&mut self, seq: Seq, life: Life, cursors: [Cursor; 2]) {
+        self.has_restored[0] &= self.is_due;
         self.is_due = false;
         self.next.seq = seq;
         self.next.life = life;

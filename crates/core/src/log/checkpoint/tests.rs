@@ -353,17 +353,25 @@ fn open_summaries_are_as_they_were_when_the_sync_began() {
 }
 
 #[test]
-fn damage_makes_each_checkpoint_due_but_only_one_of_a_stop() {
+fn damage_makes_one_checkpoint_due_until_another_begins_and_one_of_a_stop() {
     let volume = volume();
     let mut checkpoint = found(&volume);
     let is_due = |checkpoint: &mut Checkpoint, is_stopping| {
         checkpoint.on_restored(is_stopping);
         let now = Now { is_stopping, ..NOW };
-        let is_due = checkpoint.poll(&now).is_some();
-        checkpoint.is_due = false;
-        is_due
+        checkpoint.poll(&now).is_some()
     };
-    assert!(is_due(&mut checkpoint, false) && is_due(&mut checkpoint, false));
+    let begin = |checkpoint: &mut Checkpoint| {
+        checkpoint.on_begun(Seq(9), Life(1), checkpoint.root.cursors);
+        checkpoint.phase = Phase::Idle;
+    };
+    assert!(is_due(&mut checkpoint, false));
+    begin(&mut checkpoint);
+    assert!(!is_due(&mut checkpoint, false), "it was due for that");
+    begin(&mut checkpoint);
+    assert!(is_due(&mut checkpoint, false), "it was not");
+    begin(&mut checkpoint);
     assert!(is_due(&mut checkpoint, true));
+    begin(&mut checkpoint);
     assert!(!is_due(&mut checkpoint, true));
 }
