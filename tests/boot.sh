@@ -4,32 +4,10 @@
 # tests/guest/boot.sh. About 30 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
+. tests/begin.sh
 CYCLES=${CYCLES:-1}
 PATIENCE=${PATIENCE:-600}
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-
-skip() {
-    echo "SKIP: boot: $*"
-    exit 0
-}
-[ "$(id -u)" -eq 0 ] || skip 'it needs root'
-scripts/setup.sh guest system || skip 'its tools cannot be had here'
-code=0
-guest=$(tests/guest/build.sh) || code=$?
-[ "$code" -ne 77 ] || skip 'no guest can be made here'
-[ "$code" -eq 0 ] || exit "$code"
-
-# The system, made once for all runs: its contents are part of its name.
-packages=systemd-sysv,udev,kmod,e2fsprogs,mount
-system=$guest/system-bookworm-$packages.tar
-if [ ! -e "$system" ]; then
-    rm -f "$guest"/system-*.tar
-    mmdebstrap --quiet --variant=minbase --format=tar --include="$packages" bookworm "$system.new" >"$guest/system.log" 2>&1 ||
-        skip "no Debian can be made here: $(tail -1 "$guest/system.log")"
-    mv "$system.new" "$system"
-fi
+debian system systemd-sysv,udev,kmod,e2fsprogs,mount
 
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-boot.XXXXXX")
 qemu=''

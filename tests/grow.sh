@@ -9,19 +9,12 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/grow.sh --own; fi
 # Without other mounts, too: mkfs.btrfs reads each one on a loop device, and gives up at the first whose server is gone.
 [ "${1:-}" != --own ] || sed -n 's/^\/dev\/loop[0-9]* \([^ ]*\) .*/\1/p' /proc/self/mounts | xargs -r umount -l
-export PATH="$PATH:/usr/sbin:/sbin"
+. tests/begin.sh
 LIVES=${LIVES:-4}
 FROM=${FROM:-1G}
 TO=${TO:-2G}
 RANDOM=$((${SEED:=$$} % 32768))
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-skip() {
-    echo "SKIP: grow: it needs $*"
-    exit 0
-}
-[ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] || skip 'root, /dev/fuse and /dev/loop-control'
-for tool in mkfs.ext4 e2fsck resize2fs python3 jq; do command -v "$tool" >/dev/null || skip "$tool"; done
+needs mkfs.ext4 e2fsck resize2fs python3 jq
 # CAP_SYS_RESOURCE, which the kernel requires to enlarge a mounted ext4: tests/guest.sh does that in a guest.
 may_resize() { [ $(((0x$(sed -n 's/^CapEff:\t//p' /proc/self/status) >> 24) & 1)) -eq 1 ]; }
 kinds=()

@@ -5,16 +5,9 @@
 # needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
+. tests/begin.sh
 LIVES=${LIVES:-4}
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-skip() {
-    echo "SKIP: map_memory: it needs $*"
-    exit 0
-}
-[ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] || skip 'root, /dev/fuse and /dev/loop-control'
-for tool in python3 fio; do command -v "$tool" >/dev/null || skip "$tool"; done
+needs python3 fio
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-map-memory.XXXXXX")
 cleanup() {
     set +e

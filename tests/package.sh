@@ -3,9 +3,8 @@
 # it under a mounted volume, and purges it. The RPM is built, installed into a directory and removed again by rpm itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-command -v dpkg-deb >/dev/null || { echo 'SKIP: package: it needs dpkg-deb'; exit 0; }
+. tests/begin.sh
+command -v dpkg-deb >/dev/null || skip 'it needs dpkg-deb'
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

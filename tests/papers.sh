@@ -3,8 +3,7 @@
 # minutes on one core. A fast test checks that the page matches its record (lab-papers.json).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
+. tests/begin.sh
 
 page=$(mktemp)
 trap 'rm -f "$page"' EXIT

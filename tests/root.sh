@@ -7,34 +7,12 @@
 # Each boot runs tests/guest/root.sh. About 40 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export PATH="$PATH:/usr/sbin:/sbin"
+. tests/begin.sh
 CYCLES=${CYCLES:-1}
 PLAIN=${PLAIN:-0}
 PATIENCE=${PATIENCE:-600}
 INITRAMFS=${INITRAMFS:-initramfs-tools}
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-
-skip() {
-    echo "SKIP: root: $*"
-    exit 0
-}
-[ "$(id -u)" -eq 0 ] || skip 'it needs root'
-scripts/setup.sh guest system || skip 'its tools cannot be had here'
-code=0
-guest=$(tests/guest/build.sh) || code=$?
-[ "$code" -ne 77 ] || skip 'no guest can be made here'
-[ "$code" -eq 0 ] || exit "$code"
-
-# The system, made once for all runs: its contents are part of its name.
-packages=systemd-sysv,udev,kmod,e2fsprogs,mount,$INITRAMFS,zstd
-system=$guest/root-bookworm-$packages.tar
-if [ ! -e "$system" ]; then
-    rm -f "$guest"/root-*"$INITRAMFS"*.tar
-    mmdebstrap --quiet --variant=minbase --format=tar --include="$packages" bookworm "$system.new" >"$guest/root.log" 2>&1 ||
-        skip "no Debian can be made here: $(tail -1 "$guest/root.log")"
-    mv "$system.new" "$system"
-fi
+debian "root-$INITRAMFS" "systemd-sysv,udev,kmod,e2fsprogs,mount,$INITRAMFS,zstd"
 
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-root.XXXXXX")
 console=$dir/console

@@ -8,18 +8,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # In its own mount namespace: a namespace created meanwhile would keep our mounts and their devices.
 if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/shrink.sh --own; fi
-export PATH="$PATH:/usr/sbin:/sbin"
+. tests/begin.sh
 LIVES=${LIVES:-6}
 SIZE=${SIZE:-1G}
 RANDOM=$((${SEED:=$$} % 32768))
-[ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
-VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
-skip() {
-    echo "SKIP: shrink: it needs $*"
-    exit 0
-}
-[ "$(id -u)" -eq 0 ] && [ -e /dev/fuse ] && [ -e /dev/loop-control ] || skip 'root, /dev/fuse and /dev/loop-control'
-for tool in mkfs.ext4 e2fsck resize2fs dumpe2fs blkdiscard blockdev jq; do command -v "$tool" >/dev/null || skip "$tool"; done
+needs mkfs.ext4 e2fsck resize2fs dumpe2fs blkdiscard blockdev jq
 
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-shrink.XXXXXX")
 mkdir "$dir/mnt"
