@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
-use vellum_core::engine::{Buffers, Earlier, Options};
+use vellum_core::engine::{Buffers, Options};
+use vellum_core::entry::Earlier;
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
     Ack, Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Hint, Input, Outcome, Packed,
-    Page, Payload, Region, Reply, Service, Setting, WriteOnce,
+    Page, Payload, Region, Reply, Service, Setting, Unmap, WriteOnce,
 };
 use vellum_core::tables::Persistence;
 
@@ -154,26 +155,19 @@ impl<'a> Life<'a> {
         let fua = self.below(8) == 0;
         match self.below(16) {
             0 => self.feed(Input::Flush { id }),
-            1 => {
-                let (lba, blocks) = match self.below(4) {
-                    0 => (Lba(0), logical),
-                    _ => (lba, blocks),
+            kind @ (1 | 2) => {
+                let (lba, blocks) = match kind == 1 && self.below(4) == 0 {
+                    true => (Lba(0), logical),
+                    false => (lba, blocks),
                 };
-                self.feed(Input::Unmap {
-                    id,
+                let unmap = Unmap {
                     lba,
                     blocks,
                     fua,
-                    zero: false,
-                })
+                    zero: kind == 2,
+                };
+                self.feed(Input::Unmap { id, unmap });
             }
-            2 => self.feed(Input::Unmap {
-                id,
-                lba,
-                blocks,
-                fua,
-                zero: true,
-            }),
             3 | 4 => {
                 let of = Holder::Lba(other);
                 self.feed(Input::Service(Service::Merge { id, lba, of }));

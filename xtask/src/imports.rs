@@ -25,10 +25,14 @@ const TABLE: &[(&str, Allowed)] = &[
     ("vellum-codec", &[("vellum-core", &["addr"])]),
     // The reader of the client's file system knows bytes, but nothing of ours.
     ("vellum-ext4", &[]),
-    // Activity of the file system is passed on as hints, so the watch sees the core's types for hints.
+    // Activity of the file system is passed on as hints, so the watch sees the core's types for hints. It keeps bases of deltas by the
+    // names of parts.
     (
         "vellum-watch",
-        &[("vellum-core", &["addr", "seam"]), ("vellum-ext4", ALL)],
+        &[
+            ("vellum-core", &["addr", "entry", "seam"]),
+            ("vellum-ext4", ALL),
+        ],
     ),
     // What a block means to a client's file system is the watch's to say. The device lets a reader look at the volume, and asks it for
     // the files of lost blocks.

@@ -253,13 +253,15 @@ fn time() -> String {
 mod tests {
     use super::*;
 
+    fn empty() -> (tempfile::TempDir, ServerLog) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        (folder, ServerLog { path, at: 0 })
+    }
+
     #[test]
     fn news_are_whole_lines_returned_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut log = ServerLog {
-            path: folder.path().join("log"),
-            at: 0,
-        };
+        let (_folder, mut log) = empty();
         let mut file = log.begin().unwrap();
         write!(file, "one\ntwo\nthr").unwrap();
         assert_eq!(log.news(), "one\ntwo\n");
@@ -271,11 +273,7 @@ mod tests {
 
     #[test]
     fn the_reason_for_a_failure_begins_with_the_error() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut log = ServerLog {
-            path: folder.path().join("log"),
-            at: 0,
-        };
+        let (_folder, mut log) = empty();
         let mut file = log.begin().unwrap();
         for line in ["note: a\nv: b", "vellum: c\nd"] {
             writeln!(file, "{} {line}", time()).unwrap();
@@ -285,11 +283,7 @@ mod tests {
 
     #[test]
     fn news_of_a_stopping_server_begin_at_its_stop() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut log = ServerLog {
-            path: folder.path().join("log"),
-            at: 0,
-        };
+        let (_folder, mut log) = empty();
         let mut file = log.begin().unwrap();
         writeln!(file, "ready: here\nnot yet stopping").unwrap();
         assert!(!log.is_stopping());

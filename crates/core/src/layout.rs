@@ -1,7 +1,8 @@
 //! The state machine of a volume of any layout, as a runtime holds it.
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
-use crate::engine::{Buffers, Earlier, Engine, Options, Store};
+use crate::engine::{Buffers, Engine, Options, Store};
+use crate::entry::Earlier;
 use crate::entry::PartId;
 use crate::format::areas::Layout;
 use crate::format::pack::{PageOfParts, PartTag};

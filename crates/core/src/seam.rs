@@ -251,6 +251,19 @@ pub struct Copy {
     pub blocks: u64,
 }
 
+/// Blocks to make read as zeros, without data on the medium.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmap {
+    /// The first block.
+    pub lba: Lba,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// The client has written zeros; otherwise it no longer needs the contents.
+    pub zero: bool,
+    /// Answered when it is durable.
+    pub fua: bool,
+}
+
 /// When a write is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
@@ -294,15 +307,8 @@ pub enum Input<'a> {
     },
     /// Make all that was acknowledged before this durable.
     Flush { id: RequestId },
-    /// Make these blocks read as zeros, without data on the medium. `zero`: the client has written zeros; otherwise it no longer
-    /// needs the contents.
-    Unmap {
-        id: RequestId,
-        lba: Lba,
-        blocks: u64,
-        zero: bool,
-        fua: bool,
-    },
+    /// Make blocks read as zeros.
+    Unmap { id: RequestId, unmap: Unmap },
     /// Make blocks hold what others hold, by links and without data: answered like a write, in the order of writes. Blocks are
     /// copied one after another, upwards. Only a log links blocks.
     Copy { id: RequestId, copy: Copy },

@@ -239,10 +239,6 @@ fn a_link_outside_the_data_is_named_where_it_is() {
         let mut bytes = vec![0; BLOCK_BYTES];
         let signer = Signer::new(&superblock, crc32c);
         signer.encode(0, Edition::default(), &entries, &mut bytes);
-        let in_slot = |sum| match slot {
-            0 => LeafSlot::Slot0(sum),
-            _ => LeafSlot::Slot1(sum),
-        };
         let sum = match slot {
             0 => sum_of_sectors(&bytes, crc32c),
             // As before 2026-11-22.
@@ -250,9 +246,9 @@ fn a_link_outside_the_data_is_named_where_it_is() {
         };
         let at = superblock.table_at(0, slot);
         let mut directory = vec![0; BLOCK_BYTES];
-        encode_directory(&[in_slot(sum)], &mut directory);
+        encode_directory(&[LeafSlot::at(slot as u32, sum)], &mut directory);
         let mut slots = vec![LeafSlot::Absent; superblock.directory_blocks() as usize];
-        slots[0] = in_slot(crc32c(&directory));
+        slots[0] = LeafSlot::at(slot as u32, crc32c(&directory));
         let generation = Generation(2);
         let mut root = vec![0; superblock.shadow_root_blocks() as usize * BLOCK_BYTES];
         root::encode(

@@ -8,7 +8,7 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba, RequestId};
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::format::{self, geometry};
 use vellum_core::recovery::{self, Source, Unreadable};
-use vellum_core::seam::{Ack, Digest, Effect, Input, Outcome, Payload, Refusal};
+use vellum_core::seam::{Ack, Digest, Effect, Input, Outcome, Payload, Refusal, Unmap};
 
 const BUFS: u32 = 1 << 20;
 const ERASE_BLOCKS_MAX: u32 = 6400;
@@ -334,14 +334,14 @@ fn a_full_thin_volume_refuses_new_blocks_and_comes_back() {
         Ok(()),
         "an overwrite takes no new space"
     );
-    let range = Input::Unmap {
-        id: RequestId(0),
+    let unmap = Unmap {
         lba: Lba(100),
         blocks: 1000,
         fua: false,
         zero: false,
     };
-    world.request(range).unwrap();
+    let id = RequestId(0);
+    world.request(Input::Unmap { id, unmap }).unwrap();
     assert_eq!(world.read(500, 2), [0, 0]);
     for lba in 0..900 {
         world.write(7000 + lba, 5).unwrap();

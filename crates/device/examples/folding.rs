@@ -110,13 +110,7 @@ impl<'a> Writer<'a> {
     }
 
     fn submit(&self, op: Op, lba: u64, blocks: u64, frames: Frames) -> Result<(), Box<dyn Error>> {
-        let request = Request {
-            tag: 0,
-            op,
-            lba: Lba(lba),
-            blocks,
-            frames,
-        };
+        let request = Request::new(op, Lba(lba), blocks, frames);
         *self.count.unanswered.lock() += 1;
         self.volume.submit(&mut vec![request], &self.replies);
         self.wait(DEPTH)

@@ -3,50 +3,22 @@
 //! `cargo run --release -p vellum-device --example recovery -- FILE [GiB mapped] [MiB of log since the last map
 //! checkpoint] [blocks a flush] [cut: the power, and with it what was not flushed]`
 
-use parking_lot::{Condvar, Mutex};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Instant;
 use vellum_core::addr::Lba;
-use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::block::{BlockDevice, BlockError, Op, Request, answer_to};
 use vellum_device::frames::Quota;
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{FaultMedium, FileMedium, Medium, Plan, Prealloc};
 
-#[derive(Default)]
-struct Last {
-    unanswered: Mutex<usize>,
-    some: Condvar,
-}
-
-impl Replies for Last {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        if let Err(error) = result {
-            eprintln!("{:?} of {}: {error}", request.op, request.lba);
-        }
-        *self.unanswered.lock() -= 1;
-    }
-
-    fn flush(&self) {
-        self.some.notify_one();
-    }
-}
-
 struct Client<'a> {
     volume: &'a Volume,
-    last: Arc<Last>,
-    replies: Arc<dyn Replies>,
 }
 
 impl<'a> Client<'a> {
     fn new(volume: &'a Volume) -> Self {
-        let last = Arc::new(Last::default());
-        let replies: Arc<dyn Replies> = last.clone();
-        Self {
-            volume,
-            last,
-            replies,
-        }
+        Self { volume }
     }
 
     fn call(&self, op: Op, lba: u64, blocks: usize, fill: u64) -> Result<(), BlockError> {
@@ -59,23 +31,8 @@ impl<'a> Client<'a> {
         for index in 0..frames.len() {
             frames.block_mut(index)[..8].copy_from_slice(&(fill + index as u64).to_le_bytes());
         }
-        *self.last.unanswered.lock() += 1;
-        let blocks = blocks as u64;
-        self.volume.submit(
-            &mut vec![Request {
-                tag: 0,
-                op,
-                lba: Lba(lba),
-                blocks,
-                frames,
-            }],
-            &self.replies,
-        );
-        let mut unanswered = self.last.unanswered.lock();
-        while *unanswered > 0 {
-            self.last.some.wait(&mut unanswered);
-        }
-        Ok(())
+        let mut asked = vec![Request::new(op, Lba(lba), blocks as u64, frames)];
+        answer_to(|replies| self.volume.submit(&mut asked, replies)).map(drop)
     }
 }
 

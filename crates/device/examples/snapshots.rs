@@ -5,38 +5,17 @@
 //! Random writes of 4 KiB, one after the other, on a medium in memory: without snapshots, then each for the first time since a
 //! snapshot, then with so many snapshots, and to a clone. The contents are new, and do not get smaller when encoded.
 
-use parking_lot::{Condvar, Mutex};
 use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
-use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::block::{BlockDevice, BlockError, Op, Request, answer_to};
 use vellum_device::frames::Quota;
 use vellum_device::pack::{Compression, Level};
 use vellum_device::policy::{Deltas, Policy};
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
-
-/// The answer to one request.
-#[derive(Default)]
-struct One {
-    is_there: Mutex<bool>,
-    came: Condvar,
-}
-
-impl Replies for One {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        if let Err(error) = result {
-            eprintln!("{:?} of {}: {error}", request.op, request.lba);
-        }
-        *self.is_there.lock() = true;
-    }
-
-    fn flush(&self) {
-        self.came.notify_one();
-    }
-}
 
 fn write(volume: &dyn BlockDevice, lba: u64, random: u64) -> Result<(), BlockError> {
     let mut frames = volume.frames().take(Quota::Write, 1)?;
@@ -45,23 +24,9 @@ fn write(volume: &dyn BlockDevice, lba: u64, random: u64) -> Result<(), BlockErr
         state = next(state);
         *word = state.to_le_bytes();
     }
-    let one = Arc::new(One::default());
-    let replies: Arc<dyn Replies> = Arc::<One>::clone(&one);
     let op = Op::Write { fua: false };
-    let (tag, blocks, lba) = (0, 1, Lba(lba));
-    let mut batch = vec![Request {
-        tag,
-        op,
-        lba,
-        blocks,
-        frames,
-    }];
-    volume.submit(&mut batch, &replies);
-    let mut is_there = one.is_there.lock();
-    while !*is_there {
-        one.came.wait(&mut is_there);
-    }
-    Ok(())
+    let mut asked = vec![Request::new(op, Lba(lba), 1, frames)];
+    answer_to(|replies| volume.submit(&mut asked, replies)).map(drop)
 }
 
 fn next(mut random: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 pub use crate::error::BlockError;
 use crate::frames::{FramePool, Frames};
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 
@@ -54,6 +55,20 @@ pub struct Request {
     pub frames: Frames,
 }
 
+impl Request {
+    /// A request that needs no number.
+    #[must_use]
+    pub fn new(op: Op, lba: Lba, blocks: u64, frames: Frames) -> Self {
+        Self {
+            tag: 0,
+            op,
+            lba,
+            blocks,
+            frames,
+        }
+    }
+}
+
 /// Receives answers. One for each connection.
 pub trait Replies: Send + Sync {
     /// Takes the answer to `request`. Called on any thread, also from inside `submit`; must not block for long and must not call
@@ -65,6 +80,38 @@ pub trait Replies: Send + Sync {
     /// another one would take as long as a quick drive does.
     fn lends_thread(&self) -> bool {
         false
+    }
+}
+
+#[derive(Default)]
+struct OneAnswer {
+    answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
+    came: Condvar,
+}
+
+impl Replies for OneAnswer {
+    fn complete(&self, request: Request, result: Result<(), BlockError>) {
+        *self.answer.lock() = Some((request, result));
+        self.came.notify_one();
+    }
+
+    fn flush(&self) {}
+}
+
+/// Has `start` begin one request, and waits for its answer. It arrives even when the volume breaks down: then all outstanding requests
+/// are answered.
+///
+/// # Errors
+/// The error that it is answered with.
+pub fn answer_to(start: impl FnOnce(&Arc<dyn Replies>)) -> Result<Request, BlockError> {
+    let one = Arc::new(OneAnswer::default());
+    start(&(one.clone() as _));
+    let mut answer = one.answer.lock();
+    loop {
+        match answer.take() {
+            Some((request, result)) => return result.map(|()| request),
+            None => one.came.wait(&mut answer),
+        }
     }
 }
 

@@ -8,7 +8,6 @@ mod host;
 mod operations;
 mod parts;
 
-use crate::bases::Bases;
 use crate::block::{Op, Request};
 use crate::compare::Comparisons;
 use crate::frames::{FramePool, Frames};
@@ -23,12 +22,13 @@ use operations::Operations;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, Pba};
 use vellum_core::driver;
-use vellum_core::engine::Earlier;
+use vellum_core::entry::Earlier;
 use vellum_core::format::BlockSum;
 use vellum_core::layout::Core;
 use vellum_core::room::{Gauge, Level, Room};
-use vellum_core::seam::{Input, Outcome, Payload, Refusal, Service};
+use vellum_core::seam::{Input, Outcome, Payload, Refusal, Service, Unmap};
 use vellum_medium::{Io, Kind};
+use vellum_watch::Bases;
 
 /// What an operation on the medium is for; travels in its token beside the effect's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ pub(crate) struct Inner {
     pub outcomes: Vec<(EffectId, EarlyOutcome)>,
     /// Reads of parts in flight, by their effect's number.
     pub parts: Vec<Option<PartsRead>>,
-    pub bases: Bases,
+    pub bases: Bases<Arc<vellum_codec::Block>>,
     pub unpacker: Unpacker,
     pub gauge: Gauge,
     now: Nanos,
@@ -171,7 +171,7 @@ impl Inner {
             comparisons: Comparisons::default(),
             outcomes: Vec::new(),
             parts: Vec::new(),
-            bases: Bases::new(),
+            bases: Bases::default(),
             unpacker: Unpacker::new(sum),
             gauge: Gauge::default(),
             now: Nanos(0),
@@ -192,7 +192,7 @@ impl Inner {
     /// When to look at the clock.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let times = self.engine.poll_timeout().into_iter();
-        times.chain(self.gate.deadline()).min()
+        times.chain(self.gate.commits.deadline()).min()
     }
 
     /// Hands a request to the core; `payloads` are the digests of its blocks, if it writes.
@@ -237,13 +237,16 @@ impl Inner {
                 ack,
             },
             Op::Flush => Input::Flush { id },
-            Op::Discard { fua } | Op::WriteZeroes { fua } => Input::Unmap {
-                id,
-                lba,
-                blocks,
-                zero: matches!(op, Op::WriteZeroes { .. }),
-                fua,
-            },
+            Op::Discard { fua } | Op::WriteZeroes { fua } => {
+                let zero = matches!(op, Op::WriteZeroes { .. });
+                let unmap = Unmap {
+                    lba,
+                    blocks,
+                    zero,
+                    fua,
+                };
+                Input::Unmap { id, unmap }
+            }
         };
         self.feed(now, input, batch);
         // A request that waits only for durability has taken effect.
@@ -271,7 +274,7 @@ impl Inner {
         }
         for id in frames.into_bufs() {
             self.comparisons.set_worth(Buf(id), false);
-            self.bases.unwanted(Buf(id));
+            self.bases.want(Buf(id), 0);
         }
         self.feed(now, Input::Service(Service::Fold { lba, blocks }), batch);
     }

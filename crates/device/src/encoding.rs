@@ -1,11 +1,10 @@
 //! Encodes the blocks of a batch of writes, as deltas where the blocks they replace are known.
 
-use crate::bases::{Base, BaseLookup};
+use crate::bases::{Base, BaseLookup, is_as_found};
 use crate::block::{Op, Request};
 use crate::digest::How;
 use crate::drive::Inner;
 use crate::frames::Frames;
-use crate::limits::GROUP_BLOCKS;
 use crate::pack::{pack, pack_against};
 use crate::policy::Deltas;
 use crate::scratch::{Scratch, Verdict};
@@ -13,9 +12,9 @@ use crate::shared::SharedVolume;
 use crate::watching::Watching;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
-use vellum_core::engine::Earlier;
 use vellum_core::entry::PartId;
-use vellum_core::seam::{Bucket, Packed, Payload};
+use vellum_core::seam::{Packed, Payload};
+use vellum_watch::{Found, bucket};
 
 impl Inner {
     /// Looks up what each block of a write replaces, and appends the results to `found`.
@@ -28,35 +27,20 @@ impl Inner {
     ) {
         for (at, payload) in (lba.0..).map(Lba).zip(payloads) {
             let mut this = BaseLookup {
-                base: None,
+                found: Found::default(),
                 home: at,
-                replaces: false,
                 is_journaled: !payload.digest.zero && self.engine.expects_remap(at, payload),
             };
-            if payload.digest.zero || this.is_journaled {
-                found.push(this);
-                continue;
-            }
-            let mut is_fit = false;
-            let places = watching.earlier_places(at);
-            this.home = places.home;
-            for place in places.all() {
-                let earlier = self.engine.earlier(place);
-                this.replaces |= earlier != Earlier::Nothing;
-                let Earlier::Base(part) = earlier else {
-                    continue;
-                };
-                is_fit = true;
-                if let Some(base) = self.bases.blocks.get(&part.raw()) {
-                    this.base = Some((part, base.clone()));
-                    break;
+            if !(payload.digest.zero || this.is_journaled) {
+                let places = watching.earlier_places(at);
+                this.home = places.home;
+                this.found = self.bases.find(places, |place| self.engine.earlier(place));
+                let counters = &mut self.counters.deltas;
+                match this.found.base {
+                    Some(_) => counters.hits += 1,
+                    None if this.found.is_fit => counters.misses += 1,
+                    None => counters.unfit += u64::from(this.found.replaces),
                 }
-            }
-            let counters = &mut self.counters.deltas;
-            match this.base {
-                Some(_) => counters.hits += 1,
-                None if is_fit => counters.misses += 1,
-                None => counters.unfit += u64::from(this.replaces),
             }
             found.push(this);
         }
@@ -65,8 +49,7 @@ impl Inner {
     /// Prepares blocks for the core. A delta whose base has changed becomes a block that is stored whole. A block that is worth
     /// keeping as a base is marked, to be remembered once the core has stored it.
     pub fn settle_bases(&mut self, payloads: &mut [Payload], found: &[BaseLookup]) {
-        let frames = self.frames.writable() as usize;
-        for (payload, found) in payloads.iter_mut().zip(found) {
+        for (payload, BaseLookup { found, .. }) in payloads.iter_mut().zip(found) {
             let base = payload.digest.packed.and_then(|packed| packed.base);
             self.counters.deltas.long += u64::from(found.base.is_some() && base.is_none());
             let Some(packed) = payload.digest.packed else {
@@ -74,15 +57,14 @@ impl Inner {
             };
             let wanted = match (packed.base, &found.base) {
                 (None, _) => u16::from(found.replaces) * packed.len.get(),
-                (Some(part), Some((_, base))) if self.bases.is_as_found(part, base) => 0,
+                (Some(part), Some((_, base))) if is_as_found(&self.bases, part, base) => 0,
                 (Some(_), _) => {
                     payload.digest.packed = None;
                     self.counters.deltas.stale += 1;
                     0
                 }
             };
-            self.bases.wanted.resize(frames, 0);
-            self.bases.wanted[payload.buf.0 as usize] = wanted;
+            self.bases.want(payload.buf, wanted);
         }
     }
 }
@@ -170,18 +152,18 @@ fn pack_all(
             continue;
         }
         for index in 0..request.frames.len() {
-            let Some((payload, found)) = next.next() else {
+            let Some((payload, lookup)) = next.next() else {
                 return;
             };
-            if payload.digest.zero || found.is_journaled {
+            if payload.digest.zero || lookup.is_journaled {
                 continue;
             }
             let frames = &mut request.frames;
-            let base = found.base.as_ref();
+            let base = lookup.found.base.as_ref();
             let delta = base.and_then(|base| pack_as_delta(frames, index, how, base));
             payload.digest.packed = match delta {
                 Some(packed) if how.deltas == Deltas::Log => Some(Packed {
-                    bucket: Some(Bucket((found.home.0 / GROUP_BLOCKS) as u32)),
+                    bucket: Some(bucket(lookup.home)),
                     ..packed
                 }),
                 Some(packed) => Some(packed),
@@ -197,9 +179,8 @@ fn pack_as_delta(
     how: How,
     (part, base): &(PartId, Base),
 ) -> Option<Packed> {
-    // A delta that is not much shorter than its base is not worth the page that is kept for it.
-    let most = usize::from(base.len) / 2;
-    pack_against(frames, index, how.compression, &base.bytes, *part, most)
+    let most = base.longest_delta().into();
+    pack_against(frames, index, how.compression, &base.block, *part, most)
 }
 
 /// The bases of blocks that are to be stored anew, with the bytes of those in memory; `None` for a block that is not a delta.
@@ -209,7 +190,7 @@ impl Anew {
     pub fn new(inner: &mut Inner, lbas: &[Lba]) -> Self {
         let base_at = |&lba: &Lba| {
             let part = inner.engine.base_at(lba)?;
-            Some((part, inner.bases.blocks.get(&part.raw()).cloned()))
+            Some((part, inner.bases.get(part)))
         };
         Self(lbas.iter().map(base_at).collect())
     }
@@ -234,7 +215,7 @@ impl Anew {
                 .packed
                 .is_some_and(|packed| packed.base.is_some());
             let is_as_found =
-                matches!(found, Some((part, Some(base))) if inner.bases.is_as_found(*part, base));
+                matches!(found, Some((part, Some(base))) if is_as_found(&inner.bases, *part, base));
             if is_delta && !is_as_found {
                 payload.digest.packed = None;
             }

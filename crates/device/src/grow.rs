@@ -3,7 +3,8 @@
 //! The volume is at rest meanwhile. A crash leaves it as it was, or grown ([`vellum_core::grow`] says why).
 
 use crate::digest::crc32c;
-use crate::options::{OpenError, OpenOptions, StopError};
+use crate::options::{OpenError, StopError};
+use crate::resize;
 use crate::shrink::{self, ShrinkError};
 use crate::source::MediumSource;
 use crate::start;
@@ -14,8 +15,7 @@ use vellum_core::format::grown::grown;
 use vellum_core::format::history::Name;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::grow::Growth;
-use vellum_core::layout::Recovered;
-use vellum_core::recovery::{RecoveryError, Unreadable, find_superblock};
+use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_medium::{Medium, MediumError};
 
 /// Why a volume did not grow. Unless its medium failed while the superblock was written, the volume is unchanged.
@@ -72,13 +72,7 @@ pub struct NewSize {
 pub fn grow_at_rest(medium: &Arc<dyn Medium>, size: NewSize) -> Result<Superblock, GrowError> {
     let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
     lengthen(&**medium, &found?.0, size)?;
-    // This puts everything in the log into a map checkpoint, and mends what is damaged.
-    let options = OpenOptions {
-        // There may be no room for the rest of it.
-        receiving: true,
-        ..OpenOptions::default()
-    };
-    Volume::open(Arc::clone(medium), &options)?.stop()?;
+    Volume::open(Arc::clone(medium), &resize::options())?.stop()?;
     grow_stopped(&**medium, size.logical_blocks)
 }
 
@@ -116,13 +110,7 @@ pub(crate) fn grow_stopped(
     medium: &dyn Medium,
     logical_blocks: Option<u64>,
 ) -> Result<Superblock, GrowError> {
-    let mut source = MediumSource::new(medium);
-    let recovered = match vellum_core::layout::recover(&mut source, medium.blocks(), crc32c)? {
-        Recovered::Log(recovered) => *recovered,
-        Recovered::Tables(tables) => {
-            return Err(GeometryError::Fixed(tables.superblock.layout().name()).into());
-        }
-    };
+    let recovered = resize::stopped::<GrowError>(medium)?;
     let volume = recovered.superblock.clone();
     if let Some(blocks) = only_end(&volume, medium.blocks(), logical_blocks) {
         return Ok(shrink::end_stopped(medium, blocks)?);
@@ -130,20 +118,8 @@ pub(crate) fn grow_stopped(
     let growth = Growth::new(recovered, medium.blocks(), logical_blocks)?;
     // If growing is cut short, the medium is longer than the volume.
     start::sign(medium, &volume)?;
-    let mut written = Ok(());
-    let read = growth.write(&mut source, crc32c, &mut |at, bytes| {
-        if written.is_ok() {
-            written = medium.write(at, bytes);
-        }
-    });
-    written?;
-    read.map_err(|error: Unreadable| match source.take_error() {
-        Some(error) => GrowError::Medium(error),
-        None => RecoveryError::Unreadable(error).into(),
-    })?;
-    medium.sync()?;
-    let superblock = growth.finish();
-    let [first, last] = superblock.mirrors();
-    start::write(medium, &superblock, [last, first])?;
-    Ok(superblock)
+    resize::write(medium, |source, crc, write| {
+        growth.write(source, crc, write)?;
+        Ok(growth.finish())
+    })
 }

@@ -41,6 +41,7 @@ mod recall;
 mod refusals;
 mod requests;
 pub mod rescue;
+mod resize;
 mod runs;
 mod scout;
 mod scratch;

@@ -1,6 +1,5 @@
 //! Every bound of the device, with the relations between them.
 
-use std::num::NonZeroUsize;
 use std::time::Duration;
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::limits::{CHUNK_DATA_BLOCKS, EXTENT_BLOCKS, EXTENT_LOOKS, GATHER_BLOCKS};
@@ -100,8 +99,6 @@ pub const SCRUB_FILES: usize = 4;
 pub const SCRUB_TRIES: usize = 200;
 /// How long a scrub waits for a map checkpoint, or a commit of tables, that it has requested.
 pub const SCRUB_PATIENCE: Duration = Duration::from_secs(10);
-/// Blocks of one of ext4's groups of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).
-pub const GROUP_BLOCKS: u64 = 32 << 10;
 /// How often a volume checks whether clients have written [`SWEEP_WRITES`] blocks.
 pub const SWEEP_CHECK: Duration = Duration::from_secs(60);
 /// Blocks that a scan reads at once.
@@ -130,9 +127,6 @@ const _: () = assert!(
     "one look at the map tells all of a run that is dropped"
 );
 const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);
-
-/// Blocks that are kept in memory because others may be stored as deltas against them: 16 MiB.
-pub(crate) const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
 
 /// How long a snapshot waits for writes that are held up before the volume.
 pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);

@@ -2,10 +2,8 @@
 //!
 //! Both are used as their clients see them, so a crash of either cannot make the copy wrong.
 
-use crate::block::{BlockDevice, BlockError, Op, Replies, Request};
+use crate::block::{BlockDevice, BlockError, Op, Request, answer_to};
 use crate::frames::{Frames, Quota};
-use parking_lot::{Condvar, Mutex};
-use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::size::Size;
 
@@ -75,35 +73,15 @@ pub struct Migrated {
     pub blocks: u64,
 }
 
-#[derive(Default)]
-struct Answer {
-    came: Mutex<Option<(Request, Result<(), BlockError>)>>,
-    bell: Condvar,
-}
-
-impl Replies for Answer {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        *self.came.lock() = Some((request, result));
-        self.bell.notify_all();
-    }
-
-    fn flush(&self) {}
-}
-
 /// One volume, with one request at a time.
 pub(crate) struct Side<'a> {
     device: &'a dyn BlockDevice,
     which: &'static str,
-    answer: Arc<Answer>,
 }
 
 impl<'a> Side<'a> {
     pub(crate) fn new(device: &'a dyn BlockDevice, which: &'static str) -> Self {
-        Self {
-            device,
-            which,
-            answer: Arc::default(),
-        }
+        Self { device, which }
     }
 
     pub(crate) fn ask(
@@ -113,24 +91,9 @@ impl<'a> Side<'a> {
         blocks: u64,
         frames: Frames,
     ) -> Result<Frames, MigrateError> {
-        let request = Request {
-            tag: 0,
-            op,
-            lba: Lba(lba),
-            blocks,
-            frames,
-        };
-        let replies: Arc<dyn Replies> = Arc::clone(&self.answer) as _;
-        self.device.submit(&mut vec![request], &replies);
-        let mut came = self.answer.came.lock();
-        let (request, result) = loop {
-            match came.take() {
-                Some(answer) => break answer,
-                None => self.answer.bell.wait(&mut came),
-            }
-        };
-        result
-            .map(|()| request.frames)
+        let mut asked = vec![Request::new(op, Lba(lba), blocks, frames)];
+        answer_to(|replies| self.device.submit(&mut asked, replies))
+            .map(|request| request.frames)
             .map_err(|source| self.error(op, lba, blocks, source))
     }
 

@@ -122,12 +122,12 @@ fn give(shared: &SharedVolume, chosen: &Chosen, watching: &Watching, anew: bool)
         // Before the journals: two deliberate copies could come to share a page by way of a journal that has both.
         inner.feed(now, Input::Hint(watching.critical().hint()), batch);
         inner.feed(now, Input::Hint(watching.hint()), batch);
-        inner.gate.follow(watching);
+        inner.gate.commits.follow(watching.commits());
         // Scans end, and choices change, only while the choices are held.
         shared.scout.reported();
         inner.feed(now, Input::Set(Setting::Dedup { policy: dedup }), batch);
         inner.feed(now, Input::Set(Setting::Commits { policy: commits }), batch);
-        if inner.bases.set_deltas(deltas) {
+        if inner.bases.set(deltas) {
             inner.feed(now, Input::Set(Setting::Deltas { on: deltas }), batch);
         }
         (before, index(inner))

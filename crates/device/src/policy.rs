@@ -9,6 +9,7 @@ use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Commits, Decide, Dedup, Store, WriteOnce};
+pub use vellum_policies::words::Deltas;
 use vellum_watch::Wants;
 
 /// The weak hash by which write-once journaling looks for a block's copy (WOJ §4.2).
@@ -113,47 +114,6 @@ pub fn decide_named(name: &str) -> Result<Option<PrintHash>, UnknownName> {
     all.into_iter()
         .find(|print| decide_name(*print) == name)
         .ok_or(UnknownName)
-}
-
-/// Whether and where blocks are stored as their difference to what they replace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deltas {
-    /// They are not.
-    Off,
-    /// Together with everything else that is small.
-    Packed,
-    /// As in CSA-FS (§3.3): in separate pages for each block group; folding merges them back.
-    Log,
-}
-
-impl Deltas {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Packed, Self::Log];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Packed => "on",
-            Self::Log => "log",
-        }
-    }
-
-    /// True if any are made.
-    #[must_use]
-    pub fn are_made(self) -> bool {
-        self != Self::Off
-    }
-}
-
-impl FromStr for Deltas {
-    type Err = UnknownName;
-
-    fn from_str(name: &str) -> Result<Self, UnknownName> {
-        let named = |deltas: &Self| deltas.name() == name;
-        Self::ALL.into_iter().find(named).ok_or(UnknownName)
-    }
 }
 
 /// The policies in force.

@@ -3,11 +3,9 @@
 use crate::block::{BlockError, Op, Request};
 use crate::digest::crc32c;
 use crate::frames::Frames;
-use crate::requests::OneAnswer;
 use crate::source::MediumSource;
 use crate::start;
 use crate::volume::Volume;
-use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::properties::Properties;
 use vellum_core::format::superblock::Superblock;
@@ -67,21 +65,12 @@ impl Volume {
         if self.read_only {
             return Err(BlockError::ReadOnly);
         }
-        let answer = Arc::new(OneAnswer::default());
-        let request = Request {
-            tag: 0,
-            op: Op::Flush,
-            lba: Lba(0),
-            blocks: 0,
-            frames: Frames::default(),
-        };
-        let replies = answer.clone();
-        self.shared
-            .ask(request, &(replies as _), |now, inner, pending, batch| {
-                let id = inner.requests.insert(pending);
-                inner.feed(now, Input::Properties { id, properties }, batch);
-            });
-        answer.wait().1
+        let request = Request::new(Op::Flush, Lba(0), 0, Frames::default());
+        let set = self.shared.call(request, |now, inner, pending, batch| {
+            let id = inner.requests.insert(pending);
+            inner.feed(now, Input::Properties { id, properties }, batch);
+        });
+        set.map(drop)
     }
 
     /// The superblock that it was opened with.

@@ -3,7 +3,6 @@
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::Frames;
 use crate::watched::Watched;
-use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -168,33 +167,4 @@ impl Drop for Answers {
             let _ = catch_unwind(AssertUnwindSafe(|| self.give(|_, _| {})));
         }
     }
-}
-
-/// The answer to a request of the volume's own, for the thread that waits for it.
-#[derive(Default)]
-pub(crate) struct OneAnswer {
-    answer: Mutex<Option<(Request, Result<(), BlockError>)>>,
-    came: Condvar,
-}
-
-impl OneAnswer {
-    /// Waits for the answer. It arrives even when the volume breaks down: then all outstanding requests are answered.
-    pub fn wait(&self) -> (Request, Result<(), BlockError>) {
-        let mut answer = self.answer.lock();
-        loop {
-            match answer.take() {
-                Some(answer) => return answer,
-                None => self.came.wait(&mut answer),
-            }
-        }
-    }
-}
-
-impl Replies for OneAnswer {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        *self.answer.lock() = Some((request, result));
-        self.came.notify_one();
-    }
-
-    fn flush(&self) {}
 }

@@ -1,6 +1,6 @@
 //! What all threads of a volume share, and the only way to its core.
 
-use crate::block::{BlockError, Op, Replies, Request};
+use crate::block::{BlockError, Op, Replies, Request, answer_to};
 use crate::choices::Choices;
 use crate::compare::nanos_since;
 use crate::digest::Digester;
@@ -11,7 +11,7 @@ use crate::gate::Turn;
 use crate::gate::passage::{self, Around};
 use crate::limits::HELD_UP_WAITS;
 use crate::recall;
-use crate::requests::{OneAnswer, Pending, given_back};
+use crate::requests::{Pending, given_back};
 use crate::scout::Scout;
 use crate::scratch::Scratch;
 use crate::scrub::scrubber::Scrubber;
@@ -232,7 +232,7 @@ impl SharedVolume {
     }
 
     /// Starts a request of the volume's own, through `admit`. It is answered in any case.
-    pub fn ask(
+    fn ask(
         &self,
         request: Request,
         replies: &Arc<dyn Replies>,
@@ -267,11 +267,14 @@ impl SharedVolume {
         request: Request,
         admit: impl FnOnce(Nanos, &mut Inner, Pending, &mut Batch),
     ) -> Result<Request, BlockError> {
-        let answer = Arc::new(OneAnswer::default());
-        let replies: Arc<dyn Replies> = Arc::<OneAnswer>::clone(&answer);
-        self.ask(request, &replies, admit);
-        let (request, result) = answer.wait();
-        result.map(|()| request)
+        answer_to(|replies| self.ask(request, replies, admit))
+    }
+
+    /// The same, for one that takes no frames with it.
+    pub fn call_plain(&self, request: Request) -> Result<Request, BlockError> {
+        self.call(request, |now, inner, pending, batch| {
+            inner.admit(now, pending, &[], batch);
+        })
     }
 
     /// Answers all outstanding requests, because nothing will come back any more.

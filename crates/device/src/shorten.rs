@@ -6,6 +6,7 @@
 
 use crate::digest::crc32c;
 use crate::options::{OpenError, OpenOptions, StopError};
+use crate::resize;
 use crate::source::MediumSource;
 use crate::start;
 use crate::volume::Volume;
@@ -14,8 +15,7 @@ use std::time::Duration;
 use vellum_core::addr::Pba;
 use vellum_core::format::geometry::GeometryError;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::layout::{self, Recovered};
-use vellum_core::recovery::{self, RecoveryError, Unreadable, find_superblock};
+use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_core::shorten::{Shortening, fitting};
 use vellum_core::size::Size;
 use vellum_core::vacate::Leaving;
@@ -108,15 +108,19 @@ fn empty_and_shorten(
     left: &mut dyn FnMut(u64),
 ) -> Result<Superblock, ShortenError> {
     use vellum_core::shorten::ShortenError::{HeadIn, Holds, Named};
-    // This puts everything in the log into a map checkpoint, and mends what is damaged.
-    Volume::open(Arc::clone(medium), &options(None))?.stop()?;
+    Volume::open(Arc::clone(medium), &resize::options())?.stop()?;
     let mut before = u64::MAX;
     for _ in 0..TRIES {
-        let found = found(&**medium)?;
+        let found = resize::stopped::<ShortenError>(&**medium)?;
         let live = found.state.live().total();
         let end = fitting(&found.superblock, medium_blocks, live)?.segment_count();
         match Shortening::new(found, medium_blocks) {
-            Ok(ready) => return write(&**medium, ready),
+            Ok(ready) => {
+                return resize::write(&**medium, |source, crc, write| {
+                    ready.write(source, crc, write)?;
+                    Ok(ready.finish())
+                });
+            }
             Err(Holds(_) | HeadIn(_) | Named) => {}
             Err(error) => return Err(error.into()),
         }
@@ -130,34 +134,15 @@ fn empty_and_shorten(
     Err(ShortenError::Stuck(before))
 }
 
-fn options(segments_end: Option<u32>) -> OpenOptions {
-    OpenOptions {
-        // There may be no room for the rest of it.
-        receiving: true,
-        segments_end,
-        ..OpenOptions::default()
-    }
-}
-
-fn found(medium: &dyn Medium) -> Result<recovery::Recovered, ShortenError> {
-    let mut source = MediumSource::new(medium);
-    match layout::recover(&mut source, medium.blocks(), crc32c)? {
-        Recovered::Log(recovered) => Ok(*recovered),
-        Recovered::Tables(tables) => {
-            Err(GeometryError::Fixed(tables.superblock.layout().name()).into())
-        }
-    }
-}
-
 /// Lets the log go on in segments before `end`.
 fn move_heads(medium: &dyn Medium, end: u32) -> Result<(), ShortenError> {
-    let found = found(medium)?;
+    let found = resize::stopped::<ShortenError>(medium)?;
     let Some(leaving) = Leaving::new(&found, end)? else {
         return Ok(());
     };
     let mut source = MediumSource::new(medium);
     let stages = leaving.writes(&mut source, crc32c);
-    for writes in stages.map_err(|error| unreadable(&mut source, error))? {
+    for writes in stages.map_err(|error| resize::unreadable::<ShortenError>(&mut source, error))? {
         for (at, bytes) in writes {
             medium.write(at, &bytes)?;
         }
@@ -166,20 +151,17 @@ fn move_heads(medium: &dyn Medium, end: u32) -> Result<(), ShortenError> {
     Ok(())
 }
 
-fn unreadable(source: &mut MediumSource<'_>, error: Unreadable) -> ShortenError {
-    match source.take_error() {
-        Some(error) => ShortenError::Medium(error),
-        None => RecoveryError::Unreadable(error).into(),
-    }
-}
-
 /// Has the collector empty the segments from `end` on. Returns how many blocks are still there.
 fn empty(
     medium: &Arc<dyn Medium>,
     end: u32,
     tell: &mut dyn FnMut(u64),
 ) -> Result<u64, ShortenError> {
-    let volume = Volume::open(Arc::clone(medium), &options(Some(end)))?;
+    let options = OpenOptions {
+        segments_end: Some(end),
+        ..resize::options()
+    };
+    let volume = Volume::open(Arc::clone(medium), &options)?;
     let left = loop {
         let (left, is_moving, is_full) = {
             let inner = volume.shared.inner.lock();
@@ -198,22 +180,4 @@ fn empty(
     };
     volume.stop()?;
     Ok(left)
-}
-
-/// Writes the superblock of the shorter volume, and what it leads to.
-fn write(medium: &dyn Medium, ready: Shortening) -> Result<Superblock, ShortenError> {
-    let mut source = MediumSource::new(medium);
-    let mut written = Ok(());
-    let read = ready.write(&mut source, crc32c, &mut |at: Pba, bytes: &[u8]| {
-        if written.is_ok() {
-            written = medium.write(at, bytes);
-        }
-    });
-    written?;
-    read.map_err(|error| unreadable(&mut source, error))?;
-    medium.sync()?;
-    let superblock = ready.finish();
-    let [first, last] = superblock.mirrors();
-    start::write(medium, &superblock, [last, first])?;
-    Ok(superblock)
 }

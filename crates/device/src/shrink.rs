@@ -4,7 +4,8 @@
 //! ([`vellum_core::shrink`] says why both are right).
 
 use crate::digest::crc32c;
-use crate::options::{OpenError, OpenOptions, StopError};
+use crate::options::{OpenError, StopError};
+use crate::resize;
 use crate::snapshots::{kept, stored};
 use crate::source::MediumSource;
 use crate::start;
@@ -14,7 +15,6 @@ use vellum_core::format::geometry::GeometryError;
 use vellum_core::format::history::Name;
 use vellum_core::format::shrunk::ended_at;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::layout::Recovered;
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_core::shrink::end_at;
 use vellum_core::size::Size;
@@ -97,13 +97,7 @@ impl From<GeometryError> for ShrinkError {
 pub fn shrink_at_rest(medium: &Arc<dyn Medium>, blocks: u64) -> Result<Superblock, ShrinkError> {
     let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c)?;
     ended_at(&found.0, blocks)?;
-    // This puts everything in the log into a map checkpoint, and mends what is damaged.
-    let options = OpenOptions {
-        // There may be no room for the rest of it.
-        receiving: true,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::clone(medium), &options)?;
+    let volume = Volume::open(Arc::clone(medium), &resize::options())?;
     let may_end = may_end(&volume, blocks);
     volume.stop()?;
     may_end?;
@@ -126,13 +120,7 @@ pub(crate) fn may_end(volume: &Volume, blocks: u64) -> Result<(), ShrinkError> {
 
 /// Gives a volume that was stopped cleanly another end. Snapshots keep nothing behind it: the caller has checked that.
 pub(crate) fn end_stopped(medium: &dyn Medium, blocks: u64) -> Result<Superblock, ShrinkError> {
-    let mut source = MediumSource::new(medium);
-    let recovered = match vellum_core::layout::recover(&mut source, medium.blocks(), crc32c)? {
-        Recovered::Log(recovered) => *recovered,
-        Recovered::Tables(tables) => {
-            return Err(GeometryError::Fixed(tables.superblock.layout().name()).into());
-        }
-    };
+    let recovered = resize::stopped::<ShrinkError>(medium)?;
     let superblock = end_at(&recovered, blocks)?;
     let mirror_lost = recovered.replayed.mirror_lost;
     let mirrors = start::in_turn(medium, &recovered.superblock, mirror_lost);

@@ -84,10 +84,7 @@ impl Newest {
         let slot = u32::from(matches!(self.slots[of.0 as usize], LeafSlot::Slot1(_)));
         medium.write(volume.leaf_slot(of, slot), block).unwrap();
         let sum = leaf::checksum(of, block, crc32c);
-        self.slots[of.0 as usize] = match slot {
-            0 => LeafSlot::Slot0(sum),
-            _ => LeafSlot::Slot1(sum),
-        };
+        self.slots[of.0 as usize] = LeafSlot::at(slot, sum);
     }
 
     fn write(&self, medium: &dyn Medium) {

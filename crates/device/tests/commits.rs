@@ -11,7 +11,7 @@ mod gate;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, assert_sound, open, wait_for};
+use common::{Client, open, stop_sound, wait_for};
 use gate::{Gate, MAKES_DURABLE};
 use journal::{HOME, Host, JOURNAL, log, mounted, transaction};
 use std::sync::Arc;
@@ -80,8 +80,7 @@ fn a_commit_block_waits_for_what_it_commits_and_nothing_else_does() {
         (3, 3, 0)
     );
     assert_eq!(volume.stats().clients.refused, 0);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A client that sends nothing before it has an answer gets one. A read that could reveal that the commit block waits lets it go
@@ -141,8 +140,7 @@ fn a_commit_block_is_answered_before_what_it_commits_has_come() {
         log::commit(0)[..8],
         "the end of a life keeps it"
     );
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]

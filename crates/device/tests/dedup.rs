@@ -9,7 +9,7 @@ mod common;
 #[path = "common/thrice.rs"]
 mod thrice;
 
-use common::{Client, assert_sound, block_of, open_under, settled};
+use common::{Client, block_of, open_under, settled, stop_sound};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thrice::*;
@@ -28,8 +28,7 @@ fn repeated_contents_are_stored_once() {
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_eq!(counted(&volume, "dedup_blocks"), 2 * CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// The same content written over a block that cannot be read is stored: nothing shares the damaged page.
@@ -91,8 +90,7 @@ fn fingerprints_decide_from_the_third_owner_on() {
         }
         assert_eq!(counted(&volume, "dedup_decided"), CONTENTS + 1);
         assert_read(&volume);
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
     }
 }
 
@@ -110,8 +108,7 @@ fn assert_all_known(medium: &Arc<dyn Medium>, policy: Policy) {
     }
     assert_eq!(settled(&volume).core["dedup_blocks"], CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&**medium);
+    stop_sound(&volume, &**medium);
 }
 
 #[test]
@@ -170,8 +167,7 @@ fn blocks_of_one_checksum_are_told_apart() {
         }
         client.discard(0, 40).unwrap();
     }
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]
@@ -204,8 +200,7 @@ fn the_same_blocks_from_several_threads_are_stored_once() {
     wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]
@@ -248,6 +243,5 @@ fn the_index_changes_its_size_and_kind_under_load() {
         done.store(true, Ordering::SeqCst);
     });
     assert!(counted(&volume, "dedup_blocks") > 100);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }

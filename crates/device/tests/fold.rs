@@ -7,7 +7,9 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, create, open, open_packing, wait_for, with_crc_sums};
+use common::{
+    Client, Random, assert_sound, create, open, open_packing, stop_sound, wait_for, with_crc_sums,
+};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::SumKind;
@@ -159,8 +161,7 @@ fn folding_gives_room_back_and_changes_nothing() {
         fold(&volume);
         let again = counted(&volume, "folded_blocks") - folded;
         assert!(again < folded / 20, "{name}: {again} after {folded}");
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
         contents.assert_read(&open(&medium));
     }
 }
@@ -181,8 +182,7 @@ fn clients_go_on_beside_a_fold() {
     fold(&volume);
     assert!(counted(&volume, "folded_blocks") > 0);
     contents.assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     contents.assert_read(&open(&medium));
 }
 
@@ -207,8 +207,7 @@ fn a_fold_ends_when_it_is_switched_off() {
     });
     assert_eq!(volume.sweep_progress(Sought::SparsePages).ended, 0);
     contents.assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// Parts from an encoding that was better than the present one stay in their page.
@@ -281,8 +280,7 @@ fn a_fold_that_is_killed_loses_nothing() {
     volume.halt_sweep(Sought::SparsePages).unwrap();
     fold(&volume);
     contents.assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// Parts that cannot be read stay where they are, and remain an error; everything else is folded.
@@ -358,6 +356,5 @@ fn a_volume_folds_by_itself_when_little_is_free() {
     });
     assert!(volume.stats().room.used_percent < used - 10);
     contents.assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }

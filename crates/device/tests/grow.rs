@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    Client, Model, assert_sound, copy, create, create_as, holds, open_packing, superblock_of,
+    Client, Model, assert_sound, copy, create, create_as, holds, open_packing, stop_sound,
+    superblock_of,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,8 +77,7 @@ fn old_contents_stay_and_new_blocks_can_be_written() {
         drop(volume);
         let volume = open(&medium);
         holds(&volume, &model);
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
         before = medium;
     }
 }

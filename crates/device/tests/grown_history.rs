@@ -8,7 +8,7 @@
 mod common;
 
 use common::{
-    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small,
+    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small, stop_sound,
     superblock_of,
 };
 use std::collections::BTreeMap;
@@ -204,8 +204,7 @@ fn kept_blocks_survive_growth_and_later_moves() {
         known.others.remove("second");
         known.take(&volume, "second");
         known.holds(&volume);
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
         before = medium;
     }
     let volume = open(&before);

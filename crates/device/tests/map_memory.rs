@@ -8,7 +8,9 @@
 
 mod common;
 
-use common::{Client, assert_sound, create, open_packing, small, superblock_of, wait_for};
+use common::{
+    Client, assert_sound, create, open_packing, small, stop_sound, superblock_of, wait_for,
+};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Leaf};
 use vellum_device::block::Op;
@@ -82,8 +84,7 @@ fn leaves_out_of_memory_are_read_when_they_are_needed() {
             map_leaves < LEAVES as usize,
             "{map_leaves}: {read}"
         );
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
     }
     let volume = open(&medium, None);
     let mut client = Client::new(&volume);

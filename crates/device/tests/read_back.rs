@@ -10,7 +10,7 @@ mod common;
 #[path = "common/layer.rs"]
 mod layer;
 
-use common::{Client, assert_sound, block_of, create, forget, open, settled};
+use common::{Client, block_of, create, forget, open, settled, stop_sound};
 use layer::{Layer, Layered};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -176,8 +176,7 @@ fn a_copy_of_a_file_takes_few_reads() {
     assert_eq!(counted.compared.compare_reads, reads.len() as u64);
     let read: u64 = reads.iter().map(|read| read.blocks).sum();
     assert_eq!(counted.read.read_compare_bytes, read * BLOCK_BYTES as u64);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]
@@ -204,8 +203,7 @@ fn a_block_that_cannot_be_read_is_the_only_one_not_shared() {
     assert_eq!(volume.stats().core["unreadable_blocks"], 1);
     medium.medium.set_plan(Plan::default());
     assert_eq!(client.read(COPY, FILE).unwrap(), file());
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// It lies between two blocks that have copies, and no client requested it.
@@ -230,8 +228,7 @@ fn a_block_that_is_read_through_may_be_unreadable() {
     assert_eq!(tries(), 1, "it is not read through again");
     medium.medium.set_plan(Plan::default());
     assert_eq!(client.read(COPY, FILE).unwrap(), copy);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// Twins that are too far apart for one read take one each, and no read waits for another: while a comparison waits the write
@@ -258,8 +255,7 @@ fn simultaneous_comparisons_are_read_simultaneously() {
         );
         assert_eq!(client.read(COPY + copied - 45, 45).unwrap(), copy);
     }
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A page that many blocks are copies of is read once for those that wait.
@@ -271,6 +267,5 @@ fn a_page_is_read_once_for_all_its_copies() {
     let reads = medium.reads.lock().clone();
     assert!(matches!(&reads[..], [Read { blocks: 1, .. }]), "{reads:?}");
     assert_eq!(client.read(COPY, 60).unwrap(), [7; 60]);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }

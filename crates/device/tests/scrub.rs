@@ -9,8 +9,8 @@
 mod common;
 
 use common::{
-    Client, Random, assert_sound, block_of, create_as, open, open_packing, small, superblock_of,
-    wait_for,
+    Client, Random, assert_sound, block_of, create_as, open, open_packing, small, stop_sound,
+    superblock_of, wait_for,
 };
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -185,8 +185,7 @@ fn nothing_is_found_while_clients_work() {
             report.ended
         );
         assert!(report.ended > 2, "{layout:?}");
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
     }
 }
 
@@ -278,8 +277,7 @@ fn a_summary_is_written_anew_from_headers() {
             .all(|finding| finding.what == "summary")
     );
     assert!(is_clean(&scrub(&volume)));
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A block with a separate copy is mended from that; one without is reported, with its LBA.
@@ -326,8 +324,7 @@ fn a_block_is_mended_from_a_copy() {
         client.write(11, &[9]).unwrap();
         client.flush().unwrap();
         assert!(is_clean(&scrub(&volume)));
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, open_packing,
-    superblock_of,
+    stop_sound, superblock_of,
 };
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -94,8 +94,7 @@ fn a_file_is_cut_off_and_keeps_what_was_behind_its_new_end() {
     drop(volume);
     let volume = open_small(&medium);
     holds(&volume, &model);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     // What it needs at least is enough, and then it takes the end back, and gives it back again: what leads to data moves.
     let least = least(&medium);
     assert!(least < SHORT);
@@ -109,8 +108,7 @@ fn a_file_is_cut_off_and_keeps_what_was_behind_its_new_end() {
     let volume = open_small(&medium);
     holds(&volume, &model);
     fill(&volume, &mut model, 99);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     let wide = BLOCKS - 1;
     let error = shorten(&medium, wide).unwrap_err().to_string();
     assert!(

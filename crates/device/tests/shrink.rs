@@ -4,7 +4,8 @@
 mod common;
 
 use common::{
-    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, small, superblock_of,
+    Client, Model, assert_sound, copy, create_as, create_keeping, holds, open, small, stop_sound,
+    superblock_of,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,8 +90,7 @@ fn a_medium_that_is_a_little_longer_gives_the_old_end_back() {
     assert_eq!(grown.logical_blocks(), SIZE);
     let volume = open(&longer);
     holds(&volume, &model);
-    volume.stop().unwrap();
-    assert_sound(&*longer);
+    stop_sound(&volume, &*longer);
 }
 
 #[test]
@@ -131,8 +131,7 @@ fn it_shrinks_and_becomes_as_large_again_and_larger() {
     holds(&volume, &model);
     fill(&volume, &mut model, 99, SIZE);
     holds(&volume, &model);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     // A shrunk volume grows onto a longer medium as any other.
     shrink_at_rest(&longer, END).unwrap();
     let (_, model) = filled();
@@ -142,8 +141,7 @@ fn it_shrinks_and_becomes_as_large_again_and_larger() {
         assert_eq!(grown.logical_blocks(), size);
         let volume = open(&longer);
         holds(&volume, &model);
-        volume.stop().unwrap();
-        assert_sound(&*longer);
+        stop_sound(&volume, &*longer);
         let more: Arc<dyn Medium> = Arc::new(MemoryMedium::new(longer.blocks() + 900));
         copy(&*longer, &*more);
         longer = more;
@@ -222,8 +220,7 @@ fn shrinking_cut_short_leaves_the_old_end_or_the_new_one() {
         let volume = open(&medium);
         assert_eq!(volume.blocks(), blocks, "{cut_after}");
         holds(&volume, &model);
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
         if !was_cut {
             break;
         }
@@ -312,8 +309,7 @@ fn rows_without_data_do_no_harm(medium: &Arc<dyn Medium>, first: &Model, mut mod
     }
     volume.roll_back("empty").unwrap();
     holds(&volume, first);
-    volume.stop().unwrap();
-    assert_sound(&**medium);
+    stop_sound(&volume, &**medium);
 }
 
 #[test]

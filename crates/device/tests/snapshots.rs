@@ -9,7 +9,7 @@
 mod common;
 
 use common::{
-    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small,
+    Client, Random, assert_sound, copy, create_keeping, open_packing, read_all, small, stop_sound,
     superblock_of,
 };
 use std::collections::BTreeMap;
@@ -288,8 +288,7 @@ fn a_snapshot_is_an_instant_while_many_clients_write() {
             }
         }
     });
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]

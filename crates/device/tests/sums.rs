@@ -8,7 +8,7 @@
 
 mod common;
 
-use common::{Client, assert_sound, create_as, open, superblock_of, with_crc_sums};
+use common::{Client, create_as, open, stop_sound, superblock_of, with_crc_sums};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::SumKind;
@@ -57,8 +57,7 @@ fn read_back_over_the_newer(layout: Layout, sums: SumKind) -> (Result<Vec<u8>, B
         client.call(request).unwrap();
         client.flush().unwrap();
     }
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     let newer = place_of(&*medium, &superblock(2));
     medium.write(newer, &superblock(1)).unwrap();
     let options = vellum_core::check::Options {
@@ -104,8 +103,7 @@ fn an_older_volume_is_written_and_read_as_it_was() {
                 }
                 client.write(lba, &[lba + life + 1]).unwrap();
             }
-            volume.stop().unwrap();
-            assert_sound(&*medium);
+            stop_sound(&volume, &*medium);
             assert_eq!(superblock_of(&*medium).sums(), SumKind::Crc32c);
         }
     }

@@ -11,7 +11,7 @@ mod gate;
 #[path = "common/thrice.rs"]
 mod thrice;
 
-use common::{Client, assert_sound, create, open};
+use common::{Client, create, open, stop_sound};
 use gate::{Gate, MAKES_DURABLE};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,8 +37,7 @@ fn a_sweep_shares_what_was_stored_before() {
     // No clients are active: it does not lose its patience for each pair.
     assert!(began.elapsed() < SWEEP_PATIENCE * 2 * CONTENTS as u32);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     assert_read(&open(&medium));
 }
 
@@ -71,8 +70,7 @@ fn a_sweep_merges_pages_that_are_shared_already() {
     for lba in 0..4 * CONTENTS {
         assert_eq!(client.read(lba, 1).unwrap(), [lba / 4 + 1], "LBA {lba}");
     }
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]
@@ -86,8 +84,7 @@ fn a_sweep_reads_no_faster_than_it_may() {
     let read = 2 * counted(&volume, "merge_reads");
     let least = Duration::from_millis((read - 2) * 1000 / 2000);
     assert!(read >= 4 * CONTENTS && began.elapsed() >= least);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A volume on a medium whose syncs can be held back.
@@ -135,8 +132,7 @@ fn a_sweep_gives_way_to_a_request() {
         let merged = counted(&volume, "merged_blocks");
         wait_until("it goes on", || counted(&volume, "merged_blocks") > merged);
     }
-    volume.stop().unwrap();
-    assert_sound(&*gate);
+    stop_sound(&volume, &*gate);
 }
 
 #[test]
@@ -153,8 +149,7 @@ fn a_sweep_goes_on_beside_its_clients() {
     }
     wait_for_sweeps(&volume, 1);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// An automatic sweep waits for quiet; one that a user requests does not wait for the automatic one.
@@ -191,8 +186,7 @@ fn a_requested_sweep_does_not_wait_for_an_automatic_one() {
     });
     assert!(progress(&volume).ended >= 2);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 #[test]
@@ -200,8 +194,7 @@ fn stopping_ends_a_sweep() {
     let (medium, volume) = volume();
     write_thrice(&volume);
     sweep(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     assert_read(&open(&medium));
 }
 
@@ -227,8 +220,7 @@ fn a_sweep_shares_parts_of_pages() {
     sweep(&volume);
     wait_for_sweeps(&volume, 2);
     assert_eq!(counted(&volume, "merged_blocks"), 2 * CONTENTS);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
     assert_read(&open(&medium));
 }
 
@@ -260,8 +252,7 @@ fn a_sweep_tells_blocks_of_one_checksum_apart() {
             "LBA {lba}"
         );
     }
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// Killed whenever it begins, with its work so far on the medium or not: each sweep continues where blocks are still stored
@@ -293,8 +284,7 @@ fn a_sweep_that_is_killed_goes_on_after_the_restart() {
     wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A volume on which a slow sweep has merged some blocks.
@@ -342,8 +332,7 @@ fn a_sweep_that_is_halted_goes_on_where_it_was() {
     // Each pair that was left was read once, and no other.
     assert_eq!(counted(&volume, "merge_reads"), stored - CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// A sweep that continues does not look at what it has passed, whatever was written there since; the next one does.
@@ -364,8 +353,7 @@ fn blocks_written_behind_a_sweep_are_left_to_the_next_one() {
     wait_for_sweeps(&volume, 2);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// It goes on when the volume is quiet, though nothing was written since.
@@ -378,8 +366,7 @@ fn a_sweep_that_a_restart_has_cut_short_goes_on_by_itself() {
     volume.set_policy(deduplicating()).unwrap();
     wait_for_sweeps(&volume, 1);
     assert_eq!(counted(&volume, "live_blocks"), CONTENTS);
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// It waits neither for clients nor for its rate, and neither does one that is already running.
@@ -408,6 +395,5 @@ fn a_sweep_that_is_wanted_now_waits_for_nothing() {
     client.sink.wait(tags[0]).unwrap();
     wait_for_sweeps(&volume, 2);
     assert_read(&volume);
-    volume.stop().unwrap();
-    assert_sound(&*gate);
+    stop_sound(&volume, &*gate);
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Client, Random, assert_sound, block_of, create, fills, open, small};
+use common::{Client, Random, assert_sound, block_of, create, fills, open, small, stop_sound};
 use proptest::prelude::*;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -126,8 +126,7 @@ proptest! {
             run(&mut client, &mut model, steps);
             compare(&mut client, &model);
             volume.stop().unwrap();
-            volume.stop().unwrap();
-            assert_sound(&*medium);
+            stop_sound(&volume, &*medium);
         }
         let volume = open(&medium);
         prop_assert_eq!(volume.stats().recovery.chunks, 0, "a clean stop leaves nothing to replay");
@@ -244,8 +243,7 @@ fn large_requests_on_small_buffers_go_through() {
             });
         }
     });
-    volume.stop().unwrap();
-    assert_sound(&*medium);
+    stop_sound(&volume, &*medium);
 }
 
 /// What was acknowledged before or during a stop is present afterwards; the rest is refused.
@@ -289,8 +287,7 @@ fn a_stop_under_load_loses_nothing_acknowledged() {
                 .copied();
             assert_eq!(newest.map_or(0, |fill| fill & 0xffff_ffff), last);
         }
-        volume.stop().unwrap();
-        assert_sound(&*medium);
+        stop_sound(&volume, &*medium);
     }
 }
 

@@ -14,7 +14,7 @@
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::sync::{Arc, Weak};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
+use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request, answer_to};
 use vellum_device::frames::{Frames, Quota};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -329,41 +329,8 @@ fn wait(
     frames: Frames,
     submit: impl FnOnce(&mut Vec<Request>, &Arc<dyn Replies>),
 ) -> Result<Frames, BlockError> {
-    let waiter = Arc::new(Waiter::default());
-    let replies: Arc<dyn Replies> = waiter.clone();
-    submit(
-        &mut vec![Request {
-            tag: 0,
-            op,
-            lba: Lba(lba),
-            blocks,
-            frames,
-        }],
-        &replies,
-    );
-    let mut slot = waiter.slot.lock();
-    loop {
-        match slot.take() {
-            Some((request, result)) => return result.map(|()| request.frames),
-            None => waiter.answered.wait(&mut slot),
-        }
-    }
-}
-
-/// Waits for one answer.
-#[derive(Default)]
-struct Waiter {
-    slot: Mutex<Option<(Request, Result<(), BlockError>)>>,
-    answered: Condvar,
-}
-
-impl Replies for Waiter {
-    fn complete(&self, request: Request, result: Result<(), BlockError>) {
-        *self.slot.lock() = Some((request, result));
-        self.answered.notify_one();
-    }
-
-    fn flush(&self) {}
+    let mut asked = vec![Request::new(op, Lba(lba), blocks, frames)];
+    answer_to(|replies| submit(&mut asked, replies)).map(|request| request.frames)
 }
 
 #[cfg(test)]
@@ -404,13 +371,8 @@ mod tests {
     }
 
     fn write(lba: u64, blocks: u64) -> Vec<Request> {
-        vec![Request {
-            tag: 0,
-            op: Op::WriteZeroes { fua: false },
-            lba: Lba(lba),
-            blocks,
-            frames: Frames::default(),
-        }]
+        let op = Op::WriteZeroes { fua: false };
+        vec![Request::new(op, Lba(lba), blocks, Frames::default())]
     }
 
     #[test]
@@ -419,23 +381,20 @@ mod tests {
         let turn = bytes.0.enter(7);
         assert!(!is_in_the_way(&write(8, 8), 7) && !is_in_the_way(&write(0, 7), 7));
         assert!(is_in_the_way(&write(0, 8), 7) && is_in_the_way(&write(7, 1), 7));
-        let waiter = Arc::new(Waiter::default());
-        let replies: Arc<dyn Replies> = waiter.clone();
-        let (mut beside, mut over) = (write(8, 2), write(6, 2));
-        bytes.submit(&mut beside, &replies);
-        assert!(waiter.slot.lock().take().is_some());
+        let submit = |mut requests| {
+            let bytes = bytes.clone();
+            move || answer_to(|replies| bytes.submit(&mut requests, replies)).is_ok()
+        };
+        assert!(submit(write(8, 2))());
         std::thread::scope(|scope| {
-            let other = bytes.clone();
-            let replies = &replies;
-            let late = scope.spawn(move || other.submit(&mut over, replies));
+            let late = scope.spawn(submit(write(6, 2)));
             let second = bytes.clone();
             let edge = scope.spawn(move || drop(second.0.enter(7)));
             std::thread::sleep(Duration::from_millis(20));
-            assert!(waiter.slot.lock().is_none());
             assert!(!late.is_finished() && !edge.is_finished());
             drop(turn);
+            assert!(late.join().unwrap());
         });
-        assert!(waiter.slot.lock().is_some());
         assert!(bytes.0.edges.read().is_empty());
     }
 

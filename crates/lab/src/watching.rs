@@ -12,8 +12,8 @@ use vellum_core::addr::{BLOCK_BYTES, Buf, Lba};
 use vellum_core::seam::{Digest, Hint, Payload};
 use vellum_ext4::scan;
 use vellum_watch::{
-    Blocks, Change, Classes, CommitOrder, Critical, EarlierPlaces, Entry, Findings, Followers,
-    FreeSpace, Log, Plan, Wants, may_be_own,
+    Blocks, Change, Classes, Critical, EarlierPlaces, Entry, Findings, Followers, FreeSpace, Log,
+    Plan, Wants, may_be_own,
 };
 
 /// The watch; see the module.
@@ -29,7 +29,6 @@ pub struct Watching {
     is_current: bool,
     /// Follows freed blocks, if that is requested.
     space: Option<FreeSpace>,
-    order: CommitOrder,
 }
 
 /// A write as the watch reads it.
@@ -62,6 +61,44 @@ impl Written<'_> {
             Some(bytes) => u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             None => self.contents[index].digest().first,
         }
+    }
+
+    /// Its blocks, as far as the watch looks at payloads.
+    #[must_use]
+    pub fn payloads(&self) -> Vec<Payload> {
+        let payload = |index| Payload {
+            buf: Buf(0),
+            digest: Digest {
+                first: self.beginning(index),
+                ..self.contents[index].digest()
+            },
+        };
+        (0..self.contents.len()).map(payload).collect()
+    }
+
+    /// Has `look` read it.
+    pub fn read<T>(&self, look: impl FnOnce(&dyn Blocks, &Change<'_>) -> T) -> T {
+        let blocks = Read {
+            written: *self,
+            made: vec![OnceCell::new(); self.contents.len()],
+        };
+        let change = Change {
+            first: self.first,
+            blocks: self.contents.len() as u64,
+            written: Some(&blocks),
+        };
+        look(&blocks, &change)
+    }
+}
+
+/// Shows `see` the last write of a mount: the journal's superblock.
+fn last_of_mount(disk: &Disk, see: impl FnOnce(&Written<'_>)) {
+    if let Some(superblock) = disk.block(disk.journal) {
+        see(&Written {
+            first: disk.journal,
+            contents: &[Content::ZERO],
+            bytes: &Some([(0, Block::clone(superblock))].into()),
+        });
     }
 }
 
@@ -109,24 +146,11 @@ impl Watching {
             commits: 0,
             is_current: true,
             space: None,
-            order: CommitOrder::default(),
         };
-        let mut found = own.findings.commits().to_vec();
-        // Before this mount the logs were empty.
-        found.iter_mut().for_each(|commits| commits.set_empty(true));
-        own.order.follow(&found, std::iter::empty());
-        // The last write of the mount.
-        if let Some(superblock) = disk.block(disk.journal) {
-            let bytes = Some([(0, Block::clone(superblock))].into());
-            let written = Written {
-                first: disk.journal,
-                contents: &[Content::ZERO],
-                bytes: &bytes,
-            };
-            own.read(&written);
-            own.stop(&written, false, std::iter::empty());
+        last_of_mount(disk, |written| {
+            own.read(written);
             own.handed_over(&mut |_| {});
-        }
+        });
         own
     }
 
@@ -162,28 +186,6 @@ impl Watching {
         if !near && written.bytes.is_none() {
             return &self.pairs;
         }
-        let made = vec![OnceCell::new(); count];
-        let blocks = Read {
-            written: *written,
-            made,
-        };
-        let change = Change {
-            first: written.first,
-            blocks: count as u64,
-            written: Some(&blocks),
-        };
-        self.is_current &= !self.findings.is_touched(&change);
-        if !near {
-            return &self.pairs;
-        }
-        let payload = |index| Payload {
-            buf: Buf(0),
-            digest: Digest {
-                first: written.beginning(index),
-                ..written.contents[index].digest()
-            },
-        };
-        let payloads: Vec<Payload> = (0..count).map(payload).collect();
         let Self {
             findings,
             followers,
@@ -192,14 +194,21 @@ impl Watching {
             pairs,
             ..
         } = self;
-        self.commits += findings.count_commits(&change, &payloads, |index| {
-            followers.read(&change, index, pairs);
-        });
-        findings.in_logs(written.first, &payloads, |index, log, at| {
-            let reader = Arc::clone(logs[log].reader());
-            let entry = Entry::read(reader, at, blocks.block(index));
-            logs[log].describe(&entry);
-            entries.push((log, entry));
+        written.read(|blocks, change| {
+            self.is_current &= !findings.is_touched(change);
+            if !near {
+                return;
+            }
+            let payloads = written.payloads();
+            self.commits += findings.count_commits(change, &payloads, |index| {
+                followers.read(change, index, pairs);
+            });
+            findings.in_logs(written.first, &payloads, |index, log, at| {
+                let reader = Arc::clone(logs[log].reader());
+                let entry = Entry::read(reader, at, blocks.block(index));
+                logs[log].describe(&entry);
+                entries.push((log, entry));
+            });
         });
         &self.pairs
     }

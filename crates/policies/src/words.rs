@@ -25,6 +25,45 @@ const fn caftl(range_check: bool, order: Order) -> Store {
     Store::Caftl(Search { range_check, order })
 }
 
+/// Whether and where blocks are stored as their difference to what they replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deltas {
+    /// They are not.
+    Off,
+    /// Together with everything else that is small.
+    Packed,
+    /// As in CSA-FS (§3.3): in separate pages for each block group; folding merges them back.
+    Log,
+}
+
+impl Deltas {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Off, Self::Packed, Self::Log];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Packed => "on",
+            Self::Log => "log",
+        }
+    }
+
+    /// The choice with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|deltas| deltas.name() == name)
+    }
+
+    /// True if any are made.
+    #[must_use]
+    pub fn are_made(self) -> bool {
+        self != Self::Off
+    }
+}
+
 fn word<T: PartialEq>(of: &'static [(&'static str, T)], value: &T) -> Option<&'static str> {
     let mut known = of.iter();
     known.find_map(|(name, known)| (known == value).then_some(*name))

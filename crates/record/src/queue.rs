@@ -136,13 +136,8 @@ mod tests {
     fn a_full_queue_drops_contents_and_then_requests_without_waiting() {
         let pool = FramePool::new(256, 1, 0).unwrap();
         let (queue, counts) = (Queue::default(), Counts::default());
-        let request = Request {
-            tag: 0,
-            op: Op::Write { fua: false },
-            lba: Lba(0),
-            blocks: 256,
-            frames: pool.take(Quota::Write, 256).unwrap(),
-        };
+        let frames = pool.take(Quota::Write, 256).unwrap();
+        let request = Request::new(Op::Write { fua: false }, Lba(0), 256, frames);
         let many = QUEUE_REQUESTS as u64 + 10;
         (0..many).for_each(|at| queue.add(at, &request, &counts));
         let told = (QUEUE_BYTES / (256 * BLOCK_BYTES)) as u64;

@@ -26,5 +26,5 @@ pub use entry::{Committed, Entry, Journal, Op, Request};
 pub use error::{Problem, TraceError};
 pub use header::{Header, MAGIC, Sizes};
 pub use index::{Index, Place};
-pub use reader::Reader;
+pub use reader::{Reader, fill};
 pub use writer::Writer;

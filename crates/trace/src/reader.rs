@@ -195,7 +195,10 @@ impl<R: Read> Iterator for Reader<R> {
 }
 
 /// Reads until `out` is full or the input ends; returns how much it read.
-fn fill(from: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
+///
+/// # Errors
+/// When reading fails.
+pub fn fill(from: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
     let mut got = 0;
     while got < out.len() {
         match from.read(&mut out[got..]) {

@@ -8,12 +8,15 @@
 //! is bounded here ([`limits`]). The output is only a proposal. The core decides by comparing bytes.
 #![forbid(unsafe_code)]
 
+mod bases;
 mod change;
 mod classes;
 mod copies;
 mod critical;
 mod findings;
+mod flushes;
 mod free_space;
+mod gate;
 pub mod journals;
 pub mod limits;
 mod logs;
@@ -22,12 +25,14 @@ mod ranges;
 mod scans;
 mod wants;
 
+pub use bases::{Base, Bases, Found, bucket};
 pub use change::{Blocks, Change};
 pub use classes::{Classes, is_own, may_be_own};
 pub use copies::{Copied, Copies};
 pub use critical::{Critical, may_be_critical};
 pub use findings::{Expected, Findings};
 pub use free_space::{Followed, FreeSpace, Known, Seen};
+pub use gate::{CommitGate, Due, Waiting, is_near};
 pub use journals::{Extent, FileSystemStats, JournalError, Plan};
 pub use logs::{EarlierPlaces, Entry, Followers, Log};
 pub use order::{CommitOrder, Reason, Stop, Wait};

@@ -1,6 +1,8 @@
 //! Every bound of the watch in one place.
 
+use core::num::NonZeroUsize;
 use core::time::Duration;
+use vellum_core::addr::BLOCK_BYTES;
 
 /// The most extents of journals watched on a volume: each written block is checked against them.
 pub const JOURNAL_EXTENTS: usize = 64;
@@ -39,5 +41,10 @@ pub const FREED_RUN_BLOCKS: u64 = 1024;
 pub const SCAN_WRITES: usize = 4096;
 /// The most copies in journals whose homes are known: more than a transaction has.
 pub const COPIES_KNOWN: usize = 32 << 10;
+/// Blocks that are kept in memory because others may be stored as deltas against them: 16 MiB.
+pub const BASES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(4095);
+/// Blocks of one of ext4's groups of 128 MiB: a bucket of the log of deltas (CSA-FS §3.3).
+pub const GROUP_BLOCKS: u64 = 32 << 10;
 
+const _: () = assert!(BASES.get() * BLOCK_BYTES <= 64 << 20);
 const _: () = assert!(SCAN_QUIET.as_millis() <= SCAN_LATEST.as_millis());

@@ -1,7 +1,7 @@
 //! `vellum rescue`: copies what can be read of a damaged volume into a new one.
 
 use crate::claim::{Claimed, claim_target};
-use crate::commands::restore::replaceable;
+use crate::commands::restore::{held, replaceable};
 use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{counted, out, tell, usage};
@@ -25,7 +25,6 @@ use vellum_core::recovery::rescue::{LbaSet, Trust};
 use vellum_device::block::BlockDevice;
 use vellum_device::rescue::{self, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
-use vellum_medium::OpenError;
 
 /// The most runs of blocks listed without `--json`.
 const LISTED: usize = 100;
@@ -151,17 +150,7 @@ fn copy(
             format!("{shown} has only a part of what can be read: begin anew with --force")
         });
     }
-    replace::has_folder(target)?;
-    let exists = target.symlink_metadata().is_ok();
-    if exists && !args.force {
-        let path = target.to_owned();
-        return Err(OpenError::Exists { path }.into());
-    }
-    // Locked until it is replaced, so that no server loses its volume.
-    let _held = match exists {
-        true => replaceable(target)?,
-        false => None,
-    };
+    let _held = held(target, args.force)?;
     let refused = || format!("{shown} is not made");
     let place = beside(target, ".rescuing");
     // One that was killed may have left it; one that still runs has it locked.

@@ -126,17 +126,7 @@ fn into_file(
     report: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Totals> {
     let target = &args.target;
-    replace::has_folder(target)?;
-    let exists = target.symlink_metadata().is_ok();
-    if exists && !args.force {
-        let path = target.clone();
-        return Err(OpenError::Exists { path }.into());
-    }
-    // Locked until it is replaced, so that no server loses its volume.
-    let _held = match exists {
-        true => replaceable(target)?,
-        false => None,
-    };
+    let _held = held(target, args.force)?;
     let bytes = size(archive.head().medium_blocks).0;
     let create =
         |path: &Path| FileMedium::create(path, bytes, Prealloc::Sparse).map_err(io::Error::other);
@@ -145,6 +135,19 @@ fn into_file(
     let totals = restore(archive, made.as_file(), true, report).with_context(refused)?;
     replace::name(made, target, args.force).with_context(refused)?;
     Ok(totals)
+}
+
+/// The existing file, if there is one and it may be replaced. It stays locked until it is, so that no server loses its volume.
+pub fn held(target: &Path, force: bool) -> Result<Option<FileMedium>> {
+    replace::has_folder(target)?;
+    match target.symlink_metadata().is_ok() {
+        true if force => replaceable(target),
+        true => Err(OpenError::Exists {
+            path: target.to_owned(),
+        }
+        .into()),
+        false => Ok(None),
+    }
 }
 
 /// The existing file, locked if possible, if it may be replaced.

@@ -282,7 +282,7 @@ pub static TABLE: &[Property] = &[
         choice!(
             policy.deltas,
             |deltas: &Deltas| deltas.name(),
-            |text: &str| text.parse().ok()
+            |text: &str| Deltas::named(text)
         ),
     ),
     property(

@@ -1,11 +1,10 @@
 //! Carries out the steps of map checkpoints, beside requests. [`Checkpoint`](crate::log::Checkpoint) decides which is next.
 
 use super::{Engine, Pending};
-use crate::addr::{EffectId, Leaf, Pba};
-use crate::log::checkpoint::{Now, RootPiece, Step};
+use crate::addr::Leaf;
+use crate::log::checkpoint::{Now, Step};
 use crate::log::{Chunk, HEADS, Head};
 use crate::mirrors::Ended;
-use crate::seam::Effect;
 
 impl Engine {
     pub(super) fn advance_checkpoint(&mut self) {
@@ -109,8 +108,7 @@ impl Engine {
         let blocks = u64::from(piece.blocks);
         self.stats.medium_map += blocks;
         self.stats.medium_copies += blocks * u64::from(piece.is_twin);
-        self.front
-            .ask(Pending::Root(piece), |id| root_effect(id, piece));
+        self.start_write(Pending::Root(piece));
         true
     }
 
@@ -127,8 +125,7 @@ impl Engine {
     pub(super) fn write_mirrors(&mut self) {
         if let Some(at) = self.superblock.begin_write() {
             self.stats.medium_map += 1;
-            self.front
-                .ask(Pending::Mirror(at), |id| mirror_effect(id, at));
+            self.start_write(Pending::Mirror(at));
         }
     }
 
@@ -148,23 +145,5 @@ impl Engine {
         self.state.checkpoint_durable();
         self.state.trim_long();
         self.segments.look_again();
-    }
-}
-
-pub(super) fn root_effect(id: EffectId, piece: RootPiece) -> Effect {
-    Effect::WriteMeta {
-        id,
-        at: piece.at,
-        blocks: piece.blocks,
-        durable: true,
-    }
-}
-
-pub(super) fn mirror_effect(id: EffectId, at: Pba) -> Effect {
-    Effect::WriteMeta {
-        id,
-        at,
-        blocks: 1,
-        durable: true,
     }
 }

@@ -4,10 +4,10 @@
 use super::Engine;
 use super::verdict::Twin;
 use crate::addr::{Buf, Lba, Pba, Vba};
-use crate::entry::{Entry, PartId};
+use crate::entry::{Earlier, Entry, PartId};
 use crate::front::Write;
 use crate::log::{Held, locate};
-use crate::policy::delta::{Candidate, Earlier, Spare, drop_deltas};
+use crate::policy::delta::{Candidate, Spare, drop_deltas};
 use crate::seam::{Base, Effect, Page};
 
 impl Engine {

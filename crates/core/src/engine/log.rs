@@ -1,7 +1,7 @@
 //! The log: opening, sealing and writing chunks, closing segments, freeing them.
 
 use super::volume::give_back;
-use super::{Engine, Pending, checkpoint};
+use super::{Engine, Pending};
 use crate::addr::{Buf, EffectId, Segment, Seq};
 use crate::format::chunk::Record;
 use crate::format::summary::Tag;
@@ -68,12 +68,7 @@ impl Engine {
             return true;
         };
         let ToWrite {
-            id: chunk,
-            segment,
-            at,
-            blocks,
-            durable,
-            ..
+            segment, blocks, ..
         } = sealed;
         self.segments.on_sealed(segment, sealed.seq);
         self.checkpoint.on_sealed(blocks);
@@ -89,14 +84,10 @@ impl Engine {
                 self.stats.medium_moved += u64::from(blocks - 1);
             }
         }
-        self.stats.durable_chunks += u64::from(durable);
-        self.front
-            .ask(Pending::Chunk(chunk), |id| Effect::WriteChunk {
-                id,
-                at,
-                blocks,
-                durable,
-            });
+        self.stats.durable_chunks += u64::from(sealed.durable);
+        let id = self.front.begin(Pending::Chunk(sealed.id));
+        let effect = self.write_effect(id, sealed.durable);
+        self.front.tell(effect);
         if sealed.ends_segment {
             self.close_segment(segment);
         }
@@ -162,50 +153,6 @@ impl Engine {
             .on_written(id, |buf| give_back(collector, outbox, buf));
         if self.segments.on_written(segment) {
             self.emit_summary(segment);
-        }
-    }
-
-    pub(super) fn write_again(&mut self) {
-        for id in self.front.outbox.held_by(self.front.course.now()) {
-            let effect = match self.front.outbox.get(id).copied() {
-                Some(Pending::Chunk(chunk)) => {
-                    self.log.on_written_again(chunk);
-                    let chunk = self.log.get(chunk);
-                    Effect::WriteChunk {
-                        id,
-                        at: chunk.opening().at,
-                        blocks: chunk.blocks(),
-                        durable: false,
-                    }
-                }
-                Some(Pending::Summary(segment)) => {
-                    let usable = self.superblock.usable_blocks();
-                    let at = self
-                        .superblock
-                        .segment_start(segment)
-                        .plus(u64::from(usable));
-                    let blocks = self.superblock.segment_blocks() - usable;
-                    Effect::WriteMeta {
-                        id,
-                        at,
-                        blocks,
-                        durable: false,
-                    }
-                }
-                Some(Pending::Leaf(leaf)) => {
-                    let at = self.leaf_target(leaf);
-                    Effect::WriteMeta {
-                        id,
-                        at,
-                        blocks: 1,
-                        durable: false,
-                    }
-                }
-                Some(Pending::Root(piece)) => checkpoint::root_effect(id, piece),
-                Some(Pending::Mirror(at)) => checkpoint::mirror_effect(id, at),
-                _ => unreachable!("only writes are tried again"),
-            };
-            self.front.tell(effect);
         }
     }
 

@@ -56,6 +56,7 @@ mod vacate;
 mod verdict;
 mod volume;
 mod write;
+mod writes;
 
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
@@ -66,7 +67,6 @@ use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
-pub use crate::policy::delta::Earlier;
 use crate::policy::{Placing, Proposers, delta::Delta, pack::Pack, zero::Zero};
 use crate::recovery::Recovered;
 use crate::reserve::Reserve;
@@ -279,13 +279,7 @@ impl Engine {
             } => admit::write(self, id, lba, blocks, ack),
             Input::Read { id, lba, blocks } => admit::read(self, id, lba, blocks),
             Input::Flush { id } => admit::flush(self, id),
-            Input::Unmap {
-                id,
-                lba,
-                blocks,
-                zero,
-                fua,
-            } => admit::unmap(self, id, lba, blocks, zero, fua),
+            Input::Unmap { id, unmap } => admit::unmap(self, id, unmap),
             Input::Copy { id, copy } => admit::copy(self, id, copy),
             Input::Hint(hint) => self.hear(hint),
             Input::Set(setting) => self.set(setting),

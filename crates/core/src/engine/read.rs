@@ -6,7 +6,7 @@ use super::residency::Needs;
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Buf, Lba, Leaf, Pba, RequestId};
 use crate::entry::{Entry, PartId};
-use crate::limits;
+use crate::front;
 use crate::log::{Held, Judged, locate};
 use crate::seam::{Effect, Outcome, Page, Refusal};
 use crate::state::Place;
@@ -27,21 +27,7 @@ impl Engine {
     #[must_use]
     pub fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<(u64, bool)> {
         let end = Lba(lba.0.saturating_add(blocks).min(self.state.map().blocks()));
-        let mut extents: Vec<(u64, bool)> = Vec::new();
-        let mut at = lba;
-        for _ in 0..limits::EXTENT_LOOKS {
-            if at >= end {
-                break;
-            }
-            let (run, mapped) = self.state.map().run(at, end);
-            let count = extents.len();
-            match extents.last_mut() {
-                Some(last) if last.1 == mapped => last.0 += run,
-                Some(_) if count == max => break,
-                _ => extents.push((run, mapped)),
-            }
-            at = at.plus(run);
-        }
+        let extents = front::extents(lba..end, max, |at| self.state.map().run(at, end));
         // If a leaf is lost, its blocks count as data: a program that copies the data must not leave them out.
         match self.state.lost_leaf() {
             Some(_) => alloc::vec![(end.0 - lba.0, true)],

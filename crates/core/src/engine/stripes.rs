@@ -6,10 +6,9 @@
 //! the written leaves.
 
 use super::{Engine, Pending};
-use crate::addr::{Leaf, Pba};
+use crate::addr::Leaf;
 use crate::format::leaf;
 use crate::log::checkpoint::Block;
-use crate::seam::Effect;
 
 impl Engine {
     /// Starts to write the dirty leaves of a stripe, and its parity.
@@ -73,19 +72,7 @@ impl Engine {
         let sum = leaf::checksum(leaf, &block[..], self.superblock.crc());
         self.checkpoint.on_leaf_begun(leaf, sum, block);
         self.stats.medium_map += 1;
-        let at = self.leaf_target(leaf);
-        self.front.ask(Pending::Leaf(leaf), |id| Effect::WriteMeta {
-            id,
-            at,
-            blocks: 1,
-            durable: false,
-        });
-    }
-
-    /// Returns the slot that the durable root does not name.
-    pub(super) fn leaf_target(&self, leaf: Leaf) -> Pba {
-        self.superblock
-            .leaf_slot(leaf, self.checkpoint.target(leaf))
+        self.start_write(Pending::Leaf(leaf));
     }
 
     /// Makes the next map checkpoint rewrite a leaf; for a parity, a leaf of its stripe.

@@ -4,7 +4,6 @@ use super::{Engine, Pending};
 use crate::addr::Segment;
 use crate::format::summary::Owner;
 use crate::log::Restamp;
-use crate::seam::Effect;
 
 impl Engine {
     pub(super) fn write_summary(&mut self, segment: Segment) {
@@ -16,18 +15,8 @@ impl Engine {
     pub(super) fn emit_summary(&mut self, segment: Segment) {
         self.stamp(segment);
         let blocks = self.superblock.segment_blocks() - self.superblock.usable_blocks();
-        let at = self
-            .superblock
-            .segment_start(segment)
-            .plus(u64::from(self.superblock.usable_blocks()));
         self.stats.medium_summaries += u64::from(blocks);
-        self.front
-            .ask(Pending::Summary(segment), |id| Effect::WriteMeta {
-                id,
-                at,
-                blocks,
-                durable: false,
-            });
+        self.start_write(Pending::Summary(segment));
     }
 
     pub(super) fn summary_written(&mut self, segment: Segment, failed: bool) {

@@ -4,7 +4,6 @@
 //! not taken for another one.
 
 use super::field::Crc;
-use super::root::LeafSlot;
 use super::slots::Slots;
 use super::superblock::Superblock;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
@@ -47,10 +46,8 @@ impl Leaves<'_> {
     /// # Errors
     /// Its place, if it is damaged.
     pub fn read(&self, leaf: Leaf, read: Read<'_>) -> Result<Option<(Pba, Block)>, Pba> {
-        let (slot, expected) = match self.slots.get(leaf) {
-            LeafSlot::Absent => return Ok(None),
-            LeafSlot::Slot0(crc) => (0, crc),
-            LeafSlot::Slot1(crc) => (1, crc),
+        let Some((slot, expected)) = self.slots.get(leaf).found() else {
+            return Ok(None);
         };
         let mut block = [0; BLOCK_BYTES];
         let at = self.superblock.leaf_slot(leaf, slot);
@@ -71,11 +68,7 @@ impl Leaves<'_> {
                 add(&mut block, &other);
             }
         }
-        match self.slots.get(lost) {
-            LeafSlot::Absent => None,
-            LeafSlot::Slot0(crc) | LeafSlot::Slot1(crc) => {
-                (checksum(lost, &block, self.crc) == crc).then_some(block)
-            }
-        }
+        let (_, sum) = self.slots.get(lost).found()?;
+        (checksum(lost, &block, self.crc) == sum).then_some(block)
     }
 }

@@ -84,25 +84,28 @@ pub fn encode<'a>(parts: impl Iterator<Item = &'a Record>, out: &mut [u8]) {
     head.copy_from_slice(raw.as_bytes());
 }
 
+/// A page's head, and what follows it.
+fn raw(page: &[u8]) -> Result<(RawPack, &[u8]), FormatError> {
+    let whole = RawPack::read_from_prefix(page).ok();
+    let whole = whole.filter(|_| page.len() == BLOCK_BYTES);
+    whole.ok_or(FormatError::Truncated {
+        what: WHAT,
+        have: page.len(),
+        need: BLOCK_BYTES,
+    })
+}
+
 /// Finds one part of a page whose checksum is verified elsewhere: its owner when it was written, its description, and its bytes.
 ///
 /// # Errors
 /// When it is not a page of parts, is damaged, or has no such part.
 pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), FormatError> {
-    let truncated = FormatError::Truncated {
-        what: WHAT,
-        have: page.len(),
-        need: BLOCK_BYTES,
-    };
-    if page.len() != BLOCK_BYTES {
-        return Err(truncated);
-    }
     let missing = FormatError::Value {
         what: WHAT,
         field: "parts",
         value: slot.into(),
     };
-    let (raw, rest) = RawPack::read_from_prefix(page).map_err(|_| truncated)?;
+    let (raw, rest) = raw(page)?;
     let record = if raw.magic == MAGIC {
         let parts = (raw.parts.get() as usize).min(MAX_PARTS);
         if usize::from(slot) >= parts {
@@ -132,15 +135,7 @@ pub fn find(page: &[u8], slot: u8, crc: Crc) -> Result<(Lba, Part, &[u8]), Forma
 /// When it is not a page of parts, or is damaged.
 pub fn directory(page: &[u8], crc: Crc, out: &mut Vec<PartTag>) -> Result<(), FormatError> {
     out.clear();
-    let truncated = FormatError::Truncated {
-        what: WHAT,
-        have: page.len(),
-        need: BLOCK_BYTES,
-    };
-    if page.len() != BLOCK_BYTES {
-        return Err(truncated);
-    }
-    let (raw, rest) = RawPack::read_from_prefix(page).map_err(|_| truncated)?;
+    let (raw, rest) = raw(page)?;
     let mut add = |record: Record, in_header: bool| {
         if let Some((lba, part)) = record.part()
             && (!in_header || part.block == 0)

@@ -78,13 +78,36 @@ pub enum LeafSlot {
 }
 
 impl LeafSlot {
+    /// A leaf with this checksum, in slot 0 or 1.
+    #[must_use]
+    pub fn at(slot: u32, sum: u32) -> Self {
+        match slot {
+            0 => Self::Slot0(sum),
+            _ => Self::Slot1(sum),
+        }
+    }
+
+    /// The leaf's slot, and its checksum, if anything in it is mapped.
+    #[must_use]
+    pub fn found(self) -> Option<(u32, u32)> {
+        match self {
+            Self::Absent => None,
+            Self::Slot0(sum) => Some((0, sum)),
+            Self::Slot1(sum) => Some((1, sum)),
+        }
+    }
+
+    /// The slot that it is not in.
+    #[must_use]
+    pub fn other(self) -> u32 {
+        u32::from(matches!(self, Self::Slot0(_)))
+    }
+
     /// The checksum of the leaf if it is in slot `slot` (0 or 1).
     #[must_use]
     pub fn sum_in(self, slot: u32) -> Option<u32> {
-        match (self, slot) {
-            (Self::Slot0(sum), 0) | (Self::Slot1(sum), 1) => Some(sum),
-            _ => None,
-        }
+        let found = self.found().filter(|found| found.0 == slot);
+        found.map(|found| found.1)
     }
 }
 
@@ -282,11 +305,14 @@ pub fn decode(
 impl LeafSlot {
     /// The leaf's checksum, and which of its slots it is in: 0 is none.
     pub(super) fn to_raw(self) -> (u32, u8) {
-        match self {
-            Self::Absent => (0, 0),
-            Self::Slot0(sum) => (sum, 1),
-            Self::Slot1(sum) => (sum, 2),
-        }
+        self.found()
+            .map_or((0, 0), |(slot, sum)| (sum, slot as u8 + 1))
+    }
+
+    /// The inverse.
+    pub(super) fn from_raw(sum: u32, state: u32) -> Self {
+        let slot = state.checked_sub(1);
+        slot.map_or(Self::Absent, |slot| Self::at(slot, sum))
     }
 
     fn decode(entry: &[u8]) -> Result<Self, FormatError> {
@@ -295,11 +321,7 @@ impl LeafSlot {
         };
         let (sum, state) = (word(0), word(4));
         can_be(WHAT, state <= 2, "leaf state", state.into())?;
-        Ok(match state {
-            0 => Self::Absent,
-            1 => Self::Slot0(sum),
-            _ => Self::Slot1(sum),
-        })
+        Ok(Self::from_raw(sum, state))
     }
 }
 

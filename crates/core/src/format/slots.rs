@@ -26,11 +26,8 @@ impl Slots {
     pub fn get(&self, leaf: Leaf) -> LeafSlot {
         let index = leaf.0 as usize;
         let sum = self.0.sums[index].load(Ordering::Relaxed);
-        match self.0.states[index].load(Ordering::Relaxed) {
-            0 => LeafSlot::Absent,
-            1 => LeafSlot::Slot0(sum),
-            _ => LeafSlot::Slot1(sum),
-        }
+        let state = self.0.states[index].load(Ordering::Relaxed);
+        LeafSlot::from_raw(sum, state.into())
     }
 
     /// Sets the slot of a leaf.

@@ -12,7 +12,7 @@
 //! the map beside the link, so that an outdated link does not pass for a good one when its block has been reused.
 
 use super::areas::{DIRECTORY_ENTRIES, Layout};
-use super::error::FormatError;
+use super::error::{FormatError, can_be};
 use super::field::{Crc, Field, on_disk};
 pub use super::kind::{Kind, SECTOR_BYTES};
 use super::kind::{ROOM, SECTORS};
@@ -330,13 +330,9 @@ pub fn sum_of_sectors(block: &[u8], crc: Crc) -> u32 {
 pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
     out.fill(0);
     for (bytes, slot) in out.chunks_exact_mut(8).zip(slots) {
-        let (sum, state) = match slot {
-            LeafSlot::Absent => (0, 0u32),
-            LeafSlot::Slot0(sum) => (*sum, 1),
-            LeafSlot::Slot1(sum) => (*sum, 2),
-        };
+        let (sum, state) = slot.to_raw();
         bytes[..4].copy_from_slice(&sum.to_le_bytes());
-        bytes[4..].copy_from_slice(&state.to_le_bytes());
+        bytes[4..].copy_from_slice(&u32::from(state).to_le_bytes());
     }
 }
 
@@ -346,19 +342,9 @@ pub fn encode_directory(slots: &[LeafSlot], out: &mut [u8]) {
 /// When an entry names a slot that does not exist.
 pub fn decode_directory(bytes: &[u8], slots: &mut Vec<LeafSlot>) -> Result<(), FormatError> {
     for entry in bytes.chunks_exact(8).take(DIRECTORY_ENTRIES as usize) {
-        let sum = u32::get(entry);
-        slots.push(match u32::get(&entry[4..]) {
-            0 => LeafSlot::Absent,
-            1 => LeafSlot::Slot0(sum),
-            2 => LeafSlot::Slot1(sum),
-            state => {
-                return Err(FormatError::Value {
-                    what: "directory of tables",
-                    field: "slot",
-                    value: state.into(),
-                });
-            }
-        });
+        let (sum, state) = (u32::get(entry), u32::get(&entry[4..]));
+        can_be("directory of tables", state <= 2, "slot", state.into())?;
+        slots.push(LeafSlot::from_raw(sum, state));
     }
     Ok(())
 }

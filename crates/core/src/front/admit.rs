@@ -5,7 +5,7 @@ use super::refuse;
 use super::waiting::Waiting;
 use super::write::{Placed, Write};
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Ack, Copy as CopyOf, Payload, Refusal};
+use crate::seam::{Ack, Copy as CopyOf, Payload, Refusal, Unmap};
 
 /// True if these blocks are within the volume.
 pub(crate) fn fits<B: Back>(back: &B, lba: Lba, blocks: u64) -> bool {
@@ -82,30 +82,14 @@ pub(crate) fn flush<B: Back>(back: &mut B, id: RequestId) {
 }
 
 /// Takes a discard, or a request to write zeros.
-pub(crate) fn unmap<B: Back>(
-    back: &mut B,
-    id: RequestId,
-    lba: Lba,
-    blocks: u64,
-    zero: bool,
-    fua: bool,
-) {
-    let fits = fits(back, lba, blocks);
+pub(crate) fn unmap<B: Back>(back: &mut B, id: RequestId, unmap: Unmap) {
+    let fits = fits(back, unmap.lba, unmap.blocks);
     let front = back.front();
     if let Some(refusal) = front.refuses_change(fits) {
         return front.reply(id, Err(refusal));
     }
     back.on_taken();
-    take_turn(
-        back,
-        Waiting::Unmap {
-            id,
-            lba,
-            blocks,
-            zero,
-            fua,
-        },
-    );
+    take_turn(back, Waiting::Unmap { id, unmap });
 }
 
 /// Takes a request to copy blocks.
@@ -156,22 +140,16 @@ fn begin<B: Back>(back: &mut B, request: &mut Waiting<B::Twin>) -> bool {
         Waiting::Write(write) => return place_all(back, write),
         Waiting::Flush { id } => back.wait_for_durability(*id, true),
         Waiting::Read { id, lba, blocks } => back.read_now(*id, *lba, *blocks),
-        Waiting::Unmap {
-            id,
-            lba,
-            blocks,
-            zero,
-            fua,
-        } => match back.unmap(*lba, *blocks) {
+        Waiting::Unmap { id, unmap } => match back.unmap(unmap.lba, unmap.blocks) {
             None => return false,
             Some(Err(refusal)) => back.front().reply(*id, Err(refusal)),
             Some(Ok(())) => {
                 let counters = back.counters();
-                match zero {
-                    true => counters.zero_blocks += *blocks,
-                    false => counters.discarded_blocks += *blocks,
+                match unmap.zero {
+                    true => counters.zero_blocks += unmap.blocks,
+                    false => counters.discarded_blocks += unmap.blocks,
                 }
-                acknowledge(back, *id, *fua);
+                acknowledge(back, *id, unmap.fua);
             }
         },
         Waiting::Copy { id, copy, placed } => {

@@ -4,6 +4,7 @@
 pub(crate) mod admit;
 mod back;
 mod course;
+mod extents;
 mod held;
 mod in_flight;
 mod in_parts;
@@ -17,6 +18,7 @@ mod whole;
 mod write;
 
 pub(crate) use back::{Back, Ended};
+pub(crate) use extents::extents;
 pub(crate) use outbox::Outbox;
 pub(crate) use queue::Noted;
 pub(crate) use verdict::Verdict;

@@ -3,7 +3,7 @@
 use super::verdict::Verdict;
 use super::write::Write;
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Ack, Copy as CopyOf};
+use crate::seam::{Ack, Copy as CopyOf, Unmap};
 use alloc::vec::Vec;
 
 /// A request that waits for room or for a comparison. `T` is what its blocks are compared with.
@@ -20,10 +20,7 @@ pub(crate) enum Waiting<T> {
     },
     Unmap {
         id: RequestId,
-        lba: Lba,
-        blocks: u64,
-        zero: bool,
-        fua: bool,
+        unmap: Unmap,
     },
     /// A copy, from block `placed` on.
     Copy {
@@ -72,7 +69,7 @@ impl<T: Copy> Waiting<T> {
         let (first, length) = match self {
             Self::Write(write) => (write.lba, write.blocks.len() as u64),
             Self::Flush { .. } | Self::Read { .. } | Self::Committed { .. } => return false,
-            Self::Unmap { lba, blocks, .. } => (*lba, *blocks),
+            Self::Unmap { unmap, .. } => (unmap.lba, unmap.blocks),
             Self::Copy { copy, .. } => (copy.to, copy.blocks),
         };
         first < lba.plus(blocks) && lba < first.plus(length)

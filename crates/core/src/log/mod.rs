@@ -64,7 +64,6 @@ pub(crate) struct ToWrite {
     pub id: ChunkId,
     pub seq: Seq,
     pub segment: Segment,
-    pub at: Pba,
     pub blocks: u32,
     pub durable: bool,
     /// True if it is the last of its segment.
@@ -271,10 +270,7 @@ impl Log {
             self.expected.sealed(chunk.record_bytes(), urgent);
         }
         let Opening {
-            at,
-            segment,
-            ordinal,
-            ..
+            segment, ordinal, ..
         } = *chunk.opening();
         let blocks = chunk.blocks();
         position.offset += blocks;
@@ -310,7 +306,6 @@ impl Log {
             id,
             seq: self.last_seq,
             segment,
-            at,
             blocks,
             durable,
             ends_segment: is_last,

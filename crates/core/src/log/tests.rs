@@ -56,7 +56,8 @@ fn a_chunk_starts_where_the_one_before_ends_and_has_the_next_number() {
     assert!(log.is_all_sealed() && log.seal_due().is_none());
     assert_eq!(log.get(first).seal().map(|s| s.prev_life), Some(Life(2)));
     let second = open(&mut log, 1, 2);
-    assert_eq!(seal(&mut log, false).at, Pba(3));
+    let third = seal(&mut log, false).id;
+    assert_eq!(log.get(third).opening().at, Pba(3));
     assert_eq!(log.get(second).seal().map(|s| s.prev_life), Some(LIFE));
     assert_eq!((log.last_seq(), log.last_life()), (Seq(7), LIFE));
     assert_eq!(log.cursors()[0].offset, 5);

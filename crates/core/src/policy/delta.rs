@@ -11,19 +11,6 @@ use crate::entry::PartId;
 use crate::limits;
 use crate::seam::Payload;
 
-/// The kind of content that is stored where a block is to be written: the base that its delta may be made against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Earlier {
-    /// Nothing, or zeros.
-    Nothing,
-    /// A block that no delta may be made against.
-    Unfit,
-    /// This part, or a delta against it.
-    Base(PartId),
-    /// Unknown, because its leaf is not in memory. Nothing waits for it: a block unused for so long is hardly worth a delta.
-    Away,
-}
-
 /// What is known of a part that may become a base.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate {

@@ -12,7 +12,6 @@ use crate::check::mirrors::check_mirrors;
 use crate::check::options::Options;
 use crate::check::report::{Problem, Report};
 use crate::format::areas::Layout;
-use crate::format::root::LeafSlot;
 use crate::format::table::{Kind, sum_of_sectors};
 use crate::format::{BlockSum, Crc, FormatError};
 use crate::recovery::{Source, Unreadable};
@@ -103,10 +102,9 @@ fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
             report.add(Problem::Twins { first, twin });
         }
     };
-    let place = |entry: LeafSlot| (0..2).find_map(|slot| Some((slot, entry.sum_in(slot)?)));
     let maps = superblock.table_blocks()[Kind::Map as usize] as usize;
     for (number, entry) in (0..).zip(recovered.slots.iter().take(maps)) {
-        if let Some((slot, sum)) = place(*entry) {
+        if let Some((slot, sum)) = entry.found() {
             let (first, twin) = (
                 superblock.table_at(number, slot.into()),
                 superblock.map_twin(number, slot.into()),
@@ -117,7 +115,7 @@ fn check_twins(source: &mut dyn Source, recovered: &Recovered, crc: Crc, report:
         }
     }
     for (number, entry) in (0..).zip(&recovered.directory) {
-        if let Some((slot, sum)) = place(*entry) {
+        if let Some((slot, sum)) = entry.found() {
             let (first, twin) = (
                 superblock.directory_at(number, slot.into()),
                 superblock.directory_twin(number, slot.into()),

@@ -60,14 +60,11 @@ impl Directory {
         let mut block = [0; BLOCK_BYTES];
         for (number, entry) in (0..).zip(&directory.blocks) {
             let end = directory.slots.len() + ENTRIES;
-            let (slot, expected) = match *entry {
-                LeafSlot::Absent => {
-                    directory.slots.resize(end, LeafSlot::Absent);
-                    continue;
-                }
-                LeafSlot::Slot0(sum) => (0, sum),
-                LeafSlot::Slot1(sum) => (1, sum),
+            let Some((slot, expected)) = entry.found() else {
+                directory.slots.resize(end, LeafSlot::Absent);
+                continue;
             };
+            let slot = slot.into();
             let mut read = |at: Pba| read_block(source, crc, at, expected, &mut block);
             let first = read(superblock.directory_at(number, slot));
             let twin = superblock.directory_twin(number, slot);

@@ -5,7 +5,7 @@ use super::order::{Stage, Step};
 use super::table::Table;
 use crate::addr::{Buf, Lba};
 use crate::format::table::{Kind, Link};
-use crate::limits;
+use crate::{front, limits};
 use alloc::vec::Vec;
 
 impl Tables {
@@ -42,26 +42,11 @@ impl Tables {
             .0
             .saturating_add(blocks.min(limits::EXTENT_BLOCKS))
             .min(self.superblock.logical_blocks()));
-        let mut extents: Vec<(u64, bool)> = Vec::new();
-        let mut at = lba;
-        for _ in 0..limits::EXTENT_LOOKS {
-            if at >= end {
-                break;
-            }
-            let (run, mapped) = match self.next_mapped(at, end) {
-                None => (end.0 - at.0, false),
-                Some((next, _)) if next > at => (next.0 - at.0, false),
-                Some(_) => (1, true),
-            };
-            let count = extents.len();
-            match extents.last_mut() {
-                Some(last) if last.1 == mapped => last.0 += run,
-                Some(_) if count == max => break,
-                _ => extents.push((run, mapped)),
-            }
-            at = at.plus(run);
-        }
-        extents
+        front::extents(lba..end, max, |at| match self.next_mapped(at, end) {
+            None => (end.0 - at.0, false),
+            Some((next, _)) if next > at => (next.0 - at.0, false),
+            Some(_) => (1, true),
+        })
     }
 
     /// Makes an LBA lead somewhere else. The block must have been counted for it.

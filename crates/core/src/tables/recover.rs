@@ -223,10 +223,9 @@ impl Blocks<'_> {
     /// Where a block is, if it exists; an error if that is not known.
     fn place(&self, number: u64) -> Result<Option<Place>, RecoveryError> {
         let (slot, sum) = match self.superblock.layout() {
-            Layout::Shadow => match self.directory.slot(number)? {
-                LeafSlot::Absent => return Ok(None),
-                LeafSlot::Slot0(sum) => (0, Some(sum)),
-                LeafSlot::Slot1(sum) => (1, Some(sum)),
+            Layout::Shadow => match self.directory.slot(number)?.found() {
+                None => return Ok(None),
+                Some((slot, sum)) => (slot.into(), Some(sum)),
             },
             _ => (0, None),
         };

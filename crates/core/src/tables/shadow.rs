@@ -27,19 +27,6 @@ pub(super) struct Shadow {
     changed: BTreeSet<u32>,
 }
 
-/// The slot that does not count.
-fn other(slot: LeafSlot) -> u64 {
-    u64::from(matches!(slot, LeafSlot::Slot0(_)))
-}
-
-/// A slot and its block's checksum.
-fn in_slot(slot: u64, crc: u32) -> LeafSlot {
-    match slot {
-        0 => LeafSlot::Slot0(crc),
-        _ => LeafSlot::Slot1(crc),
-    }
-}
-
 impl Shadow {
     /// The slots as they were found, if tables are shadowed.
     pub fn of(found: &mut Recovered) -> Option<Self> {
@@ -62,13 +49,14 @@ impl Shadow {
     /// Moves a table block to its other slot; its checksum is set once its bytes are known.
     pub fn touch(&mut self, number: u64) {
         let slot = &mut self.slots[number as usize];
-        *slot = in_slot(other(*slot), 0);
+        *slot = LeafSlot::at(slot.other(), 0);
         self.changed.insert((number / ENTRIES as u64) as u32);
     }
 }
 
-fn slot_of(slot: LeafSlot) -> u64 {
-    1 - other(slot)
+/// The slot that counts.
+fn slot_of(slot: LeafSlot) -> u32 {
+    1 - slot.other()
 }
 
 const _: () = assert!(ENTRIES * 8 == BLOCK_BYTES);

@@ -256,10 +256,7 @@ impl Disk {
         for (leaf, block) in leaves {
             self.put(self.sb.leaf_slot(*leaf, slot as u32), block);
             let sum = leaf::checksum(*leaf, block, crc32c);
-            slots[leaf.0 as usize] = match slot {
-                0 => LeafSlot::Slot0(sum),
-                _ => LeafSlot::Slot1(sum),
-            };
+            slots[leaf.0 as usize] = LeafSlot::at(slot as u32, sum);
         }
         let header = RootHeader {
             uuid: self.sb.uuid(),

@@ -21,7 +21,7 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Base, Effect, Input, Page, Refusal, Service};
+use vellum_core::seam::{Against, Base, Effect, Input, Page, Refusal, Service, Unmap};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -436,13 +436,13 @@ impl Driver {
             Ask::Discard { lba, blocks, fua } | Ask::WriteZeroes { lba, blocks, fua } => {
                 let op = self.model.begin_step(*lba, *blocks, *fua);
                 self.requests.insert(id, Request::Change { op });
-                self.feed(Input::Unmap {
-                    id: name,
+                let unmap = Unmap {
                     lba: Lba(*lba),
                     blocks: *blocks,
                     zero: matches!(ask, Ask::WriteZeroes { .. }),
                     fua: *fua,
-                })?;
+                };
+                self.feed(Input::Unmap { id: name, unmap })?;
             }
         }
         self.asking = None;

@@ -3,6 +3,8 @@
 use super::{Batch, Cause, Inner, Life};
 use crate::part_reads::{Decoded, PartsRead};
 use crate::refusals::{block_error, map_is_damaged, restored};
+use std::sync::Arc;
+use vellum_codec::Block;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, Serves, To};
 use vellum_core::entry::PartId;
@@ -124,8 +126,9 @@ impl Host<Batch> for Inner {
     }
 
     fn stored(&mut self, _: &mut Batch, buf: Buf, part: PartId) {
-        // SAFETY: as in `frame`; apart from it, so that the bases can be changed meanwhile.
-        let block = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
+        // One copy and one allocation for a block that others will be small deltas of.
+        // SAFETY: as in `frame`; bytes lie anywhere.
+        let block = || Arc::new(unsafe { *self.frames.ptr(buf).cast::<Block>() });
         self.bases.stored(part, buf, block);
     }
 

@@ -35,13 +35,7 @@ pub(crate) fn run(shared: &Arc<SharedVolume>) {
 /// A discard that the volume itself issues.
 fn discard(lba: Lba, blocks: u64, replies: &Arc<dyn Replies>) -> Pending {
     Pending {
-        request: Request {
-            tag: 0,
-            op: Op::Discard { fua: false },
-            lba,
-            blocks,
-            frames: Frames::default(),
-        },
+        request: Request::new(Op::Discard { fua: false }, lba, blocks, Frames::default()),
         sink: Arc::clone(replies),
         watched: Watched::default(),
         own: true,

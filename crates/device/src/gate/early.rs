@@ -15,7 +15,7 @@
 use crate::block::{BlockError, Op, Request};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
-use vellum_watch::may_be_own;
+use vellum_watch::{is_near, may_be_own};
 
 /// A run of blocks: where it begins, and how many.
 type Run = (u64, u64);
@@ -156,11 +156,6 @@ impl Early {
     }
 }
 
-fn is_near(one: Run, other: Run) -> bool {
-    let ends = |run: Run| run.0.saturating_add(run.1);
-    one.0 < ends(other) && other.0 < ends(one)
-}
-
 fn broken((lba, blocks): Run) -> BlockError {
     BlockError::Io(format!(
         "the last write to blocks {lba}+{blocks} is lost: it had been answered from memory when the \
@@ -177,13 +172,7 @@ mod tests {
     use vellum_core::addr::Lba;
 
     fn request(op: Op, lba: u64, blocks: u64) -> Request {
-        Request {
-            tag: 0,
-            op,
-            lba: Lba(lba),
-            blocks,
-            frames: Frames::default(),
-        }
+        Request::new(op, Lba(lba), blocks, Frames::default())
     }
 
     const WRITE: Op = Op::Write { fua: false };

@@ -1,7 +1,7 @@
 //! The way through the gate: what passes, what waits, and what goes on.
 
-use super::{Waiting, Write, answered, messages};
-use crate::block::{BlockError, Op, Request};
+use super::{Waiting, Write, messages};
+use crate::block::{BlockError, Op};
 use crate::drive::{Batch, Inner, Life};
 use crate::frames::Quota;
 use crate::requests::Pending;
@@ -11,7 +11,7 @@ use crate::watching::change_of;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
 use vellum_core::seam::{Hint, Input};
-use vellum_watch::{Reason, Stop, Wait};
+use vellum_watch::{self as watch, Due, Stop, Wait};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -32,9 +32,11 @@ pub(crate) fn pass(
     batch: &mut Batch,
 ) {
     let request = &write.pending.request;
-    hand_on(around, inner, now, Some(request), batch);
-    if inner.gate.holds(&write.pending) {
-        return inner.gate.flushes.hold(write.pending);
+    if request.op != Op::Flush {
+        let run = Some((request.lba.0, request.blocks));
+        hand_on(around, inner, now, run, batch);
+    } else if inner.gate.commits.holds_flush() {
+        return inner.gate.commits.keep_flush(write.pending);
     }
     pass_on(around, inner, now, None, write, batch);
 }
@@ -47,15 +49,13 @@ fn pass_on(
     write: Write<'_>,
     batch: &mut Batch,
 ) {
-    let stop = match write.pending.watched.marks {
-        true => {
-            let room = inner.frames.capacity(Quota::Write) / 4;
-            let request = &write.pending.request;
-            let is_behind = || around.scout.is_behind();
-            inner.gate.stop(request, write.blocks, is_behind, room)
-        }
-        false => None,
-    };
+    let room = inner.frames.capacity(Quota::Write) / 4;
+    let is_behind = || around.scout.is_behind();
+    let change = change_of(&write.pending.request).filter(|_| write.pending.watched.marks);
+    let stop = change.and_then(|change| {
+        let commits = &mut inner.gate.commits;
+        commits.stop(&change, write.blocks, room, is_behind)
+    });
     let Some((at, stop)) = stop else {
         return place(around, inner, now, write, batch);
     };
@@ -86,26 +86,29 @@ fn pass_on(
         return refuse(around, inner, pending, error, batch);
     };
     let since = waited.filter(|_| at == 0).map(|waited| waited.since);
-    inner.gate.counts.waited += u64::from(since.is_none());
-    inner.gate.blocks += blocks.len();
     later.iter_mut().for_each(|entry| entry.index -= at);
     let is_plain = pending.request.op == (Op::Write { fua: false });
-    inner.gate.waiting.push(Waiting {
-        pending,
-        blocks: blocks.to_vec(),
-        found: found.to_vec(),
-        entries: later,
-        watching: Arc::clone(watching),
-        wait: Wait {
-            since: since.unwrap_or(now),
-            reason,
-            is_answered: waited.is_some_and(|waited| waited.is_answered),
-            // A flush waits for blocks behind a commit block, so they may not be answered and wait.
-            is_withheld: !is_plain
-                || blocks.len() > 1
-                || waited.is_some_and(|waited| waited.is_withheld),
+    let wait = Wait {
+        since: since.unwrap_or(now),
+        reason,
+        is_answered: waited.is_some_and(|waited| waited.is_answered),
+        // A flush waits for blocks behind a commit block, so they may not be answered and wait.
+        is_withheld: !is_plain
+            || blocks.len() > 1
+            || waited.is_some_and(|waited| waited.is_withheld),
+    };
+    let waiting = watch::Waiting {
+        run: (pending.request.lba.0, blocks.len()),
+        write: Waiting {
+            pending,
+            blocks: blocks.to_vec(),
+            found: found.to_vec(),
+            entries: later,
+            watching: Arc::clone(watching),
         },
-    });
+        wait,
+    };
+    inner.gate.commits.keep(waiting, since.is_none());
 }
 
 /// Hands a write to the core, with what it says about journals.
@@ -166,34 +169,22 @@ pub(crate) fn refuse(
 
 /// Lets everything go on that may. To be called before the volume's lock is released, whatever was done under it.
 pub(crate) fn let_go(around: Around<'_>, inner: &mut Inner, now: Nanos, batch: &mut Batch) {
-    loop {
-        let is_over = inner.gate.deadline().is_some_and(|at| at <= now);
-        let is_due = inner.gate.order.take_due();
-        if !inner.gate.holds_any() || !(is_due || is_over || inner.life != Life::Running) {
-            return;
+    while inner.life == Life::Running && inner.gate.commits.begins(now) {
+        while inner.life == Life::Running
+            && let Some(waiting) = inner.gate.commits.take_next()
+        {
+            try_again(around, inner, now, waiting, batch);
         }
-        for waiting in std::mem::take(&mut inner.gate.waiting) {
-            inner.gate.blocks -= waiting.blocks.len();
-            if inner.life == Life::Running {
-                try_again(around, inner, now, waiting, batch);
-            } else {
-                refuse(around, inner, waiting.pending, BlockError::Stopping, batch);
-            }
+        while inner.life == Life::Running
+            && let Some(flush) = inner.gate.commits.take_flush()
+        {
+            inner.admit(now, flush, &[], batch);
         }
-        let_flushes_go(inner, now, batch);
     }
-}
-
-/// Lets flushes go on that have waited long enough. When the volume stops, refuses all of them.
-fn let_flushes_go(inner: &mut Inner, now: Nanos, batch: &mut Batch) {
     if inner.life != Life::Running {
-        for flush in inner.gate.flushes.drain() {
-            inner.counters.refused += 1;
-            batch.answers.push(flush, Err(BlockError::Stopping));
+        for pending in inner.gate.drain() {
+            refuse(around, inner, pending, BlockError::Stopping, batch);
         }
-    }
-    while let Some(flush) = inner.gate.flushes.pop() {
-        inner.admit(now, flush, &[], batch);
     }
 }
 
@@ -209,56 +200,45 @@ fn try_again(
     around: Around<'_>,
     inner: &mut Inner,
     now: Nanos,
-    mut waiting: Waiting,
+    mut waiting: watch::Waiting<Waiting>,
     batch: &mut Batch,
 ) {
-    let wait = &mut waiting.wait;
-    let deadline = inner.gate.order.deadline(wait);
-    let is_over = deadline.is_some_and(|deadline| deadline <= now);
-    match wait.reason {
-        Reason::Blocks {
-            journal,
-            is_guess: true,
-            ..
-        } if is_over => inner.gate.order.give_up(journal),
-        Reason::Blocks { .. } if is_over && wait.may_be_answered() && !has_room(inner) => {
-            wait.is_withheld = true;
+    let (has_room, pending) = (has_room(inner), &mut waiting.write.pending);
+    match inner.gate.commits.due(now, &mut waiting.wait, has_room) {
+        Due::Nothing => {}
+        Due::Unscanned => pending.watched.marks = false,
+        Due::Answer => {
+            batch.answers.push(pending.take_answer(), Ok(()));
+            pending.watched.is_behind = true;
         }
-        Reason::Blocks { .. } if is_over && wait.may_be_answered() => {
-            wait.is_answered = true;
-            batch.answers.push(waiting.pending.take_answer(), Ok(()));
-            waiting.pending.watched.is_behind = true;
-        }
-        Reason::Scan if is_over => waiting.pending.watched.marks = false,
-        Reason::Blocks { missing, .. } if is_over => {
-            inner.gate.counts.refused += 1;
-            let told = messages::too_late(waiting.pending.request.lba.0 * BLOCK, missing);
+        Due::Refusal(missing) => {
+            inner.gate.refused += 1;
+            let told = messages::too_late(pending.request.lba.0 * BLOCK, missing);
             batch.warnings.push(("commit", told.clone()));
-            return refuse(around, inner, waiting.pending, BlockError::Io(told), batch);
+            let error = BlockError::Io(told);
+            return refuse(around, inner, waiting.write.pending, error, batch);
         }
-        _ => {}
     }
     go_on(around, inner, now, waiting, batch);
 }
 
-/// Lets answered writes go on, whatever they wait for: those that `request` could observe, or all of them when the volume's life
-/// ends.
+/// Lets answered writes go on, whatever they wait for: those that a request for the blocks of `run` could observe, or all of them
+/// when the volume's life ends.
 pub(crate) fn hand_on(
     around: Around<'_>,
     inner: &mut Inner,
     now: Nanos,
-    request: Option<&Request>,
+    run: Option<(u64, u64)>,
     batch: &mut Batch,
 ) {
-    let is_told = |waiting: &mut Waiting| {
-        let own = &waiting.pending.request;
-        waiting.wait.is_answered && request.is_none_or(|request| answered::is_told_by(own, request))
-    };
-    let told: Vec<_> = inner.gate.waiting.extract_if(.., is_told).collect();
-    for mut waiting in told {
-        inner.gate.blocks -= waiting.blocks.len();
-        inner.gate.let_through(&waiting);
-        waiting.pending.watched.marks = false;
+    for mut waiting in inner.gate.commits.take_observed(run) {
+        let Waiting {
+            pending, blocks, ..
+        } = &mut waiting.write;
+        if let Some(change) = change_of(&pending.request) {
+            inner.gate.commits.order.let_through(&change, blocks);
+        }
+        pending.watched.marks = false;
         go_on(around, inner, now, waiting, batch);
     }
 }
@@ -268,15 +248,16 @@ fn go_on(
     around: Around<'_>,
     inner: &mut Inner,
     now: Nanos,
-    mut waiting: Waiting,
+    waiting: watch::Waiting<Waiting>,
     batch: &mut Batch,
 ) {
+    let mut held = waiting.write;
     let write = Write {
-        pending: waiting.pending,
-        blocks: &mut waiting.blocks,
-        found: &waiting.found,
-        entries: &mut waiting.entries,
-        watching: &waiting.watching,
+        pending: held.pending,
+        blocks: &mut held.blocks,
+        found: &held.found,
+        entries: &mut held.entries,
+        watching: &held.watching,
     };
     pass_on(around, inner, now, Some(waiting.wait), write, batch);
 }

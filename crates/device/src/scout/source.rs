@@ -1,11 +1,9 @@
 //! The volume as the scout reads it.
 
-use crate::block::{Op, Replies, Request};
+use crate::block::{Op, Request};
 use crate::frames::{Frames, Quota};
 use crate::limits::SCAN_READ_BLOCKS;
-use crate::requests::OneAnswer;
 use crate::shared::SharedVolume;
-use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_ext4::Source;
 use vellum_ext4::Unreadable;
@@ -13,18 +11,11 @@ use vellum_ext4::Unreadable;
 /// Reads the volume like a client.
 pub(crate) struct VolumeSource<'a> {
     shared: &'a SharedVolume,
-    answer: Arc<OneAnswer>,
-    replies: Arc<dyn Replies>,
 }
 
 impl<'a> VolumeSource<'a> {
     pub fn new(shared: &'a SharedVolume) -> Self {
-        let answer = Arc::new(OneAnswer::default());
-        Self {
-            shared,
-            replies: answer.clone(),
-            answer,
-        }
+        Self { shared }
     }
 
     /// Frames of the volume's own: a client may hold all others while it waits for this thread to end. They come back in any case.
@@ -37,19 +28,8 @@ impl<'a> VolumeSource<'a> {
 
     fn read_some(&self, lba: u64, out: &mut [u8]) -> Option<()> {
         let count = out.len() / BLOCK_BYTES;
-        let request = Request {
-            tag: 0,
-            op: Op::Read,
-            lba: Lba(lba),
-            blocks: count as u64,
-            frames: self.frames(count)?,
-        };
-        self.shared
-            .ask(request, &self.replies, |now, inner, pending, batch| {
-                inner.admit(now, pending, &[], batch);
-            });
-        let (request, result) = self.answer.wait();
-        result.ok()?;
+        let read = Request::new(Op::Read, Lba(lba), count as u64, self.frames(count)?);
+        let request = self.shared.call_plain(read).ok()?;
         for (index, block) in out.chunks_exact_mut(BLOCK_BYTES).enumerate() {
             block.copy_from_slice(request.frames.block(index));
         }

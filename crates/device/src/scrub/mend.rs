@@ -155,29 +155,15 @@ fn write(shared: &SharedVolume, wanted: &Wanted, content: &[u8]) -> bool {
         return false;
     };
     let digest = shared.digester.how().digest(frames.block(0));
-    let request = |op, blocks, frames| Request {
-        tag: 0,
-        op,
-        lba: wanted.lba,
-        blocks,
-        frames,
-    };
-    let written = shared.call(
-        request(Op::Write { fua: false }, 1, frames),
-        |now, inner, pending, batch| {
-            if inner.engine.leads_to(wanted.lba, wanted.at) {
-                inner.bases.unwanted(buf);
-                inner.admit(now, pending, &[Payload { buf, digest }], batch);
-            } else {
-                batch.answers.push(pending, Err(BlockError::Stopping));
-            }
-        },
-    );
-    let flush = request(Op::Flush, 0, Frames::default());
-    written.is_ok()
-        && shared
-            .call(flush, |now, inner, pending, batch| {
-                inner.admit(now, pending, &[], batch);
-            })
-            .is_ok()
+    let write = Request::new(Op::Write { fua: false }, wanted.lba, 1, frames);
+    let written = shared.call(write, |now, inner, pending, batch| {
+        if inner.engine.leads_to(wanted.lba, wanted.at) {
+            inner.bases.want(buf, 0);
+            inner.admit(now, pending, &[Payload { buf, digest }], batch);
+        } else {
+            batch.answers.push(pending, Err(BlockError::Stopping));
+        }
+    });
+    let flush = Request::new(Op::Flush, wanted.lba, 0, Frames::default());
+    written.is_ok() && shared.call_plain(flush).is_ok()
 }

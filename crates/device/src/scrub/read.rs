@@ -7,15 +7,7 @@ use vellum_core::addr::Lba;
 
 /// Reads what these blocks hold, as a client would; it is not counted as a client's read.
 pub(super) fn read(shared: &SharedVolume, lba: Lba, blocks: u32) -> Result<Frames, BlockError> {
-    let request = Request {
-        tag: 0,
-        op: Op::Read,
-        lba,
-        blocks: blocks.into(),
-        frames: shared.frames.take(Quota::OwnRead, blocks as usize)?,
-    };
-    let read = shared.call(request, |now, inner, pending, batch| {
-        inner.admit(now, pending, &[], batch);
-    });
+    let frames = shared.frames.take(Quota::OwnRead, blocks as usize)?;
+    let read = shared.call_plain(Request::new(Op::Read, lba, blocks.into(), frames));
     read.map(|request| request.frames)
 }

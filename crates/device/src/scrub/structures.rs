@@ -222,10 +222,8 @@ impl<'a> Structures<'a> {
             let slot = self
                 .root(newest)
                 .and_then(|slots| slots.all_from(index as usize).next());
-            let (place, expected) = match slot {
-                None | Some(LeafSlot::Absent) => return Some((read, Vec::new())),
-                Some(LeafSlot::Slot0(sum)) => (0, sum),
-                Some(LeafSlot::Slot1(sum)) => (1, sum),
+            let Some((place, expected)) = slot.and_then(LeafSlot::found) else {
+                return Some((read, Vec::new()));
             };
             let at = self.superblock.leaf_slot(Leaf(index), place);
             read += 1;
@@ -279,13 +277,12 @@ impl<'a> Structures<'a> {
         let slot = self
             .root(newest)
             .and_then(|slots| slots.all_from(block as usize).next());
-        let (slot, expected) = match slot {
-            None | Some(LeafSlot::Absent) => return Some((Some(Vec::new()), None)),
-            Some(LeafSlot::Slot0(sum)) => (0, sum),
-            Some(LeafSlot::Slot1(sum)) => (1, sum),
+        let Some((slot, expected)) = slot.and_then(LeafSlot::found) else {
+            return Some((Some(Vec::new()), None));
         };
-        let at = self.superblock.directory_at(block.into(), slot);
-        let twin = self.superblock.directory_twin(block.into(), slot);
+        let (block, slot) = (block.into(), slot.into());
+        let at = self.superblock.directory_at(block, slot);
+        let twin = self.superblock.directory_twin(block, slot);
         let what = "directory of tables";
         let look = |at: Pba| -> Result<Vec<LeafSlot>, Finding> {
             let bytes = self.read(what, at, 1)?;
@@ -318,15 +315,15 @@ impl<'a> Structures<'a> {
             let (Some(slots), _) = self.directory_block(block)? else {
                 return Some((1, Vec::new()));
             };
-            slot = match slots.get((number % DIRECTORY_ENTRIES) as usize) {
-                None | Some(LeafSlot::Absent) => return Some((1, Vec::new())),
-                Some(LeafSlot::Slot0(sum)) => Some((0, *sum)),
-                Some(LeafSlot::Slot1(sum)) => Some((1, *sum)),
-            };
+            let at = (number % DIRECTORY_ENTRIES) as usize;
+            slot = slots.get(at).and_then(|slot| slot.found());
+            if slot.is_none() {
+                return Some((1, Vec::new()));
+            }
         }
         let (kind, _) = sb.table_of(number)?;
         let what = kind.name();
-        let in_slot = slot.map_or(0, |(slot, _)| slot);
+        let in_slot = slot.map_or(0, |(slot, _)| slot).into();
         let (at, twin) = (sb.table_at(number, in_slot), sb.map_twin(number, in_slot));
         let look = |at: Pba| -> Result<Vec<u8>, Finding> {
             let bytes = self.read(what, at, 1)?;

@@ -16,23 +16,6 @@ use vellum_core::snapshots::{Forget, Plan, Snapshots};
 /// The most runs that are looked at in one hold of the lock.
 const EXTENTS: usize = 64;
 
-/// A request of the volume itself. It is not counted as a client's, and the followers of file systems do not see it.
-fn request(op: Op, lba: Lba, blocks: u64, frames: Frames) -> Request {
-    let tag = 0;
-    Request {
-        tag,
-        op,
-        lba,
-        blocks,
-        frames,
-    }
-}
-
-/// Hands the core a request that takes no frames with it.
-fn admit_plain(now: Nanos, inner: &mut Inner, pending: Pending, batch: &mut Batch) {
-    inner.admit(now, pending, &[], batch);
-}
-
 /// Carries out a request that changes something, or makes it durable, after everything that was answered before: a client may have the
 /// answer to a write that the core does not have yet (`gate/early.rs`).
 fn call(
@@ -46,7 +29,7 @@ fn call(
 
 /// Makes all that was acknowledged durable.
 pub(super) fn flush(shared: &SharedVolume) -> Result<(), BlockError> {
-    let flush = request(Op::Flush, Lba(0), 0, Frames::default());
+    let flush = Request::new(Op::Flush, Lba(0), 0, Frames::default());
     let (_, watching) = shared.scout.watching();
     let entries = &mut Vec::new();
     // Through the gate like a client's: it must not overtake the commit block that it may be for.
@@ -65,8 +48,9 @@ pub(super) fn flush(shared: &SharedVolume) -> Result<(), BlockError> {
 
 pub(super) fn discard(shared: &SharedVolume, lba: Lba, blocks: u64) -> Result<(), BlockError> {
     let op = Op::Discard { fua: false };
-    let discard = request(op, lba, blocks, Frames::default());
-    call(shared, discard, admit_plain).map(drop)
+    let discard = Request::new(op, lba, blocks, Frames::default());
+    drop(shared.knowing_all());
+    shared.call_plain(discard).map(drop)
 }
 
 /// Reads some blocks into these frames.
@@ -76,8 +60,8 @@ pub(super) fn read_into(
     frames: Frames,
 ) -> Result<Frames, BlockError> {
     let blocks = frames.len() as u64;
-    let read = request(Op::Read, lba, blocks, frames);
-    shared.call(read, admit_plain).map(|request| request.frames)
+    let read = Request::new(Op::Read, lba, blocks, frames);
+    shared.call_plain(read).map(|request| request.frames)
 }
 
 /// The first runs of blocks from `lba` on, and whether each is mapped.
@@ -125,7 +109,8 @@ pub(super) fn write_from(
     frames: Frames,
 ) -> Result<(), BlockError> {
     let blocks = frames.len() as u64;
-    let mut writes = [request(Op::Write { fua: false }, lba, blocks, frames)];
+    let op = Op::Write { fua: false };
+    let mut writes = [Request::new(op, lba, blocks, frames)];
     let mut scratch = Scratch::default();
     scratch.verdicts.push((None, Watched::default()));
     let (_, watching) = shared.scout.watching();
@@ -167,7 +152,7 @@ pub(super) fn copy(shared: &SharedVolume, copy: &Copy) -> Result<(), BlockError>
     };
     // The followers of file systems see this as a discard, because blocks change without a write.
     let op = Op::Discard { fua: false };
-    let linked = shared.call(request(op, to, blocks, Frames::default()), admit);
+    let linked = shared.call(Request::new(op, to, blocks, Frames::default()), admit);
     match linked {
         Err(BlockError::Unlinkable) => {
             (0..blocks).try_for_each(|index| copy_bytes(shared, from.plus(index), to.plus(index)))

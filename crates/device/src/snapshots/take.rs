@@ -113,7 +113,8 @@ pub(super) fn closed<'a>(
     let began = Instant::now();
     while began.elapsed() < SNAPSHOT_PATIENCE {
         let closed = keeper.close();
-        if shared.comes_to(|inner| !inner.gate.is_waited_at() && inner.engine.nothing_waits()) {
+        if shared.comes_to(|inner| inner.gate.commits.blocks() == 0 && inner.engine.nothing_waits())
+        {
             return Ok(closed);
         }
         // What waits may need a request that is still to come.

@@ -3,13 +3,11 @@
 
 use super::stored;
 use super::sweeper::Sought;
-use crate::block::{BlockError, Op, Replies, Request};
+use crate::block::{BlockError, Op, Request};
 use crate::digest::crc32c;
 use crate::encoding::Anew;
 use crate::frames::{Frames, Quota};
-use crate::requests::OneAnswer;
 use crate::shared::SharedVolume;
-use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Payload, Service};
@@ -68,24 +66,12 @@ fn fold_row(shared: &SharedVolume, lba: Lba, blocks: u32) -> Option<Row> {
 
 /// Reads what these blocks hold.
 fn read(shared: &SharedVolume, lba: Lba, frames: Frames) -> Result<Frames, BlockError> {
-    let answer = Arc::new(OneAnswer::default());
-    let replies: Arc<dyn Replies> = answer.clone();
     let blocks = frames.len() as u32;
-    let request = Request {
-        tag: 0,
-        op: Op::Read,
-        lba,
-        blocks: u64::from(blocks),
-        frames,
-    };
-    shared.ask(request, &replies, |now, inner, pending, batch| {
+    let request = Request::new(Op::Read, lba, blocks.into(), frames);
+    let read = shared.call(request, |now, inner, pending, batch| {
         let id = inner.requests.insert(pending);
-        inner.feed(
-            now,
-            Input::Service(Service::ReadToFold { id, lba, blocks }),
-            batch,
-        );
+        let read = Service::ReadToFold { id, lba, blocks };
+        inner.feed(now, Input::Service(read), batch);
     });
-    let (request, result) = answer.wait();
-    result.map(|()| request.frames)
+    read.map(|request| request.frames)
 }

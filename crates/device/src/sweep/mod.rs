@@ -8,11 +8,10 @@ mod fold;
 mod stored;
 pub(crate) mod sweeper;
 
-use crate::block::{Op, Replies, Request};
+use crate::block::{Op, Request};
 use crate::digest::crc32c;
 use crate::frames::Frames;
 use crate::memory;
-use crate::requests::OneAnswer;
 use crate::shared::SharedVolume;
 use std::sync::Arc;
 use sweeper::{Order, Sought};
@@ -72,20 +71,11 @@ fn sweep(shared: &SharedVolume, superblock: &Superblock, haste: Haste) -> bool {
 fn merge(shared: &SharedVolume, sweep: &mut Sweep, lba: Lba, of: Holder) -> bool {
     let counted = || shared.inner.lock().engine.stats();
     let before = counted();
-    let answer = Arc::new(OneAnswer::default());
-    let replies: Arc<dyn Replies> = answer.clone();
-    let request = Request {
-        tag: 0,
-        op: Op::Flush,
-        lba,
-        blocks: 0,
-        frames: Frames::default(),
-    };
-    shared.ask(request, &replies, |now, inner, pending, batch| {
+    let request = Request::new(Op::Flush, lba, 0, Frames::default());
+    let merged = shared.call(request, |now, inner, pending, batch| {
         let id = inner.requests.insert(pending);
         inner.feed(now, Input::Service(Service::Merge { id, lba, of }), batch);
     });
-    let is_answered = answer.wait().1.is_ok();
     sweep.merged(&before, &counted());
-    is_answered
+    merged.is_ok()
 }

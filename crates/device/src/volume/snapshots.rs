@@ -111,7 +111,7 @@ impl Volume {
     /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared
-            .comes_to(|inner| !inner.gate.holds_any() && inner.engine.nothing_waits())
+            .comes_to(|inner| !inner.gate.commits.holds_any() && inner.engine.nothing_waits())
     }
 
     /// A snapshot or a clone that is open.

@@ -312,6 +312,12 @@ pub fn assert_sound(medium: &dyn Medium) {
     assert!(report.is_sound(), "{:?}", report.findings);
 }
 
+/// Stops a volume, which leaves its medium sound.
+pub fn stop_sound(volume: &Volume, medium: &dyn Medium) {
+    volume.stop().unwrap();
+    assert_sound(medium);
+}
+
 /// The statistics of a volume once everything answered has taken effect.
 pub fn settled(volume: &Volume) -> VolumeStats {
     let is_settled = |volume: &Volume| volume.stats().clients.in_flight == 0;

@@ -7,11 +7,12 @@
 //! is written, and the next scan happens only after that. So every superblock that is written is taken into account.
 
 use super::block::Block;
-use super::format::{Journal, JournalBlock, JournalFormat, Sequence};
+use super::format::{Journal, JournalBlock, Sequence};
 use super::layout::Layout;
 use super::superblock;
+use super::transactions::Reader;
 use crate::limits::REVOKED;
-use crate::span::{FsBlock, Span};
+use crate::span::Span;
 use std::collections::HashSet;
 
 /// The meaning of a write to the journal.
@@ -36,10 +37,7 @@ pub enum Followed {
 /// Follows a journal as it is written.
 #[derive(Clone, Debug)]
 pub struct Follower {
-    format: JournalFormat,
-    layout: Layout,
-    home: Span,
-    superblock: JournalBlock,
+    reader: Reader,
     running: Option<Sequence>,
     revoked: HashSet<u64>,
     /// More was revoked than can be remembered, so the rest of the running transaction is not reported.
@@ -51,10 +49,7 @@ impl Follower {
     #[must_use]
     pub fn new(journal: &Journal, home: Span) -> Self {
         Self {
-            format: journal.format,
-            layout: Layout::new(&journal.extents, journal.format.block_bytes),
-            home,
-            superblock: journal.superblock,
+            reader: Reader::new(journal, home),
             running: None,
             revoked: HashSet::new(),
             is_over: false,
@@ -64,45 +59,45 @@ impl Follower {
     /// Where the journal's blocks are.
     #[must_use]
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.reader.layout
     }
 
     /// Handles the whole journal blocks in a write of `bytes` at byte `offset` of the volume. A block that arrives in parts is skipped.
     pub fn written(&mut self, offset: u64, bytes: &[u8], out: &mut impl FnMut(Followed)) {
-        let size = u64::from(self.format.block_bytes);
+        let size = u64::from(self.reader.format.block_bytes);
         let end = offset.saturating_add(bytes.len() as u64);
         let mut next = Some(offset);
         while let Some(here) = next.filter(|here| *here < end) {
             let from = (here - offset) as usize;
             let whole = bytes.get(from..from + size as usize);
-            if let (Some(block), Some(bytes)) = (self.layout.block_at(here), whole) {
+            if let (Some(block), Some(bytes)) = (self.reader.layout.block_at(here), whole) {
                 self.block(block, bytes, out);
             }
-            next = self.layout.next_after(here);
+            next = self.reader.layout.next_after(here);
         }
     }
 
     /// Handles a journal block that is written.
     pub fn block(&mut self, at: JournalBlock, bytes: &[u8], out: &mut impl FnMut(Followed)) {
-        if at == self.superblock {
+        if at == self.reader.superblock {
             return self.superblock(bytes);
         }
-        if !(self.format.first..self.format.end).contains(&at) {
+        if !(self.reader.format.first..self.reader.format.end).contains(&at) {
             return;
         }
-        match Block::parse(bytes, &self.format) {
+        match Block::parse(bytes, &self.reader.format) {
             Block::Descriptor(descriptor) => {
                 self.enter(descriptor.sequence);
                 let mut place = at;
                 for tag in descriptor.tags() {
-                    place = self.format.after(place);
-                    let Some(home) = self.home_of(tag.home) else {
+                    place = self.reader.format.after(place);
+                    let Some(home) = self.reader.home_of(tag.home) else {
                         continue;
                     };
                     if tag.is_escaped {
                         // Its first four bytes are zero in the journal, but the magic number at home.
                         out(Followed::Revoked { home });
-                    } else if let Some(place) = self.layout.place_of(place)
+                    } else if let Some(place) = self.reader.layout.place_of(place)
                         && !(tag.is_deleted || self.is_over || self.revoked.contains(&home))
                     {
                         out(Followed::Copy { home, place });
@@ -114,7 +109,7 @@ impl Follower {
             Block::Revoke(revoke) => {
                 self.enter(revoke.sequence);
                 for block in revoke.blocks() {
-                    let Some(home) = self.home_of(block) else {
+                    let Some(home) = self.reader.home_of(block) else {
                         continue;
                     };
                     if self.revoked.len() < REVOKED {
@@ -132,9 +127,9 @@ impl Follower {
 
     /// Learns how to read the blocks after a superblock. A damaged one is ignored.
     fn superblock(&mut self, bytes: &[u8]) {
-        let (size, room) = (self.format.block_bytes, self.layout.blocks());
-        if let Some(log) = superblock::log(bytes, size, room, self.superblock) {
-            self.format = log.format;
+        let (size, room) = (self.reader.format.block_bytes, self.reader.layout.blocks());
+        if let Some(log) = superblock::log(bytes, size, room, self.reader.superblock) {
+            self.reader.format = log.format;
         }
     }
 
@@ -149,12 +144,5 @@ impl Follower {
         self.running = None;
         self.revoked.clear();
         self.is_over = false;
-    }
-
-    fn home_of(&self, block: FsBlock) -> Option<u64> {
-        let size = u64::from(self.format.block_bytes);
-        let offset = block.0.checked_mul(size)?;
-        let end = offset.checked_add(size)?;
-        (end <= self.home.bytes).then(|| self.home.start + offset)
     }
 }

@@ -97,10 +97,10 @@ impl Head {
 /// Parses a journal's own blocks; keeps nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reader {
-    format: JournalFormat,
-    layout: Layout,
+    pub(super) format: JournalFormat,
+    pub(super) layout: Layout,
     home: Span,
-    superblock: JournalBlock,
+    pub(super) superblock: JournalBlock,
 }
 
 impl Reader {
@@ -190,7 +190,7 @@ impl Reader {
         })
     }
 
-    fn home_of(&self, block: FsBlock) -> Option<u64> {
+    pub(super) fn home_of(&self, block: FsBlock) -> Option<u64> {
         let size = u64::from(self.format.block_bytes);
         let offset = block.0.checked_mul(size)?;
         let end = offset.checked_add(size)?;

@@ -152,15 +152,8 @@ impl Files {
         frames: Frames,
         answer: Answer,
     ) {
-        let request = Request {
-            tag: 0,
-            op,
-            lba: Lba(lba),
-            blocks,
-            frames,
-        };
         bytes.submit(
-            &mut vec![request],
+            &mut vec![Request::new(op, Lba(lba), blocks, frames)],
             &Pending::replies(answer, self.turnstile.unanswered()),
         );
     }

@@ -1,7 +1,7 @@
 //! TLS from PEM files.
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use sha2::{Digest, Sha256};
@@ -91,28 +91,18 @@ fn file(path: &Path, reason: impl ToString) -> TlsError {
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)
-        .map_err(|e| file(path, words(&e)))?
-        .collect();
+/// All of a kind that a file in PEM holds.
+fn all<T: PemObject>(path: &Path, kind: &str) -> Result<Vec<T>, TlsError> {
+    let found: Result<Vec<_>, _> = T::pem_file_iter(path).and_then(Iterator::collect);
     match found {
         Err(e) => Err(file(path, words(&e))),
-        Ok(found) if found.is_empty() => Err(file(path, "holds no certificate in PEM")),
+        Ok(found) if found.is_empty() => Err(file(path, format!("holds no {kind} in PEM"))),
         Ok(found) => Ok(found),
     }
 }
 
-fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_file_iter(path)
-        .map_err(|e| file(path, words(&e)))?
-        .collect();
-    match found {
-        Err(e) => Err(file(path, words(&e))),
-        Ok(found) if found.is_empty() => {
-            Err(file(path, "holds no revocation list (X509 CRL) in PEM"))
-        }
-        Ok(found) => Ok(found),
-    }
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    all(path, "certificate")
 }
 
 /// Reads the key. Refuses a file that another user can read or may have created.
@@ -167,7 +157,8 @@ impl TlsFiles {
                 for certificate in certificates(path)? {
                     roots.add(certificate).map_err(|e| file(path, e))?;
                 }
-                let revoked = self.revoked.as_deref().map(revocations).transpose()?;
+                let lists = |path: &PathBuf| all(path, "revocation list (X509 CRL)");
+                let revoked = self.revoked.as_ref().map(lists).transpose()?;
                 let verifier =
                     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                         .with_crls(revoked.unwrap_or_default())

@@ -109,19 +109,12 @@ impl PageMap {
 mod tests {
     use super::super::victims::Victim;
     use super::*;
+    use crate::base::SHAPE;
     use crate::drives;
-    use crate::flash::Shape;
     use crate::rng::Rng;
     use crate::scenario::{Device, Load, Precondition, Scenario, Synthetic};
     use crate::workload;
 
-    const SHAPE: Shape = Shape {
-        channels: 1,
-        dies: 2,
-        erase_blocks: 64,
-        units: 16,
-        unit_blocks: 2,
-    };
     const LOGICAL: u64 = 3200;
 
     struct Ran {

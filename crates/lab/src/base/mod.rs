@@ -35,3 +35,13 @@ pub use paging::Lookups;
 pub use refresh::Refreshed;
 pub use slc::Folded;
 pub use victims::Victim;
+
+/// The flash of most tests here.
+#[cfg(test)]
+const SHAPE: crate::flash::Shape = crate::flash::Shape {
+    channels: 1,
+    dies: 2,
+    erase_blocks: 64,
+    units: 16,
+    unit_blocks: 2,
+};

@@ -98,16 +98,8 @@ impl Own {
 mod tests {
     use super::super::{PageMap, Victim};
     use super::{Choose, Closed};
-    use crate::flash::Shape;
+    use crate::base::SHAPE;
     use crate::rng::Rng;
-
-    const SHAPE: Shape = Shape {
-        channels: 1,
-        dies: 2,
-        erase_blocks: 64,
-        units: 16,
-        unit_blocks: 2,
-    };
 
     struct By<F>(F);
 

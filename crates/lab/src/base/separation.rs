@@ -80,16 +80,10 @@ mod tests {
     use super::super::leveller::{Levelling, THRESHOLD};
     use super::super::own::Separate;
     use super::*;
-    use crate::flash::{Die, PLAIN, Shape};
+    use crate::base::SHAPE;
+    use crate::flash::{Die, PLAIN};
     use crate::rng::Rng;
 
-    const SHAPE: Shape = Shape {
-        channels: 1,
-        dies: 2,
-        erase_blocks: 64,
-        units: 16,
-        unit_blocks: 2,
-    };
     const VICTIMS: [Victim; 5] = [
         Victim::Greedy,
         Victim::Fifo,

@@ -244,30 +244,7 @@ impl Victims {
     pub fn take(&mut self, valid: impl Fn(u32) -> u32) -> Option<u32> {
         match self {
             Self::Greedy(fewest) => fewest.take(),
-            Self::Fifo(queue) => queue.pop_front(),
-            Self::Own(own) => own.take(valid),
-            Self::Choices { draws, closed, rng } => {
-                let best = (0..*draws)
-                    .map(|_| rng.below(closed.len() as u64) as usize)
-                    .min_by_key(|&i| closed.get(i).map_or(u32::MAX, |&block| valid(block)))?;
-                (best < closed.len()).then(|| closed.swap_remove(best))
-            }
-            Self::CostBenefit {
-                pages,
-                closed,
-                changed,
-                clock,
-            } => {
-                let worths = closed.iter().map(|&block| {
-                    let age = (*clock - changed[block as usize] + 1) as f64;
-                    worth(*pages, valid(block), age)
-                });
-                let best = worths
-                    .enumerate()
-                    .max_by(|(_, a), (_, b)| a.total_cmp(b))?
-                    .0;
-                Some(closed.swap_remove(best))
-            }
+            _ => self.take_unworn(valid, |_| 0),
         }
     }
 }

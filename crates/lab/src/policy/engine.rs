@@ -1,7 +1,7 @@
 //! The engine's options in the lab: those in the table of policies that the lab has, and how it stores each.
 
 use crate::base::{Levelling, THRESHOLD};
-use crate::vellum::{Deltas, Placing, Tidying};
+use crate::vellum::{Placing, Tidying};
 use vellum_core::engine::Victim;
 use vellum_core::format::areas::Layout;
 use vellum_core::seam::{Decide, Dedup, WriteOnce};
@@ -9,7 +9,7 @@ use vellum_core::service::pace::Haste;
 use vellum_core::tables::Persistence;
 use vellum_policies::size::{Size, exact};
 use vellum_policies::table::{Row, TABLE};
-use vellum_policies::words::{rule_name, rule_named, store_name, store_named};
+use vellum_policies::words::{Deltas, rule_name, rule_named, store_name, store_named};
 
 /// Default memory of the index of contents.
 const INDEX_BYTES: usize = 64 << 20;
@@ -162,7 +162,7 @@ static OPTIONS: &[Access] = &[
         compress
     )
     .takes("on, off (how long a block is then, the trace or --sizes tells)"),
-    word!("delta", deltas, deltas_name, deltas_named),
+    word!("delta", deltas, Deltas::name, Deltas::named),
     word!("write-once", write_once, rule_name, rule_named),
     word!(
         "replay",
@@ -239,19 +239,6 @@ fn replays(text: &str) -> Option<bool> {
         "off" => Some(false),
         _ => None,
     }
-}
-
-fn deltas_name(deltas: Deltas) -> &'static str {
-    match deltas {
-        Deltas::Off => "off",
-        Deltas::Packed => "on",
-        Deltas::Log => "log",
-    }
-}
-
-fn deltas_named(text: &str) -> Option<Deltas> {
-    let all = [Deltas::Off, Deltas::Packed, Deltas::Log];
-    all.into_iter().find(|deltas| deltas_name(*deltas) == text)
 }
 
 /// `on` means beside clients.
@@ -382,7 +369,7 @@ impl Engine {
         if !self.placing.merging || !self.placing.anticipation {
             return Some("merging and anticipation are of tables: layout=ordered or layout=shadow");
         }
-        if self.deltas != Deltas::Off && !self.compress {
+        if self.deltas.are_made() && !self.compress {
             return Some(
                 "deltas are made of blocks that are stored in fewer bytes: they need compress",
             );

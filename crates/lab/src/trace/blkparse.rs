@@ -61,12 +61,9 @@ impl State {
         Ok(Some(Traced {
             at,
             disk,
-            op,
             offset,
             bytes,
-            contents: Vec::new(),
-            sizes: None,
-            committed: Vec::new(),
+            ..Traced::of(op)
         }))
     }
 }

@@ -7,8 +7,9 @@
 use super::error::Problem;
 use super::fields::SECTOR_BYTES;
 use super::traced::{Op, Traced};
-use std::io::{BufRead, ErrorKind, Read};
+use std::io::{BufRead, Read};
 use vellum_core::addr::Nanos;
+use vellum_trace::fill;
 
 const EVENT_BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
@@ -128,16 +129,13 @@ impl<R: BufRead> Events<R> {
         Some(Traced {
             at: Nanos(event.time),
             disk: event.device,
-            op,
             // A sector past the end of any disk is refused by the reader.
             offset: match flush {
                 true => 0,
                 false => event.sector.saturating_mul(SECTOR_BYTES),
             },
             bytes: u64::from(event.bytes),
-            contents: Vec::new(),
-            sizes: None,
-            committed: Vec::new(),
+            ..Traced::of(op)
         })
     }
 }
@@ -190,17 +188,4 @@ fn event<R: Read>(from: &mut R, offset: &mut u64) -> Result<Option<Event>, Failu
         action: number(28),
         device: number(36),
     }))
-}
-
-fn fill(from: &mut impl Read, out: &mut [u8]) -> std::io::Result<usize> {
-    let mut got = 0;
-    while got < out.len() {
-        match from.read(&mut out[got..]) {
-            Ok(0) => break,
-            Ok(more) => got += more,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(got)
 }

@@ -228,12 +228,9 @@ impl Columns {
         Ok(Some(Traced {
             at,
             disk: self.disk.map_or(Ok(0), |at| column(at).map(name_number))?,
-            op,
             offset,
             bytes,
-            contents: Vec::new(),
-            sizes: None,
-            committed: Vec::new(),
+            ..Traced::of(op)
         }))
     }
 

@@ -27,12 +27,9 @@ pub fn msr(line: &str) -> Result<Traced, Problem> {
     Ok(Traced {
         at: vellum_core::addr::Nanos(since_2000.saturating_mul(100)),
         disk: name_number(host) << 8 ^ number::<u32>("disk number", disk)?,
-        op,
         offset: number("offset", offset)?,
         bytes: number("size", bytes)?,
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op)
     })
 }
 
@@ -61,12 +58,9 @@ pub fn cloud_physics(line: &str, number_of_line: u64) -> Result<Option<Traced>, 
     Ok(Some(Traced {
         at: ticks("time", at, 1_000_000_000)?,
         disk: 0,
-        op,
         offset: if flush { 0 } else { sectors("lbn", sector)? },
         bytes: if flush { 0 } else { number("size", bytes)? },
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op)
     }))
 }
 
@@ -84,12 +78,9 @@ pub fn alibaba(line: &str, number_of_line: u64) -> Result<Option<Traced>, Proble
     Ok(Some(Traced {
         at: ticks("timestamp", at, 1000)?,
         disk: number("device", disk)?,
-        op,
         offset: number("offset", offset)?,
         bytes: number("length", bytes)?,
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op)
     }))
 }
 
@@ -107,12 +98,9 @@ pub fn tencent(line: &str, number_of_line: u64) -> Result<Option<Traced>, Proble
     Ok(Some(Traced {
         at: ticks("timestamp", at, 1_000_000_000)?,
         disk: number("volume", disk)?,
-        op,
         offset: sectors("offset", sector)?,
         bytes: sectors("size", count)?,
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op)
     }))
 }
 

@@ -12,12 +12,9 @@ pub fn parse(line: &str) -> Result<Traced, Problem> {
     Ok(Traced {
         at: decimal("time", at, 1_000_000)?,
         disk: number("disk", disk)?,
-        op: op(flags & 1 == 1),
         offset: sectors("sector", sector)?,
         bytes: sectors("size", count)?,
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op(flags & 1 == 1))
     })
 }
 
@@ -32,12 +29,9 @@ pub fn parse_mqsim(line: &str) -> Result<Traced, Problem> {
     Ok(Traced {
         at: ticks("time", at, 1)?,
         disk: number("disk", disk)?,
-        op: op(read),
         offset: sectors("sector", sector)?,
         bytes: sectors("size", count)?,
-        contents: Vec::new(),
-        sizes: None,
-        committed: Vec::new(),
+        ..Traced::of(op(read))
     })
 }
 

@@ -62,12 +62,9 @@ impl State {
         Ok(Some(Traced {
             at,
             disk: name_number(file),
-            op,
             offset,
             bytes,
-            contents: Vec::new(),
-            sizes: None,
-            committed: Vec::new(),
+            ..Traced::of(op)
         }))
     }
 

@@ -57,6 +57,21 @@ pub struct Traced {
 }
 
 impl Traced {
+    /// A request of which nothing else is known yet.
+    #[must_use]
+    pub fn of(op: Op) -> Self {
+        Self {
+            at: Nanos(0),
+            disk: 0,
+            op,
+            offset: 0,
+            bytes: 0,
+            contents: Vec::new(),
+            sizes: None,
+            committed: Vec::new(),
+        }
+    }
+
     /// The first block it touches.
     #[must_use]
     pub fn first_block(&self) -> u64 {

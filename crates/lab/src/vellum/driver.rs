@@ -21,7 +21,6 @@ mod shadow;
 mod submitted;
 mod watch;
 
-pub use deltas::Deltas;
 pub use hashing::Hashing;
 use hashing::Unit;
 pub use heads::Handles;
@@ -52,9 +51,12 @@ use vellum_core::engine::{Buffers, Engine, Options, Victim};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
-use vellum_core::seam::{Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Setting};
+use vellum_core::seam::{
+    Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Setting, Unmap,
+};
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
+use vellum_policies::words::Deltas;
 
 /// The collector's buffers.
 const COLLECTOR_BUFS: u32 = 256;
@@ -120,7 +122,7 @@ pub struct Vellum {
     watching: Option<Box<Watching>>,
     dropping: Option<Dropping>,
     /// Requests that wait before the core.
-    gate: Gate<Submitted>,
+    gate: Gate,
     hashing: Option<Unit>,
     services: Services,
     bufs: Vec<Content>,
@@ -192,7 +194,7 @@ impl Vellum {
         if policy != Dedup::default() {
             engine.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
-        let makes_deltas = settings.deltas != Deltas::Off;
+        let makes_deltas = settings.deltas.are_made();
         if makes_deltas {
             engine.handle(Nanos(0), Input::Set(Setting::Deltas { on: true }));
         }
@@ -289,7 +291,8 @@ impl Vellum {
     #[must_use]
     pub fn timeout(&self) -> Option<u64> {
         let engine = self.engine.poll_timeout().map(|at| at.0);
-        first_of(engine, first_of(self.services.due(), self.gate_due()))
+        let gate = self.gate.commits.deadline().map(|at| at.0);
+        first_of(engine, first_of(self.services.due(), gate))
     }
 
     /// The next answer.
@@ -413,7 +416,7 @@ impl Vellum {
     /// Buffers reserved for requests that wait elsewhere.
     fn reserved(&self) -> usize {
         let hashing = self.hashing.as_ref().map_or(0, |unit| unit.reserved);
-        hashing + self.gate.reserved
+        hashing + self.gate.commits.blocks()
     }
 
     /// Hands over the requests that wait for buffers, in order.
@@ -483,14 +486,13 @@ impl Vellum {
                 self.feed(io, Input::Read { id, lba, blocks });
             }
             Op::Discard { zero, fua } => {
-                let unmap = Input::Unmap {
-                    id,
+                let unmap = Unmap {
                     lba,
                     blocks,
                     zero,
                     fua,
                 };
-                self.feed(io, unmap);
+                self.feed(io, Input::Unmap { id, unmap });
             }
             Op::Flush => self.feed(io, Input::Flush { id }),
         }

@@ -10,9 +10,7 @@ mod summaries;
 mod zones;
 
 pub use backing::Backing;
-pub use driver::{
-    BUFS_MIN, Deltas, Handles, Hashing, Placing, Settings, Submitted, Tidying, Vellum,
-};
+pub use driver::{BUFS_MIN, Handles, Hashing, Placing, Settings, Submitted, Tidying, Vellum};
 pub use layout::{Layout, LayoutError};
 pub use log::OnFlash;
 pub use zones::OnZones;

@@ -1,8 +1,7 @@
 //! The blocks that a simulated file system has freed, found by the same code as on the device ([`FreeSpace`]).
 
-use super::{Read, Watching, Written};
+use super::{Watching, Written};
 use crate::journal::Disk;
-use std::cell::OnceCell;
 use vellum_ext4::freed::FreedCounts;
 use vellum_watch::{Change, FreeSpace, Known, Seen};
 
@@ -18,18 +17,9 @@ impl Watching {
 
     /// Looks at a write that is about to be handed over. Pass the result to [`answered`](Self::answered).
     pub fn see_write(&mut self, written: &Written<'_>) -> Seen {
-        let Some(space) = &mut self.space else {
-            return Seen::default();
-        };
-        let count = written.contents.len();
-        let blocks = Read {
-            written: *written,
-            made: vec![OnceCell::new(); count],
-        };
-        space.see(&Change {
-            first: written.first,
-            blocks: count as u64,
-            written: Some(&blocks),
+        let space = self.space.as_mut();
+        space.map_or_else(Seen::default, |space| {
+            written.read(|_, change| space.see(change))
         })
     }
 

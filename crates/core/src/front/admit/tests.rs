@@ -1,7 +1,7 @@
 use super::super::{Back, Ended, Front, Noted, Placed, Verdict, refuse};
-use super::{copy, flush, read, serve_waiting, unmap, write};
+use super::{copy, flush, read, serve_waiting, write};
 use crate::addr::{Buf, EffectId, Lba, RequestId};
-use crate::seam::{Ack, Copy, Payload, Refusal};
+use crate::seam::{Ack, Copy, Payload, Refusal, Unmap};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -135,12 +135,22 @@ impl Back for Noting {
     fn refuse_waiters(&mut self, _: Refusal) {}
 }
 
+fn discard(back: &mut Noting, id: u32, lba: Lba, blocks: u64, zero: bool) {
+    let unmap = Unmap {
+        lba,
+        blocks,
+        zero,
+        fua: false,
+    };
+    super::unmap(back, RequestId(id), unmap);
+}
+
 #[test]
 fn changes_take_effect_in_order_and_a_read_waits_for_those_of_its_blocks_alone() {
     let mut back = Noting::new();
     back.writes(1, 10, 2, Ack::Placed);
     back.writes(2, 20, 1, Ack::Durable);
-    unmap(&mut back, RequestId(3), Lba(30), 5, true, false);
+    discard(&mut back, 3, Lba(30), 5, true);
     read(&mut back, RequestId(4), Lba(11), 9);
     read(&mut back, RequestId(5), Lba(12), 8);
     // It overlaps a read that waits, and no change.
@@ -173,7 +183,7 @@ fn a_write_waits_for_comparisons_and_for_leaves() {
     back.writes(2, 20, 1, Ack::Placed);
     back.misses = false;
     back.writes(3, 30, 1, Ack::Placed);
-    unmap(&mut back, RequestId(4), Lba(40), 1, false, false);
+    discard(&mut back, 4, Lba(40), 1, false);
     serve_waiting(&mut back);
     assert!(back.done().is_empty(), "nothing overtakes the first");
     back.front.queue.on_answer(RequestId(1), 1, Some);
@@ -225,7 +235,7 @@ fn without_room_only_writes_that_are_answered_and_reads_wait_on() {
     assert_eq!(back.replies(), [(2, Err(Refusal::NoRoom))]);
     back.writes(4, 30, 1, Ack::Placed);
     back.writes(5, 40, 1, Ack::Given);
-    unmap(&mut back, RequestId(6), Lba(50), 1, false, false);
+    discard(&mut back, 6, Lba(50), 1, false);
     flush(&mut back, RequestId(7));
     let refused: Vec<u32> = back.replies().iter().map(|(id, _)| *id).collect();
     assert_eq!((refused, back.refused), ([4, 6, 7].to_vec(), 2));

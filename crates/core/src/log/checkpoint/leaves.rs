@@ -7,23 +7,17 @@ use crate::format::root::LeafSlot;
 impl Checkpoint {
     /// Returns the checksum by which the durable root names a leaf; `None`: it names none.
     pub fn kept_sum(&self, leaf: Leaf) -> Option<u32> {
-        match self.slots.get(leaf) {
-            LeafSlot::Absent => None,
-            LeafSlot::Slot0(sum) | LeafSlot::Slot1(sum) => Some(sum),
-        }
+        self.slots.get(leaf).found().map(|(_, sum)| sum)
     }
 
     /// Returns the slot of a leaf that the durable root does not name.
     pub fn target(&self, leaf: Leaf) -> u32 {
-        u32::from(matches!(self.slots.get(leaf), LeafSlot::Slot0(_)))
+        self.slots.get(leaf).other()
     }
 
     /// Notes that a leaf with this checksum is going to be written to its [`target`](Self::target).
     pub fn on_leaf_begun(&mut self, leaf: Leaf, sum: u32, block: Block) {
-        let slot = match self.target(leaf) {
-            0 => LeafSlot::Slot0(sum),
-            _ => LeafSlot::Slot1(sum),
-        };
+        let slot = LeafSlot::at(self.target(leaf), sum);
         self.staged.push((leaf, slot));
         self.blocks.keep(leaf, block);
         self.in_flight += 1;

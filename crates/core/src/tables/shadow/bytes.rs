@@ -1,9 +1,10 @@
 //! Where table blocks, directory blocks and roots go, and their bytes.
 
 use super::super::Tables;
-use super::{ENTRIES, in_slot, slot_of};
+use super::{ENTRIES, slot_of};
 use crate::addr::{BLOCK_BYTES, Generation, Pba};
 use crate::format::root;
+use crate::format::root::LeafSlot;
 use crate::format::table::{Kind, encode_directory, shadow_root, sum_of_sectors};
 
 impl Tables {
@@ -15,7 +16,7 @@ impl Tables {
 
     fn table_slot(&self, number: u64) -> u64 {
         match &self.shadow {
-            Some(shadow) => slot_of(shadow.slots[number as usize]),
+            Some(shadow) => slot_of(shadow.slots[number as usize]).into(),
             None => 0,
         }
     }
@@ -33,7 +34,7 @@ impl Tables {
 
     fn directory_slot(&self, block: u32) -> u64 {
         match &self.shadow {
-            Some(shadow) => slot_of(shadow.directory[block as usize]),
+            Some(shadow) => slot_of(shadow.directory[block as usize]).into(),
             None => 0,
         }
     }
@@ -55,7 +56,7 @@ impl Tables {
         let number = self.superblock.table_number(kind, block) as usize;
         let sum = sum_of_sectors(bytes, self.superblock.crc());
         if let Some(shadow) = &mut self.shadow {
-            shadow.slots[number] = in_slot(slot_of(shadow.slots[number]), sum);
+            shadow.slots[number] = LeafSlot::at(slot_of(shadow.slots[number]), sum);
         }
     }
 
@@ -66,7 +67,7 @@ impl Tables {
             let to = (from + ENTRIES).min(shadow.slots.len());
             encode_directory(&shadow.slots[from..to], out);
             let slot = &mut shadow.directory[block as usize];
-            *slot = in_slot(slot_of(*slot), crc(out));
+            *slot = LeafSlot::at(slot_of(*slot), crc(out));
         }
     }
 

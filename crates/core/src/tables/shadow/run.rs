@@ -2,8 +2,8 @@
 
 use super::super::Tables;
 use super::super::pending::Pending;
-use super::{in_slot, other};
 use crate::addr::Nanos;
+use crate::format::root::LeafSlot;
 use crate::limits;
 use crate::mirrors::Ended;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ impl Tables {
         let changed = core::mem::take(&mut shadow.changed);
         for &block in &changed {
             let slot = &mut shadow.directory[block as usize];
-            *slot = in_slot(other(*slot), 0);
+            *slot = LeafSlot::at(slot.other(), 0);
         }
         let has_twins = self.superblock.has_twins();
         self.stats.medium_directory += changed.len() as u64 * (1 + u64::from(has_twins));

@@ -7,7 +7,7 @@ use crate::sim::medium::{Broken, Medium};
 use crate::sim::rng::Rng;
 use std::collections::BTreeMap;
 use vellum_core::addr::{Lba, RequestId};
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, Unmap};
 
 /// The free blocks, with the time since when by the model's clock.
 #[derive(Default)]
@@ -124,13 +124,14 @@ impl Driver {
         self.requests.insert(id, request);
         self.asking = Some(id);
         self.last_result = None;
-        self.feed(Input::Unmap {
-            id: RequestId(id),
+        let unmap = Unmap {
             lba: Lba(lba),
             blocks,
             zero: false,
             fua: false,
-        })?;
+        };
+        let id = RequestId(id);
+        self.feed(Input::Unmap { id, unmap })?;
         self.asking = None;
         Ok(())
     }

@@ -4,8 +4,7 @@ use super::{Driver, Flight};
 use crate::sim::medium::{Cell, Medium, Tokens};
 use std::num::NonZeroU16;
 use vellum_core::addr::{Buf, EffectId, Lba};
-use vellum_core::engine::Earlier;
-use vellum_core::entry::PartId;
+use vellum_core::entry::{Earlier, PartId};
 use vellum_core::format::pack::{self, PartTag};
 use vellum_core::seam::{Base, Block, Bucket, Packed, Page};
 

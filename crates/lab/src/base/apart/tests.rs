@@ -1,16 +1,9 @@
 use super::super::Victim;
 use super::*;
-use crate::base::FlashOp;
-use crate::flash::{PLAIN, Shape};
+use crate::base::{FlashOp, SHAPE};
+use crate::flash::PLAIN;
 use crate::rng::Rng;
 
-const SHAPE: Shape = Shape {
-    channels: 1,
-    dies: 2,
-    erase_blocks: 64,
-    units: 16,
-    unit_blocks: 2,
-};
 const VICTIMS: [Victim; 4] = [
     Victim::Greedy,
     Victim::Fifo,

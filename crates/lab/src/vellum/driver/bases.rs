@@ -1,16 +1,15 @@
 //! Keeps bases, and makes and reads differences from them.
 
-use super::deltas::{Deltas, Known, Version};
+use super::deltas::Version;
 use super::flight::{Flight, Then};
 use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::content::Content;
 use crate::sizes::{Size, told};
-use vellum_core::addr::{Buf, EffectId, Lba, Pba, Vba};
-use vellum_core::engine::Earlier;
-use vellum_core::entry::{MAX_PARTS, PartId};
+use vellum_core::addr::{Buf, EffectId, Lba, Pba};
 use vellum_core::seam::{Base, Packed, Page};
-use vellum_watch::EarlierPlaces;
+use vellum_policies::words::Deltas;
+use vellum_watch::{EarlierPlaces, Found};
 
 /// Where a base must be read from, if it is on the medium.
 pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
@@ -39,8 +38,6 @@ impl Vellum {
             return alone;
         };
         let lba = submitted.lba + index as u64;
-        let mut replaces = false;
-        let mut delta = None;
         // Blocks of zeros have no delta. Neither have the journal's own blocks: they replace unrelated content, which
         // no model of changes describes, and the device would find that there is nothing to gain.
         let is_own = submitted.written().is_journals(index);
@@ -49,32 +46,23 @@ impl Vellum {
             Some(watching) => watching.earlier_places(Lba(lba)),
             None => EarlierPlaces::of(Lba(lba)),
         });
-        let home = places.map_or(lba, |places| places.home.0);
-        for place in places.into_iter().flat_map(EarlierPlaces::all) {
-            let earlier = log.earlier(place);
-            replaces |= earlier != Earlier::Nothing;
-            if packs
-                && let Earlier::Base(part) = earlier
-                && let Some(base) = bases.known.get(&part.raw()).copied()
-            {
-                delta = bases.delta((part, base), (lba, home), content, size.delta, model);
-                break;
-            }
-        }
+        let places = places.filter(|_| packs);
+        let found = places.map_or_else(Found::default, |places| {
+            bases.known.find(places, |place| log.earlier(place))
+        });
+        let home = places.map_or(Lba(lba), |places| places.home);
+        let delta = found
+            .base
+            .and_then(|base| bases.delta(base, (lba, home), content, size.delta, model));
         if sizes.is_some() || !bases.versions.is_empty() {
-            let since = delta.map(|(part, packed)| (part.raw(), packed.len.get()));
+            let since = delta.and_then(|packed| Some((packed.base?.raw(), packed.len.get())));
             bases.versions.insert(lba, Version { content, since });
         }
-        if let Some((part, packed)) = delta {
-            bases.want(buf, 0);
-            return Some(Packed {
-                base: Some(part),
-                ..packed
-            });
-        }
-        let bytes = alone.map_or(0, |packed| packed.len.get());
-        bases.want(buf, u16::from(replaces) * bytes);
-        alone
+        let wanted = alone.filter(|_| found.replaces && delta.is_none());
+        bases
+            .known
+            .want(buf, wanted.map_or(0, |packed| packed.len.get()));
+        delta.or(alone)
     }
 
     /// The size that a block can be stored in anew. A delta stays one while its base is known; in a log of deltas it
@@ -84,13 +72,8 @@ impl Vellum {
         if let Some((part, bases)) = base
             && bases.deltas == Deltas::Packed
         {
-            let base = *bases.known.peek(&part.raw())?;
-            let home = (lba.0, lba.0);
-            let delta = bases.delta((part, base), home, content, None, self.sizes)?;
-            return Some(Packed {
-                base: Some(part),
-                ..delta.1
-            });
+            let base = *bases.known.peek(part)?;
+            return bases.delta((part, base), (lba.0, lba), content, None, self.sizes);
         }
         let measured = self.measured.get(&content).copied();
         told(measured.or_else(|| Some(self.sizes?.bytes(content)))?)
@@ -99,28 +82,7 @@ impl Vellum {
     /// Notes that this buffer's block is not worth keeping as a base.
     pub(super) fn unwanted(&mut self, buf: Buf) {
         if let Some(bases) = &mut self.bases {
-            bases.want(buf, 0);
-        }
-    }
-
-    /// Notes that a buffer's block is this part from now on.
-    pub(super) fn keep_base(&mut self, buf: Buf, part: PartId) {
-        let content = self.bufs[buf.0 as usize];
-        if let Some(bases) = &mut self.bases {
-            let wanted = bases.wanted.get_mut(buf.0 as usize);
-            match wanted.map_or(0, std::mem::take) {
-                0 => bases.known.pop(&part.raw()),
-                bytes => bases.known.put(part.raw(), Known { content, bytes }),
-            };
-        }
-    }
-
-    /// Notes that the parts of this page no longer exist.
-    pub(super) fn drop_bases(&mut self, page: Vba) {
-        if let Some(bases) = self.bases.as_mut().filter(|bases| !bases.known.is_empty()) {
-            for slot in 0..MAX_PARTS as u8 {
-                bases.known.pop(&PartId { page, slot }.raw());
-            }
+            bases.known.want(buf, 0);
         }
     }
 

@@ -94,11 +94,15 @@ impl Host<Io<'_>> for Vellum {
     }
 
     fn stored(&mut self, _: &mut Io<'_>, buf: Buf, part: PartId) {
-        self.keep_base(buf, part);
+        if let Some(bases) = &mut self.bases {
+            bases.known.stored(part, buf, || self.bufs[buf.0 as usize]);
+        }
     }
 
     fn given_up(&mut self, _: &mut Io<'_>, page: Vba) {
-        self.drop_bases(page);
+        if let Some(bases) = &mut self.bases {
+            bases.known.given_up(page);
+        }
     }
 
     fn release(&mut self, _: &mut Io<'_>, buf: Buf) {

@@ -6,7 +6,7 @@ use super::{Submitted, Vellum};
 use crate::base::Io;
 use crate::trace::Op;
 use vellum_core::addr::{Lba, RequestId};
-use vellum_core::seam::Input;
+use vellum_core::seam::{Input, Unmap};
 use vellum_watch::Seen;
 
 impl Vellum {
@@ -81,16 +81,14 @@ impl Vellum {
             if let Some(shadow) = &mut self.shadow {
                 shadow.dropped(first, after);
             }
-            self.feed(
-                io,
-                Input::Unmap {
-                    id: RequestId(OURS),
-                    lba,
-                    blocks,
-                    zero: false,
-                    fua: false,
-                },
-            );
+            let unmap = Unmap {
+                lba,
+                blocks,
+                zero: false,
+                fua: false,
+            };
+            let id = RequestId(OURS);
+            self.feed(io, Input::Unmap { id, unmap });
             if let Some(dropping) = &mut self.dropping {
                 dropping.drops = false;
             }

@@ -6,6 +6,7 @@
 use super::submitted::Submitted;
 use crate::trace::Op;
 use std::collections::VecDeque;
+use vellum_watch::is_near;
 
 /// First number of the requests that were answered before the engine saw them.
 pub(super) const ANSWERED: u32 = 1 << 31;
@@ -59,10 +60,9 @@ impl Unit {
     }
 
     pub fn holds(&self, submitted: &Submitted) -> bool {
-        let end = |submitted: &Submitted| submitted.lba + u64::from(submitted.blocks);
         let writes = |other: &&Submitted| matches!(other.op, Op::Write { .. } | Op::Discard { .. });
         let mut writes = self.queue.iter().filter(writes);
-        writes.any(|other| other.lba < end(submitted) && submitted.lba < end(other))
+        writes.any(|other| is_near(other.run(), submitted.run()))
     }
 }
 

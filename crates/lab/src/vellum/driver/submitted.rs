@@ -31,3 +31,10 @@ pub struct Submitted {
     /// Where a write belongs, on a drive with placement handles.
     pub stream: Stream,
 }
+
+impl Submitted {
+    /// Its first block, and how many.
+    pub(super) fn run(&self) -> (u64, u64) {
+        (self.lba, self.blocks.into())
+    }
+}

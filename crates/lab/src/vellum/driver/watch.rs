@@ -36,6 +36,7 @@ impl Vellum {
         if self.dropping.is_some() {
             watching.follow_freed(disk);
         }
+        watching.guard(&mut self.gate.commits, disk);
         let findings = watching.findings();
         if self.shares {
             self.feed(io, Input::Hint(findings.critical().hint()));

@@ -8,17 +8,15 @@ use crate::watching::tests::{LOGICAL, journal, load, written};
 use crate::workload::Request;
 use std::collections::{BTreeSet, HashMap};
 use vellum_core::addr::{Lba, Nanos};
-use vellum_watch::{Stop, Wait, Wants};
+use vellum_watch::{CommitGate, Stop, Wait, Waiting, Wants};
 
 /// A device whose writes take effect late, and in any order.
 struct Device {
-    watching: Watching,
+    gate: CommitGate<Request>,
     /// Handed on, without effect yet.
     open: Vec<Request>,
-    held: Vec<(Request, Wait)>,
     /// Blocks whose newest write has taken effect.
     there: BTreeSet<u64>,
-    waited: u64,
 }
 
 /// The number of a transaction that a write commits.
@@ -34,18 +32,21 @@ fn blocks(request: &Request) -> std::ops::Range<u64> {
 }
 
 impl Device {
-    fn send(&mut self, request: Request, waited: Option<Wait>, truth: &Truth) {
-        let waits = self.held.iter().map(|(_, wait)| wait);
-        match self.watching.stop(&written(&request), true, waits) {
+    fn send(&mut self, request: Request, is_new: bool, truth: &Truth) {
+        match written(&request).stop(&mut self.gate, usize::MAX) {
             Some(Stop::Wait(reason)) => {
-                self.waited += u64::from(waited.is_none());
                 let wait = Wait {
                     since: Nanos(0),
                     reason,
                     is_answered: false,
                     is_withheld: false,
                 };
-                return self.held.push((request, wait));
+                let waiting = Waiting {
+                    run: (request.lba, 1),
+                    write: request,
+                    wait,
+                };
+                return self.gate.keep(waiting, is_new);
             }
             Some(Stop::Refuse) => panic!("nothing was refused"),
             None => {}
@@ -64,11 +65,10 @@ impl Device {
     fn end(&mut self, one: usize, truth: &Truth) {
         let request = self.open.swap_remove(one);
         self.there.extend(blocks(&request));
-        let range = (request.lba, u64::from(request.blocks));
-        self.watching.ended(1, range, true);
-        while self.watching.take_due() {
-            for (request, wait) in std::mem::take(&mut self.held) {
-                self.send(request, Some(wait), truth);
+        written(&request).read(|_, change| self.gate.order.ended(Nanos(1), change, true));
+        while self.gate.begins(Nanos(1)) {
+            while let Some(waiting) = self.gate.take_next() {
+                self.send(waiting.write, false, truth);
             }
         }
     }
@@ -86,33 +86,34 @@ fn live(seed: u64) -> (u64, u64) {
     let mut host = Host::new(load.into_iter(), journal, LOGICAL, seed);
     let requests: Vec<Request> = host.by_ref().collect();
     let truth: Truth = host.truth.into_iter().collect();
+    let disk = journal.disk(LOGICAL);
+    let watching = Watching::new(&disk, Wants::default());
+    assert!(watching.orders_commits());
     let mut device = Device {
-        watching: Watching::new(&journal.disk(LOGICAL), Wants::default()),
+        gate: CommitGate::default(),
         open: Vec::new(),
-        held: Vec::new(),
         there: BTreeSet::new(),
-        waited: 0,
     };
-    assert!(device.watching.orders_commits());
+    watching.guard(&mut device.gate, &disk);
     for request in requests {
         if matches!(request.op, Op::Write { .. }) {
-            device.send(request, None, &truth);
+            device.send(request, true, &truth);
         } else {
             // A flush is sent when everything else is answered.
             while !device.open.is_empty() {
                 device.end(device.open.len() - 1, &truth);
             }
-            assert!(device.held.is_empty(), "it waits for what is there");
+            assert!(!device.gate.holds_any(), "it waits for what is there");
         }
         while !device.open.is_empty() && rng.below(3) == 0 {
             let one = rng.below(device.open.len() as u64) as usize;
             device.end(one, &truth);
         }
     }
-    let (complete, unjudged) = device.watching.judged();
+    let (complete, unjudged) = device.gate.order.counts();
     assert_eq!(unjudged, 0);
     assert_eq!(complete, truth.len() as u64, "each is judged");
-    (device.waited, complete)
+    (device.gate.counts().1, complete)
 }
 
 #[test]

@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 /// See the module.
-pub(super) struct Flushes<F> {
+pub(crate) struct Flushes<F> {
     /// Answered writes that were handed to the core; with the next field, how many of them have ended. They end in order.
     given: u64,
     ended: u64,

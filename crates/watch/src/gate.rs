@@ -1,0 +1,241 @@
+//! The gate before the core: a commit block waits here for the blocks that it commits.
+//!
+//! [`CommitOrder`] decides which block waits, for what and for how long. This module keeps what waits. Its host takes out what may
+//! go on, hands it to the core, and says what the core has answered. What must hold:
+//!
+//! 1. Only writes wait here, and the flush of (3). Threads and reads never wait: a client cannot rely on a write that is not
+//!    answered.
+//! 2. A commit block that is answered because nothing more arrives keeps waiting; see below.
+//! 3. A flush does not overtake the commit block that it is for: see `flushes.rs`. No other flush waits.
+//! 4. What waits is bounded by its host. Beyond that nothing waits, and is not followed.
+//!
+//! # Answered commit blocks
+//!
+//! Some clients send nothing more before they have an answer: nbdfuse holds its connection while it waits for one. The client
+//! would wait for the volume, and the volume for the client. The answer to a write does not say when the write takes effect, as
+//! long as no request can observe it. So the answer is given, and the block keeps waiting. jbd2 does not flush before all of a
+//! transaction is answered, so it loses nothing. The block goes on, judged or not, when something could observe that it waits:
+//!
+//! 1. a read, a write or a discard of its blocks;
+//! 2. the end of the volume's life.
+//!
+//! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 flushes for a transaction only after
+//! all of it is answered. `flushes.rs` deals with that flush.
+//!
+//! If a block that it commits is refused, the commit block has no effect; the client got the error for the other block. If the
+//! commit block itself is refused, no flush succeeds from then on, and no later commit block of its log
+//! ([`lose`](CommitOrder::lose)). Lack of room should not cause that: where room may be short, the answer is given only after the
+//! block has taken effect.
+
+use crate::change::Change;
+use crate::flushes::Flushes;
+use crate::order::{CommitOrder, Reason, Stop, Wait};
+use std::collections::VecDeque;
+use vellum_core::addr::Nanos;
+use vellum_core::seam::Payload;
+use vellum_ext4::journal::Commits;
+
+/// A write that waits.
+pub struct Waiting<W> {
+    /// What its host knows of it.
+    pub write: W,
+    /// Its first block, and how many it has.
+    pub run: (u64, usize),
+    /// What it waits for.
+    pub wait: Wait,
+}
+
+/// What a write that has waited too long needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing: it has not, or that is settled.
+    Nothing,
+    /// Its answer. It keeps waiting.
+    Answer,
+    /// To go on, because no scan came.
+    Unscanned,
+    /// To be refused: so many of the blocks that it commits are missing.
+    Refusal(u32),
+}
+
+/// Writes (`W`) and flushes (`F`) that wait; see the module.
+pub struct CommitGate<W, F = W> {
+    /// Decides what waits. It is told what has taken effect.
+    pub order: CommitOrder,
+    flushes: Flushes<F>,
+    waiting: Vec<Waiting<W>>,
+    /// Those that are about to be tried again.
+    again: VecDeque<Waiting<W>>,
+    waited: u64,
+}
+
+impl<W, F> Default for CommitGate<W, F> {
+    fn default() -> Self {
+        Self {
+            order: CommitOrder::default(),
+            flushes: Flushes::default(),
+            waiting: Vec::new(),
+            again: VecDeque::new(),
+            waited: 0,
+        }
+    }
+}
+
+impl<W, F> CommitGate<W, F> {
+    /// Sets the journals to follow from now on. One that was known keeps its state.
+    pub fn follow(&mut self, found: &[Commits]) {
+        let waits = self.waiting.iter_mut().map(|waiting| &mut waiting.wait);
+        self.order.follow(found, waits);
+    }
+
+    /// Notes that the core is handed a request. `is_answered`: its client has the answer. `is_commit`: it got that while the
+    /// request waited here.
+    pub fn handed_over(&mut self, is_answered: bool, is_commit: bool) {
+        self.flushes.handed_over(is_answered, is_commit);
+    }
+
+    /// Notes that the core has answered it.
+    pub fn ended(&mut self, is_answered: bool, is_commit: bool) {
+        self.flushes.ended(is_answered, is_commit);
+        if !self.flushes.is_empty() {
+            self.order.wake();
+        }
+    }
+
+    /// True if a flush that arrives now has to wait.
+    #[must_use]
+    pub fn holds_flush(&self) -> bool {
+        self.flushes.must_wait(self.has_answered())
+    }
+
+    /// Keeps a flush.
+    pub fn keep_flush(&mut self, flush: F) {
+        self.flushes.hold(flush);
+    }
+
+    /// Takes out the first flush, if it may go on.
+    pub fn take_flush(&mut self) -> Option<F> {
+        self.flushes.pop()
+    }
+
+    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all.
+    pub fn stop(
+        &mut self,
+        change: &Change<'_>,
+        blocks: &[Payload],
+        room: usize,
+        is_behind: impl Fn() -> bool,
+    ) -> Option<(usize, Stop)> {
+        let all = self.blocks() + blocks.len();
+        let waits = self.waiting.iter().map(|waiting| &waiting.wait);
+        let has_room = |index| all - index <= room;
+        self.order.stop(change, blocks, has_room, is_behind, waits)
+    }
+
+    /// Keeps a write, which has not waited before if it `is_new`.
+    pub fn keep(&mut self, waiting: Waiting<W>, is_new: bool) {
+        self.waited += u64::from(is_new);
+        self.waiting.push(waiting);
+    }
+
+    /// When to look at the clock, if at all.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Nanos> {
+        let waiting = self.waiting.iter();
+        waiting
+            .filter_map(|waiting| self.order.deadline(&waiting.wait))
+            .min()
+    }
+
+    /// Begins to try again what waits, if something may go on that could not before, or has waited long enough. Returns whether it
+    /// has begun: then [`take_next`](Self::take_next) has the writes, and after them [`take_flush`](Self::take_flush) the flushes.
+    pub fn begins(&mut self, now: Nanos) -> bool {
+        let is_due = self.order.take_due();
+        let begins = self.holds_any() && (is_due || self.deadline().is_some_and(|at| at <= now));
+        if begins {
+            self.again.extend(self.waiting.drain(..));
+        }
+        begins
+    }
+
+    /// Takes out the next write to try again.
+    pub fn take_next(&mut self) -> Option<Waiting<W>> {
+        self.again.pop_front()
+    }
+
+    /// What a write needs by now, before it is tried again. `has_room`: whether the core would surely accept it.
+    pub fn due(&mut self, now: Nanos, wait: &mut Wait, has_room: bool) -> Due {
+        let deadline = self.order.deadline(wait);
+        match wait.reason {
+            _ if deadline.is_none_or(|at| at > now) => {}
+            Reason::Scan => return Due::Unscanned,
+            Reason::Blocks {
+                journal,
+                is_guess: true,
+                ..
+            } => self.order.give_up(journal),
+            Reason::Blocks { missing, .. } if !wait.may_be_answered() => {
+                return Due::Refusal(missing);
+            }
+            Reason::Blocks { .. } if has_room => {
+                wait.is_answered = true;
+                return Due::Answer;
+            }
+            Reason::Blocks { .. } => wait.is_withheld = true,
+        }
+        Due::Nothing
+    }
+
+    /// Takes out the answered writes that a request for these blocks, a first one and how many, could observe; without blocks,
+    /// all of them. They have to go on, whatever they wait for ([`let_through`](CommitOrder::let_through)).
+    pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
+        let is_observed = |waiting: &mut Waiting<W>| {
+            let (first, blocks) = waiting.run;
+            waiting.wait.is_answered && run.is_none_or(|run| is_near((first, blocks as u64), run))
+        };
+        self.waiting.extract_if(.., is_observed).collect()
+    }
+
+    /// Takes out all writes and all flushes.
+    pub fn drain(&mut self) -> (impl Iterator<Item = W>, impl Iterator<Item = F>) {
+        let waiting = self.again.drain(..).chain(self.waiting.drain(..));
+        (waiting.map(|waiting| waiting.write), self.flushes.drain())
+    }
+
+    /// Blocks of the writes that wait.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        let waiting = self.waiting.iter().chain(&self.again);
+        waiting.map(|waiting| waiting.run.1).sum()
+    }
+
+    /// True if anything waits.
+    #[must_use]
+    pub fn holds_any(&self) -> bool {
+        !(self.waiting.is_empty() && self.flushes.is_empty())
+    }
+
+    /// True if a write that waits is answered.
+    fn has_answered(&self) -> bool {
+        self.waiting.iter().any(|waiting| waiting.wait.is_answered)
+    }
+
+    /// True if a commit block is answered and has not taken effect, here or in the core.
+    #[must_use]
+    pub fn holds_answered(&self) -> bool {
+        self.flushes.awaits_commit() || self.has_answered()
+    }
+
+    /// Writes that wait now, and how often one had to wait.
+    #[must_use]
+    pub fn counts(&self) -> (usize, u64) {
+        (self.waiting.len(), self.waited)
+    }
+}
+
+/// True if two runs, a first block and how many each, have a block in common.
+#[must_use]
+pub fn is_near(one: (u64, u64), other: (u64, u64)) -> bool {
+    let end = |run: (u64, u64)| run.0.saturating_add(run.1);
+    one.0 < end(other) && other.0 < end(one)
+}
