@@ -522,13 +522,13 @@ pub fn freed(bytes: &[u8]) -> u64 {
     let Ok(mut freed) = Freed::new(found, &mut volume, VOLUME_BLOCKS, &mut allowance) else {
         return 0;
     };
-    let Ok(journal) = &found.journal else {
-        return 0;
-    };
-    let layout = Layout::new(&journal.extents, 4096);
-    let place = |block: u8| layout.place_of(JournalBlock(u32::from(block))).unwrap_or(0);
-    let (mut flushes, mut dropped, mut sequence) = (0, 0, 1u32);
+    let extents = found.journal.as_ref().map(|it| &it.extents[..]);
+    let extents = extents.unwrap_or_default();
+    let layout = Layout::new(extents, 4096);
+    let place = |block| layout.place_of(JournalBlock(block)).unwrap_or(0);
+    let (mut flushes, mut dropped, mut sequence, mut next) = (0, 0, 1u32, 1);
     let mut last = bitmap(0, 0);
+    freed.written(place(0), &log_begins(sequence, next));
     for request in bytes.chunks_exact(4) {
         let [kind, at, from, to] = [request[0], request[1], request[2], request[3]];
         let mut block = vec![0; PAGE];
@@ -541,15 +541,14 @@ pub fn freed(bytes: &[u8]) -> u64 {
                 block[8..12].copy_from_slice(&sequence.to_be_bytes());
                 block[15] = 2;
                 block[19] = 10 ^ (kind & 0x80) >> 7;
-                freed.written(place(at | 1), &block);
+                let start = if at == 1 { from.into() } else { next };
+                freed.written(place(start), &block);
                 last = bitmap(from, to);
-                freed.written(place((at | 1).wrapping_add(1)), &last);
-                let mut commit = vec![0; PAGE];
-                commit[..8].copy_from_slice(&block[..8]);
-                commit[7] = 2;
-                commit[8..12].copy_from_slice(&sequence.to_be_bytes());
-                freed.written(place((at | 1).wrapping_add(2)), &commit);
-                sequence = sequence.wrapping_add(if kind & 0x40 == 0 { 1 } else { 7 });
+                freed.written(place(start + 1), &last);
+                (block[7], block[15], block[19]) = (2, 0, 0);
+                freed.written(place(start + 2), &block);
+                sequence = sequence.wrapping_add(if kind & 0x70 == 0x40 { 7 } else { 1 });
+                next += 3;
             }
             2 | 3 => {
                 let other = bitmap(from, to);
@@ -566,14 +565,12 @@ pub fn freed(bytes: &[u8]) -> u64 {
                 let count = u64::from(from);
                 freed.blanked(Span::new(data * PAGE as u64, count * PAGE as u64));
             }
-            7 => {
-                freed.written(data * PAGE as u64, &block);
-            }
+            7 => drop(freed.written(data * PAGE as u64, &block)),
+            8 => drop(freed.written(place(0), &log_begins(sequence, next))),
             _ => {
                 while let Some(span) = freed.take(u64::from(to) + 1) {
-                    let home = found.home;
-                    assert!(home.contains(span) && span.bytes > 0);
-                    assert!(!journal.extents.iter().any(|extent| extent.overlaps(span)));
+                    assert!(found.home.contains(span) && span.bytes > 0);
+                    assert!(!extents.iter().any(|extent| extent.overlaps(span)));
                     assert!(span.start >= 8 * PAGE as u64, "superblock, bitmaps, inodes");
                     dropped += span.bytes / PAGE as u64;
                 }
@@ -581,6 +578,15 @@ pub fn freed(bytes: &[u8]) -> u64 {
         }
     }
     dropped
+}
+
+/// A superblock of the sound ext4's journal.
+fn log_begins(sequence: u32, at: u32) -> Vec<u8> {
+    let content = [0, 0, 0, sequence, at].map(u32::to_be_bytes).concat();
+    let mut block = made_block((0, 0x44), 0, &content);
+    block.resize(PAGE, 0);
+    block[12..16].copy_from_slice(&(PAGE as u32).to_be_bytes());
+    block
 }
 
 /// Returns a bitmap of the sound ext4 in which some data blocks are free.

@@ -11,7 +11,7 @@ mod common;
 #[allow(dead_code, reason = "only the sound volume is used here")]
 mod ext4;
 
-use common::{Client, Random, assert_sound, forget, open_under, wait_for};
+use common::{Client, Random, assert_sound, forgets, open_under, wait_for};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,12 +26,14 @@ const MAGIC: u32 = 0xC03B_3998;
 const BITMAP: u64 = 2;
 /// The list of files, in a block that is used.
 const LIST: u64 = 1300;
-const JOURNAL: u64 = 68;
+/// The two pieces of the journal: where each begins, and the block after the first. Its superblock, and the end of its log.
+const JOURNAL: [u64; 2] = [68, 668];
+const PIECE: u64 = 500;
+const END: u64 = 1024;
 /// Each file is one of these blocks.
 const DATA: std::ops::Range<u64> = 1400..1464;
-/// Blocks of the journal that a transaction takes, and the number of transactions that fit.
+/// Blocks of the journal that a transaction takes.
 const TRANSACTION: u64 = 4;
-const TRANSACTIONS: u64 = 100;
 
 fn open(medium: &Arc<dyn Medium>, freed: bool) -> Arc<Volume> {
     let policy = Policy {
@@ -46,6 +48,16 @@ fn is_followed(volume: &Volume) -> bool {
     known.iter().any(|found| found.not_followed.is_none())
 }
 
+/// Waits until the file system is followed, and no other scan begins: what a follower has seen is lost to the next one.
+fn wait_until_followed(volume: &Arc<Volume>) {
+    wait_for(volume, "the file system", is_followed);
+    let scans = || volume.stats().write_once.scans;
+    let mut before = None;
+    while before.replace(scans()) != Some(scans()) {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
 fn header(kind: u32, sequence: u32) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     for (at, value) in [(0, MAGIC), (4, kind), (8, sequence)] {
@@ -56,6 +68,14 @@ fn header(kind: u32, sequence: u32) -> Vec<u8> {
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+/// Where a block of the journal is on the volume.
+fn on_volume(block: u64) -> u64 {
+    match block.checked_sub(PIECE) {
+        None => JOURNAL[0] + block,
+        Some(within) => JOURNAL[1] + within,
+    }
 }
 
 struct Host {
@@ -106,8 +126,31 @@ impl Host {
         bytes
     }
 
-    fn place(sequence: u32) -> u64 {
-        JOURNAL + 1 + u64::from(sequence) % TRANSACTIONS * TRANSACTION
+    /// The block of the log with a part of a transaction.
+    fn in_log(sequence: u32, part: u64) -> u64 {
+        1 + (u64::from(sequence) * TRANSACTION + part) % (END - 1)
+    }
+
+    /// Where that is on the volume.
+    fn place(sequence: u32, part: u64) -> u64 {
+        on_volume(Self::in_log(sequence, part))
+    }
+
+    /// Says that the log begins with the next transaction, because all others are home.
+    fn move_tail(&mut self) -> Done {
+        let mut superblock = header(4, 0);
+        let (next, start) = (self.sequence + 1, Self::in_log(self.sequence + 1, 0) as u32);
+        for (at, word) in [
+            (0x0C, 4096),
+            (0x10, END as u32),
+            (0x14, 1),
+            (0x18, next),
+            (0x1C, start),
+            (0x40, 1),
+        ] {
+            superblock[at..at + 4].copy_from_slice(&word.to_be_bytes());
+        }
+        self.put(JOURNAL[0], &superblock, true)
     }
 
     /// Files come and go; new contents are written before they are committed.
@@ -135,17 +178,18 @@ impl Host {
     }
 
     fn write_journal(&mut self) -> Done {
-        let place = Self::place(self.sequence);
+        let place = |part| Self::place(self.sequence, part);
+        let places = [place(0), place(1), place(2), place(3)];
         let mut descriptor = header(1, self.sequence);
         for (at, home, flags) in [(12, LIST, 2u32), (20, BITMAP, 10)] {
             descriptor[at..at + 4].copy_from_slice(&(home as u32).to_be_bytes());
             descriptor[at + 4..at + 8].copy_from_slice(&flags.to_be_bytes());
         }
-        self.put(place, &descriptor, false)?;
-        self.put(place + 1, &self.list(), false)?;
-        self.put(place + 2, &self.bitmap(), false)?;
+        self.put(places[0], &descriptor, false)?;
+        self.put(places[1], &self.list(), false)?;
+        self.put(places[2], &self.bitmap(), false)?;
         self.client.flush()?;
-        self.put(place + 3, &header(2, self.sequence), true)
+        self.put(places[3], &header(2, self.sequence), true)
     }
 
     /// Makes another, empty file system in place of this one, as mke2fs and a mount would. The old contents are discarded, or
@@ -155,7 +199,7 @@ impl Host {
             let blocks = self.client.volume.blocks();
             self.client.discard(0, blocks).unwrap();
         } else {
-            for block in JOURNAL..Self::place(TRANSACTIONS as u32 - 1) + TRANSACTION {
+            for block in (1..END).map(on_volume) {
                 self.put(block, &[0; 4096], false).unwrap();
             }
         }
@@ -170,7 +214,8 @@ impl Host {
     fn go_home(&mut self) -> Done {
         self.put(LIST, &self.list(), false)?;
         self.put(BITMAP, &self.bitmap(), false)?;
-        self.client.flush()
+        self.client.flush()?;
+        self.move_tail()
     }
 
     /// Checks that a replay finds what was committed, and writes it home.
@@ -186,13 +231,13 @@ impl Host {
         let mut sequence = word(&list, 0);
         loop {
             let next = sequence + 1;
-            let place = Self::place(next);
+            let place = |part| Self::place(next, part);
             let is =
                 |bytes: &[u8], kind| (0..3).map(|n| word(bytes, 4 * n)).eq([MAGIC, kind, next]);
-            if !is(&host.get(place), 1) || !is(&host.get(place + 3), 2) {
+            if !is(&host.get(place(0)), 1) || !is(&host.get(place(3)), 2) {
                 break;
             }
-            list = host.get(place + 1);
+            list = host.get(place(1));
             sequence = next;
         }
         assert!(
@@ -229,8 +274,8 @@ impl Host {
                 // Lets it be dropped before the next write.
                 std::thread::sleep(Duration::from_micros(300));
             }
-            if random.below(30) == 0 {
-                forget(&self.client.volume);
+            if random.below(30) == 0 && !forgets(&self.client.volume) {
+                break;
             }
         }
         committed
@@ -265,7 +310,7 @@ fn freed_blocks_give_back_their_room() {
     for freed in [false, true] {
         let volume = open(&medium, freed);
         if freed {
-            wait_for(&volume, "the file system", is_followed);
+            wait_until_followed(&volume);
         }
         let mut host = Host::replay(Client::new(&volume), 0, 0);
         for round in 0..3 {
@@ -306,7 +351,7 @@ fn blocks_of_a_snapshot_are_not_dropped() {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(16_000));
     planted(&medium);
     let volume = open(&medium, true);
-    wait_for(&volume, "the file system", is_followed);
+    wait_until_followed(&volume);
     let mut host = Host::replay(Client::new(&volume), 0, 0);
     let put = |host: &mut Host, blocks: std::ops::Range<u64>| {
         for block in blocks {

@@ -2,7 +2,9 @@
 //! that its groups have one block.
 
 use crate::aside::StoodAside;
-use crate::limits::{DYNAMIC_READ_BYTES, FREED_GROUPS, METADATA_GROUPS, METADATA_READ_BYTES};
+use crate::limits::{
+    DYNAMIC_READ_BYTES, FREED_GROUPS, FREED_READ_BYTES, METADATA_GROUPS, METADATA_READ_BYTES,
+};
 
 /// The remaining budget. Walks over several file systems of one volume must share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct Allowance {
     pub(crate) descriptors: u64,
     /// Bytes of inodes, and of what they lead to.
     pub(crate) inodes: u64,
+    /// Bytes of journals.
+    pub(crate) logs: u64,
 }
 
 impl Default for Allowance {
@@ -34,6 +38,7 @@ impl Allowance {
             most_groups: groups,
             descriptors: METADATA_READ_BYTES,
             inodes: DYNAMIC_READ_BYTES,
+            logs: FREED_READ_BYTES,
         }
     }
 

@@ -64,6 +64,12 @@ pub const FILES_DEPTH: usize = 256;
 /// The most block groups whose free space is followed, over all file systems of a volume: 8 TiB of blocks of 4096 bytes.
 pub const FREED_GROUPS: u64 = 65_536;
 
+/// The most bytes read from the journals of a volume to find where their logs end: a page for each descriptor and commit block.
+pub const FREED_READ_BYTES: u64 = 64 << 20;
+
+/// The most transactions remembered for a journal of which no superblock has said where its log begins. 256 KiB of memory.
+pub const FREED_TURNS: usize = 65_536;
+
 /// The most groups followed at once, for each kind of 4 KiB record of a group: written since the last commit, copied by the
 /// running transaction, and (three of them) with blocks to drop. 40 MiB at most.
 pub const FREED_TRACKED: usize = 2048;

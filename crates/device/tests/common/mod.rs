@@ -327,9 +327,14 @@ pub fn settled(volume: &Volume) -> VolumeStats {
 
 /// Uses each frame for something else, so that nothing written is in memory.
 pub fn forget(volume: &Volume) {
+    assert!(forgets(volume), "the volume has stopped");
+}
+
+/// As [`forget`]. Returns false if the volume has stopped.
+pub fn forgets(volume: &Volume) -> bool {
     let pool = volume.frames();
     let all = pool.take(Quota::Write, pool.capacity(Quota::Write));
-    drop(all.unwrap());
+    all.is_ok()
 }
 
 /// Polls until a condition holds.

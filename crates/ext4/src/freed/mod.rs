@@ -14,6 +14,10 @@
 //! before that write takes nothing away. And `T` is permanent: its commit was durable before 3. The kernel's own `discard` option relies
 //! on the same facts, some seconds earlier.
 //!
+//! A transaction counts only if it is of the log that a replay would read: from where the journal's superblock says that the log
+//! begins, number by number and place by place ([`Turns`]). What else is in a journal is older, and arrives only if something but
+//! jbd2 writes it, such as a tool that writes an image back. Then everything is dropped that was concluded.
+//!
 //! File systems that the rule does not cover are not followed: [`NotFollowed`]. A freed block that is missed (because a copy arrives
 //! before its descriptor, or of a limit, or of a restart) costs space and nothing else. The full proof, case by case, is in decision
 //! 0013.
@@ -24,9 +28,10 @@
 mod bits;
 mod not_followed;
 mod places;
+mod turns;
 
 use crate::allowance::Allowance;
-use crate::journal::{Block, Journal, JournalFormat, Layout, Sequence};
+use crate::journal::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence, log};
 use crate::limits::FREED_TRACKED;
 use crate::scan::FileSystem;
 use crate::source::Source;
@@ -35,6 +40,7 @@ use bits::Bits;
 pub use not_followed::NotFollowed;
 use places::{BLOCK, Places};
 use std::collections::BTreeMap;
+use turns::{Ended, Turns};
 
 /// Counts of what has been seen and done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,7 +93,8 @@ pub struct Freed {
     places: Places,
     format: JournalFormat,
     layout: Layout,
-    running: Option<Sequence>,
+    superblock: JournalBlock,
+    turns: Turns,
     /// Copies announced by the running transaction's descriptors, by place, and copies that have arrived, by group.
     expected: BTreeMap<u64, u64>,
     copies: BTreeMap<u64, Copy>,
@@ -116,11 +123,14 @@ impl Freed {
     ) -> Result<Self, NotFollowed> {
         let places = Places::new(found, source, volume_blocks, allowance)?;
         let journal: &Journal = found.journal.as_ref().map_err(|_| NotFollowed::NoJournal)?;
+        let layout = Layout::new(&journal.extents, journal.format.block_bytes);
+        let turns = Turns::read(journal, &layout, source, volume_blocks * BLOCK, allowance);
         Ok(Self {
             places,
             format: journal.format,
-            layout: Layout::new(&journal.extents, journal.format.block_bytes),
-            running: None,
+            layout,
+            superblock: journal.superblock,
+            turns,
             expected: BTreeMap::new(),
             copies: BTreeMap::new(),
             committed: None,
@@ -160,7 +170,8 @@ impl Freed {
         };
         if let Some(at) = self.layout.block_at(offset) {
             match Block::parse(bytes, &self.format) {
-                Block::Other => self.copy(offset, bytes),
+                Block::Other => self.copy(at, offset, bytes),
+                Block::Superblock if at == self.superblock => self.superblock(bytes),
                 block => self.journal(at, &block),
             }
             return false;
@@ -180,6 +191,10 @@ impl Freed {
             let blocks = (end - self.places.home.start).div_ceil(BLOCK) - block;
             self.note(block, blocks);
             self.forget_bitmaps(block, blocks);
+            if self.layout.runs(span).next().is_some() {
+                self.turns.lose();
+                self.forget_all();
+            }
         }
     }
 
@@ -267,14 +282,32 @@ impl Freed {
             .retain(|group, _| !places.bitmap_is_in(*group, &run));
     }
 
-    /// Handles one of jbd2's own blocks in the journal.
-    fn journal(&mut self, at: crate::journal::JournalBlock, block: &Block<'_>) {
+    /// What was concluded is of another log than the one that is written now.
+    fn forget_all(&mut self) {
+        self.candidates.clear();
+        self.expected.clear();
+        self.copies.clear();
+        self.committed = None;
+    }
+
+    fn superblock(&mut self, bytes: &[u8]) {
+        let (size, room) = (self.format.block_bytes, self.layout.blocks());
+        // If the format changes, a scan is due.
+        let log = log(bytes, size, room, self.superblock).filter(|log| log.format == self.format);
+        if !self.turns.superblock(log) {
+            self.forget_all();
+        }
+    }
+
+    /// Handles one of jbd2's own blocks in the log.
+    fn journal(&mut self, at: JournalBlock, block: &Block<'_>) {
         if !(self.format.first..self.format.end).contains(&at) {
             return;
         }
         match block {
             Block::Descriptor(descriptor) => {
-                self.enter(descriptor.sequence);
+                let copies = descriptor.tags().count() as u32;
+                self.head(at, descriptor.sequence, copies);
                 let mut place = at;
                 for tag in descriptor.tags() {
                     place = self.format.after(place);
@@ -295,9 +328,9 @@ impl Freed {
                     }
                 }
             }
-            Block::Commit { sequence } => self.commit(*sequence),
+            Block::Commit { sequence } => self.commit(at, *sequence),
             Block::Revoke(revoke) => {
-                self.enter(revoke.sequence);
+                self.head(at, revoke.sequence, 0);
                 // jbd2 does not revoke a block while it is a bitmap.
                 for block in revoke.blocks() {
                     if let Some(group) = self.places.bitmap_of(block.0) {
@@ -310,16 +343,16 @@ impl Freed {
         }
     }
 
-    fn enter(&mut self, sequence: Sequence) {
-        if self.running != Some(sequence) {
-            self.running = Some(sequence);
-            self.expected.clear();
-            self.copies.clear();
+    /// Notes a head of the log, with the number of copies after it.
+    fn head(&mut self, at: JournalBlock, sequence: Sequence, copies: u32) {
+        if !self.turns.head(at, sequence, copies) {
+            self.forget_all();
         }
     }
 
     /// Handles a block of the journal that may be a copy.
-    fn copy(&mut self, place: u64, bytes: &[u8]) {
+    fn copy(&mut self, at: JournalBlock, place: u64, bytes: &[u8]) {
+        self.turns.not_a_head(at);
         let Some(group) = self.expected.remove(&place) else {
             return;
         };
@@ -334,13 +367,18 @@ impl Freed {
         self.copies.insert(group, Some(used));
     }
 
-    fn commit(&mut self, sequence: Sequence) {
+    fn commit(&mut self, at: JournalBlock, sequence: Sequence) {
+        match self.turns.commit(at, sequence, &self.format) {
+            Ended::Again => return self.begin_transaction(),
+            Ended::Unknown => self.forget_all(),
+            Ended::Complete => {}
+        }
         // If a commit was missed, it is not known what was written since the previous one.
         let before = Sequence(sequence.0.wrapping_sub(1));
         let is_next = self.committed == Some(before) && !self.is_over;
         let copies = core::mem::take(&mut self.copies);
         self.expected.clear();
-        if self.running == Some(sequence) && is_next {
+        if is_next && self.turns.is_sure() {
             for (group, copy) in copies {
                 match copy {
                     Some(used) => self.committed_copy(group, used),
@@ -348,9 +386,13 @@ impl Freed {
                 }
             }
         }
-        self.running = None;
         self.committed = Some(sequence);
         self.counts.commits += 1;
+        self.begin_transaction();
+    }
+
+    /// Blocks written from here on were written since the last commit block was sent.
+    fn begin_transaction(&mut self) {
         self.is_over = false;
         while let Some((_, bits)) = self.written.pop_first() {
             self.spare.push(bits);

@@ -54,6 +54,7 @@ use super::layout::Layout;
 use super::runs::Runs;
 use super::superblock;
 use super::superblock::Log;
+use super::turn::Turn;
 use crate::limits::RUNS;
 use crate::span::Span;
 use core::ops::Range;
@@ -89,6 +90,7 @@ pub struct Commits {
     format: JournalFormat,
     layout: Layout,
     superblock: JournalBlock,
+    /// The next transaction to be committed.
     turn: Option<Turn>,
     /// The log is known to be empty, so the next superblock with a log is its beginning.
     is_empty: bool,
@@ -103,13 +105,6 @@ pub struct Commits {
     refused: bool,
     /// A commit block of this log was answered, but is not there.
     lost: bool,
-}
-
-/// The next transaction to be committed, and its first block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Turn {
-    sequence: Sequence,
-    begin: JournalBlock,
 }
 
 impl Commits {
@@ -197,15 +192,14 @@ impl Commits {
             self.lost = false;
             return self.give_up();
         };
-        let is_this_log = self.turn.is_some_and(|turn| {
-            let ahead = sequence.0.wrapping_sub(turn.sequence.0);
-            let is_older = ahead > u32::MAX / 2;
-            self.is_in_log(turn.begin) && (is_older || turn == Turn { sequence, begin })
-        });
+        let first = Turn { sequence, begin };
+        let is_this_log = self
+            .turn
+            .is_some_and(|turn| self.is_in_log(turn.begin) && turn.is_of_log(first));
         if !is_this_log {
             let is_guess = (self.turn.is_none() || self.is_guess) && !was_empty;
             self.lost = false;
-            self.begin(Turn { sequence, begin });
+            self.begin(first);
             self.is_guess = is_guess;
         }
     }
@@ -216,10 +210,7 @@ impl Commits {
         if self.lost {
             return Verdict::Never;
         }
-        let next = Turn {
-            sequence: Sequence(sequence.0.wrapping_add(1)),
-            begin: self.format.after(at),
-        };
+        let next = Turn::after(sequence, at, &self.format);
         let Some(turn) = self.turn.filter(|turn| turn.sequence == sequence) else {
             // If the commit block of the previous transaction arrives again, this turn stays: its beginning is known already, in the same
             // log or in another one since.

@@ -91,6 +91,16 @@ impl JournalFormat {
         }
     }
 
+    /// The block so many after `block`, which is in the log.
+    pub(crate) fn after_some(&self, block: JournalBlock, blocks: u32) -> JournalBlock {
+        let (first, log) = (
+            u64::from(self.first.0),
+            u64::from(self.end.0 - self.first.0),
+        );
+        let within = u64::from(block.0.saturating_sub(self.first.0)) + u64::from(blocks);
+        JournalBlock((first + within % log.max(1)) as u32)
+    }
+
     pub(crate) fn has_block_checksums(&self) -> bool {
         self.features.checksum_v2() || self.features.checksum_v3()
     }

@@ -9,6 +9,7 @@ mod runs;
 mod sums;
 mod superblock;
 mod transactions;
+mod turn;
 
 pub use block::{Block, Descriptor, OWN, Revoke, Tag, is_commit};
 pub use commits::{Commits, Mark, Verdict, begins_a_log};
@@ -19,5 +20,6 @@ pub use format::{
 pub use layout::Layout;
 pub use sums::CopySum;
 pub use superblock::Log;
-pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, watch};
+pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, log, watch};
 pub use transactions::{Content, Copy, Head, Reader, Told, Transactions};
+pub(crate) use turn::Turn;

@@ -21,6 +21,7 @@ use super::layout::Layout;
 use super::sums::{CopySum, Tags};
 use super::superblock;
 use super::superblock::Log;
+use super::turn::Turn;
 use crate::limits::{COPIES, FOREIGN, FRESH, HEADS};
 use crate::span::{FsBlock, Span};
 use std::collections::{HashMap, HashSet};
@@ -219,8 +220,7 @@ pub struct Transactions {
 /// whichever block arrives last.
 #[derive(Debug)]
 struct Next {
-    sequence: Sequence,
-    begin: JournalBlock,
+    turn: Turn,
     tags: Tags,
     /// The place of its next head.
     at: JournalBlock,
@@ -231,12 +231,11 @@ struct Next {
 }
 
 impl Next {
-    fn new((sequence, begin): (Sequence, JournalBlock), format: &JournalFormat) -> Self {
+    fn new(turn: Turn, format: &JournalFormat) -> Self {
         Self {
-            sequence,
-            begin,
-            tags: Tags::of(format.seed, format.block_bytes, sequence.0),
-            at: begin,
+            turn,
+            tags: Tags::of(format.seed, format.block_bytes, turn.sequence.0),
+            at: turn.begin,
             blocks: 0,
             homes: Vec::new(),
             revoked: HashSet::new(),
@@ -301,7 +300,7 @@ impl Transactions {
         if self.fresh.insert(at, sum).is_some() {
             // The walk may already have passed it.
             if let Some(next) = &mut self.next {
-                *next = Next::new((next.sequence, next.begin), format);
+                *next = Next::new(next.turn, format);
             }
         }
         if let Some(old) = self.heads.remove(&at) {
@@ -309,14 +308,13 @@ impl Transactions {
         }
         let mut is_commit = false;
         if let Some(head) = head {
-            let next = self.next.as_ref().map(|next| next.sequence);
-            if let (Some(next), Some(sequence)) = (next, head.sequence()) {
+            let turn = self.next.as_ref().map(|next| next.turn);
+            if let (Some(turn), Some(sequence)) = (turn, head.sequence()) {
                 // Nothing of a transaction is sent before the previous one is written.
-                let ahead = sequence.0.wrapping_sub(next.0);
-                if ahead > 0 && ahead < u32::MAX / 2 {
+                if turn.compare(sequence).is_gt() {
                     self.next = None;
                 }
-                is_commit = sequence == next && matches!(head, Head::Commit(_));
+                is_commit = sequence == turn.sequence && matches!(head, Head::Commit(_));
             }
             self.copies += head.copies();
             self.heads.insert(at, head);
@@ -353,27 +351,24 @@ impl Transactions {
             self.forget();
             self.reader = Arc::new(self.reader.in_format(format));
         }
-        let Some(log) = log.and_then(|log| log.begin) else {
+        let Some((sequence, begin)) = log.and_then(|log| log.begin) else {
             return self.forget();
         };
-        // While the log is followed, it begins at or before the next transaction. A superblock that says otherwise belongs to
-        // another log: an image written over this one.
-        if let Some(next) = &self.next {
-            let ahead = log.0.0.wrapping_sub(next.sequence.0);
-            let elsewhere = ahead == 0 && log.1 != next.begin;
-            if elsewhere || (ahead > 0 && ahead < u32::MAX / 2) {
-                self.forget();
-            }
+        let first = Turn { sequence, begin };
+        if let Some(next) = &self.next
+            && !next.turn.is_of_log(first)
+        {
+            self.forget();
         }
         if self.next.is_none() {
-            self.next = Some(Next::new(log, &self.reader.format));
+            self.next = Some(Next::new(first, &self.reader.format));
             self.wanted = None;
             // Skip the part that is already complete. Drop the rest too, because its blocks may be from the journal's previous lap.
             self.advance();
             let next = self.next.take();
             self.forget();
             let format = &self.reader.format;
-            self.next = next.map(|next| Next::new((next.sequence, next.begin), format));
+            self.next = next.map(|next| Next::new(next.turn, format));
         }
     }
 
@@ -382,13 +377,13 @@ impl Transactions {
         let mut last = Told::Nothing;
         self.wanted = None;
         while let Some(mut next) = self.next.take() {
-            let sequence = next.sequence;
+            let sequence = next.turn.sequence;
             match self.walk(&mut next) {
                 Walk::Complete(complete, end) => {
                     last = Told::Complete(complete);
-                    let after = (Sequence(sequence.0.wrapping_add(1)), end);
-                    self.next = Some(Next::new(after, &self.reader.format));
-                    self.take(next.begin, end);
+                    let format = &self.reader.format;
+                    self.next = Some(Next::new(Turn::after(sequence, next.at, format), format));
+                    self.take(next.turn.begin, end);
                 }
                 Walk::Wanted(at) => {
                     // If the commit block is missing, wait for it alone.
@@ -418,7 +413,7 @@ impl Transactions {
         while next.blocks < room {
             let head = self.heads.get(&next.at);
             let head = head.filter(|_| self.fresh.contains_key(&next.at));
-            match head.filter(|head| head.sequence() == Some(next.sequence)) {
+            match head.filter(|head| head.sequence() == Some(next.turn.sequence)) {
                 Some(Head::Descriptor(_, copies)) => {
                     let mut at = next.at;
                     let mut missing = None;
@@ -454,7 +449,7 @@ impl Transactions {
             next.at = format.after(next.at);
             next.blocks = next.blocks.saturating_add(1);
         }
-        Walk::Wanted(next.begin)
+        Walk::Wanted(next.turn.begin)
     }
 
     /// Drops the blocks of a complete transaction.

@@ -1,15 +1,18 @@
 //! A host with a journal, and the device below it.
 
 mod replay;
+mod restored;
+mod scanned;
 mod ways;
 
 use crate::ext4;
-use replay::Recovered;
+use replay::{Recovered, superblock};
+use scanned::follow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use vellum_ext4::Span;
 use vellum_ext4::freed::Freed;
 use vellum_ext4::journal::{JournalBlock, Layout};
-use vellum_ext4::{Allowance, Span, scan};
 pub use ways::{Mode, Twist};
 
 const BLOCK: u64 = 4096;
@@ -96,6 +99,8 @@ struct Committing {
     transaction: Transaction,
     copies: Vec<(u64, Bytes)>,
     steps: VecDeque<Step>,
+    /// Where its commit block goes.
+    end: u32,
 }
 
 pub struct Host<'a> {
@@ -125,6 +130,8 @@ pub struct Host<'a> {
     is_idle: bool,
     head: u32,
     tail: u32,
+    /// Where the last commit block of this log is.
+    last_commit: Option<u32>,
     pub dropped: u64,
 }
 
@@ -135,20 +142,9 @@ fn after(block: u32) -> u32 {
     if block + 1 < END { block + 1 } else { FIRST }
 }
 
-/// Opens the device, or scans it again: returns where the journal is, and a follower that has seen nothing.
-fn follow(flushes: u64) -> (Layout, Freed) {
-    let mut volume = ext4::mounted();
-    let found = scan(&mut volume, BLOCKS);
-    let found = &found.file_systems[0];
-    let journal = found.journal.as_ref().unwrap();
-    let mut freed = Freed::new(found, &mut volume, BLOCKS, &mut Allowance::to_follow()).unwrap();
-    freed.flush(flushes);
-    (Layout::new(&journal.extents, 4096), freed)
-}
-
 impl<'a> Host<'a> {
     pub fn new(rng: &'a mut Rng, mode: Mode, twist: Twist) -> Self {
-        let (layout, freed) = follow(0);
+        let (layout, freed) = follow(&Device::default(), 0);
         let mut host = Self {
             rng,
             mode,
@@ -174,6 +170,7 @@ impl<'a> Host<'a> {
             is_idle: false,
             head: FIRST,
             tail: FIRST,
+            last_commit: None,
             dropped: 0,
         };
         let (bitmap, files) = (host.bitmap(), host.list());
@@ -211,10 +208,8 @@ impl<'a> Host<'a> {
     }
 
     fn write_tail(&mut self) {
-        let mut bytes = header(4, 0);
-        bytes[0x18..0x1C].copy_from_slice(&self.running.sequence.to_be_bytes());
-        bytes[0x1C..0x20].copy_from_slice(&self.head.to_be_bytes());
         self.tail = self.head;
+        let bytes = superblock(self.running.sequence, self.head);
         self.write(self.place(0), bytes.into());
     }
 
@@ -275,6 +270,14 @@ impl<'a> Host<'a> {
         }
     }
 
+    /// Runs up to so many steps.
+    pub fn live(&mut self, most: u64) {
+        for _ in 0..self.rng.below(most) {
+            self.step();
+        }
+        self.check();
+    }
+
     pub fn step(&mut self) {
         let room = (self.head + END - FIRST - self.tail) % (END - FIRST);
         if self.rng.one_in(30) {
@@ -310,7 +313,7 @@ impl<'a> Host<'a> {
             .iter()
             .any(|step| matches!(step, Step::Write(_, bytes) if *bytes == copy));
         if is_sent {
-            let at = self.place(END - 1) * BLOCK;
+            let at = self.place(committing.end) * BLOCK;
             self.freed.written(at, &header(2, sequence));
             self.show_home(&copy);
         }
@@ -418,15 +421,19 @@ impl<'a> Host<'a> {
             Some(Step::Write(block, bytes)) => self.write(block, bytes),
             Some(Step::Flush) => self.flush(),
             Some(Step::Forget(sequence)) => {
-                let at = self.place(END - 1) * BLOCK;
-                self.freed.written(at, &header(2, sequence));
+                let at = self.last_commit.map(|block| self.place(block) * BLOCK);
+                if let Some(at) = at {
+                    self.freed.written(at, &header(2, sequence));
+                }
             }
             None => {
                 let Committing {
                     transaction,
                     copies,
+                    end,
                     ..
                 } = self.committing.take().unwrap();
+                self.last_commit = Some(end);
                 for block in transaction.freed {
                     self.checkpoint.remove(&block);
                 }
@@ -484,6 +491,7 @@ impl<'a> Host<'a> {
             transaction,
             copies,
             steps,
+            end: at,
         });
     }
 
@@ -521,7 +529,7 @@ impl<'a> Host<'a> {
             let at = self.rng.below(self.since_flush.len() as u64) as usize;
             self.device = self.since_flush[at].clone();
             self.since_flush.truncate(at + 1);
-            self.freed = follow(self.flushes).1;
+            self.freed = follow(&self.device, self.flushes).1;
             self.late.clear();
         }
         let recovered = Recovered::of(&self.device.would, &self.layout);
@@ -554,6 +562,7 @@ impl<'a> Host<'a> {
             ..Transaction::default()
         };
         self.head = FIRST;
+        self.last_commit = None;
         self.write_tail();
         self.home_in_flight = false;
     }

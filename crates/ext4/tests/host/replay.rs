@@ -1,6 +1,6 @@
-//! A replay of the journal.
+//! A replay of the journal, and the superblock that says where it begins.
 
-use super::{BLOCK, Bytes, FILES, MAGIC, after, word};
+use super::{BLOCK, Bytes, END, FILES, FIRST, MAGIC, after, header, word};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use vellum_ext4::journal::{JournalBlock, Layout};
@@ -10,7 +10,9 @@ pub struct Recovered {
     pub log: Vec<(u64, Bytes)>,
     pub last: BTreeMap<u64, Bytes>,
     list: Bytes,
+    /// The number and the place of the transaction after the last.
     pub next: u32,
+    pub end: u32,
 }
 
 impl Recovered {
@@ -18,7 +20,7 @@ impl Recovered {
         let place = |block| layout.place_of(JournalBlock(block)).unwrap() / BLOCK;
         let superblock = &volume[&place(0)];
         let (mut next, mut at) = (word(superblock, 0x18), word(superblock, 0x1C));
-        let mut log = Vec::new();
+        let (mut log, mut end) = (Vec::new(), at);
         'log: loop {
             let begins = |at: u32, kind: u32| {
                 volume
@@ -45,7 +47,7 @@ impl Recovered {
                 break;
             }
             at = after(at);
-            next += 1;
+            (next, end) = (next + 1, at);
             log.extend(copies);
         }
         let last: BTreeMap<u64, Bytes> = log.iter().cloned().collect();
@@ -55,6 +57,7 @@ impl Recovered {
             last,
             list,
             next,
+            end,
         }
     }
 
@@ -73,4 +76,20 @@ impl Recovered {
         }
         files
     }
+}
+
+/// The journal's superblock: its log begins with this transaction at this block.
+pub fn superblock(sequence: u32, start: u32) -> Vec<u8> {
+    let mut bytes = header(4, 0);
+    for (at, word) in [
+        (0x0C, BLOCK as u32),
+        (0x10, END),
+        (0x14, FIRST),
+        (0x18, sequence),
+        (0x1C, start),
+        (0x40, 1),
+    ] {
+        bytes[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    bytes
 }

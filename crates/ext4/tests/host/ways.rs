@@ -24,6 +24,8 @@ pub enum Twist {
     Blind,
     /// A bitmap is home and durable when it is in the journal and its transaction is complete: must fail.
     Hasty,
+    /// A stale lap behind a restored log's head is taken for a log: must fail.
+    Credulous,
     /// Blocks taken as freed are dropped some steps later: must fail.
     Late,
 }
