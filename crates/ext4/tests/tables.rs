@@ -8,10 +8,12 @@
 mod common;
 
 use common::{Image, MIB, gpt, has_tools};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use vellum_ext4::journal::{Alignment, Unaligned};
-use vellum_ext4::{NoJournal, Partitioning, Scan, Span, StoodAside};
+use vellum_ext4::made::{FileSystem, Writer};
+use vellum_ext4::{NoJournal, Partitioning, Scan, Source, Span, StoodAside, Unreadable, scan};
 
 const TOOLS: &[&str] = &["mke2fs", "dumpe2fs", "debugfs", "sfdisk"];
 
@@ -222,4 +224,101 @@ fn a_superblock_that_was_left_behind() {
     assert!(scan.touched(0, &[0; 4096]));
     volume.write(1024, &[0; 1024]);
     check(&volume, &[(MIB, &a)], Partitioning::Mbr);
+}
+
+/// A volume in memory: blocks that are not zero.
+#[derive(Default)]
+struct Memory(BTreeMap<u64, Vec<u8>>);
+
+impl Source for Memory {
+    fn read(&mut self, offset: u64, out: &mut [u8]) -> Result<(), Unreadable> {
+        for (at, page) in (offset..).step_by(4096).zip(out.chunks_mut(4096)) {
+            page.fill(0);
+            if let Some(block) = self.0.get(&(at / 4096)) {
+                page.copy_from_slice(block);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Memory {
+    fn put(&mut self, at: u64, bytes: &[u8]) {
+        let block = self.0.entry(at / 4096).or_insert_with(|| vec![0; 4096]);
+        block[(at % 4096) as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Puts a partition table at `at`: kinds, first sectors, and numbers of sectors.
+    fn divide(&mut self, at: u64, partitions: &[(u8, u32, u32)]) {
+        self.put(at + 510, &[0x55, 0xAA]);
+        for (entry, (kind, first, count)) in (at + 446..).step_by(16).zip(partitions) {
+            self.put(entry + 4, &[*kind]);
+            self.put(entry + 8, &first.to_le_bytes());
+            self.put(entry + 12, &count.to_le_bytes());
+        }
+    }
+
+    /// Puts a mounted file system at `at`.
+    fn put_ext4(&mut self, at: u64, blocks: u64) {
+        let made = FileSystem {
+            blocks,
+            journal: (100, 2048),
+            bitmaps: 50,
+            inodes: 60,
+            leaf: 61,
+        };
+        for (block, bytes) in made.made() {
+            self.put(at + block * 4096, &bytes);
+        }
+        let superblock = Writer::new(0, [1; 16]).superblock(2048, [1; 16], (0, 0));
+        self.put(at + made.journal.0 * 4096, &superblock);
+    }
+}
+
+const SECTORS: u32 = (MIB / 512) as u32;
+
+/// What lies in one partition never becomes a file system over another one. The same table with sectors of 4096 bytes names a
+/// place inside the first partition.
+#[test]
+fn an_mbr_is_read_with_sectors_of_512_bytes_only() {
+    let mut volume = Memory::default();
+    let victim = 32 * MIB;
+    volume.divide(
+        0,
+        &[
+            (0x83, SECTORS, 30 * SECTORS),
+            (0x83, 32 * SECTORS, 64 * SECTORS),
+        ],
+    );
+    volume.put_ext4(victim, 64 * MIB / 4096);
+    let blocks = 512 * MIB / 4096;
+    let alone = scan(&mut volume, blocks);
+    assert_eq!(homes(&alone), [Span::new(victim, 64 * MIB)]);
+    assert!(alone.file_systems[0].journal.is_ok());
+    volume.put_ext4(8 * MIB, 240 * MIB / 4096);
+    let forged = scan(&mut volume, blocks);
+    assert_eq!(homes(&forged), [Span::new(victim, 64 * MIB)]);
+    assert!(forged.file_systems[0].journal.is_ok());
+}
+
+/// The same for the chain of logical partitions.
+#[test]
+fn a_chain_of_logical_partitions_is_read_with_sectors_of_512_bytes_only() {
+    let mut volume = Memory::default();
+    let victim = 32 * MIB;
+    volume.divide(
+        0,
+        &[
+            (0x05, SECTORS, 2 * SECTORS),
+            (0x83, 4 * SECTORS, 27 * SECTORS),
+            (0x83, 32 * SECTORS, 64 * SECTORS),
+        ],
+    );
+    volume.divide(MIB, &[(0x83, 8, SECTORS)]);
+    volume.put_ext4(victim, 64 * MIB / 4096);
+    volume.divide(8 * MIB, &[(0x83, 1, (200 * MIB / 4096) as u32)]);
+    volume.put_ext4(8 * MIB + 4096, 200 * MIB / 4096);
+    let forged = scan(&mut volume, 512 * MIB / 4096);
+    assert_eq!(homes(&forged), [Span::new(victim, 64 * MIB)]);
+    assert!(forged.file_systems[0].journal.is_ok());
 }

@@ -9,6 +9,7 @@ use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 pub(super) const BYTES: usize = 512;
+const SECTOR: u64 = BYTES as u64;
 const ENTRIES: usize = 446;
 const SIGNATURE: [u8; 2] = [0x55, 0xAA];
 const EMPTY: u8 = 0;
@@ -54,7 +55,8 @@ pub(super) fn entries(sector: &[u8]) -> Option<[Entry; 4]> {
         .then_some(entries)
 }
 
-/// Adds the partitions, with sectors of 512 bytes, and also of 4096 if they fit.
+/// Adds the partitions. Nothing in the table says how large its sectors are. So they are of 512 bytes: with any other size, bytes
+/// inside one partition would pass for another one.
 pub(super) fn find(
     primary: &[Entry; 4],
     reader: &mut Reader<'_>,
@@ -62,30 +64,20 @@ pub(super) fn find(
     tables: &mut Tables,
 ) {
     tables.partitioning = Partitioning::Mbr;
-    for sector in [512, 4096] {
-        let mut faults = Vec::new();
-        for entry in primary.iter().filter(|entry| entry.is_used()) {
-            let (first, count) = (entry.first.get().into(), entry.count.get().into());
-            let Some(span) = sectors(first, count, sector, reader.volume_bytes()) else {
-                faults.push(StoodAside::Field {
-                    part: Part::Mbr,
-                    at: 0,
-                    field: "partition",
-                    found: first,
-                });
-                continue;
-            };
-            if !entry.is_extended() {
-                tables.partitions.push(span);
-            } else if let Err(aside) =
-                logical(first, sector, reader, watches, &mut tables.partitions)
-            {
-                faults.push(aside);
+    for entry in primary.iter().filter(|entry| entry.is_used()) {
+        let (first, count) = (entry.first.get().into(), entry.count.get().into());
+        match sectors(first, count, SECTOR, reader.volume_bytes()) {
+            None => tables.faults.push(StoodAside::Field {
+                part: Part::Mbr,
+                at: 0,
+                field: "partition",
+                found: first,
+            }),
+            Some(span) if !entry.is_extended() => tables.partitions.push(span),
+            Some(_) => {
+                let logical = logical(first, reader, watches, &mut tables.partitions);
+                tables.faults.extend(logical.err());
             }
-        }
-        // The other sector size is a guess, so its faults mean nothing.
-        if sector == 512 {
-            tables.faults.append(&mut faults);
         }
     }
 }
@@ -94,14 +86,13 @@ pub(super) fn find(
 /// next link relative to the first.
 fn logical(
     base: u64,
-    sector: u64,
     reader: &mut Reader<'_>,
     watches: &mut Watches,
     partitions: &mut Vec<crate::span::Span>,
 ) -> Result<(), StoodAside> {
     let mut link = base;
     for _ in 0..LOGICAL_PARTITIONS {
-        let Some(at) = link.checked_mul(sector) else {
+        let Some(at) = link.checked_mul(SECTOR) else {
             break;
         };
         let fault = |field, found| StoodAside::Field {
@@ -122,7 +113,7 @@ fn logical(
             }
             let first = link + u64::from(entry.first.get());
             let count = entry.count.get().into();
-            let span = sectors(first, count, sector, reader.volume_bytes());
+            let span = sectors(first, count, SECTOR, reader.volume_bytes());
             partitions.push(span.ok_or_else(|| fault("partition", first))?);
         }
         match next {

@@ -9,7 +9,8 @@ use crate::watch::{Watches, read_watched};
 pub use found::Partitioning;
 pub(crate) use found::Tables;
 
-/// Searches for partition tables. The sector size of the volume is not known here, so both are tried, 512 bytes first.
+/// Searches for partition tables. The sector size of the volume is not known here. A GPT's is where its signature is; an MBR is read
+/// with sectors of 512 bytes.
 pub(crate) fn find(reader: &mut Reader<'_>, watches: &mut Watches) -> Tables {
     let mut tables = Tables::default();
     let first = match read_watched(reader, watches, 0, mbr::BYTES) {
