@@ -518,7 +518,7 @@ pub fn freed(bytes: &[u8]) -> u64 {
     let [found] = &found.file_systems[..] else {
         return 0;
     };
-    let mut allowance = Allowance::to_follow();
+    let mut allowance = Allowance::to_follow(1);
     let Ok(mut freed) = Freed::new(found, &mut volume, VOLUME_BLOCKS, &mut allowance) else {
         return 0;
     };

@@ -49,15 +49,18 @@ impl Watching {
         let logs = found.logs().iter();
         // A log that was not followed in between has to be followed from its start.
         let goes_on = before.found.wants().replay || !found.wants().replay;
-        let logs = logs.map(|reader| {
-            // The log's superblock may have said already what the scan has found now.
-            let is_same = |log: &&Arc<Mutex<Log>>| **log.lock().reader() == **reader;
-            let same = before.logs.iter().find(is_same).filter(|_| goes_on);
-            same.map_or_else(|| Arc::new(Mutex::new(Log::new(reader))), Arc::clone)
-        });
+        let logs: Vec<_> = logs
+            .map(|reader| {
+                // The log's superblock may have said already what the scan has found now.
+                let is_same = |log: &&Arc<Mutex<Log>>| **log.lock().reader() == **reader;
+                let same = before.logs.iter().find(is_same).filter(|_| goes_on);
+                same.map_or_else(|| Arc::new(Mutex::new(Log::new(reader))), Arc::clone)
+            })
+            .collect();
+        logs.iter().for_each(|log| log.lock().share(logs.len()));
         Self {
             followers: Mutex::new(Followers::new(found.followers())),
-            logs: logs.collect(),
+            logs,
             scan,
             found,
         }

@@ -3,7 +3,8 @@
 
 use crate::aside::StoodAside;
 use crate::limits::{
-    DYNAMIC_READ_BYTES, FREED_GROUPS, FREED_READ_BYTES, METADATA_GROUPS, METADATA_READ_BYTES,
+    DYNAMIC_READ_BYTES, FREED_GROUPS, FREED_READ_BYTES, FREED_TRACKED, METADATA_GROUPS,
+    METADATA_READ_BYTES,
 };
 
 /// The remaining budget. Walks over several file systems of one volume must share one.
@@ -17,6 +18,8 @@ pub struct Allowance {
     pub(crate) inodes: u64,
     /// Bytes of journals.
     pub(crate) logs: u64,
+    /// Records of each kind that are kept for one file system whose free space is followed.
+    pub(crate) tracked: usize,
 }
 
 impl Default for Allowance {
@@ -26,10 +29,13 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    /// The budget for following free space. It is smaller, because something is kept for each group.
+    /// The budget for following the free space of so many file systems. It is smaller, because something is kept for each group.
     #[must_use]
-    pub fn to_follow() -> Self {
-        Self::of_groups(FREED_GROUPS)
+    pub fn to_follow(file_systems: usize) -> Self {
+        Self {
+            tracked: FREED_TRACKED / file_systems.max(1),
+            ..Self::of_groups(FREED_GROUPS)
+        }
     }
 
     fn of_groups(groups: u64) -> Self {
@@ -39,6 +45,7 @@ impl Allowance {
             descriptors: METADATA_READ_BYTES,
             inodes: DYNAMIC_READ_BYTES,
             logs: FREED_READ_BYTES,
+            tracked: 0,
         }
     }
 

@@ -70,17 +70,19 @@ pub const FREED_READ_BYTES: u64 = 64 << 20;
 /// The most transactions remembered for a journal of which no superblock has said where its log begins. 256 KiB of memory.
 pub const FREED_TURNS: usize = 65_536;
 
-/// The most groups followed at once, for each kind of 4 KiB record of a group: written since the last commit, copied by the
-/// running transaction, and (three of them) with blocks to drop. 40 MiB at most.
+/// The most groups followed at once over all file systems of a volume, for each kind of 4 KiB record of a group: written since the
+/// last commit, copied by the running transaction, and (three of them) with blocks to drop. 40 MiB at most. Each file system has
+/// the same share.
 pub const FREED_TRACKED: usize = 2048;
 
-/// The most descriptor, revoke and commit blocks remembered for a journal.
+/// The most descriptor, revoke and commit blocks remembered for the journals of a volume. Of this and of the next two each journal has
+/// the same share.
 pub const HEADS: usize = 16_384;
 
 /// The most addresses in them, with checksums: 6 MiB of memory.
 pub const COPIES: usize = 262_144;
 
-/// The most blocks remembered as written, with their checksums: 32 MiB of memory.
+/// The most blocks of them remembered as written, with their checksums: 32 MiB of memory.
 pub const FRESH: usize = 1 << 20;
 
 /// How often something other than the copy may be in a copy's place. That happens, rarely, with a kernel that lets a page change

@@ -13,6 +13,7 @@ mod ext4;
 use common::{Image, MIB, has_tools};
 use std::collections::BTreeMap;
 use vellum_ext4::freed::{Freed, NotFollowed};
+use vellum_ext4::made::{self, Writer};
 use vellum_ext4::{
     Allowance, FileSystem, Metadata, NoJournal, Scan, Source, Span, StoodAside, Unreadable, limits,
     scan,
@@ -555,7 +556,7 @@ fn free_space_is_followed_in_so_many_groups_over_a_volume() {
         let answer = Freed::new(&found, memory, blocks, allowance);
         (answer.map(drop), memory.read_bytes)
     };
-    let mut allowance = Allowance::to_follow();
+    let mut allowance = Allowance::to_follow(1);
     let (answer, read) = follow(&mut of_groups(most + 1), &mut allowance);
     assert_eq!((answer, read), (Err(NotFollowed::TooLarge), 0));
     // Not too many, but invalid; and then another file system.
@@ -564,4 +565,36 @@ fn free_space_is_followed_in_so_many_groups_over_a_volume() {
     assert!(read > 0);
     let (answer, read) = follow(&mut of_groups(1500), &mut allowance);
     assert_eq!((answer, read), (Err(NotFollowed::TooLarge), 0));
+}
+
+/// Many forged ones.
+#[test]
+fn file_systems_share_the_memory_for_freed_blocks() {
+    let groups = limits::FREED_TRACKED as u64 + 100;
+    let made = made::FileSystem {
+        blocks: groups * 32_768,
+        journal: (10_000, 2048),
+        bitmaps: 100,
+        inodes: 60,
+        leaf: 61,
+    };
+    let made_at = |(block, bytes)| (block * 4096, bytes);
+    let mut memory = Memory {
+        pages: made.made().into_iter().map(made_at).collect(),
+        bytes: made.blocks * 4096,
+        unreadable: None,
+        read_bytes: 0,
+    };
+    let superblock = Writer::new(0, [1; 16]).superblock(2048, [1; 16], (0, 0));
+    memory.put(made.journal.0 * 4096, &superblock);
+    let found = only(&mut memory);
+    let (mut allowance, mut kept) = (Allowance::to_follow(16), 0);
+    for _ in 0..16 {
+        let mut freed = Freed::new(&found, &mut memory, made.blocks, &mut allowance).unwrap();
+        for group in 0..groups {
+            freed.written((group * 32_768 + 20_000) * 4096, &[7; PAGE]);
+        }
+        kept += freed.records();
+    }
+    assert!((1..=limits::FREED_TRACKED).contains(&kept), "{kept}");
 }

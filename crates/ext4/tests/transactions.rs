@@ -448,3 +448,21 @@ fn nothing_is_reported_of_a_journal_without_sums_of_copies() {
         assert_eq!(write(&mut log, 10, &blocks)[2], []);
     }
 }
+
+/// As many journals as there may be share the memory for one.
+#[test]
+fn journals_share_what_is_remembered() {
+    let told = |journals: usize| {
+        let mut log = following();
+        log.share(journals);
+        let mut at = 10;
+        // A transaction of one descriptor, and then copies that no descriptor names.
+        let blocks = [descriptor(V3, 7, &[(100, LAST)]), copy()];
+        write(&mut log, at, &blocks);
+        at += 3;
+        write(&mut log, at, &vec![copy(); 1000]);
+        write(&mut log, 12, &[commit(V3, 7)])
+    };
+    assert_eq!(told(1)[0], [(100, 11)]);
+    assert_eq!(told(limits::FRESH / 1001)[0], []);
+}

@@ -38,6 +38,8 @@ impl Logs {
                 None => Transactions::new(Arc::new(reader)),
             });
         }
+        let journals = self.0.len();
+        self.0.iter_mut().for_each(|log| log.share(journals));
     }
 
     /// A write was missed, or a journal is changing. Each journal is followed again once its superblock says where

@@ -49,7 +49,9 @@ impl Known {
     /// Reads the free space of what a scan found on a volume with this many blocks.
     pub fn read(scan: &Scan, source: &mut dyn Source, blocks: u64) -> Self {
         let mut known = Self::default();
-        let mut allowance = Allowance::to_follow();
+        let file_systems = scan.file_systems.iter();
+        let journaled = file_systems.filter(|found| found.journal.is_ok()).count();
+        let mut allowance = Allowance::to_follow(journaled);
         for found in &scan.file_systems {
             let freed = Freed::new(found, source, blocks, &mut allowance);
             known.file_systems.push(Followed {

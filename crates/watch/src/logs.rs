@@ -56,6 +56,11 @@ impl Log {
         }
     }
 
+    /// Sets how many logs of a volume are followed: they share the memory for what is remembered of them.
+    pub fn share(&mut self, logs: usize) {
+        self.transactions.share(logs);
+    }
+
     /// How its blocks are read, according to its latest superblock since the scan.
     #[must_use]
     pub fn reader(&self) -> &Arc<Reader> {

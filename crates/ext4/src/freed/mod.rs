@@ -32,7 +32,6 @@ mod turns;
 
 use crate::allowance::Allowance;
 use crate::journal::{Block, Journal, JournalBlock, JournalFormat, Layout, Sequence, log};
-use crate::limits::FREED_TRACKED;
 use crate::scan::FileSystem;
 use crate::source::Source;
 use crate::span::Span;
@@ -102,7 +101,8 @@ pub struct Freed {
     /// Blocks written since that commit block was sent, by group; incomplete if `is_over`.
     written: BTreeMap<u64, Bits>,
     is_over: bool,
-    spare: Vec<Bits>,
+    /// The most records of each kind that are kept.
+    tracked: usize,
     candidates: BTreeMap<u64, Candidate>,
     flushes: u64,
     counts: FreedCounts,
@@ -136,7 +136,7 @@ impl Freed {
             committed: None,
             written: BTreeMap::new(),
             is_over: false,
-            spare: Vec::new(),
+            tracked: allowance.tracked,
             candidates: BTreeMap::new(),
             flushes: 0,
             counts: FreedCounts::default(),
@@ -153,6 +153,13 @@ impl Freed {
     #[must_use]
     pub fn counts(&self) -> FreedCounts {
         self.counts
+    }
+
+    /// How many records of 4 KiB are kept in memory.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        let copies = self.copies.values().flatten().count();
+        self.written.len() + copies + 3 * self.candidates.len()
     }
 
     /// Blocks that are free in a committed bitmap, and wait for that bitmap to be home and durable.
@@ -255,9 +262,8 @@ impl Freed {
             }
             if let Some(bits) = self.written.get_mut(&group) {
                 bits.set(run);
-            } else if self.written.len() < FREED_TRACKED {
-                let mut bits = self.spare.pop().unwrap_or_else(Bits::none);
-                bits.clear();
+            } else if self.written.len() < self.tracked {
+                let mut bits = Bits::none();
                 bits.set(run);
                 self.written.insert(group, bits);
             } else {
@@ -321,7 +327,7 @@ impl Freed {
                     {
                         self.expected.insert(place, group);
                     }
-                    if self.copies.len() > FREED_TRACKED || self.expected.len() > FREED_TRACKED {
+                    if self.copies.len() > self.tracked || self.expected.len() > self.tracked {
                         self.counts.left_out += 1;
                         self.copies.pop_last();
                         self.expected.pop_last();
@@ -394,9 +400,7 @@ impl Freed {
     /// Blocks written from here on were written since the last commit block was sent.
     fn begin_transaction(&mut self) {
         self.is_over = false;
-        while let Some((_, bits)) = self.written.pop_first() {
-            self.spare.push(bits);
-        }
+        self.written.clear();
     }
 
     fn committed_copy(&mut self, group: u64, used: Bits) {
@@ -412,7 +416,7 @@ impl Freed {
             free.without(&candidate.home);
             candidate.committed.join(&free);
             candidate.copy = used;
-        } else if self.candidates.len() < FREED_TRACKED {
+        } else if self.candidates.len() < self.tracked {
             self.candidates.insert(
                 group,
                 Candidate {

@@ -153,7 +153,8 @@ impl Turns {
         self.turn = Some(next);
         if !self.is_sure {
             self.begins.push_back(next.begin);
-            if self.begins.len() > FREED_TURNS {
+            let log = (format.end.0 - format.first.0) as usize;
+            if self.begins.len() > log.min(FREED_TURNS) {
                 self.begins.pop_front();
             }
         }

@@ -214,6 +214,8 @@ pub struct Transactions {
     fresh: HashMap<JournalBlock, Option<CopySum>>,
     /// How often something else was in a copy's place.
     foreign: u32,
+    /// How many journals share the limits.
+    journals: usize,
 }
 
 /// The transaction whose turn it is, and what is present of it: whole descriptors with all their copies. So each is walked once,
@@ -262,7 +264,13 @@ impl Transactions {
             copies: 0,
             fresh: HashMap::new(),
             foreign: 0,
+            journals: 1,
         }
+    }
+
+    /// Sets how many journals of a volume are followed: they share the limits.
+    pub fn share(&mut self, journals: usize) {
+        self.journals = journals.max(1);
     }
 
     /// True if so much did not fit that nothing is reported any more.
@@ -319,7 +327,11 @@ impl Transactions {
             self.copies += head.copies();
             self.heads.insert(at, head);
         }
-        if self.heads.len() > HEADS || self.copies > COPIES || self.fresh.len() > FRESH {
+        let is_over = |kept: usize, most: usize| kept > most / self.journals;
+        if is_over(self.heads.len(), HEADS)
+            || is_over(self.copies, COPIES)
+            || is_over(self.fresh.len(), FRESH)
+        {
             self.forget();
         }
         match self.wanted {

@@ -40,7 +40,7 @@ pub fn follow(device: &Device, flushes: u64) -> (Layout, Freed) {
         layout: layout.clone(),
         device,
     };
-    let mut freed = Freed::new(found, &mut source, BLOCKS, &mut Allowance::to_follow()).unwrap();
+    let mut freed = Freed::new(found, &mut source, BLOCKS, &mut Allowance::to_follow(1)).unwrap();
     freed.flush(flushes);
     (layout, freed)
 }
