@@ -85,6 +85,9 @@ pub const COPIES: usize = 262_144;
 /// The most blocks of them remembered as written, with their checksums: 32 MiB of memory.
 pub const FRESH: usize = 1 << 20;
 
+/// The most blocks of a transaction that are walked again because one of them was replaced.
+pub const REWALKED: u32 = 512;
+
 /// How often something other than the copy may be in a copy's place. That happens, rarely, with a kernel that lets a page change
 /// while it is being written to the journal.
 pub const FOREIGN: u32 = 3;

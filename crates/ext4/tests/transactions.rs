@@ -466,3 +466,32 @@ fn journals_share_what_is_remembered() {
     assert_eq!(told(1)[0], [(100, 11)]);
     assert_eq!(told(limits::FRESH / 1001)[0], []);
 }
+
+/// A block that is written again costs no walk through all of a long transaction.
+#[test]
+fn blocks_that_are_written_again_cost_no_long_walk() {
+    const EACH: u32 = 200;
+    let tags: Vec<_> = (1..=EACH)
+        .map(|tag| (100, if tag == EACH { LAST } else { 2 }))
+        .collect();
+    for other in [copy(), vec![9; BLOCK]] {
+        let mut log = following();
+        let mut at = 10;
+        // The commit block first, so that each head that is missing is waited for.
+        write(&mut log, 10 + 8 * (EACH + 1), &[commit(V3, 7)]);
+        for _ in 0..7 {
+            write(&mut log, at, &[descriptor(V3, 7, &tags)]);
+            write(&mut log, at + 1, &vec![copy(); EACH as usize]);
+            at += EACH + 1;
+        }
+        let before = log.steps();
+        for _ in 0..1000 {
+            // Something else, what was there, and what is not waited for in the place of the next descriptor.
+            write(&mut log, 11, std::slice::from_ref(&other));
+            write(&mut log, 11, &[copy()]);
+            write(&mut log, at, &[copy()]);
+        }
+        let steps = log.steps() - before;
+        assert!(steps <= 4 * u64::from(8 * EACH), "{steps}");
+    }
+}

@@ -22,7 +22,7 @@ use super::sums::{CopySum, Tags};
 use super::superblock;
 use super::superblock::Log;
 use super::turn::Turn;
-use crate::limits::{COPIES, FOREIGN, FRESH, HEADS};
+use crate::limits::{COPIES, FOREIGN, FRESH, HEADS, REWALKED};
 use crate::span::{FsBlock, Span};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -216,6 +216,8 @@ pub struct Transactions {
     foreign: u32,
     /// How many journals share the limits.
     journals: usize,
+    /// How many blocks its walks have looked at.
+    steps: u64,
 }
 
 /// The transaction whose turn it is, and what is present of it: whole descriptors with all their copies. So each is walked once,
@@ -265,7 +267,14 @@ impl Transactions {
             fresh: HashMap::new(),
             foreign: 0,
             journals: 1,
+            steps: 0,
         }
+    }
+
+    /// How many blocks it has looked at to find out whether a transaction is complete.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
     }
 
     /// Sets how many journals of a volume are followed: they share the limits.
@@ -305,11 +314,9 @@ impl Transactions {
         if !is_told || !(format.first..format.end).contains(&at) {
             return Told::Nothing;
         }
-        if self.fresh.insert(at, sum).is_some() {
-            // The walk may already have passed it.
-            if let Some(next) = &mut self.next {
-                *next = Next::new(next.turn, format);
-            }
+        let before = self.fresh.insert(at, sum);
+        if before.is_some_and(|before| before != sum || self.heads.get(&at) != head.as_ref()) {
+            self.replaced(at);
         }
         if let Some(old) = self.heads.remove(&at) {
             self.copies -= old.copies();
@@ -341,8 +348,23 @@ impl Transactions {
         }
     }
 
+    /// A block of the log is not what it was, although no transaction has ended since. If it has been walked already, that starts
+    /// again; unless that would be a long way, which a client could demand again and again.
+    fn replaced(&mut self, at: JournalBlock) {
+        let format = &self.reader.format;
+        if let Some(next) = &mut self.next {
+            let log = format.end.0 - format.first.0;
+            let within = (at.0 + log - next.turn.begin.0) % log;
+            if within < next.blocks && next.blocks > REWALKED {
+                self.next = None;
+            } else if within < next.blocks {
+                *next = Next::new(next.turn, format);
+            }
+        }
+    }
+
     fn advance_or_doubt(&mut self) -> Told {
-        let told = self.advance();
+        let told = self.advance(true);
         self.foreign += u32::from(matches!(told, Told::Foreign(_)));
         told
     }
@@ -376,7 +398,7 @@ impl Transactions {
             self.next = Some(Next::new(first, &self.reader.format));
             self.wanted = None;
             // Skip the part that is already complete. Drop the rest too, because its blocks may be from the journal's previous lap.
-            self.advance();
+            self.advance(false);
             let next = self.next.take();
             self.forget();
             let format = &self.reader.format;
@@ -384,8 +406,9 @@ impl Transactions {
         }
     }
 
-    /// Consumes the complete transactions, and reports the last of them.
-    fn advance(&mut self) -> Told {
+    /// Consumes the complete transactions, and reports the last of them. `has_commit`: the commit block of the first is known to have
+    /// been written.
+    fn advance(&mut self, mut has_commit: bool) -> Told {
         let mut last = Told::Nothing;
         self.wanted = None;
         while let Some(mut next) = self.next.take() {
@@ -393,16 +416,15 @@ impl Transactions {
             match self.walk(&mut next) {
                 Walk::Complete(complete, end) => {
                     last = Told::Complete(complete);
+                    has_commit = false;
                     let format = &self.reader.format;
                     self.next = Some(Next::new(Turn::after(sequence, next.at, format), format));
                     self.take(next.turn.begin, end);
                 }
                 Walk::Wanted(at) => {
                     // If the commit block is missing, wait for it alone.
-                    let has_commit = self
-                        .heads
-                        .values()
-                        .any(|head| *head == Head::Commit(sequence));
+                    let is_it = |head: &Head| *head == Head::Commit(sequence);
+                    let has_commit = has_commit || self.heads.values().any(is_it);
                     self.wanted = has_commit.then_some(at);
                     self.next = Some(next);
                     break;
@@ -418,7 +440,7 @@ impl Transactions {
 
     /// Advances to where something is missing. Among a descriptor's missing copies it picks the last,
     /// because they mostly arrive in order.
-    fn walk(&self, next: &mut Next) -> Walk {
+    fn walk(&mut self, next: &mut Next) -> Walk {
         let format = &self.reader.format;
         // A transaction is not longer than its journal.
         let room = format.end.0 - format.first.0;
@@ -427,6 +449,7 @@ impl Transactions {
             let head = head.filter(|_| self.fresh.contains_key(&next.at));
             match head.filter(|head| head.sequence() == Some(next.turn.sequence)) {
                 Some(Head::Descriptor(_, copies)) => {
+                    self.steps += copies.len() as u64;
                     let mut at = next.at;
                     let mut missing = None;
                     let homes = next.homes.len();
