@@ -28,7 +28,8 @@ impl Logs {
                 continue;
             };
             let whole = journal.alignment == Alignment::Aligned;
-            if !whole || u64::from(journal.format.block_bytes) != BLOCK {
+            // A volume does not replay what only a UUID says belongs to the file system.
+            if journal.is_external || !whole || u64::from(journal.format.block_bytes) != BLOCK {
                 continue;
             }
             let reader = Reader::new(journal, found.home);

@@ -268,15 +268,14 @@ impl Plan {
                     let follower = Follower::new(journal, found.home);
                     self.followers.push((follower, journal.format.block_bytes));
                 }
-                let reads = wants.replay || wants.deltas;
-                let bytes = journal.format.block_bytes;
-                if bytes as usize != BLOCK_BYTES {
-                    let why = || format!("its blocks of {bytes} bytes are not the volume's 4096");
-                    stats.not_replayed = wants.replay.then(why);
-                } else if reads {
+                let why = not_replayed(journal).filter(|_| wants.replay);
+                let is_whole = journal.format.block_bytes as usize == BLOCK_BYTES;
+                let reads = wants.deltas || wants.replay;
+                if why.is_none() && is_whole && reads {
                     self.readers
                         .push(Arc::new(Reader::new(journal, found.home)));
                 }
+                stats.not_replayed = why;
             }
         }
         self.found.push(stats);
@@ -309,6 +308,20 @@ impl Plan {
         self.commits.push(commits);
         Ok(())
     }
+}
+
+/// Why a journal that is watched is not replayed by the volume; `None` if it may be. What is replayed is not compared with anything, so
+/// it must be certain whose the journal is.
+fn not_replayed(journal: &Journal) -> Option<String> {
+    let bytes = journal.format.block_bytes;
+    if bytes as usize != BLOCK_BYTES {
+        return Some(format!(
+            "its blocks of {bytes} bytes are not the volume's 4096"
+        ));
+    }
+    journal.is_external.then(|| {
+        "its journal has a partition of its own, and only a UUID says whose it is".to_owned()
+    })
 }
 
 /// Runs of blocks: the first block and the number.
