@@ -19,6 +19,9 @@ mod ext4;
 
 use host::{Host, Mode, Rng, Twist};
 
+/// Runs one host. Returns how many blocks were dropped.
+type Life = fn(u64, Twist) -> u64;
+
 /// Runs one host's lives. Returns how many blocks were dropped.
 fn live(seed: u64, twist: Twist) -> u64 {
     let mut rng = Rng(seed);
@@ -73,7 +76,7 @@ fn seeds(default: u64) -> core::ops::Range<u64> {
 }
 
 /// Runs many seeds. Returns how many blocks were dropped.
-fn holds(twist: Twist, default: u64, live: fn(u64, Twist) -> u64) -> u64 {
+fn holds(twist: Twist, default: u64, live: Life) -> u64 {
     let mut dropped = 0;
     let all = seeds(default);
     let count = all.end - all.start;
@@ -109,7 +112,7 @@ fn each_half_of_the_rule_is_enough() {
 #[test]
 fn canaries() {
     std::panic::set_hook(Box::new(|_| {}));
-    let twists: [(Twist, fn(u64, Twist) -> u64); 5] = [
+    let twists: [(Twist, Life); 5] = [
         (Twist::EarlyAndForgetful, live),
         (Twist::Blind, live),
         (Twist::Hasty, live),
