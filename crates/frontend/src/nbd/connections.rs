@@ -2,7 +2,8 @@
 //!
 //! Anyone who reaches a port can connect to it and stay silent. So handshakes have slots of their own, and when all are taken, a
 //! new one replaces the oldest handshake of the peer with the most: silent clients keep no one out. Sessions past the handshake
-//! are also limited by peer and by export, so that none can take all slots.
+//! are also limited by peer and by export, so that none can take all slots. What a client finds by name counts for the volume that
+//! it belongs to.
 
 use super::export::Export;
 use super::session::Session;
@@ -126,7 +127,9 @@ impl Connections {
         let of_peer = peers
             .filter(|other| **other == peer && peer.0.is_some())
             .count();
-        let of_export = self.sessions(Some(&session.export)).count();
+        let volume = session.export.counted_as();
+        let others = self.sessions(None).map(|other| other.export.counted_as());
+        let of_export = others.filter(|other| *other == volume).count();
         if self.sessions.len() >= max {
             return Err(Refused::Server);
         }

@@ -19,6 +19,8 @@ pub const STRING_BYTES_MAX: usize = 4096;
 pub struct Export {
     pub(super) name: String,
     pub(super) description: String,
+    /// The export of its volume, if it was found by name.
+    of: Option<String>,
     bytes: ByteDevice,
     read_only: bool,
     /// The clients that may use it; `None`: all.
@@ -46,6 +48,7 @@ impl Export {
         Self {
             name: name.into(),
             description: String::new(),
+            of: None,
             bytes,
             read_only: false,
             clients: None,
@@ -59,6 +62,18 @@ impl Export {
     pub fn described(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
+    }
+
+    /// Notes the export of the volume that it belongs to.
+    #[must_use]
+    fn of(mut self, volume: String) -> Self {
+        self.of = Some(volume);
+        self
+    }
+
+    /// The name under which its clients are counted: what is found by name is made anew for each of them.
+    pub(super) fn counted_as(&self) -> &str {
+        self.of.as_deref().unwrap_or(&self.name)
     }
 
     /// Refuses writes, whatever the device allows.
@@ -195,7 +210,7 @@ impl Catalogue {
         let finder = self.finder.read().clone()?;
         let found = finder(name)?;
         let is_open = open.iter().any(|export| export.name == found.of);
-        is_open.then(|| Arc::new(Export::new(name, found.device)))
+        is_open.then(|| Arc::new(Export::new(name, found.device).of(found.of)))
     }
 
     /// Sets the finder for names that are not listed.

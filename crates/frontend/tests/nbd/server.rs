@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_device::block::{BlockDevice, BlockError};
 use vellum_device::frames::Quota;
+use vellum_frontend::finder::Found;
 use vellum_frontend::nbd::wire::{Errno, command, option, reply};
 use vellum_frontend::nbd::{BindError, Export, ExportError, Listen, Options, Server};
 use vellum_frontend::testing::RamDisk;
@@ -272,5 +273,30 @@ fn one_export_does_not_take_all_places() {
     let _three = [(); 3].map(|()| settled(&served, "a"));
     assert!(Client::connected(&served.path(), "a", true).is_closed());
     let mut other = Client::connected(&served.path(), "b", true);
+    assert_eq!(other.read(0, 4096).len(), 4096);
+}
+
+/// What is found by name is made anew for each client, and belongs to one volume.
+#[test]
+fn what_one_volume_is_asked_for_by_name_does_not_take_all_places() {
+    let served = Served::with(Options {
+        connections_max: 4,
+        ..Options::default()
+    });
+    let disk = || Arc::new(RamDisk::new(8, 4, 4));
+    for name in ["a", "b"] {
+        served.server.add(Export::new(name, disk())).unwrap();
+    }
+    served.server.find_by(Arc::new(move |name: &str| {
+        let (of, _) = name.split_once('@')?;
+        Some(Found {
+            of: of.to_owned(),
+            number: 1,
+            device: disk().into(),
+        })
+    }));
+    let _three = ["a", "a@s", "a@t"].map(|name| settled(&served, name));
+    assert!(Client::connected(&served.path(), "a@s", true).is_closed());
+    let mut other = Client::connected(&served.path(), "b@s", true);
     assert_eq!(other.read(0, 4096).len(), 4096);
 }
