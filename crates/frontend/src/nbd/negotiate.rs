@@ -10,6 +10,8 @@ use super::wire::{self, ProtocolError, be16, be32, be64, handshake, info, option
 use crate::changes::Since;
 use std::sync::Arc;
 
+/// The most letters of a name in a report.
+const NAME_SHOWN_MAX: usize = 64;
 /// The longest option data that is examined: two strings of maximum length and some numbers.
 pub const OPTION_DATA_MAX: u32 = 3 * STRING_BYTES_MAX as u32;
 /// The longest option data that is skipped.
@@ -239,7 +241,7 @@ impl<'a> Negotiator<'a> {
             .ok_or_else(|| ProtocolError::ExportName("a name that is not text".into()))?;
         let export = self
             .find(name)
-            .ok_or_else(|| ProtocolError::ExportName(format!("{name:?}")))?;
+            .ok_or_else(|| ProtocolError::ExportName(shown(name)))?;
         out.extend_from_slice(&export.bytes().to_be_bytes());
         out.extend_from_slice(&export.flags(self.structured).to_be_bytes());
         if !self.no_zeroes {
@@ -457,4 +459,36 @@ fn answer(out: &mut Vec<u8>, option: u32, kind: u32, body: &[u8]) {
 fn error(out: &mut Vec<u8>, option: u32, kind: u32, words: &str) -> Step {
     answer(out, option, kind, words.as_bytes());
     Step::More
+}
+
+/// A name for a report: not all of a long one, or clients could fill a disk with them.
+fn shown(name: &str) -> String {
+    match name.char_indices().nth(NAME_SHOWN_MAX) {
+        None => format!("{name:?}"),
+        Some((end, _)) => format!("{:?}...", &name[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_name_that_is_not_served_is_cut_in_the_report() {
+        let catalogue = Catalogue::default();
+        let mut negotiation = Negotiator::new(&catalogue, TlsState::Unavailable);
+        let mut told = |name: &str| {
+            let asked = negotiation.option(option::EXPORT_NAME, name.as_bytes(), &mut Vec::new());
+            asked.err().unwrap().to_string()
+        };
+        let long = told(&"\u{7f}".repeat(4096));
+        assert!(long.len() < 600, "{} bytes", long.len());
+        let cut = told(&"x".repeat(65));
+        assert!(cut.contains(&format!("\"{}\"...", "x".repeat(64))), "{cut}");
+        let whole = told(&"y".repeat(64));
+        assert!(
+            whole.contains(&format!("\"{}\",", "y".repeat(64))),
+            "{whole}"
+        );
+    }
 }
