@@ -13,11 +13,12 @@ use crate::{bound, control, host};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use vellum_frontend::held::HeldFolder;
 use vellum_frontend::ublk;
 use zeroize::Zeroizing;
 
@@ -91,17 +92,32 @@ impl Via {
 
 /// The full path of a directory to mount on.
 pub fn mount_point(dir: &Path) -> Result<PathBuf> {
-    let dir = dir
-        .canonicalize()
-        .with_context(|| format!("cannot find mount point {}", dir.display()))?;
-    match dir.is_dir() {
-        true => Ok(dir),
-        false => Err(usage(format!("--mount {}: not a directory", dir.display()))),
+    Ok(opened(dir)?.path().to_owned())
+}
+
+fn opened(dir: &Path) -> Result<HeldFolder> {
+    HeldFolder::open(dir).map_err(|error| match error.kind() {
+        ErrorKind::NotADirectory if dir.exists() => {
+            usage(format!("--mount {}: not a directory", dir.display()))
+        }
+        _ => {
+            anyhow::Error::new(error).context(format!("cannot find mount point {}", dir.display()))
+        }
+    })
+}
+
+/// Holds a mount point open until it is mounted on: another directory at its path is not meant. Refuses one on which a device is
+/// mounted: that would be hidden.
+pub fn held(dir: &Path) -> Result<HeldFolder> {
+    is_free(dir)?;
+    let held = opened(dir)?;
+    match held.path() == dir {
+        true => Ok(held),
+        false => bail!("--mount {} was replaced meanwhile", dir.display()),
     }
 }
 
-/// Refuses a directory on which a device is mounted: that would be hidden.
-pub fn is_free(dir: &Path) -> Result<()> {
+fn is_free(dir: &Path) -> Result<()> {
     let mut mounts = host::mounts().into_iter().rev();
     let there = mounts.find(|m| m.target == dir && m.source.starts_with("/dev"));
     let Some(host::Mounted { source, .. }) = there else {
@@ -282,11 +298,11 @@ impl Attachment {
     }
 
     /// Mounts the block device.
-    pub fn mount(&mut self, dir: &Path, options: &str) -> Result<()> {
+    pub fn mount(&mut self, dir: &HeldFolder, options: &str) -> Result<()> {
         let Some(device) = self.state.device.clone() else {
             bail!("no block device to mount")
         };
-        self.state.mount = Some(dir.to_owned());
+        self.state.mount = Some(dir.path().to_owned());
         self.save()?;
         host::mount(&device, dir, options)
     }
@@ -478,7 +494,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
 /// Makes the folder in which a server shows its volume as a file.
 fn make_folder(fuse: &Path) -> Result<()> {
     match std::fs::create_dir(fuse) {
-        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => {
             Err(e).with_context(|| format!("cannot make directory {}", fuse.display()))
         }
         _ => Ok(()),

@@ -1,12 +1,13 @@
 //! Services of the host's kernel and tools: loop devices, mounts, and other programs.
 
 use crate::signals::{Stop, unblocked};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use vellum_frontend::held::HeldFolder;
 
 /// How long killed processes may take to disappear.
 const GROUP_GONE: Duration = Duration::from_secs(2);
@@ -156,15 +157,40 @@ pub fn loop_attach(file: &Path) -> Result<PathBuf> {
 }
 
 /// Mounts a block device. What is on it gets no power over the machine (programs that run as root, devices) unless options allow
-/// it (`suid`, `dev`): of two contradictory options the last one counts.
-pub fn mount(device: &Path, dir: &Path, options: &str) -> Result<()> {
+/// it (`suid`, `dev`): of two contradictory options the last one counts. On an error it may be mounted somewhere.
+pub fn mount(device: &Path, dir: &HeldFolder, options: &str) -> Result<()> {
+    let shown = dir.path().display();
+    let replaced = || format!("{shown} was replaced meanwhile: nothing stays mounted by this");
+    if !dir.is_at_its_path() {
+        bail!(replaced());
+    }
     let is_given = |option: &&str| options.split(',').any(|given| given.trim() == *option);
     let mut all = vec!["nosuid", "nodev"];
     all.retain(|option| !is_given(option));
     all.push(options);
     let options = all.join(",");
-    let (device, dir) = (device.to_string_lossy(), dir.to_string_lossy());
-    run("mount", &["-o", &options, &device, &dir]).map(drop)
+    let (device_text, handle) = (device.to_string_lossy(), dir.handle());
+    let handle = handle.to_string_lossy();
+    // As its path would be looked up again.
+    let as_it_is = "--no-canonicalize";
+    let mounted = match run("mount", &[as_it_is, "-o", &options, &device_text, &handle]) {
+        // busybox looks nothing up.
+        Err(error) if error.to_string().contains("unrecognized option") => {
+            run("mount", &["-o", &options, &device_text, &handle])
+        }
+        mounted => mounted,
+    };
+    mounted.map_err(|error| anyhow!(format!("{error:#}").replace(&*handle, &shown.to_string())))?;
+    match mounted_at(device, dir.path()) {
+        Some(_) => Ok(()),
+        None => bail!(replaced()),
+    }
+}
+
+/// What is mounted at a path, if it is this device.
+pub fn mounted_at(device: &Path, dir: &Path) -> Option<Mounted> {
+    let top = mounts().into_iter().rev().find(|m| m.target == dir)?;
+    Some(top).filter(|top| top.source == device)
 }
 
 /// All block devices, as `/dev/NAME`.
@@ -183,6 +209,15 @@ pub struct Mounted {
     pub target: PathBuf,
     /// Its file system's type.
     pub kind: String,
+    /// Its options, as the kernel has them.
+    pub options: String,
+}
+
+impl Mounted {
+    /// True if the kernel has this option for it.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|given| given == option)
+    }
 }
 
 /// The kernel's table of mounts.
@@ -195,6 +230,7 @@ pub fn mounts() -> Vec<Mounted> {
             source: path()?.into(),
             target: path()?.into(),
             kind: path()?,
+            options: path()?,
         })
     };
     text.lines().filter_map(parse).collect()

@@ -4,11 +4,11 @@
 
 mod common;
 
-use common::{can_attach, dir, fails, ok, server_pid, skipped, text};
+use common::{can_attach, dir, eventually, fails, ok, server_pid, skipped, text};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The owner of the directory has put links to a victim at each name that a migration might write to.
 #[test]
@@ -101,6 +101,50 @@ fn an_attach_passes_on_no_environment_and_mounts_nosuid() {
     let line = line.unwrap().to_owned();
     ok(&["detach", text(&mount)]);
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+}
+
+/// Who may write to the folder above a mount point must not lead root elsewhere.
+#[test]
+fn a_mount_point_that_is_replaced_by_a_link_is_not_followed() {
+    if !can_attach("a_mount_point_that_is_replaced_by_a_link_is_not_followed") {
+        return;
+    }
+    let dir = dir();
+    let path = |name: &str| dir.path().join(name);
+    let (volume, mount, victim) = (path("a"), path("mnt"), path("victim"));
+    fs::create_dir(&mount).unwrap();
+    fs::create_dir(&victim).unwrap();
+    ok(&["create", text(&volume), "--size", "32M"]);
+    ok(&["attach", text(&volume), "--via=fuse", "--mkfs"]);
+    // Others may look at all loop devices of this machine just now.
+    let detached = || common::vellum(&["detach", text(&volume)]).status.success();
+    eventually("it is detached", detached);
+    let info: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(&volume), "--json"])).unwrap();
+    let record = format!("/run/vellum/{}.json", info["uuid"].as_str().unwrap());
+    let attach = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args([
+            "attach",
+            text(&volume),
+            "--via=fuse",
+            "--mount",
+            text(&mount),
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Its server is about to start: the mount point has been looked at.
+    eventually("the attach is recorded", || Path::new(&record).exists());
+    fs::rename(&mount, path("moved")).unwrap();
+    symlink(&victim, &mount).unwrap();
+    let out = attach.wait_with_output().unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let led_on = mounts.lines().find(|line| line.contains(text(dir.path())));
+    let led_on = led_on.map(str::to_owned);
+    eventually("it is detached again", detached);
+    assert_eq!(led_on, None);
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && said.contains("replaced"), "{said}");
 }
 
 /// Returns what a user of this number and group reads from a socket: the first bytes of an answer, or the error.

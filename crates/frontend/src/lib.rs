@@ -4,6 +4,7 @@ pub mod changes;
 mod extents;
 pub mod finder;
 pub mod fuse;
+pub mod held;
 pub mod nbd;
 pub mod owned_socket;
 #[cfg(any(test, feature = "testing"))]

@@ -423,3 +423,60 @@ fn what_was_written_to_a_found_file_is_forgotten_at_its_last_close() {
     }
     server.unmount().unwrap();
 }
+
+/// Who may write to the folder above must not lead a mount elsewhere.
+#[test]
+fn a_folder_that_is_replaced_by_a_link_is_not_followed() {
+    if !can_mount("a_folder_that_is_replaced_by_a_link_is_not_followed") {
+        return;
+    }
+    let top = tempfile::tempdir().unwrap();
+    let top = top.path().canonicalize().unwrap();
+    let (dir, link, victim) = (top.join("mnt"), top.join("link"), top.join("victim"));
+    fs::create_dir(&dir).unwrap();
+    fs::create_dir(&victim).unwrap();
+    std::os::unix::fs::symlink(&victim, &link).unwrap();
+    let names = [&dir, &link].map(|path| std::ffi::CString::new(path.to_str().unwrap()).unwrap());
+    let mounted = || {
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let targets = table.lines().filter_map(|line| line.split(' ').nth(1));
+        let ours = targets.filter(|target| target.starts_with(top.to_str().unwrap()));
+        ours.map(PathBuf::from).collect::<Vec<_>>()
+    };
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let swap = || {
+        while !ends.load(Ordering::SeqCst) {
+            let (one, other) = (names[0].as_ptr(), names[1].as_ptr());
+            // SAFETY: two C strings that outlive the call. It fails while something is mounted on one of them.
+            unsafe {
+                libc::renameat2(
+                    libc::AT_FDCWD,
+                    one,
+                    libc::AT_FDCWD,
+                    other,
+                    libc::RENAME_EXCHANGE,
+                )
+            };
+        }
+    };
+    let ram = disk(64);
+    let export = || FuseExport {
+        name: "disk".into(),
+        device: ram.clone().into(),
+    };
+    for _ in 0..100 {
+        ends.store(false, Ordering::SeqCst);
+        let served = std::thread::scope(|scope| {
+            scope.spawn(swap);
+            let served = FuseServer::mount(&dir, vec![export()]);
+            ends.store(true, Ordering::SeqCst);
+            served
+        });
+        let there = mounted();
+        match &served {
+            Ok(server) => assert_eq!(there, [server.dir().to_owned()]),
+            Err(error) => assert!(there.is_empty(), "{error}: {there:?}"),
+        }
+        drop(served);
+    }
+}

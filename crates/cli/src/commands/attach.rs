@@ -119,45 +119,58 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
         (false, Some(own)) => format!("ro,{own}"),
     };
     may_attach()?;
-    let device = match whose::find_server(volume)? {
-        Some(_) => {
-            mount.as_deref().map_or(Ok(()), attachment::is_free)?;
-            let device = views::attach(&uuid, volume, snapshot)?;
-            if is_clone && bound::is_read_only(&device) {
-                views::detach(&uuid, snapshot)?;
-                bail!(
-                    "{0}@{snapshot} could only be read: the server of {0} was started for a snapshot, and \
-                     writes nothing. Detach that snapshot first (`vellum list`)",
-                    volume.display()
-                );
-            }
-            device
-        }
-        None => {
-            // A missing key is reported before anything is done.
-            peek::superblock_of(volume, &args.key)?;
-            let shown = views::named(&canonical(volume)?, snapshot);
-            let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
-            mount.as_deref().map_or(Ok(()), attachment::is_free)?;
-            attachment.serve(&[], args.key.handed())?;
-            let device = attachment.bind()?;
-            if let Some(dir) = &mount {
-                let mounted = attachment.mount(dir, &options);
-                mounted.map_err(|error| explained(error, &device, &shown, ""))?;
-            }
-            attachment.keep();
-            return tell_of(&device, mount.as_deref());
-        }
-    };
+    if whose::find_server(volume)?.is_some() {
+        let device = of_attached(
+            volume,
+            &uuid,
+            snapshot,
+            mount.as_deref(),
+            (is_clone, &options),
+        )?;
+        return tell_of(&device, mount.as_deref());
+    }
+    // A missing key is reported before anything is done.
+    peek::superblock_of(volume, &args.key)?;
+    let shown = views::named(&canonical(volume)?, snapshot);
+    let mut attachment = Attachment::begin(&uuid, &shown, via_of(args)?, stop)?;
+    let held = mount.as_deref().map(attachment::held).transpose()?;
+    attachment.serve(&[], args.key.handed())?;
+    let device = attachment.bind()?;
+    if let Some(dir) = &held {
+        let mounted = attachment.mount(dir, &options);
+        mounted.map_err(|error| explained(error, &device, &shown, ""))?;
+    }
+    attachment.keep();
+    tell_of(&device, mount.as_deref())
+}
+
+/// The same for a volume that has a server.
+fn of_attached(
+    volume: &Path,
+    uuid: &str,
+    snapshot: &str,
+    mount: Option<&Path>,
+    (is_clone, options): (bool, &str),
+) -> Result<PathBuf> {
+    let held = mount.map(attachment::held).transpose()?;
+    let device = views::attach(uuid, volume, snapshot)?;
+    if is_clone && bound::is_read_only(&device) {
+        views::detach(uuid, snapshot)?;
+        bail!(
+            "{0}@{snapshot} could only be read: the server of {0} was started for a snapshot, and \
+             writes nothing. Detach that snapshot first (`vellum list`)",
+            volume.display()
+        );
+    }
     let mounted = |dir| {
         let shown = views::named(volume, snapshot);
-        host::mount(&device, dir, &options).map_err(|error| explained(error, &device, &shown, ""))
+        host::mount(&device, dir, options).map_err(|error| explained(error, &device, &shown, ""))
     };
-    if let Err(error) = mount.as_deref().map_or(Ok(()), mounted) {
-        views::detach(&uuid, snapshot)?;
+    if let Err(error) = held.as_ref().map_or(Ok(()), mounted) {
+        views::detach(uuid, snapshot)?;
         return Err(error);
     }
-    tell_of(&device, mount.as_deref())
+    Ok(device)
 }
 
 fn of_volume(args: Args, stop: &Stop) -> Result<()> {
@@ -183,7 +196,7 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let is_trusted = with.sets("mount-options") || args.boot.is_some();
     let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
     // A dead server of the volume itself may have left it mounted there: not any more.
-    mount.as_deref().map_or(Ok(()), attachment::is_free)?;
+    let held = mount.as_deref().map(attachment::held).transpose()?;
     attachment.at_boot(args.boot, args.survive_shutdown);
     let flags: Vec<OsString> = with.flags().into_iter().map(OsString::from).collect();
     attachment.serve(&flags, args.key.handed())?;
@@ -205,7 +218,7 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         }
         ext4::make(&device)?;
     }
-    if let Some(dir) = &mount {
+    if let Some(dir) = &held {
         if asked.is_none() && !ext4::is_on(&device).with_context(unreadable)? {
             options = ext4::OF_ANOTHER;
         } else if ext4::is_async(options)

@@ -4,7 +4,7 @@ use super::content;
 use super::measure::{Column, Counters, Lap};
 use super::progress::Progress;
 use super::table;
-use crate::attachment::{Attachment, Via};
+use crate::attachment::{self, Attachment, Via};
 use crate::outcome::out;
 use crate::peek;
 use crate::raw::RawFile;
@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use vellum_frontend::held::HeldFolder;
 
 /// Size of the volume and of the plain file.
 const DISK_BYTES: u64 = 1 << 30;
@@ -165,7 +166,7 @@ fn contest(contest: &Contest<'_>, laps: &Laps<'_>) -> Result<Column> {
     let column = contest.run(laps)?;
     let mut attachment = contest.attach()?;
     attachment.bind()?;
-    attachment.mount(&contest.mount, contest.contestant.options)?;
+    attachment.mount(&contest.held()?, contest.contestant.options)?;
     laps.compare()?;
     attachment.end()?;
     let is_mounted = || host::mounts().iter().any(|m| m.target == contest.mount);
@@ -222,12 +223,16 @@ impl<'a> Contest<'a> {
         Ok(attachment)
     }
 
+    fn held(&self) -> Result<HeldFolder> {
+        attachment::held(&attachment::mount_point(&self.mount)?)
+    }
+
     /// Runs the applications on a new file system, unmounts it and checks it.
     fn run(&self, laps: &Laps<'_>) -> Result<Column> {
         let mut attachment = self.attach()?;
         let device = attachment.bind()?;
         ext4::make(&device)?;
-        attachment.mount(&self.mount, self.contestant.options)?;
+        attachment.mount(&self.held()?, self.contestant.options)?;
         let control = attachment.state().control.clone();
         let control = control.context("the server has no control socket")?;
         let before = Counters::ask(&control)?;

@@ -12,14 +12,16 @@ mod adopt;
 mod export;
 mod files;
 mod found;
+mod mount;
 mod reply;
 mod turnstile;
 
 use crate::finder::Finder;
+use crate::held::HeldFolder;
 pub use export::FuseExport;
 use parking_lot::Mutex;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,18 +145,16 @@ impl FuseServer {
             source,
         };
         check_names(&exports)?;
-        let dir_now = dir.canonicalize().map_err(failed)?;
-        if !dir_now.is_dir() {
-            // The kernel would mount it there anyway, and its files could not be opened.
-            return Err(failed(io::ErrorKind::NotADirectory.into()));
-        }
-        if dir_now.read_dir().map_err(failed)?.next().is_some() {
+        // The kernel would mount on a file, too, and the files in it could not be opened.
+        let held = HeldFolder::open(dir).map_err(failed)?;
+        let dir_now = held.path().to_owned();
+        if held.handle().read_dir().map_err(failed)?.next().is_some() {
             return Err(FuseError::NotEmpty { dir: dir_now });
         }
         let turnstile = Arc::new(Turnstile::default());
         let files = files::Files::new(exports, finder, Arc::clone(&turnstile)).map_err(failed)?;
         let found = Arc::clone(&files.found);
-        let session = fuser::Session::new(files, &dir_now, &config()).map_err(failed)?;
+        let session = mount::session(files, &held, config()).map_err(failed)?;
         Self::run(dir_now, session, found, turnstile).map_err(failed)
     }
 
@@ -284,6 +284,10 @@ impl FuseServer {
         };
         if session.is_finished() {
             let _ = session.join();
+            // By an error of its own, and not because somebody has unmounted it.
+            if is_connected(&self.connection) {
+                let _ = umount(&self.dir, libc::MNT_DETACH);
+            }
             return Ok(());
         }
         match umount(&self.dir, 0) {
@@ -373,6 +377,17 @@ fn ask_for_statistics(dir: &Path) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// True if the kernel still has the other end.
+fn is_connected(connection: &OwnedFd) -> bool {
+    let mut ready = libc::pollfd {
+        fd: connection.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: one element, which lives during the call.
+    unsafe { libc::poll(&raw mut ready, 1, 0) == 0 }
 }
 
 fn umount(dir: &Path, flags: i32) -> io::Result<()> {
