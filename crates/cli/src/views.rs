@@ -1,6 +1,7 @@
 //! Snapshots of volumes attached over FUSE: files in the same folder, each under a loop device of its own.
 
-use crate::{bound, host, snapshots, state};
+use crate::state::{self, StateFile};
+use crate::{bound, host, snapshots, whose};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -20,15 +21,30 @@ fn file(uuid: &str, snapshot: &str) -> Result<Option<PathBuf>> {
     Ok(fuse.map(|dir| named(&dir.join("disk"), snapshot)))
 }
 
-/// Makes a snapshot a block device.
-pub fn attach(uuid: &str, volume: &Path, snapshot: &str) -> Result<PathBuf> {
+/// Held while a snapshot of an attached volume is attached or detached: a detach of the volume waits, and does not leave a loop
+/// device on a file that no server shows any more.
+pub fn alone(uuid: &str, volume: &Path, snapshot: &str) -> Result<StateFile> {
+    let record = StateFile::lock(uuid)?;
     let shown = volume.display();
-    let Some(file) = file(uuid, snapshot)? else {
-        bail!(
+    if record.load()?.is_some_and(|state| state.fuse.is_some()) {
+        return Ok(record);
+    }
+    if record.load()?.is_none() {
+        record.remove();
+    }
+    match whose::find_server(volume)? {
+        None => bail!("{shown} has just been detached: give the same command again"),
+        Some(_) => bail!(
             "{shown} is being served, and not attached over FUSE: a snapshot of it is read over NBD as \
              NAME@{snapshot}, or attached when nobody serves the volume"
-        );
-    };
+        ),
+    }
+}
+
+/// Makes a snapshot a block device.
+pub fn attach(_alone: &StateFile, uuid: &str, volume: &Path, snapshot: &str) -> Result<PathBuf> {
+    let shown = volume.display();
+    let file = file(uuid, snapshot)?.context("its server shows no files")?;
     if !file.exists() {
         bail!("{shown}: there is no snapshot {snapshot}: `vellum snapshots {shown}` lists them");
     }
@@ -79,6 +95,18 @@ pub fn at(path: &Path) -> Result<Option<(String, String)>> {
 
 /// Unmounts a snapshot and releases its block device. Returns true if there was one.
 pub fn detach(uuid: &str, snapshot: &str) -> Result<bool> {
+    let record = StateFile::lock(uuid)?;
+    match record.load()? {
+        Some(_) => undo(&record, uuid, snapshot),
+        None => {
+            record.remove();
+            Ok(false)
+        }
+    }
+}
+
+/// The same, for who holds the record already.
+pub fn undo(_alone: &StateFile, uuid: &str, snapshot: &str) -> Result<bool> {
     let Some(file) = file(uuid, snapshot)? else {
         return Ok(false);
     };

@@ -47,6 +47,49 @@ fn a_second_attach_of_a_clone_is_refused() {
     ok(&["detach", text(&volume)]);
 }
 
+/// The loop devices over files with this end, also over what is not mounted any more.
+fn loops_over(end: &str) -> Vec<String> {
+    let all = fs::read_dir("/sys/block").unwrap().flatten();
+    let over = all.filter_map(|block| {
+        let file = fs::read_to_string(block.path().join("loop/backing_file")).ok()?;
+        let name = block.file_name().into_string().unwrap();
+        file.trim_end().ends_with(end).then_some(name)
+    });
+    over.collect()
+}
+
+/// Otherwise a loop device could stay on a file that no server shows any more.
+#[test]
+fn an_attach_of_a_snapshot_and_a_detach_of_its_volume_wait_for_each_other() {
+    if !can_attach("an_attach_of_a_snapshot_and_a_detach_of_its_volume_wait_for_each_other") {
+        return;
+    }
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    let volume = text(&volume);
+    let name = format!("s{}", std::process::id());
+    let snapshot = format!("{volume}@{name}");
+    ok(&["create", volume, "--size=64M"]);
+    ok(&["attach", volume, "--via=fuse"]);
+    ok(&["snapshot", volume, &name]);
+    for round in 0..40 {
+        let mut attach = started(&["attach", &snapshot]);
+        std::thread::sleep(std::time::Duration::from_millis(round % 20 * 4));
+        let mut detach = started(&["detach", volume]);
+        attach.wait().unwrap();
+        detach.wait().unwrap();
+        let _ = common::vellum(&["detach", &snapshot]);
+        let _ = common::vellum(&["detach", volume]);
+        let left = loops_over(&format!("/disk@{name}"));
+        for device in &left {
+            run("losetup", &["--detach", &format!("/dev/{device}")]);
+        }
+        assert!(left.is_empty(), "round {round}: {left:?}");
+        ok(&["attach", volume, "--via=fuse"]);
+    }
+    ok(&["detach", volume]);
+}
+
 /// The lock of a volume is removed with its record, and whoever waits for it must not hold the removed one.
 #[test]
 fn concurrent_attaches_and_detaches_wait_for_each_other() {

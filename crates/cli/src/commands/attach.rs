@@ -144,7 +144,7 @@ fn of_snapshot(args: &Args, volume: &Path, snapshot: &str, stop: &Stop) -> Resul
     tell_of(&device, mount.as_deref())
 }
 
-/// The same for a volume that has a server.
+/// The same for a volume that has a server. A detach of the volume waits until it is mounted.
 fn of_attached(
     volume: &Path,
     uuid: &str,
@@ -152,10 +152,11 @@ fn of_attached(
     mount: Option<&Path>,
     (is_clone, options): (bool, &str),
 ) -> Result<PathBuf> {
+    let record = views::alone(uuid, volume, snapshot)?;
     let held = mount.map(attachment::held).transpose()?;
-    let device = views::attach(uuid, volume, snapshot)?;
+    let device = views::attach(&record, uuid, volume, snapshot)?;
     if is_clone && bound::is_read_only(&device) {
-        views::detach(uuid, snapshot)?;
+        views::undo(&record, uuid, snapshot)?;
         bail!(
             "{0}@{snapshot} could only be read: the server of {0} was started for a snapshot, and \
              writes nothing. Detach that snapshot first (`vellum list`)",
@@ -167,7 +168,7 @@ fn of_attached(
         host::mount(&device, dir, options).map_err(|error| explained(error, &device, &shown, ""))
     };
     if let Err(error) = held.as_ref().map_or(Ok(()), mounted) {
-        views::detach(uuid, snapshot)?;
+        views::undo(&record, uuid, snapshot)?;
         return Err(error);
     }
     Ok(device)
