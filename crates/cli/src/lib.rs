@@ -51,6 +51,7 @@ mod size;
 mod smaller;
 mod snapshots;
 mod state;
+mod strangers;
 mod tls;
 mod unfinished;
 mod user;

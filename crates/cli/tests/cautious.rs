@@ -63,6 +63,73 @@ fn a_volumes_mount_options_do_not_allow_suid_or_devices() {
     ok(&["detach", text(&volume)]);
 }
 
+/// Words with which mount(8) would do something else, or take no notice of what follows them.
+#[test]
+fn a_volumes_mount_options_do_not_speak_to_the_mount_program() {
+    if !can_attach("a_volumes_mount_options_do_not_speak_to_the_mount_program") {
+        return;
+    }
+    let dir = dir();
+    let (volume, mount) = (dir.path().join("disk.vellum"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    let attach = [
+        "attach",
+        text(&volume),
+        "--via=fuse",
+        "--mount",
+        text(&mount),
+    ];
+    ok(&["create", text(&volume), "--size=64M"]);
+    ok(&[&attach[..], &["--mkfs"]].concat());
+    ok(&["detach", text(&volume)]);
+    let mut wrong = Vec::new();
+    for options in [
+        "noatime,x-a=\"",
+        "suid,dev,x-a=\"",
+        "noatime,x-a=b\\",
+        "loop",
+        "noatime, loop=/dev/loop77",
+        "sizelimit=4096",
+        "bind",
+        "remount",
+        "make-rshared",
+        "X-mount.mkdir",
+        "helper=a",
+        "verity.roothash=1",
+    ] {
+        ok(&["set", text(&volume), &format!("mount-options={options}")]);
+        let out = common::vellum(&attach);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        if out.status.code() != Some(2) || !said.contains("mount-options") {
+            wrong.push(format!("{options}: {:?} {said}", out.status));
+        }
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        if let Some(line) = mounts.lines().find(|line| line.contains(text(&mount))) {
+            wrong.push(line.to_owned());
+            let _ = Command::new("umount").arg(&mount).status();
+        }
+        common::vellum(&["detach", text(&volume)]);
+        let loops = run("losetup", &["--list", "--output=NAME,BACK-FILE", "--raw"]);
+        for left in loops.lines().filter(|line| line.contains("/dev/loop")) {
+            let mut names = left.split(' ').filter(|name| name.starts_with("/dev/loop"));
+            if let (Some(name), Some(_)) = (names.next(), names.next()) {
+                wrong.push(left.to_owned());
+                let _ = Command::new("losetup").args(["-d", name]).status();
+                common::vellum(&["detach", text(&volume)]);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // A volume's own options that only its file system hears.
+    ok(&[
+        "set",
+        text(&volume),
+        "mount-options=noatime,errors=remount-ro",
+    ]);
+    ok(&attach);
+    ok(&["detach", text(&volume)]);
+}
+
 #[test]
 fn the_journal_of_a_clone_is_mounted_without_asynchronous_commits() {
     if !can_attach("the_journal_of_a_clone_is_mounted_without_asynchronous_commits") {

@@ -8,7 +8,7 @@ use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::properties::{Run, Settings};
 use crate::signals::Stop;
-use crate::{ext4, host, snapshots, unfinished, views, whose};
+use crate::{ext4, host, snapshots, strangers, unfinished, views, whose};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -189,12 +189,15 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let settings = Settings::of(&superblock, superblock.properties(), &with);
     settings.check(&superblock)?;
     let asked = Some(settings.mount_options.as_str()).filter(|own| !own.is_empty());
+    // Who attaches may lift `nosuid` and `nodev`, and so may a boot entry of root's. The volume may not: a stranger may have made it.
+    let is_trusted = with.sets("mount-options") || args.boot.is_some();
+    if args.mount.is_some() && !is_trusted {
+        strangers::check(asked.unwrap_or_default())?;
+    }
     let mut options = ext4::mount_options(superblock.layout(), asked)?;
     let path = canonical(&args.volume)?;
     let mount = mount_of(&args)?;
     may_attach()?;
-    // Who attaches may lift `nosuid` and `nodev`, and so may a boot entry of root's. The volume may not: a stranger may have made it.
-    let is_trusted = with.sets("mount-options") || args.boot.is_some();
     let mut attachment = Attachment::begin(&uuid, &path, via_of(&args)?, stop)?;
     // A dead server of the volume itself may have left it mounted there: not any more.
     let held = mount.as_deref().map(attachment::held).transpose()?;
@@ -232,11 +235,14 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         }
         let options = match is_trusted {
             true => options.to_owned(),
-            false => guarded(options),
+            false => strangers::guarded(options),
         };
         let mounted = attachment.mount(dir, &options);
         let advice = format!(": `vellum attach {} --mkfs` makes one", path.display());
         mounted.map_err(|error| explained(error, &device, &path, &advice))?;
+        if !is_trusted {
+            strangers::is_guarded(host::mounted_at(&device, dir.path()), dir.path())?;
+        }
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
@@ -251,18 +257,6 @@ fn explained(error: anyhow::Error, device: &Path, shown: &Path, advice: &str) ->
         )),
         _ => error,
     }
-}
-
-/// The options of a volume, without what they allow its programs and its device files.
-fn guarded(options: &str) -> String {
-    let lifts = |option: &str| matches!(option.trim(), "suid" | "dev");
-    if options.split(',').any(lifts) {
-        tell(format_args!(
-            "mounting with nosuid,nodev, although the volume's property mount-options says otherwise: \
-             name its options with --options if you trust the volume"
-        ));
-    }
-    format!("{options},nosuid,nodev")
 }
 
 fn canonical(volume: &Path) -> Result<PathBuf> {

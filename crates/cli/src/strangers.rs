@@ -1,0 +1,111 @@
+//! The mount options of a volume that a stranger may have made. They reach the file system, and not the mount program.
+
+use crate::host::Mounted;
+use crate::outcome::{tell, usage};
+use anyhow::{Result, bail};
+use std::path::Path;
+
+/// Words by which mount(8) does something else, or more, than to mount this device here. A dot or a dash at the end: all that begin so.
+const OF_THE_PROGRAM: [&str; 13] = [
+    "loop",
+    "offset",
+    "sizelimit",
+    "encryption",
+    "bind",
+    "rbind",
+    "move",
+    "remount",
+    "make-",
+    "x-",
+    "helper",
+    "uhelper",
+    "verity.",
+];
+
+/// Options that the kernel must have for such a mount.
+const GUARDS: [&str; 2] = ["nosuid", "nodev"];
+
+/// Refuses what the mount program would take for its own, and what would hide options that follow.
+pub fn check(options: &str) -> Result<()> {
+    let wrong = match options.contains(['"', '\\']) {
+        true => Some("a quote or a backslash".to_owned()),
+        false => options.split(',').find_map(of_the_program),
+    };
+    match wrong {
+        None => Ok(()),
+        Some(wrong) => Err(usage(format!(
+            "the volume's property mount-options has {wrong}, which a volume may not ask for \
+             (mount-options={options}): name its options with --options if you trust the volume"
+        ))),
+    }
+}
+
+fn of_the_program(option: &str) -> Option<String> {
+    let name = option.split('=').next().unwrap_or_default().trim();
+    let name = name.to_ascii_lowercase();
+    let is_it = |word: &&str| match word.ends_with(['-', '.']) {
+        true => name.starts_with(word),
+        false => name == *word,
+    };
+    let found = OF_THE_PROGRAM.iter().any(is_it);
+    found.then_some(name)
+}
+
+/// These options, without what they allow the volume's programs and its device files.
+pub fn guarded(options: &str) -> String {
+    let lifts = |option: &str| matches!(option.trim(), "suid" | "dev");
+    if options.split(',').any(lifts) {
+        tell(format_args!(
+            "mounting with nosuid,nodev, although the volume's property mount-options says otherwise: \
+             name its options with --options if you trust the volume"
+        ));
+    }
+    let guards = GUARDS.join(",");
+    format!("{guards},{options},{guards}")
+}
+
+/// Checks that the kernel has them.
+pub fn is_guarded(mounted: Option<Mounted>, dir: &Path) -> Result<()> {
+    match mounted.is_some_and(|it| GUARDS.iter().all(|option| it.has(option))) {
+        true => Ok(()),
+        false => bail!(
+            "{} was mounted without nosuid,nodev, because of the volume's property mount-options: it does \
+             not stay mounted. Name its options with --options if you trust the volume",
+            dir.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_options_of_the_file_system_are_taken_from_a_volume() {
+        for fine in [
+            "",
+            "noatime",
+            "data=journal,journal_async_commit",
+            "errors=remount-ro,ro",
+            "suid,dev",
+        ] {
+            check(fine).unwrap();
+        }
+        for wrong in [
+            "noatime,x-a=\"",
+            "a\\",
+            "loop",
+            "ro, LOOP=/dev/loop1",
+            "offset=1",
+            "make-shared",
+            "X-mount.mkdir",
+            "x-systemd.automount",
+            "verity.hashdevice=/dev/sda",
+            "helper=x",
+            "remount,rw",
+        ] {
+            let error = check(wrong).unwrap_err().to_string();
+            assert!(error.contains("mount-options"), "{error}");
+        }
+    }
+}
