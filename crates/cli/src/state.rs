@@ -77,7 +77,13 @@ pub fn control_socket(uuid: &str) -> Result<PathBuf> {
 
 /// Held while control sockets are made and removed, so that two processes do not both consider a socket abandoned and replace it.
 pub fn alone() -> Result<File> {
-    let path = run_dir()?.join("control.lock");
+    alone_by("control.lock")
+}
+
+/// The same for what else two processes must not do at a time. The file with this name is in a directory that only its user can
+/// open, so no other user keeps it locked.
+pub fn alone_by(name: &str) -> Result<File> {
+    let path = run_dir()?.join(name);
     let opened = OpenOptions::new()
         .create(true)
         .truncate(false)

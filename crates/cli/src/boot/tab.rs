@@ -3,6 +3,7 @@
 use super::entry::{Entry, Name};
 use crate::outcome::usage;
 use crate::replace;
+use crate::state;
 use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -88,7 +89,7 @@ impl Tab {
         };
         let text = entry.text()?;
         fs::create_dir_all(&self.0).with_context(failed)?;
-        let _alone = self.alone().with_context(failed)?;
+        let _alone = Self::alone().with_context(failed)?;
         for (stem, read) in self.entries()? {
             let same = stem == name.as_str();
             let other = match read {
@@ -130,16 +131,15 @@ impl Tab {
     pub fn remove(&self, name: &Name) -> Result<()> {
         let path = self.path(name);
         let failed = || format!("cannot remove {}", path.display());
-        let _alone = self.alone().with_context(failed)?;
+        let _alone = Self::alone().with_context(failed)?;
         fs::remove_file(&path).with_context(failed)?;
         replace::sync_folder(&path).with_context(failed)
     }
 
-    /// Held while entries change, so that two processes do not both find that a volume has none.
-    fn alone(&self) -> std::io::Result<File> {
-        let folder = File::open(&self.0)?;
-        folder.lock()?;
-        Ok(folder)
+    /// Held while entries change, so that two processes do not both find that a volume has none. Not a lock on the folder: everybody
+    /// can read that, and who reads a folder can lock it.
+    fn alone() -> Result<File> {
+        state::alone_by("volumes.lock")
     }
 }
 
@@ -178,6 +178,24 @@ mod tests {
                 .to_string()
                 .contains("nothing is enabled")
         );
+    }
+
+    /// The folder is everybody's to read, and who may read a folder may lock it.
+    #[test]
+    fn a_lock_on_the_folder_stops_no_change() {
+        let root = tempfile::tempdir().unwrap();
+        let tab = Tab::of(Some(root.path()));
+        fs::create_dir_all(&tab.0).unwrap();
+        let strangers = File::open(&tab.0).unwrap();
+        strangers.lock_shared().unwrap();
+        let (told, hears) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let name = "a".parse().unwrap();
+            let added = tab.add(&name, &entry("/a", "1", "/mnt/a"));
+            let _ = told.send(added.and_then(|()| tab.remove(&name)));
+        });
+        let changed = hears.recv_timeout(std::time::Duration::from_secs(60));
+        changed.unwrap().unwrap();
     }
 
     #[test]
