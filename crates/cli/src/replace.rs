@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 use vellum_medium::OpenError;
 
 /// The prefix of the names of incomplete files.
@@ -87,6 +87,20 @@ pub fn name<F>(made: NamedTempFile<F>, path: &Path, over: bool) -> io::Result<()
     };
     named.map_err(|refused| refused.error)?;
     sync_folder(path)
+}
+
+/// Gives a file another name in the same folder, durably. Never replaces an existing file.
+///
+/// # Errors
+/// The system's error; `AlreadyExists` if there is a file with that name.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let named = TempPath::try_from_path(from)?.persist_noclobber(to);
+    named.map_err(|refused| {
+        // It is none of ours to remove.
+        let _ = refused.path.keep();
+        refused.error
+    })?;
+    sync_folder(to)
 }
 
 /// Removes what an interrupted command may have left. A link is removed, not followed.

@@ -181,11 +181,16 @@ fn unfinished(target: &Path) -> PathBuf {
     beside(target, ".migrating.target")
 }
 
-/// Gives its name to a target that has been made and recorded.
+/// Gives its name to a target that has been made and recorded. What has taken that name since stays.
 fn name(target: &Path) -> Result<()> {
-    std::fs::rename(unfinished(target), target)
-        .and_then(|()| replace::sync_folder(target))
-        .with_context(|| target.display().to_string())
+    let shown = target.display();
+    match replace::rename(&unfinished(target), target) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => bail!(
+            "something else has just been made as {shown}, and is left as it is: move it away, and give the \
+             same command again"
+        ),
+        named => named.with_context(|| shown.to_string()),
+    }
 }
 
 /// Copies, compares, and describes the new volume.

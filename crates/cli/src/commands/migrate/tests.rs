@@ -186,3 +186,21 @@ fn a_migration_resumes_only_with_the_same_options() {
     assert!(!path.exists(), "it has gone on");
     std::fs::remove_dir_all(&directory).unwrap();
 }
+
+/// Somebody makes a file of the target's name while the target is made.
+#[test]
+fn a_target_that_appears_meanwhile_is_not_replaced() {
+    let (directory, source) = place("appears");
+    let target = directory.join("b");
+    let appears = |_| Ok(std::fs::write(&target, b"precious")?);
+    let error = make(&target, &new(Layout::Ordered), appears).unwrap_err();
+    assert!(format!("{error:#}").contains("has just"), "{error:#}");
+    assert_eq!(std::fs::read(&target).unwrap(), b"precious");
+    // It goes on when the name is free again.
+    assert!(unfinished(&target).exists());
+    std::fs::remove_file(&target).unwrap();
+    name(&target).unwrap();
+    assert!(target.exists() && !unfinished(&target).exists());
+    drop(source);
+    std::fs::remove_dir_all(directory).unwrap();
+}
