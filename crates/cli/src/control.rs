@@ -35,7 +35,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use vellum_device::{NewSize, Sought};
 use vellum_frontend::owned_socket;
 
@@ -43,8 +43,11 @@ use vellum_frontend::owned_socket;
 pub const LINE_BYTES_MAX: u64 = 4096;
 /// A longer answer does not come from a server of ours.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Connections served at once; further ones are closed at once.
+/// Connections served at once; further ones hear that the server is busy.
 const CLIENTS_MAX: usize = 16;
+/// How long a client asks a busy server again, and how often.
+const BUSY_PATIENCE: Duration = Duration::from_secs(30);
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
 /// How long a client may be silent.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may leave no room in its queue of connections while its process is looked for.
@@ -184,6 +187,8 @@ impl ControlSocket {
                     };
                     let one = Seat(Arc::clone(&clients));
                     if one.0.fetch_add(1, Ordering::SeqCst) >= CLIENTS_MAX {
+                        // It fits into the socket's buffer.
+                        let _ = tell(&client, &busy());
                         continue;
                     }
                     let asked = Arc::clone(&asked);
@@ -268,6 +273,10 @@ fn unanswered(socket: &Path, request: &Value, error: std::io::Error) -> anyhow::
             let why = silence(socket);
             Silent(format!("the server of {whose} does not answer: {why}")).into()
         }
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset => anyhow::anyhow!(
+            "the server on control socket {shown} closed the connection without an answer: it may have \
+             ended just now (`vellum list`). Give the same command again"
+        ),
         ErrorKind::PermissionDenied => anyhow::anyhow!(
             "control socket {shown} is another user's: give the command as that user, or with sudo"
         ),
@@ -379,6 +388,11 @@ fn tell(mut client: &UnixStream, answer: &Value) -> std::io::Result<()> {
 
 fn refuse(error: &str) -> Value {
     json!({"ok": false, "error": error})
+}
+
+/// The answer when all seats are taken. The request is not read.
+fn busy() -> Value {
+    json!({"ok": false, "busy": true, "error": "busy: it has too many clients: try again"})
 }
 
 fn new_size(request: &Value) -> Result<NewSize, String> {
@@ -493,13 +507,14 @@ pub fn request(path: &Path, request: &Value) -> Result<Value> {
 
 /// Like [`request`], for requests that may take longer.
 pub fn request_within(path: &Path, request: &Value, patience: Duration) -> Result<Value> {
-    let stream = sent(path, request, patience)?;
-    let mut line = String::new();
-    BufReader::new(&stream)
-        .take(ANSWER_BYTES_MAX)
-        .read_line(&mut line)
-        .map_err(|error| unanswered(path, request, error))?;
-    accepted(path, &line)
+    let answered = asked(path, request, patience, |stream| {
+        let mut line = String::new();
+        BufReader::new(&stream)
+            .take(ANSWER_BYTES_MAX)
+            .read_line(&mut line)?;
+        Ok((line, ()))
+    });
+    Ok(answered?.0)
 }
 
 /// Like [`request`], for requests that are answered with an open file.
@@ -508,15 +523,38 @@ pub fn request_with_file(
     request: &Value,
     patience: Duration,
 ) -> Result<(Value, Option<OwnedFd>)> {
-    let stream = sent(path, request, patience)?;
-    let mut first = vec![0; 64 << 10];
-    let (got, file) =
-        handover::receive(&stream, &mut first).map_err(|error| unanswered(path, request, error))?;
-    first.truncate(got);
-    let rest = (&stream).take(ANSWER_BYTES_MAX);
-    let mut line = String::new();
-    BufReader::new((&first[..]).chain(rest)).read_line(&mut line)?;
-    Ok((accepted(path, &line)?, file))
+    asked(path, request, patience, |stream| {
+        let mut first = vec![0; 64 << 10];
+        let (got, file) = handover::receive(&stream, &mut first)?;
+        first.truncate(got);
+        let rest = (&stream).take(ANSWER_BYTES_MAX);
+        let mut line = String::new();
+        BufReader::new((&first[..]).chain(rest)).read_line(&mut line)?;
+        Ok((line, file))
+    })
+}
+
+/// Sends a request, and reads the answer's line. A busy server has not read the request, and is asked again.
+fn asked<T>(
+    path: &Path,
+    request: &Value,
+    patience: Duration,
+    read: impl Fn(UnixStream) -> std::io::Result<(String, T)>,
+) -> Result<(Value, T)> {
+    let ends = Instant::now() + patience.min(BUSY_PATIENCE);
+    loop {
+        let read = read(sent(path, request, patience)?).and_then(|(line, rest)| match &*line {
+            "" => Err(ErrorKind::UnexpectedEof.into()),
+            _ => Ok((line, rest)),
+        });
+        let (line, rest) = read.map_err(|error| unanswered(path, request, error))?;
+        let answer = serde_json::from_str::<Value>(&line);
+        if answer.is_ok_and(|it| it["busy"] == true) && Instant::now() < ends {
+            std::thread::sleep(BUSY_PAUSE);
+            continue;
+        }
+        return Ok((accepted(path, &line)?, rest));
+    }
 }
 
 fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> {
@@ -528,21 +566,22 @@ fn sent(path: &Path, request: &Value, patience: Duration) -> Result<UnixStream> 
     let stream = UnixStream::from(stream);
     stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    (&stream).write_all(format!("{request}\n").as_bytes())?;
-    Ok(stream)
+    match (&stream).write_all(format!("{request}\n").as_bytes()) {
+        // A busy server has answered before it closed the connection.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(stream),
+    }
 }
 
 /// Sends a request that is answered with a stream. Returns the connection.
 pub fn request_stream(path: &Path, request: &Value) -> Result<BufReader<UnixStream>> {
-    let stream = sent(path, request, SENT_PATIENCE)?;
-    let mut stream = BufReader::with_capacity(1 << 20, stream);
-    let mut line = String::new();
-    (&mut stream)
-        .take(ANSWER_BYTES_MAX)
-        .read_line(&mut line)
-        .map_err(|error| unanswered(path, request, error))?;
-    accepted(path, &line)?;
-    Ok(stream)
+    let answered = asked(path, request, SENT_PATIENCE, |stream| {
+        let mut stream = BufReader::with_capacity(1 << 20, stream);
+        let mut line = String::new();
+        (&mut stream).take(ANSWER_BYTES_MAX).read_line(&mut line)?;
+        Ok((line, stream))
+    });
+    Ok(answered?.1)
 }
 
 fn accepted(path: &Path, line: &str) -> Result<Value> {

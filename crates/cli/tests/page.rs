@@ -8,10 +8,13 @@ mod common;
 
 use common::exporter::{exporter, get};
 use common::{Running, Server, can_attach, dir, noise, ok, skipped, text};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A volume that has been written, its server, and a page about it.
 struct Watched {
@@ -110,6 +113,99 @@ fn the_page_answers_only_requests_by_its_own_names() {
         answered.is_ok_and(|answer| answer.contains(" 200 "))
     });
     drop(silent);
+}
+
+/// Each request of the page is one of its servers' control sockets, too, and these have few seats.
+#[test]
+fn many_who_read_the_page_leave_commands_their_seats() {
+    let test = "many_who_read_the_page_leave_commands_their_seats";
+    if !can_attach(test) {
+        return;
+    }
+    let watched = Watched::begin(&["--page"]);
+    let volume = watched.dir.path().join("photos.vellum");
+    let before = common::vellum(&["health", text(&volume)]).status.code();
+    let ends = AtomicBool::new(false);
+    let answered = AtomicUsize::new(0);
+    let failed = std::thread::scope(|scope| {
+        for _ in 0..48 {
+            scope.spawn(|| {
+                while !ends.load(Ordering::SeqCst) {
+                    let asked = TcpStream::connect(&watched.address).and_then(|mut stream| {
+                        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+                        let mut answer = String::new();
+                        stream.read_to_string(&mut answer).map(|_| answer)
+                    });
+                    let is_good = asked.is_ok_and(|answer| answer.contains(" 200 "));
+                    answered.fetch_add(usize::from(is_good), Ordering::SeqCst);
+                }
+            });
+        }
+        // Several at a time, as on a machine with many users.
+        let commands = |_| {
+            scope.spawn(|| {
+                let mut failed = Vec::new();
+                for _ in 0..20 {
+                    for command in ["health", "get", "stats", "snapshots"] {
+                        let out = common::vellum(&[command, text(&volume)]);
+                        let is_health = command == "health";
+                        if !out.status.success() && !(is_health && out.status.code() == before) {
+                            failed.push(format!("{command}: {out:?}"));
+                        }
+                    }
+                }
+                failed
+            })
+        };
+        let all: Vec<_> = (0..4).map(commands).collect();
+        let failed: Vec<_> = all.into_iter().flat_map(|it| it.join().unwrap()).collect();
+        ends.store(true, Ordering::SeqCst);
+        failed
+    });
+    assert!(
+        failed.is_empty(),
+        "{} failed: {:?}",
+        failed.len(),
+        failed.first()
+    );
+    assert!(answered.load(Ordering::SeqCst) > 0);
+}
+
+/// More than there are seats stay there and say nothing.
+#[test]
+fn a_server_without_a_seat_says_that_it_is_busy() {
+    let dir = dir();
+    let volume = dir.path().join("v");
+    let control = dir.path().join("control");
+    ok(&["create", text(&volume), "--size", "64M"]);
+    let socket = dir.path().join("s");
+    let server = Server::start(
+        dir.path(),
+        &[
+            text(&volume),
+            "--socket",
+            text(&socket),
+            "--control",
+            text(&control),
+        ],
+    );
+    let connect = || UnixStream::connect(&control).unwrap();
+    let silent: Vec<_> = (0..16).map(|_| connect()).collect();
+    let mut answer = String::new();
+    BufReader::new(connect()).read_line(&mut answer).unwrap();
+    assert!(
+        answer.contains("\"ok\":false") && answer.contains("busy"),
+        "{answer}"
+    );
+    // A command waits until somebody goes, or until the server has waited long enough for what they say.
+    let mut stats = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["stats", "--control", text(&control)])
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    drop(silent);
+    assert!(stats.wait().unwrap().success());
+    assert_eq!(server.term(), Some(0));
 }
 
 #[test]
