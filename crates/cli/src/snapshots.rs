@@ -6,7 +6,7 @@ use crate::outcome::usage;
 use crate::size::Size;
 pub use crate::whole::split;
 use crate::{ago, control, host, whose};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -206,6 +206,13 @@ pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<V
 /// Sends a request to the volume's server, or carries it out on the volume.
 pub fn ask<T: for<'a> Deserialize<'a>>(volume: &Path, key: &Key, order: &Order) -> Result<T> {
     let told = match whose::find_server(volume)? {
+        // It cannot: a mounted file system would find different data below it.
+        Some(_) if matches!(order, Order::ReturnTo(_)) => {
+            let shown = volume.display();
+            bail!(
+                "{shown} is being served: `vellum detach {shown}`, or stop its server, and then go back"
+            )
+        }
         Some((socket, path)) => {
             let request =
                 json!({"command": "snapshots", "volume": path.to_string_lossy(), "order": order});

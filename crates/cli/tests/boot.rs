@@ -446,6 +446,21 @@ fn a_boot_attaches_nothing_else() {
         &["boot", "start", &twin, "--root", system.root()],
         &[&format!("attached already, as {name}")],
     );
+    // Two entries for one folder, too.
+    let folder = text(&system.at("mnt-a")).to_owned();
+    let beside = format!("volume = '{}'\nmount = '{folder}'\n", text(&system.at("b")));
+    fs::write(system.entry("beside"), beside).unwrap();
+    fails(
+        1,
+        &[
+            "boot",
+            "start",
+            &system.name("beside"),
+            "--root",
+            system.root(),
+        ],
+        &[&folder, &format!("where {name} is mounted")],
+    );
     ok(&["boot", "stop", &name]);
     // Something else is mounted there.
     run(

@@ -201,7 +201,7 @@ fn told_apart(disk: &str, second: &Path, third: &Path) {
         told.starts_with("slot 0: a key file\n") && told.ends_with(&marked),
         "{told}"
     );
-    fails(1, &list(text(third)), &["opens none"]);
+    fails(2, &list(text(third)), &["opens none"]);
 }
 
 #[test]

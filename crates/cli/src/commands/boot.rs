@@ -259,6 +259,17 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
             ),
         }
     }
+    if let Some(dir) = &entry.mount {
+        let is_there = |(id, state): &(String, State)| bound::mounts(id, state).contains(dir);
+        let other = state::records()?.into_iter().find(is_there);
+        if let Some(other) = other.and_then(|(_, state)| state.boot) {
+            bail!(
+                "{} is where {other} is mounted: change one of the two, or disable it ({})",
+                dir.display(),
+                file.display()
+            );
+        }
+    }
     if let Some(dir) = &entry.mount
         && host::mounts().iter().any(|mounted| mounted.target == *dir)
     {

@@ -129,7 +129,7 @@ fn list(volume: &Path, file: Option<&Path>) -> Result<()> {
         }
     }
     match (file, opened) {
-        (Some(file), None) => bail!("{} opens none of them", file.display()),
+        (Some(file), None) => Err(usage(format!("{} opens none of them", file.display()))),
         _ => Ok(()),
     }
 }

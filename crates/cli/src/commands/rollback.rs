@@ -42,3 +42,22 @@ pub fn run(args: &Args) -> Result<()> {
     writeln!(out(), "{shown} is what it was at {name}")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ControlSocket;
+    use crate::volume::{self, NewVolume};
+
+    /// A server starts after the command has looked for one.
+    #[test]
+    fn a_volume_that_is_served_by_now_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("v");
+        let made = volume::create(&path, &NewVolume::of(16 << 20), &|| false).unwrap();
+        let _server = ControlSocket::claim(&made.uuid, false).unwrap().unwrap();
+        let order = Order::ReturnTo("s".to_owned());
+        let error = snapshots::ask::<All>(&path, &Key::none(), &order).unwrap_err();
+        assert!(error.to_string().contains("is being served"), "{error:#}");
+    }
+}
