@@ -427,6 +427,39 @@ fn a_half_received_snapshot_can_be_given_up() {
     assert_eq!(seen(&to, "s1"), all[1]);
 }
 
+/// A rollback changes blocks that the stream does not name, and the rest of the stream would then complete another snapshot.
+#[test]
+fn no_rollback_while_a_snapshot_arrives() {
+    let (origin, all) = origin(5);
+    let medium = volume(BLOCKS);
+    let to = open(&medium);
+    take(&to, &sent(&origin, "s0", None), false).unwrap();
+    take(&to, &sent(&origin, "s1", Some("s0")), false).unwrap();
+    let changes = sent(&origin, "s2", Some("s1"));
+    take(&to, &changes[..changes.len() - 1], false).unwrap_err();
+    for name in ["s0", "s1", "s2"] {
+        let refused = to.roll_back(name);
+        assert!(
+            matches!(refused, Err(SnapshotError::Arrives(name)) if name.as_str() == "s2"),
+            "{name}: {refused:?}"
+        );
+    }
+    to.stop().unwrap();
+    drop(to);
+    let to = open(&medium);
+    take(&to, &changes, false).unwrap();
+    assert_eq!(seen(&to, "s2"), all[2]);
+    assert_eq!(seen(&to, "s0"), all[0]);
+    // The way out: without it, one can go back.
+    let to = open(&volume(BLOCKS));
+    take(&to, &sent(&origin, "s0", None), false).unwrap();
+    take(&to, &sent(&origin, "s1", Some("s0")), false).unwrap();
+    take(&to, &changes[..changes.len() - 1], false).unwrap_err();
+    to.delete_snapshot("s2").unwrap();
+    to.roll_back("s0").unwrap();
+    assert_eq!(read_all(&to), all[0]);
+}
+
 proptest! {
     /// Does what the fuzz target does, so that the target does not rot.
     #[test]

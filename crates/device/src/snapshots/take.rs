@@ -48,7 +48,10 @@ pub enum SnapshotError {
     #[error("the snapshot is being deleted")]
     Leaves,
     /// The snapshot is being received.
-    #[error("snapshot {0} is being received, and is not there before all of it is")]
+    #[error(
+        "snapshot {0} is being received, and is not there before all of it is: give `vellum receive` the \
+         same stream again, or give it up by `vellum delete VOLUME {0}`"
+    )]
     Arrives(Name),
     /// The volume is being taken back to the snapshot.
     #[error(
@@ -325,6 +328,10 @@ pub(crate) fn roll_back(
 ) -> Result<(), SnapshotError> {
     let closed = closed(shared, keeper)?;
     let mut book = keeper.book();
+    if let Some(arriving) = book.arriving() {
+        // This changes blocks that the stream does not name, and its rest would complete another snapshot.
+        return Err(SnapshotError::Arrives(arriving.identity.name));
+    }
     let snapshot = whole(&book, name)?;
     // Once begun, it has to be completed.
     let needs = book.changed(snapshot.number, None);

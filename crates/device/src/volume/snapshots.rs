@@ -202,8 +202,8 @@ impl Volume {
     /// mounted.
     ///
     /// # Errors
-    /// When there is none of that name, there is no room to keep what newer ones read, or the medium fails: then the next
-    /// opening goes on.
+    /// When there is none of that name, one is being received, there is no room to keep what newer ones read, or the medium fails:
+    /// then the next opening goes on.
     pub fn roll_back(&self, name: &str) -> Result<(), SnapshotError> {
         snapshots::roll_back(&self.shared, self.writing_keeper()?, name)
     }
