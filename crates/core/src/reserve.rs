@@ -11,7 +11,8 @@
 //!    that does not follow the file system: then no block is known to be upkeep.
 //! 4. The reserve is whole again as soon as room is freed.
 //! 5. The last blocks are only for the records of snapshots (their list and rows). Without these records no snapshot could be deleted,
-//!    and if snapshots have filled a volume, only that frees room.
+//!    and if snapshots have filled a volume, only that frees room. The runtime writes no rows that keep more blocks there: the core
+//!    cannot tell them from those of a deletion.
 //!
 //! So no number of attempts uses the reserve up: each leaves half for the next. Nothing of this is stored on the medium.
 

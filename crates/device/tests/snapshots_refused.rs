@@ -8,12 +8,14 @@
 
 mod common;
 
-use common::{Client, assert_sound, create_keeping, open, read_all, small};
+use common::{Client, assert_sound, create_keeping, open, open_under, read_all, small};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_device::block::BlockError;
+use vellum_device::pack::Compression;
+use vellum_device::policy::{Deltas, Policy};
 use vellum_device::{OpenOptions, SnapshotError, Volume};
-use vellum_medium::{FaultMedium, Medium, Plan};
+use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 4000;
 
@@ -256,4 +258,49 @@ fn at_the_memory_limit_blocks_in_memory_can_be_rewritten() {
     assert_eq!(client.read(6, 5).unwrap(), [1, 2, 0, 0, 1]);
     // The zeros take the memory of one block, and not of two.
     client.write(most, &[3]).unwrap();
+}
+
+/// Writes incompressible blocks until one is refused. Returns how many were written.
+fn fill(client: &mut Client, lbas: std::ops::Range<u64>, round: u64) -> u64 {
+    let first = lbas.start;
+    for lba in lbas.clone() {
+        // No encoding makes these smaller.
+        match client.write(lba, &[7 * (1 + lba + round * 100_000)]) {
+            Ok(()) => {}
+            Err(BlockError::Full) => return lba - first,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    lbas.end - first
+}
+
+/// Rows of writes that are refused take no room that deleting a snapshot needs.
+#[test]
+fn refused_writes_leave_room_to_delete_a_snapshot() {
+    const LOGICAL: u64 = 24_000;
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8000));
+    create_keeping(&*medium, LOGICAL, 1000);
+    let policy = Policy {
+        compression: Compression::ZSTD,
+        deltas: Deltas::Packed,
+        ..Policy::default()
+    };
+    let mut client = Client::new(&open_under(&medium, policy.clone()));
+    let filled = fill(&mut client, 0..LOGICAL, 0);
+    client.volume.take_snapshot("s", 1).unwrap();
+    for round in 1..9 {
+        fill(&mut client, 0..filled, round);
+        client.volume.stop().unwrap();
+        client = Client::new(&open_under(&medium, policy.clone()));
+    }
+    for lba in filled + 1..LOGICAL {
+        let refused = client.write(lba, &[7 * lba]);
+        assert!(matches!(refused, Err(BlockError::Full)), "{refused:?}");
+    }
+    client.volume.delete_snapshot("s").unwrap();
+    assert_eq!(fill(&mut client, 0..filled, 10), filled);
+    assert_eq!(fill(&mut client, filled..filled + 9, 0), 9);
+    client.volume.stop().unwrap();
+    drop(client);
+    assert_sound(&*medium);
 }

@@ -187,12 +187,36 @@ pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
     Ok(())
 }
 
+/// True if there are only the last blocks, which are for what gives room back ([`Room::books`]).
+///
+/// [`Room::books`]: vellum_core::room::Room::books
+pub(super) fn has_only_last(shared: &SharedVolume) -> bool {
+    let inner = shared.inner.lock();
+    let room = inner.engine.room();
+    // Before all is counted, the core itself waits.
+    inner.engine.is_counted() && room.live + room.books() >= room.capacity
+}
+
 /// Carries a plan out; on return it has taken effect.
 pub(super) fn out(shared: &SharedVolume, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
+    copies(shared, plan)?;
+    new_rows(shared, book, &plan.row_blocks)
+}
+
+/// The same, for what has to end once it has begun: it may take the last blocks.
+pub(super) fn out_to_the_end(
+    shared: &SharedVolume,
+    book: &Snapshots,
+    plan: &Plan,
+) -> Result<(), BlockError> {
+    copies(shared, plan)?;
+    rows(shared, book, &plan.row_blocks)
+}
+
+fn copies(shared: &SharedVolume, plan: &Plan) -> Result<(), BlockError> {
     // What is copied must include everything that was answered before.
     drop(shared.knowing_all());
-    plan.copies.iter().try_for_each(|one| copy(shared, one))?;
-    rows(shared, book, &plan.row_blocks)
+    plan.copies.iter().try_for_each(|one| copy(shared, one))
 }
 
 /// Like [`out`], for what is given up.
@@ -207,12 +231,24 @@ pub(super) fn out_of(
     rows(shared, book, &forget.row_blocks)
 }
 
-/// Writes blocks of rows.
-pub(super) fn rows(
+/// Writes blocks of rows that lead to more blocks than before. The core would give them the last blocks too, and then no snapshot
+/// could be deleted any more.
+pub(super) fn new_rows(
     shared: &SharedVolume,
     book: &Snapshots,
     blocks: &[u64],
 ) -> Result<(), BlockError> {
+    blocks.iter().try_for_each(|&block| {
+        // Each time: meanwhile, data may take what was left.
+        match has_only_last(shared) {
+            true => Err(BlockError::Full),
+            false => rows(shared, book, &[block]),
+        }
+    })
+}
+
+/// Writes blocks of rows.
+fn rows(shared: &SharedVolume, book: &Snapshots, blocks: &[u64]) -> Result<(), BlockError> {
     let history = book.history();
     blocks.iter().try_for_each(|&block| {
         write(shared, history.rows(block), |out| {

@@ -141,7 +141,7 @@ impl Cloned {
             for &(place, blocks) in &change.places {
                 fill(place, blocks)?;
             }
-            carry::rows(&self.shared, book, &[change.row_block])
+            carry::new_rows(&self.shared, book, &[change.row_block])
         };
         match carry_out(book, &change) {
             Ok(()) => {

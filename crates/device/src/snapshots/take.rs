@@ -360,7 +360,7 @@ pub(super) fn return_all(
         let from = book.place(snapshot.number, lba);
         let plan = book.plan(newest, std::iter::once(lba));
         let plan = plan.map_err(|_| BlockError::Full)?;
-        if let Err(error) = carry::out(shared, &book, &plan) {
+        if let Err(error) = carry::out_to_the_end(shared, &book, &plan) {
             book.drop_plan(plan);
             return Err(error);
         }
