@@ -230,6 +230,7 @@ fn at_rest(path: &Path, key: &Key, order: &Order) -> Result<Value> {
         read_only: order.reads(),
         without_snapshots: matches!(order, Order::DeleteAll),
         receiving: true,
+        to_make_room: matches!(order, Order::Delete(_)),
         ..OpenOptions::default()
     };
     let volume = Volume::open(Arc::from(claimed.medium), &options)?;

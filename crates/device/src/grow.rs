@@ -3,7 +3,7 @@
 //! The volume is at rest meanwhile. A crash leaves it as it was, or grown ([`vellum_core::grow`] says why).
 
 use crate::digest::crc32c;
-use crate::options::{OpenError, StopError};
+use crate::options::{OpenError, OpenOptions, StopError};
 use crate::resize;
 use crate::shrink::{self, ShrinkError};
 use crate::source::MediumSource;
@@ -72,7 +72,11 @@ pub struct NewSize {
 pub fn grow_at_rest(medium: &Arc<dyn Medium>, size: NewSize) -> Result<Superblock, GrowError> {
     let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
     lengthen(&**medium, &found?.0, size)?;
-    Volume::open(Arc::clone(medium), &resize::options())?.stop()?;
+    let options = OpenOptions {
+        to_make_room: true,
+        ..resize::options()
+    };
+    Volume::open(Arc::clone(medium), &options)?.stop()?;
     grow_stopped(&**medium, size.logical_blocks)
 }
 

@@ -87,6 +87,8 @@ pub struct OpenOptions {
     /// Open it for writing even where a snapshot is being received: to receive the rest of it, to give it up, or to grow the
     /// volume for it. Its schedule rests meanwhile.
     pub receiving: bool,
+    /// Open it for writing even where a rollback was cut short and cannot go on: only to give it room. The next opening goes on.
+    pub to_make_room: bool,
     /// Empty the segments from this one on, because the medium becomes shorter.
     pub segments_end: Option<u32>,
 }
@@ -110,6 +112,7 @@ impl Default for OpenOptions {
             without_snapshots: false,
             schedule: Schedule::default(),
             receiving: false,
+            to_make_room: false,
             segments_end: None,
         }
     }
@@ -212,6 +215,18 @@ pub enum OpenError {
          again; or give it up by `vellum delete VOLUME {0}`, and then go back by `vellum rollback`"
     )]
     Arriving(Name),
+    /// A rollback was cut short, and cannot go on.
+    #[error(
+        "the volume was being taken back to snapshot {name} when that was cut short, and that cannot go on: \
+         {why}. Until it has ended, the volume is a mixture. `vellum delete` of another snapshot, or \
+         `vellum grow`, gives it room"
+    )]
+    Returning {
+        /// The snapshot.
+        name: Name,
+        /// Why.
+        why: String,
+    },
     /// The medium holds no whole volume.
     #[error("{name}: {source}")]
     Recovery {

@@ -1,7 +1,7 @@
 //! Has the core carry out what the bookkeeping requires: copies, discards, and reads and writes of blocks.
 
 use crate::block::{BlockError, Op, Request};
-use crate::drive::{Batch, Inner};
+use crate::drive::{Batch, Inner, Life};
 use crate::encoding::digest_all;
 use crate::frames::{Frames, Quota};
 use crate::gate::{self, passage};
@@ -9,12 +9,17 @@ use crate::requests::Pending;
 use crate::scratch::Scratch;
 use crate::shared::SharedVolume;
 use crate::watched::Watched;
+use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
+use vellum_core::room::Room;
 use vellum_core::seam::{Copy, Input};
 use vellum_core::snapshots::{Forget, Plan, Snapshots};
 
 /// The most runs that are looked at in one hold of the lock.
 const EXTENTS: usize = 64;
+
+/// The time between two looks at whether all is counted.
+const COUNT_WAIT: Duration = Duration::from_millis(5);
 
 /// Carries out a request that changes something, or makes it durable, after everything that was answered before: a client may have the
 /// answer to a write that the core does not have yet (`gate/early.rs`).
@@ -195,6 +200,23 @@ pub(super) fn has_only_last(shared: &SharedVolume) -> bool {
     let room = inner.engine.room();
     // Before all is counted, the core itself waits.
     inner.engine.is_counted() && room.live + room.books() >= room.capacity
+}
+
+/// True if the volume has this much room, which may take until all is counted after an opening. One that takes no more writes has it
+/// too: it refuses them itself.
+pub(super) fn has_room(shared: &SharedVolume, is_enough: impl Fn(Room) -> bool) -> bool {
+    loop {
+        let inner = shared.inner.lock();
+        let takes_none = inner.engine.refuses_writes().is_some() || inner.life != Life::Running;
+        if takes_none || is_enough(inner.engine.fullest_room()) {
+            return true;
+        }
+        if inner.engine.is_counted() {
+            return false;
+        }
+        drop(inner);
+        std::thread::sleep(COUNT_WAIT);
+    }
 }
 
 /// Carries a plan out; on return it has taken effect.

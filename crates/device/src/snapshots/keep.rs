@@ -3,7 +3,7 @@
 use super::carry;
 use super::keeper::Keeper;
 use super::schedule;
-use super::take::{forget_all, return_all};
+use super::take::{forget_all, return_rest};
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::options::OpenError;
 use crate::shared::SharedVolume;
@@ -50,7 +50,9 @@ pub(crate) fn load(
         return Err(OpenError::Arriving(arriving.identity.name));
     }
     let has_begun = |one: &&Snapshot| one.stage.leaves() || one.stage == Stage::Returning;
-    let began: Vec<_> = book.iter().filter(has_begun).copied().collect();
+    let mut began: Vec<_> = book.iter().filter(has_begun).copied().collect();
+    // A rollback may need the room that deletions give back.
+    began.sort_by_key(|one| !one.stage.leaves());
     drop(book);
     if !may_write {
         return Ok(());
@@ -59,14 +61,20 @@ pub(crate) fn load(
     for snapshot in began {
         let ended = match snapshot.stage {
             stage if stage.leaves() => forget_all(shared, keeper, snapshot.number),
-            _ => return_all(shared, keeper, &snapshot),
+            _ => return_rest(shared, keeper, &snapshot),
         };
         match ended {
-            // Its remains take room until the next opening, and do no other harm.
+            Ok(()) => {}
+            // The remains of what is being deleted take room until the next opening, and do no other harm.
             Err(error) if snapshot.stage.leaves() => {
                 shared.events.add("snapshots", error.to_string());
             }
-            ended => ended.map_err(broken)?,
+            Err(error) => {
+                return Err(OpenError::Returning {
+                    name: snapshot.identity.name,
+                    why: error.to_string(),
+                });
+            }
         }
     }
     Ok(())

@@ -20,6 +20,8 @@ mod pace;
 pub(crate) mod schedule;
 mod scheduler;
 mod take;
+#[cfg(test)]
+mod tests;
 mod view;
 mod written;
 

@@ -10,12 +10,17 @@ use parking_lot::RwLockWriteGuard;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
-use vellum_core::format::history::{BadName, Identity, Mark, Name, Number, Snapshot, Stage};
+use vellum_core::format::history::{
+    BLOCK_ROWS, BadName, Identity, Mark, Name, Number, Snapshot, Stage,
+};
 use vellum_core::seam::Copy;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Slot, Snapshots};
 
 /// The most changed blocks that are looked at in one hold of the book: writes that need it wait meanwhile.
 const COMPARED_MAX: usize = 8192;
+
+/// Blocks beside those of rows that a rollback has to find free: for the list, which is written twice, and to delete a snapshot then.
+const RETURN_SLACK: u64 = 4;
 
 /// Why something cannot be done with a snapshot.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +42,12 @@ pub enum SnapshotError {
     /// Too much is kept.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
+    /// The volume is too full to go back.
+    #[error(
+        "the volume is so full that going back to a snapshot could not end: delete another snapshot, or make \
+         the volume larger (vellum grow)"
+    )]
+    NoRoomToReturn,
     /// Writes were waiting all the time.
     #[error(
         "writes were waiting all the time, for {} s; nothing was done: try again when the volume has less \
@@ -219,7 +230,7 @@ pub(crate) fn delete(
 
 /// Gives a snapshot another stage, on the medium too. If the write is refused, the stage stays: changes are kept for a snapshot as
 /// long as the list on the medium names it.
-fn change_stage(
+pub(super) fn change_stage(
     shared: &SharedVolume,
     book: &mut Snapshots,
     name: &str,
@@ -245,6 +256,10 @@ fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, Sna
     if !clones.is_empty() {
         let names: Vec<_> = clones.iter().map(Name::as_str).collect();
         return Err(SnapshotError::HasClones(its(one), names.join(", ")));
+    }
+    if one.stage == Stage::Returning {
+        // Without it, the volume would stay a mixture.
+        return Err(SnapshotError::Returns(its(one)));
     }
     match one.stage.is_clone() {
         true if keeper.is_viewed(one.number) => Err(SnapshotError::InUse(its(one))),
@@ -334,10 +349,15 @@ pub(crate) fn roll_back(
     }
     let snapshot = whole(&book, name)?;
     // Once begun, it has to be completed.
-    let needs = book.changed(snapshot.number, None);
+    let needs = kept_to_return(&book, snapshot.number);
     let (kept, most) = book.room();
-    if needs.filter(|lba| book.wants(*lba)).count() as u64 > most - kept {
+    if needs > most - kept {
         return Err(NoRoom(most).into());
+    }
+    // Free places for rows may be scattered, and a block of rows that gets more may take another block.
+    let rows = 2 * needs.div_ceil(BLOCK_ROWS as u64) + RETURN_SLACK;
+    if !carry::has_room(shared, |room| room.live + rows <= room.capacity) {
+        return Err(SnapshotError::NoRoomToReturn);
     }
     change_stage(shared, &mut book, name, Stage::Returning)?;
     drop(book);
@@ -346,8 +366,28 @@ pub(crate) fn roll_back(
     Ok(carry::flush(shared)?)
 }
 
+/// How many more blocks newer snapshots have to keep before the volume is taken back to a snapshot.
+fn kept_to_return(book: &Snapshots, number: Number) -> u64 {
+    let changed = book.changed(number, None);
+    changed.filter(|lba| book.wants(*lba)).count() as u64
+}
+
+/// Goes on with a rollback that was cut short, if it has room to end. Without that it would only take the last blocks of the volume.
+pub(super) fn return_rest(
+    shared: &SharedVolume,
+    keeper: &Keeper,
+    snapshot: &Snapshot,
+) -> Result<(), BlockError> {
+    let needs = kept_to_return(&keeper.book(), snapshot.number);
+    let rows = needs.div_ceil(BLOCK_ROWS as u64) + 1;
+    match carry::has_room(shared, |room| room.live + rows <= room.capacity) {
+        true => return_all(shared, keeper, snapshot),
+        false => Err(BlockError::Full),
+    }
+}
+
 /// Makes the volume read as a snapshot does. What it was is kept for newer snapshots, as with any change.
-pub(super) fn return_all(
+fn return_all(
     shared: &SharedVolume,
     keeper: &Keeper,
     snapshot: &Snapshot,

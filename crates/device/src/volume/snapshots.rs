@@ -73,15 +73,22 @@ impl Volume {
             return Ok(());
         }
         if options.without_snapshots && !self.read_only {
-            // A rollback that has begun is completed first, if it can be: without its snapshot the volume would stay a mixture.
-            if let Err(error) = snapshots::load(&self.shared, keeper, true, true) {
-                self.shared.events.add("snapshots", error.to_string());
+            // A rollback that has begun is completed first: without its snapshot the volume would stay a mixture.
+            match snapshots::load(&self.shared, keeper, true, true) {
+                Err(error @ OpenError::Returning { .. }) => return Err(error),
+                Err(error) => self.shared.events.add("snapshots", error.to_string()),
+                Ok(()) => {}
             }
             snapshots::forget_list(&self.shared, keeper)?;
         }
         match snapshots::load(&self.shared, keeper, !self.read_only, options.receiving) {
             // What is left of a damaged volume is readable all the same.
             Err(error) if self.read_only => {
+                self.shared.events.add("snapshots", error.to_string());
+                Ok(())
+            }
+            // It is opened to give it room, and goes on at the next opening.
+            Err(error @ OpenError::Returning { .. }) if options.to_make_room => {
                 self.shared.events.add("snapshots", error.to_string());
                 Ok(())
             }

@@ -1,0 +1,160 @@
+//! What users of a volume cannot bring about from outside.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use super::take::change_stage;
+use super::{SnapshotError, carry};
+use crate::block::BlockError;
+use crate::{CreateOptions, NewSize, OpenError, OpenOptions, Volume, grow_at_rest, limits};
+use std::sync::Arc;
+use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
+use vellum_core::format::history::Stage;
+use vellum_medium::{Medium, MemoryMedium};
+
+const MEDIUM: u64 = 8000;
+const LOGICAL: u64 = 24_000;
+/// Blocks that the older snapshot keeps, and that hold nothing.
+const EMPTY: u64 = 16_000;
+
+fn small() -> OpenOptions {
+    OpenOptions {
+        write_frames: limits::WRITE_FRAMES_MIN,
+        read_frames: limits::READ_FRAMES_MIN,
+        collector_frames: limits::COLLECTOR_FRAMES_MIN,
+        ..OpenOptions::default()
+    }
+}
+
+fn open(medium: &Arc<dyn Medium>) -> Volume {
+    Volume::open(Arc::clone(medium), &small()).unwrap()
+}
+
+/// Writes new blocks until one is refused. Returns the first block that was not written.
+fn fill(volume: &Volume, from: u64) -> u64 {
+    (from..LOGICAL)
+        .find(|&lba| {
+            let written = carry::write(&volume.shared, Lba(lba), |block| {
+                let mut word = lba + 1;
+                for bytes in block.chunks_exact_mut(8) {
+                    word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    bytes.copy_from_slice(&word.to_le_bytes());
+                }
+            });
+            match written {
+                Ok(()) => false,
+                Err(BlockError::Full) => true,
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .unwrap()
+}
+
+/// A volume of which hardly more is left than its last blocks, with two snapshots. To go back to `s0`, it needs more than that for
+/// rows.
+fn nearly_full() -> (Arc<dyn Medium>, Volume) {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(MEDIUM));
+    let create = CreateOptions {
+        segment_blocks: Some(64),
+        logical_blocks: Some(LOGICAL),
+        history: 2000,
+        ..CreateOptions::default()
+    };
+    Volume::create(&*medium, &create).unwrap();
+    let mut volume = open(&medium);
+    volume.take_snapshot("s0", 1).unwrap();
+    {
+        let keeper = volume.shared.keeper.as_ref().unwrap();
+        let mut book = keeper.book();
+        let newest = book.newest().unwrap();
+        let plan = book.plan(newest, (0..EMPTY).map(Lba)).unwrap();
+        carry::out(&volume.shared, &book, &plan).unwrap();
+        book.keep(plan);
+    }
+    volume.take_snapshot("s1", 2).unwrap();
+    let mut at = EMPTY;
+    // Each opening gives new data a part of the reserve.
+    for _ in 0..24 {
+        at = fill(&volume, at);
+        volume.stop().unwrap();
+        volume = open(&medium);
+    }
+    (medium, volume)
+}
+
+#[test]
+fn a_rollback_that_has_no_room_to_end_does_not_begin() {
+    let (medium, volume) = nearly_full();
+    let refused = volume.roll_back("s0");
+    assert!(
+        matches!(refused, Err(SnapshotError::NoRoomToReturn)),
+        "{refused:?}"
+    );
+    volume.check_unmixed().unwrap();
+    // The newest one needs no rows.
+    volume.roll_back("s1").unwrap();
+    volume.delete_snapshot("s1").unwrap();
+    volume.roll_back("s0").unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+    open(&medium).check_unmixed().unwrap();
+}
+
+/// A rollback that was cut short cannot go on, because the volume is full. It is not given up with the snapshots: the volume would be
+/// a mixture.
+#[test]
+fn a_rollback_that_cannot_end_is_kept_until_there_is_room() {
+    let (medium, volume) = nearly_full();
+    {
+        let keeper = volume.shared.keeper.as_ref().unwrap();
+        let mut book = keeper.book();
+        change_stage(&volume.shared, &mut book, "s0", Stage::Returning).unwrap();
+    }
+    volume.stop().unwrap();
+    drop(volume);
+    for without_snapshots in [true, false] {
+        let options = OpenOptions {
+            without_snapshots,
+            ..small()
+        };
+        let refused = Volume::open(Arc::clone(&medium), &options);
+        assert!(
+            matches!(&refused, Err(OpenError::Returning { name, .. }) if name.as_str() == "s0"),
+            "{refused:?}"
+        );
+    }
+    let read_only = OpenOptions {
+        read_only: true,
+        ..small()
+    };
+    let volume = Volume::open(Arc::clone(&medium), &read_only).unwrap();
+    let told = volume.check_unmixed();
+    assert!(matches!(told, Err(SnapshotError::Returns(_))), "{told:?}");
+    drop(volume);
+    let longer: Arc<dyn Medium> = Arc::new(MemoryMedium::new(2 * MEDIUM));
+    let mut block = [0; BLOCK_BYTES];
+    for at in (0..MEDIUM).map(Pba) {
+        medium.read(at, &mut block).unwrap();
+        longer.write(at, &block).unwrap();
+    }
+    grow_at_rest(&longer, NewSize::default()).unwrap();
+    let volume = open(&longer);
+    volume.check_unmixed().unwrap();
+    volume.roll_back("s1").unwrap();
+    // Or another snapshot is deleted; this one cannot be.
+    let to_make_room = OpenOptions {
+        receiving: true,
+        to_make_room: true,
+        ..small()
+    };
+    let volume = Volume::open(Arc::clone(&medium), &to_make_room).unwrap();
+    let refused = volume.delete_snapshot("s0");
+    assert!(
+        matches!(refused, Err(SnapshotError::Returns(_))),
+        "{refused:?}"
+    );
+    volume.delete_snapshot("s1").unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+    let volume = open(&medium);
+    volume.check_unmixed().unwrap();
+    volume.delete_snapshot("s0").unwrap();
+}
