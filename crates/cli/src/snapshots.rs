@@ -337,7 +337,7 @@ impl Changes for Compared {
         snapshots.map(|one| one.name).collect()
     }
 
-    fn since(&self, export: &str, point: &str) -> Option<Since> {
+    fn since(&self, export: &str, _asked: Option<u64>, point: &str) -> Option<Since> {
         let (volume, until) = self.find(export)?;
         // Only with snapshots taken before it.
         let number = |name: &str| volume.volume().seen_at(name).map(|seen| seen.number());
@@ -418,6 +418,7 @@ pub fn finder(
         let is_clone = volume.clone_at(&name_of_one).is_ok_and(|one| one.is_some());
         Some(Found {
             of: name.to_owned(),
+            name: format!("{name}@{name_of_one}"),
             number,
             device: match is_clone {
                 true => known.of(name, number, device),

@@ -12,6 +12,7 @@ pub type Since = Arc<dyn Fn(Lba, u64, usize) -> Option<Vec<Extent>> + Send + Syn
 pub trait Changes: Send + Sync {
     /// The names of the points that an export can be compared with.
     fn points(&self, export: &str) -> Vec<String>;
-    /// How an export differs from one of these points.
-    fn since(&self, export: &str, point: &str) -> Option<Since>;
+    /// How an export differs from one of these points. `number`: the identity of an export that was [found](crate::finder::Found);
+    /// `None` if the name refers to another one by now.
+    fn since(&self, export: &str, number: Option<u64>, point: &str) -> Option<Since>;
 }

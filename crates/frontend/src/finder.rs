@@ -8,6 +8,8 @@ use std::sync::Arc;
 pub struct Found {
     /// The name of the volume whose clients may use it.
     pub of: String,
+    /// Its own name: an age that was asked for refers to another one later, this does not.
+    pub name: String,
     /// Its identity: another one with the same name has another number.
     pub number: u64,
     /// Its contents.

@@ -342,6 +342,7 @@ fn found(name: &str) -> Option<Found> {
         .ok()?;
     Some(Found {
         of: "disk".into(),
+        name: name.to_owned(),
         number: 1,
         device: ram.into(),
     })

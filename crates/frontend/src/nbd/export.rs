@@ -3,7 +3,7 @@
 use super::tls::Fingerprint;
 use super::wire::export_flag as flag;
 use crate::changes::Changes;
-use crate::finder::Finder;
+use crate::finder::{Finder, Found};
 use crate::unaligned::ByteDevice;
 use parking_lot::RwLock;
 use std::any::Any;
@@ -25,6 +25,8 @@ pub struct Export {
     read_only: bool,
     /// The clients that may use it; `None`: all.
     clients: Option<BTreeSet<Fingerprint>>,
+    /// If it was found on request: its own name, and its identity.
+    found: Option<(String, u64)>,
     pub(super) removed: AtomicBool,
     /// Held while a client uses it.
     _held: Option<Box<dyn Any + Send + Sync>>,
@@ -52,8 +54,26 @@ impl Export {
             bytes,
             read_only: false,
             clients: None,
+            found: None,
             removed: AtomicBool::new(false),
             _held: held,
+        }
+    }
+
+    /// An export that was found when a client asked for `name`.
+    fn of_found(name: &str, found: Found) -> Self {
+        Self {
+            of: Some(found.of),
+            found: Some((found.name, found.number)),
+            ..Self::new(name, found.device)
+        }
+    }
+
+    /// The name by which it is compared with earlier points. If it was found on request, also its identity.
+    pub(super) fn compared(&self) -> (&str, Option<u64>) {
+        match &self.found {
+            Some((name, number)) => (name, Some(*number)),
+            None => (&self.name, None),
         }
     }
 
@@ -61,13 +81,6 @@ impl Export {
     #[must_use]
     pub fn described(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
-        self
-    }
-
-    /// Notes the export of the volume that it belongs to.
-    #[must_use]
-    fn of(mut self, volume: String) -> Self {
-        self.of = Some(volume);
         self
     }
 
@@ -210,7 +223,7 @@ impl Catalogue {
         let finder = self.finder.read().clone()?;
         let found = finder(name)?;
         let is_open = open.iter().any(|export| export.name == found.of);
-        is_open.then(|| Arc::new(Export::new(name, found.device).of(found.of)))
+        is_open.then(|| Arc::new(Export::of_found(name, found)))
     }
 
     /// Sets the finder for names that are not listed.

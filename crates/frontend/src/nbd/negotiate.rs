@@ -66,9 +66,19 @@ pub struct Negotiator<'a> {
     client: Option<Fingerprint>,
     no_zeroes: bool,
     structured: bool,
-    /// The export for which contexts were chosen, and those contexts.
-    chosen: Option<(String, Vec<Context>)>,
+    /// The contexts that were chosen.
+    chosen: Option<Chosen>,
     options: u32,
+}
+
+/// Contexts that were chosen for an export.
+#[derive(Debug)]
+struct Chosen {
+    /// The name that the client asked for.
+    name: String,
+    /// What this referred to then. By an age, that is another snapshot later.
+    export: Arc<Export>,
+    contexts: Vec<Context>,
 }
 
 /// The fixed part of an option.
@@ -222,18 +232,25 @@ impl<'a> Negotiator<'a> {
     /// The result for a transmission with `export`.
     #[must_use]
     pub fn agreed(&self, export: &Export) -> Agreed {
-        let chosen = self.chosen.as_ref().filter(|(name, _)| {
-            let found = self.find(name);
-            self.structured && found.is_some_and(|found| found.name == export.name)
-        });
+        let chosen = self.chosen.as_ref();
+        let chosen = chosen
+            .filter(|chosen| self.structured && std::ptr::eq(Arc::as_ptr(&chosen.export), export));
         Agreed {
             structured: self.structured,
-            contexts: chosen.map_or_else(Vec::new, |(_, contexts)| contexts.clone()),
+            contexts: chosen.map_or_else(Vec::new, |chosen| chosen.contexts.clone()),
         }
     }
 
+    /// Finds an export. A name for which contexts were chosen refers to the same one as then: data and contexts must not be of two
+    /// snapshots.
     fn find(&self, name: &str) -> Option<Arc<Export>> {
-        self.catalogue.find(name, self.client.as_ref())
+        let found = self.catalogue.find(name, self.client.as_ref())?;
+        let chosen = self.chosen.as_ref();
+        let chosen = chosen.filter(|chosen| {
+            let are_found = [&found, &chosen.export].map(|export| export.compared().1.is_some());
+            chosen.name == name && are_found == [true, true]
+        });
+        Some(chosen.map_or(found, |chosen| Arc::clone(&chosen.export)))
     }
 
     fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Result<Step, ProtocolError> {
@@ -355,8 +372,8 @@ impl<'a> Negotiator<'a> {
             return error(out, option, reply::ERR_UNKNOWN, NO_SUCH);
         };
         let named = match set {
-            true => self.chosen(&export.name, &queries),
-            false => self.listed(&export.name, &queries),
+            true => self.chosen(&export, &queries),
+            false => self.listed(&export, &queries),
         };
         for (id, (context, _)) in (1u32..).zip(&named) {
             let id = if set { id } else { 0 };
@@ -366,14 +383,19 @@ impl<'a> Negotiator<'a> {
         }
         if set {
             let contexts = named.into_iter().filter_map(|(_, context)| context);
-            self.chosen = Some((name.to_owned(), contexts.collect()));
+            let contexts = contexts.collect();
+            self.chosen = Some(Chosen {
+                name: name.to_owned(),
+                export,
+                contexts,
+            });
         }
         answer(out, option, reply::ACK, &[]);
         Step::More
     }
 
     /// The requested contexts that exist.
-    fn chosen(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
+    fn chosen(&self, export: &Export, queries: &[&str]) -> Vec<(String, Option<Context>)> {
         let mut chosen: Vec<(String, Option<Context>)> = Vec::new();
         for query in queries {
             let is_new = chosen.iter().all(|(name, _)| name != query);
@@ -392,9 +414,9 @@ impl<'a> Negotiator<'a> {
     }
 
     /// The contexts whose names a query matches or is a prefix of; all of them if there are no queries.
-    fn listed(&self, export: &str, queries: &[&str]) -> Vec<(String, Option<Context>)> {
+    fn listed(&self, export: &Export, queries: &[&str]) -> Vec<(String, Option<Context>)> {
         let changes = self.catalogue.changes();
-        let points = changes.map_or_else(Vec::new, |changes| changes.points(export));
+        let points = changes.map_or_else(Vec::new, |changes| changes.points(export.compared().0));
         let points = points.iter().rev().take(LISTED_MAX);
         let since = points.map(|point| format!("{SINCE}{point}"));
         let all = std::iter::once(wire::BASE_ALLOCATION.to_owned()).chain(since);
@@ -408,8 +430,9 @@ impl<'a> Negotiator<'a> {
         all.filter(is_asked).map(|name| (name, None)).collect()
     }
 
-    fn since(&self, export: &str, point: &str) -> Option<Since> {
-        self.catalogue.changes()?.since(export, point)
+    fn since(&self, export: &Export, point: &str) -> Option<Since> {
+        let (name, number) = export.compared();
+        self.catalogue.changes()?.since(name, number, point)
     }
 }
 

@@ -26,7 +26,7 @@ impl Changes for Points {
         vec!["monday".to_owned(), "tuesday".to_owned()]
     }
 
-    fn since(&self, _: &str, point: &str) -> Option<Since> {
+    fn since(&self, _: &str, _: Option<u64>, point: &str) -> Option<Since> {
         (point == "monday").then(|| Arc::new(|_: Lba, _, _| None) as Since)
     }
 }

@@ -4,6 +4,10 @@ use crate::client::{Client, context_data, info_data};
 use crate::disks::Served;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use vellum_device::block::Extent;
+use vellum_frontend::changes::{Changes, Since};
+use vellum_frontend::finder::Found;
 use vellum_frontend::nbd::Export;
 use vellum_frontend::nbd::wire::{self, export_flag, info, option, reply};
 use vellum_frontend::testing::RamDisk;
@@ -182,6 +186,71 @@ fn meta_contexts() {
     );
     client.structured = true;
     assert_eq!(client.call(wire::command::BLOCK_STATUS, 0, 0, 512, &[]), 22);
+}
+
+/// Snapshots by age: each look finds a newer one. Number N has 8 N blocks, of which the first N have changed.
+#[derive(Clone, Default)]
+struct Ages(Arc<AtomicU64>);
+
+impl Ages {
+    /// The number of the snapshot that a name refers to now.
+    fn number(&self, export: &str) -> u64 {
+        let exact = export.strip_prefix("one@s").map(|number| number.parse());
+        match exact {
+            Some(number) => number.unwrap(),
+            None => self.0.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+}
+
+impl Changes for Ages {
+    fn points(&self, _: &str) -> Vec<String> {
+        vec!["p".to_owned()]
+    }
+
+    fn since(&self, export: &str, number: Option<u64>, _: &str) -> Option<Since> {
+        let changed = self.number(export);
+        assert_eq!(number, Some(changed));
+        Some(Arc::new(move |lba, blocks, _| {
+            let mapped = lba.0 < changed;
+            let blocks = if mapped { changed - lba.0 } else { blocks };
+            Some(vec![Extent { blocks, mapped }])
+        }))
+    }
+}
+
+/// A backup by age must not get one snapshot's data, and what has changed in another.
+#[test]
+fn contexts_and_data_are_of_one_snapshot() {
+    let served = two();
+    let ages = Ages::default();
+    let (look, name) = (ages.clone(), "one@-15m");
+    served.server.compare_by(Arc::new(ages));
+    served.server.find_by(Arc::new(move |asked| {
+        let number = asked.starts_with("one@").then(|| look.number(asked))?;
+        Some(Found {
+            of: "one".to_owned(),
+            name: format!("one@s{number}"),
+            number,
+            device: Arc::new(RamDisk::new(8 * number, 16, 16)).into(),
+        })
+    }));
+    for names in [[name, name], [name, "one@s5"], ["one@s5", name]] {
+        let mut client = Client::greeted(&served.path());
+        assert_eq!(client.verdict(option::STRUCTURED_REPLY, &[]), reply::ACK);
+        client.structured = true;
+        let context = context_data(names[0], &["qemu:dirty-bitmap:p"]);
+        assert_eq!(client.option(option::SET_META_CONTEXT, &context).len(), 2);
+        let answers = client.option(option::GO, &info_data(names[1], &[]));
+        let blocks = wire::be64(&answers[0].1, 2) / 4096;
+        if names[0] == names[1] {
+            let changed = client.status(0, 0, 8 * 4096)[0];
+            assert_eq!(changed, (blocks as u32 / 8 * 4096, 1));
+        } else {
+            let status = client.call(wire::command::BLOCK_STATUS, 0, 0, 512, &[]);
+            assert_eq!(status, 22, "{names:?}");
+        }
+    }
 }
 
 #[test]
