@@ -13,6 +13,7 @@ use common::{Client, Random, assert_sound, create_keeping, read_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_core::addr::Pba;
 use vellum_core::snapshots::scheduled_name;
 use vellum_device::block::Op;
@@ -24,6 +25,7 @@ use vellum_device::stream::{
 use vellum_device::{
     ArrivalError, NewSize, OpenError, OpenOptions, SnapshotError, Volume, grow_at_rest,
 };
+use vellum_medium::fault::{Cuts, Recorder};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 const BLOCKS: u64 = 1000;
@@ -458,6 +460,55 @@ fn no_rollback_while_a_snapshot_arrives() {
     to.delete_snapshot("s2").unwrap();
     to.roll_back("s0").unwrap();
     assert_eq!(read_all(&to), all[0]);
+}
+
+/// Whenever the power fails while another snapshot replaces half of one, the volume is known to be a mixture.
+#[test]
+fn half_of_a_snapshot_is_replaced_at_once() {
+    let (origin, _) = origin(4);
+    let start = Arc::new(MemoryMedium::new(8 * BLOCKS));
+    create(&*start, BLOCKS);
+    let medium: Arc<dyn Medium> = start.clone();
+    let to = open(&medium);
+    let half = sent(&origin, "s0", None);
+    take(&to, &half[..half.len() - 1], false).unwrap_err();
+    to.stop().unwrap();
+    drop(to);
+    let other = sent(&origin, "s2", None);
+    for round in 0..20 {
+        let recorder = Arc::new(Recorder::new(start.fork()));
+        let medium: Arc<dyn Medium> = recorder.clone();
+        let to = open(&medium);
+        let begun = recorder.now();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // What was written may become durable at any instant.
+            scope.spawn(|| {
+                let mut client = Client::new(&to);
+                while !is_done.load(Ordering::Relaxed) {
+                    client.flush().unwrap();
+                }
+            });
+            let reader = &mut Reader::new(&other[..]).unwrap();
+            let taken = receive(&to, reader, true, &mut |_| false);
+            assert!(matches!(taken, Err(ReceiveError::Interrupted)), "{taken:?}");
+            is_done.store(true, Ordering::Relaxed);
+        });
+        to.stop().unwrap();
+        drop(to);
+        let tape = recorder.take();
+        let mut cuts = Cuts::new(&start, &tape, round);
+        for instant in begun..=tape.len() {
+            cuts.advance_to(instant);
+            let medium: Arc<dyn Medium> = Arc::new(cuts.cut(round).0);
+            let opened = try_open(&medium, false);
+            assert!(
+                matches!(opened, Err(OpenError::Arriving(_))),
+                "round {round}, cut at {instant} of {}",
+                tape.len()
+            );
+        }
+    }
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use super::take::{SnapshotError, before, closed, whole};
 use crate::block::BlockError;
 use crate::shared::SharedVolume;
 use vellum_core::addr::Lba;
-use vellum_core::format::history::{Identity, Name, Number, Stage};
+use vellum_core::format::history::{Identity, Name, Number, Snapshot, Stage};
 use vellum_core::format::stream::Head;
 use vellum_core::snapshots::{ListError, Snapshots};
 
@@ -77,14 +77,11 @@ pub(crate) fn arrive(
         return Err(ListError::Exists(name).into());
     }
     let mut resumes = false;
-    if let Some(arriving) = book.arriving().copied() {
+    if let Some(arriving) = book.arriving() {
         resumes = arriving.identity == head.snapshot && arriving.stage == stage;
         let is_replaced = force && stage == Stage::ArrivingWhole;
         if !resumes && !is_replaced {
             return Err(SnapshotError::Arrives(arriving.identity.name).into());
-        }
-        if !resumes && let Some(block) = book.remove(arriving.number) {
-            carry::list(shared, &book, block)?;
         }
     }
     if let Some(from) = &head.from {
@@ -96,20 +93,42 @@ pub(crate) fn arrive(
     if resumes {
         return Ok(true);
     }
-    let (mut snapshot, place) = book.propose(head.snapshot)?;
     if head.from.is_none() && !force && !is_empty(shared) {
         return Err(ArrivalError::NotEmpty);
     }
-    snapshot.stage = stage;
     carry::owed(shared, &mut book)?;
-    let block = book.add(snapshot, place);
-    if let Err(error) = carry::list(shared, &book, block) {
-        book.remove(snapshot.number);
-        return Err(error.into());
-    }
+    note(shared, &mut book, head.snapshot, stage)?;
     drop(book);
     carry::flush(shared)?;
     Ok(false)
+}
+
+/// Notes in the list that a snapshot arrives. Half of another one is replaced in its place, by the same write: at no instant nothing
+/// says that the volume is a mixture.
+fn note(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    identity: Identity,
+    stage: Stage,
+) -> Result<(), ArrivalError> {
+    let half = book.arriving().map(|half| half.number);
+    let half = half.and_then(|number| book.entry(number));
+    if let Some((half, _)) = half {
+        book.remove(half.number);
+    }
+    let noted = book.propose(identity).map_err(ArrivalError::from);
+    let noted = noted.and_then(|(snapshot, free)| {
+        let place = half.map_or(free, |(_, place)| place);
+        let block = book.add(Snapshot { stage, ..snapshot }, place);
+        carry::list(shared, book, block).map_err(|error| {
+            book.remove(snapshot.number);
+            error.into()
+        })
+    });
+    if let (Err(_), Some((half, place))) = (&noted, half) {
+        book.add(half, place);
+    }
+    noted
 }
 
 /// Returns the newest snapshot, which has to be this one.
