@@ -7,17 +7,25 @@
 )]
 
 mod common;
+#[path = "common/layer.rs"]
+mod layer;
 
-use common::{Client, Random, create, open_packing, small, superblock_of, wait_for};
+use common::{
+    Client, Random, create, create_keeping, open_packing, small, superblock_of, wait_for,
+};
 use crc32c::crc32c;
+use layer::{Layer, Layered};
+use parking_lot::Mutex;
 use std::sync::Arc;
-use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Segment};
+use std::time::Duration;
+use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment};
 use vellum_core::check::{Options, Problem};
 use vellum_core::format::leaf;
 use vellum_core::format::root::{self, FreeSegments, LeafSlot, RootHeader};
+use vellum_device::block::BlockError;
 use vellum_device::pack::Compression;
 use vellum_device::{OpenOptions, StopError, Volume, inspect};
-use vellum_medium::{Medium, MemoryMedium};
+use vellum_medium::{Io, Medium, MemoryMedium};
 
 const BLOCKS: u64 = 8192;
 /// The LBAs that a leaf maps.
@@ -225,5 +233,76 @@ fn what_fits_in_memory_is_there_when_it_is_counted() {
         LEAVES + 1,
         "and that of pages"
     );
+    volume.stop().unwrap();
+}
+
+/// Holds back what reads these blocks.
+#[expect(
+    clippy::vec_box,
+    reason = "operations change hands by pointer, as the medium wants them"
+)]
+struct Held {
+    medium: Arc<dyn Medium>,
+    blocks: [Pba; 2],
+    ios: Mutex<Option<Vec<Box<Io>>>>,
+}
+
+impl Held {
+    fn let_go(&self) {
+        let held = self.ios.lock().take();
+        self.medium.submit(&mut held.unwrap());
+    }
+}
+
+impl Layer for Held {
+    fn below(&self) -> &dyn Medium {
+        &*self.medium
+    }
+
+    fn submit(&self, ios: &mut Vec<Box<Io>>) {
+        if let Some(held) = &mut *self.ios.lock() {
+            let is_held = |io: &mut Box<Io>| self.blocks.contains(&io.at);
+            held.extend(ios.extract_if(.., is_held));
+        }
+        self.medium.submit(ios);
+    }
+}
+
+/// A volume that is nearly full has no room for clones. Before all is counted it looks emptier.
+#[test]
+fn a_clone_takes_no_room_before_all_is_counted() {
+    const LOGICAL: u64 = 3 * BLOCKS;
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create_keeping(&*medium, LOGICAL, 1000);
+    let volume = open(&medium, 0);
+    volume.take_snapshot("s", 1).unwrap();
+    volume.clone_snapshot("s", "c", 2).unwrap();
+    let capacity = volume.stats().room.capacity_bytes / BLOCK_BYTES as u64;
+    let mut client = Client::new(&volume);
+    for lba in 0..capacity * 96 / 100 {
+        client.write(lba, &[7 * (lba + 1)]).unwrap();
+    }
+    assert_eq!(volume.stats().room.used_percent, 96);
+    volume.stop().unwrap();
+    drop((client, volume));
+    let superblock = superblock_of(&*medium);
+    let held = Arc::new(Layered(Held {
+        medium: Arc::clone(&medium),
+        blocks: [0, 1].map(|slot| superblock.leaf_slot(Leaf(0), slot)),
+        ios: Mutex::new(Some(Vec::new())),
+    }));
+    let slow: Arc<dyn Medium> = held.clone();
+    let volume = open(&slow, 0);
+    let clone = Arc::new(volume.clone_at("c").unwrap().unwrap());
+    std::thread::scope(|scope| {
+        let written = scope.spawn(|| Client::new(&clone).write(LOGICAL - 9, &[7]));
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(!is_counted(&volume), "and it holds nobody up meanwhile");
+        assert!(!written.is_finished(), "nobody knows whether there is room");
+        held.let_go();
+        let refused = written.join().unwrap();
+        assert!(matches!(refused, Err(BlockError::Full)), "{refused:?}");
+    });
+    assert!(is_counted(&volume));
     volume.stop().unwrap();
 }

@@ -15,7 +15,7 @@ use std::any::Any;
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_core::format::history::{Identity, Mark, Name, Number, Stage};
-use vellum_core::room::Level;
+use vellum_core::room::{Level, Room};
 use vellum_core::snapshots::{Change, ListError, Part, Snapshots};
 
 /// See [`Volume::clone_snapshot`](crate::Volume::clone_snapshot).
@@ -107,8 +107,16 @@ impl Cloned {
         let _is_open = self.keeper()?.enter_clone();
         let (mut at, end) = (request.lba, request.lba.plus(request.blocks));
         let mut rest = std::mem::take(&mut request.frames);
+        let mut has_room = false;
         while at < end {
             let (mut book, part) = self.part(at, end)?;
+            if !part.own && !has_room {
+                // Others need the book while this waits.
+                drop(book);
+                self.has_room()?;
+                has_room = true;
+                continue;
+            }
             let mut fill = |place, blocks: u64| {
                 let others = rest.split_off(blocks as usize);
                 let these = std::mem::replace(&mut rest, others);
@@ -119,7 +127,6 @@ impl Cloned {
                 fill(part.place, part.blocks)?;
                 part.blocks
             } else {
-                self.has_room()?;
                 self.change(&mut book, (at, part.blocks), fill)?
             };
             at = at.plus(written);
@@ -164,10 +171,11 @@ impl Cloned {
         }
     }
 
-    /// A volume that is nearly full has no room for clones to grow: what is left is for its own clients.
+    /// A volume that is nearly full has no room for clones to grow: what is left is for its own clients. This may wait until all is
+    /// counted after an opening: before that, the volume looks emptier than it is.
     fn has_room(&self) -> Result<(), BlockError> {
-        let room = self.shared.inner.lock().engine.room();
-        match room.percent() < Level::Critical.percent() {
+        let is_enough = |room: Room| room.percent() < Level::Critical.percent();
+        match carry::has_room(&self.shared, is_enough) {
             true => Ok(()),
             false => Err(BlockError::Full),
         }
