@@ -337,13 +337,15 @@ impl Changes for Compared {
         snapshots.map(|one| one.name).collect()
     }
 
-    fn since(&self, export: &str, _asked: Option<u64>, point: &str) -> Option<Since> {
+    fn since(&self, export: &str, asked: Option<u64>, point: &str) -> Option<Since> {
         let (volume, until) = self.find(export)?;
+        let now = volume.volume();
+        let since = seen(&now, point).ok()?;
+        let until_is = until.as_deref().map(|name| seen(&now, name));
+        let until_is = until_is.transpose().ok()?;
         // Only with snapshots taken before it.
-        let number = |name: &str| volume.volume().seen_at(name).map(|seen| seen.number());
-        let since = number(point).ok()?;
-        let until_number = until.as_deref().map(number).transpose().ok()?;
-        if until_number.is_some_and(|until| since >= until) {
+        let is_later = until_is.is_none_or(|until| since < until);
+        if !is_later || asked.is_some() && until_is != asked {
             return None;
         }
         let (volume, point) = (Arc::clone(volume), point.to_owned());
@@ -352,19 +354,26 @@ impl Changes for Compared {
             let told = volume.changed_within(&point, until.as_deref(), (lba, blocks), max);
             // Checked afterwards: if the name still means the same snapshot, it did all the time. A new snapshot of this name is another
             // point.
-            let is = |name: &str, number| {
-                volume
-                    .seen_at(name)
-                    .is_ok_and(|seen| seen.number() == number)
-            };
+            let is = |name: &str, identity| seen(&volume, name).is_ok_and(|seen| seen == identity);
             let is_same = is(&point, since)
                 && until
                     .as_deref()
-                    .zip(until_number)
-                    .is_none_or(|(name, number)| is(name, number));
+                    .zip(until_is)
+                    .is_none_or(|(name, identity)| is(name, identity));
             told.ok().filter(|_| is_same)
         }))
     }
+}
+
+/// The identity of a snapshot or clone, by its number. Numbers may be used again after the volume is opened again, as when it grows.
+fn identity(volume: &Volume, number: u32) -> u64 {
+    u64::from(number) | volume.superblock().life().0 << 32
+}
+
+/// The identity of the snapshot of this name.
+fn seen(volume: &Volume, name: &str) -> Result<u64, SnapshotError> {
+    let seen = volume.seen_at(name)?;
+    Ok(identity(volume, seen.number()))
 }
 
 /// The name of a snapshot that is requested by name or age.
@@ -413,8 +422,6 @@ pub fn finder(
         // Held until the device is known to the next one who asks for it.
         let mut known = clones.0.lock();
         let (device, number) = device(&volume, &name_of_one, in_memory).ok()?;
-        // After the volume has grown, this is another device.
-        let number = number | volume.superblock().life().0 << 32;
         let is_clone = volume.clone_at(&name_of_one).is_ok_and(|one| one.is_some());
         Some(Found {
             of: name.to_owned(),
@@ -429,18 +436,18 @@ pub fn finder(
 }
 
 /// The device of a clone, which is writable, or of a snapshot, which is read-only or keeps its writes
-/// `in_memory`. Also returns its number.
+/// `in_memory`. Also returns its identity: after the volume has grown, it is another device.
 pub fn device(
     volume: &Volume,
     name: &str,
     in_memory: bool,
 ) -> Result<(Arc<dyn BlockDevice>, u64), SnapshotError> {
     if let Some(clone) = volume.clone_at(name)? {
-        let number = clone.number().into();
+        let number = identity(volume, clone.number());
         return Ok((Arc::new(clone), number));
     }
     let seen = volume.seen_at(name)?;
-    let number = seen.number().into();
+    let number = identity(volume, seen.number());
     Ok(match in_memory {
         true => (Arc::new(seen.with_memory()), number),
         false => (Arc::new(seen), number),
@@ -476,6 +483,50 @@ impl Drop for Frozen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vellum_device::CreateOptions;
+    use vellum_device::block::Extent;
+    use vellum_medium::MemoryMedium;
+
+    /// The newest snapshot is deleted, and the volume opened again: the next one has its number.
+    #[test]
+    fn a_point_of_another_life_is_unknown() {
+        let medium = Arc::new(MemoryMedium::new(8000));
+        let create = CreateOptions {
+            history: 1000,
+            ..CreateOptions::default()
+        };
+        Volume::create(&*medium, &create).unwrap();
+        let options = OpenOptions::default();
+        let volume = Arc::new(Growable::open(medium, &options).unwrap());
+        for name in ["a", "b"] {
+            volume.volume().take_snapshot(name, 1).unwrap();
+        }
+        let compared = Compared(vec![("disk".to_owned(), Arc::clone(&volume))]);
+        let since = compared.since("disk", None, "b").unwrap();
+        let of_a = compared.since("disk@b", None, "a").unwrap();
+        let same = vec![Extent {
+            blocks: 9,
+            mapped: false,
+        }];
+        for since in [&since, &of_a] {
+            assert_eq!(since(Lba(0), 9, 9), Some(same.clone()));
+        }
+        volume.volume().delete_snapshot("b").unwrap();
+        let smaller = volume.blocks() - 1000;
+        volume.shrink(smaller, &options).unwrap();
+        volume.volume().take_snapshot("b", 1).unwrap();
+        for since in [&since, &of_a] {
+            assert_eq!(since(Lba(0), 9, 9), None);
+        }
+        // An export that was found is that one.
+        let finder = finder(compared.0.clone(), &Arc::default(), false);
+        let found = finder("disk@b").unwrap();
+        let asked = Some(found.number);
+        assert_eq!(found.name, "disk@b");
+        assert!(compared.since(&found.name, asked, "a").is_some());
+        let other = Some(found.number + 1);
+        assert!(compared.since(&found.name, other, "a").is_none());
+    }
 
     /// A difference is told in parts, and a client writes between two of them.
     #[test]
