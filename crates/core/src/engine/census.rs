@@ -1,8 +1,9 @@
 //! Carries out the census of a volume that was opened before its owners and live blocks were counted
 //! ([0061](../../../../docs/decisions/0061-a-census-beside-requests.md)).
 //!
-//! The leaves of the map are read beside requests, many at once, and counted as they arrive. Until all are counted, the collector rests,
-//! and new data goes only to segments that the root says are free. What finds no room there waits for the end of the census.
+//! The leaves of the map are read beside requests, many at once, and counted as they arrive. Then pages are settled in the same way. What
+//! need not be read is counted in short steps, and requests have their turn between two. Until the end the collector rests, and new data
+//! goes only to segments that the root says are free. What finds no room there waits for the end of the census.
 
 use super::{Engine, Pending};
 use crate::addr::{BLOCK_BYTES, Leaf, Pba, Segment};
@@ -11,51 +12,62 @@ use crate::reserve::Reserve;
 use crate::seam::{Effect, Outcome};
 use crate::state::{Uncounted, Unsound};
 
-/// The most leaves that one step counts without reading them, so that requests need not wait long.
-const STEP: usize = 256;
-
 impl Engine {
-    /// Reads and counts further leaves. Ends the census when no leaf is left.
+    /// Takes a step of the census: reads further leaves, and counts or settles some that need not be read. The end has a step of its own.
     pub(super) fn advance_census(&mut self) {
-        // A volume that stops need not be counted, unless a request waits for that.
-        let is_wanted = self.front.course.is_running() || !self.front.queue.is_empty();
-        if !self.state.is_in_census() || !is_wanted {
+        if !self.counts() || self.residency.census.rests(self.front.course.now()) {
             return;
         }
-        let mut counted = 0;
+        if self.residency.census.is_at_end() {
+            return self.end_census();
+        }
         let now = self.front.course.now();
+        let mut counted = 0;
         while self.residency.census.has_room(now) {
-            let Some(uncounted) = self.state.next_uncounted(self.residency.census.next()) else {
-                break;
-            };
-            let leaf = match uncounted {
-                Uncounted::Here(leaf) => {
-                    let is_sound = self.state.count_leaf(leaf, None);
-                    if self.poison_if_unsound(is_sound) {
-                        return;
-                    }
-                    counted += 1;
-                    leaf
-                }
-                Uncounted::Away(leaf) => {
+            let leaf = match self.next_uncounted() {
+                Some(Uncounted::Here(leaf)) => leaf,
+                Some(Uncounted::Away(leaf)) => {
                     self.ask_to_count(leaf);
-                    leaf
+                    continue;
                 }
+                None if self.residency.census.is_idle() => {
+                    self.residency.census.on_all_counted();
+                    return self.residency.census.rest(now);
+                }
+                None => return,
             };
-            self.residency.census.on_begun(leaf);
-            if counted >= STEP && !self.residency.census.is_idle() {
+            if !self.count_here(leaf) {
                 return;
             }
+            counted += 1;
+            if counted >= self.options.census_step {
+                return self.residency.census.rest(now);
+            }
         }
-        if self.residency.census.is_idle() {
-            self.end_census();
+    }
+
+    /// Returns the next leaf to count. Those that came to be needed behind the others have their turn after them.
+    fn next_uncounted(&mut self) -> Option<Uncounted> {
+        let next = self.state.next_uncounted(self.residency.census.next());
+        if next.is_some() || !self.residency.census.is_idle() {
+            return next;
         }
+        self.residency.census.start_again();
+        self.state.next_uncounted(self.residency.census.next())
+    }
+
+    /// Counts a leaf that need not be read; false if that poisons the volume.
+    fn count_here(&mut self, leaf: Leaf) -> bool {
+        let is_sound = self.state.count_leaf(leaf, None);
+        self.residency.census.on_begun(leaf);
+        !self.poison_if_unsound(is_sound)
     }
 
     fn ask_to_count(&mut self, leaf: Leaf) {
         let Some(at) = self.state.place_of_leaf(leaf) else {
             unreachable!("leaf {leaf} is away, so the medium has it")
         };
+        self.residency.census.on_begun(leaf);
         self.residency.census.on_requested();
         self.front
             .ask(Pending::Census(leaf), |id| Effect::ReadMeta {
@@ -78,19 +90,15 @@ impl Engine {
 
     /// Counts what is in memory; if that is all, the census is over before it began.
     pub(super) fn begin_census(&mut self) {
-        while let Some(Uncounted::Here(leaf)) =
-            self.state.next_uncounted(self.residency.census.next())
-        {
-            let is_sound = self.state.count_leaf(leaf, None);
-            if self.poison_if_unsound(is_sound) {
-                return;
+        loop {
+            match self.next_uncounted() {
+                Some(Uncounted::Here(leaf)) if self.count_here(leaf) => {}
+                Some(_) => return,
+                None => break,
             }
-            self.residency.census.on_begun(leaf);
         }
-        if self.state.uncounted() == 0 {
-            let is_sound = self.state.end_census();
-            self.poison_if_unsound(is_sound);
-        }
+        let is_sound = self.state.end_census();
+        self.poison_if_unsound(is_sound);
     }
 
     fn end_census(&mut self) {

@@ -384,10 +384,14 @@ impl Engine {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {
         // While a chunk cannot be sealed, its deadline is ignored. The deadline has passed, and a tick could do nothing.
-        if self.front.outbox.holds_writes() || !self.log.may_write() {
-            return self.front.outbox.held_due();
+        let due = match self.front.outbox.holds_writes() || !self.log.may_write() {
+            true => self.front.outbox.held_due(),
+            false => self.log.seal_due(),
+        };
+        match self.census_due() {
+            Some(census) => Some(due.map_or(census, |due| due.min(census))),
+            None => due,
         }
-        self.log.seal_due()
     }
 
     /// The volume's geometry and identity.

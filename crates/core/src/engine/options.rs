@@ -41,6 +41,8 @@ pub struct Options {
     pub segments_end: Option<u32>,
     /// For a log: the blocks of a root that are written at once.
     pub root_piece: u32,
+    /// For a log: the most leaves that a census counts in one step, besides those that are read for it.
+    pub census_step: usize,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             write_buffers: 0,
             segments_end: None,
             root_piece: limits::ROOT_PIECE,
+            census_step: limits::CENSUS_STEP,
         }
     }
 }

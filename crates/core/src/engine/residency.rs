@@ -1,6 +1,7 @@
 //! Requests that wait for leaves, and leaves being read.
 
 use crate::addr::{Generation, Lba, Leaf, Nanos, RequestId};
+use crate::limits::CENSUS_REST_NANOS;
 use crate::state::Unsound;
 use alloc::{collections::VecDeque, vec::Vec};
 
@@ -92,6 +93,10 @@ pub(super) struct CensusReads {
     asked: Option<Nanos>,
     in_flight: usize,
     next: Leaf,
+    /// Until when it rests.
+    due: Option<Nanos>,
+    /// True if only the end is left.
+    is_at_end: bool,
     unsound: Option<Unsound>,
 }
 
@@ -109,6 +114,37 @@ impl CensusReads {
     /// Notes that a leaf was counted, or is being read.
     pub fn on_begun(&mut self, leaf: Leaf) {
         self.next = Leaf(leaf.0 + 1);
+    }
+
+    /// Begins with the first leaf again.
+    pub fn start_again(&mut self) {
+        self.next = Leaf(0);
+    }
+
+    /// Rests after a step, so that requests have their turn.
+    pub fn rest(&mut self, now: Nanos) {
+        self.due = Some(Nanos(now.0 + CENSUS_REST_NANOS));
+    }
+
+    /// True if it rests still.
+    pub fn rests(&mut self, now: Nanos) -> bool {
+        self.due = self.due.filter(|due| *due > now);
+        self.due.is_some()
+    }
+
+    /// Until when it rests.
+    pub fn due(&self) -> Option<Nanos> {
+        self.due
+    }
+
+    /// Notes that all leaves are counted.
+    pub fn on_all_counted(&mut self) {
+        self.is_at_end = true;
+    }
+
+    /// True if all leaves were counted in the last step.
+    pub fn is_at_end(&self) -> bool {
+        self.is_at_end
     }
 
     /// Notes that a leaf is requested.

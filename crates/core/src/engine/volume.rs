@@ -1,7 +1,7 @@
 //! What every path asks of the volume: what fits, how full it is, whether writes are refused; and how a buffer is given back.
 
 use super::{Engine, Pending};
-use crate::addr::{Buf, Lba};
+use crate::addr::{Buf, Lba, Nanos};
 use crate::front::{Outbox, admit};
 use crate::log::Collector;
 use crate::room::Room;
@@ -12,9 +12,23 @@ impl Engine {
         admit::fits(self, lba, blocks)
     }
 
-    /// True if no effect is in flight.
+    /// True if no effect is in flight, and no step of a census is due.
     pub(super) fn is_quiet(&self) -> bool {
-        self.front.outbox.is_quiet()
+        self.front.outbox.is_quiet() && self.census_due().is_none()
+    }
+
+    /// True if the census goes on. A volume that stops need not be counted, unless a request waits for that.
+    pub(super) fn counts(&self) -> bool {
+        self.state.is_in_census()
+            && (self.front.course.is_running() || !self.front.queue.is_empty())
+            && !self.front.course.is_poisoned()
+    }
+
+    /// When the census takes its next step, if it rests.
+    #[inline]
+    pub(super) fn census_due(&self) -> Option<Nanos> {
+        let due = self.residency.census.due()?;
+        self.counts().then_some(due)
     }
 
     /// The number of data blocks that may be live at once, as of now.

@@ -146,7 +146,10 @@ impl State {
     fn place(&mut self, vba: Vba, pba: Pba, parts: bool) -> Option<()> {
         match self.is_counted {
             true => self.shared.begin(vba, pba, parts),
-            false => return self.shared.restore(vba, pba, parts).then_some(()),
+            false => {
+                let is_one = self.change_place(vba, |shared| shared.restore(vba, pba, parts));
+                return is_one.then_some(());
+            }
         }
         Some(())
     }
@@ -158,7 +161,7 @@ impl State {
                 self.shared.relocate(vba, to);
                 self.died(from);
             }
-            false => self.shared.restore_move(vba, to),
+            false => self.change_place(vba, |shared| shared.restore_move(vba, to)),
         }
     }
 

@@ -1,18 +1,28 @@
-//! Which leaves of the map a census has counted.
+//! Which leaves of the map a census has counted, and which pages it has settled.
 //!
 //! Leaves may be counted in any order. Each is counted once.
 
 use super::bounds::Unwritten;
-use crate::addr::Leaf;
+use super::settling::Settling;
+use crate::addr::{Leaf, Vba};
 use alloc::{vec, vec::Vec};
 
-/// A leaf of the map that a census has to count.
+/// A leaf of the map or of the table of pages that a census has to count, settle or change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncounted {
-    /// It is in memory, or holds nothing on the medium: it can be counted now.
+    /// It is in memory, or holds nothing on the medium: this can be done now.
     Here(Leaf),
     /// It has to be read first.
     Away(Leaf),
+}
+
+impl Uncounted {
+    /// The leaf.
+    #[must_use]
+    pub fn leaf(self) -> Leaf {
+        let (Self::Here(leaf) | Self::Away(leaf)) = self;
+        leaf
+    }
 }
 
 /// A census under way.
@@ -20,33 +30,41 @@ pub(super) struct Census {
     counted: Vec<bool>,
     /// How many are not.
     left: u64,
-    /// Pages with numbers from this one on were made since the volume was opened.
-    fresh: u32,
-    unwritten: Unwritten,
+    settling: Settling,
 }
 
 impl Census {
-    /// Begins the census of so many leaves; the next new page gets the number `fresh`.
+    /// Begins the census of so many leaves of the map, and of all pages. Pages with numbers from `fresh` on were made since the volume was
+    /// opened; others are not in what was `unwritten` then.
     pub fn new(leaves: u32, fresh: u32, unwritten: Unwritten) -> Self {
         Self {
             counted: vec![false; leaves as usize],
             left: leaves.into(),
-            fresh,
-            unwritten,
+            settling: Settling::new(fresh, unwritten),
         }
     }
 
-    /// What was not written when the volume was opened.
-    pub fn unwritten(&self) -> &Unwritten {
-        &self.unwritten
+    /// The same for a map that is counted already, and pages that were all made before.
+    pub fn of_pages(unwritten: Unwritten) -> Self {
+        Self::new(0, u32::MAX, unwritten)
     }
 
-    /// The number of the first page that was made since the volume was opened.
-    pub fn fresh(&self) -> u32 {
-        self.fresh
+    /// Which pages are settled.
+    pub fn settling(&self) -> &Settling {
+        &self.settling
     }
 
-    /// The number of leaves that are not counted.
+    /// The same, mutable.
+    pub fn settling_mut(&mut self) -> &mut Settling {
+        &mut self.settling
+    }
+
+    /// Ends the census: the new pages that nothing leads to.
+    pub fn into_given_up(self) -> impl Iterator<Item = Vba> {
+        self.settling.into_given_up()
+    }
+
+    /// The number of leaves of the map that are not counted.
     pub fn left(&self) -> u64 {
         self.left
     }

@@ -2,12 +2,13 @@
 //!
 //! A leaf of the map is counted at one instant. From then on each change of its entries is counted too; before, none is. So at any time
 //! the counts are exactly those of the counted leaves, whatever requests have changed, and in whatever order leaves are counted. They are
-//! lower than the whole map's. So nothing may be freed, moved or refused because of a count before the census is complete. Until then
-//! records have the same effects as in a replay: pages settle at the end ([0061](../../../../docs/decisions/0061-a-census-beside-requests.md)).
+//! lower than the whole map's. Once all leaves of the map are counted, pages are settled, leaf by leaf (`settle`). Nothing may be freed,
+//! moved or refused because of a count before the census is complete. Until then records have the same effects as in a replay
+//! ([0061](../../../../docs/decisions/0061-a-census-beside-requests.md)).
 
 use super::bounds::Unwritten;
 use super::census::{Census, Uncounted};
-use super::settle::{Seen, count_block};
+use super::settling::{Settling, count_block};
 use super::shelf::Shelf;
 use super::{State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
@@ -72,22 +73,38 @@ impl State {
         self.census.is_some()
     }
 
-    /// The number of leaves that the census has yet to count.
+    /// The number of leaves that the census has yet to count or settle; 0 only once it has ended.
     #[must_use]
     pub fn uncounted(&self) -> u64 {
-        self.census.as_ref().map_or(0, Census::left)
+        let Some(census) = &self.census else {
+            return 0;
+        };
+        let pages = self.shared.leaf_count() - census.settling().settled();
+        (census.left() + pages as u64).max(1)
     }
 
-    /// Returns the next leaf from `from` on that the census has to count.
+    /// Returns the next leaf from `from` on that the census has to count. If all of the map is counted, that is a leaf of the table of pages,
+    /// or one of the map that has LBAs that own pages alone.
     pub fn next_uncounted(&self, from: Leaf) -> Option<Uncounted> {
-        let leaf = self.census.as_ref()?.next(from)?;
-        Some(match self.map.is_away(leaf) {
+        let census = self.census.as_ref()?;
+        let leaf = match census.left() {
+            0 => self.next_unsettled(census.settling(), from),
+            _ => census.next(from),
+        };
+        leaf.map(|leaf| match self.is_away(leaf) {
             true => Uncounted::Away(leaf),
             false => Uncounted::Here(leaf),
         })
     }
 
-    /// Counts a leaf, unless it is counted already; `block` is what the medium has of it, if that was read.
+    fn next_unsettled(&self, settling: &Settling, from: Leaf) -> Option<Leaf> {
+        let first = from.0.saturating_sub(self.map_leaves) as usize;
+        let leaf = settling.next(first, self.shared.leaf_count());
+        let of_pages = leaf.map(|leaf| Leaf(self.map_leaves + leaf as u32));
+        of_pages.or_else(|| settling.next_alone(from))
+    }
+
+    /// Counts or settles a leaf, unless that is done already; `block` is what the medium has of it, if that was read.
     ///
     /// # Errors
     /// The leaf, if its entries lead to more blocks than there are, or to a page of another kind, or if it cannot be read.
@@ -99,8 +116,12 @@ impl State {
         let Some(census) = &mut self.census else {
             return Ok(());
         };
+        if leaf.0 >= self.map_leaves {
+            self.settle_leaf((leaf.0 - self.map_leaves) as usize, block)?;
+            return self.is_sound();
+        }
         if !census.count(leaf) {
-            return Ok(());
+            return self.make_plain_in(leaf, block);
         }
         // A map that fits in memory is in memory once it is counted.
         let shelf = self.map.leaves().shelf();
@@ -124,6 +145,21 @@ impl State {
         }
     }
 
+    /// Maps the LBAs of a leaf that own pages alone to these pages.
+    fn make_plain_in(
+        &mut self,
+        leaf: Leaf,
+        block: Option<&[u8; BLOCK_BYTES]>,
+    ) -> Result<(), Unsound> {
+        let settling = self.census.as_ref().map(Census::settling);
+        let alone = settling.map_or(Vec::new(), |settling| settling.alone_in(leaf));
+        if let (false, Some(block)) = (alone.is_empty(), block) {
+            self.map.take_leaf(leaf, block);
+        }
+        self.make_plain(&alone);
+        self.is_sound()
+    }
+
     /// Maps `lba` anew while not all is counted.
     #[cold]
     pub(super) fn remap_uncounted(&mut self, lba: Lba, entry: Entry) {
@@ -142,8 +178,8 @@ impl State {
         let is_counted = match entry {
             Entry::Unmapped | Entry::Zero => true,
             Entry::Plain(pba) => count_block(&self.segments, &mut self.live, pba).is_some(),
-            Entry::Shared(vba) => self.shared.count_owner(vba, lba),
-            Entry::Packed(vba, _) => self.shared.count_part(vba),
+            Entry::Shared(vba) => self.change_uses(vba, |shared| shared.count_owner(vba, lba)),
+            Entry::Packed(vba, _) => self.change_uses(vba, |shared| shared.count_part(vba)),
         };
         debug_assert!(
             is_counted,
@@ -155,28 +191,14 @@ impl State {
         match entry {
             Entry::Unmapped | Entry::Zero => {}
             Entry::Plain(pba) => {
+                self.strays.remove(pba);
                 if let Some((segment, _)) = self.segments.segment_of(pba) {
                     self.live.died(segment);
                 }
             }
-            Entry::Shared(vba) => self.shared.uncount_owner(vba, lba),
-            Entry::Packed(vba, _) => self.shared.uncount_part(vba),
+            Entry::Shared(vba) => self.change_uses(vba, |shared| shared.uncount_owner(vba, lba)),
+            Entry::Packed(vba, _) => self.change_uses(vba, |shared| shared.uncount_part(vba)),
         }
-    }
-
-    /// Ends the census when all leaves of the map are counted: counts and settles pages. From now on [`State::apply`] keeps the counts.
-    ///
-    /// # Errors
-    /// The table whose entries lead to more blocks than there are, or to a page without an address.
-    pub fn end_census(&mut self) -> Result<(), Unsound> {
-        let Some(census) = self.census.take() else {
-            return Ok(());
-        };
-        debug_assert_eq!(census.left(), 0, "all leaves are counted");
-        self.shared.bring_while_room();
-        let mut seen = Seen::default();
-        self.count_pages(census.unwritten(), census.fresh(), &mut seen)?;
-        self.settle_pages(&Unwritten::default(), &mut seen, census.fresh())
     }
 }
 
@@ -278,13 +300,17 @@ mod tests {
             let mut state = state_of(&leaves, most);
             assert!(state.begin_census(&Unwritten::default()));
             // The engine hands over what it has read of a leaf that is away.
-            let block = block_of(&map);
-            assert_eq!(
-                state.next_uncounted(Leaf(0)),
-                Some(Uncounted::Away(Leaf(0)))
-            );
-            assert_eq!(state.count_leaf(Leaf(0), Some(&block)), Ok(()));
-            assert_eq!(count_all(&mut state), Ok(()));
+            let mut next = Leaf(0);
+            while let Some(uncounted) = state.next_uncounted(next) {
+                let (Uncounted::Here(leaf) | Uncounted::Away(leaf)) = uncounted;
+                let of_leaf = leaves.iter().find(|(of, _)| *of == leaf.0);
+                let block = of_leaf.map(|(_, entries)| block_of(entries));
+                assert_eq!(uncounted == Uncounted::Away(leaf), block.is_some());
+                assert_eq!(state.count_leaf(leaf, block.as_ref()), Ok(()));
+                next = Leaf(leaf.0 + 1);
+            }
+            assert_eq!(next, Leaf(pages + 2));
+            assert_eq!(state.end_census(), Ok(()));
             let (here, may_be, _) = state.residency().unwrap_or_default();
             assert!(may_be == most || most > 0 && may_be == most - 1);
             assert_eq!(here, may_be.min(3), "{most} may be in memory");

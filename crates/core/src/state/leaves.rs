@@ -156,9 +156,9 @@ impl State {
                 note(out, leaf);
                 continue;
             }
-            // No owner leaves a page before a census ends, and until then counts do not tell who would be the last.
-            if self.is_counted
-                && let Entry::Shared(page) | Entry::Packed(page, _) = self.map.get(lba)
+            // Until a census has settled a page, no owner leaves it, and counts do not tell who would be the last.
+            if let Entry::Shared(page) | Entry::Packed(page, _) = self.map.get(lba)
+                && (self.is_counted || self.is_settled(page))
             {
                 note_page(out, self.shared.leaf_away_to_leave(page, blocks));
                 let heir = self.shared.heir(page, lba);

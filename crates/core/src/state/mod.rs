@@ -28,6 +28,7 @@ mod redeem;
 mod rescue;
 mod resident;
 mod settle;
+mod settling;
 mod shared;
 mod shelf;
 mod strays;

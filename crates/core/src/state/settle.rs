@@ -1,12 +1,18 @@
-//! The end of a replay: owners and live blocks are counted from the map, so that no count is too low.
+//! The end of a replay, or of a census: owners and live blocks are counted from the map, so that no count is too low, and pages are
+//! settled by their owners.
+//!
+//! Leaves of the table of pages are settled one by one, after all owners are counted. From then on each change of their pages settles them anew.
+//! So at any time exactly the pages of settled leaves are settled, whatever requests have changed. Numbers that this finds to be free, and
+//! pages that it finds to be given up, wait until all pages are settled.
 
 use super::bounds::Unwritten;
-use super::live::Live;
+use super::census::Census;
+use super::settling::{Blocks, Fault, Settling, Standing, count_block};
+use super::shared::Shared;
+use super::shelf::Shelf;
 use super::{Event, State, Unsound};
-use crate::addr::{Lba, Leaf, Pba, Segment, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Vba};
 use crate::entry::{Entry, split};
-use crate::format::superblock::SegmentArea;
-use alloc::{collections::BTreeMap, vec, vec::Vec};
 
 impl State {
     /// Counts; from now on [`State::apply`] keeps the counts.
@@ -17,40 +23,163 @@ impl State {
         debug_assert!(!self.is_counted);
         self.catch_up(Lba(0), Lba(u64::MAX));
         self.count_owners(unwritten)?;
-        let mut seen = Seen::default();
-        self.count_pages(unwritten, u32::MAX, &mut seen)?;
-        self.settle_pages(unwritten, &mut seen, u32::MAX)
+        self.shared.expect_whole();
+        self.census = Some(Census::of_pages(unwritten.clone()));
+        self.end_census()
     }
 
-    /// Settles pages after their owners were counted. An event is made for each page of parts with a number from `fresh` on that nothing
-    /// leads to.
-    pub(super) fn settle_pages(
-        &mut self,
-        unwritten: &Unwritten,
-        seen: &mut Seen,
-        fresh: u32,
-    ) -> Result<(), Unsound> {
-        for pba in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {
-            if !seen.is_first(&self.segments, pba) {
-                return Err(Unsound::Deltas);
-            }
-            if unwritten.has(&self.segments, pba) {
-                return Err(Unsound::Deltas);
-            }
-            count_block(&self.segments, &mut self.live, pba).ok_or(Unsound::Deltas)?;
+    /// Ends the census when all leaves of the map are counted: settles what is not settled. From now on [`State::apply`] keeps the counts.
+    ///
+    /// # Errors
+    /// The table whose entries lead to more blocks than there are, or to a page without an address.
+    pub fn end_census(&mut self) -> Result<(), Unsound> {
+        if !self.is_in_census() {
+            return Ok(());
+        }
+        let settled = self.settle_rest();
+        let census = self.census.take();
+        settled?;
+        self.shared.free_waiting();
+        let given_up = census.into_iter().flat_map(Census::into_given_up);
+        self.events.extend(given_up.map(Event::GivenUp));
+        self.check_leaves(false);
+        self.is_counted = true;
+        Ok(())
+    }
+
+    fn settle_rest(&mut self) -> Result<(), Unsound> {
+        for leaf in 0..self.shared.leaf_count() {
+            self.settle_leaf(leaf, None)?;
+        }
+        let settled = self.with_settling(Shared::settle_ends);
+        settled.map_err(|fault| self.blame(fault))?;
+        for page in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {
+            // Only deltas need it. So far it was free.
+            self.with_settling(|shared, settling, blocks| {
+                shared.unsettle(page, Standing::Free, settling, blocks);
+                shared.settle(page, settling, blocks)
+            })
+            .map_err(|_| Unsound::Deltas)?;
         }
         if !self.shared.reserve_for_log(self.pledges.len()) {
             return Err(Unsound::Shared);
         }
-        let (plain, given_up) = self.shared.settle(fresh);
-        for (lba, pba) in plain {
+        let alone = self.with_settling(|_, settling, _| settling.alone());
+        self.make_plain(&alone);
+        self.is_sound()
+    }
+
+    /// Calls `change` with all that settling changes.
+    fn with_settling<T>(
+        &mut self,
+        change: impl FnOnce(&mut Shared, &mut Settling, &mut Blocks<'_>) -> T,
+    ) -> T {
+        let Some(census) = &mut self.census else {
+            unreachable!("pages are settled only by a census")
+        };
+        let mut blocks = Blocks {
+            segments: &self.segments,
+            live: &mut self.live,
+        };
+        change(&mut self.shared, census.settling_mut(), &mut blocks)
+    }
+
+    /// An error if a page could not be settled anew.
+    pub(super) fn is_sound(&self) -> Result<(), Unsound> {
+        let census = self.census.as_ref();
+        let fault = census.and_then(|census| census.settling().fault());
+        fault.map_or(Ok(()), |fault| Err(self.blame(fault)))
+    }
+
+    /// Settles the pages of a leaf, unless they are settled already. `block` is what the medium has of it, if that was read.
+    pub(super) fn settle_leaf(
+        &mut self,
+        leaf: usize,
+        block: Option<&[u8; BLOCK_BYTES]>,
+    ) -> Result<(), Unsound> {
+        let census = self.census.as_mut();
+        debug_assert!(census.as_ref().is_none_or(|census| census.left() == 0));
+        if !census.is_some_and(|census| census.settling_mut().begin(leaf)) {
+            return Ok(());
+        }
+        let shelf = self.shared.leaves().shelf();
+        if let Some(block) = block
+            && shelf.is_some_and(Shelf::has_room)
+        {
+            self.shared.leaves_mut().take_in(leaf, block);
+        }
+        let settled = self.with_settling(|shared, settling, blocks| {
+            shared.settle_leaf(leaf, block, settling, blocks)
+        });
+        if let Some(leaf) = self.lost_leaf() {
+            return Err(Unsound::Map(leaf));
+        }
+        settled.map_err(|fault| self.blame(fault))
+    }
+
+    /// Changes how many lead into a page. If it is settled, and now is something else, it is settled anew.
+    pub(super) fn change_uses<T>(
+        &mut self,
+        page: Vba,
+        change: impl FnOnce(&mut Shared) -> T,
+    ) -> T {
+        if !self.is_settled(page) {
+            return change(&mut self.shared);
+        }
+        let before = self.shared.standing(page);
+        let changed = change(&mut self.shared);
+        if self.shared.standing(page) != before {
+            self.unsettle(page, before);
+            self.settle_again(page);
+        }
+        changed
+    }
+
+    /// The same for a page that is put somewhere.
+    pub(super) fn change_place<T>(
+        &mut self,
+        page: Vba,
+        change: impl FnOnce(&mut Shared) -> T,
+    ) -> T {
+        if !self.is_settled(page) {
+            return change(&mut self.shared);
+        }
+        self.unsettle(page, self.shared.standing(page));
+        let changed = change(&mut self.shared);
+        self.settle_again(page);
+        changed
+    }
+
+    /// True if the leaf of a page is settled, in a census that has found no fault.
+    pub(super) fn is_settled(&self, page: Vba) -> bool {
+        let settling = self.census.as_ref().map(Census::settling);
+        settling.is_some_and(|settling| settling.has(page) && settling.fault().is_none())
+    }
+
+    fn unsettle(&mut self, page: Vba, standing: Standing) {
+        self.with_settling(|shared, settling, blocks| {
+            shared.unsettle(page, standing, settling, blocks);
+        });
+    }
+
+    fn settle_again(&mut self, page: Vba) {
+        let settled =
+            self.with_settling(|shared, settling, blocks| shared.settle(page, settling, blocks));
+        if let (Err(fault), Some(census)) = (settled, &mut self.census) {
+            census.settling_mut().set_fault(fault);
+        }
+    }
+
+    /// Maps the LBAs that own pages alone to the pages themselves.
+    pub(super) fn make_plain(&mut self, alone: &[(Vba, Lba)]) {
+        for &(page, lba) in alone {
+            let pba = self.shared.pba(page);
+            self.change_uses(page, |shared| shared.uncount_owner(page, lba));
             self.map.set(lba, Entry::Plain(pba));
+            let is_counted = count_block(&self.segments, &mut self.live, pba);
+            debug_assert!(is_counted.is_some(), "the page at {pba} was counted");
             self.strays.insert(pba, lba);
         }
-        self.events.extend(given_up.into_iter().map(Event::GivenUp));
-        self.check_leaves(false);
-        self.is_counted = true;
-        Ok(())
     }
 
     fn count_owners(&mut self, unwritten: &Unwritten) -> Result<(), Unsound> {
@@ -73,33 +202,11 @@ impl State {
         Ok(())
     }
 
-    /// Counts the blocks of the pages that have owners. Those with numbers from `fresh` on may be in what was `unwritten`.
-    pub(super) fn count_pages(
-        &mut self,
-        unwritten: &Unwritten,
-        fresh: u32,
-        seen: &mut Seen,
-    ) -> Result<(), Unsound> {
-        // Pages are visited leaf by leaf. The order of their owners would jump between leaves.
-        let mut is_twice = false;
-        let (segments, live) = (&self.segments, &mut self.live);
-        let shared = &self.shared;
-        let counted = shared.visit_owned(|page, pba| {
-            is_twice |= !seen.is_first(&self.segments, pba);
-            let is_written = page.0 >= fresh || !unwritten.has(segments, pba);
-            !is_twice && is_written && count_block(segments, live, pba).is_some()
-        });
-        if let Some(leaf) = self.lost_leaf() {
-            return Err(Unsound::Map(leaf));
-        }
-        counted.map_err(|page| match is_twice {
-            true => Unsound::Shared,
-            false => self.blame(page),
-        })
-    }
-
-    /// The first leaf of the map that names a page.
-    fn blame(&self, page: Vba) -> Unsound {
+    /// The table that a fault is in; of a page, the first leaf of the map that names it.
+    fn blame(&self, fault: Fault) -> Unsound {
+        let Fault::Page(page) = fault else {
+            return Unsound::Shared;
+        };
         let names = |entry| match entry {
             Entry::Shared(vba) | Entry::Packed(vba, _) => vba == page,
             Entry::Unmapped | Entry::Zero | Entry::Plain(_) => false,
@@ -127,26 +234,31 @@ impl State {
     }
 }
 
-/// Where pages have been found, a bit for each block of the segments that have any: two pages at one place are an error.
-#[derive(Default)]
-pub(super) struct Seen(BTreeMap<Segment, Vec<u64>>);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::addr::Segment;
+    use crate::format::chunk::Record;
+    use crate::format::geometry::{SMALL, plan};
+    use crate::state::Origin;
 
-impl Seen {
-    fn is_first(&mut self, segments: &SegmentArea, pba: Pba) -> bool {
-        let Some((segment, offset)) = segments.segment_of(pba) else {
-            return true;
-        };
-        let words = (segments.usable() as usize).div_ceil(64);
-        let blocks = (self.0.entry(segment)).or_insert_with(|| vec![0; words]);
-        let (word, bit) = (&mut blocks[offset as usize / 64], 1 << (offset % 64));
-        let is_first = *word & bit == 0;
-        *word |= bit;
-        is_first
+    #[test]
+    fn the_number_that_took_over_a_page_is_found_there_after_recovery() {
+        let volume = plan(&SMALL).unwrap();
+        let pba = volume.segment_start(Segment(0));
+        for [freed, vba] in [[Vba(0), Vba(1)], [Vba(1), Vba(0)]] {
+            let mut state = State::new(&volume);
+            let share = |state: &mut State, lba, vba| {
+                let lba = Lba(lba);
+                let record = Record::Share { lba, vba, pba };
+                assert_eq!(state.apply(Origin::NONE, &record), Some(()));
+            };
+            for (lba, vba) in [(5, freed), (6, freed), (5, vba), (6, vba)] {
+                share(&mut state, lba, vba);
+            }
+            assert_eq!(state.settle(&Unwritten::default()), Ok(()));
+            assert_eq!(state.shared().find(pba), Some(vba));
+            assert_eq!((state.shared().len(), state.live().total()), (1, 1));
+        }
     }
-}
-
-/// Counts a block as live; fails if the segment would have more live blocks than it has blocks.
-pub(super) fn count_block(segments: &SegmentArea, live: &mut Live, pba: Pba) -> Option<()> {
-    let (segment, _) = segments.segment_of(pba)?;
-    (live.born(segment) <= segments.usable()).then_some(())
 }

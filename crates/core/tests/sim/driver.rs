@@ -491,7 +491,24 @@ impl Driver {
         self.feed(Input::Tick)
     }
 
-    /// Carries everything out until no request is open and no effect in flight.
+    /// Lets a census come to its end, unless the volume is poisoned.
+    pub fn count(&mut self) -> Result<(), Failure> {
+        while !self.engine.is_counted() && !self.poisoned {
+            let moves = self.advance()? || self.wait()?;
+            ensure!(moves, "a census: {}", self.stalled());
+        }
+        Ok(())
+    }
+
+    /// Lets time pass until a census takes its next step.
+    pub fn count_on(&mut self) -> Result<(), Failure> {
+        if !self.engine.is_counted() {
+            self.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Carries everything out until no request is open, no effect in flight and all is counted.
     pub fn settle(&mut self) -> Result<(), Failure> {
         let mut waits = 0;
         for _ in 0..2_000_000 {
@@ -499,11 +516,14 @@ impl Driver {
                 waits = 0;
                 continue;
             }
-            if self.requests.is_empty() {
+            if !self.requests.is_empty() {
+                waits += 1;
+                ensure!(waits < 1000 && self.wait()?, "{}", self.stalled());
+            } else if self.engine.is_counted() || self.poisoned {
                 return Ok(());
+            } else {
+                self.count()?;
             }
-            waits += 1;
-            ensure!(waits < 1000 && self.wait()?, "{}", self.stalled());
         }
         Err("no end: effects for ever".into())
     }

@@ -125,6 +125,7 @@ impl World {
             segments_end: None,
             // By the block or as a whole; no draw, so that older seeds stay what they were.
             root_piece: [1, 2, 32][volume.medium_blocks as usize / 3 % 3],
+            census_step: [1, 2, 64][volume.medium_blocks as usize / 9 % 3],
         };
         Ok(Self {
             model: Model::new(logical_blocks),
@@ -300,8 +301,14 @@ impl World {
         self.choose_policies(driver, &mut client)?;
         let mut beside = self.beside(driver)?;
         let mut idle = 0;
+        // How soon a census goes on. A separate generator, so that seeds mean what they did.
+        let mut die = Rng::new(self.medium.writes ^ self.now ^ 0xce25);
+        let soon = die.pick(&[1, 10, 60]);
         for _ in 0..steps {
             beside.serve(driver)?;
+            if die.percent(soon) {
+                driver.count_on()?;
+            }
             if self.rng.below(40) == 0 {
                 self.tell_anew(driver, &mut client)?;
             }

@@ -150,7 +150,7 @@ impl Shared {
     pub fn names_from(&self, at: Pba) -> bool {
         let mut places = self.pages.leaves().memory();
         (0..self.pages.pieces()).any(|piece| {
-            self.pages.read_places(piece, &mut places);
+            self.pages.read_places(piece, None, &mut places);
             places.iter().any(|&place| pba_of(place) >= at)
         })
     }
@@ -267,6 +267,12 @@ impl Shared {
         Some(Vba(vba))
     }
 
+    /// Leaves so many numbers unused.
+    #[cfg(test)]
+    pub(in crate::state) fn skip_numbers(&mut self, numbers: usize) {
+        self.pages.lengthen(self.pages.len() + numbers);
+    }
+
     /// The same for a page of parts, whose entries can name fewer numbers.
     pub(in crate::state) fn number_for_parts(&mut self) -> Option<Vba> {
         match self.free.next() {
@@ -293,7 +299,7 @@ impl Shared {
     }
 
     /// Puts a page where replay says it is; false if the number is past the table's limit. The page can be found by its address only
-    /// after [`Shared::settle`].
+    /// once it is settled.
     pub(in crate::state) fn restore(&mut self, vba: Vba, pba: Pba, parts: bool) -> bool {
         if vba.0 >= self.limit {
             return false;
@@ -436,14 +442,17 @@ impl Shared {
     /// Frees a page that is no longer owned or needed.
     fn free_page(&mut self, vba: Vba, pba: Pba) {
         self.pages.set_uses(vba.0, Uses::default());
+        self.forget_content(vba);
+        self.at.remove(pba, Some(vba.0));
+        self.free.put(vba.0);
+    }
+
+    /// Forgets what is noted of a page's content.
+    fn forget_content(&mut self, vba: Vba) {
         if let Some(hash) = self.hashes.get_mut(vba.0 as usize) {
             *hash = 0;
         }
-        if let Some(print) = self.prints.get_mut(vba.0 as usize) {
-            *print = [0; 16];
-        }
-        self.at.remove(pba, Some(vba.0));
-        self.free.put(vba.0);
+        self.forget_print(vba);
     }
 
     /// Begins a map checkpoint: numbers freed until now can be reused once it is durable.
@@ -495,7 +504,6 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     impl Shared {
         fn insert(&mut self, pba: Pba) -> Option<Vba> {
@@ -566,19 +574,5 @@ mod tests {
         assert_eq!(in_leaf(&shared), 10);
         shared.checkpoint_durable();
         assert_eq!(in_leaf(&shared), 0);
-    }
-
-    #[test]
-    fn the_number_that_took_over_a_page_is_found_there_after_recovery() {
-        for order in [[0, 1], [1, 0]] {
-            let mut shared = Shared::new(1, 1);
-            for vba in order {
-                assert!(shared.restore(Vba(vba), Pba(10), false));
-            }
-            // Number 0 was freed; now 1 has the owners.
-            assert!(shared.add(Vba(1), Lba(5)) && shared.add(Vba(1), Lba(6)));
-            assert_eq!(shared.settle(u32::MAX), (vec![], vec![]));
-            assert_eq!(shared.find(Pba(10)), Some(Vba(1)));
-        }
     }
 }

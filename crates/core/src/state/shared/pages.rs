@@ -4,11 +4,10 @@
 //! piece has no owners left. That happens often, because numbers are used and freed in runs, for example by a journal. The addresses of a
 //! piece are a leaf of the table, and need not stay in memory. A leaf that is neither in memory nor on the medium is all zeros.
 
-use crate::addr::Leaf;
+use crate::addr::{BLOCK_BYTES, Leaf};
 use crate::entry::LEAF_ENTRIES;
 use crate::state::dirty::Dirty;
 use crate::state::resident::{Look, Resident};
-use crate::state::shelf::Shelf;
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::ops::Range;
 
@@ -161,16 +160,6 @@ impl Pages {
             .unwrap_or(0);
     }
 
-    /// Reads addresses into memory as long as there is room.
-    pub fn bring_while_room(&self) {
-        let has_room = || self.places.shelf().is_some_and(Shelf::has_room);
-        let away = (0..self.pieces()).filter(|piece| self.is_piece_away(*piece));
-        for piece in away.take_while(|_| has_room()) {
-            let places = self.places.get(piece, || true);
-            core::hint::black_box(places);
-        }
-    }
-
     /// Notes that something leads to a number that has no page.
     #[cold]
     pub fn leads_nowhere(&self, number: u32) {
@@ -258,9 +247,19 @@ impl Pages {
         (piece * PIECE) as u32..end as u32
     }
 
-    /// Copies the addresses of a piece without keeping them in memory: for callers that visit all.
-    pub fn read_places(&self, piece: usize, out: &mut [u32; PIECE]) {
-        match self.places(piece) {
+    /// Copies the addresses of a piece, for callers that visit all. `block` is its leaf as it was read, if it was. A leaf that is not in
+    /// memory does not stay there.
+    pub fn read_places(
+        &self,
+        piece: usize,
+        block: Option<&[u8; BLOCK_BYTES]>,
+        out: &mut [u32; PIECE],
+    ) {
+        let look = match block {
+            Some(block) => self.places.look_through(piece, block),
+            None => self.places(piece),
+        };
+        match look {
             Some(places) => out.copy_from_slice(places.entries()),
             None => out.fill(0),
         }

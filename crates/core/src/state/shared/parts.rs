@@ -133,12 +133,12 @@ impl Shared {
     /// Settles deltas after recovery has counted the owners. Counts the bases of deltas that are owned, or whose page is itself needed,
     /// and forgets the other deltas. Returns the pages that only deltas need. `None`: a delta's base does not exist, or there are more
     /// deltas than the table holds.
-    pub(in crate::state) fn settle_deltas(&mut self) -> Option<Vec<Pba>> {
+    pub(in crate::state) fn settle_deltas(&mut self) -> Option<Vec<Vba>> {
         let mut needed: Vec<Vba> = Vec::new();
         let mut alive: Vec<Vba> = self.deltas.iter().map(|(part, _)| part.page).collect();
         alive.sort_unstable();
         alive.dedup();
-        alive.retain(|&page| self.has_parts(page) && self.owners(page) > 0);
+        alive.retain(|&page| self.owners(page) > 0 && self.has_parts(page));
         while let Some(page) = alive.pop() {
             let of_page: Vec<_> = self.deltas.of_page(page).collect();
             for (part, base) in of_page {
@@ -162,7 +162,6 @@ impl Shared {
                 self.deltas.remove(part);
             }
         }
-        let pbas = needed.into_iter().map(|page| self.pba(page)).collect();
-        self.deltas.compact().then_some(pbas)
+        self.deltas.compact().then_some(needed)
     }
 }

@@ -1,13 +1,13 @@
-//! Recovery's visit of all pages: it counts their owners, and settles each by the count.
+//! After recovery, the owners of all pages are counted, and each page is settled by its owners.
 
-use super::pages::{PARTS, Uses};
+use super::pages::PARTS;
 use super::{Shared, pba_of};
-use crate::addr::{Lba, Pba, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::by_pba::ByPba;
 use crate::entry::LEAF_ENTRIES;
 use crate::format::superblock::SegmentArea;
 use crate::state::bounds::Bounds;
-use alloc::vec::Vec;
+use crate::state::settling::{Blocks, Fault, Settling, Standing};
 
 impl Shared {
     /// Counts an owner of a whole page during recovery; false if the number does not stand for a whole page.
@@ -41,11 +41,6 @@ impl Shared {
     /// Reads the last leaves, to find which number is the last that has a page: those after it were never used.
     pub(in crate::state) fn end_at_last_page(&mut self) {
         self.pages.end_at_last_page();
-    }
-
-    /// Reads leaves into memory as long as there is room.
-    pub(in crate::state) fn bring_while_room(&self) {
-        self.pages.bring_while_room();
     }
 
     /// What leaves of the table may lead to.
@@ -83,61 +78,135 @@ impl Shared {
         self.parts_owned -= 1;
     }
 
-    /// Visits all pages whose owners recovery has counted, in the order of their numbers.
-    ///
-    /// # Errors
-    /// The number of a page that has no address, or is not of its owners' kind (whole or parts), or is at an address that `may_be`
-    /// refuses.
-    pub(in crate::state) fn visit_owned(
-        &self,
-        mut may_be: impl FnMut(Vba, Pba) -> bool,
-    ) -> Result<(), Vba> {
-        let mut places = self.pages.leaves().memory();
-        for piece in 0..self.pages.pieces() {
-            self.pages.read_places(piece, &mut places);
-            for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
-                let uses = self.pages.uses(number);
-                let is_one = place != 0 && uses.of_parts == (place & PARTS != 0);
-                if uses.is_any() && !(is_one && may_be(Vba(number), pba_of(place))) {
-                    return Err(Vba(number));
+    /// What a page is by its owners, as far as they are counted.
+    pub(in crate::state) fn standing(&self, vba: Vba) -> Standing {
+        match self.pages.uses(vba.0) {
+            uses if !uses.is_any() => Standing::Free,
+            uses if uses.of_parts => Standing::Parts,
+            uses if uses.owners == 1 => Standing::Alone(Lba(u64::from(uses.xor))),
+            _ => Standing::Whole,
+        }
+    }
+
+    /// The number of leaves that the table has.
+    pub(in crate::state) fn leaf_count(&self) -> usize {
+        self.pages.pieces()
+    }
+
+    /// Makes room for the whole pages that settling will find.
+    pub(in crate::state) fn expect_whole(&mut self) {
+        let numbers = (0..self.numbers()).map(Vba);
+        let whole = numbers.filter(|number| self.standing(*number) == Standing::Whole);
+        self.at = ByPba::with_room(whole.count());
+    }
+
+    /// Settles the pages of a leaf after all owners are counted: those without owners are free, whole ones with several are found by
+    /// their addresses from now on. `block` is what the medium has of the leaf, if that was read: it stays in memory if there is room.
+    pub(in crate::state) fn settle_leaf(
+        &mut self,
+        leaf: usize,
+        block: Option<&[u8; BLOCK_BYTES]>,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) -> Result<(), Fault> {
+        let mut places = [0; LEAF_ENTRIES];
+        self.pages.read_places(leaf, block, &mut places);
+        let numbers = self.pages.numbers_of(leaf);
+        if numbers.len() < LEAF_ENTRIES {
+            settling.end_at(Vba(numbers.end));
+        }
+        for (number, place) in numbers.zip(places) {
+            self.settle_at(Vba(number), place, settling, blocks)?;
+        }
+        Ok(())
+    }
+
+    /// Settles the numbers that were added to settled leaves and that no page has got.
+    pub(in crate::state) fn settle_ends(
+        &mut self,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) -> Result<(), Fault> {
+        for end in settling.take_ends() {
+            let of_leaf = self.pages.numbers_of(end.0 as usize / LEAF_ENTRIES);
+            for number in (end.0..of_leaf.end).map(Vba) {
+                if !self.is_used(number) {
+                    self.settle(number, settling, blocks)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Settles pages after recovery has counted the owners: pages with one owner become plain (they are returned), pages without owners
-    /// are freed, and numbers in between are free. This also decides which number is found at a whole page's address: a leaf may still
-    /// hold a freed number besides the number that took over its page. Also returns the freed pages of parts with numbers from `fresh` on.
-    pub(in crate::state) fn settle(&mut self, fresh: u32) -> (Vec<(Lba, Pba)>, Vec<Vba>) {
-        let (mut plain, mut given_up) = (Vec::new(), Vec::new());
-        let is_whole = |uses: Uses| !uses.of_parts && uses.owners > 1;
-        let numbers = 0..self.pages.len() as u32;
-        let whole = numbers.filter(|number| is_whole(self.pages.uses(*number)));
-        self.at = ByPba::with_room(whole.count());
-        let mut places = self.pages.leaves().memory();
-        for piece in 0..self.pages.pieces() {
-            self.pages.read_places(piece, &mut places);
-            for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
-                let (uses, pba) = (self.pages.uses(number), pba_of(place));
-                if uses.of_parts {
-                    self.packed += 1;
-                } else if is_whole(uses) {
-                    self.at.insert(pba, number);
-                    self.whole += 1;
-                } else {
-                    if uses.owners == 1 {
-                        plain.push((Lba(uses.xor), pba));
-                        self.owned -= 1;
-                    }
-                    if number >= fresh && place & PARTS != 0 {
-                        given_up.push(Vba(number));
-                    }
-                    self.free_page(Vba(number), pba);
+    /// Settles a page of a leaf that is settled.
+    pub(in crate::state) fn settle(
+        &mut self,
+        vba: Vba,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) -> Result<(), Fault> {
+        let needs_place = settling.is_fresh(vba) || self.is_used(vba);
+        let place = if needs_place { self.pages.place(vba.0) } else { 0 };
+        self.settle_at(vba, place, settling, blocks)
+    }
+
+    fn settle_at(
+        &mut self,
+        vba: Vba,
+        place: u32,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) -> Result<(), Fault> {
+        let standing = self.standing(vba);
+        let of_parts = place & PARTS != 0;
+        let is_one = place != 0 && of_parts == (standing == Standing::Parts);
+        let pba = is_one.then_some(pba_of(place));
+        settling.settle(vba, standing, pba, blocks)?;
+        match standing {
+            Standing::Free => {
+                self.forget_content(vba);
+                self.free.put_later(vba.0);
+                if of_parts && settling.is_fresh(vba) {
+                    settling.give_up(vba);
                 }
             }
+            Standing::Alone(_) => {}
+            Standing::Whole => {
+                self.at.insert(pba_of(place), vba.0);
+                self.whole += 1;
+            }
+            Standing::Parts => self.packed += 1,
         }
-        (plain, given_up)
+        Ok(())
+    }
+
+    /// Takes back what settling a page has done that was of this standing.
+    pub(in crate::state) fn unsettle(
+        &mut self,
+        vba: Vba,
+        standing: Standing,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) {
+        let pba = match standing {
+            Standing::Free => Pba::NOWHERE,
+            _ => self.pba(vba),
+        };
+        settling.unsettle(vba, standing, pba, blocks);
+        match standing {
+            Standing::Free => self.free.take_back(vba.0),
+            Standing::Alone(_) => {}
+            Standing::Whole => {
+                self.at.remove(pba, Some(vba.0));
+                self.whole -= 1;
+            }
+            Standing::Parts => self.packed -= 1,
+        }
+    }
+
+    /// Frees the numbers that settling has found to be free: all pages are settled.
+    pub(in crate::state) fn free_waiting(&mut self) {
+        self.free.put_waiting();
     }
 
     /// Lets pages of parts at these addresses be found without a summary from now on.
@@ -147,7 +216,7 @@ impl Shared {
             if !self.pages.has_uses(piece) {
                 continue;
             }
-            self.pages.read_places(piece, &mut places);
+            self.pages.read_places(piece, None, &mut places);
             for (number, &place) in self.pages.numbers_of(piece).zip(places.iter()) {
                 if self.pages.uses(number).of_parts && is_one_of_these(pba_of(place)) {
                     self.at.insert(pba_of(place), number);
