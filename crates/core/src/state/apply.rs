@@ -168,7 +168,7 @@ impl State {
     fn need(&mut self, part: PartId, base: PartId) {
         match self.is_counted {
             true => self.shared.add_delta(part, base),
-            false => self.shared.restore_delta(part, base),
+            false => self.need_uncounted(part, base),
         }
     }
 

@@ -12,7 +12,7 @@ use super::settling::{Settling, count_block};
 use super::shelf::Shelf;
 use super::{State, Unsound};
 use crate::addr::{BLOCK_BYTES, Lba, Leaf};
-use crate::entry::{Entry, split};
+use crate::entry::{Entry, PartId, split};
 use crate::format::root::LeafSlot;
 use crate::format::slots::Slots;
 use alloc::vec::Vec;
@@ -47,7 +47,7 @@ impl State {
         }
         self.map.leaves_mut().end_at(unwritten);
         let fresh = self.shared.numbers();
-        self.census = Some(Census::new(self.map_leaves, fresh, unwritten.clone()));
+        self.settle_from(Census::new(self.map_leaves, fresh, unwritten.clone()));
         true
     }
 
@@ -172,6 +172,14 @@ impl State {
             self.uncount(lba, old);
             self.count_entry(lba, entry);
         }
+    }
+
+    /// Makes a part a delta while not all is counted.
+    pub(super) fn need_uncounted(&mut self, part: PartId, base: PartId) {
+        if let Some(census) = &mut self.census {
+            census.settling_mut().note_base(base.page);
+        }
+        self.shared.restore_delta(part, base);
     }
 
     fn count_entry(&mut self, lba: Lba, entry: Entry) {

@@ -85,6 +85,16 @@ impl Deltas {
         self.cells.iter().copied().flatten()
     }
 
+    /// The number of cells.
+    pub(super) fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// The delta in a cell, and its base.
+    pub(super) fn at(&self, cell: usize) -> Option<(PartId, PartId)> {
+        self.cells[cell]
+    }
+
     /// Makes a part a delta. It must not be one yet.
     pub(super) fn insert(&mut self, part: PartId, base: PartId) {
         let cell = self.free.pop().unwrap_or_else(|| {

@@ -24,8 +24,15 @@ impl State {
         self.catch_up(Lba(0), Lba(u64::MAX));
         self.count_owners(unwritten)?;
         self.shared.expect_whole();
-        self.census = Some(Census::of_pages(unwritten.clone()));
+        self.settle_from(Census::of_pages(unwritten.clone()));
         self.end_census()
+    }
+
+    /// Begins a census. The bases of deltas are known.
+    pub(super) fn settle_from(&mut self, mut census: Census) {
+        let deltas = self.shared.deltas().iter();
+        deltas.for_each(|(_, base)| census.settling_mut().note_base(base.page));
+        self.census = Some(census);
     }
 
     /// Ends the census when all leaves of the map are counted: settles what is not settled. From now on [`State::apply`] keeps the counts.
@@ -53,14 +60,8 @@ impl State {
         }
         let settled = self.with_settling(Shared::settle_ends);
         settled.map_err(|fault| self.blame(fault))?;
-        for page in self.shared.settle_deltas().ok_or(Unsound::Deltas)? {
-            // Only deltas need it. So far it was free.
-            self.with_settling(|shared, settling, blocks| {
-                shared.unsettle(page, Standing::Free, settling, blocks);
-                shared.settle(page, settling, blocks)
-            })
-            .map_err(|_| Unsound::Deltas)?;
-        }
+        let settled = self.with_settling(Shared::settle_needed);
+        settled.ok_or(Unsound::Deltas)?;
         if !self.shared.reserve_for_log(self.pledges.len()) {
             return Err(Unsound::Shared);
         }

@@ -48,6 +48,9 @@ pub(super) struct Settling {
     seen: Seen,
     alone: BTreeMap<Lba, Vba>,
     given_up: BTreeSet<Vba>,
+    /// Pages that deltas may need, a bit each, and where those of them are that nobody owns.
+    bases: Vec<u64>,
+    unowned: BTreeMap<Vba, Pba>,
     fault: Option<Fault>,
 }
 
@@ -64,6 +67,8 @@ impl Settling {
             seen: Seen::default(),
             alone: BTreeMap::new(),
             given_up: BTreeSet::new(),
+            bases: Vec::new(),
+            unowned: BTreeMap::new(),
             fault: None,
         }
     }
@@ -134,6 +139,7 @@ impl Settling {
     /// Takes back what [`Settling::settle`] has done.
     pub fn unsettle(&mut self, page: Vba, standing: Standing, pba: Pba, blocks: &mut Blocks<'_>) {
         self.given_up.remove(&page);
+        self.unowned.remove(&page);
         if standing == Standing::Free {
             return;
         }
@@ -146,14 +152,38 @@ impl Settling {
         }
     }
 
-    /// True if a page was made since the volume was opened.
-    pub fn is_fresh(&self, page: Vba) -> bool {
-        page.0 >= self.fresh
+    /// Notes that a delta may need a page.
+    pub fn note_base(&mut self, page: Vba) {
+        let word = page.0 as usize / 64;
+        if self.bases.len() <= word {
+            self.bases.resize(word + 1, 0);
+        }
+        self.bases[word] |= 1 << (page.0 % 64);
     }
 
-    /// Notes a page of parts, made since the volume was opened, that nothing leads to.
-    pub fn give_up(&mut self, page: Vba) {
-        self.given_up.insert(page);
+    fn is_base(&self, page: Vba) -> bool {
+        let word = self.bases.get(page.0 as usize / 64);
+        word.is_some_and(|word| word >> (page.0 % 64) & 1 != 0)
+    }
+
+    /// True if it matters where a page is that nobody owns.
+    pub fn needs_place(&self, page: Vba) -> bool {
+        page.0 >= self.fresh || self.is_base(page)
+    }
+
+    /// Notes a page of parts that nobody owns. Deltas may need it; if not, and it was made since the volume was opened, it is given up.
+    pub fn on_unowned(&mut self, page: Vba, pba: Pba) {
+        if page.0 >= self.fresh {
+            self.given_up.insert(page);
+        }
+        if self.is_base(page) {
+            self.unowned.insert(page, pba);
+        }
+    }
+
+    /// Where a page of parts is that deltas may need, and that nobody owns.
+    pub fn unowned(&self, page: Vba) -> Option<Pba> {
+        self.unowned.get(&page).copied()
     }
 
     /// The new pages of parts that nothing leads to, in the order of their numbers.

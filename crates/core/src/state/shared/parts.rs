@@ -131,37 +131,55 @@ impl Shared {
     }
 
     /// Settles deltas after recovery has counted the owners. Counts the bases of deltas that are owned, or whose page is itself needed,
-    /// and forgets the other deltas. Returns the pages that only deltas need. `None`: a delta's base does not exist, or there are more
-    /// deltas than the table holds.
-    pub(in crate::state) fn settle_deltas(&mut self) -> Option<Vec<Vba>> {
+    /// and forgets the other deltas. Returns the pages that only deltas need, which are among those of parts that are `unowned`. `None`: a
+    /// delta's base does not exist, or there are more deltas than the table holds.
+    pub(super) fn settle_deltas(&mut self, unowned: impl Fn(Vba) -> bool) -> Option<Vec<Vba>> {
         let mut needed: Vec<Vba> = Vec::new();
-        let mut alive: Vec<Vba> = self.deltas.iter().map(|(part, _)| part.page).collect();
-        alive.sort_unstable();
-        alive.dedup();
-        alive.retain(|&page| self.owners(page) > 0 && self.has_parts(page));
-        while let Some(page) = alive.pop() {
-            let of_page: Vec<_> = self.deltas.of_page(page).collect();
-            for (part, base) in of_page {
-                if base.page == part.page
-                    || !self.has_parts(base.page)
-                    || self.deltas.base_of(base).is_some()
-                {
-                    return None;
-                }
-                let orphan = self.owners(base.page) == 0 && !self.is_base(base.page);
-                self.need(base.page);
-                if orphan {
-                    needed.push(base.page);
-                    alive.push(base.page);
-                }
+        for cell in 0..self.deltas.cells() {
+            if let Some((part, base)) = self.deltas.at(cell)
+                && self.owners(part.page) > 0
+                && self.has_parts(part.page)
+            {
+                self.settle_delta(part, base, &unowned, &mut needed)?;
             }
         }
-        let dead: Vec<PartId> = self.deltas.iter().map(|(part, _)| part).collect();
-        for part in dead {
-            if !self.is_owned_or_needed(part.page) {
+        let mut next = 0;
+        while let Some(&page) = needed.get(next) {
+            let of_page: Vec<_> = self.deltas.of_page(page).collect();
+            for (part, base) in of_page {
+                self.settle_delta(part, base, &unowned, &mut needed)?;
+            }
+            next += 1;
+        }
+        for cell in 0..self.deltas.cells() {
+            if let Some((part, _)) = self.deltas.at(cell)
+                && !self.is_owned_or_needed(part.page)
+            {
                 self.deltas.remove(part);
             }
         }
         self.deltas.compact().then_some(needed)
+    }
+
+    fn settle_delta(
+        &mut self,
+        part: PartId,
+        base: PartId,
+        unowned: impl Fn(Vba) -> bool,
+        needed: &mut Vec<Vba>,
+    ) -> Option<()> {
+        let is_used = self.is_used(base.page);
+        let is_there = match is_used {
+            true => self.has_parts(base.page),
+            false => unowned(base.page),
+        };
+        if base.page == part.page || !is_there || self.deltas.base_of(base).is_some() {
+            return None;
+        }
+        self.need(base.page);
+        if !is_used {
+            needed.push(base.page);
+        }
+        Some(())
     }
 }

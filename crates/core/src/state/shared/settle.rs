@@ -145,7 +145,7 @@ impl Shared {
         settling: &mut Settling,
         blocks: &mut Blocks<'_>,
     ) -> Result<(), Fault> {
-        let needs_place = settling.is_fresh(vba) || self.is_used(vba);
+        let needs_place = settling.needs_place(vba) || self.is_used(vba);
         let place = if needs_place { self.pages.place(vba.0) } else { 0 };
         self.settle_at(vba, place, settling, blocks)
     }
@@ -166,8 +166,8 @@ impl Shared {
             Standing::Free => {
                 self.forget_content(vba);
                 self.free.put_later(vba.0);
-                if of_parts && settling.is_fresh(vba) {
-                    settling.give_up(vba);
+                if of_parts {
+                    settling.on_unowned(vba, pba_of(place));
                 }
             }
             Standing::Alone(_) => {}
@@ -202,6 +202,21 @@ impl Shared {
             }
             Standing::Parts => self.packed -= 1,
         }
+    }
+
+    /// Settles deltas once all pages are settled, and the pages that only deltas need: so far they were free.
+    pub(in crate::state) fn settle_needed(
+        &mut self,
+        settling: &mut Settling,
+        blocks: &mut Blocks<'_>,
+    ) -> Option<()> {
+        let needed = self.settle_deltas(|page| settling.unowned(page).is_some())?;
+        for page in needed {
+            let place = PARTS | settling.unowned(page)?.0 as u32;
+            self.unsettle(page, Standing::Free, settling, blocks);
+            self.settle_at(page, place, settling, blocks).ok()?;
+        }
+        Some(())
     }
 
     /// Frees the numbers that settling has found to be free: all pages are settled.
