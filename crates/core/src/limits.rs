@@ -46,8 +46,8 @@ pub const PINNED_SEGMENTS: u64 = 4;
 /// Blocks of one collector read.
 pub const GATHER_BLOCKS: u32 = 32;
 
-/// The most leaves that a census counts or settles in one step, besides those that are read for it: about a millisecond.
-pub const CENSUS_STEP: usize = 64;
+/// The most leaves that a census counts or settles in one step, besides those that are read for it: some milliseconds.
+pub const CENSUS_STEP: usize = 16;
 
 /// How long it rests after a step, so that requests have their turn.
 pub const CENSUS_REST_NANOS: u64 = 1_000_000;

@@ -12,6 +12,9 @@ use crate::reserve::Reserve;
 use crate::seam::{Effect, Outcome};
 use crate::state::{Uncounted, Unsound};
 
+/// So many leaves that hold nothing are counted as soon as one that holds something.
+const EMPTY: usize = 64;
+
 impl Engine {
     /// Takes a step of the census: reads further leaves, and counts or settles some that need not be read. The end has a step of its own.
     pub(super) fn advance_census(&mut self) {
@@ -22,7 +25,8 @@ impl Engine {
             return self.end_census();
         }
         let now = self.front.course.now();
-        let mut counted = 0;
+        // A leaf that holds nothing takes hardly any time.
+        let mut left = self.options.census_step * EMPTY;
         while self.residency.census.has_room(now) {
             let leaf = match self.next_uncounted() {
                 Some(Uncounted::Here(leaf)) => leaf,
@@ -36,11 +40,16 @@ impl Engine {
                 }
                 None => return,
             };
+            let cost = if self.state.is_empty_leaf(leaf) {
+                1
+            } else {
+                EMPTY
+            };
             if !self.count_here(leaf) {
                 return;
             }
-            counted += 1;
-            if counted >= self.options.census_step {
+            left = left.saturating_sub(cost);
+            if left == 0 {
                 return self.residency.census.rest(now);
             }
         }

@@ -14,11 +14,13 @@ fn may_rewrite(segments: &Segments, sums: &Sums, collector: &Collector, segment:
 }
 
 impl Engine {
-    /// Starts to rewrite a summary when there are too many strays, and no other is being rewritten.
+    /// Starts to rewrite a summary when there are too many strays, and no other is being rewritten. A census finds strays all over: they
+    /// wait for its end, as all that is done to segments.
     pub(super) fn restamp(&mut self) {
         let pool = self.proposers.once().pool().blocks();
         let is_wanted = self.restamp.is_wanted(self.state.strays().len(), pool);
-        if !is_wanted || self.sums.is_rewriting() || !self.front.course.is_running() {
+        let may_be = self.front.course.is_running() && !self.state.is_in_census();
+        if !is_wanted || self.sums.is_rewriting() || !may_be {
             return;
         }
         let (segments, sums, collector) = (&self.segments, &self.sums, &self.collector);

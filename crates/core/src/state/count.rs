@@ -104,6 +104,12 @@ impl State {
         of_pages.or_else(|| settling.next_alone(from))
     }
 
+    /// True if a leaf of the map holds nothing.
+    #[must_use]
+    pub fn is_empty_leaf(&self, leaf: Leaf) -> bool {
+        leaf.0 < self.map_leaves && self.map.is_empty_leaf(leaf)
+    }
+
     /// Counts or settles a leaf, unless that is done already; `block` is what the medium has of it, if that was read.
     ///
     /// # Errors

@@ -216,6 +216,11 @@ impl Map {
         Bounds::Map(segments, self.blocks)
     }
 
+    /// True if a leaf holds nothing.
+    pub(super) fn is_empty_leaf(&self, leaf: Leaf) -> bool {
+        self.used[leaf.0 as usize] == 0
+    }
+
     /// Visits the entries of a leaf that hold something, until `visit` returns false; true if it never did. `block` is the leaf as it was
     /// read, if it was: a leaf that is not in memory does not stay there.
     pub(super) fn visit_leaf(

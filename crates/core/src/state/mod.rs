@@ -295,6 +295,12 @@ impl State {
         }
     }
 
+    /// True if the leaf of a page is settled, in a census that has found no fault.
+    fn is_settled(&self, page: Vba) -> bool {
+        let settling = self.census.as_ref().map(Census::settling);
+        settling.is_some_and(|settling| settling.has(page) && settling.fault().is_none())
+    }
+
     /// True if applied records had further effects.
     #[must_use]
     #[inline]

@@ -40,7 +40,7 @@ impl State {
     /// # Errors
     /// The table whose entries lead to more blocks than there are, or to a page without an address.
     pub fn end_census(&mut self) -> Result<(), Unsound> {
-        if !self.is_in_census() {
+        if self.census.is_none() {
             return Ok(());
         }
         let settled = self.settle_rest();
@@ -119,11 +119,7 @@ impl State {
     }
 
     /// Changes how many lead into a page. If it is settled, and now is something else, it is settled anew.
-    pub(super) fn change_uses<T>(
-        &mut self,
-        page: Vba,
-        change: impl FnOnce(&mut Shared) -> T,
-    ) -> T {
+    pub(super) fn change_uses<T>(&mut self, page: Vba, change: impl FnOnce(&mut Shared) -> T) -> T {
         if !self.is_settled(page) {
             return change(&mut self.shared);
         }
@@ -149,12 +145,6 @@ impl State {
         let changed = change(&mut self.shared);
         self.settle_again(page);
         changed
-    }
-
-    /// True if the leaf of a page is settled, in a census that has found no fault.
-    pub(super) fn is_settled(&self, page: Vba) -> bool {
-        let settling = self.census.as_ref().map(Census::settling);
-        settling.is_some_and(|settling| settling.has(page) && settling.fault().is_none())
     }
 
     fn unsettle(&mut self, page: Vba, standing: Standing) {

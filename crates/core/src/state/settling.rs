@@ -201,7 +201,9 @@ impl Settling {
     /// The LBAs of a leaf of the map that own pages alone, and these pages.
     pub fn alone_in(&self, leaf: Leaf) -> Vec<(Vba, Lba)> {
         let first = u64::from(leaf.0) * LEAF_ENTRIES as u64;
-        let of_leaf = self.alone.range(Lba(first)..Lba(first + LEAF_ENTRIES as u64));
+        let of_leaf = self
+            .alone
+            .range(Lba(first)..Lba(first + LEAF_ENTRIES as u64));
         of_leaf.map(|(lba, page)| (*page, *lba)).collect()
     }
 

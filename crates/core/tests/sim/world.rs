@@ -34,6 +34,8 @@ enum End {
 
 /// What a device does on its own while it serves clients, and what a user requests.
 struct Beside {
+    /// How soon a census goes on. It has a separate generator, so that seeds mean what they did.
+    counting: (Rng, u64),
     folding: u64,
     copies: Copies,
     services: Services,
@@ -44,6 +46,9 @@ struct Beside {
 
 impl Beside {
     fn serve(&mut self, driver: &mut Driver) -> Result<(), Failure> {
+        if self.counting.0.percent(self.counting.1) {
+            driver.count_on()?;
+        }
         match self.services.are_on() {
             true => self.services.serve(driver)?,
             false => driver.fold(self.folding)?,
@@ -125,7 +130,7 @@ impl World {
             segments_end: None,
             // By the block or as a whole; no draw, so that older seeds stay what they were.
             root_piece: [1, 2, 32][volume.medium_blocks as usize / 3 % 3],
-            census_step: [1, 2, 64][volume.medium_blocks as usize / 9 % 3],
+            census_step: [1, 2, 16][volume.medium_blocks as usize / 9 % 3],
         };
         Ok(Self {
             model: Model::new(logical_blocks),
@@ -301,14 +306,8 @@ impl World {
         self.choose_policies(driver, &mut client)?;
         let mut beside = self.beside(driver)?;
         let mut idle = 0;
-        // How soon a census goes on. A separate generator, so that seeds mean what they did.
-        let mut die = Rng::new(self.medium.writes ^ self.now ^ 0xce25);
-        let soon = die.pick(&[1, 10, 60]);
         for _ in 0..steps {
             beside.serve(driver)?;
-            if die.percent(soon) {
-                driver.count_on()?;
-            }
             if self.rng.below(40) == 0 {
                 self.tell_anew(driver, &mut client)?;
             }
@@ -363,7 +362,10 @@ impl World {
     fn beside(&mut self, driver: &mut Driver) -> Result<Beside, Failure> {
         let folding = self.rng.pick(&[0, 0, 3, 20]);
         let (seed, is_served) = (self.rng.clone().next(), self.is_served);
+        let mut die = Rng::new(self.now ^ 0xce25);
+        let soon = die.pick(&[1, 10, 60]);
         let mut beside = Beside {
+            counting: (die, soon),
             folding,
             copies: Copies::new(
                 self.medium.writes ^ self.now,

@@ -146,7 +146,11 @@ impl Shared {
         blocks: &mut Blocks<'_>,
     ) -> Result<(), Fault> {
         let needs_place = settling.needs_place(vba) || self.is_used(vba);
-        let place = if needs_place { self.pages.place(vba.0) } else { 0 };
+        let place = if needs_place {
+            self.pages.place(vba.0)
+        } else {
+            0
+        };
         self.settle_at(vba, place, settling, blocks)
     }
 

@@ -105,14 +105,25 @@ fn count(state: &mut State, written: &[(Leaf, Block)], (which, is_read): Counts)
 /// All that follows from records.
 fn contents(state: &mut State) -> impl PartialEq + core::fmt::Debug + use<> {
     let shared = state.shared();
-    let at: Vec<_> = (0..4096).map(Pba).filter_map(|pba| Some((pba, shared.find(pba)?))).collect();
+    let at: Vec<_> = (0..4096)
+        .map(Pba)
+        .filter_map(|pba| Some((pba, shared.find(pba)?)))
+        .collect();
     let pages = (0..shared.numbers()).map(Vba);
-    let uses: Vec<_> = pages.clone().map(|page| (shared.owners(page), shared.is_used(page))).collect();
+    let uses: Vec<_> = pages
+        .clone()
+        .map(|page| (shared.owners(page), shared.is_used(page)))
+        .collect();
     let used = pages.filter(|page| shared.is_used(*page));
-    let placed: Vec<_> = used.map(|page| (shared.pba(page), shared.has_parts(page))).collect();
+    let placed: Vec<_> = used
+        .map(|page| (shared.pba(page), shared.has_parts(page)))
+        .collect();
     let strays: Vec<_> = state.strays().of(Pba(0)..Pba(4096)).collect();
     // A replay unmaps zeros.
-    let entries = state.map().iter().filter(|(_, entry)| *entry != Entry::Zero);
+    let entries = state
+        .map()
+        .iter()
+        .filter(|(_, entry)| *entry != Entry::Zero);
     let entries: Vec<_> = entries.collect();
     let numbers = shared.numbers();
     let counts = super::counts(state);
