@@ -240,7 +240,7 @@ counters! {
     leaves_read,
     /// Leaves that were damaged, and that the others of their stripes restored.
     rebuilt_leaves,
-    /// Gauge: leaves of the map whose owners are not counted yet, after an opening.
+    /// Gauge: leaves of the map, and of the table of pages, that are not counted yet after an opening.
     uncounted_leaves,
     /// Gauge: physical data blocks in use.
     live_blocks,

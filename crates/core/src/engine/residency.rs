@@ -338,6 +338,16 @@ mod tests {
     }
 
     #[test]
+    fn a_census_rests_after_a_step() {
+        let mut census = CensusReads::default();
+        assert!(!census.rests(Nanos(5)) && census.due().is_none());
+        census.rest(Nanos(5));
+        let due = Nanos(5 + CENSUS_REST_NANOS);
+        assert!(census.rests(Nanos(due.0 - 1)) && census.due() == Some(due));
+        assert!(!census.rests(due) && census.due().is_none());
+    }
+
+    #[test]
     fn a_sequential_reader_has_its_next_leaves_read_ahead() {
         let mut rows = Rows::default();
         assert_eq!((rows.ask(Leaf(7)), rows.ask(Leaf(90))), (0, 0));

@@ -123,8 +123,7 @@ impl State {
             return Ok(());
         };
         if leaf.0 >= self.map_leaves {
-            self.settle_leaf((leaf.0 - self.map_leaves) as usize, block)?;
-            return self.is_sound();
+            return self.settle_leaf((leaf.0 - self.map_leaves) as usize, block);
         }
         if !census.count(leaf) {
             return self.make_plain_in(leaf, block);

@@ -1,9 +1,9 @@
 //! The end of a replay, or of a census: owners and live blocks are counted from the map, so that no count is too low, and pages are
 //! settled by their owners.
 //!
-//! Leaves of the table of pages are settled one by one, after all owners are counted. From then on each change of their pages settles them anew.
-//! So at any time exactly the pages of settled leaves are settled, whatever requests have changed. Numbers that this finds to be free, and
-//! pages that it finds to be given up, wait until all pages are settled.
+//! Leaves of the table of pages are settled one by one, after all owners are counted. From then on a change of their pages settles these
+//! anew. So at any time exactly the pages of settled leaves are settled, whatever requests have changed. Numbers that this finds to be
+//! free, and pages that it finds to be given up, wait until all pages are settled.
 
 use super::bounds::Unwritten;
 use super::census::Census;
@@ -85,8 +85,11 @@ impl State {
         change(&mut self.shared, census.settling_mut(), &mut blocks)
     }
 
-    /// An error if a page could not be settled anew.
+    /// An error if a page could not be settled anew, or a leaf not be read.
     pub(super) fn is_sound(&self) -> Result<(), Unsound> {
+        if let Some(leaf) = self.lost_leaf() {
+            return Err(Unsound::Map(leaf));
+        }
         let census = self.census.as_ref();
         let fault = census.and_then(|census| census.settling().fault());
         fault.map_or(Ok(()), |fault| Err(self.blame(fault)))
@@ -112,9 +115,7 @@ impl State {
         let settled = self.with_settling(|shared, settling, blocks| {
             shared.settle_leaf(leaf, block, settling, blocks)
         });
-        if let Some(leaf) = self.lost_leaf() {
-            return Err(Unsound::Map(leaf));
-        }
+        self.is_sound()?;
         settled.map_err(|fault| self.blame(fault))
     }
 
@@ -165,6 +166,9 @@ impl State {
     pub(super) fn make_plain(&mut self, alone: &[(Vba, Lba)]) {
         for &(page, lba) in alone {
             let pba = self.shared.pba(page);
+            if self.lost_leaf().is_some() {
+                return;
+            }
             self.change_uses(page, |shared| shared.uncount_owner(page, lba));
             self.map.set(lba, Entry::Plain(pba));
             let is_counted = count_block(&self.segments, &mut self.live, pba);
