@@ -291,6 +291,7 @@ fn what_one_volume_is_asked_for_by_name_does_not_take_all_places() {
         let (of, _) = name.split_once('@')?;
         Some(Found {
             of: of.to_owned(),
+            name: name.to_owned(),
             number: 1,
             device: disk().into(),
         })

@@ -83,7 +83,7 @@ impl Shared {
         match self.pages.uses(vba.0) {
             uses if !uses.is_any() => Standing::Free,
             uses if uses.of_parts => Standing::Parts,
-            uses if uses.owners == 1 => Standing::Alone(Lba(u64::from(uses.xor))),
+            uses if uses.owners == 1 => Standing::Alone(Lba(uses.xor)),
             _ => Standing::Whole,
         }
     }
