@@ -285,13 +285,13 @@ fn refused_writes_leave_room_to_delete_a_snapshot() {
         deltas: Deltas::Packed,
         ..Policy::default()
     };
-    let mut client = Client::new(&open_under(&medium, policy.clone()));
+    let mut client = Client::new(&open_under(&medium, policy));
     let filled = fill(&mut client, 0..LOGICAL, 0);
     client.volume.take_snapshot("s", 1).unwrap();
     for round in 1..9 {
         fill(&mut client, 0..filled, round);
         client.volume.stop().unwrap();
-        client = Client::new(&open_under(&medium, policy.clone()));
+        client = Client::new(&open_under(&medium, policy));
     }
     for lba in filled + 1..LOGICAL {
         let refused = client.write(lba, &[7 * lba]);
