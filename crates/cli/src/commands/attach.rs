@@ -213,14 +213,7 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
         )
     };
     if args.mkfs {
-        if !args.force && ext4::holds_something(&device)? {
-            return Err(usage(format!(
-                "--mkfs: {} has a file system already, or a partition table or the like: \
-                 add --force to lose it",
-                path.display()
-            )));
-        }
-        ext4::make(&device)?;
+        make_file_system(&device, &path, args.force)?;
     }
     if let Some(dir) = &held {
         if asked.is_none() && !ext4::is_on(&device).with_context(unreadable)? {
@@ -246,6 +239,18 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     }
     attachment.keep();
     tell_of(&device, mount.as_deref())
+}
+
+/// Makes an ext4. What is there already is lost only if that is meant (`force`).
+fn make_file_system(device: &Path, volume: &Path, force: bool) -> Result<()> {
+    if !force && ext4::holds_something(device)? {
+        return Err(usage(format!(
+            "--mkfs: {} has a file system already, or a partition table or the like: \
+             add --force to lose it",
+            volume.display()
+        )));
+    }
+    ext4::make(device)
 }
 
 /// The error of a mount; if no file system is found there, that comes first.

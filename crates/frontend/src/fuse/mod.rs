@@ -19,6 +19,7 @@ mod turnstile;
 use crate::finder::Finder;
 use crate::held::HeldFolder;
 pub use export::FuseExport;
+use mount::umount;
 use parking_lot::Mutex;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -388,14 +389,4 @@ fn is_connected(connection: &OwnedFd) -> bool {
     };
     // SAFETY: one element, which lives during the call.
     unsafe { libc::poll(&raw mut ready, 1, 0) == 0 }
-}
-
-fn umount(dir: &Path, flags: i32) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(dir.as_os_str().as_bytes())?;
-    // SAFETY: a valid C string that outlives the call.
-    match unsafe { libc::umount2(path.as_ptr(), flags) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }

@@ -37,7 +37,7 @@ pub fn session<F: fuser::Filesystem>(
     if session.is_err() {
         // By where it is now.
         held.current()
-            .and_then(|now| super::umount(&now, libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW))?;
+            .and_then(|now| umount(&now, libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW))?;
     }
     session
 }
@@ -70,4 +70,14 @@ fn mount(device: &OwnedFd, held: &HeldFolder) -> io::Result<()> {
 
 fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
+}
+
+/// Unmounts what is mounted on a folder.
+pub fn umount(dir: &Path, flags: i32) -> io::Result<()> {
+    let path = c_path(dir)?;
+    // SAFETY: a valid C string that outlives the call.
+    match unsafe { libc::umount2(path.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
