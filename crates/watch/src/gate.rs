@@ -17,7 +17,9 @@
 //! transaction is answered, so it loses nothing. The block goes on, judged or not, when something could observe that it waits:
 //!
 //! 1. a read, a write or a discard of its blocks;
-//! 2. the end of the volume's life.
+//! 2. the end of the volume's life;
+//! 3. a snapshot, or another size, for which nothing may wait. Then it goes on when nothing has come for it for as long as a commit
+//!    block may wait that is not answered: its client is gone.
 //!
 //! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 flushes for a transaction only after
 //! all of it is answered. `flushes.rs` deals with that flush.
@@ -194,6 +196,14 @@ impl<W, F> CommitGate<W, F> {
             waiting.wait.is_answered && run.is_none_or(|run| is_near((first, blocks as u64), run))
         };
         self.waiting.extract_if(.., is_observed).collect()
+    }
+
+    /// Takes out the answered writes for which nothing has come for so long that nothing will. They go on like those of
+    /// [`take_observed`](Self::take_observed).
+    pub fn take_abandoned(&mut self, now: Nanos) -> Vec<Waiting<W>> {
+        let order = &self.order;
+        let abandoned = |waiting: &mut Waiting<W>| order.is_abandoned(&waiting.wait, now);
+        self.waiting.extract_if(.., abandoned).collect()
     }
 
     /// Takes out all writes and all flushes.

@@ -100,6 +100,14 @@ pub fn open_replaying(medium: &Arc<dyn Medium>) -> Arc<Volume> {
 pub fn mounted(
     open: impl FnOnce(&Arc<dyn Medium>) -> Arc<Volume>,
 ) -> (Arc<dyn Medium>, Arc<Volume>, Host) {
+    mounted_on(create, open)
+}
+
+/// The same on a volume that was created in this way.
+pub fn mounted_on(
+    create: impl FnOnce(&dyn Medium),
+    open: impl FnOnce(&Arc<dyn Medium>) -> Arc<Volume>,
+) -> (Arc<dyn Medium>, Arc<Volume>, Host) {
     let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(8000));
     create(&*medium);
     let volume = open(&medium);
