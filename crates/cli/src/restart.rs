@@ -19,6 +19,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -64,28 +66,16 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let offer = Offer::of(&control)?;
     offer.is_for(&state)?;
     let secret = secret_of(&state.volume, key)?;
-    let log = |name: &str| ServerLog::beside(id, name);
-    let mut new = Successor::start(program, &offer, secret.clone(), log("next")?)?;
-    let before = program_of(old).map(|program| {
-        let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
-        Successor::start(&path, &offer, secret, log("before")?)
-    });
-    let mut before = match before {
-        Some(Ok(before)) => Some(before),
-        Some(Err(error)) => {
-            tell(format_args!(
-                "the old program could not be run again: {error:#}"
-            ));
-            None
-        }
-        None => None,
-    };
+    let log = ServerLog::beside(id, "next")?;
+    let mut new = Successor::start(program, &offer, secret.clone(), log)?;
+    let mut before = of_the_old_program(old, &offer, secret, id)?;
+    let mut last = ServerLog::of(id)?;
+    let teller = Teller::start()?;
     handover::is_all_here();
     let began = Instant::now();
     let (_, connection) = order(&control, "now")?;
     let connection = connection.context("the server gave no connection to the kernel")?;
-    ended(old)?;
-    let mut last = ServerLog::of(id)?;
+    ended(old, &mut last, SERVER_PATIENCE, |line| teller.say(line));
     last.put_aside()?;
     let taken = new.takes(&connection, &file, &mut state);
     let (successor, failed) = match (taken, &mut before) {
@@ -100,6 +90,7 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
         (Err(why), None) => return Err(why.context("the attached volume has no server any more")),
     };
     let pause = began.elapsed();
+    teller.ends();
     successor.stays(id, &state, &mut last)?;
     if let Some(why) = failed {
         bail!("{shown}: the new program failed, and the old one serves it again: {why:#}");
@@ -109,6 +100,28 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
         new: successor.pid(),
         pause,
     })
+}
+
+/// Another process of the program that a server runs, if that can be run again.
+fn of_the_old_program(
+    old: Process,
+    offer: &Offer,
+    secret: Option<Zeroizing<Vec<u8>>>,
+    id: &str,
+) -> Result<Option<Successor>> {
+    let Some(program) = program_of(old) else {
+        return Ok(None);
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    match Successor::start(&path, offer, secret, ServerLog::beside(id, "before")?) {
+        Ok(before) => Ok(Some(before)),
+        Err(error) => {
+            tell(format_args!(
+                "the old program could not be run again: {error:#}"
+            ));
+            Ok(None)
+        }
+    }
 }
 
 /// The program that a server runs, according to the kernel: an attacker who controls the server must not choose a program for root to run.
@@ -193,34 +206,73 @@ fn order(control: &Path, order: &str) -> Result<(serde_json::Value, Option<Owned
     Ok((answer["handed_over"].clone(), file))
 }
 
-/// Waits until a process has ended and closed everything.
-fn ended(server: Process) -> Result<()> {
+/// Prints lines without keeping anybody waiting: standard error may be a file on the very volume that is not served meanwhile.
+struct Teller {
+    lines: Sender<String>,
+    thread: JoinHandle<()>,
+}
+
+impl Teller {
+    fn start() -> Result<Self> {
+        let (lines, told) = mpsc::channel::<String>();
+        let thread = thread::Builder::new().name("teller".into());
+        let thread = thread.spawn(move || {
+            for line in told {
+                tell(format_args!("{line}"));
+            }
+        })?;
+        Ok(Self { lines, thread })
+    }
+
+    fn say(&self, line: &str) {
+        let _ = self.lines.send(line.to_owned());
+    }
+
+    fn ends(self) {
+        drop(self.lines);
+        let _ = self.thread.join();
+    }
+}
+
+/// Waits until a process has ended and closed everything, however long that takes: without it and its successors nobody would serve
+/// what is mounted. Passes on what it prints, such as that there is no room, and says so if it takes longer than this.
+fn ended(server: Process, log: &mut ServerLog, patience: Duration, say: impl Fn(&str)) {
     // SAFETY: no pointers; the number that comes back is ours.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, server.pid, 0) };
-    let began = Instant::now();
-    if let Ok(number @ 0..) = i32::try_from(opened) {
-        // SAFETY: as above.
-        let process = unsafe { OwnedFd::from_raw_fd(number) };
-        let mut ready = libc::pollfd {
-            fd: process.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        while server.alive() && began.elapsed() < SERVER_PATIENCE {
-            // SAFETY: one element, which lives during the call.
-            unsafe { libc::poll(&raw mut ready, 1, 1000) };
+    let process = i32::try_from(opened).ok().filter(|number| *number >= 0);
+    // SAFETY: as above.
+    let process = process.map(|number| unsafe { OwnedFd::from_raw_fd(number) });
+    let (began, mut is_late) = (Instant::now(), false);
+    loop {
+        let is_over = !server.alive();
+        let news = log.news();
+        for line in news.lines().filter(|line| !server_log::is_routine(line)) {
+            say(server_log::without_time(line));
         }
-    }
-    while server.alive() {
-        if began.elapsed() > SERVER_PATIENCE {
-            bail!(
-                "server {0} has handed over and does not stop: `kill -9 {0}`, then detach and attach again",
+        if is_over {
+            return;
+        }
+        if !is_late && began.elapsed() > patience {
+            is_late = true;
+            say(&format!(
+                "server {0} has handed over and does not stop: another one waits for its end. `kill -9 {0}` \
+                 ends it as a crash would",
                 server.pid
-            );
+            ));
         }
-        std::thread::sleep(LOOK);
+        match &process {
+            Some(process) => {
+                let mut ready = libc::pollfd {
+                    fd: process.as_raw_fd(),
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: one element, which lives during the call.
+                unsafe { libc::poll(&raw mut ready, 1, 1000) };
+            }
+            None => thread::sleep(LOOK),
+        }
     }
-    Ok(())
 }
 
 /// A server that waits to take over. Killed when dropped, unless it has taken over.
@@ -302,7 +354,7 @@ impl Successor {
             if began.elapsed() > patience {
                 bail!("it was not ready within {} s", patience.as_secs());
             }
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
     }
 
@@ -382,5 +434,31 @@ mod tests {
             assert!(!is_for(&[], rest), "{rest:?}");
         }
         assert!(Offer { words: Vec::new() }.is_for(&state).is_err());
+    }
+
+    #[test]
+    fn a_server_that_waits_for_room_is_waited_for_and_heard() {
+        let id = format!("ended-test-{}", std::process::id());
+        let mut log = ServerLog::beside(&id, "log").unwrap();
+        let out = log.begin().unwrap();
+        let script = "echo ready: before; sleep 1; echo no room; sleep 2; echo stopped";
+        let mut child = Command::new("sh");
+        let mut child = child.args(["-c", script]).stdout(out).spawn().unwrap();
+        let server = Process::of(child.id() as i32).unwrap();
+        let told = std::cell::RefCell::new(Vec::new());
+        let began = Instant::now();
+        ended(server, &mut log, Duration::ZERO, |line| {
+            told.borrow_mut().push(line.to_owned());
+        });
+        assert!(began.elapsed() > Duration::from_secs(2) && !server.alive());
+        child.wait().unwrap();
+        log.forget();
+        let told = told.into_inner();
+        let has = |words| told.iter().filter(|line| line.contains(words)).count();
+        assert_eq!(
+            (told.len(), has("no room"), has("does not stop")),
+            (2, 1, 1),
+            "{told:?}"
+        );
     }
 }

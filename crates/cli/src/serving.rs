@@ -104,6 +104,21 @@ impl Volumes {
     }
 }
 
+impl Volumes {
+    /// Refuses while a volume has no room below it: a stop would wait for some, and nobody would serve meanwhile.
+    fn have_room(&self) -> Result<(), String> {
+        let lacks = |served: &&Served| served.volume().is_some_and(|it| it.lacks_room());
+        match self.all.iter().find(lacks) {
+            None => Ok(()),
+            Some(served) => Err(format!(
+                "{0}: no room on its file system or device for what was written: free some (`df {0}`), and \
+                 give the same command again",
+                served.path.display()
+            )),
+        }
+    }
+}
+
 /// The arguments with which this server was started, without those for a takeover.
 fn words() -> Result<Vec<String>, String> {
     let words = std::env::args_os().map(std::ffi::OsString::into_string);
@@ -232,6 +247,7 @@ impl Answers for Volumes {
             (None, None) => return Err("it is not serving yet".to_owned()),
             (None, Some(fuse)) => fuse,
         };
+        self.have_room()?;
         match order.as_str() {
             Some("ask") => {
                 self.shows_no_snapshot(fuse)?;

@@ -323,6 +323,69 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     ok(&["detach", text(&volume)]);
 }
 
+/// A file system in memory, removed afterwards.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn size(&self, how: &str, size: &str) {
+        let options = format!("{how}size={size}");
+        let mount = ["-t", "tmpfs", "-o", &options, "vellum-test"];
+        run("mount", &[&mount[..], &[text(&self.0)]].concat());
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").args(["-l", text(&self.0)]).status();
+    }
+}
+
+/// What is left to write would find no room, and nobody would serve meanwhile.
+#[test]
+fn a_server_without_room_below_goes_on() {
+    if !can_attach("a_server_without_room_below_goes_on") {
+        return;
+    }
+    let _guard = not_all();
+    let dir = dir();
+    let host = Tmpfs(dir.path().join("host"));
+    fs::create_dir(&host.0).unwrap();
+    host.size("", "48M");
+    let volume = host.0.join("v");
+    ok(&["create", text(&volume), "--size=128M"]);
+    let device = ok(&["attach", text(&volume), "--via=fuse"]);
+    let of = format!("of={}", device.trim());
+    run("dd", &["if=/dev/urandom", &of, "bs=1M", "count=60"]);
+    let before = server_pid(&volume);
+    let mut restart = Command::new(env!("CARGO_BIN_EXE_vellum"))
+        .args(["restart", text(&volume)])
+        .stderr(File::create(dir.path().join("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut ended = None;
+    for _ in 0..300 {
+        thread::sleep(Duration::from_millis(100));
+        ended = restart.try_wait().unwrap();
+        if ended.is_some() {
+            break;
+        }
+    }
+    let is_there = !is_gone(before);
+    host.size("remount,", "200M");
+    let _ = restart.wait();
+    let said = fs::read_to_string(dir.path().join("said")).unwrap();
+    // The server tries again from time to time.
+    let restarted = || vellum(&["restart", text(&volume)]).status.success();
+    eventually("it is restarted", restarted);
+    vellum(&["detach", text(&volume)]);
+    assert!(
+        ended.is_some_and(|status| status.code() == Some(1)),
+        "{said}"
+    );
+    assert!(said.contains("no room") && is_there, "{said}");
+    ok(&["check", text(&volume)]);
+}
+
 /// With a server's connection one can answer the kernel in its place, so only the server's owner gets it.
 #[test]
 fn a_group_on_the_control_socket_gets_no_connection() {

@@ -250,6 +250,12 @@ impl Volume {
         }
     }
 
+    /// True if the medium had no room for the last write: a stop would wait for some.
+    #[must_use]
+    pub fn lacks_room(&self) -> bool {
+        self.shared.inner.lock().full
+    }
+
     fn join(&self, mut no_room: impl FnMut()) {
         self.shared.medium.wake();
         let mut tell_at = Instant::now();
