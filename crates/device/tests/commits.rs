@@ -11,9 +11,9 @@ mod gate;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, create_keeping, open, stop_sound, wait_for};
+use common::{Client, open, stop_sound, wait_for};
 use gate::{Gate, MAKES_DURABLE};
-use journal::{HOME, Host, JOURNAL, log, mounted, mounted_on, transaction};
+use journal::{HOME, Host, JOURNAL, log, mounted, transaction};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use vellum_core::addr::Lba;
@@ -22,7 +22,7 @@ use vellum_device::Volume;
 use vellum_device::block::{BlockDevice, Op, Request};
 use vellum_device::policy::Policy;
 use vellum_medium::Medium;
-use vellum_watch::limits::{COMMIT_PATIENCE, SCOUT_PATIENCE};
+use vellum_watch::limits::SCOUT_PATIENCE;
 
 fn write(client: &mut Client, at: u64, blocks: &[Vec<u8>]) -> Request {
     let mut request = client.request(Op::Write { fua: false }, at, blocks.len() as u64);
@@ -167,24 +167,6 @@ fn the_part_of_a_request_before_a_commit_block_goes_on() {
     let after = volume.stats().clients.write;
     assert_eq!(after.requests - before.requests, 2);
     assert_eq!(after.bytes - before.bytes, 5 * 4096);
-}
-
-/// A host that dies in mid-commit leaves an answered commit block behind. Nobody may have to read it before others can have a snapshot.
-#[test]
-fn a_snapshot_does_not_wait_for_ever_for_a_client_that_is_gone() {
-    let keeping = |medium: &dyn Medium| create_keeping(medium, 6000, 100);
-    let (_, volume, mut host) = mounted_on(keeping, open);
-    host.begin_log();
-    let (at, blocks) = transaction(&mut host);
-    host.put(at, &blocks[0]);
-    let commit = send(&mut host.client, at + 3, &blocks[3..]);
-    host.client.sink.wait(commit).unwrap();
-    assert_eq!(waiting(&volume), 1);
-    let began = Instant::now();
-    volume.take_snapshot("one", 1).unwrap();
-    assert!(began.elapsed() < COMMIT_PATIENCE + Duration::from_secs(4));
-    assert_eq!(waiting(&volume), 0);
-    assert_eq!(host.get(at + 3), blocks[3]);
 }
 
 /// It is not answered before the commit block goes on: a flush after the answer would not cover it.
