@@ -22,10 +22,13 @@ impl HeldFolder {
     pub fn open(dir: &Path) -> io::Result<Self> {
         let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let mut options = OpenOptions::new();
-        let folder = options
-            .read(true)
-            .custom_flags(flags)
-            .open(dir.canonicalize()?)?;
+        let folder = options.read(true).custom_flags(flags);
+        let folder = folder.open(dir.canonicalize()?);
+        let folder = folder.map_err(|error| match error.kind() {
+            // In plain words, without the system's number.
+            io::ErrorKind::NotADirectory => io::ErrorKind::NotADirectory.into(),
+            _ => error,
+        })?;
         // Where it is, whatever led there.
         let path = current(&folder)?;
         Ok(Self { folder, path })
