@@ -15,7 +15,7 @@
 //! on the same facts, some seconds earlier.
 //!
 //! A transaction counts only if it is of the log that a replay would read: from where the journal's superblock says that the log
-//! begins, number by number and place by place ([`Turns`]). What else is in a journal is older, and arrives only if something but
+//! begins, number by number and place by place (`turns.rs`). What else is in a journal is older, and arrives only if something but
 //! jbd2 writes it, such as a tool that writes an image back. Then everything is dropped that was concluded.
 //!
 //! File systems that the rule does not cover are not followed: [`NotFollowed`]. A freed block that is missed (because a copy arrives
