@@ -475,8 +475,19 @@ fn a_folder_that_is_replaced_by_a_link_is_not_followed() {
         });
         let there = mounted();
         match &served {
-            Ok(server) => assert_eq!(there, [server.dir().to_owned()]),
-            Err(error) => assert!(there.is_empty(), "{error}: {there:?}"),
+            // The folder itself has the link's name if a rename that was under way ended after the mount.
+            Ok(server) => assert!(
+                there == [server.dir().to_owned()]
+                    || server.dir() == dir && there == [link.clone()],
+                "{} is served: {there:?}",
+                server.dir().display()
+            ),
+            Err(error) => assert!(!there.contains(&victim), "{error}: {there:?}"),
+        }
+        for path in there {
+            let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+            // SAFETY: a C string that outlives the call.
+            unsafe { libc::umount2(path.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) };
         }
         drop(served);
     }
