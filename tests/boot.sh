@@ -4,7 +4,7 @@
 # tests/guest/boot.sh. About 30 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tests/begin.sh
+. tests/lib/begin.sh
 CYCLES=${CYCLES:-1}
 PATIENCE=${PATIENCE:-600}
 debian system systemd-sysv,udev,kmod,e2fsprogs,mount

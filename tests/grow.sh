@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/grow.sh --own; fi
 # Without other mounts, too: mkfs.btrfs reads each one on a loop device, and gives up at the first whose server is gone.
 [ "${1:-}" != --own ] || sed -n 's/^\/dev\/loop[0-9]* \([^ ]*\) .*/\1/p' /proc/self/mounts | xargs -r umount -l
-. tests/begin.sh
+. tests/lib/begin.sh
 LIVES=${LIVES:-4}
 FROM=${FROM:-1G}
 TO=${TO:-2G}

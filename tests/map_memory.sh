@@ -5,7 +5,7 @@
 # needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tests/begin.sh
+. tests/lib/begin.sh
 LIVES=${LIVES:-4}
 needs python3 fio
 dir=$(mktemp -d "${TMPDIR:-/var/tmp}/vellum-map-memory.XXXXXX")

@@ -3,7 +3,7 @@
 # it under a mounted volume, and purges it. The RPM is built, installed into a directory and removed again by rpm itself.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tests/begin.sh
+. tests/lib/begin.sh
 command -v dpkg-deb >/dev/null || skip 'it needs dpkg-deb'
 
 dir=$(mktemp -d)

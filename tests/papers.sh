@@ -3,7 +3,7 @@
 # minutes on one core. A fast test checks that the page matches its record (lab-papers.json).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tests/begin.sh
+. tests/lib/begin.sh
 
 page=$(mktemp)
 trap 'rm -f "$page"' EXIT

@@ -7,7 +7,7 @@
 # Each boot runs tests/guest/root.sh. About 40 s a boot without KVM; needs root and a Debian mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-. tests/begin.sh
+. tests/lib/begin.sh
 CYCLES=${CYCLES:-1}
 PLAIN=${PLAIN:-0}
 PATIENCE=${PATIENCE:-600}

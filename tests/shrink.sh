@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 # In its own mount namespace: a namespace created meanwhile would keep our mounts and their devices.
 if [ "${1:-}" != --own ] && unshare -m true 2>/dev/null; then exec unshare -m tests/shrink.sh --own; fi
-. tests/begin.sh
+. tests/lib/begin.sh
 LIVES=${LIVES:-6}
 SIZE=${SIZE:-1G}
 RANDOM=$((${SEED:=$$} % 32768))

@@ -1,4 +1,4 @@
-# Sourced by the tests beside it, in the folder above: the binary, and ways to end without a result.
+# Sourced by tests that begin in the root of the repository: the binary, and ways to end without a result.
 export PATH="$PATH:/usr/sbin:/sbin"
 [ -n "${VELLUM:-}" ] || cargo build --quiet --release --locked -p vellum-cli
 VELLUM=$(realpath "${VELLUM:-${CARGO_TARGET_DIR:-target}/release/vellum}")
