@@ -20,12 +20,15 @@ use vellum_watch::CommitGate;
 use early::Early;
 pub(crate) use early::{Turn, has_marks};
 
+/// What waits.
+pub(crate) type Commits = CommitGate<Waiting, Pending>;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Gate {
     /// Writes that are answered before they arrive here.
     pub early: Early,
-    pub commits: CommitGate<Waiting, Pending>,
+    pub commits: Commits,
     refused: u64,
 }
 

@@ -129,7 +129,7 @@ const _: () = assert!(
 const _: () = assert!(SCAN_READ_BLOCKS as u32 <= READ_FRAMES_MIN);
 
 /// How long a snapshot waits for writes that are held up before the volume.
-pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(15);
+pub const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it is checked whether requests still wait, a millisecond apart, while new ones are held up: for a snapshot, or another size.
 pub const HELD_UP_WAITS: u32 = 30;

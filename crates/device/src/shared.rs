@@ -199,11 +199,8 @@ impl SharedVolume {
     }
 
     /// Waits until this is so, and the core has all answered writes. Returns false after some time. New requests must be held up
-    /// meanwhile. What a client has left behind in mid-commit goes on.
+    /// meanwhile.
     pub fn comes_to(&self, is_so: impl Fn(&Inner) -> bool) -> bool {
-        self.with_core(|now, inner, batch| {
-            passage::hand_on_abandoned(self.around(), inner, now, batch);
-        });
         (0..HELD_UP_WAITS).any(|_| {
             let is_so = is_so(&self.knowing_all());
             if !is_so {

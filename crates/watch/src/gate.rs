@@ -17,9 +17,7 @@
 //! transaction is answered, so it loses nothing. The block goes on, judged or not, when something could observe that it waits:
 //!
 //! 1. a read, a write or a discard of its blocks;
-//! 2. the end of the volume's life;
-//! 3. a snapshot, or another size, for which nothing may wait. Then it goes on when nothing has come for it for as long as a commit
-//!    block may wait that is not answered: its client is gone.
+//! 2. the end of the volume's life.
 //!
 //! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 flushes for a transaction only after
 //! all of it is answered. `flushes.rs` deals with that flush.
@@ -198,14 +196,6 @@ impl<W, F> CommitGate<W, F> {
         self.waiting.extract_if(.., is_observed).collect()
     }
 
-    /// Takes out the answered writes for which nothing has come for so long that nothing will. They go on like those of
-    /// [`take_observed`](Self::take_observed).
-    pub fn take_abandoned(&mut self, now: Nanos) -> Vec<Waiting<W>> {
-        let order = &self.order;
-        let abandoned = |waiting: &mut Waiting<W>| order.is_abandoned(&waiting.wait, now);
-        self.waiting.extract_if(.., abandoned).collect()
-    }
-
     /// Takes out all writes and all flushes.
     pub fn drain(&mut self) -> (impl Iterator<Item = W>, impl Iterator<Item = F>) {
         let waiting = self.again.drain(..).chain(self.waiting.drain(..));
@@ -217,6 +207,13 @@ impl<W, F> CommitGate<W, F> {
     pub fn blocks(&self) -> usize {
         let waiting = self.waiting.iter().chain(&self.again);
         waiting.map(|waiting| waiting.run.1).sum()
+    }
+
+    /// Blocks of the answered writes that wait. They may take effect at any time, although no request for them comes any more.
+    pub fn answered(&self) -> impl Iterator<Item = u64> {
+        let waiting = self.waiting.iter().chain(&self.again);
+        let answered = waiting.filter(|waiting| waiting.wait.is_answered);
+        answered.flat_map(|waiting| (waiting.run.0..).take(waiting.run.1))
     }
 
     /// True if anything waits.

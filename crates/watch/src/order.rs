@@ -180,36 +180,27 @@ impl CommitOrder {
         self.is_due = true;
     }
 
-    /// Since when nothing has come that a wait is for.
-    fn silent_since(&self, wait: &Wait) -> Nanos {
-        let journal = match wait.reason {
-            Reason::Blocks { journal, .. } => journal,
-            Reason::Scan => None,
-        };
-        let news = journal.map_or(Nanos(0), |number| self.journals[number].news);
-        wait.since.max(news)
-    }
-
-    /// True if a wait has been answered, and for so long nothing has come that whoever sent it is gone, or never meant to go on.
-    #[must_use]
-    pub fn is_abandoned(&self, wait: &Wait, now: Nanos) -> bool {
-        let silence = now.0.saturating_sub(self.silent_since(wait).0);
-        wait.is_answered && silence >= COMMIT_PATIENCE.as_nanos() as u64
-    }
-
     /// When a wait must end or be answered. `None` if it has been answered and only waits for blocks that will come.
     #[must_use]
     pub fn deadline(&self, wait: &Wait) -> Option<Nanos> {
+        let news = |journal: Option<usize>| {
+            let news = journal.map_or(Nanos(0), |number| self.journals[number].news);
+            wait.since.max(news)
+        };
         let (from, patience) = match wait.reason {
-            Reason::Blocks { is_guess: true, .. } => (self.silent_since(wait), COMMIT_SILENCE),
+            Reason::Blocks {
+                journal,
+                is_guess: true,
+                ..
+            } => (news(journal), COMMIT_SILENCE),
             _ if wait.is_answered => return None,
             Reason::Scan => (wait.since, SCOUT_PATIENCE),
-            Reason::Blocks { .. } => {
+            Reason::Blocks { journal, .. } => {
                 let patience = match wait.may_be_answered() {
                     true => COMMIT_SILENCE,
                     false => COMMIT_PATIENCE,
                 };
-                (self.silent_since(wait), patience)
+                (news(journal), patience)
             }
         };
         Some(Nanos(from.0.saturating_add(patience.as_nanos() as u64)))

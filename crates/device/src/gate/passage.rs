@@ -231,29 +231,7 @@ pub(crate) fn hand_on(
     run: Option<(u64, u64)>,
     batch: &mut Batch,
 ) {
-    let waiting = inner.gate.commits.take_observed(run);
-    let_through(around, inner, now, waiting, batch);
-}
-
-/// The same for answered writes whose client is gone, for a caller that needs that nothing waits.
-pub(crate) fn hand_on_abandoned(
-    around: Around<'_>,
-    inner: &mut Inner,
-    now: Nanos,
-    batch: &mut Batch,
-) {
-    let waiting = inner.gate.commits.take_abandoned(now);
-    let_through(around, inner, now, waiting, batch);
-}
-
-fn let_through(
-    around: Around<'_>,
-    inner: &mut Inner,
-    now: Nanos,
-    writes: Vec<watch::Waiting<Waiting>>,
-    batch: &mut Batch,
-) {
-    for mut waiting in writes {
+    for mut waiting in inner.gate.commits.take_observed(run) {
         let Waiting {
             pending, blocks, ..
         } = &mut waiting.write;

@@ -6,7 +6,7 @@
 
 use super::carry;
 use super::keeper::Keeper;
-use super::take::{SnapshotError, before, closed, whole};
+use super::take::{SnapshotError, before, closed_to_answer, whole};
 use crate::block::BlockError;
 use crate::shared::SharedVolume;
 use vellum_core::addr::Lba;
@@ -177,7 +177,7 @@ pub(crate) fn arrived(
     keeper: &Keeper,
     name: &str,
 ) -> Result<(), SnapshotError> {
-    let closed = closed(shared, keeper)?;
+    let closed = closed_to_answer(shared, keeper)?;
     let mut book = keeper.book();
     let snapshot = *book.by_name(name).ok_or_else(|| ListError::unknown(name))?;
     let plan = before(shared, &mut book, snapshot.number)?;

@@ -4,6 +4,7 @@ use super::carry;
 use super::keeper::{Alone, Keeper};
 use crate::block::{BlockError, Extent};
 use crate::entropy;
+use crate::gate::Commits;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS};
 use crate::shared::SharedVolume;
 use parking_lot::RwLockWriteGuard;
@@ -120,15 +121,33 @@ pub struct SnapshotInfo {
 }
 
 /// Closes the door once nothing that was handed over waits any more.
-pub(super) fn closed<'a>(
+fn closed<'a>(
     shared: &SharedVolume,
     keeper: &'a Keeper,
+) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
+    closed_when(shared, keeper, |commits| commits.blocks() == 0)
+}
+
+/// The same, but answered commit blocks may wait: they are not in the snapshot, as they would not be there after a crash. What they
+/// overwrite has to be kept for it ([`before`]).
+pub(super) fn closed_to_answer<'a>(
+    shared: &SharedVolume,
+    keeper: &'a Keeper,
+) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
+    closed_when(shared, keeper, |commits| {
+        commits.blocks() == commits.answered().count()
+    })
+}
+
+fn closed_when<'a>(
+    shared: &SharedVolume,
+    keeper: &'a Keeper,
+    may_be: impl Fn(&Commits) -> bool,
 ) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
     let began = Instant::now();
     while began.elapsed() < SNAPSHOT_PATIENCE {
         let closed = keeper.close();
-        if shared.comes_to(|inner| inner.gate.commits.blocks() == 0 && inner.engine.nothing_waits())
-        {
+        if shared.comes_to(|inner| may_be(&inner.gate.commits) && inner.engine.nothing_waits()) {
             return Ok(closed);
         }
         // What waits may need a request that is still to come.
@@ -152,7 +171,7 @@ pub(crate) fn take(
         taken,
         mark: Mark(mark),
     };
-    let closed = closed(shared, keeper)?;
+    let closed = closed_to_answer(shared, keeper)?;
     let mut book = keeper.book();
     if let Some(arriving) = book.arriving() {
         return Err(SnapshotError::Arrives(arriving.identity.name));
@@ -173,15 +192,20 @@ pub(crate) fn take(
 }
 
 /// Prepares for a snapshot of this number: rows that would be taken for its own are removed, and what could change without a
-/// write is kept.
+/// further write is kept: pledged homes, and the places of answered commit blocks that wait.
 pub(super) fn before(
     shared: &SharedVolume,
     book: &mut Snapshots,
     number: Number,
 ) -> Result<Plan, SnapshotError> {
     carry::owed(shared, book)?;
-    let homes = shared.knowing_all().engine.pledged_homes();
-    let plan = book.plan(number, homes.into_iter())?;
+    let changing = {
+        let inner = shared.knowing_all();
+        let mut changing = inner.engine.pledged_homes();
+        changing.extend(inner.gate.commits.answered().map(Lba));
+        changing
+    };
+    let plan = book.plan(number, changing.into_iter())?;
     match carry::out(shared, book, &plan) {
         Ok(()) => Ok(plan),
         Err(error) => {
