@@ -154,7 +154,8 @@ impl History {
     }
 }
 
-/// A snapshot's number. Later snapshots have higher ones, and no number is used twice.
+/// A snapshot's number. Later snapshots have higher ones. When the newest are deleted and the volume is opened anew, their numbers are
+/// used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number(pub u32);
 

@@ -44,7 +44,9 @@ impl Directory {
         match newest_root(source, superblock, crc) {
             Ok(root) => {
                 directory.lone = root.missing(superblock);
-                root.doubt().into_iter().for_each(|error| loss.note(error));
+                if let Some(error) = root.doubt() {
+                    loss.note(error);
+                }
                 directory.void = root.next.torn;
                 (directory.generation, directory.blocks) = (root.generation, root.slots);
             }
