@@ -195,7 +195,7 @@ pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
 /// True if there are only the last blocks, which are for what gives room back ([`Room::books`]).
 ///
 /// [`Room::books`]: vellum_core::room::Room::books
-pub(super) fn has_only_last(shared: &SharedVolume) -> bool {
+fn has_only_last(shared: &SharedVolume) -> bool {
     let inner = shared.inner.lock();
     let room = inner.engine.room();
     // Before all is counted, the core itself waits.
@@ -219,8 +219,11 @@ pub(super) fn has_room(shared: &SharedVolume, is_enough: impl Fn(Room) -> bool) 
     }
 }
 
-/// Carries a plan out; on return it has taken effect.
+/// Carries a plan out; on return it has taken effect. Nothing is copied if there is no room for its rows.
 pub(super) fn out(shared: &SharedVolume, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
+    if !plan.row_blocks.is_empty() && has_only_last(shared) {
+        return Err(BlockError::Full);
+    }
     copies(shared, plan)?;
     new_rows(shared, book, &plan.row_blocks)
 }

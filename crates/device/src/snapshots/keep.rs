@@ -144,10 +144,6 @@ fn keep(shared: &SharedVolume, keeper: &Keeper, requests: &[Request]) -> Result<
             changed_by(shared, request, &mut runs);
         }
         let lbas = runs.iter().flat_map(|&(first, end)| first..end).map(Lba);
-        // Before something is copied for a change that the core would refuse.
-        if carry::has_only_last(shared) && lbas.clone().any(|lba| book.wants(lba)) {
-            return Err(BlockError::Full);
-        }
         let Ok(plan) = book.plan(newest, lbas) else {
             let (kept, _) = book.room();
             drop(book);
