@@ -171,15 +171,13 @@ pub fn mount(device: &Path, dir: &HeldFolder, options: &str) -> Result<()> {
     let options = all.join(",");
     let (device_text, handle) = (device.to_string_lossy(), dir.handle());
     let handle = handle.to_string_lossy();
-    // As its path would be looked up again.
-    let as_it_is = "--no-canonicalize";
-    let mounted = match run("mount", &[as_it_is, "-o", &options, &device_text, &handle]) {
-        // busybox looks nothing up.
-        Err(error) if error.to_string().contains("unrecognized option") => {
-            run("mount", &["-o", &options, &device_text, &handle])
-        }
-        mounted => mounted,
-    };
+    let mut args = vec!["-o", &options, &device_text, &handle];
+    // util-linux would look the folder's path up again. busybox does not, and takes each option that it does not know for one of the
+    // file system's.
+    if run("mount", &["--version"]).is_ok_and(|said| said.contains("from util-linux")) {
+        args.insert(0, "--no-canonicalize");
+    }
+    let mounted = run("mount", &args);
     mounted.map_err(|error| anyhow!(format!("{error:#}").replace(&*handle, &shown.to_string())))?;
     match mounted_at(device, dir.path()) {
         Some(_) => Ok(()),
