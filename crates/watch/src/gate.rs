@@ -7,7 +7,8 @@
 //!    answered.
 //! 2. A commit block that is answered because nothing more arrives keeps waiting; see below.
 //! 3. A flush does not overtake the commit block that it is for: see `flushes.rs`. No other flush waits.
-//! 4. What waits is bounded by its host. Beyond that nothing waits, and is not followed.
+//! 4. What waits is bounded by its host. Of one journal no more waits than there is room left for the others: a hostile client
+//!    cannot take the room in which another one's commit blocks wait. Beyond that nothing waits, and is not followed.
 //!
 //! # Answered commit blocks
 //!
@@ -118,17 +119,25 @@ impl<W, F> CommitGate<W, F> {
         self.flushes.pop()
     }
 
-    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all.
+    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all. `is_new`: it has not waited before.
     pub fn stop(
         &mut self,
         change: &Change<'_>,
         blocks: &[Payload],
         room: usize,
+        is_new: bool,
         is_behind: impl Fn() -> bool,
     ) -> Option<(usize, Stop)> {
-        let all = self.blocks() + blocks.len();
+        let left = room.saturating_sub(self.blocks());
+        let all = || self.waiting.iter().chain(&self.again);
+        let held = |journal| {
+            // What waited before has had its share.
+            let same = all().filter(|waiting| is_new && waiting.wait.reason.journal() == journal);
+            same.map(|waiting| waiting.run.1).sum::<usize>()
+        };
+        let has_room =
+            |index, reason: &Reason| held(reason.journal()) + blocks.len() - index <= left;
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
-        let has_room = |index| all - index <= room;
         self.order.stop(change, blocks, has_room, is_behind, waits)
     }
 
@@ -245,4 +254,42 @@ impl<W, F> CommitGate<W, F> {
 pub fn is_near(one: (u64, u64), other: (u64, u64)) -> bool {
     let end = |run: (u64, u64)| run.0.saturating_add(run.1);
     one.0 < end(other) && other.0 < end(one)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::tests::{One, journal};
+
+    /// A client may send commit blocks of transactions that never come, as many as it likes.
+    #[test]
+    fn one_journal_does_not_take_the_room_of_another() {
+        let mut gate = CommitGate::<()>::default();
+        gate.follow(&[journal(100), journal(200)]);
+        // A commit block without the block before it.
+        let mut send = |journal: u64, number: u64| {
+            let (block, payload) = One::commit(7);
+            let change = Change {
+                first: journal * 100 + 2 + number % 10,
+                blocks: 1,
+                written: Some(&block),
+            };
+            let stop = gate.stop(&change, &[payload], 16, true, || false);
+            let Some((_, Stop::Wait(reason))) = stop else {
+                return false;
+            };
+            let wait = Wait {
+                since: Nanos(0),
+                reason,
+                is_answered: false,
+                is_withheld: false,
+            };
+            let (write, run) = ((), (change.first, 1));
+            gate.keep(Waiting { write, run, wait }, true);
+            true
+        };
+        let hostile = (0..100).take_while(|number| send(1, *number)).count();
+        assert_eq!(hostile, 8, "half of the room");
+        assert!(send(2, 0), "the other one's waits");
+    }
 }

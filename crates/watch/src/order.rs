@@ -63,6 +63,17 @@ pub enum Reason {
     },
 }
 
+impl Reason {
+    /// The journal's index; `None` for a scan, and for a journal that is no longer known.
+    #[must_use]
+    pub fn journal(&self) -> Option<usize> {
+        match self {
+            Self::Scan => None,
+            Self::Blocks { journal, .. } => *journal,
+        }
+    }
+}
+
 /// What to do with a write from some block on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
@@ -107,9 +118,7 @@ impl Wait {
 
     /// True if it is an answered commit block of that journal.
     fn is_answered_of(&self, journal: usize) -> bool {
-        let is_of =
-            |reason| matches!(reason, Reason::Blocks { journal: of, .. } if of == Some(journal));
-        self.is_answered && is_of(self.reason)
+        self.is_answered && self.reason.journal() == Some(journal)
     }
 }
 
@@ -225,28 +234,35 @@ impl CommitOrder {
     /// Tells the journals of a waiting commit block that continues regardless of what it waits for: the next one is judged.
     pub fn let_through(&mut self, change: &Change<'_>, payloads: &[Payload]) {
         // As if there were no room to wait in.
-        self.stop(change, payloads, |_| false, || false, core::iter::empty());
+        self.stop(
+            change,
+            payloads,
+            |_, _| false,
+            || false,
+            core::iter::empty(),
+        );
     }
 
     /// Returns the first block of a write that must not continue. The journals are told about all blocks before it. `has_room`:
-    /// whether there is room for the write to wait from a block on. `is_behind`: whether there is something that no scan has
+    /// whether there is room for the write to wait from a block on, for that reason. `is_behind`: whether there is something that no scan has
     /// seen. `waits`: what waits already; for a retry, what waits before it.
     pub fn stop<'a>(
         &mut self,
         change: &Change<'_>,
         payloads: &[Payload],
-        has_room: impl Fn(usize) -> bool,
+        has_room: impl Fn(usize, &Reason) -> bool,
         is_behind: impl Fn() -> bool,
         waits: impl Iterator<Item = &'a Wait> + Clone,
     ) -> Option<(usize, Stop)> {
         let blocks = change.written?;
         let is_mark = |(_, payload): &(usize, &Payload)| is_own(&payload.digest);
         for (index, _) in payloads.iter().enumerate().filter(is_mark) {
-            let has_room = has_room(index);
+            let has_room = |reason: &Reason| has_room(index, reason);
             let stop = if self.is_in_journal(change.first + index as u64, 1) {
                 self.mark(change.first, blocks, index, has_room, waits.clone())
             } else {
-                let waits = begins_a_log(blocks.block(index)) && has_room && is_behind();
+                let waits =
+                    begins_a_log(blocks.block(index)) && has_room(&Reason::Scan) && is_behind();
                 waits.then_some(Stop::Wait(Reason::Scan))
             };
             if let Some(stop) = stop {
@@ -262,7 +278,7 @@ impl CommitOrder {
         first: u64,
         blocks: &dyn Blocks,
         index: usize,
-        has_room: bool,
+        has_room: impl Fn(&Reason) -> bool,
         mut waits: impl Iterator<Item = &'a Wait>,
     ) -> Option<Stop> {
         let offset = (first + index as u64) * BLOCK;
@@ -282,16 +298,17 @@ impl CommitOrder {
                     true => Verdict::Waits(1),
                     false => commits.commit(at, sequence, before),
                 };
+                let reason = |missing| Reason::Blocks {
+                    journal: Some(number),
+                    missing,
+                    is_guess: commits.is_guess(),
+                };
                 match verdict {
                     Verdict::Complete => self.complete += 1,
                     Verdict::Unjudged => self.unjudged += 1,
                     Verdict::Never if is_judged => return Some(Stop::Refuse),
-                    Verdict::Waits(missing) if is_judged && has_room => {
-                        return Some(Stop::Wait(Reason::Blocks {
-                            journal: Some(number),
-                            missing,
-                            is_guess: commits.is_guess(),
-                        }));
+                    Verdict::Waits(missing) if is_judged && has_room(&reason(missing)) => {
+                        return Some(Stop::Wait(reason(missing)));
                     }
                     Verdict::Never | Verdict::Waits(_) => {
                         commits.give_up();
@@ -313,7 +330,7 @@ impl CommitOrder {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use vellum_core::addr::Buf;
     use vellum_core::seam::Digest;
@@ -335,7 +352,7 @@ mod tests {
     };
 
     /// A journal of 16 blocks that begins at this block of the volume. The next transaction is 7, at its first block.
-    fn journal(start: u64) -> Commits {
+    pub(crate) fn journal(start: u64) -> Commits {
         let journal = vellum_ext4::journal::Journal {
             extents: vec![Span::new(start * BLOCK, 16 * BLOCK)],
             format: FORMAT,
@@ -374,7 +391,21 @@ mod tests {
         }
     }
 
-    struct One([u8; 4096]);
+    pub(crate) struct One([u8; 4096]);
+
+    impl One {
+        /// A commit block of that transaction, and what the core knows of it.
+        pub(crate) fn commit(sequence: u8) -> (Self, Payload) {
+            let mut block = [0; 4096];
+            block[..12].copy_from_slice(&[&OWN[..], &[0, 0, 0, 2, 0, 0, 0, sequence]].concat());
+            let digest = Digest {
+                first: u32::from_le_bytes(OWN),
+                ..Digest::default()
+            };
+            let buf = Buf(0);
+            (Self(block), Payload { buf, digest })
+        }
+    }
 
     impl Blocks for One {
         fn count(&self) -> usize {
@@ -388,22 +419,13 @@ mod tests {
 
     /// A commit block of that transaction, written to that block of the volume.
     fn commit(order: &mut CommitOrder, at: u64, sequence: u8, waits: &[Wait]) -> Option<Stop> {
-        let mut block = [0; 4096];
-        block[..12].copy_from_slice(&[&OWN[..], &[0, 0, 0, 2, 0, 0, 0, sequence]].concat());
-        let block = One(block);
+        let (block, payload) = One::commit(sequence);
         let change = Change {
             first: at,
             blocks: 1,
             written: Some(&block),
         };
-        let payload = Payload {
-            buf: Buf(0),
-            digest: Digest {
-                first: u32::from_le_bytes(OWN),
-                ..Digest::default()
-            },
-        };
-        let stop = order.stop(&change, &[payload], |_| true, || false, waits.iter());
+        let stop = order.stop(&change, &[payload], |_, _| true, || false, waits.iter());
         stop.map(|(_, stop)| stop)
     }
 

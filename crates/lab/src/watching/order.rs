@@ -20,19 +20,21 @@ impl Watching {
         found.iter_mut().for_each(|commits| commits.set_empty(true));
         gate.follow(&found);
         last_of_mount(disk, |written| {
-            written.stop(gate, 0);
+            written.stop(gate, 0, true);
         });
     }
 }
 
 impl Written<'_> {
-    /// Why it must not go on. `None`: it may, and is noted for the journals. `room`: how many blocks may wait.
-    pub fn stop<W>(&self, gate: &mut CommitGate<W>, room: usize) -> Option<Stop> {
+    /// Why it must not go on. `None`: it may, and is noted for the journals. `room`: how many blocks may wait; `is_new`: it has
+    /// not waited before.
+    pub fn stop<W>(&self, gate: &mut CommitGate<W>, room: usize, is_new: bool) -> Option<Stop> {
         if !(0..self.contents.len()).any(|index| self.is_journals(index)) {
             return None;
         }
         // Nothing is scanned again: no other journal is made.
-        let stop = self.read(|_, change| gate.stop(change, &self.payloads(), room, || false));
+        let stop =
+            self.read(|_, change| gate.stop(change, &self.payloads(), room, is_new, || false));
         stop.map(|(_, stop)| stop)
     }
 }

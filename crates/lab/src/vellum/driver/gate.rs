@@ -64,7 +64,7 @@ impl Vellum {
     /// True if a write may pass; else it is kept or refused. `waited`: its wait so far.
     fn pass(&mut self, io: &Io<'_>, submitted: &Submitted, waited: Option<Wait>) -> bool {
         let commits = &mut self.gate.commits;
-        match submitted.written().stop(commits, HELD) {
+        match submitted.written().stop(commits, HELD, waited.is_none()) {
             None => return true,
             Some(Stop::Refuse) => self.refuse(submitted),
             Some(Stop::Wait(reason)) => {

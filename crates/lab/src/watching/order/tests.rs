@@ -33,7 +33,7 @@ fn blocks(request: &Request) -> std::ops::Range<u64> {
 
 impl Device {
     fn send(&mut self, request: Request, is_new: bool, truth: &Truth) {
-        match written(&request).stop(&mut self.gate, usize::MAX) {
+        match written(&request).stop(&mut self.gate, usize::MAX, is_new) {
             Some(Stop::Wait(reason)) => {
                 let wait = Wait {
                     since: Nanos(0),
