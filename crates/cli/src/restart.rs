@@ -234,8 +234,8 @@ impl Teller {
     }
 }
 
-/// Waits until a process has ended and closed everything, however long that takes: without it and its successors nobody would serve
-/// what is mounted. Passes on what it prints, such as that there is no room, and says so if it takes longer than this.
+/// Waits until the old server has ended and closed everything, however long that takes: to give up would leave what is mounted without a
+/// server. Meanwhile passes on what the server prints (for example that there is no room). Says that it still waits after `patience`.
 fn ended(server: Process, log: &mut ServerLog, patience: Duration, say: impl Fn(&str)) {
     // SAFETY: no pointers; the number that comes back is ours.
     let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, server.pid, 0) };

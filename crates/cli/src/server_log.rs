@@ -91,7 +91,8 @@ impl ServerLog {
         self.from(0)
     }
 
-    /// What was printed, as the reason for a failure: the error, and then what came before it, without what is no trouble.
+    /// Returns what was printed, as the reason for a failure: first the error, then the lines before it. Lines that report no trouble are
+    /// left out.
     pub fn why(&self) -> String {
         let said = self.said();
         let lines = said.trim().lines().map(without_time);

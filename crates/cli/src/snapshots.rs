@@ -95,8 +95,8 @@ impl All {
             false => "then writes fail",
         };
         Some(format!(
-            "warning: of {stored} that are stored {left} can be written over, {then}: \
-             delete snapshots that you do not need, or files that are newer than them, or enlarge the volume \
+            "warning: {left} of the {stored} that are stored can be written over, {then}. \
+             Delete snapshots that you do not need, or files that are newer than them, or enlarge the volume \
              (vellum grow)"
         ))
     }

@@ -25,7 +25,7 @@ const OF_THE_PROGRAM: [&str; 13] = [
 /// Options that the kernel must have for such a mount.
 const GUARDS: [&str; 2] = ["nosuid", "nodev"];
 
-/// Refuses what the mount program would take for its own, and what would hide options that follow.
+/// Refuses mount options that the mount program would interpret itself, and characters that would hide the options after them.
 pub fn check(options: &str) -> Result<()> {
     let wrong = match options.contains(['"', '\\']) {
         true => Some("a quote or a backslash".to_owned()),

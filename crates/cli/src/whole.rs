@@ -16,7 +16,8 @@ pub fn split(given: &Path) -> (PathBuf, Option<String>) {
     }
 }
 
-/// The error for a path where nothing is, if it is that of a snapshot, or a part of one. This command takes whole volumes.
+/// The error for a path where nothing is, if the path is `VOLUME@NAME` or a part of that: this command takes whole volumes. `None` for
+/// other paths.
 pub fn not_whole(given: &Path) -> Option<anyhow::Error> {
     let text = given.to_string_lossy();
     let shown = given.display();

@@ -115,8 +115,8 @@ impl Recovered {
     /// Begins a new life; the caller writes both mirrors of the result, with a sync after each, before anything else.
     ///
     /// # Errors
-    /// When a block could not be read that writing would lose (though reading does not need it), or when the volume has a feature that a
-    /// writer must know.
+    /// When the volume has a feature that a writer must know. When a block could not be read that only a writer needs: writing would lose
+    /// what is in it.
     pub fn begin_life(&mut self) -> Result<&Superblock, RecoveryError> {
         Ok(match self {
             Self::Log(recovered) => {

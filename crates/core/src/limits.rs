@@ -173,7 +173,7 @@ pub const MAX_LOGICAL_BLOCKS: u64 = 1 << 34;
 /// The most blocks that a log maps: those that clients see, and those of snapshots.
 pub const MAX_MAPPED_BLOCKS: u64 = 1 << 35;
 
-/// The most blocks that clients may see of a volume whose LBAs fit in 32 bits, with one number for none. Tables have no others.
+/// The most blocks that clients may see if LBAs have 32 bits. One of the numbers stands for "none". All tables in place have such LBAs.
 pub const MAX_NARROW_BLOCKS: u64 = u32::MAX as u64;
 
 /// Tables: free blocks below which contents without owners are given up, and how many at a time.

@@ -4,9 +4,9 @@
 //! reads from being served. Allocation blocks when a quota is empty: that is the back-pressure that a client feels. Frames for
 //! writes remember what was written from them, until they are used again (`kept.rs`).
 //!
-//! While a volume takes no writes (its medium is full, or it is poisoned), it keeps the frames that it could not write, for
-//! readers, and the quota for writes may be empty for long. So a request for such frames is refused with the reason, instead of
-//! waiting.
+//! A volume whose medium is full, or that is poisoned, takes no writes. It keeps the frames that it could not write, because reads still
+//! need them, so no frame for writes may become free for a long time. Then a request for such frames is refused with the reason; it does
+//! not wait.
 
 use crate::error::BlockError;
 use crate::kept::Kept;

@@ -100,8 +100,8 @@ pub(crate) fn lengthen(
     Ok(medium.lengthen(blocks)?)
 }
 
-/// The new size, if the volume only gets back blocks that it had before it shrank. So it is on the same medium, and on a longer one that has
-/// too little room for what a larger volume needs.
+/// The new size, if the volume only gets back blocks that it had before it shrank. That is so if the medium has the same size, or if the
+/// medium is longer but too short for what a larger volume needs.
 fn only_end(volume: &Superblock, medium_blocks: u64, logical: Option<u64>) -> Option<u64> {
     let old = volume.logical_blocks() + 1..=volume.addressed_blocks();
     let is_same = medium_blocks == volume.medium_blocks();

@@ -15,8 +15,8 @@ pub const READ_FRAMES: u32 = frames(16);
 /// Default number of frames for the collector: 16 MiB. With the others, a volume's 64 MiB.
 pub const COLLECTOR_FRAMES: u32 = frames(16);
 
-/// The fewest frames for writes: a chunk that fills while two are on their way, so that a client which
-/// waits for a frame always waits for something that ends.
+/// The fewest frames for writes: enough for one chunk that fills while two are being written. Then a client that waits for a frame always
+/// waits for a write that will end.
 pub const WRITE_FRAMES_MIN: u32 = 4 * CHUNK_DATA_BLOCKS as u32;
 /// The fewest frames for reads: the longest request that front ends make (1 MiB).
 pub const READ_FRAMES_MIN: u32 = frames(1);

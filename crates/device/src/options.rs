@@ -217,9 +217,9 @@ pub enum OpenError {
     Arriving(Name),
     /// A rollback was cut short, and cannot go on.
     #[error(
-        "the volume was being taken back to snapshot {name} when that was cut short, and that cannot go on: \
-         {why}. Until it has ended, the volume is a mixture. `vellum delete` of another snapshot, or \
-         `vellum grow`, gives it room"
+        "a rollback to snapshot {name} was cut short, and cannot go on: {why}. Until it has ended, the \
+         volume holds a mixture of old and new blocks. `vellum delete` of another snapshot, or \
+         `vellum grow`, makes room for it"
     )]
     Returning {
         /// The snapshot.

@@ -23,9 +23,9 @@ pub(crate) fn begin(shared: &SharedVolume) -> Result<(), NoIndex> {
     let had = chosen.policy.index_bytes;
     if had < wanted {
         let warning = format!(
-            "the memory of this machine has no room for an index of contents of {wanted} bytes \
-            (dedup-memory): it has {had} until the \
-             volume is opened again, and contents beyond that are stored again"
+            "this machine has too little memory for an index of contents of {wanted} bytes (dedup-memory). \
+             Until the volume is opened again the index has {had} bytes, and duplicates of contents that do \
+             not fit in it are stored again"
         );
         shared.events.add("memory", warning);
     }

@@ -4,8 +4,8 @@
 //! # Lent threads
 //!
 //! A thread that lends itself ([`Replies::lends_thread`](crate::block::Replies::lends_thread)) would sleep until the answer. A
-//! durable write that is handed to the medium wakes a worker of the kernel, then the kernel's completion, then the reaper, and
-//! only then the client; that takes as long as a quick drive does. Done on the lent thread, it wakes the client alone.
+//! durable write that goes through the reaper wakes a worker of the kernel, then the kernel's completion, then the reaper, and last the
+//! client. These wake-ups together take as long as a quick drive does. If the lent thread does the write, no other thread wakes.
 //!
 //! What must hold:
 //! 1. At most one lent thread of a volume reads at a time, and at most one makes writes durable: the others stay free for what

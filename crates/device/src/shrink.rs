@@ -40,8 +40,8 @@ pub enum ShrinkError {
     Shrink(#[from] vellum_core::shrink::ShrinkError),
     /// Snapshots or clones have data behind the new end.
     #[error(
-        "snapshots or clones keep {} behind that end: {}. Delete these first (`vellum delete`); what an \
-         older snapshot needs of that, it keeps from then on",
+        "snapshots or clones keep {} behind that end: {}. Delete these first (`vellum delete`). If an older \
+         snapshot needs some of these blocks, it keeps them from then on",
         Size::of_blocks(*.blocks),
         listed(.names)
     )]

@@ -152,8 +152,9 @@ pub struct Host<I> {
     marks: bool,
     /// Blocks of metadata that each commit changes beside the file's.
     more: u64,
-    /// What a block that is written takes the application, in nanoseconds, and what all have taken.
+    /// How long the application works for each block that it writes, in nanoseconds.
     write_ns: u64,
+    /// How long it has worked so far.
     clock: u64,
     ready: VecDeque<Request>,
     /// The copies of each transaction: home blocks, and where their copies are.

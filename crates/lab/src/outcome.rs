@@ -175,8 +175,8 @@ pub struct Outcome {
     pub tenants: Vec<OfTenant>,
     /// RAM for tables, by use, and for writes in flight: what a controller would need, not the simulation.
     pub memory: Vec<Part>,
-    /// The most writes whose map updates waited at once, and the journal blocks that entered the map before earlier writes did. None unless
-    /// the drive orders its map, or counts what goes wrong without order.
+    /// The most writes whose map updates waited at once, and the journal blocks that entered the map before earlier writes did. Only for a
+    /// drive that orders its map updates, or that counts what goes wrong without order.
     pub order: Option<(u64, u64)>,
     /// Blocks that read as something else than was written, because a hash was trusted; none if no hash is.
     #[serde(skip_serializing_if = "Option::is_none")]

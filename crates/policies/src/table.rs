@@ -114,8 +114,8 @@ rows! {
         has: Has::Log,
         default: "on",
         lab: Some("off"),
-        doc: "a block that replaces another one is stored as its difference to that, if that is \
-            less than half as long",
+        doc: "a block that replaces another one is stored as its difference to that block, if the \
+            difference is less than half as long as the block would be",
         cost: "beyond what compress saves, a sixth of SQLite's bytes and a tenth of a mail \
             server's; takes 16 MiB of memory, and 28 bytes for each delta",
     };
@@ -378,8 +378,8 @@ rows! {
         has: Has::All,
         default: "off",
         lab: Some("off"),
-        doc: "of each unit of this size dedup looks for the block with the largest first four \
-            bytes, and for the others if that was found",
+        doc: "dedup looks up one block of each unit of this size first: the one whose first four \
+            bytes are the largest number. It looks up the others only if it finds that one",
         cost: "a unit's duplicates are stored again if its first look-up finds nothing",
     };
 
@@ -433,7 +433,7 @@ rows! {
         has: Has::Tables,
         default: "off",
         lab: None,
-        doc: "requests after which what they have changed is committed (Dmdedup's flush interval)",
+        doc: "how many requests make a commit due (Dmdedup's flush interval)",
         cost: "a sync for each commit",
     };
 
@@ -444,8 +444,8 @@ rows! {
         has: Has::Tables,
         default: "on",
         lab: Some("on"),
-        doc: "what no answer waits for is held back, to be written with what else falls into its \
-            block (OrderMergeDedup)",
+        doc: "writes that no answer waits for are held back, and written together with others of \
+            the same block (OrderMergeDedup)",
         cost: "what nobody flushes is durable up to 30 seconds later",
     };
 

@@ -1,8 +1,8 @@
 //! The structures that file systems keep copies of on purpose: superblocks and group descriptors. Sharing one page among all
 //! copies would be a single point of failure (OrderMergeDedup §3.5), so these are never deduplicated.
 //!
-//! Only the superblock says where they are. If a file system has more of them than are kept, or more groups than are walked,
-//! nothing of it is shared. That is reported, and costs only savings.
+//! Only the superblock says where they are. A file system may have more of them than this keeps, or more groups than it walks. Then no
+//! block of that file system is shared. The volume reports that; it loses savings and nothing else.
 
 use crate::limits::CRITICAL_RANGES;
 use crate::ranges::{Range, blocks_of, join};

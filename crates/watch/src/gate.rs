@@ -7,8 +7,8 @@
 //!    answered.
 //! 2. A commit block that is answered because nothing more arrives keeps waiting; see below.
 //! 3. A flush does not overtake the commit block that it is for: see `flushes.rs`. No other flush waits.
-//! 4. What waits is bounded by its host. Of one journal no more waits than there is room left for the others: a hostile client
-//!    cannot take the room in which another one's commit blocks wait. Beyond that nothing waits, and is not followed.
+//! 4. The host bounds what waits. One journal may take at most as much room as it leaves free, so a hostile client cannot take the room
+//!    in which another client's commit blocks wait. A commit block for which there is no room goes on unjudged.
 //!
 //! # Answered commit blocks
 //!
@@ -156,8 +156,9 @@ impl<W, F> CommitGate<W, F> {
             .min()
     }
 
-    /// Begins to try again what waits, if something may go on that could not before, or has waited long enough. Returns whether it
-    /// has begun: then [`take_next`](Self::take_next) has the writes, and after them [`take_flush`](Self::take_flush) the flushes.
+    /// Begins another try of everything that waits, if one is due: something may go on now that could not before, or it has waited long
+    /// enough. Returns true if a try began. Then the caller takes the writes by [`take_next`](Self::take_next), and after them the flushes
+    /// by [`take_flush`](Self::take_flush).
     pub fn begins(&mut self, now: Nanos) -> bool {
         let is_due = self.order.take_due();
         let begins = self.holds_any() && (is_due || self.deadline().is_some_and(|at| at <= now));

@@ -192,7 +192,7 @@ impl Plan {
     #[must_use]
     pub fn new(scan: &Scan, set: &[Extent], wants: &Wants, volume_blocks: u64) -> Self {
         let mut plan = Self::default();
-        // How to read a journal set by hand is not known, nor which file system it belongs to.
+        // A journal set by hand is extents alone: nobody knows its file system, or how to read its descriptors.
         let by_hand = match wants.write_once {
             WriteOnce::Descriptor => WriteOnce::Hash,
             rule => rule,

@@ -122,7 +122,7 @@ impl Log {
     #[must_use]
     pub fn not_replayed(&self) -> Option<&'static str> {
         if !self.reader().has_sums() {
-            let why = "what lies in its journal cannot be held against sums (the feature checksum_v3, \
+            let why = "its journal has no checksums to check blocks against (the feature checksum_v3, \
                 which the kernel sets where the file system has metadata_csum)";
             return Some(why);
         }

@@ -221,8 +221,8 @@ impl CommitOrder {
         (self.complete, self.unjudged)
     }
 
-    /// Gives up a guess about a journal, unless a commit block has replaced it by what is so. The commit block that waited for it
-    /// then continues unjudged, and tells where the next transaction begins.
+    /// Gives up a guess about a journal, unless a commit block has confirmed or corrected it. The commit block that waited for the guess
+    /// then continues unjudged. Its place tells where the next transaction begins.
     pub fn give_up(&mut self, journal: Option<usize>) {
         if let Some(number) = journal
             && self.journals[number].commits.is_guess()

@@ -141,7 +141,8 @@ impl Engine {
         true
     }
 
-    /// Returns the block of the map, or of another table, for which the volume was poisoned because it is damaged and cannot be restored.
+    /// Returns the damaged block that poisoned the volume, if there is one: a block of the map or of another table that could not be
+    /// restored.
     #[must_use]
     pub fn damaged_table(&self) -> Option<Pba> {
         if let Some(leaf) = self.state.lost_leaf() {

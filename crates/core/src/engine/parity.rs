@@ -86,8 +86,8 @@ impl Engine {
         }
     }
 
-    /// Returns the blocks to read before these leaves of a stripe are written. There are none if all leaves of the stripe are in memory.
-    /// If a leaf is not, the parity is read, and each of these leaves that was evicted or whose old contents are unknown.
+    /// Returns the blocks to read before the `dirty` leaves of a stripe are written. If all leaves of the stripe are in memory, nothing has
+    /// to be read. Otherwise the parity has to be read, and each dirty leaf that was evicted or whose old contents are unknown.
     fn read_mask(&self, stripe: u32, dirty: Mask) -> Mask {
         let parity = self.superblock.parity(stripe);
         if dirty == 0 || !parity.is_some_and(|parity| self.is_kept(parity)) {

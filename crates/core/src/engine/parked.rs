@@ -27,7 +27,8 @@ pub(super) struct Unchecked {
 /// base was read from the medium, that is the base's page: the read may have returned another, intact block.
 pub(super) type Fault = Option<Pba>;
 
-/// A block that equals the bytes read from a page, while it is not yet known whether these are the bytes that were written there.
+/// A block that equals the bytes that were read from a page. Their checksum is not known yet, so the read may have returned other bytes
+/// than were written there.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unsure {
     pub request: RequestId,

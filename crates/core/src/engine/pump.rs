@@ -6,14 +6,15 @@ use crate::front::{admit, refuse};
 use crate::seam::{Effect, Refusal};
 
 impl Engine {
-    /// The state on which [`Engine::advance`] depends, and which a write or a read changes, unless it only adds to an open chunk.
+    /// What a write or a read changes of the state that [`Engine::advance`] depends on. It does not change if the request only adds to an
+    /// open chunk.
     pub(super) fn marks(&self) -> (Seq, usize) {
         (self.log.last_seq(), self.segments.free())
     }
 
-    /// True if a write has only added to an open chunk, or a read was only issued or completed. Then nothing can progress that could not
-    /// progress before; most inputs are like that. (The end of a read that an emptied segment waited for is news.) Work that may be
-    /// delayed a little (a victim that has become worth collecting, strays over their bound) is done when the chunk is sealed.
+    /// True if the pump need not run: a write only added to an open chunk, or a read only began or ended, so nothing can progress now that
+    /// could not before. Most inputs are like that. False if a read ended for which an emptied segment waited. A victim may have become
+    /// worth collecting, or strays may exceed their bound: that can wait until the chunk is sealed.
     pub(super) fn is_as_at(&self, before: (Seq, usize)) -> bool {
         self.marks() == before
             && self.front.queue.is_empty()

@@ -1,7 +1,8 @@
 //! Empties the last segments, because the medium becomes shorter. The collector moves their live blocks; the rest is here.
 //!
-//! The table of pages keeps the address of a page that nothing leads to any more, until a map checkpoint has made that durable, and the
-//! next checkpoint writes the table without it. An address in a segment that does not exist would be taken for damage.
+//! When nothing leads to a page any more, the table of pages still keeps its address. A map checkpoint makes the loss of the last owner
+//! durable, and only the next checkpoint writes the table without that address. So two are needed: recovery would take an address in a
+//! segment that does not exist for damage.
 
 use super::Engine;
 use crate::addr::Generation;

@@ -200,9 +200,9 @@ fn stored_sum(entry: &[u8]) -> u32 {
 /// to cover. A summary is rewritten in place, with other owners and the same sums. If a power cut tears that write, its checksum
 /// fails, but any mixture of old and new sectors still has the sums. Bytes that are not from this segment at all yield none.
 ///
-/// Each sum may be anything: it proves only that a block with that sum is what was written, and only where no other sum is known.
-/// In a sector from the segment's previous use, no sum matches one of its blocks, because it had another salt. That holds only if
-/// the first sector belongs to the present use, that is, if no chunk in the segment is newer than the one that it names.
+/// Nothing protects a single sum, so it may be wrong. If a block has it, the block is what was written; if not, nothing is known. Use it
+/// only where no other sum is known. A sector that is left from the segment's previous use has another salt, so its sums match no block.
+/// That holds only if the first sector is from the present use: no chunk in the segment may be newer than the chunk that it names.
 #[must_use]
 pub fn unchecked_sums(
     signature: &[u8; 16],

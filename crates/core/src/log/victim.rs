@@ -58,8 +58,8 @@ impl Victim {
         let limit = among.superblock.victim_limit();
         match self {
             Self::Greedy => among.segments.best(among.live, limit, |live, info| {
-                // A segment that is newer than the durable map checkpoint is not free before the next one, which writes every
-                // dirty leaf: it must be that much emptier.
+                // A segment with chunks newer than the durable map checkpoint becomes free only with the next checkpoint, which
+                // has to write every dirty leaf. So it is chosen only if it is that much emptier.
                 live + u32::from(info.last_seq > among.root_seq) * (usable / PINNED_PENALTY)
             }),
             Self::CostBenefit => among.segments.best(among.live, limit, |live, info| {

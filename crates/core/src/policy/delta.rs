@@ -40,8 +40,9 @@ pub struct Spare {
 }
 
 impl Spare {
-    /// Implements rule 3. A volume that is not thin promises its clients all blocks they see. So bases that are kept beyond those blocks
-    /// use the over-provisioning. If it has shrunk, it may become as large again, and then it needs the same room, unless it was thin.
+    /// Implements rule 3. A volume that is not thin has room for all blocks that its clients see, so bases take their room from the
+    /// over-provisioning. A volume that has shrunk may get its old size back. If it was not thin at that size, bases leave room for all
+    /// blocks of that size.
     fn has_room(&self) -> bool {
         // Losing blocks to damage does not make a volume thin: it only has less to spare.
         let has_room = |blocks: &u64| self.undamaged >= *blocks;

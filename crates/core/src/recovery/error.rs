@@ -91,8 +91,8 @@ pub enum RecoveryError {
     NotALog(&'static str),
     /// A count is lower than the number of links to its block.
     #[error(
-        "data block {at} has {links} owners and is counted {count} times: a write to the tables was lost, so \
-         which of what they say is old is not known; `vellum check` names all such blocks"
+        "data block {at} has {links} owners, but its count is {count}: a write to the tables was lost, and \
+         nothing tells which part of them is old. `vellum check` names all such blocks"
     )]
     CountTooLow {
         /// The block.

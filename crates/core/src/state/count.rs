@@ -83,8 +83,8 @@ impl State {
         (census.left() + pages as u64).max(1)
     }
 
-    /// Returns the next leaf from `from` on that the census has to count. If all of the map is counted, that is a leaf of the table of pages,
-    /// or one of the map that has LBAs that own pages alone.
+    /// Returns the next leaf from `from` on that the census has to count or to settle: first the leaves of the map; when all of these are
+    /// counted, the leaves of the table of pages, and leaves of the map with an LBA that is the only owner of its page.
     pub fn next_uncounted(&self, from: Leaf) -> Option<Uncounted> {
         let census = self.census.as_ref()?;
         let leaf = match census.left() {

@@ -132,7 +132,8 @@ impl Resident {
         self.look_at(leaf, || true)
     }
 
-    /// Checks from now on that no leaf of before the opening leads to what was not written then. Those in memory are checked now.
+    /// Checks each leaf that was written before the opening: none may name a block that was not written by then. Checks the leaves in
+    /// memory now, and the others when they are read.
     pub fn end_at(&mut self, unwritten: &Unwritten) {
         let Some(shelf) = &mut self.shelf else { return };
         shelf.end_at(unwritten);

@@ -154,7 +154,7 @@ impl Shelf {
         self.unwritten = None;
     }
 
-    /// Checks from now on that no leaf of before the opening leads to what was not written then.
+    /// From now on, checks each leaf that is read and was written before the opening: it may name no block that was not written by then.
     pub fn end_at(&mut self, unwritten: &Unwritten) {
         self.unwritten = Some(unwritten.clone());
     }
@@ -188,8 +188,8 @@ impl Shelf {
         self.bounds.is_none_or(|bounds| bounds.admit(leaf, page))
     }
 
-    /// Notes that an entry leads to a leaf of this table that says nothing of it, unless all leaves have been checked. The table need not
-    /// have such a leaf.
+    /// Notes that an entry names a page of which this leaf of the table says nothing. Does nothing if all leaves have been checked. The
+    /// leaf may be past the end of the table.
     pub fn leads_nowhere(&self, leaf: usize) {
         if self.bounds.is_some() {
             let leaf = leaf.min(self.own.len().saturating_sub(1));
@@ -213,8 +213,8 @@ impl Shelf {
         self.changes.redo_all(leaf as u32, page);
     }
 
-    /// Sets entries in leaves that are not in memory, and that the caller has marked dirty, so that they stay in memory once they are read
-    /// and until they are written.
+    /// Keeps entries to set in leaves that are not in memory: each is set when its leaf is read. The caller has marked these leaves dirty,
+    /// so once read they stay in memory until they are written.
     pub fn set_later(&mut self, later: Later) {
         self.later = later;
     }
@@ -404,8 +404,8 @@ impl Shelf {
         self.paging.room_for_changes()
     }
 
-    /// True if leaves and changes, which take `bytes`, take so much memory that nothing more may change before the map checkpoint in flight
-    /// has ended.
+    /// True if leaves and changes take too much memory. Then nothing more may change until the map checkpoint in flight ends. `bytes`:
+    /// what they take.
     pub fn is_overfull(&self, bytes: usize) -> bool {
         self.paging.is_overfull() || bytes > 2 * self.room_for_changes()
     }

@@ -45,7 +45,7 @@ impl Twins {
         seen: &mut Seen<E>,
         other: Seen<E>,
     ) {
-        // Of one edition are different entries if an opening that could not read one copy has written both, and the power failed in that.
+        // Two copies of one edition may differ: an earlier opening could not read one of them, wrote both anew, and lost power meanwhile.
         let are_same = seen.sectors == other.sectors && seen.entries == other.entries;
         if are_same && seen.result.is_ok() {
             return;

@@ -125,7 +125,7 @@ impl Early {
         turn.own.is_some()
     }
 
-    /// Notes that a commit block that was answered, and then waited, has no effect.
+    /// Notes that the core refused a commit block that was answered while it waited.
     pub fn lose(&mut self, request: &Request) {
         self.lost.push((request.lba.0, request.blocks));
     }

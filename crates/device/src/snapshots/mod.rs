@@ -4,7 +4,8 @@
 //! 1. Before a change is handed to the core, the blocks that it changes are kept: the copies, and the rows that name them, have
 //!    taken effect in the core by then.
 //! 2. While a snapshot is taken, no request is handed over, and nothing waits before the core or in it.
-//! 3. Blocks that change without a client's write (a pledge, by a crash) are kept before that as well, or are not pledged.
+//! 3. A crash carries out pledges, and so changes blocks without a client's write. Such a block is kept before it is pledged, or it is
+//!    not pledged.
 //! 4. A block written to a clone takes effect before the row that leads to it. From then on the block is written in place, and only
 //!    by the clone.
 //! 5. Writers that wait here may hold all frames for writes. So this module has frames of its own to write with.

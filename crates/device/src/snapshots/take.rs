@@ -67,8 +67,8 @@ pub enum SnapshotError {
     Arrives(Name),
     /// The volume is being taken back to the snapshot.
     #[error(
-        "the volume was being taken back to snapshot {0} when that was cut short, and is a mixture until \
-         it is completed: `vellum rollback VOLUME {0}` does that, and so does opening it for writing"
+        "a rollback to snapshot {0} was cut short, so the volume holds a mixture of old and new blocks: \
+         `vellum rollback VOLUME {0}` completes it, and so does opening the volume for writing"
     )]
     Returns(Name),
     /// Changes since a snapshot were requested up to one that is not newer.
@@ -191,8 +191,8 @@ pub(crate) fn take(
     Ok(carry::flush(shared)?)
 }
 
-/// Prepares for a snapshot of this number: rows that would be taken for its own are removed, and what could change without a
-/// further write is kept: pledged homes, and the places of answered commit blocks that wait.
+/// Prepares for a snapshot of this number. Removes old rows that have this number: they would be taken for the new snapshot's. Keeps the
+/// blocks that may change without another request: homes of pledges, and the places of answered commit blocks that wait.
 pub(super) fn before(
     shared: &SharedVolume,
     book: &mut Snapshots,

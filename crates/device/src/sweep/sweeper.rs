@@ -84,9 +84,9 @@ pub enum SweepError {
     ReadOnly,
     /// There are no summaries to go by.
     #[error(
-        "the layout {0} has no sweep for duplicates: what is written with dedup=on is compared as it \
-         comes, and nothing tells what was stored before; `vellum migrate --with dedup=on` copies all, \
-         compared"
+        "the layout {0} has no sweep for duplicates. With dedup=on, blocks are compared when they are \
+         written; those stored before are not found. `vellum migrate --with dedup=on` copies the volume, and \
+         compares every block"
     )]
     Layout(&'static str),
     /// There are no parts of pages.

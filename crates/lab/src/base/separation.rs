@@ -3,11 +3,10 @@
 //! *Which pages are hot*: see [`super::heat`].
 //!
 //! *Which stream is collected*: fewest pages move if all pages of a block die at one rate (Desnoyers, "Analytic models of SSD write
-//! performance", ACM TOS 2014). Still fewer move if each stream has its share of the spare space (there, and Dayan, Bouganim and
-//! Bonnet, "Modelling and managing SSD write-amplification", 2015). What a stream moves is
-//! proportional to its writes, times its pages over its spare pages. The sum over both streams is least when their spare pages
-//! are in the ratio of the square roots of writes times pages. So the stream that has more than that gives up a block, chosen as
-//! without separation.
+//! performance", ACM TOS 2014). Still fewer move if each stream has the right share of the spare space (ibid., and Dayan, Bouganim
+//! and Bonnet, "Modelling and managing SSD write-amplification", 2015). A stream moves `writes * pages / spare`, up to a factor. The sum
+//! over both streams is least when their spare pages are in the ratio of `sqrt(writes * pages)`. So the collector takes a block from the
+//! stream that has more spare pages than that, and chooses the block as without separation.
 //!
 //! Under a uniform load it does not matter which pages are called hot: a stream's writes are then proportional to its pages, and
 //! so is its share.

@@ -305,8 +305,8 @@ pub fn page_map(
     let computed = match skew {
         None => uniform(alpha),
         Some(skew) if kind.separated => skew.apart(alpha, uniform),
-        // Victims have as many valid pages whatever their handle, so each handle has spare space by its pages, and is a drive of
-        // its own with that: all of them amplify alike.
+        // Victims of all handles have the same number of valid pages. So each handle gets spare space in proportion to its pages, and acts
+        // like a separate drive with that share: all of them amplify alike.
         Some(_) if kind.placed => uniform(alpha),
         Some(skew) => skew.fifo(alpha),
     };

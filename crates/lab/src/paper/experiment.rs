@@ -61,8 +61,8 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// Tries all values. `run` gets the value, and nothing else that it could vary, and returns the figures in the
-    /// order of `columns` (a claim's name, and the unit of its figures).
+    /// Tries all values of one assumption. `run` gets only the value, so it can vary nothing else. It returns the figures in the order of
+    /// `columns`, each of which is a claim's name and the unit of its figures.
     pub(super) fn vary(
         assumption: &Assumption,
         columns: &[(String, &str)],

@@ -4,8 +4,8 @@ use crate::rng::mix;
 use crate::trace::Op;
 use crate::workload::Request;
 
-/// The first number of the repetitions of a trace that warm a drive up, so that they write other contents than those
-/// that are measured.
+/// Repetitions of a trace are numbered, and the number determines the contents that are written. Those that warm a drive up are numbered
+/// from here on, so they write other contents than those that are measured.
 const WARM_REPETITIONS: u32 = 1 << 31;
 
 /// A portion of a load.

@@ -142,8 +142,8 @@ fn told(times: f64, in_part: bool, settled: bool, changes: Option<(f64, f64)>) -
     format!("filled, then warmed up by the load itself: {times:.1} {what} written, {why}")
 }
 
-/// By how much the last quarter amplifies more than the one before, and than the one before that, as fractions; none
-/// without quarters.
+/// The growth of write amplification, as fractions: of the last quarter over the third, and over the second. `None` if the curve is too
+/// short for quarters.
 fn changes(curve: &[(u64, u64)]) -> Option<(f64, f64)> {
     let last = curve.len() - 1;
     let quarter = last / 4;

@@ -21,8 +21,8 @@ pub enum Pace {
         /// How long after the previous request, in nanoseconds; none: by the requests' own times.
         think: Option<u64>,
     },
-    /// As `Closed`, by a host that works between its requests: one is sent no sooner after the one before, or after
-    /// its answer if the host waited for it, than their own times lie apart.
+    /// As `Closed`, by a host that works between its requests. The trace has a time for each request. Between two requests the host works
+    /// as long as these times differ, counted from when it sent the first, or, if it waited for the answer, from the answer.
     Working {
         /// How many.
         depth: u32,

@@ -5,7 +5,7 @@ use super::{Properties, Superblock};
 use crate::addr::Seq;
 
 impl Superblock {
-    /// The newest chunk whose data was whole, or was not examined, if this is a pack, which has no data and no secret.
+    /// For a pack, which has neither data nor secret: the newest chunk whose data was whole, or was not examined.
     #[must_use]
     pub fn without_data(&self) -> Option<Seq> {
         match self.secret {

@@ -4,8 +4,8 @@
 //! there. The root's checksum covers all its blocks, so a root of which a piece is missing is none, and the one before counts.
 //!
 //! A recovery may pass over a root whose write was cut short. The next root has the same number and the same place, and some of its blocks
-//! may be equal, so parts of it could complete the old one, which leads to leaves that were overwritten. So what recovery has passed over
-//! is made void first: its header is overwritten, durably, before any leaf is.
+//! may be equal. So a part of the next root could complete the old one, whose leaves are overwritten by then. To prevent that, the header
+//! of a root that was passed over is overwritten, durably, before any leaf is written.
 
 use crate::addr::{Generation, Leaf, Pba};
 use crate::format::root::{self, SLOTS_IN_BLOCK};

@@ -60,7 +60,7 @@ impl Set {
     }
 }
 
-/// Numbers that can be allocated now, numbers that the map checkpoint in flight will free, and numbers that the next one will free.
+/// Free numbers of pages, by when they can be allocated: now, after the map checkpoint in flight, or after the next one.
 #[derive(Default)]
 pub(super) struct Free {
     ready: Set,

@@ -87,8 +87,8 @@ impl Tables {
     /// previous version needs is overwritten: no data is written, nothing is discarded, and the superblock records nothing new.
     ///
     /// The same commit makes copies in `void` unreadable: the rest of a root whose write the power cut off. The next root has the same
-    /// number and place. If power failed in its write too, what arrived of it could make the older one whole, and that one names blocks
-    /// that are overwritten by then.
+    /// number and place. If the power failed during that write as well, the blocks that arrived could complete the older root. That root
+    /// names blocks that are overwritten by then.
     pub(in crate::tables) fn double(&mut self, root: Option<Pba>, void: Vec<Pba>) {
         if self.shadow.is_none() && self.backlog.has_anew() {
             self.groups.begin(Commit::of_found(At::Links));
