@@ -7,8 +7,8 @@
 //!    answered.
 //! 2. A commit block that is answered because nothing more arrives keeps waiting; see below.
 //! 3. A flush does not overtake the commit block that it is for: see `flushes.rs`. No other flush waits.
-//! 4. The host bounds what waits. One journal may take at most as much room as it leaves free, so a hostile client cannot take the room
-//!    in which another client's commit blocks wait. A commit block for which there is no room goes on unjudged.
+//! 4. The host bounds what waits. Half of that room is divided among all journals that may be followed, so that a hostile client
+//!    cannot take the room of another one's commit blocks. A commit block for which there is no room goes on unjudged.
 //!
 //! # Answered commit blocks
 //!
@@ -30,8 +30,9 @@
 
 use crate::change::Change;
 use crate::flushes::Flushes;
+use crate::limits::COMMIT_JOURNALS;
 use crate::order::{CommitOrder, Reason, Stop, Wait};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use vellum_core::addr::Nanos;
 use vellum_core::seam::Payload;
 use vellum_ext4::journal::Commits;
@@ -128,17 +129,24 @@ impl<W, F> CommitGate<W, F> {
         is_new: bool,
         is_behind: impl Fn() -> bool,
     ) -> Option<(usize, Stop)> {
-        let left = room.saturating_sub(self.blocks());
-        let all = || self.waiting.iter().chain(&self.again);
-        let held = |journal| {
+        let used = self.used();
+        let has_room = |index, reason: &Reason| {
+            let asked = blocks.len() - index + used.values().sum::<usize>();
             // What waited before has had its share.
-            let same = all().filter(|waiting| is_new && waiting.wait.reason.journal() == journal);
-            same.map(|waiting| waiting.run.1).sum::<usize>()
+            let kept = if is_new { kept(&used, room, reason) } else { 0 };
+            asked + kept <= room
         };
-        let has_room =
-            |index, reason: &Reason| held(reason.journal()) + blocks.len() - index <= left;
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
         self.order.stop(change, blocks, has_room, is_behind, waits)
+    }
+
+    /// How many blocks wait of each journal, and (`None`) for a scan.
+    fn used(&self) -> BTreeMap<Option<usize>, usize> {
+        let mut used = BTreeMap::new();
+        for waiting in self.waiting.iter().chain(&self.again) {
+            *used.entry(waiting.wait.reason.journal()).or_default() += waiting.run.1;
+        }
+        used
     }
 
     /// Keeps a write, which has not waited before if it `is_new`.
@@ -250,6 +258,13 @@ impl<W, F> CommitGate<W, F> {
     }
 }
 
+/// How much of the room is kept for what other journals and a scan may need. Half of the room is divided among them.
+fn kept(used: &BTreeMap<Option<usize>, usize>, room: usize, reason: &Reason) -> usize {
+    let share = room / 2 / (COMMIT_JOURNALS + 1);
+    let others = used.iter().filter(|(of, _)| **of != reason.journal());
+    share * COMMIT_JOURNALS - others.map(|(_, used)| share.min(*used)).sum::<usize>()
+}
+
 /// True if two runs, a first block and how many each, have a block in common.
 #[must_use]
 pub fn is_near(one: (u64, u64), other: (u64, u64)) -> bool {
@@ -262,11 +277,15 @@ mod tests {
     use super::*;
     use crate::order::tests::{One, journal};
 
-    /// A client may send commit blocks of transactions that never come, as many as it likes.
+    /// A client may send commit blocks of transactions that never come, as many as it likes, to as many journals as it likes.
     #[test]
-    fn one_journal_does_not_take_the_room_of_another() {
+    fn one_client_does_not_take_the_room_of_another() {
+        let room = 4 * (COMMIT_JOURNALS + 1);
         let mut gate = CommitGate::<()>::default();
-        gate.follow(&[journal(100), journal(200)]);
+        let journals: Vec<_> = (1..=COMMIT_JOURNALS as u64)
+            .map(|n| journal(100 * n))
+            .collect();
+        gate.follow(&journals);
         // A commit block without the block before it.
         let mut send = |journal: u64, number: u64| {
             let (block, payload) = One::commit(7);
@@ -275,7 +294,7 @@ mod tests {
                 blocks: 1,
                 written: Some(&block),
             };
-            let stop = gate.stop(&change, &[payload], 16, true, || false);
+            let stop = gate.stop(&change, &[payload], room, true, || false);
             let Some((_, Stop::Wait(reason))) = stop else {
                 return false;
             };
@@ -289,8 +308,10 @@ mod tests {
             gate.keep(Waiting { write, run, wait }, true);
             true
         };
-        let hostile = (0..100).take_while(|number| send(1, *number)).count();
-        assert_eq!(hostile, 8, "half of the room");
-        assert!(send(2, 0), "the other one's waits");
+        let mut count = |journal| (0..1000).take_while(|n| send(journal, *n)).count();
+        assert_eq!(count(1), room / 2 + 2, "half of the room, and its share");
+        for journal in 2..=COMMIT_JOURNALS as u64 {
+            assert_eq!(count(journal), 2, "the share of journal {journal}");
+        }
     }
 }
