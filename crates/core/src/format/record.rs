@@ -202,15 +202,24 @@ impl Record {
     #[must_use]
     pub fn names(&self) -> Option<(Lba, u64)> {
         match *self {
+            Self::Pledge { home, .. } => Some((home, 1)),
+            _ => self.sets(),
+        }
+    }
+
+    /// The LBAs whose state it determines, whatever that was before. A move takes effect only if the map leads to the block that it moves.
+    #[must_use]
+    pub fn sets(&self) -> Option<(Lba, u64)> {
+        match *self {
             Self::Data { lba, .. }
             | Self::Share { lba, .. }
             | Self::Part { lba, .. }
             | Self::Delta { lba, .. }
-            | Self::SharePart { lba, .. }
-            | Self::Pledge { home: lba, .. } => Some((lba, 1)),
+            | Self::SharePart { lba, .. } => Some((lba, 1)),
             Self::Zero { lba, blocks } | Self::Discard { lba, blocks } => Some((lba, blocks)),
             Self::Move { .. }
             | Self::MoveShared { .. }
+            | Self::Pledge { .. }
             | Self::Pack { .. }
             | Self::PackHere { .. } => None,
         }

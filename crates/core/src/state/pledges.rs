@@ -51,37 +51,21 @@ impl Pledges {
 
     /// Ends the pledges that concern any address the record names.
     pub(super) fn end_with(&mut self, record: &Record) {
-        match *record {
-            Record::Pledge { home, journal } => {
-                self.end(home, 1);
-                self.end(journal, 1);
-            }
-            ref other => self.apply(other),
+        if let Record::Pledge { journal, .. } = *record {
+            self.end(journal, 1);
+        }
+        if let Some((lba, blocks)) = record.names() {
+            self.end(lba, blocks);
         }
     }
 
     /// Applies a record to them, at its place in the log.
     pub(super) fn apply(&mut self, record: &Record) {
-        match *record {
-            Record::Pledge { home, journal } => self.make(home, journal),
-            Record::Data { lba, .. }
-            | Record::Share { lba, .. }
-            | Record::Part { lba, .. }
-            | Record::Delta { lba, .. }
-            | Record::SharePart { lba, .. } => self.end(lba, 1),
-            Record::Zero { lba, blocks } | Record::Discard { lba, blocks } => self.end(lba, blocks),
-            Record::Move { .. }
-            | Record::MoveShared { .. }
-            | Record::Pack { .. }
-            | Record::PackHere { .. } => {}
+        self.end_with(record);
+        if let Record::Pledge { home, journal } = *record {
+            self.by_home.insert(home.0, journal.0);
+            self.by_journal.insert(journal.0, home.0);
         }
-    }
-
-    fn make(&mut self, home: Lba, journal: Lba) {
-        self.end(home, 1);
-        self.end(journal, 1);
-        self.by_home.insert(home.0, journal.0);
-        self.by_journal.insert(journal.0, home.0);
     }
 
     /// Ends the pledges at these addresses, which now hold something else.

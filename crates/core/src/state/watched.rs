@@ -24,8 +24,7 @@ impl Watched {
     #[inline]
     pub fn note(&mut self, record: &Record) {
         if self.intact != 0
-            && !matches!(record, Record::Pledge { .. })
-            && let Some((lba, blocks)) = record.names()
+            && let Some((lba, blocks)) = record.sets()
         {
             self.remapped(lba, blocks);
         }

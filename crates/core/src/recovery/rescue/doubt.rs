@@ -164,7 +164,7 @@ impl Doubt {
                 what: "a chunk",
                 at: found.header.at,
             });
-            if let Some((lba, blocks)) = certain_of(&record) {
+            if let Some((lba, blocks)) = record.sets() {
                 self.unknown.insert(lba, blocks);
             }
         }
@@ -227,7 +227,7 @@ impl Doubt {
 
     /// Notes that what a record says is certain again.
     fn learn(&mut self, record: &Record) {
-        let Some((lba, blocks)) = certain_of(record) else {
+        let Some((lba, blocks)) = record.sets() else {
             return;
         };
         self.unknown.remove(lba, blocks);
@@ -292,24 +292,6 @@ impl Doubt {
             ..self.loss
         };
         Ok(Rescued { recovered, loss })
-    }
-}
-
-/// The LBAs whose state a record determines, whatever it was before.
-fn certain_of(record: &Record) -> Option<(Lba, u64)> {
-    match *record {
-        Record::Data { lba, .. }
-        | Record::Share { lba, .. }
-        | Record::Part { lba, .. }
-        | Record::Delta { lba, .. }
-        | Record::SharePart { lba, .. } => Some((lba, 1)),
-        Record::Zero { lba, blocks } | Record::Discard { lba, blocks } => Some((lba, blocks)),
-        // A move takes effect only if the map leads to the block that it moves, and here the map's entry is unknown.
-        Record::Move { .. }
-        | Record::MoveShared { .. }
-        | Record::Pledge { .. }
-        | Record::Pack { .. }
-        | Record::PackHere { .. } => None,
     }
 }
 
