@@ -1,7 +1,7 @@
 //! A chunk's header: what each of its data blocks is, and what else happened at that point of the log.
 
 use super::error::{FormatError, same_sum, within_numbers};
-use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk, seal_around};
 use super::names::Names;
 pub use super::record::{Part, Record};
 use super::sum::BlockSum;
@@ -116,9 +116,7 @@ pub fn encode(header: &ChunkHeader, records: &[Record], names: &[u8], crc: Crc, 
         next: U32::new(header.next.map_or(NO_SEGMENT, |segment| segment.0)),
     };
     out[..size_of::<RawChunk>()].copy_from_slice(raw.as_bytes());
-    let hole = offset_of!(RawChunk, crc);
-    let sum = checksum_around(out, hole, crc);
-    out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    seal_around(out, offset_of!(RawChunk, crc), crc);
 }
 
 /// Reads a header's block.
@@ -243,9 +241,7 @@ pub fn sign_without_parts(block: &mut [u8], signature: &[u8; 16], crc: Crc) {
     block[..head].copy_from_slice(raw.as_bytes());
     let told = raw.record_bytes.get() as usize + usize::from(raw.names.get());
     block[head + told..].fill(0);
-    let hole = offset_of!(RawChunk, crc);
-    let sum = checksum_around(block, hole, crc);
-    block[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    seal_around(block, offset_of!(RawChunk, crc), crc);
 }
 
 /// The tag of a header's own block, if that is a page of parts.

@@ -66,3 +66,9 @@ pub(crate) fn checksum_around(bytes: &[u8], hole: usize, crc: Crc) -> u32 {
     parts[4..].copy_from_slice(&crc(&bytes[hole + 4..]).to_le_bytes());
     crc(&parts)
 }
+
+/// Stores the checksum of `bytes` in the four bytes at `hole`.
+pub(super) fn seal_around(bytes: &mut [u8], hole: usize, crc: Crc) {
+    let sum = checksum_around(bytes, hole, crc);
+    bytes[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+}

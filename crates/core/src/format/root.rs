@@ -2,7 +2,7 @@
 
 use super::crc;
 use super::error::{FormatError, can_be, same_sum, within_numbers};
-use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk, seal_around};
 use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -269,9 +269,7 @@ pub(super) fn encode_head(
     };
     out.fill(0);
     out[..size_of::<RawRoot>()].copy_from_slice(raw.as_bytes());
-    let hole = offset_of!(RawRoot, crc);
-    let sum = checksum_around(out, hole, crc);
-    out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    seal_around(out, offset_of!(RawRoot, crc), crc);
 }
 
 /// Reads a root of the volume `uuid` with `leaves` leaves. `bytes` are all blocks of the root: see [`FreeSegments::of_root`].

@@ -4,7 +4,7 @@
 //! block with one read, and the collector finds all owners.
 
 use super::error::{FormatError, same_sum};
-use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk};
+use super::field::{Crc, Field, VERSION, checksum_around, is_known, on_disk, seal_around};
 use crate::addr::{BLOCK_BYTES, Lba, Segment, Seq, Vba};
 use alloc::vec::Vec;
 use core::mem::offset_of;
@@ -115,9 +115,7 @@ pub fn encode(
         bytes[..8].copy_from_slice(&word.to_le_bytes());
         bytes[8..].copy_from_slice(&(tag.sum ^ salt).to_le_bytes());
     }
-    let hole = offset_of!(RawSummary, crc);
-    let sum = checksum_around(out, hole, crc);
-    out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    seal_around(out, offset_of!(RawSummary, crc), crc);
 }
 
 /// True if the bytes begin with a summary's magic.
@@ -132,9 +130,7 @@ pub fn sign(bytes: &mut [u8], signature: &[u8; 16], count: usize, crc: Crc) {
     bytes[end..].fill(0);
     let at = offset_of!(RawSummary, signature);
     bytes[at..at + signature.len()].copy_from_slice(signature);
-    let hole = offset_of!(RawSummary, crc);
-    let sum = checksum_around(bytes, hole, crc);
-    bytes[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+    seal_around(bytes, offset_of!(RawSummary, crc), crc);
 }
 
 /// Decodes the summary of `segment`, with `count` entries.

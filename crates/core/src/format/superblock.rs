@@ -18,7 +18,7 @@ mod tables;
 
 use super::areas::{Areas, Layout};
 use super::error::{FormatError, can_be, same_sum};
-use super::field::{Crc, Field, VERSION, checksum_around, on_disk};
+use super::field::{Crc, Field, VERSION, checksum_around, on_disk, seal_around};
 use super::history::{self, History};
 use super::properties::{self, Properties};
 use super::sum::{BlockSum, SumKind};
@@ -412,9 +412,7 @@ impl Superblock {
         };
         out[..size_of::<RawSuperblock>()].copy_from_slice(raw.as_bytes());
         RawSuperblock::sign(out, crc);
-        let hole = offset_of!(RawSuperblock, crc);
-        let sum = checksum_around(out, hole, crc);
-        out[hole..hole + 4].copy_from_slice(&sum.to_le_bytes());
+        seal_around(out, offset_of!(RawSuperblock, crc), crc);
     }
 
     fn to_write(&self) -> u64 {
