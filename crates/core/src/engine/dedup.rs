@@ -14,11 +14,6 @@ use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint};
 use alloc::vec::Vec;
 
 impl Engine {
-    /// As [`Engine::look_ahead`], for the index: contents that will be written soon, by their checksums.
-    pub fn look_ahead_contents(&self, sums: impl Iterator<Item = u32>) {
-        self.proposers.dedup().look_ahead(sums);
-    }
-
     pub(crate) fn dedup(&self) -> &Dedup {
         self.proposers.dedup()
     }

@@ -161,7 +161,7 @@ impl Engine {
             && !write.verdicts.is_empty()
         {
             let sums = write.blocks.iter().map(|payload| payload.digest.sum);
-            self.look_ahead_contents(sums);
+            self.dedup().look_ahead(sums);
         }
     }
 

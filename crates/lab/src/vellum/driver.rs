@@ -250,9 +250,8 @@ impl Vellum {
 
     /// The same for contents in the index.
     pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
-        if let Some(log) = self.engine.as_log() {
-            log.look_ahead_contents(contents.map(Content::sum));
-        }
+        let sums = contents.map(Content::sum);
+        self.engine.look_ahead_contents(sums);
     }
 
     /// RAM for writes and for blocks being moved, in blocks.
