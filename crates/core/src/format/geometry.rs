@@ -36,6 +36,60 @@ pub struct Params {
     pub sums: SumKind,
 }
 
+/// The shortest length of a segment.
+const LEAST_SEGMENT: u32 = 64;
+
+impl Params {
+    /// Checks them. Returns the size to begin with: the requested one, or else one that is too large. A layout has `most` blocks at most.
+    fn checked(&self, segment_blocks: u32, most: u64) -> Result<u64, GeometryError> {
+        let blocks = self.medium_blocks;
+        if blocks > MAX_PBA {
+            return Err(GeometryError::TooLarge { blocks });
+        }
+        if !OVER_PROVISIONING.contains(&self.over_provisioning) {
+            return Err(GeometryError::OverProvisioning(self.over_provisioning));
+        }
+        if !segment_blocks.is_power_of_two() || !(LEAST_SEGMENT..=65536).contains(&segment_blocks) {
+            return Err(GeometryError::SegmentBlocks(segment_blocks));
+        }
+        if self.logical_blocks == Some(0) {
+            return Err(GeometryError::Nothing);
+        }
+        let logical = self.logical_blocks.unwrap_or(blocks);
+        let limit = blocks.saturating_mul(THIN_LIMIT).min(most);
+        match logical > limit {
+            true => Err(GeometryError::TooThin { logical, limit }),
+            false => Ok(logical),
+        }
+    }
+
+    /// A new volume with no areas yet. Its segments have the shortest length, so tables can leave what only a log has.
+    fn blank(&self, layout: Layout, logical: u64) -> Superblock {
+        Superblock {
+            read_only_compatible: 0,
+            torn: None,
+            properties: Properties::default(),
+            uuid: self.uuid,
+            secret: Secret::Known(self.secret),
+            life: Life(0),
+            medium_blocks: self.medium_blocks,
+            logical_blocks: logical,
+            kept_blocks: 0,
+            map_area: 0,
+            roots: areas::ROOTS,
+            segments: segment_area(0, LEAST_SEGMENT, 0),
+            leaves: LeafCounts::default(),
+            over_provisioning: self.over_provisioning,
+            root_generation: Generation(0),
+            log_end: None,
+            layout,
+            features: Features::default(),
+            areas: Areas::default(),
+            sums: self.sums,
+        }
+    }
+}
+
 /// A volume of 64 MiB whose segments have 256 blocks, for tests.
 #[cfg(test)]
 pub(crate) const SMALL: Params = Params {
@@ -205,30 +259,13 @@ pub fn plan(params: &Params) -> Result<Superblock, GeometryError> {
 /// # Errors
 /// When the medium cannot hold it; the error names the limit.
 pub fn plan_with_history(params: &Params, kept: u32) -> Result<Superblock, GeometryError> {
-    let blocks = params.medium_blocks;
-    if blocks > MAX_PBA {
-        return Err(GeometryError::TooLarge { blocks });
-    }
-    if !OVER_PROVISIONING.contains(&params.over_provisioning) {
-        return Err(GeometryError::OverProvisioning(params.over_provisioning));
-    }
     let segment_blocks = params.segment_blocks.unwrap_or_else(|| {
-        let wanted = (blocks / 2048).max(1).next_power_of_two();
+        let wanted = (params.medium_blocks / 2048).max(1).next_power_of_two();
         wanted.clamp(256, 1024) as u32
     });
-    if !segment_blocks.is_power_of_two() || !(64..=65536).contains(&segment_blocks) {
-        return Err(GeometryError::SegmentBlocks(segment_blocks));
-    }
-    if params.logical_blocks == Some(0) {
-        return Err(GeometryError::Nothing);
-    }
     // The areas before the segments depend on the logical size, which depends on the segments. Two steps settle this; the first
     // assumes a logical size that is too large.
-    let mut logical = params.logical_blocks.unwrap_or(blocks);
-    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_LOGICAL_BLOCKS);
-    if logical > limit {
-        return Err(GeometryError::TooThin { logical, limit });
-    }
+    let mut logical = params.checked(segment_blocks, MAX_LOGICAL_BLOCKS)?;
     let mut superblock = lay_out(params, segment_blocks, logical, kept)?;
     if params.logical_blocks.is_none() {
         // Over-provisioning is a share of what clients see (T / U - 1), without the reserve.
@@ -294,31 +331,18 @@ fn lay_out(
         });
     }
     Ok(Superblock {
-        read_only_compatible: 0,
-        torn: None,
-        properties: Properties::default(),
-        uuid: params.uuid,
-        secret: Secret::Known(params.secret),
-        life: Life(0),
-        medium_blocks: blocks,
-        logical_blocks: logical,
         kept_blocks,
         map_area,
         roots,
         segments: segment_area(first_segment, segment_blocks, segments),
         leaves: counts,
-        over_provisioning: params.over_provisioning,
-        root_generation: Generation(0),
-        log_end: None,
-        layout: Layout::Log,
         features: Features {
             open_summaries,
             names: open_summaries,
             free_segments: has_parities,
             ..Features::default()
         },
-        areas: Areas::default(),
-        sums: params.sums,
+        ..params.blank(Layout::Log, logical)
     })
 }
 
@@ -345,20 +369,7 @@ fn lay_out_tables(
     twins: bool,
 ) -> Result<Superblock, GeometryError> {
     let blocks = params.medium_blocks;
-    if blocks > MAX_PBA {
-        return Err(GeometryError::TooLarge { blocks });
-    }
-    if !OVER_PROVISIONING.contains(&params.over_provisioning) {
-        return Err(GeometryError::OverProvisioning(params.over_provisioning));
-    }
-    if params.logical_blocks == Some(0) {
-        return Err(GeometryError::Nothing);
-    }
-    let mut logical = params.logical_blocks.unwrap_or(blocks);
-    let limit = blocks.saturating_mul(THIN_LIMIT).min(MAX_NARROW_BLOCKS);
-    if logical > limit {
-        return Err(GeometryError::TooThin { logical, limit });
-    }
+    let mut logical = params.checked(LEAST_SEGMENT, MAX_NARROW_BLOCKS)?;
     // A volume from before XXH3 sums is from before editions as well. Shadowed tables have their directory instead.
     let features = Features {
         editions: layout == Layout::Ordered && params.sums == SumKind::Xxh3,
@@ -375,28 +386,9 @@ fn lay_out_tables(
         logical = (room / u64::from(1000 + params.over_provisioning)).max(1);
         areas = Areas::plan(layout, features, blocks, logical).ok_or(too_small)?;
     }
-    // The areas that only a log has are empty; its segments have the shortest possible length.
-    let segment_blocks = 64;
     Ok(Superblock {
-        read_only_compatible: 0,
-        torn: None,
-        properties: Properties::default(),
-        uuid: params.uuid,
-        secret: Secret::Known(params.secret),
-        life: Life(0),
-        medium_blocks: blocks,
-        logical_blocks: logical,
-        kept_blocks: 0,
-        map_area: 0,
-        roots: areas::ROOTS,
-        segments: segment_area(0, segment_blocks, 0),
-        leaves: LeafCounts::default(),
-        over_provisioning: params.over_provisioning,
-        root_generation: Generation(0),
-        log_end: None,
-        layout,
         features,
         areas,
-        sums: params.sums,
+        ..params.blank(layout, logical)
     })
 }
