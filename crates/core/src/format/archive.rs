@@ -3,10 +3,9 @@
 
 use super::error::FormatError;
 use super::field::{Field, on_disk};
-use super::frames::{same, value};
+use super::frames::{check_head, seal_head, value};
 use crate::addr::BLOCK_BYTES;
 use crate::entry::MAX_PBA;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -71,7 +70,7 @@ impl Head {
     /// Encodes the head. Also returns the sum that the first frame's sum begins with.
     #[must_use]
     pub fn encode(&self) -> ([u8; HEAD_BYTES], u64) {
-        let mut raw = RawHead {
+        let raw = RawHead {
             magic: MAGIC,
             version: U32::new(VERSION),
             kind: U32::new(match self.kind {
@@ -85,11 +84,7 @@ impl Head {
             reserved: U32::new(0),
             sum: U64::new(0),
         };
-        let sum = sum_of_head(&raw);
-        raw.sum = U64::new(sum);
-        let mut out = [0; HEAD_BYTES];
-        out.copy_from_slice(raw.as_bytes());
-        (out, sum)
+        seal_head(raw.as_bytes())
     }
 
     /// Decodes bytes that may be anything. Also returns the sum that the first frame's sum begins with.
@@ -97,21 +92,11 @@ impl Head {
     /// # Errors
     /// When they are not the head of an archive, are damaged, or are from a newer version.
     pub fn decode(bytes: &[u8; HEAD_BYTES]) -> Result<(Self, u64), FormatError> {
-        let Ok(raw) = RawHead::read_from_bytes(bytes) else {
-            return Err(FormatError::Magic { what: HEAD });
-        };
-        if raw.magic != MAGIC {
-            return Err(FormatError::Magic { what: HEAD });
-        }
-        if raw.version.get() != VERSION {
-            return Err(FormatError::Version {
-                what: HEAD,
-                version: raw.version.get(),
-                known: VERSION,
-            });
-        }
-        let sum = sum_of_head(&raw);
-        same(HEAD, sum, raw.sum.get())?;
+        let read = RawHead::read_from_bytes(bytes).ok();
+        let raw = read
+            .filter(|raw| raw.magic == MAGIC)
+            .ok_or(FormatError::Magic { what: HEAD })?;
+        let sum = check_head(HEAD, bytes, [raw.version.get(), VERSION], raw.sum.get())?;
         let kind = match raw.kind.get() {
             1 => Kind::Whole,
             2 => Kind::Pack,
@@ -132,11 +117,6 @@ impl Head {
         };
         Ok((head, sum))
     }
-}
-
-fn sum_of_head(raw: &RawHead) -> u64 {
-    let bytes = raw.as_bytes();
-    xxh3_64_with_seed(&bytes[..HEAD_BYTES - size_of::<U64>()], 0)
 }
 
 #[cfg(test)]

@@ -78,8 +78,41 @@ pub(super) fn value(what: &'static str, field: &'static str, value: u64) -> Form
     FormatError::Value { what, field, value }
 }
 
+/// The bytes of a head, whose last field becomes the sum of those before it; and that sum.
+pub(super) fn seal_head<const BYTES: usize>(raw: &[u8]) -> ([u8; BYTES], u64) {
+    let mut out = [0; BYTES];
+    out.copy_from_slice(raw);
+    let sum = sum_before_sum(raw, 0);
+    out[BYTES - size_of::<U64>()..].copy_from_slice(&sum.to_le_bytes());
+    (out, sum)
+}
+
+/// Checks a head that says that it has this version and this sum. Returns the sum.
+pub(super) fn check_head(
+    what: &'static str,
+    bytes: &[u8],
+    [version, known]: [u32; 2],
+    told: u64,
+) -> Result<u64, FormatError> {
+    if version != known {
+        return Err(FormatError::Version {
+            what,
+            version,
+            known,
+        });
+    }
+    let sum = sum_before_sum(bytes, 0);
+    same(what, sum, told)?;
+    Ok(sum)
+}
+
+/// XXH3-64 of what comes before the last field, which is the sum.
+fn sum_before_sum(bytes: &[u8], seed: u64) -> u64 {
+    xxh3_64_with_seed(&bytes[..bytes.len() - size_of::<U64>()], seed)
+}
+
 /// Fails unless two sums are the same.
-pub(super) fn same(what: &'static str, found: u64, expected: u64) -> Result<(), FormatError> {
+fn same(what: &'static str, found: u64, expected: u64) -> Result<(), FormatError> {
     // The message shows half of each.
     let [found_half, expected_half] = [found, expected].map(|sum| sum as u32);
     match found == expected {
@@ -183,9 +216,7 @@ impl Frame {
 }
 
 fn sum_of_frame(raw: &RawFrame, before: u64, held: &[u8]) -> u64 {
-    let bytes = raw.as_bytes();
-    let own = xxh3_64_with_seed(&bytes[..FRAME_BYTES - size_of::<U64>()], before);
-    xxh3_64_with_seed(held, own)
+    xxh3_64_with_seed(held, sum_before_sum(raw.as_bytes(), before))
 }
 
 #[cfg(test)]

@@ -4,10 +4,9 @@
 
 use super::error::FormatError;
 use super::field::{Field, on_disk};
-use super::frames::{same, value};
+use super::frames::{check_head, seal_head, value};
 use super::history::{Identity, MARK_BYTES, Mark, NAME_BYTES, Name};
 use crate::addr::BLOCK_BYTES;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -126,11 +125,7 @@ impl Head {
             raw.from_taken = U64::new(from.taken);
             raw.from_mark = from.mark.0;
         }
-        let sum = sum_of(&raw);
-        raw.sum = U64::new(sum);
-        let mut out = [0; HEAD_BYTES];
-        out.copy_from_slice(raw.as_bytes());
-        (out, sum)
+        seal_head(raw.as_bytes())
     }
 
     /// Decodes bytes that may be anything. Also returns the sum that the first frame's sum begins with.
@@ -142,15 +137,7 @@ impl Head {
         let raw = read
             .filter(|raw| raw.magic == MAGIC)
             .ok_or(FormatError::Magic { what: HEAD })?;
-        if raw.version.get() != VERSION {
-            return Err(FormatError::Version {
-                what: HEAD,
-                version: raw.version.get(),
-                known: VERSION,
-            });
-        }
-        let sum = sum_of(&raw);
-        same(HEAD, sum, raw.sum.get())?;
+        let sum = check_head(HEAD, bytes, [raw.version.get(), VERSION], raw.sum.get())?;
         let (block, blocks) = (raw.block_bytes.get(), raw.blocks.get());
         if block != BLOCK_BYTES as u32 {
             return Err(value(HEAD, "block bytes", block.into()));
@@ -180,15 +167,11 @@ impl Head {
     }
 }
 
-fn sum_of(raw: &RawHead) -> u64 {
-    let bytes = raw.as_bytes();
-    xxh3_64_with_seed(&bytes[..HEAD_BYTES - size_of::<U64>()], 0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use xxhash_rust::xxh3::xxh3_64_with_seed;
 
     fn identities() -> impl Strategy<Value = Identity> {
         let parts = (
