@@ -5,7 +5,7 @@ use crate::opened::not_encrypted;
 use crate::whole::not_whole;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
@@ -54,15 +54,9 @@ impl Peek {
     /// The header, if the volume is encrypted.
     fn envelope(&self, path: &Path) -> Result<Option<Envelope>> {
         let name = path.display().to_string();
-        let failed = |at: Pba, source: io::Error| MediumError {
-            operation: "read",
-            what: name.clone(),
-            offset: at.byte_offset(),
-            source,
-        };
         let read = |at: Pba, bytes: &mut [u8]| {
             let done = self.file.read_exact_at(bytes, at.byte_offset());
-            done.map_err(|error| failed(at, error))
+            done.map_err(|error| MediumError::at("read", &name, at, error))
         };
         let plain = || {
             let Ok(mut plain) = Self::open(path) else {

@@ -131,18 +131,10 @@ impl<M: Medium> EncryptedMedium<M> {
 
     /// The address of a block on the medium below, for synchronous calls.
     fn below_of(&self, operation: &'static str, at: Pba, bytes: usize) -> Result<Pba, MediumError> {
-        match check_bytes(at, bytes, self.blocks()) {
-            Ok(()) => Ok(at.plus(START)),
-            Err(source) => Err(MediumError {
-                operation,
-                what: self.name().to_owned(),
-                offset: at
-                    .0
-                    .saturating_add(START)
-                    .saturating_mul(BLOCK_BYTES as u64),
-                source,
-            }),
-        }
+        let below = Pba(at.0.saturating_add(START));
+        check_bytes(at, bytes, self.blocks())
+            .map(|()| below)
+            .map_err(|error| MediumError::at(operation, self.name(), below, error))
     }
 }
 

@@ -140,12 +140,7 @@ impl Io {
 
     /// Ends it with this result.
     pub(crate) fn done(self: Box<Self>, what: &str, result: io::Result<()>) -> Done {
-        let result = result.map_err(|source| MediumError {
-            operation: self.kind.name(),
-            what: what.to_owned(),
-            offset: self.at.0.saturating_mul(BLOCK_BYTES as u64),
-            source,
-        });
+        let result = result.map_err(|e| MediumError::at(self.kind.name(), what, self.at, e));
         Done { io: self, result }
     }
 }

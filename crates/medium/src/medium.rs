@@ -25,12 +25,14 @@ pub trait Medium: Send + Sync {
         if self.blocks() >= blocks {
             return Ok(());
         }
-        Err(MediumError {
-            operation: "lengthening",
-            what: self.name().to_owned(),
-            offset: Pba(self.blocks()).byte_offset(),
-            source: std::io::ErrorKind::Unsupported.into(),
-        })
+        let unsupported = std::io::ErrorKind::Unsupported.into();
+        let end = Pba(self.blocks());
+        Err(MediumError::at(
+            "lengthening",
+            self.name(),
+            end,
+            unsupported,
+        ))
     }
     /// Cuts a file off after this many blocks, durably. `false`: its length cannot be changed, such as that of a block device, and
     /// stays as it is.

@@ -147,12 +147,7 @@ impl MemoryMedium {
     }
 
     fn error(operation: &'static str, at: Pba) -> impl FnOnce(io::Error) -> MediumError {
-        move |source| MediumError {
-            operation,
-            what: "memory".to_owned(),
-            offset: at.0.saturating_mul(BLOCK_BYTES as u64),
-            source,
-        }
+        move |source| MediumError::at(operation, "memory", at, source)
     }
 }
 

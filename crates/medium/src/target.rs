@@ -270,13 +270,7 @@ impl Target {
     }
 
     pub(crate) fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
-        let offset = at.0.saturating_mul(BLOCK_BYTES as u64);
-        MediumError {
-            operation,
-            what: self.name.clone(),
-            offset,
-            source: self.not_of_the_end(source),
-        }
+        MediumError::at(operation, &self.name, at, self.not_of_the_end(source))
     }
 }
 

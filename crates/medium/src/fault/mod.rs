@@ -411,13 +411,7 @@ impl FaultMedium {
     }
 
     fn error(&self, operation: &'static str, at: Pba, source: io::Error) -> MediumError {
-        let offset = at.0.saturating_mul(BLOCK_BYTES as u64);
-        MediumError {
-            operation,
-            what: self.name.clone(),
-            offset,
-            source,
-        }
+        MediumError::at(operation, &self.name, at, source)
     }
 }
 
