@@ -13,14 +13,9 @@ use crate::scan::FileSystem;
 use crate::source::{Reader, Source};
 use crate::span::{FsBlock, Span};
 use crate::superblock::Superblock;
+use crate::tree::{ENTRY, EXTENT_MAGIC, extent_blocks, numbers, roots};
 use crate::watch::Watches;
 use std::collections::VecDeque;
-
-const EXTENT_MAGIC: u16 = 0xF30A;
-const ENTRY: usize = 12;
-/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
-const LENGTH_MAX: u16 = 1 << 15;
-const DIRECT: usize = 12;
 
 /// The contents of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -224,8 +219,7 @@ impl Walk<'_> {
             }
             return self.extents(root, at, depth, reader);
         }
-        for (i, block) in numbers(root).enumerate() {
-            let depth = i.saturating_sub(DIRECT - 1);
+        for (depth, block) in roots(root) {
             self.indirect(block, depth, reader)?;
         }
         Ok(())
@@ -270,11 +264,7 @@ impl Walk<'_> {
                 let bytes = reader.read(span.start, span.bytes as usize)?;
                 self.extents(&bytes, span.start, depth - 1, reader)?;
             } else if self.is_directory {
-                let length = half(4) as u16;
-                let length = match length > LENGTH_MAX {
-                    true => length - LENGTH_MAX,
-                    false => length,
-                };
+                let length = extent_blocks(half(4) as u16);
                 let block = half(6) << 32 | half(10) << 16 | half(8);
                 if length > 0 {
                     self.tell(DynamicKind::Directory, block, length.into())?;
@@ -309,11 +299,6 @@ impl Walk<'_> {
         }
         Ok(())
     }
-}
-
-fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|b| u32::from_le_bytes(*b).into())
 }
 
 fn fault(part: Part, at: u64, field: &'static str, found: u64) -> StoodAside {

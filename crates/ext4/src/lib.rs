@@ -31,6 +31,7 @@ mod source;
 mod span;
 mod superblock;
 mod table;
+mod tree;
 mod unreadable;
 mod watch;
 

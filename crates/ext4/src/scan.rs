@@ -179,7 +179,7 @@ fn look(
     let name = superblock::name(&bytes);
     let checked = superblock::check(partition, &bytes);
     let mut own = Watches::default();
-    superblock::watch(at, &bytes, checked.is_ok(), &mut own);
+    own.add_steady(at, &bytes, checked.is_ok(), &superblock::STEADY);
     if let Ok(sb) = &checked
         && name.features.is_journal()
     {
@@ -302,7 +302,7 @@ fn journal_superblock(
         }
     };
     let checked = journal::check(at, &bytes, block_bytes, room, own);
-    journal::watch(at, &bytes, checked.is_ok(), watch);
+    watch.add_steady(at, &bytes, checked.is_ok(), &journal::STEADY);
     checked
 }
 

@@ -3,7 +3,6 @@
 use crate::aside::{Part, StoodAside};
 use crate::checksum::{crc32c, crc32c_around};
 use crate::span::{FsBlock, Span, Uuid};
-use crate::watch::Watches;
 use core::fmt;
 use core::mem::{offset_of, size_of};
 use core::ops::Range;
@@ -158,7 +157,7 @@ const _: () = assert!(offset_of!(Raw, checksum_seed) == 0x270);
 const _: () = assert!(offset_of!(Raw, checksum) == 0x3FC);
 
 /// The fields of a superblock that no mount, commit or statfs changes.
-const STEADY: [Range<usize>; 10] = [
+pub(crate) const STEADY: [Range<usize>; 10] = [
     0..0x08,
     0x14..0x2C,
     0x38..0x3A,
@@ -229,17 +228,6 @@ pub(crate) fn name(bytes: &[u8]) -> Name {
             incompatible: raw.feature_incompat.get(),
             read_only_compatible: raw.feature_ro_compat.get(),
         },
-    }
-}
-
-/// Watches a superblock at `at`: if it was fine, only what does not change by itself; otherwise all of it.
-pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
-    if fine && bytes.len() == BYTES {
-        for part in STEADY {
-            watches.add(at + part.start as u64, &bytes[part]);
-        }
-    } else {
-        watches.add(at, bytes);
     }
 }
 

@@ -5,6 +5,7 @@ use crate::limits::PAGE_BYTES;
 use crate::source::Reader;
 use crate::span::Span;
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 
@@ -78,6 +79,22 @@ impl Watches {
                 seen: Some(hash_of(&bytes[at..at + length])),
             });
             at += length;
+        }
+    }
+
+    /// Watches a structure at `start`: if it was fine, only the parts that do not change by themselves; otherwise all of it.
+    pub(crate) fn add_steady(
+        &mut self,
+        start: u64,
+        bytes: &[u8],
+        fine: bool,
+        parts: &[Range<usize>],
+    ) {
+        if !fine {
+            return self.add(start, bytes);
+        }
+        for part in parts {
+            self.add(start + part.start as u64, &bytes[part.clone()]);
         }
     }
 

@@ -7,13 +7,8 @@ use crate::limits::{EXTENT_DEPTH, FILES_DIRECTORIES};
 use crate::source::Reader;
 use crate::span::{FsBlock, Span};
 use crate::superblock::Superblock;
+use crate::tree::{ENTRY, EXTENT_MAGIC, extent_blocks, numbers, roots};
 use crate::watch::Watches;
-
-const EXTENT_MAGIC: u16 = 0xF30A;
-const ENTRY: usize = 12;
-/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
-const LENGTH_MAX: u16 = 1 << 15;
-const DIRECT: usize = 12;
 
 /// The result of a walk.
 #[derive(Debug, Default)]
@@ -123,8 +118,8 @@ pub(super) fn pieces(
         Some(root) if sketch.has_extents => walk.extents(root, EXTENT_DEPTH + 1, reader),
         Some(root) => {
             let mut at = 0;
-            for (index, block) in numbers(root).enumerate() {
-                walk.indirect(block, index.saturating_sub(DIRECT - 1), &mut at, reader);
+            for (depth, block) in roots(root) {
+                walk.indirect(block, depth, &mut at, reader);
             }
         }
         None => {}
@@ -168,10 +163,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            let length = match half(4) as u16 {
-                length if length > LENGTH_MAX => length - LENGTH_MAX,
-                length => length,
-            };
+            let length = extent_blocks(half(4) as u16);
             let in_file = (half(2) << 16 | half(0)) * u64::from(self.sb.block_bytes);
             let block = half(6) << 32 | half(10) << 16 | half(8);
             if length > 0 {
@@ -204,9 +196,4 @@ impl Walk<'_> {
             *at = after;
         }
     }
-}
-
-fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|b| u32::from_le_bytes(*b).into())
 }

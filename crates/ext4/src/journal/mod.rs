@@ -20,6 +20,6 @@ pub use format::{
 pub use layout::Layout;
 pub use sums::CopySum;
 pub use superblock::Log;
-pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, check, log, watch};
+pub(crate) use superblock::{BYTES as SUPERBLOCK_BYTES, Checked, STEADY, check, log};
 pub use transactions::{Content, Copy, Head, Reader, Told, Transactions};
 pub(crate) use turn::Turn;

@@ -5,7 +5,6 @@ use crate::aside::{Part, StoodAside};
 use crate::checksum::{crc32c, crc32c_around};
 use crate::limits::JOURNAL_BLOCKS_MIN;
 use crate::span::Uuid;
-use crate::watch::Watches;
 use core::mem::offset_of;
 use core::ops::Range;
 use zerocopy::big_endian::U32;
@@ -63,18 +62,7 @@ pub(super) fn is_kind(kind: u32) -> bool {
 }
 
 /// The parts that do not change while the log advances.
-const STEADY: [Range<usize>; 2] = [0..0x18, 0x24..0x58];
-
-/// Watches the superblock at `at`: if it was fine, only what does not change by itself; otherwise all of it.
-pub(crate) fn watch(at: u64, bytes: &[u8], fine: bool, watches: &mut Watches) {
-    if fine && bytes.len() == BYTES {
-        for part in STEADY {
-            watches.add(at + part.start as u64, &bytes[part]);
-        }
-    } else {
-        watches.add(at, bytes);
-    }
-}
+pub(crate) const STEADY: [Range<usize>; 2] = [0..0x18, 0x24..0x58];
 
 /// What a journal's superblock says about its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,14 +5,10 @@ use super::runs::{Runs, read_block};
 use crate::aside::{Part, StoodAside};
 use crate::limits::EXTENT_DEPTH;
 use crate::source::Reader;
+use crate::tree::{ENTRY, EXTENT_MAGIC, LENGTH_MAX};
 use crate::watch::Watches;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
-
-const MAGIC: u16 = 0xF30A;
-/// The most blocks of a written extent. A larger number means an unwritten extent, shorter by this many blocks.
-const LENGTH_MAX: u16 = 1 << 15;
-const ENTRY: usize = 12;
 
 #[derive(FromBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -75,7 +71,7 @@ impl Node<'_> {
             return Err(self.fault("eh_magic", 0));
         };
         let (entries, max) = (header.entries.get(), header.max.get());
-        if header.magic.get() != MAGIC {
+        if header.magic.get() != EXTENT_MAGIC {
             return Err(self.fault("eh_magic", header.magic.get().into()));
         }
         if header.depth.get() > depth_max {

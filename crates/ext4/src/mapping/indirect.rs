@@ -4,9 +4,8 @@
 use super::runs::{Runs, read_block};
 use crate::aside::{Part, StoodAside};
 use crate::source::Reader;
+use crate::tree::{numbers, roots};
 use crate::watch::Watches;
-
-const DIRECT: usize = 12;
 
 pub(super) fn walk(
     runs: &mut Runs<'_>,
@@ -15,11 +14,10 @@ pub(super) fn walk(
 ) -> Result<(), StoodAside> {
     let root = runs.inode.root;
     let at = runs.inode.at;
-    for (i, block) in numbers(&root).enumerate() {
+    for (depth, block) in roots(&root) {
         if runs.is_complete() {
             break;
         }
-        let depth = i.saturating_sub(DIRECT - 1);
         let from = (Part::JournalInode, at);
         tree(from, block, depth, runs, reader, watches)?;
     }
@@ -55,9 +53,4 @@ fn tree(
         tree(from, block, depth - 1, runs, reader, watches)?;
     }
     Ok(())
-}
-
-fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    let (numbers, _) = bytes.as_chunks::<4>();
-    numbers.iter().map(|b| u32::from_le_bytes(*b).into())
 }
