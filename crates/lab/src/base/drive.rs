@@ -42,6 +42,18 @@ pub enum Wanted {
     Flush,
 }
 
+impl Wanted {
+    /// A write that is durable when it is answered.
+    #[must_use]
+    pub fn durable() -> Self {
+        Self::Write {
+            fua: true,
+            through: false,
+            stream: Stream::default(),
+        }
+    }
+}
+
 struct Waiting {
     tag: Tag,
     wanted: Wanted,

@@ -2,7 +2,7 @@
 
 use super::layout::Layout;
 use crate::base::{Drive, Io, TooSmall, Wanted};
-use crate::flash::{Die, EraseBlock, Stream};
+use crate::flash::{Die, EraseBlock};
 use crate::timeline::Tag;
 use vellum_core::addr::{Pba, Segment};
 
@@ -70,11 +70,7 @@ impl OnFlash {
 
     /// Writes.
     pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
-        let durable = Wanted::Write {
-            fua: true,
-            through: false,
-            stream: Stream::default(),
-        };
+        let durable = Wanted::durable();
         let (index, offset) = match self.spot(at) {
             Spot::Segment { index, offset } => (index, offset),
             Spot::Area(lba) => return self.area.ask(io, tag, durable, lba, u64::from(blocks)),

@@ -10,7 +10,7 @@
 
 use super::layout::{LayoutError, area, volume};
 use crate::base::{Drive, Io, PageMap, Victim, Wanted};
-use crate::flash::{Shape, Stream, Zoned};
+use crate::flash::{Shape, Zoned};
 use crate::timeline::Tag;
 use crate::zoned::{MetaLog, Stripe, ZoneError, ZonedDrive};
 use std::collections::VecDeque;
@@ -214,7 +214,7 @@ impl OnZones {
     pub fn write(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
         let (index, offset) = match self.spot(at) {
             Spot::Segment(index, offset) => (index, offset),
-            Spot::Area(lba) => return self.write_area(io, tag, (lba, blocks)),
+            Spot::Area(lba) => return self.ask_area(io, tag, Wanted::durable(), (lba, blocks)),
         };
         let zone = self.first_zone + index;
         let pointer = self
@@ -225,7 +225,7 @@ impl OnZones {
         if offset < pointer {
             // A second summary.
             let lba = self.first + 1 + u64::from(index) * u64::from(blocks);
-            return self.write_area(io, tag, (lba, blocks));
+            return self.ask_area(io, tag, Wanted::durable(), (lba, blocks));
         }
         let write = Write {
             tag,
@@ -275,21 +275,18 @@ impl OnZones {
         io.time.end(job);
     }
 
-    fn write_area(&mut self, io: &mut Io<'_>, tag: Tag, (lba, blocks): (u64, u32)) {
+    /// Reads or writes where the metadata is.
+    fn ask_area(&mut self, io: &mut Io<'_>, tag: Tag, wanted: Wanted, (lba, blocks): (u64, u32)) {
         let log = match &mut self.area {
-            Area::Conventional(drive) => {
-                let durable = Wanted::Write {
-                    fua: true,
-                    through: false,
-                    stream: Stream::default(),
-                };
-                return drive.ask(io, tag, durable, lba, u64::from(blocks));
-            }
+            Area::Conventional(drive) => return drive.ask(io, tag, wanted, lba, blocks.into()),
             Area::Log(log) => log,
         };
         let job = io.time.begin(tag);
-        let written = log.write(io, &mut self.drive, (lba, blocks), Some(job));
-        self.keep(written);
+        let done = match wanted {
+            Wanted::Read => log.read(io, &mut self.drive, (lba, blocks), Some(job)),
+            _ => log.write(io, &mut self.drive, (lba, blocks), Some(job)),
+        };
+        self.keep(done);
         io.time.end(job);
     }
 
@@ -297,23 +294,10 @@ impl OnZones {
     pub fn read(&mut self, io: &mut Io<'_>, tag: Tag, at: Pba, blocks: u32) {
         let (zone, offset) = match self.spot(at) {
             Spot::Segment(index, offset) => (self.first_zone + index, offset),
-            Spot::Area(lba) => return self.read_area(io, tag, (lba, blocks)),
+            Spot::Area(lba) => return self.ask_area(io, tag, Wanted::Read, (lba, blocks)),
         };
         let job = io.time.begin(tag);
         let read = self.drive.read(io, zone, (offset, blocks), Some(job));
-        self.keep(read);
-        io.time.end(job);
-    }
-
-    fn read_area(&mut self, io: &mut Io<'_>, tag: Tag, (lba, blocks): (u64, u32)) {
-        let log = match &mut self.area {
-            Area::Conventional(drive) => {
-                return drive.ask(io, tag, Wanted::Read, lba, u64::from(blocks));
-            }
-            Area::Log(log) => log,
-        };
-        let job = io.time.begin(tag);
-        let read = log.read(io, &mut self.drive, (lba, blocks), Some(job));
         self.keep(read);
         io.time.end(job);
     }
