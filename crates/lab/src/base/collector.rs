@@ -29,10 +29,7 @@ impl Units {
 
     /// Returns the type of the page that holds a block of the erase block.
     fn cell(&self, offset: u32) -> Cell {
-        match self.types {
-            1 => Cell::FIRST,
-            types => Cell::of_unit(offset / self.unit_blocks, types),
-        }
+        Cell::of_unit(offset / self.unit_blocks, self.types)
     }
 
     /// Returns the read of a unit; `None` if moves do not leave the die.

@@ -207,10 +207,7 @@ impl PageMap {
 
     /// Returns the type of the page that holds a block of an erase block.
     pub(super) fn cell(&self, offset: u32) -> Cell {
-        match self.types {
-            1 => Cell::FIRST,
-            types => Cell::of_unit(offset / self.unit_blocks, types),
-        }
+        Cell::of_unit(offset / self.unit_blocks, self.types)
     }
 
     /// Seeds the random choice of victims. Each frontier draws its own numbers.
