@@ -559,16 +559,21 @@ impl Receiver {
         }))
     }
 
+    /// Waits until some bytes of the stream are there. Returns how many, at most `wanted`.
+    fn arrived(&mut self, wanted: usize) -> Result<usize, End> {
+        if self.start == self.end {
+            self.submit();
+            if self.receive()? == 0 {
+                return Err(End::Io(ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Ok(wanted.min(self.end - self.start))
+    }
+
     /// Waits for bytes of the stream.
     fn read_exact(&mut self, mut out: &mut [u8]) -> Result<(), End> {
         while !out.is_empty() {
-            if self.start == self.end {
-                self.submit();
-                if self.receive()? == 0 {
-                    return Err(End::Io(ErrorKind::UnexpectedEof.into()));
-                }
-            }
-            let count = out.len().min(self.end - self.start);
+            let count = self.arrived(out.len())?;
             let (now, later) = out.split_at_mut(count);
             now.copy_from_slice(&self.staging[self.start..self.start + count]);
             self.start += count;
@@ -580,13 +585,7 @@ impl Receiver {
     /// Skips bytes of the stream.
     fn drain(&mut self, mut length: usize) -> Result<(), End> {
         while length > 0 {
-            if self.start == self.end {
-                self.submit();
-                if self.receive()? == 0 {
-                    return Err(End::Io(ErrorKind::UnexpectedEof.into()));
-                }
-            }
-            let count = length.min(self.end - self.start);
+            let count = self.arrived(length)?;
             self.start += count;
             length -= count;
         }
