@@ -212,16 +212,7 @@ impl Uring {
             match result {
                 Ok(taken) if taken >= count => return,
                 Ok(_) => {}
-                Err(e) => match e.raw_os_error() {
-                    Some(libc::EINTR) => {}
-                    // The kernel is short of memory, or wants completions to be taken first.
-                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
-                        std::thread::sleep(Duration::from_micros(200));
-                    }
-                    // A broken ring can neither do I/O nor say which memory it still uses. Ending here loses
-                    // nothing that was acknowledged.
-                    _ => panic!("io_uring of {} broke: {e}", self.target.name),
-                },
+                Err(error) => self.pass_over(&error),
             }
             // Another thread may have entered the kernel for our entries, or this thread for another's.
             let _state = self.state.lock();
@@ -269,15 +260,21 @@ impl Uring {
         if let Some(timespec) = &timespec {
             arguments = arguments.timespec(timespec);
         }
-        match self.ring.submitter().submit_with_args(1, &arguments) {
-            Ok(_) => {}
-            Err(e) => match e.raw_os_error() {
-                Some(libc::EINTR | libc::ETIME) => {}
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-                _ => panic!("io_uring of {} broke: {e}", self.target.name),
-            },
+        if let Err(error) = self.ring.submitter().submit_with_args(1, &arguments) {
+            self.pass_over(&error);
+        }
+    }
+
+    /// Passes over an error of the kernel after which the same call can be made again.
+    fn pass_over(&self, error: &io::Error) {
+        match error.raw_os_error() {
+            Some(libc::EINTR | libc::ETIME) => {}
+            // The kernel is short of memory, or wants completions to be taken first.
+            Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            // A broken ring can neither do I/O nor say which memory it still uses. Ending here loses nothing that was acknowledged.
+            _ => panic!("io_uring of {} broke: {error}", self.target.name),
         }
     }
 
