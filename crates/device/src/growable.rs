@@ -57,31 +57,34 @@ impl Growable {
         self.medium.lost()
     }
 
-    /// Holds requests up when none that was handed over waits any more; `None` if that takes too long.
-    fn held_up(&self) -> Option<RwLockWriteGuard<'_, Arc<Volume>>> {
+    /// Holds requests up when none that was handed over waits any more, or when waiting for that is in vain: it takes too long, or the
+    /// medium has no room.
+    fn held_up(&self) -> RwLockWriteGuard<'_, Arc<Volume>> {
         let began = Instant::now();
-        while began.elapsed() < RESIZE_PATIENCE {
+        loop {
             let now = self.now.write();
-            if now.is_quiet() {
-                return Some(now);
+            if now.is_quiet() || now.lacks_room() || began.elapsed() >= RESIZE_PATIENCE {
+                return now;
             }
             // What waits may need a request that is still to come.
             drop(now);
             std::thread::sleep(Duration::from_millis(10));
         }
-        None
     }
 
     /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow. What still waits after
     /// ten seconds is refused: it may be waiting for the room that growing gives.
     ///
     /// # Errors
-    /// When clients would see less, or the medium cannot hold it: then it was not stopped. When the medium fails: if the volume
-    /// cannot be opened again, all requests are refused from then on.
+    /// When clients would see less, or the medium cannot hold it or has no room: then it was not stopped. When the medium fails: if
+    /// the volume cannot be opened again, all requests are refused from then on.
     pub fn grow(&self, size: NewSize, options: &OpenOptions) -> Result<Superblock, GrowError> {
-        let mut now = self.held_up().unwrap_or_else(|| self.now.write());
+        let mut now = self.held_up();
         if now.read_only {
             return Err(GrowError::ReadOnly);
+        }
+        if now.lacks_room() {
+            return Err(GrowError::NoRoom);
         }
         // Before it is stopped: an open snapshot or clone belongs to the volume that stops.
         if let Some(name) = now.in_use() {
@@ -97,12 +100,18 @@ impl Growable {
     /// when it did not shrink.
     ///
     /// # Errors
-    /// When something lies behind that end, or one of the journals in `options` does: then it was not stopped. When the medium fails:
-    /// if the volume cannot be opened again, all requests are refused from then on.
+    /// When something lies behind that end, or one of the journals in `options` does, or the medium has no room: then it was not
+    /// stopped. When the medium fails: if the volume cannot be opened again, all requests are refused from then on.
     pub fn shrink(&self, blocks: u64, options: &OpenOptions) -> Result<Superblock, ShrinkError> {
-        let mut now = self.held_up().ok_or(ShrinkError::Busy)?;
+        let mut now = self.held_up();
         if now.read_only {
             return Err(ShrinkError::ReadOnly);
+        }
+        if now.lacks_room() {
+            return Err(ShrinkError::NoRoom);
+        }
+        if !now.is_quiet() {
+            return Err(ShrinkError::Busy);
         }
         if let Some(name) = now.in_use() {
             return Err(ShrinkError::InUse(name));
@@ -129,7 +138,13 @@ impl Growable {
     ) -> Result<Superblock, E> {
         let frames = Arc::clone(&self.frames);
         frames.await_next(true);
-        let opened = now.stop().map_err(E::from).and_then(|()| {
+        let no_room = || {
+            let told = "no room below the volume for what is to be written before it gets its new size: all \
+                        requests wait until some is freed there";
+            now.shared.events.tell("resize", told.to_owned());
+        };
+        let stopped = now.stop_telling(no_room);
+        let opened = stopped.map_err(E::from).and_then(|()| {
             let changed = change();
             // The next volume does not refuse what the stopped one has refused.
             frames.await_next(false);

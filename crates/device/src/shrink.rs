@@ -65,6 +65,12 @@ pub enum ShrinkError {
     /// The volume is served read-only.
     #[error("the volume is served read-only: end that server, and try again")]
     ReadOnly,
+    /// Its medium had no room for the last write, and a stop would wait for some.
+    #[error(
+        "no room on its file system or device for what was written: free some there, and give the same \
+         command again"
+    )]
+    NoRoom,
     /// The medium failed.
     #[error(transparent)]
     Medium(#[from] MediumError),

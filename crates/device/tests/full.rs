@@ -3,12 +3,15 @@
 
 mod common;
 
-use common::{Client, create, open, small};
+use common::{Client, copy, create, open, small};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use vellum_core::format::areas::Layout;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::frames::Quota;
-use vellum_device::{CreateOptions, Volume};
+use vellum_device::{
+    CreateOptions, GrowError, Growable, NewSize, OpenOptions, ShrinkError, Volume,
+};
 use vellum_medium::{FaultMedium, Medium, MemoryMedium, Plan};
 
 #[test]
@@ -161,4 +164,76 @@ fn a_stop_that_waits_for_room_says_so_and_ends_when_there_is_some() {
         let volume = open(&as_medium);
         assert_eq!(Client::new(&volume).read(1, 1).unwrap(), [11]);
     }
+}
+
+/// A volume in use on a part of a medium that may become full.
+fn served(options: &OpenOptions) -> (Arc<FaultMedium>, Arc<Growable>, Client<Growable>) {
+    let small = MemoryMedium::new(16_000);
+    create(&small);
+    let medium = Arc::new(FaultMedium::over_memory(20_000, Plan::default()));
+    copy(&small, &*medium);
+    let device = Arc::new(Growable::open(medium.clone(), options).unwrap());
+    let mut client = Client::new(&device);
+    client.write(8000, &[1]).unwrap();
+    client.flush().unwrap();
+    // A test that would wait for ever fails then.
+    let in_the_end = Arc::clone(&medium);
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(30));
+        in_the_end.set_full(false);
+    });
+    (medium, device, client)
+}
+
+/// It would wait for room while everybody waits for it.
+#[test]
+fn a_volume_without_room_below_keeps_its_size() {
+    let (medium, device, mut client) = served(&small());
+    let run = device.frames().capacity(Quota::Write) as u64 / 4;
+    let values: Vec<u64> = (1..=run).collect();
+    medium.set_full(true);
+    let taken = (0..8).find(|taken| client.write(taken * run, &values).is_err());
+    let taken = taken.expect("the buffer has no more");
+    let began = Instant::now();
+    let grown = device.grow(NewSize::default(), &small());
+    assert!(matches!(grown, Err(GrowError::NoRoom)), "{grown:?}");
+    let shrunk = device.shrink(device.blocks() - 10, &small());
+    assert!(matches!(shrunk, Err(ShrinkError::NoRoom)), "{shrunk:?}");
+    assert_eq!(client.read(8000, 1).unwrap(), [1]);
+    assert!(began.elapsed() < Duration::from_secs(5), "it waited");
+    medium.set_full(false);
+    while client.write(taken * run, &values).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(60), "no room");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    client.flush().unwrap();
+    let before = device.blocks();
+    device.grow(NewSize::default(), &small()).unwrap();
+    assert!(device.blocks() > before);
+    for part in 0..=taken {
+        assert_eq!(client.read(part * run, run).unwrap(), values);
+    }
+}
+
+#[test]
+fn a_volume_that_waits_for_room_to_get_its_new_size_says_so() {
+    let full = Arc::new(parking_lot::Mutex::new(None::<Arc<FaultMedium>>));
+    let found = Arc::clone(&full);
+    let options = OpenOptions {
+        on_event: Some(Arc::new(move |event| {
+            if event.kind == "resize"
+                && let Some(medium) = found.lock().take()
+            {
+                medium.set_full(false);
+            }
+        })),
+        ..small()
+    };
+    let (medium, device, mut client) = served(&options);
+    *full.lock() = Some(Arc::clone(&medium));
+    client.write(9000, &[2]).unwrap();
+    medium.set_full(true);
+    device.grow(NewSize::default(), &options).unwrap();
+    assert!(full.lock().is_none(), "it did not wait");
+    assert_eq!(client.read(9000, 1).unwrap(), [2]);
 }
