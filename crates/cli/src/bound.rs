@@ -71,7 +71,7 @@ pub fn bytes(device: &Path) -> Option<u64> {
 /// Where a device is mounted, the innermost last.
 pub fn mounts_of(device: &Path) -> Vec<PathBuf> {
     let mounts = host::mounts().into_iter();
-    let found = mounts.filter(|mounted| mounted.source == device);
+    let found = mounts.filter(|mounted| mounted.is_of(device));
     found.map(|mounted| mounted.target).collect()
 }
 
@@ -82,7 +82,7 @@ pub fn mounts(id: &str, state: &State) -> Vec<PathBuf> {
     // its number while the mount exists. So the mount is ours, and has to go.
     let gone = |device: &&PathBuf| state.via == "ublk" && number(device).is_none();
     devices.extend(state.device.iter().filter(gone).cloned());
-    let ours = |m: &host::Mounted| devices.contains(&m.source);
+    let ours = |m: &host::Mounted| devices.iter().any(|device| m.is_of(device));
     let found = host::mounts().into_iter().filter(ours);
     found.map(|m| m.target).collect()
 }

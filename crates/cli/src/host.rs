@@ -188,7 +188,7 @@ pub fn mount(device: &Path, dir: &HeldFolder, options: &str) -> Result<()> {
 /// What is mounted at a path, if it is this device.
 pub fn mounted_at(device: &Path, dir: &Path) -> Option<Mounted> {
     let top = mounts().into_iter().rev().find(|m| m.target == dir)?;
-    Some(top).filter(|top| top.source == device)
+    Some(top).filter(|top| top.is_of(device))
 }
 
 /// All block devices, as `/dev/NAME`.
@@ -199,8 +199,31 @@ pub fn block_devices() -> impl Iterator<Item = PathBuf> {
         .map(|entry| Path::new("/dev").join(entry.file_name()))
 }
 
+/// The number of the block device that a path leads to. Never waits: a server of a user's file system may not answer.
+fn device_number(path: &Path) -> Option<(u32, u32)> {
+    use std::os::unix::ffi::OsStrExt;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut told = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    // SAFETY: a terminated path, and room for the answer.
+    let done = unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_STATX_DONT_SYNC,
+            libc::STATX_TYPE,
+            told.as_mut_ptr(),
+        )
+    };
+    // SAFETY: zeros are a valid value, and the kernel has filled in what it knows.
+    let told = unsafe { told.assume_init() };
+    let is_device = u32::from(told.stx_mode) & libc::S_IFMT == libc::S_IFBLK;
+    (done == 0 && is_device).then_some((told.stx_rdev_major, told.stx_rdev_minor))
+}
+
 /// A line of the kernel's table of mounts.
 pub struct Mounted {
+    /// The number of its device. File systems on several devices or on none have one with major number 0.
+    number: (u32, u32),
     /// The source.
     pub source: PathBuf,
     /// The mount point.
@@ -212,6 +235,19 @@ pub struct Mounted {
 }
 
 impl Mounted {
+    /// True if it is this block device that is mounted. Where the kernel tells no number, only the source says so; over FUSE ordinary
+    /// users choose that.
+    pub fn is_of(&self, device: &Path) -> bool {
+        let number = device_number(device);
+        let says_so = || self.source == device && !self.is_fuse();
+        number == Some(self.number) || ((number.is_none() || self.number.0 == 0) && says_so())
+    }
+
+    /// True if a FUSE server of any user may be behind it. (`fuseblk` is on a block device, and only root mounts it.)
+    fn is_fuse(&self) -> bool {
+        self.kind == "fuse" || self.kind.starts_with("fuse.")
+    }
+
     /// True if the kernel has this option for it.
     pub fn has(&self, option: &str) -> bool {
         self.options.split(',').any(|given| given == option)
@@ -220,18 +256,26 @@ impl Mounted {
 
 /// The kernel's table of mounts.
 pub fn mounts() -> Vec<Mounted> {
-    let text = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let parse = |line: &str| {
-        let mut fields = line.split(' ');
-        let mut path = || fields.next().map(unescape);
-        Some(Mounted {
-            source: path()?.into(),
-            target: path()?.into(),
-            kind: path()?,
-            options: path()?,
-        })
-    };
-    text.lines().filter_map(parse).collect()
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(mounted).collect()
+}
+
+/// A line of `mountinfo`: the mount, and after a dash its file system.
+fn mounted(line: &str) -> Option<Mounted> {
+    let (mount, of) = line.split_once(" - ")?;
+    let mut mount = mount.split(' ').skip(2);
+    let (major, minor) = mount.next()?.split_once(':')?;
+    let number = (major.parse().ok()?, minor.parse().ok()?);
+    let target = unescape(mount.nth(1)?).into();
+    let mut of = of.split(' ').map(unescape);
+    let (kind, source) = (of.next()?, of.next()?.into());
+    Some(Mounted {
+        number,
+        source,
+        target,
+        kind,
+        options: format!("{},{}", mount.next()?, of.next()?),
+    })
 }
 
 /// The table encodes spaces and the like as `\040`.
@@ -324,6 +368,18 @@ mod tests {
         assert_eq!(unescape("/a\\040b"), "/a b");
         assert_eq!(unescape("/a\\134b\\0"), "/a\\b\0");
         assert!(mounts().iter().any(|m| m.target == Path::new("/proc")));
+        let line =
+            "36 35 7:3 /sub /a\\040b rw,nosuid shared:1 master:2 - ext4 /dev/root rw,errors=x";
+        let it = mounted(line).unwrap();
+        assert_eq!(
+            (it.number, it.source.as_path()),
+            ((7, 3), Path::new("/dev/root"))
+        );
+        assert_eq!(
+            (it.target.as_path(), it.kind.as_str()),
+            (Path::new("/a b"), "ext4")
+        );
+        assert!(it.has("nosuid") && it.has("errors=x"));
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub fn file_system(device: &Path, volume: &Path) -> Result<String> {
     let found = host::run("blkid", &["-p", "-o", "value", "-s", "TYPE", &shown]);
     let kind = found.map(|kind| kind.trim().to_owned()).unwrap_or_default();
     let mounts = host::mounts();
-    let mount = mounts.iter().find(|mount| mount.source == device);
+    let mount = mounts.iter().find(|mount| mount.is_of(device));
     let target = mount.map(|mount| mount.target.to_string_lossy());
     match (kind.as_str(), target) {
         ("ext2" | "ext3" | "ext4", None) => {

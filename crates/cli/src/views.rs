@@ -84,7 +84,7 @@ pub fn at(path: &Path) -> Result<Option<(String, String)>> {
     let top = host::mounts().into_iter().rev().find(is_there);
     for (uuid, state) in state::records()? {
         for device in bound::devices(&uuid, &state) {
-            let is_it = device == path || top.as_ref().is_some_and(|top| top.source == device);
+            let is_it = device == path || top.as_ref().is_some_and(|top| top.is_of(&device));
             if let Some(name) = bound::view(&device).filter(|_| is_it) {
                 return Ok(Some((uuid, name)));
             }
