@@ -323,17 +323,34 @@ pub fn is_mount_busy(dir: &Path) -> bool {
     done != 0 && error.raw_os_error() == Some(libc::EBUSY)
 }
 
-/// True if another process has this file open.
-pub fn is_open(file: &Path) -> bool {
+/// True if another process has this block device open.
+pub fn is_open(device: &Path) -> bool {
+    let Some(number) = device_number(device) else {
+        return false;
+    };
     let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
     let is_process = |name: &std::ffi::OsStr| name.as_encoded_bytes()[0].is_ascii_digit();
     let of_process = |process: std::fs::DirEntry| {
         let mut open = entries(&process.path().join("fd"));
-        open.any(|fd| std::fs::read_link(fd.path()).is_ok_and(|target| target == file))
+        open.any(|fd| {
+            let names_it = std::fs::read_link(fd.path()).is_ok_and(|target| target == device);
+            let about = process.path().join("fdinfo").join(fd.file_name());
+            // In another namespace of mounts that may be any file.
+            names_it && device_number(&fd.path()) == Some(number) && !only_names(&about)
+        })
     };
     entries(Path::new("/proc"))
         .filter(|entry| is_process(&entry.file_name()))
         .any(of_process)
+}
+
+/// True if a descriptor only names a file (`O_PATH`), as anybody can do with each. `about`: what the kernel says about it.
+fn only_names(about: &Path) -> bool {
+    let about = std::fs::read_to_string(about).unwrap_or_default();
+    let mut lines = about.lines();
+    let flags = lines.find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_some_and(|flags| flags & libc::O_PATH != 0)
 }
 
 /// `FIFREEZE` and `FITHAW` of linux/fs.h.

@@ -1,10 +1,11 @@
-//! What ordinary users can do to keep root from its work: mounts with a volume's device in their name.
+//! What ordinary users can do to keep root from its work: mounts with a volume's device in their name, and descriptors that look like
+//! its users.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 
-use common::{can_attach, dir, ok, run, text, vellum};
+use common::{Running, can_attach, dir, eventually, ok, run, text, vellum};
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -133,4 +134,20 @@ fn a_mount_of_a_device_by_another_name_is_found() {
     assert_eq!(disk.mounts(), [text(&folder)]);
     assert_eq!(ok(&["detach", text(&folder)]), "detached\n");
     assert!(!mounted.is_there());
+}
+
+/// Anybody may have a file of that name in a namespace of mounts, and may name the device itself without opening it.
+#[test]
+fn who_has_not_opened_a_device_does_not_use_it() {
+    if !can_attach("who_has_not_opened_a_device_does_not_use_it") {
+        return;
+    }
+    let disk = Disk::new();
+    let script = "mount -t tmpfs none /dev; : > $0; exec < $0; : > $1; exec sleep 600";
+    let there = disk.dir.path().join("there");
+    let args = ["-m", "sh", "-c", script, &disk.device, text(&there)];
+    let _other = Running(common::program("unshare", &args).spawn().unwrap());
+    eventually("the file is open", || there.exists());
+    let _pinned = pinned(Path::new(&disk.device));
+    assert_eq!(ok(&["detach", &disk.volume]), "detached\n");
 }
