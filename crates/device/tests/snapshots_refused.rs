@@ -304,3 +304,41 @@ fn refused_writes_leave_room_to_delete_a_snapshot() {
     drop(client);
     assert_sound(&*medium);
 }
+
+/// The bytes that are in use once all is discarded, after half of it was, perhaps until the power failed, and the newer of two snapshots
+/// was deleted.
+fn used_after(cut: Option<u64>) -> u64 {
+    let world = World::new();
+    world.volume.take_snapshot("m", 1).unwrap();
+    world.write_all(1);
+    world.volume.take_snapshot("n", 2).unwrap();
+    world.client().flush().unwrap();
+    let plan = |ios| Plan::seeded(ios).with_cut_after(ios);
+    world.fault.set_plan(cut.map_or_else(Plan::default, plan));
+    let discarded = world.client().discard(0, BLOCKS / 2);
+    assert!(cut.is_some() || discarded.is_ok(), "{discarded:?}");
+    let medium = match cut {
+        Some(ios) => world.cut(ios),
+        None => world.reopened().medium,
+    };
+    let volume = open(&medium);
+    assert_eq!(
+        read_all(&Arc::new(volume.seen_at("n").unwrap())),
+        [1; BLOCKS as usize]
+    );
+    volume.delete_snapshot("n").unwrap();
+    Client::new(&volume).discard(0, BLOCKS).unwrap();
+    volume.stop().unwrap();
+    drop(volume);
+    assert_sound(&*medium);
+    open(&medium).stats().room.used_bytes
+}
+
+/// Of a discard that was cut short, no block stays that nothing needs and nothing finds.
+#[test]
+fn a_discard_that_is_cut_short_leaves_no_block_behind() {
+    let used = used_after(None);
+    for ios in 0..30 {
+        assert_eq!(used_after(Some(ios)), used, "cut after {ios}");
+    }
+}

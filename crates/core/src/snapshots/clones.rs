@@ -122,6 +122,8 @@ impl Snapshots {
 
     /// Notes that a change has not taken effect, or that this is not known.
     pub fn drop_change(&mut self, change: Change) {
+        self.rows.owe(&[change.row_block]);
+        self.loose.extend(change.places);
         for (_, slot) in change.added {
             self.rows.give_back(slot);
         }

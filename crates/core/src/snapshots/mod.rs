@@ -39,15 +39,22 @@ use core::ops::Range;
 use list::List;
 use rows::{Owner, Rows};
 
-/// What to do before blocks change: first make the copies, then write the blocks of rows. When all of that has taken effect,
-/// [keep](Snapshots::keep) the plan; otherwise [drop](Snapshots::drop_plan) it.
+/// What to do before blocks change: its steps, one after the other. When all of them have taken effect, [keep](Snapshots::keep) the
+/// plan; otherwise [drop](Snapshots::drop_plan) it.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// The steps.
+    pub steps: Vec<Step>,
+    added: Vec<(Row, u32)>,
+}
+
+/// A step of a plan: first make the copies, then write the block of rows that leads to them. So a cut leaves few copies without rows.
+#[derive(Debug)]
+pub struct Step {
     /// The copies.
     pub copies: Vec<Copy>,
-    /// The blocks of rows for them, by number.
-    pub row_blocks: Vec<u64>,
-    added: Vec<(Row, u32)>,
+    /// The block of rows for them, by number.
+    pub row_block: u64,
 }
 
 /// The next steps of deleting a snapshot, for some of the blocks that only this snapshot has: first make the discards, then write the
@@ -73,6 +80,8 @@ pub struct Snapshots {
     history: History,
     list: List,
     rows: Rows,
+    /// Kept blocks that may be mapped, and to which no row in memory leads.
+    loose: Vec<(Lba, u64)>,
 }
 
 impl Snapshots {
@@ -83,6 +92,7 @@ impl Snapshots {
             history,
             list: List::new(history.row_form().last_number()),
             rows: Rows::new(history),
+            loose: Vec::new(),
         }
     }
 
@@ -159,9 +169,28 @@ impl Snapshots {
         self.rows.stale().collect()
     }
 
-    /// Notes that these blocks have been written.
+    /// Kept blocks that nothing needs. Once the [stale blocks of rows](Self::stale_row_blocks) are written, no row leads to them on the
+    /// medium either: then they have to be discarded, and before they are used again.
+    #[must_use]
+    pub fn loose(&self) -> &[(Lba, u64)] {
+        &self.loose
+    }
+
+    /// Runs of kept blocks that have no row. If they are mapped, a crash has left them.
+    pub fn without_rows(&self) -> impl Iterator<Item = (Lba, u64)> {
+        let runs = self.rows.free();
+        runs.map(|(slot, blocks)| (self.history.block(slot), blocks))
+    }
+
+    /// Notes that these kept blocks, which have no row, are mapped.
+    pub fn loosen(&mut self, runs: Vec<(Lba, u64)>) {
+        self.loose.extend(runs);
+    }
+
+    /// Notes that the stale blocks of rows have been written, and what was loose is discarded.
     pub fn cleaned(&mut self) {
         self.rows.cleaned();
+        self.loose.clear();
     }
 
     /// How many blocks are kept, and how many there is room for.
@@ -220,7 +249,7 @@ impl Snapshots {
                 continue;
             }
             let Some(slot) = self.rows.take(row) else {
-                self.give_back(plan);
+                self.cancel_plan(plan);
                 return Err(NoRoom(self.history.kept()));
             };
             plan.add(row, slot, &self.history);
@@ -237,11 +266,16 @@ impl Snapshots {
 
     /// Notes that a plan has not taken effect, or that this is not known.
     pub fn drop_plan(&mut self, plan: Plan) {
-        self.rows.owe(&plan.row_blocks);
-        self.give_back(plan);
+        for step in &plan.steps {
+            self.rows.owe(&[step.row_block]);
+            let places = step.copies.iter().map(|copy| (copy.to, copy.blocks));
+            self.loose.extend(places);
+        }
+        self.cancel_plan(plan);
     }
 
-    fn give_back(&mut self, plan: Plan) {
+    /// Notes that nothing of a plan was done.
+    pub fn cancel_plan(&mut self, plan: Plan) {
         for (_, slot) in plan.added {
             self.rows.give_back(slot);
         }
@@ -408,27 +442,43 @@ impl Plan {
     }
 
     fn add(&mut self, row: Row, slot: u32, history: &History) {
-        let to = history.block(slot);
-        match self.copies.last_mut() {
+        let (to, row_block) = (history.block(slot), block_of(slot));
+        // Slots are taken in order, so each block of rows has one step.
+        if self
+            .steps
+            .last()
+            .is_none_or(|last| last.row_block != row_block)
+        {
+            let copies = Vec::new();
+            self.steps.push(Step { copies, row_block });
+        }
+        let Some(Step { copies, .. }) = self.steps.last_mut() else {
+            unreachable!("the plan has a step for block {row_block} of rows")
+        };
+        match copies.last_mut() {
             Some(last)
                 if last.from.plus(last.blocks) == row.lba && last.to.plus(last.blocks) == to =>
             {
                 last.blocks += 1;
             }
-            _ => self.copies.push(Copy {
+            _ => copies.push(Copy {
                 from: row.lba,
                 to,
                 blocks: 1,
             }),
         }
-        note(&mut self.row_blocks, slot);
         self.added.push((row, slot));
     }
 }
 
+/// The block of rows with this slot.
+fn block_of(slot: u32) -> u64 {
+    u64::from(slot) / BLOCK_ROWS as u64
+}
+
 /// Notes that the block of rows with this slot has to be written.
 fn note(row_blocks: &mut Vec<u64>, slot: u32) {
-    let block = u64::from(slot) / BLOCK_ROWS as u64;
+    let block = block_of(slot);
     if !row_blocks.contains(&block) {
         row_blocks.push(block);
     }

@@ -213,6 +213,26 @@ impl Rows {
         self.open.insert(number);
     }
 
+    /// Runs of slots that are not taken.
+    pub fn free(&self) -> impl Iterator<Item = (u32, u64)> {
+        let first_of = |number: u32| u64::from(number) * BLOCK_ROWS as u64;
+        let within = self.open.iter().flat_map(move |&number| {
+            let room = self.slots_of(number);
+            let is_free = move |index: usize| {
+                row_in(&self.blocks, first_of(number) as u32 + index as u32) == 0
+            };
+            let mut at = 0;
+            core::iter::from_fn(move || {
+                let first = (at..room).find(|&index| is_free(index))?;
+                at = (first..room).find(|&index| !is_free(index)).unwrap_or(room);
+                Some((first_of(number) as u32 + first as u32, (at - first) as u64))
+            })
+        });
+        let never_used = first_of(self.blocks.len() as u32);
+        let rest = self.kept.checked_sub(never_used).filter(|&slots| slots > 0);
+        within.chain(rest.map(|slots| (never_used as u32, slots)))
+    }
+
     /// Makes the row of a taken slot count.
     pub fn insert(&mut self, slot: u32) {
         let is_new = self.slots.insert(slot, |slot| row_in(&self.blocks, slot));

@@ -18,7 +18,7 @@ const KEPT: u64 = 700;
 
 /// What takes effect on a volume, in order.
 #[derive(Clone, Debug)]
-enum Step {
+enum Effect {
     Copy(Copy),
     Write(Lba, Vec<u8>),
     Discard(Lba, u64),
@@ -27,9 +27,9 @@ enum Step {
 /// Blocks by their address: numbers where clients see them, and bytes.
 type Disk = BTreeMap<u64, Vec<u8>>;
 
-fn carry_out(disk: &mut Disk, step: &Step) {
+fn carry_out(disk: &mut Disk, step: &Effect) {
     match step {
-        Step::Copy(copy) => {
+        Effect::Copy(copy) => {
             for index in 0..copy.blocks {
                 let from = disk.get(&(copy.from.0 + index)).cloned();
                 match from {
@@ -38,8 +38,8 @@ fn carry_out(disk: &mut Disk, step: &Step) {
                 }
             }
         }
-        Step::Write(lba, block) => drop(disk.insert(lba.0, block.clone())),
-        Step::Discard(lba, blocks) => {
+        Effect::Write(lba, block) => drop(disk.insert(lba.0, block.clone())),
+        Effect::Discard(lba, blocks) => {
             (lba.0..lba.0 + blocks).for_each(|lba| drop(disk.remove(&lba)))
         }
     }
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    fn step(&mut self, step: &Step) {
+    fn step(&mut self, step: &Effect) {
         self.before.push((self.disk.clone(), self.truths.clone()));
         let surplus = self.before.len().saturating_sub(8);
         self.before.drain(..surplus);
@@ -121,19 +121,22 @@ impl World {
         for &block in blocks {
             let mut bytes = vec![0; BLOCK_BYTES];
             self.snapshots.encode_rows(block, &mut bytes);
-            self.step(&Step::Write(self.snapshots.history().rows(block), bytes));
+            self.step(&Effect::Write(self.snapshots.history().rows(block), bytes));
         }
     }
 
     fn write_owed(&mut self) {
         self.write_rows(&self.snapshots.stale_row_blocks());
+        for (first, blocks) in self.snapshots.loose().to_vec() {
+            self.step(&Effect::Discard(first, blocks));
+        }
         self.snapshots.cleaned();
     }
 
     fn write_list(&mut self, block: u64) {
         let mut bytes = vec![0; BLOCK_BYTES];
         self.snapshots.encode_list(block, &mut bytes);
-        self.step(&Step::Write(self.snapshots.history().list(block), bytes));
+        self.step(&Effect::Write(self.snapshots.history().list(block), bytes));
     }
 
     fn keep(&mut self, lbas: core::ops::Range<u64>) {
@@ -142,11 +145,22 @@ impl World {
         };
         self.write_owed();
         let plan = self.snapshots.plan(newest, lbas.map(Lba)).unwrap();
-        for copy in &plan.copies {
-            self.step(&Step::Copy(*copy));
-        }
-        self.write_rows(&plan.row_blocks.clone());
+        self.carry_out(&plan, usize::MAX);
         self.snapshots.keep(plan);
+    }
+
+    /// Carries out so many copies and writes of a plan.
+    fn carry_out(&mut self, plan: &Plan, mut most: usize) {
+        for step in &plan.steps {
+            for copy in step.copies.iter().take(most) {
+                self.step(&Effect::Copy(*copy));
+            }
+            most = most.saturating_sub(step.copies.len());
+            if most > 0 {
+                self.write_rows(&[step.row_block]);
+                most -= 1;
+            }
+        }
     }
 
     fn fail(&mut self, lba: u64, steps: usize) {
@@ -156,13 +170,9 @@ impl World {
         self.write_owed();
         let lbas = [lba, (lba + 7) % LOGICAL].map(Lba).into_iter();
         let plan = self.snapshots.plan(newest, lbas).unwrap();
-        for copy in plan.copies.iter().take(steps) {
-            self.step(&Step::Copy(*copy));
-        }
-        let rows = plan.row_blocks.iter().copied();
-        let left = steps.saturating_sub(plan.copies.len());
-        self.write_rows(&rows.take(left).collect::<Vec<_>>());
+        self.carry_out(&plan, steps);
         self.snapshots.drop_plan(plan);
+        self.write_owed();
     }
 
     fn seen(&self) -> Vec<Option<Vec<u8>>> {
@@ -181,10 +191,7 @@ impl World {
             .snapshots
             .plan(snapshot.number, [Lba(1), Lba(3)].into_iter())
             .unwrap();
-        for copy in &plan.copies {
-            self.step(&Step::Copy(*copy));
-        }
-        self.write_rows(&plan.row_blocks.clone());
+        self.carry_out(&plan, usize::MAX);
         let block = self.snapshots.add(snapshot, place);
         self.snapshots.keep(plan);
         self.write_list(block);
@@ -244,8 +251,8 @@ impl World {
         let number = self.snapshots.by_name(&truth.name).unwrap().number;
         let content = byte.map(|byte| vec![byte; 2]);
         let step = |place: Lba| match &content {
-            Some(content) => Step::Write(place, content.clone()),
-            None => Step::Discard(place, 1),
+            Some(content) => Effect::Write(place, content.clone()),
+            None => Effect::Discard(place, 1),
         };
         let mut at = blocks.start;
         while at < blocks.end {
@@ -278,7 +285,7 @@ impl World {
         while let Some(slot) = from {
             let forget = self.snapshots.forget(number, slot, 3);
             for &(first, blocks) in &forget.discards {
-                self.step(&Step::Discard(first, blocks));
+                self.step(&Effect::Discard(first, blocks));
             }
             self.write_rows(&forget.row_blocks);
             from = forget.next;
@@ -316,20 +323,15 @@ impl World {
                 self.snapshots.load_rows(block, &bytes);
             }
         }
-        let leaving: Vec<Number> = self
-            .snapshots
-            .iter()
-            .filter(|snapshot| snapshot.stage.leaves())
-            .map(|snapshot| snapshot.number)
-            .collect();
-        for number in leaving {
+        let left = self.snapshots.without_rows().collect();
+        self.snapshots.loosen(left);
+        self.write_owed();
+        let leaving = self.snapshots.iter().filter(|one| one.stage.leaves());
+        for number in leaving.map(|one| one.number).collect::<Vec<_>>() {
             self.go_on_deleting(number);
         }
-        let there: Vec<String> = self
-            .snapshots
-            .iter()
-            .map(|s| s.identity.name.as_str().into())
-            .collect();
+        let name = |one: &Snapshot| String::from(one.identity.name.as_str());
+        let there: Vec<String> = self.snapshots.iter().map(name).collect();
         self.truths
             .retain(|truth| !truth.leaves || there.contains(&truth.name));
     }
@@ -376,7 +378,7 @@ impl World {
             .disk
             .keys()
             .filter(|at| **at >= self.snapshots.history().block(0).0);
-        assert!(kept.count() as u64 <= self.snapshots.room().0 + LOGICAL);
+        assert!(kept.count() as u64 <= self.snapshots.room().0);
     }
 
     fn act(&mut self, act: &Act) {
@@ -385,13 +387,13 @@ impl World {
                 let blocks = lba..(lba + blocks).min(LOGICAL);
                 self.keep(blocks.clone());
                 for lba in blocks {
-                    self.step(&Step::Write(Lba(lba), vec![byte; 2]));
+                    self.step(&Effect::Write(Lba(lba), vec![byte; 2]));
                 }
             }
             Act::Discard(lba, blocks) => {
                 let blocks = lba..(lba + blocks).min(LOGICAL);
                 self.keep(blocks.clone());
-                self.step(&Step::Discard(Lba(lba), blocks.end - blocks.start));
+                self.step(&Effect::Discard(Lba(lba), blocks.end - blocks.start));
             }
             Act::Take => self.take(),
             Act::Delete(index) => self.delete(index),
@@ -431,7 +433,7 @@ fn a_refusal_for_lack_of_room_changes_nothing() {
         NoRoom(3)
     );
     let plan = snapshots.plan(snapshot.number, lbas(0..3)).unwrap();
-    assert_eq!(plan.copies.len(), 1);
+    assert_eq!(plan.steps[0].copies.len(), 1);
     snapshots.keep(plan);
     assert!(!snapshots.wants(Lba(0)) && snapshots.wants(Lba(3)));
     assert!(snapshots.plan(snapshot.number, lbas(3..4)).is_err());

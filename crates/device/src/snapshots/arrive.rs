@@ -184,7 +184,7 @@ pub(crate) fn arrived(
     let block = book.set_stage(name, Stage::Kept)?;
     if let Err(error) = carry::list(shared, &book, block) {
         book.set_stage(name, snapshot.stage)?;
-        book.drop_plan(plan);
+        carry::drop_plan(shared, &mut book, plan);
         return Err(error.into());
     }
     book.keep(plan);

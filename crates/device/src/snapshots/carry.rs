@@ -179,17 +179,40 @@ pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
         return Ok(());
     }
     let history = book.history();
-    let (mut at, end) = (history.rows(0), history.end());
+    let first = history.rows(0);
+    for (lba, blocks) in mapped_runs(shared, first, history.end().0 - first.0) {
+        discard(shared, lba, blocks)?;
+    }
+    book.cleaned();
+    Ok(())
+}
+
+/// Gives up kept blocks that a crash has left without rows. Nothing else would ever find them.
+pub(super) fn sweep(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
+    let mut left = Vec::new();
+    for (first, blocks) in book.without_rows() {
+        left.extend(mapped_runs(shared, first, blocks));
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    book.loosen(left);
+    owed(shared, book)
+}
+
+/// The runs of mapped blocks among these.
+fn mapped_runs(shared: &SharedVolume, first: Lba, blocks: u64) -> Vec<(Lba, u64)> {
+    let (mut at, end) = (first, first.plus(blocks));
+    let mut runs = Vec::new();
     while at < end {
         for (blocks, is_mapped) in extents(shared, at, end.0 - at.0) {
             if is_mapped {
-                discard(shared, at, blocks)?;
+                runs.push((at, blocks));
             }
             at = at.plus(blocks);
         }
     }
-    book.cleaned();
-    Ok(())
+    runs
 }
 
 /// True if there are only the last blocks, which are for what gives room back ([`Room::books`]).
@@ -219,29 +242,54 @@ pub(super) fn has_room(shared: &SharedVolume, is_enough: impl Fn(Room) -> bool) 
     }
 }
 
-/// Carries a plan out; on return it has taken effect. Nothing is copied if there is no room for its rows.
-pub(super) fn out(shared: &SharedVolume, book: &Snapshots, plan: &Plan) -> Result<(), BlockError> {
-    if !plan.row_blocks.is_empty() && has_only_last(shared) {
+/// Carries a plan out; on return it has taken effect, or it is dropped. Nothing is copied if there is no room for its rows.
+pub(super) fn out(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    plan: Plan,
+) -> Result<Plan, BlockError> {
+    if !plan.is_empty() && has_only_last(shared) {
+        book.cancel_plan(plan);
         return Err(BlockError::Full);
     }
-    copies(shared, plan)?;
-    new_rows(shared, book, &plan.row_blocks)
+    steps(shared, book, plan, new_rows)
 }
 
 /// The same, for what has to end once it has begun: it may take the last blocks.
 pub(super) fn out_to_the_end(
     shared: &SharedVolume,
-    book: &Snapshots,
-    plan: &Plan,
-) -> Result<(), BlockError> {
-    copies(shared, plan)?;
-    rows(shared, book, &plan.row_blocks)
+    book: &mut Snapshots,
+    plan: Plan,
+) -> Result<Plan, BlockError> {
+    steps(shared, book, plan, rows)
 }
 
-fn copies(shared: &SharedVolume, plan: &Plan) -> Result<(), BlockError> {
+fn steps(
+    shared: &SharedVolume,
+    book: &mut Snapshots,
+    plan: Plan,
+    write: impl Fn(&SharedVolume, &Snapshots, &[u64]) -> Result<(), BlockError>,
+) -> Result<Plan, BlockError> {
     // What is copied must include everything that was answered before.
     drop(shared.knowing_all());
-    plan.copies.iter().try_for_each(|one| copy(shared, one))
+    let done = plan.steps.iter().try_for_each(|step| {
+        step.copies.iter().try_for_each(|one| copy(shared, one))?;
+        write(shared, book, &[step.row_block])
+    });
+    match done {
+        Ok(()) => Ok(plan),
+        Err(error) => {
+            drop_plan(shared, book, plan);
+            Err(error)
+        }
+    }
+}
+
+/// Takes back what was done of a plan.
+pub(super) fn drop_plan(shared: &SharedVolume, book: &mut Snapshots, plan: Plan) {
+    book.drop_plan(plan);
+    // If it fails, it is owed before the next plan.
+    let _ = owed(shared, book);
 }
 
 /// Like [`out`], for what is given up.
@@ -282,9 +330,13 @@ fn rows(shared: &SharedVolume, book: &Snapshots, blocks: &[u64]) -> Result<(), B
     })
 }
 
-/// Writes the blocks of rows that [are owed](Snapshots::stale_row_blocks). No plan may be under way.
+/// Writes the blocks of rows that [are owed](Snapshots::stale_row_blocks), and then discards [what is loose](Snapshots::loose). No
+/// plan may be under way.
 pub(super) fn owed(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
     rows(shared, book, &book.stale_row_blocks())?;
+    for &(lba, blocks) in book.loose() {
+        discard(shared, lba, blocks)?;
+    }
     book.cleaned();
     Ok(())
 }

@@ -157,15 +157,9 @@ impl Cloned {
                 Ok(blocks)
             }
             Err(error) => {
-                if matches!(error, BlockError::Full) {
-                    // The rows were not written. No row leads to the new places, and they take room that is needed.
-                    let give_back =
-                        |&(place, blocks): &(Lba, u64)| carry::discard(&self.shared, place, blocks);
-                    if let Err(error) = change.places.iter().try_for_each(give_back) {
-                        self.shared.events.add("snapshots", error.to_string());
-                    }
-                }
                 book.drop_change(change);
+                // The new places take room that is needed. If this fails, it is owed before the next change.
+                let _ = carry::owed(&self.shared, book);
                 Err(error)
             }
         }

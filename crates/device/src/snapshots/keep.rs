@@ -58,6 +58,10 @@ pub(crate) fn load(
         return Ok(());
     }
     carry::clear(shared, &mut keeper.book()).map_err(broken)?;
+    if let Err(error) = carry::sweep(shared, &mut keeper.book()) {
+        // It takes room until the next opening, and does no other harm.
+        shared.events.add("snapshots", error.to_string());
+    }
     for snapshot in began {
         let ended = match snapshot.stage {
             stage if stage.leaves() => forget_all(shared, keeper, snapshot.number),
@@ -153,16 +157,9 @@ fn keep(shared: &SharedVolume, keeper: &Keeper, requests: &[Request]) -> Result<
                 false => return Err(BlockError::Full),
             }
         };
-        return match carry::out(shared, &book, &plan) {
-            Ok(()) => {
-                book.keep(plan);
-                Ok(())
-            }
-            Err(error) => {
-                book.drop_plan(plan);
-                Err(error)
-            }
-        };
+        let plan = carry::out(shared, &mut book, plan)?;
+        book.keep(plan);
+        return Ok(());
     }
 }
 

@@ -181,7 +181,7 @@ pub(crate) fn take(
     let block = book.add(snapshot, place);
     if let Err(error) = carry::list(shared, &book, block) {
         book.remove(snapshot.number);
-        book.drop_plan(plan);
+        carry::drop_plan(shared, &mut book, plan);
         return Err(error.into());
     }
     book.keep(plan);
@@ -206,13 +206,7 @@ pub(super) fn before(
         changing
     };
     let plan = book.plan(number, changing.into_iter())?;
-    match carry::out(shared, book, &plan) {
-        Ok(()) => Ok(plan),
-        Err(error) => {
-            book.drop_plan(plan);
-            Err(error.into())
-        }
-    }
+    Ok(carry::out(shared, book, plan)?)
 }
 
 /// The snapshot of this name, if it is complete.
@@ -424,10 +418,7 @@ fn return_all(
         let from = book.place(snapshot.number, lba);
         let plan = book.plan(newest, std::iter::once(lba));
         let plan = plan.map_err(|_| BlockError::Full)?;
-        if let Err(error) = carry::out_to_the_end(shared, &book, &plan) {
-            book.drop_plan(plan);
-            return Err(error);
-        }
+        let plan = carry::out_to_the_end(shared, &mut book, plan)?;
         book.keep(plan);
         let (to, blocks) = (lba, 1);
         carry::copy(shared, &Copy { from, to, blocks })?;

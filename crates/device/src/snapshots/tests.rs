@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::take::change_stage;
-use super::{SnapshotError, carry};
-use crate::block::BlockError;
+use super::{SnapshotError, carry, keep_for};
+use crate::block::{BlockError, Op, Replies, Request};
+use crate::frames::Frames;
 use crate::{CreateOptions, NewSize, OpenError, OpenOptions, Volume, grow_at_rest, limits};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
@@ -66,7 +67,7 @@ fn nearly_full() -> (Arc<dyn Medium>, Volume) {
         let mut book = keeper.book();
         let newest = book.newest().unwrap();
         let plan = book.plan(newest, (0..EMPTY).map(Lba)).unwrap();
-        carry::out(&volume.shared, &book, &plan).unwrap();
+        let plan = carry::out(&volume.shared, &mut book, plan).unwrap();
         book.keep(plan);
     }
     volume.take_snapshot("s1", 2).unwrap();
@@ -78,6 +79,49 @@ fn nearly_full() -> (Arc<dyn Medium>, Volume) {
         volume = open(&medium);
     }
     (medium, volume)
+}
+
+struct Nobody;
+
+impl Replies for Nobody {
+    fn complete(&self, _: Request, result: Result<(), BlockError>) {
+        assert!(matches!(result, Err(BlockError::Full)), "{result:?}");
+    }
+
+    fn flush(&self) {}
+}
+
+/// Keeps what a discard of all blocks from this one on changes; false if there is no room for it.
+fn is_kept(volume: &Volume, from: u64) -> bool {
+    let op = Op::Discard { fua: false };
+    let discard = Request::new(op, Lba(from), LOGICAL - from, Frames::default());
+    let mut requests = vec![discard];
+    let keeper = volume.shared.keeper.as_ref().unwrap();
+    let replies: Arc<dyn Replies> = Arc::new(Nobody);
+    keep_for(&volume.shared, keeper, &mut requests, &replies);
+    !requests.is_empty()
+}
+
+/// How many kept blocks are mapped.
+fn kept_data(volume: &Volume) -> u64 {
+    let history = volume.shared.keeper.as_ref().unwrap().book().history();
+    carry::mapped(&volume.shared, &[(history.block(0), history.kept())]).sum()
+}
+
+/// A discard that finds no room for its rows leaves no copies behind. Only deleting all snapshots would give these up.
+#[test]
+fn what_a_refused_discard_has_kept_is_given_up() {
+    let (_, volume) = nearly_full();
+    // Room for some blocks of rows, and not for all of them.
+    carry::discard(&volume.shared, Lba(EMPTY), 6).unwrap();
+    volume.take_snapshot("s2", 3).unwrap();
+    assert!(!is_kept(&volume, EMPTY));
+    assert_eq!(kept_data(&volume), 0);
+    let keeper = volume.shared.keeper.as_ref().unwrap();
+    assert!(keeper.book().stale_row_blocks().is_empty());
+    volume.delete_snapshot("s2").unwrap();
+    assert!(is_kept(&volume, EMPTY));
+    volume.stop().unwrap();
 }
 
 #[test]
