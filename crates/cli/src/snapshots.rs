@@ -91,7 +91,7 @@ impl All {
         }
         let (stored, left) = (Size(self.stored_bytes), Size(self.left_bytes));
         let then = match self.snapshots.iter().any(|one| one.scheduled) {
-            true => "then those of the schedule go, and at last writes fail",
+            true => "then those of the schedule go, if it is on, and at last writes fail",
             false => "then writes fail",
         };
         Some(format!(

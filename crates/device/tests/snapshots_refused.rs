@@ -11,6 +11,7 @@ mod common;
 use common::{Client, assert_sound, create_keeping, open, open_under, read_all, small};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use vellum_core::snapshots::{Schedule, Span};
 use vellum_device::block::BlockError;
 use vellum_device::pack::Compression;
 use vellum_device::policy::{Deltas, Policy};
@@ -230,6 +231,11 @@ fn kept_blocks_without_data_give_back_no_room() {
     // The name makes it one of the schedule's.
     let name = "auto-1970-01-01T00:00:05Z";
     volume.take_snapshot(name, 5).unwrap();
+    // In the same step of a hundred years: none is due.
+    volume.set_schedule(Schedule {
+        every: Span::of(36_500 * 86_400),
+        ..Schedule::default()
+    });
     let mut client = Client::new(&volume);
     let full = (0..3 * BLOCKS).find_map(|lba| client.write(lba, &[lba + 1]).err());
     assert!(matches!(full, Some(BlockError::Full)), "{full:?}");

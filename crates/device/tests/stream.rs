@@ -359,13 +359,13 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
     assert_eq!(seen(&to, "s1"), all[1]);
 }
 
-/// The user can go on from the snapshot that a stream builds on, or go back to it, only while it exists.
+/// Received snapshots are named as the schedule names them, but the copy has no schedule: what it was given stays.
 #[test]
-fn the_snapshot_that_a_stream_builds_on_is_not_deleted_for_room() {
+fn no_snapshot_of_a_copy_is_deleted_for_room() {
     let origin = open(&volume(BLOCKS));
-    let [base, next] = [7, 8].map(|taken| scheduled_name(taken).unwrap());
-    for (taken, name) in [(7, &base), (8, &next)] {
-        for lba in (0..BLOCKS).step_by(100) {
+    let [oldest, base, next] = [6, 7, 8].map(|taken| scheduled_name(taken).unwrap());
+    for (taken, name, blocks) in [(6, &oldest, BLOCKS), (7, &base, 300), (8, &next, BLOCKS)] {
+        for lba in (0..blocks).step_by(100) {
             Client::new(&origin).write(lba, &[taken; 100]).unwrap();
         }
         origin.take_snapshot(name.as_str(), taken).unwrap();
@@ -374,11 +374,14 @@ fn the_snapshot_that_a_stream_builds_on_is_not_deleted_for_room() {
     create_keeping(&tight, BLOCKS, 500);
     let medium: Arc<dyn Medium> = Arc::new(tight);
     let to = open(&medium);
-    take(&to, &sent(&origin, base.as_str(), None), false).unwrap();
+    take(&to, &sent(&origin, oldest.as_str(), None), false).unwrap();
+    let to_base = sent(&origin, base.as_str(), Some(oldest.as_str()));
+    take(&to, &to_base, false).unwrap();
     let changes = sent(&origin, next.as_str(), Some(base.as_str()));
     let error = take(&to, &changes, false).unwrap_err();
-    assert!(matches!(error, ReceiveError::Volume(_)), "{error}");
-    assert_eq!(seen(&to, base.as_str()), [7; BLOCKS as usize]);
+    assert!(matches!(error, ReceiveError::NoRoom), "{error}");
+    assert_eq!(seen(&to, oldest.as_str()), [6; BLOCKS as usize]);
+    assert_eq!(seen(&to, base.as_str())[..300], [7; 300]);
     to.stop().unwrap();
     drop(to);
     // A larger volume has room for the rest.
@@ -395,9 +398,9 @@ fn the_snapshot_that_a_stream_builds_on_is_not_deleted_for_room() {
     grow_at_rest(&longer, size).unwrap();
     let to = open(&longer);
     take(&to, &changes, false).unwrap();
-    for (name, content) in [(base, 7), (next, 8)] {
+    for (name, content) in [(oldest, 6), (base, 7), (next, 8)] {
         let holds = seen(&to, name.as_str());
-        assert_eq!(holds[..BLOCKS as usize], [content; BLOCKS as usize]);
+        assert_eq!(holds[..300], [content; 300]);
     }
     to.stop().unwrap();
 }

@@ -213,27 +213,25 @@ enum Needs {
     Data,
 }
 
-/// Deletes the oldest scheduled snapshot that gives back what is needed. Returns true if there was one.
+/// Deletes the oldest scheduled snapshot that gives back what is needed. Returns true if there was one. A volume without a schedule
+/// gives up none: it may be a copy, and have received them.
 fn give_up_oldest(
     shared: &SharedVolume,
     keeper: &Keeper,
     needs: Needs,
     is_still_wanted: impl FnOnce(&Snapshots) -> bool,
 ) -> Result<bool, SnapshotError> {
+    if !keeper.schedule.is_on() {
+        return Ok(false);
+    }
     let alone = keeper.alone();
     let free: Vec<Number> = {
         let book = keeper.book();
         if !is_still_wanted(&book) {
             return Ok(true);
         }
-        // A snapshot that is being received builds on the newest one: if that is cut short, the user goes on from the newest one,
-        // or back to it.
-        let base = book.arriving().and(book.newest());
         let is_free = |one: &&Snapshot| {
-            let number = one.number;
-            base != Some(number)
-                && !keeper.is_viewed(number)
-                && book.clones_of(number).next().is_none()
+            !keeper.is_viewed(one.number) && book.clones_of(one.number).next().is_none()
         };
         own(&book).filter(is_free).map(|one| one.number).collect()
     };

@@ -63,6 +63,11 @@ impl Scheduler {
         (orders.schedule.every, orders.counts)
     }
 
+    /// True if the volume takes snapshots by itself.
+    pub fn is_on(&self) -> bool {
+        self.orders.lock().schedule.every.is_some()
+    }
+
     /// Counts.
     pub fn count(&self, count: impl FnOnce(&mut Counts)) {
         count(&mut self.orders.lock().counts);

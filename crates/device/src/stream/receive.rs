@@ -2,7 +2,7 @@
 
 use super::reader::{Reader, Run};
 use super::totals::Totals;
-use crate::block::{BlockDevice, Op};
+use crate::block::{BlockDevice, BlockError, Op};
 use crate::frames::Frames;
 use crate::migrate::{MigrateError, REQUEST_BLOCKS, Side};
 use crate::runs::Damaged;
@@ -10,6 +10,7 @@ use crate::snapshots::{ArrivalError, SnapshotError};
 use crate::volume::Volume;
 use std::io::Read;
 use vellum_core::addr::{BLOCK_BYTES, Lba};
+use vellum_core::format::stream::Head;
 use vellum_core::size::Size;
 
 /// Blocks after which what was received is made durable, so that another attempt finds it there.
@@ -30,6 +31,12 @@ pub enum ReceiveError {
     /// The volume fails.
     #[error("{0}; give the same stream again when that is mended")]
     Volume(#[from] MigrateError),
+    /// The volume has no room for all of it. What has come is there.
+    #[error(
+        "there is no room for all of it: make the volume larger (`vellum grow VOLUME`), or delete an old \
+         snapshot (`vellum delete VOLUME NAME`), and give the same stream again"
+    )]
+    NoRoom,
     /// The volume is too small. Nothing was changed.
     #[error(
         "the stream is of a volume of {:#}, and this one has {:#}: it must be as large",
@@ -85,7 +92,27 @@ pub fn receive<R: Read>(
     if have < need {
         return Err(ReceiveError::TooSmall { have, need });
     }
-    let resumes = volume.arrive(&head, force)?;
+    take_in(volume, stream, &head, force, report).map_err(|error| match error {
+        ReceiveError::Volume(MigrateError::Block {
+            source: BlockError::Full,
+            ..
+        })
+        | ReceiveError::Snapshot(
+            SnapshotError::NoRoom(_) | SnapshotError::Block(BlockError::Full),
+        ) => ReceiveError::NoRoom,
+        error => error,
+    })
+}
+
+fn take_in<R: Read>(
+    volume: &Volume,
+    stream: &mut Reader<R>,
+    head: &Head,
+    force: bool,
+    report: &mut dyn FnMut(u64) -> bool,
+) -> Result<Received, ReceiveError> {
+    let have = volume.blocks();
+    let resumes = volume.arrive(head, force)?;
     let mut target = Target {
         side: Side::new(volume, "the volume"),
         resumes,

@@ -19,12 +19,12 @@ impl Volume {
         if let Some(keeper) = &self.shared.keeper
             && !self.read_only
             && self.damage.is_none()
+            // It would make room at once, and could delete what was received before, or the snapshot that the user is about to go
+            // back to.
+            && !options.receiving
         {
             keeper.schedule.begin(options.schedule.clone());
-            // It would make room at once, and could delete a stream's base, or the snapshot that the user is about to go back to.
-            if !options.receiving {
-                self.spawn("vellum-history", schedule::run)?;
-            }
+            self.spawn("vellum-history", schedule::run)?;
         }
         Ok(())
     }
