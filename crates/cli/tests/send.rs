@@ -302,6 +302,30 @@ fn a_killed_receiver_can_continue() {
     ok(&["check", to]);
 }
 
+/// Half of a snapshot is given up with all others, and nothing says any more what the volume is.
+#[test]
+fn deleting_all_tells_of_a_mixture() {
+    let dir = dir();
+    let pair = Pair::new(dir.path(), "64M");
+    let (from, to) = (text(&pair.from), text(&pair.to));
+    ok(&["snapshot", from, "a"]);
+    send(&[&format!("{from}@a")], &pair.stream);
+    let stream = fs::read(&pair.stream).unwrap();
+    refused(
+        &receive(&[to], &stream[..stream.len() - 1], &pair.stream),
+        &["cut short"],
+    );
+    let out = vellum(&["delete", to, "--all"]);
+    let told = said(&out);
+    assert!(out.status.success(), "{told}");
+    assert!(
+        told.contains("a was being received") && told.contains("mixture"),
+        "{told}"
+    );
+    let out = vellum(&["delete", to, "--all"]);
+    assert!(!said(&out).contains("mixture"), "{}", said(&out));
+}
+
 #[test]
 fn nonsense_is_refused() {
     let dir = dir();

@@ -414,6 +414,11 @@ fn a_half_received_snapshot_can_be_given_up() {
     take(&to, &sent(&origin, "s0", None), false).unwrap();
     let changes = sent(&origin, "s1", Some("s0"));
     take(&to, &changes[..changes.len() - 1], false).unwrap_err();
+    // Without the one that it builds on, what has come could not be taken back.
+    let refused = to.delete_snapshot("s0").unwrap_err().to_string();
+    for way_out in ["delete VOLUME s1", "rollback VOLUME s0", "same stream"] {
+        assert!(refused.contains(way_out), "{refused}");
+    }
     to.delete_snapshot("s1").unwrap();
     assert!(matches!(
         take(&to, &changes, false),

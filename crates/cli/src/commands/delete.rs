@@ -1,7 +1,7 @@
 //! `vellum delete`.
 
 use crate::keys::Key;
-use crate::outcome::out;
+use crate::outcome::{out, tell};
 use crate::size::Size;
 use crate::snapshots::{self, All, Order};
 use crate::{peek, views};
@@ -38,10 +38,18 @@ pub fn run(args: &Args) -> Result<()> {
         let uuid = peek::uuid_of(&args.volume)?;
         // If the volume is damaged, no snapshot of it is attached.
         let there = snapshots::ask::<All>(&args.volume, &args.key, &Order::List);
-        for one in there.map(|all| all.snapshots).unwrap_or_default() {
+        let there = there.map(|all| all.snapshots).unwrap_or_default();
+        for one in &there {
             views::is_free(&uuid, &args.volume, &one.name)?;
         }
         let _: All = snapshots::ask(&args.volume, &args.key, &Order::DeleteAll)?;
+        if let Some(one) = there.iter().find(|one| one.arrives) {
+            let (shown, name) = (args.volume.display(), &one.name);
+            tell(format_args!(
+                "{shown}: warning: {name} was being received, so the volume is a mixture of it and of what was \
+                 there before: `vellum receive --force {shown}` makes it a whole snapshot"
+            ));
+        }
         writeln!(out(), "all snapshots and clones are deleted")?;
         return Ok(());
     }

@@ -65,6 +65,17 @@ pub enum SnapshotError {
          same stream again, or give it up by `vellum delete VOLUME {0}`"
     )]
     Arrives(Name),
+    /// What is being received builds on the snapshot.
+    #[error(
+        "snapshot {arriving} is being received, and builds on {base}: give `vellum receive` the same stream again, \
+         or give {arriving} up by `vellum delete VOLUME {arriving}`, and then go back by `vellum rollback VOLUME {base}`"
+    )]
+    IsBase {
+        /// The snapshot.
+        base: Name,
+        /// The one that is being received.
+        arriving: Name,
+    },
     /// The volume is being taken back to the snapshot.
     #[error(
         "a rollback to snapshot {0} was cut short, so the volume holds a mixture of old and new blocks: \
@@ -278,6 +289,16 @@ fn may_leave(keeper: &Keeper, book: &Snapshots, name: &str) -> Result<Stage, Sna
     if one.stage == Stage::Returning {
         // Without it, the volume would stay a mixture.
         return Err(SnapshotError::Returns(its(one)));
+    }
+    let builds = |other: &&Snapshot| other.stage == Stage::ArrivingChanges;
+    if let Some(arriving) = book.arriving().filter(builds)
+        && book.newest() == Some(one.number)
+    {
+        // Without it, nobody could take back what has come of the other.
+        return Err(SnapshotError::IsBase {
+            base: its(one),
+            arriving: its(arriving),
+        });
     }
     match one.stage.is_clone() {
         true if keeper.is_viewed(one.number) => Err(SnapshotError::InUse(its(one))),
