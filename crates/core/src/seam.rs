@@ -322,6 +322,9 @@ pub enum Input<'a> {
         id: RequestId,
         properties: &'a Properties,
     },
+    /// Note in the properties that the volume has clones, and change nothing else of them, not even what is requested already. The
+    /// reply comes when both mirrors say so durably.
+    HasClones { id: RequestId },
     /// For a service that reads what is stored and improves it. Changes nothing that a client can read.
     Service(Service<'a>),
     /// An effect was carried out.

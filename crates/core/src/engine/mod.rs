@@ -285,6 +285,7 @@ impl Engine {
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
+            Input::HasClones { id } => self.superblock.note_clones(id),
             Input::Done { id, outcome } => then = self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => self.front.course.stop(),

@@ -29,13 +29,22 @@ pub(crate) enum Ended {
     Half,
 }
 
+/// A requested change of the properties.
+#[derive(Debug)]
+enum Change {
+    /// To these.
+    To(Properties),
+    /// To those of that moment, and there are clones.
+    HasClones,
+}
+
 /// Jobs for the mirrors: waiting and in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Mirrors {
     mark: bool,
     /// Which mirrors have to be rewritten without a change.
     anew: [bool; 2],
-    changes: VecDeque<(RequestId, Properties)>,
+    changes: VecDeque<(RequestId, Change)>,
     /// The request that waits for the current change.
     waits: Option<RequestId>,
     job: Option<Job>,
@@ -51,7 +60,12 @@ impl Mirrors {
 
     /// Requests other properties.
     pub fn change(&mut self, id: RequestId, properties: Properties) {
-        self.changes.push_back((id, properties));
+        self.changes.push_back((id, Change::To(properties)));
+    }
+
+    /// Requests that the properties say that there are clones.
+    pub fn note_clones(&mut self, id: RequestId) {
+        self.changes.push_back((id, Change::HasClones));
     }
 
     /// Requests that one mirror is written as it is. Never both at once: the other one may be the only whole one.
@@ -79,8 +93,11 @@ impl Mirrors {
         } else if core::mem::take(&mut self.anew[1]) {
             Job::Last
         } else {
-            let (id, properties) = self.changes.pop_front()?;
-            superblock.set_properties(properties);
+            let (id, change) = self.changes.pop_front()?;
+            superblock.set_properties(match change {
+                Change::To(properties) => properties,
+                Change::HasClones => superblock.properties().clone().with_clones(true),
+            });
             self.waits = Some(id);
             Job::Last
         };

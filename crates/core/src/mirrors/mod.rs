@@ -72,6 +72,11 @@ impl Mirrored {
         self.mirrors.change(id, properties);
     }
 
+    /// Requests that the properties say that there are clones.
+    pub fn note_clones(&mut self, id: RequestId) {
+        self.mirrors.note_clones(id);
+    }
+
     /// Requests that one of the mirrors is written as it is.
     pub fn write_anew(&mut self, index: usize) {
         self.mirrors.write_anew(index);
@@ -108,6 +113,7 @@ mod tests {
     use super::*;
     use crate::addr::BLOCK_BYTES;
     use crate::format::geometry::{self, SMALL};
+    use crate::format::properties::Value;
 
     fn some() -> Mirrored {
         Mirrored::new(geometry::plan(&SMALL).unwrap(), |bytes| {
@@ -145,6 +151,26 @@ mod tests {
         let told = Ended::Properties(Some(RequestId(4)));
         assert_eq!(superblock.on_written(), told);
         assert!(superblock.is_written() && superblock.refuse().is_empty());
+    }
+
+    /// Properties that were requested before are not lost, although no mirror has them yet.
+    #[test]
+    fn the_first_clone_undoes_no_change() {
+        let mut superblock = some();
+        let mut chosen = Properties::default();
+        chosen.set("label", Some(Value::text("x"))).unwrap();
+        superblock.change(RequestId(4), chosen.clone());
+        superblock.note_clones(RequestId(5));
+        for id in [4, 5] {
+            superblock.begin_write();
+            assert_eq!(superblock.on_written(), Ended::Half);
+            superblock.begin_write();
+            let told = Ended::Properties(Some(RequestId(id)));
+            assert_eq!(superblock.on_written(), told);
+            assert_eq!(superblock.properties().has_clones(), id == 5);
+            assert_eq!(superblock.properties().get("label"), chosen.get("label"));
+        }
+        assert!(superblock.is_written());
     }
 
     #[test]

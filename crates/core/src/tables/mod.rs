@@ -156,6 +156,7 @@ impl Tables {
             Input::Set(setting) => self.set(setting),
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
+            Input::HasClones { id } => self.superblock.note_clones(id),
             Input::Done { id, outcome } => self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => self.front.course.stop(),

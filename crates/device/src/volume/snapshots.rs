@@ -163,9 +163,8 @@ impl Volume {
     pub fn clone_snapshot(&self, of: &str, name: &str, taken: u64) -> Result<(), SnapshotError> {
         let keeper = self.writing_keeper()?;
         // Before the clone exists: a version that knows of no clones would take its rows for a snapshot's.
-        let properties = self.properties();
-        if !properties.has_clones() {
-            self.set_properties(&properties.with_clones(true))?;
+        if !self.properties().has_clones() {
+            self.note_clones()?;
         }
         snapshots::make_clone(&self.shared, keeper, of, name, taken)
     }
