@@ -4,9 +4,9 @@ use crate::keys::Key;
 use crate::opened::not_encrypted;
 use crate::whole::not_whole;
 use anyhow::{Context, Result, bail};
-use std::fs::File;
-use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::superblock::Superblock;
@@ -28,20 +28,14 @@ struct Peek {
 
 impl Peek {
     fn open(path: &Path) -> Result<Self> {
-        let shown = path.display();
-        let found = std::fs::metadata(path).map_err(|error| {
-            let missing = || anyhow::Error::new(error).context(format!("cannot find {shown}"));
-            not_whole(path).unwrap_or_else(missing)
-        })?;
-        let kind = found.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            bail!("{shown} is neither a regular file nor a block device");
-        }
-        let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+        let mut file = opened(path)?;
         let bytes = file.seek(SeekFrom::End(0))?;
         let blocks = bytes / BLOCK;
         if blocks == 0 {
-            bail!("{shown} is no vellum volume: it has {bytes} bytes");
+            bail!(
+                "{} is no vellum volume: it has {bytes} bytes",
+                path.display()
+            );
         }
         let cipher = None;
         Ok(Self {
@@ -95,6 +89,37 @@ impl Peek {
         });
         versions.into_iter().flatten().max().unwrap_or(0)
     }
+}
+
+/// Opens what may be a volume, to read it.
+pub fn opened(path: &Path) -> Result<File> {
+    let shown = path.display();
+    let found = std::fs::metadata(path).map_err(|error| {
+        let missing = || anyhow::Error::new(error).context(format!("cannot find {shown}"));
+        not_whole(path).unwrap_or_else(missing)
+    })?;
+    // Before it is opened, because that does something to some devices.
+    may_be_volume(path, &found)?;
+    let mut options = OpenOptions::new();
+    // A pipe that takes its place meanwhile must not keep us waiting.
+    options
+        .read(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
+    let file = options.open(path);
+    let file = file.with_context(|| format!("cannot open {shown}"))?;
+    may_be_volume(path, &file.metadata()?)?;
+    Ok(file)
+}
+
+fn may_be_volume(path: &Path, found: &Metadata) -> Result<()> {
+    let kind = found.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        bail!(
+            "{} is neither a regular file nor a block device",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 impl Source for Peek {

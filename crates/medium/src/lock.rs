@@ -5,7 +5,7 @@
 //! after a new server has the lock.
 
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
@@ -107,7 +107,7 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
         match source.raw_os_error() {
             Some(libc::EINTR) => {}
             Some(libc::EWOULDBLOCK) => {
-                let holder = holder_of(file);
+                let holder = file.metadata().ok().and_then(|inode| holder_of(&inode));
                 // A living process other than udev will not let go soon.
                 let stays = holder.as_ref().is_some_and(|h| !h.name.contains("udev"));
                 if start.elapsed() >= if stays { LIVING } else { PATIENCE } {
@@ -151,12 +151,12 @@ pub(crate) fn claim(
 
 /// The living process that holds a lock on the volume at this path, if it can be seen.
 pub fn holder(path: &Path) -> Option<Holder> {
-    holder_of(&File::open(path).ok()?)
+    // It is not opened: a pipe would keep us waiting.
+    holder_of(&path.metadata().ok()?)
 }
 
-/// The same, of an open file.
-fn holder_of(file: &File) -> Option<Holder> {
-    let inode = file.metadata().ok()?;
+/// The same, of this file.
+fn holder_of(inode: &Metadata) -> Option<Holder> {
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let pid = parse_locks(&locks, inode.dev(), inode.ino())?;
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

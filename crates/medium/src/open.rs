@@ -159,16 +159,19 @@ pub(crate) fn existing(
     tuning: &Tuning,
 ) -> Result<Target, OpenError> {
     let failed = |e| OpenError::of("open", path, e);
-    // Checked before opening, because opening a pipe would wait for its other end.
+    // Checked before opening, because opening some devices does something. A pipe
+    // that takes its place meanwhile must not keep us waiting.
     let kind = fs::metadata(path).map_err(failed)?;
     let block = is_block(path, &kind)?;
     let writable = !options.read_only;
     let exclusive = if block && writable { libc::O_EXCL } else { 0 };
-    let flags = libc::O_NOCTTY | exclusive;
+    let flags = libc::O_NOCTTY | libc::O_NONBLOCK | exclusive;
     let open = || open_direct(path, tuning, |o| o.read(true).write(writable), flags);
     let file = lock::claim(path, open)?.map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     let block = is_block(path, &meta)?;
+    // Some kernels would not wait for reads either.
+    clear(&file, libc::O_NONBLOCK).map_err(failed)?;
     lock::take(&file, path, options.read_only)?;
     if block && options.read_only {
         // No process may be writing through another node of it, or through a device above it; one that does has claimed it.
@@ -190,7 +193,7 @@ pub(crate) fn existing(
 fn claimed(path: &Path) -> io::Result<File> {
     fs::OpenOptions::new()
         .read(true)
-        .custom_flags(libc::O_NOCTTY | libc::O_EXCL)
+        .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_EXCL)
         .open(path)
 }
 
@@ -289,7 +292,7 @@ fn finish(
             .map_err(|e| e.source)
     };
     if direct && !(direct_works(&target) && past::is_direct(&target.file, probe)) {
-        clear_direct(&target.file).map_err(|e| OpenError::of("open", path, e))?;
+        clear(&target.file, libc::O_DIRECT).map_err(|e| OpenError::of("open", path, e))?;
         target.direct = false;
     }
     Ok(target)
@@ -343,8 +346,8 @@ fn flags_of(file: &File) -> io::Result<i32> {
     }
 }
 
-fn clear_direct(file: &File) -> io::Result<()> {
-    let flags = flags_of(file)? & !libc::O_DIRECT;
+fn clear(file: &File, flag: i32) -> io::Result<()> {
+    let flags = flags_of(file)? & !flag;
     // SAFETY: as above.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) };
     if result < 0 {

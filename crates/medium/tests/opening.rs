@@ -51,6 +51,8 @@ fn a_path_that_is_no_medium_is_refused_and_named() {
     );
     assert!(matches!(open(&pipe), OpenError::WrongKind { .. })); // and does not wait for a writer
 
+    assert_eq!(vellum_medium::lock::holder(&pipe), None);
+
     for (bytes, name) in [
         (0, "empty"),
         (BYTES + 1, "odd"),

@@ -20,7 +20,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_device::pack::{Compression, part_bytes};
@@ -93,7 +93,7 @@ fn count(paths: &[PathBuf], bar: &ProgressBar) -> Result<(Census, Vec<JournalFin
             }
             let unread = || format!("cannot read {}", path.display());
             count_file(path, &mut census, bar).with_context(unread)?;
-            let mut disk = File::open(path).with_context(unread)?;
+            let mut disk = peek::opened(path).with_context(unread)?;
             let bytes = disk.seek(SeekFrom::End(0)).with_context(unread)?;
             journals.extend(journals::read(&disk, bytes));
         }
@@ -326,16 +326,11 @@ fn count_directory(path: &Path, census: &mut Census, bar: &ProgressBar) {
 }
 
 fn count_file(path: &Path, census: &mut Census, bar: &ProgressBar) -> Result<()> {
-    // Checked before opening: opening a FIFO without a writer would block.
-    let metadata = std::fs::metadata(path)?;
-    let kind = metadata.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        bail!("it is neither a regular file nor a block device");
-    }
+    let mut file = peek::opened(path)?;
+    let metadata = file.metadata()?;
     if metadata.nlink() > 1 && !census.linked.insert((metadata.dev(), metadata.ino())) {
         return Ok(());
     }
-    let mut file = File::open(path)?;
     let size = file.seek(SeekFrom::End(0))?;
     let mut at = 0;
     let mut buffer = vec![0; READ_BYTES];
