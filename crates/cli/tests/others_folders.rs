@@ -147,6 +147,60 @@ fn a_mount_point_that_is_replaced_by_a_link_is_not_followed() {
     assert!(!out.status.success() && said.contains("replaced"), "{said}");
 }
 
+/// Whoever may write to a volume's folder can put a pipe there between a look at the volume and its opening.
+#[test]
+fn a_pipe_that_takes_a_volumes_place_is_not_waited_for() {
+    if Command::new("strace").arg("--version").output().is_err() {
+        skipped("a_pipe_that_takes_a_volumes_place_is_not_waited_for: needs strace");
+        return;
+    }
+    let dir = dir();
+    let [volume, moved, pipe] = ["v", "moved", "pipe"].map(|name| dir.path().join(name));
+    ok(&["create", text(&volume), "--size", "16M"]);
+    common::run("mkfifo", &[text(&pipe)]);
+    for order in ["info", "check"] {
+        // Its opening takes four seconds, after which the pipe is there.
+        let told = dir.path().join(order);
+        let strace = [
+            "timeout",
+            "--signal=KILL",
+            "20",
+            "strace",
+            "-f",
+            "-o",
+            text(&told),
+        ];
+        let slow = [
+            "-e",
+            "trace=openat",
+            "-e",
+            "inject=openat:delay_enter=4000000",
+        ];
+        let only = [
+            "-P",
+            text(&volume),
+            env!("CARGO_BIN_EXE_vellum"),
+            order,
+            text(&volume),
+        ];
+        let all = [&strace[..], &slow, &only].concat();
+        let began = Command::new(all[0])
+            .args(&all[1..])
+            .stderr(Stdio::piped())
+            .spawn();
+        let began = began.unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        fs::rename(&volume, &moved).unwrap();
+        fs::rename(&pipe, &volume).unwrap();
+        let out = began.wait_with_output().unwrap();
+        fs::rename(&volume, &pipe).unwrap();
+        fs::rename(&moved, &volume).unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{order}: {said}");
+        assert!(said.contains("neither a regular file"), "{order}: {said}");
+    }
+}
+
 /// Returns what a user of this number and group reads from a socket: the first bytes of an answer, or the error.
 fn as_another(user: u32, group: u32, socket: &Path, says: &str) -> Result<String, i32> {
     use std::io::{Read, Write};
