@@ -9,6 +9,7 @@ use crate::peek;
 use crate::unfinished;
 use crate::{control, state};
 use anyhow::{Result, bail};
+use std::fs::File;
 use std::path::Path;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::find_superblock;
@@ -26,24 +27,34 @@ pub struct Claimed {
 
 /// Claims a volume. With `read_only`, alongside others that only read. Half a copy is refused.
 pub fn claim(path: &Path, read_only: bool, key: &Key) -> Result<Claimed> {
-    claimed(path, read_only, key, |found| {
+    claim_again(None, path, read_only, key)
+}
+
+/// The same; what is held open is opened again, whatever is at its path by now.
+pub fn claim_again(
+    held: Option<&File>,
+    path: &Path,
+    read_only: bool,
+    key: &Key,
+) -> Result<Claimed> {
+    let medium = opened::open_again(held, path, read_only, key)?;
+    claimed(path, read_only, medium, |found| {
         unfinished::refuse(path, found)
     })
 }
 
 /// Claims a volume to copy another one into it.
 pub fn claim_target(path: &Path, key: &Key) -> Result<Claimed> {
-    claimed(path, false, key, |_| Ok(()))
+    claimed(path, false, opened::open(path, false, key)?, |_| Ok(()))
 }
 
 fn claimed(
     path: &Path,
     read_only: bool,
-    key: &Key,
+    medium: Box<dyn Medium>,
     check: impl FnOnce(&Superblock) -> Result<()>,
 ) -> Result<Claimed> {
     let shown = path.display();
-    let medium = opened::open(path, read_only, key)?;
     let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
     let Ok((superblock, _)) = found else {
         let socket = None;

@@ -350,7 +350,7 @@ fn serve(client: &UnixStream, server: &Mutex<Server>) -> std::io::Result<()> {
         let answer = answer(&line, &*answers, &mut after);
         let is_told = match &after {
             After::HandOver(Some(file), _) => {
-                handover::send(client, format!("{answer}\n").as_bytes(), file.as_fd())
+                handover::send(client, format!("{answer}\n").as_bytes(), &[file.as_fd()])
             }
             _ => tell(client, &answer),
         };
@@ -525,12 +525,12 @@ pub fn request_with_file(
 ) -> Result<(Value, Option<OwnedFd>)> {
     asked(path, request, patience, |stream| {
         let mut first = vec![0; 64 << 10];
-        let (got, file) = handover::receive(&stream, &mut first)?;
+        let (got, files) = handover::receive(&stream, &mut first)?;
         first.truncate(got);
         let rest = (&stream).take(ANSWER_BYTES_MAX);
         let mut line = String::new();
         BufReader::new((&first[..]).chain(rest)).read_line(&mut line)?;
-        Ok((line, file))
+        Ok((line, files.into_iter().next()))
     })
 }
 

@@ -5,6 +5,7 @@
 //! that may be on that very volume.
 
 use anyhow::{Context, Result, bail};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -15,6 +16,8 @@ pub const VERSION: u64 = 1;
 pub const OPTION: &str = "--take-over=";
 /// The message of a server that finds no obstacle.
 pub const WILLING: &str = "willing to take over, version 1";
+/// What follows in that message of a server that opens the file or device that it is handed, and not what is at its path then.
+pub const AS_HANDED: &str = ", what it is handed";
 
 /// Space for what is sent with a message, aligned like its header.
 type Ancillary = [u64; 8];
@@ -30,26 +33,24 @@ fn header(part: &mut libc::iovec, ancillary: &mut Ancillary) -> libc::msghdr {
     header
 }
 
-/// Sends bytes, and an open file with the first of them.
-pub fn send(socket: &UnixStream, bytes: &[u8], file: BorrowedFd<'_>) -> io::Result<()> {
+/// Sends bytes, and open files with the first of them: one or two.
+pub fn send(socket: &UnixStream, bytes: &[u8], files: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut part = libc::iovec {
         iov_base: bytes.as_ptr().cast_mut().cast(),
         iov_len: bytes.len(),
     };
     let mut ancillary = Ancillary::default();
     let mut message = header(&mut part, &mut ancillary);
-    let number = file.as_raw_fd();
-    let length = size_of_val(&number) as u32;
-    // SAFETY: there is room for one number after a header, and both that and the bytes live during the call.
+    let length = size_of_val(files) as u32;
+    // SAFETY: a borrowed file is its number. There is room for some after a header, and both they and the bytes live during the call.
     let sent = unsafe {
         message.msg_controllen = libc::CMSG_SPACE(length) as _;
         let control = libc::CMSG_FIRSTHDR(&raw const message);
         (*control).cmsg_level = libc::SOL_SOCKET;
         (*control).cmsg_type = libc::SCM_RIGHTS;
         (*control).cmsg_len = libc::CMSG_LEN(length) as _;
-        libc::CMSG_DATA(control)
-            .cast::<i32>()
-            .write_unaligned(number);
+        let numbers = libc::CMSG_DATA(control);
+        numbers.copy_from_nonoverlapping(files.as_ptr().cast(), length as usize);
         libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
     };
     match sent {
@@ -59,8 +60,8 @@ pub fn send(socket: &UnixStream, bytes: &[u8], file: BorrowedFd<'_>) -> io::Resu
     }
 }
 
-/// Receives what fits, and the open file that came with it.
-pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+/// Receives what fits, and the open files that came with it.
+pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut part = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
@@ -68,7 +69,7 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
     let mut ancillary = Ancillary::default();
     let mut message = header(&mut part, &mut ancillary);
     // SAFETY: both buffers live during the call, and are as long as the header says. The kernel fills in whole numbers of files
-    // that are ours from then on; there is room for few, and all but the first are closed at once.
+    // that are ours from then on; there is room for few.
     unsafe {
         let got = libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC);
         if got < 0 {
@@ -89,7 +90,7 @@ pub fn receive(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Opti
             }
             control = libc::CMSG_NXTHDR(&raw const message, control);
         }
-        Ok((got as usize, files.into_iter().next()))
+        Ok((got as usize, files))
     }
 }
 
@@ -107,10 +108,14 @@ pub fn inherited(number: i32) -> Result<UnixStream> {
     Ok(socket)
 }
 
-/// Waits for the connection to the kernel.
-pub fn connection(socket: &UnixStream) -> Result<OwnedFd> {
-    let (_, file) = receive(socket, &mut [0]).context("cannot take over")?;
-    file.context("nothing was handed over: the old server continues")
+/// Waits for the connection to the kernel, and for the volume's open file or device. A `vellum restart` of an older version leaves it to
+/// the server to find that.
+pub fn handed(socket: &UnixStream) -> Result<(OwnedFd, Option<File>)> {
+    let (_, files) = receive(socket, &mut [0]).context("cannot take over")?;
+    let mut files = files.into_iter();
+    let connection = files.next();
+    let connection = connection.context("nothing was handed over: the old server continues")?;
+    Ok((connection, files.next().map(File::from)))
 }
 
 /// Gives this process its usual name, whatever file its program comes from.
@@ -136,20 +141,19 @@ mod tests {
     fn a_file_arrives_with_its_message() {
         let (here, there) = UnixStream::pair().unwrap();
         let file = tempfile::tempfile().unwrap();
-        send(&here, b"word\n", file.as_fd()).unwrap();
+        send(&here, b"word\n", &[file.as_fd(), here.as_fd()]).unwrap();
         (&here).write_all(b"more").unwrap();
         let mut bytes = [0; 64];
-        let (got, received) = receive(&there, &mut bytes).unwrap();
-        assert_eq!(&bytes[..got], b"word\n");
-        std::fs::File::from(received.unwrap())
-            .write_all(b"x")
-            .unwrap();
+        let (got, mut received) = receive(&there, &mut bytes).unwrap();
+        assert_eq!((&bytes[..got], received.len()), (&b"word\n"[..], 2));
+        let mut first = File::from(received.swap_remove(0));
+        first.write_all(b"x").unwrap();
         assert_eq!(file.metadata().unwrap().len(), 1);
         let (got, none) = receive(&there, &mut bytes).unwrap();
-        assert_eq!((&bytes[..got], none.is_none()), (&b"more"[..], true));
+        assert_eq!((&bytes[..got], none.is_empty()), (&b"more"[..], true));
         drop(here);
         assert_eq!((&there).read(&mut bytes).unwrap(), 0);
-        assert!(connection(&there).is_err());
+        assert!(handed(&there).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::keys::Key;
 use crate::outcome::usage;
 use crate::whole::not_whole;
 use anyhow::Result;
+use std::fs::File;
 use std::path::Path;
 use vellum_core::recovery::find_superblock;
 use vellum_device::{MediumSource, crc32c};
@@ -12,7 +13,17 @@ use vellum_medium::{EncryptedMedium, FileMedium, Medium, OpenError, OpenOptions}
 
 /// Opens the file of a volume, if no other process has it.
 pub fn file(path: &Path, read_only: bool) -> Result<FileMedium> {
-    FileMedium::open(path, OpenOptions { read_only }).map_err(|error| match error {
+    file_again(None, path, read_only)
+}
+
+/// The same; what is held open is opened again, whatever is at its path by now.
+fn file_again(held: Option<&File>, path: &Path, read_only: bool) -> Result<FileMedium> {
+    let options = OpenOptions { read_only };
+    let opened = match held {
+        Some(held) => FileMedium::open_again(held, path, options),
+        None => FileMedium::open(path, options),
+    };
+    opened.map_err(|error| match error {
         OpenError::NotFound { .. } => not_whole(path).unwrap_or_else(|| error.into()),
         error => error.into(),
     })
@@ -20,7 +31,17 @@ pub fn file(path: &Path, read_only: bool) -> Result<FileMedium> {
 
 /// Opens a medium for reading and writing, if no other process has it.
 pub fn open(path: &Path, read_only: bool, key: &Key) -> Result<Box<dyn Medium>> {
-    let medium = file(path, read_only)?;
+    open_again(None, path, read_only, key)
+}
+
+/// The same; what is held open is opened again, whatever is at its path by now.
+pub fn open_again(
+    held: Option<&File>,
+    path: &Path,
+    read_only: bool,
+    key: &Key,
+) -> Result<Box<dyn Medium>> {
+    let medium = file_again(held, path, read_only)?;
     let Some(mut envelope) = envelope_of(&medium)? else {
         if key.is_given() {
             return Err(not_encrypted(path));

@@ -11,9 +11,10 @@ use crate::keys::Key;
 use crate::outcome::tell;
 use crate::peek;
 use crate::server_log::{self, ServerLog};
-use crate::state::{Process, State, StateFile};
-use anyhow::{Context, Result, bail};
+use crate::state::{self, Process, State, StateFile};
+use anyhow::{Context, Result, anyhow, bail};
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -22,6 +23,7 @@ use std::process::{Child, Command};
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use vellum_device::info::hex_uuid;
 use zeroize::Zeroizing;
 
 /// How long a server may take to find out whether it can take over.
@@ -65,7 +67,8 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let control = state.control.clone().context("its server has no socket")?;
     let offer = Offer::of(&control)?;
     offer.is_for(&state)?;
-    let secret = secret_of(&state.volume, key)?;
+    let medium = served_by(old, id, &state.volume)?;
+    let secret = secret_of(id, &state.volume, key)?;
     let log = ServerLog::beside(id, "next")?;
     let mut new = Successor::start(program, &offer, secret.clone(), log)?;
     let mut before = of_the_old_program(old, &offer, secret, id)?;
@@ -75,15 +78,16 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let began = Instant::now();
     let (_, connection) = order(&control, "now")?;
     let connection = connection.context("the server gave no connection to the kernel")?;
+    let handed = Handed { connection, medium };
     ended(old, &mut last, SERVER_PATIENCE, |line| teller.say(line));
     last.put_aside()?;
-    let taken = new.takes(&connection, &file, &mut state);
+    let taken = new.takes(&handed, &file, &mut state);
     let (successor, failed) = match (taken, &mut before) {
         (Ok(()), _) => (&mut new, None),
         (Err(why), Some(before)) => {
             new.ends();
             before
-                .takes(&connection, &file, &mut state)
+                .takes(&handed, &file, &mut state)
                 .with_context(|| format!("{why:#}; and the old program failed as well"))?;
             (before, Some(why))
         }
@@ -125,15 +129,42 @@ fn of_the_old_program(
 }
 
 /// The program that a server runs, according to the kernel: an attacker who controls the server must not choose a program for root to run.
-fn program_of(server: Process) -> Option<std::fs::File> {
-    let program = std::fs::File::open(format!("/proc/{}/exe", server.pid)).ok();
+fn program_of(server: Process) -> Option<File> {
+    let program = File::open(format!("/proc/{}/exe", server.pid)).ok();
     program.filter(|_| server.alive())
 }
 
+/// The volume's file or device, if its path still leads to the one that its server has open. Another one would be served under what is
+/// mounted, and both would be lost.
+fn served_by(server: Process, id: &str, volume: &Path) -> Result<File> {
+    let medium = peek::opened(volume)?;
+    match server.has_open(&medium.metadata()?)? {
+        true => Ok(medium),
+        false => Err(replaced(id, volume)),
+    }
+}
+
+fn replaced(id: &str, volume: &Path) -> anyhow::Error {
+    anyhow!(
+        "{} is no longer what its server serves (UUID {id}): move that back there, or detach it by its \
+         device or folder (`vellum list`)",
+        volume.display()
+    )
+}
+
 /// The secret of an encrypted volume, for its new server.
-fn secret_of(volume: &Path, key: &Key) -> Result<Option<Zeroizing<Vec<u8>>>> {
-    peek::superblock_of(volume, key)?;
-    Ok(key.handed())
+fn secret_of(id: &str, volume: &Path, key: &Key) -> Result<Option<Zeroizing<Vec<u8>>>> {
+    let (superblock, _) = peek::superblock_of(volume, key)?;
+    match hex_uuid(&superblock.uuid()) == id {
+        true => Ok(key.handed()),
+        false => Err(replaced(id, volume)),
+    }
+}
+
+/// What a server needs to go on where another one stopped.
+struct Handed {
+    connection: OwnedFd,
+    medium: File,
 }
 
 /// What a server reports about itself to its possible successors.
@@ -280,6 +311,8 @@ struct Successor {
     child: Child,
     socket: UnixStream,
     log: ServerLog,
+    /// It opens what it is handed. One of an older version opens what is at the path then.
+    is_sure: bool,
     goes_on: bool,
 }
 
@@ -311,12 +344,16 @@ impl Successor {
             child,
             socket,
             log,
+            is_sure: false,
             goes_on: false,
         };
         let shown = program.display();
         successor
             .says(handover::WILLING, WILLING_PATIENCE)
             .with_context(|| format!("{shown} cannot take over, and the old server continues"))?;
+        let said = successor.log.said();
+        let willing = said.lines().find(|l| l.starts_with(handover::WILLING));
+        successor.is_sure = willing.is_some_and(|line| line.ends_with(handover::AS_HANDED));
         Ok(successor)
     }
 
@@ -359,11 +396,17 @@ impl Successor {
     }
 
     /// Lets it take over.
-    fn takes(&mut self, connection: &OwnedFd, file: &StateFile, state: &mut State) -> Result<()> {
+    fn takes(&mut self, handed: &Handed, file: &StateFile, state: &mut State) -> Result<()> {
+        let there = state.volume.metadata();
+        let is_there = |medium| there.is_ok_and(|there| state::is_same(&there, &medium));
+        if !self.is_sure && !handed.medium.metadata().is_ok_and(is_there) {
+            bail!("{} was replaced meanwhile", state.volume.display());
+        }
         // Recorded before it gets the connection, so that a detach finds it.
         state.server = Process::of(self.pid());
         file.save(state)?;
-        handover::send(&self.socket, b"!", connection.as_fd())
+        let files = [handed.connection.as_fd(), handed.medium.as_fd()];
+        handover::send(&self.socket, b"!", &files)
             .context("it is gone before anything was handed over")?;
         self.says("ready: ", SERVER_PATIENCE)?;
         self.goes_on = true;

@@ -175,7 +175,7 @@ pub fn is_routine(line: &str) -> bool {
     is_note
         || line == "stopping"
         || line == "stopped"
-        || line == WILLING
+        || line.starts_with(WILLING)
         || line.starts_with("ready: ")
 }
 

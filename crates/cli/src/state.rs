@@ -4,9 +4,9 @@
 use crate::host;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -136,6 +136,15 @@ impl Process {
         Self::of(self.pid) == Some(self)
     }
 
+    /// True if it has this file or block device open.
+    pub fn has_open(self, file: &Metadata) -> Result<bool> {
+        let folder = PathBuf::from(format!("/proc/{}/fd", self.pid));
+        let failed = || format!("cannot see what process {} has open", self.pid);
+        let all = std::fs::read_dir(&folder).with_context(failed)?;
+        let mut opened = all.flatten().filter_map(|one| one.path().metadata().ok());
+        Ok(opened.any(|one| is_same(&one, file)) && self.alive())
+    }
+
     /// Sends it a signal, if it is still the same process.
     pub fn signal(self, signal: i32) {
         if self.alive() {
@@ -143,6 +152,15 @@ impl Process {
             unsafe { libc::kill(self.pid, signal) };
         }
     }
+}
+
+/// True if both are one file, or one block device, by whatever name.
+pub fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    let node = |it: &Metadata| match it.file_type().is_block_device() {
+        true => (true, it.rdev(), 0),
+        false => (false, it.dev(), it.ino()),
+    };
+    node(one) == node(other)
 }
 
 /// What `attach` has done so far.

@@ -9,7 +9,7 @@ use common::{
 };
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -321,6 +321,74 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
     ok(&["detach", text(&volume)]);
+}
+
+/// Who may write to a volume's folder can put another one there, and so does who restores a backup. What was served goes on.
+#[test]
+fn what_takes_a_volumes_place_is_not_served_under_its_mount() {
+    if !can_attach("what_takes_a_volumes_place_is_not_served_under_its_mount") {
+        return;
+    }
+    let _guard = not_all();
+    let dir = dir();
+    let [volume, moved, other, copy] =
+        ["a.v", "a.old", "other.v", "copy.v"].map(|name| dir.path().join(name));
+    ok(&["create", text(&volume), "--size=64M"]);
+    ok(&["create", text(&other), "--size=64M"]);
+    let mnt = mounted(&volume, &[]);
+    fs::write(mnt.join("file"), b"content").unwrap();
+    run("sync", &["-f", text(&mnt)]);
+    fs::copy(&volume, &copy).unwrap();
+    let others = || [&other, &copy].map(|path| fs::read(path).unwrap());
+    let before = others();
+    let first = server_pid(&volume);
+    let mut seen = Vec::new();
+    for another in [&other, &copy] {
+        fs::rename(&volume, &moved).unwrap();
+        symlink(another, &volume).unwrap();
+        let out = vellum(&["restart", text(&mnt)]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        fs::rename(&moved, &volume).unwrap();
+        seen.push((out.status.code(), server_pid(&volume) == first, said));
+    }
+    // It is replaced while its successors begin: by programs that open what they are handed, and one that does not.
+    let swap = format!(
+        "mv {0} {1}; ln -s {2} {0}",
+        text(&volume),
+        text(&moved),
+        text(&other)
+    );
+    for (more, code) in [(", what it is handed", 0), ("", 1)] {
+        let willing = format!("echo 'willing to take over, version 1{more}'");
+        let server = env!("CARGO_BIN_EXE_vellum");
+        let lines = format!("{swap}\n{willing}\nexec {server} \"$@\"");
+        let swaps = script(&dir.path().join("swaps"), &lines);
+        let out = vellum(&["restart", text(&mnt), &swaps]);
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        fs::rename(&moved, &volume).unwrap();
+        seen.push((out.status.code(), out.status.code() == Some(code), said));
+    }
+    let content = fs::read(mnt.join("file"));
+    let after = others();
+    let restarted = vellum(&["restart", text(&volume)]);
+    let detached = vellum(&["detach", text(&mnt)]);
+    assert!(before == after, "another volume was written: {seen:?}");
+    assert_eq!(content.unwrap(), b"content", "{seen:?}");
+    for (code, is_right, said) in &seen[..2] {
+        assert!(*code == Some(1) && *is_right, "{seen:?}");
+        assert!(said.contains("no longer what its server serves"), "{said}");
+    }
+    assert!(seen[2].1 && seen[3].1, "{seen:?}");
+    let said = &seen[3].2;
+    assert!(
+        said.contains("replaced meanwhile") && said.contains("the old one serves it again"),
+        "{said}"
+    );
+    assert!(
+        restarted.status.success() && detached.status.success(),
+        "{restarted:?} {detached:?}"
+    );
+    ok(&["check", text(&volume)]);
 }
 
 /// A file system in memory, removed afterwards.

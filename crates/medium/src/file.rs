@@ -9,6 +9,7 @@ use crate::open::{self, Engine, OpenError, OpenOptions, Prealloc, Tuning};
 use crate::target::{DiscardBy, Target};
 use crate::threads::Pool;
 use crate::uring::Uring;
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +59,24 @@ impl FileMedium {
         options: OpenOptions,
         tuning: &Tuning,
     ) -> Result<Self, OpenError> {
-        Self::over(open::existing(path.as_ref(), options, tuning)?, tuning)
+        Self::over(
+            open::existing(path.as_ref(), None, options, tuning)?,
+            tuning,
+        )
+    }
+
+    /// Opens what is open already, whatever is at its path by now. The path is for errors.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_again(
+        held: &File,
+        path: impl AsRef<Path>,
+        options: OpenOptions,
+    ) -> Result<Self, OpenError> {
+        let tuning = Tuning::default();
+        let target = open::existing(path.as_ref(), Some(held), options, &tuning)?;
+        Self::over(target, &tuning)
     }
 
     /// Makes a file of `bytes` bytes, durably, or uses that much of an existing block device (0: all).

@@ -152,21 +152,24 @@ impl OpenError {
     }
 }
 
-/// Opens an existing file or device.
+/// Opens an existing file or device: the one at this path, or the one that is held open.
 pub(crate) fn existing(
     path: &Path,
+    held: Option<&File>,
     options: OpenOptions,
     tuning: &Tuning,
 ) -> Result<Target, OpenError> {
     let failed = |e| OpenError::of("open", path, e);
+    let again = held.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+    let at = again.as_deref().unwrap_or(path);
     // Checked before opening, because opening some devices does something. A pipe
     // that takes its place meanwhile must not keep us waiting.
-    let kind = fs::metadata(path).map_err(failed)?;
+    let kind = fs::metadata(at).map_err(failed)?;
     let block = is_block(path, &kind)?;
     let writable = !options.read_only;
     let exclusive = if block && writable { libc::O_EXCL } else { 0 };
     let flags = libc::O_NOCTTY | libc::O_NONBLOCK | exclusive;
-    let open = || open_direct(path, tuning, |o| o.read(true).write(writable), flags);
+    let open = || open_direct(at, tuning, |o| o.read(true).write(writable), flags);
     let file = lock::claim(path, open)?.map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     let block = is_block(path, &meta)?;
@@ -175,7 +178,7 @@ pub(crate) fn existing(
     lock::take(&file, path, options.read_only)?;
     if block && options.read_only {
         // No process may be writing through another node of it, or through a device above it; one that does has claimed it.
-        lock::claim(path, || claimed(path))?.map_err(failed)?;
+        lock::claim(path, || claimed(at))?.map_err(failed)?;
     }
     let below = below::take(&file, path, options.read_only)?;
     let bytes = size(&file, &meta, block).map_err(failed)?;
@@ -206,7 +209,7 @@ pub(crate) fn new(
 ) -> Result<Target, OpenError> {
     match fs::metadata(path) {
         Ok(meta) if is_block(path, &meta)? => {
-            let mut target = existing(path, OpenOptions::default(), tuning)?;
+            let mut target = existing(path, None, OpenOptions::default(), tuning)?;
             if bytes > 0 {
                 check_size(path, bytes, false)?;
                 let bytes_max = target.blocks() * BLOCK_BYTES as u64;

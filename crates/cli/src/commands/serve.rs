@@ -1,7 +1,7 @@
 //! `vellum serve`: serves volumes over NBD, ublk and FUSE, in the foreground.
 
 use crate::bound::mark;
-use crate::claim::{Claimed, claim};
+use crate::claim::{Claimed, claim_again};
 use crate::confine::{Calls, Confinement, Files, Needs};
 use crate::control::ControlSocket;
 use crate::group::Group;
@@ -21,6 +21,7 @@ use crate::tls::TlsArgs;
 use crate::unfinished;
 use crate::user::ServiceUser;
 use anyhow::{Context, Result};
+use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -275,8 +276,8 @@ pub fn run(args: Args) -> Result<()> {
         args.key.take(std::io::stdin())?;
     }
     note_clones(&mut named, &args.key);
-    let connection = taken_over(&args, &named)?;
-    let (media, sockets) = claimed(&args, &named)?;
+    let (connection, held) = taken_over(&args, &named)?.unzip();
+    let (media, sockets) = claimed(&args, &named, held.flatten())?;
     let mut volumes = Volumes::new(args.stays(&named));
     for (one, medium) in named.into_iter().zip(media) {
         if stop.asked() {
@@ -310,8 +311,9 @@ pub fn run(args: Args) -> Result<()> {
     result
 }
 
-/// If this server is to take over from another one: checks for every possible obstacle while the other still serves, then waits for it.
-fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
+/// If this server is to take over from another one: checks for every possible obstacle while the other still serves, then waits for it,
+/// and for what is handed over: the connection to the kernel, and the open file of the one volume.
+fn taken_over(args: &Args, named: &[Named]) -> Result<Option<(OwnedFd, Option<File>)>> {
     let Some(number) = args.take_over else {
         return Ok(None);
     };
@@ -324,22 +326,27 @@ fn taken_over(args: &Args, named: &[Named]) -> Result<Option<OwnedFd>> {
         settings.check(&superblock)?;
     }
     handover::is_all_here();
-    say(handover::WILLING);
-    handover::connection(&socket).map(Some)
+    say(&format!("{}{}", handover::WILLING, handover::AS_HANDED));
+    handover::handed(&socket).map(Some)
 }
 
 /// The media of volumes; `None` for a plain file.
 type Media = Vec<Option<Box<dyn Medium>>>;
 
 /// Claims all of them, before anything is written to one.
-fn claimed(args: &Args, named: &[Named]) -> Result<(Media, Vec<ControlSocket>)> {
+fn claimed(
+    args: &Args,
+    named: &[Named],
+    held: Option<File>,
+) -> Result<(Media, Vec<ControlSocket>)> {
     let (mut media, mut sockets) = (Vec::new(), Vec::new());
     for one in named {
         media.push(match args.raw {
             true => None,
             false => {
                 let read_only = args.read_only || (one.snapshot.is_some() && !one.is_clone);
-                let Claimed { medium, socket } = claim(&one.path, read_only, &args.key)?;
+                let claim = claim_again(held.as_ref(), &one.path, read_only, &args.key);
+                let Claimed { medium, socket } = claim?;
                 sockets.extend(socket);
                 Some(medium)
             }
