@@ -238,6 +238,7 @@ impl Attachment {
         if secret.is_some() {
             command.arg("--key-on-stdin");
         }
+        let _ = server_log::clear_up(&self.id, &self.state.volume);
         let mut log = ServerLog::of(&self.id)?;
         let child = started(&mut command, &mut log, secret)?;
         self.state.server = Process::of(child.id() as i32);
@@ -458,6 +459,9 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
         })?;
     }
     bound::unbind(id, state)?;
+    if let Some(server) = state.server.filter(|_| alive) {
+        let _ = ServerLog::found(id, server);
+    }
     let mut log = ServerLog::of(id)?;
     if let Some(server) = state.server {
         // A second signal would end it at once, without its last writes.
@@ -486,6 +490,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
             log.path().display()
         )),
     }
+    let _ = server_log::clear_up(id, &state.volume);
     control::clear_up(id);
     file.remove();
     Ok(())

@@ -69,6 +69,9 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     offer.is_for(&state)?;
     let medium = served_by(old, id, &state.volume)?;
     let secret = secret_of(id, &state.volume, key)?;
+    // What a killed restart left.
+    ServerLog::found(id, old)?;
+    let _ = server_log::clear_up(id, &state.volume);
     let log = ServerLog::beside(id, "next")?;
     let mut new = Successor::start(program, &offer, secret.clone(), log)?;
     let mut before = of_the_old_program(old, &offer, secret, id)?;

@@ -5,7 +5,7 @@
 //! run-time directory is in memory, and sending to the system's log does not wait.
 
 use crate::handover::WILLING;
-use crate::state::run_dir;
+use crate::state::{Process, run_dir};
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -26,6 +26,9 @@ const BYTES_MAX: u64 = 256 << 10;
 /// A longer kept log is put aside, and replaces the previous one there.
 const KEPT_BYTES_MAX: u64 = 1 << 20;
 
+/// What is added to the names of logs while a server takes over: of its log and of the old program's, and of the log before.
+const BESIDE: [&str; 3] = ["next", "before", "last"];
+
 /// The log of one volume's server.
 pub struct ServerLog {
     path: PathBuf,
@@ -45,6 +48,19 @@ impl ServerLog {
     pub fn beside(id: &str, name: &str) -> Result<Self> {
         let path = run_dir()?.join(format!("{id}.log.{name}"));
         Ok(Self { path, at: 0 })
+    }
+
+    /// Gives the log of this server its name, if a `restart` was killed before it did so.
+    pub fn found(id: &str, server: Process) -> Result<()> {
+        for name in BESIDE {
+            let mut log = Self::beside(id, name)?;
+            if let Ok(file) = log.path.metadata()
+                && server.has_open(&file)?
+            {
+                log.is_of(id)?;
+            }
+        }
+        Ok(())
     }
 
     /// Renames the log of a server that has ended, so that its last lines are not taken for its successor's. It stays in memory:
@@ -157,6 +173,14 @@ impl ServerLog {
         let _ = std::fs::remove_file(&self.path);
         Ok(kept)
     }
+}
+
+/// Keeps what is in the logs that a killed `restart` left, and removes them.
+pub fn clear_up(id: &str, volume: &Path) -> Result<()> {
+    for name in BESIDE {
+        ServerLog::beside(id, name)?.keep(id, volume)?;
+    }
+    Ok(())
 }
 
 /// The prefix of lines that are no trouble: things that a server does without.

@@ -317,7 +317,25 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     run("sync", &["-f", text(&mnt)]);
     restart.kill().unwrap();
     restart.wait().unwrap();
+    // What it says is in a log that has not got its name.
+    let info: serde_json::Value =
+        serde_json::from_str(&ok(&["info", text(&volume), "--json"])).unwrap();
+    let uuid = info["uuid"].as_str().unwrap().to_owned();
+    let logs = || {
+        let all = fs::read_dir("/run/vellum").unwrap().flatten();
+        let names = all.map(|file| file.file_name().into_string().unwrap());
+        let logs = names.filter(|name| name.starts_with(&format!("{uuid}.log")));
+        logs.collect::<Vec<_>>()
+    };
+    assert!(logs().len() > 1, "{:?}", logs());
+    let second = server_pid(&volume);
+    let again = vellum(&["restart", text(&volume)]);
+    let left = logs();
+    let third = server_pid(&volume);
     run("timeout", &["30", server, "detach", text(&volume)]);
+    assert!(again.status.success() && third != second, "{again:?}");
+    assert_eq!(left, [format!("{uuid}.log")]);
+    assert_eq!(logs(), [""; 0]);
     ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
     ok(&["detach", text(&volume)]);
