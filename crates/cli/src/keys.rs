@@ -36,6 +36,8 @@ pub struct Key {
 struct Kept {
     /// The user must not be asked.
     silent: bool,
+    /// The process that started this one gave the secret.
+    taken: bool,
     secret: Option<Secret>,
     volumes: HashMap<[u8; 16], VolumeKey>,
 }
@@ -67,8 +69,14 @@ impl Key {
             .with_context(|| format!("--key-file {}", file.display()))
     }
 
-    /// True if the user indicated that the volume is encrypted.
+    /// True if a key was given for the volume: so it is encrypted, and a plain one was put in its place.
     pub fn is_given(&self) -> bool {
+        let kept = self.kept.lock();
+        self.key_file.is_some() || kept.taken || (!kept.silent && credential().is_some())
+    }
+
+    /// True if the command names the key.
+    pub fn is_named(&self) -> bool {
         self.key_file.is_some()
     }
 
@@ -128,12 +136,9 @@ impl Key {
         if let Some(file) = &self.key_file {
             return read(KEY_FILE_FLAG, file, true).map(Some);
         }
-        let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
-        match folder.map(|folder| folder.join(CREDENTIAL)) {
-            // systemd protects the folder from other users.
-            Some(file) if file.exists() => read(KEY_FILE_FLAG, &file, false).map(Some),
-            _ => Ok(None),
-        }
+        // systemd protects the folder from other users.
+        let read = |file: PathBuf| read(KEY_FILE_FLAG, &file, false);
+        credential().map(read).transpose()
     }
 
     /// The secret used so far, for a copy of the volume that it opened.
@@ -163,8 +168,16 @@ impl Key {
             _ => return Err(usage("there is no key on standard input")),
         };
         self.keep(secret);
+        self.kept.lock().taken = true;
         Ok(())
     }
+}
+
+/// The key file that systemd passes to a service, if there is one.
+fn credential() -> Option<PathBuf> {
+    let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    let file = folder?.join(CREDENTIAL);
+    file.exists().then_some(file)
 }
 
 /// The error for a secret that opens nothing.

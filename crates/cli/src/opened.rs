@@ -64,7 +64,7 @@ pub fn envelope_of(medium: &FileMedium) -> Result<Option<Envelope>> {
 /// A user who gives a key relies on the volume not being written by anyone else.
 pub fn not_encrypted(path: &Path) -> anyhow::Error {
     usage(format!(
-        "{} is not encrypted, and --key-file says that it is",
+        "{} is not encrypted, and the key that was given says that it is",
         path.display()
     ))
 }

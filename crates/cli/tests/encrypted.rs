@@ -192,6 +192,57 @@ fn each_command_needs_the_right_key() {
     assert_eq!(server.term(), Some(0));
 }
 
+/// Who says that a volume is encrypted is not served another one: also if the key comes from systemd, or from the process that starts
+/// the server.
+#[test]
+fn a_key_from_elsewhere_refuses_a_plain_volume_too() {
+    let place = Place::new();
+    place.create(&[]);
+    let folder = place.dir.path();
+    std::fs::copy(&place.key, folder.join("vellum.key")).unwrap();
+    let run = |args: &[&str], credential: bool, given: &[u8]| {
+        let mut command = Command::new("timeout");
+        command.args(["--signal=KILL", "20", env!("CARGO_BIN_EXE_vellum")]);
+        if credential {
+            command.env("CREDENTIALS_DIRECTORY", folder);
+        }
+        let piped = [Stdio::piped(), Stdio::piped(), Stdio::piped()];
+        let [stdin, stdout, stderr] = piped;
+        let command = command.args(args).stdin(stdin).stdout(stdout);
+        let mut child = command.stderr(stderr).spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(given);
+        let out = child.wait_with_output().unwrap();
+        (
+            out.status.code(),
+            String::from_utf8_lossy(&out.stderr).into_owned(),
+        )
+    };
+    let disk = place.disk();
+    let serve = ["serve", disk, "--socket", text(&place.socket)];
+    let secret = [&b"K"[..], &[7; 64]].concat();
+    for (code, said) in [
+        run(&serve, true, b""),
+        run(&[&serve[..], &["--key-on-stdin"]].concat(), false, &secret),
+        run(&["info", disk], true, b""),
+        run(&["check", disk], true, b""),
+    ] {
+        assert!(
+            code == Some(2) && said.contains("is not encrypted"),
+            "{code:?} {said}"
+        );
+    }
+    // Nothing is said of a volume that is not there yet, nor of what is to be encrypted.
+    let (new, copy) = (folder.join("new"), folder.join("copy"));
+    let create = ["create", text(&new), "--size=64M"];
+    let (code, said) = run(&create, true, b"");
+    assert_eq!(code, Some(0), "{said}");
+    let encrypt = ["migrate", text(&new), text(&copy), "--encrypt"];
+    let (code, said) = run(&[&encrypt[..], &["--layout=log"]].concat(), true, b"");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run(&["check", text(&copy)], true, b"");
+    assert_eq!(code, Some(0), "{said}");
+}
+
 /// A list shows which slot a key file opens, if it opens one.
 fn told_apart(disk: &str, second: &Path, third: &Path) {
     let list = |file| ["key", "list", disk, "--key-file", file];

@@ -100,7 +100,7 @@ pub fn run(args: Args) -> Result<()> {
             "--segment-size needs --layout log: a layout with tables has no segments",
         ));
     }
-    if args.key.is_given() && !args.encrypt {
+    if args.key.is_named() && !args.encrypt {
         return Err(usage("--key-file needs --encrypt"));
     }
     let changes: Vec<Change> = args.set.into_iter().flat_map(|changes| changes.0).collect();
@@ -139,7 +139,10 @@ pub fn run(args: Args) -> Result<()> {
         info.layout,
         info.uuid
     )?;
-    let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
+    // systemd's key, if there is one, was not for this.
+    let plain = Key::none();
+    let key = if args.encrypt { &args.key } else { &plain };
+    let (superblock, _) = peek::superblock_of(&args.volume, key)?;
     writeln!(out(), "{}", properties::in_a_line(&superblock))?;
     Ok(())
 }
