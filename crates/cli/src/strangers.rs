@@ -1,9 +1,12 @@
 //! The mount options of a volume that a stranger may have made. They reach the file system, and not the mount program.
+//! And what strangers may change.
 
+use crate::group::Group;
 use crate::host::Mounted;
 use crate::outcome::{tell, usage};
-use anyhow::{Result, bail};
-use std::path::Path;
+use anyhow::{Context, Result, bail};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 /// Words by which mount(8) does something else, or more, than to mount this device here. A dot or a dash at the end: all that begin so.
 const OF_THE_PROGRAM: [&str; 13] = [
@@ -25,6 +28,30 @@ const OF_THE_PROGRAM: [&str; 13] = [
 /// Options that the kernel must have for such a mount.
 const GUARDS: [&str; 2] = ["nosuid", "nodev"];
 
+/// What to do about options that are not taken from a volume.
+const ADVICE: &str = "name its options with --options if you trust the volume, or for a boot let root alone \
+                      change it, and the folders above it";
+
+/// The first place on this path that others than root may change: what is there, or a folder above it. `None` if there is none.
+pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
+    for place in path.ancestors() {
+        let found = place.metadata();
+        let meta = found.with_context(|| format!("cannot look at {}", place.display()))?;
+        // Each machine gives its drives to this group, which may read and write all of them.
+        let is_drive = meta.file_type().is_block_device() && is_of_drives(meta.gid());
+        let others = if is_drive { 0o002 } else { 0o022 };
+        let (others, sticky) = (meta.mode() & others != 0, meta.mode() & 0o1000 != 0);
+        if meta.uid() != 0 || others && !sticky {
+            return Ok(Some(place.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn is_of_drives(group: u32) -> bool {
+    group == 0 || "disk".parse() == Ok(Group(group))
+}
+
 /// Refuses mount options that the mount program would interpret itself, and characters that would hide the options after them.
 pub fn check(options: &str) -> Result<()> {
     let wrong = match options.contains(['"', '\\']) {
@@ -35,7 +62,7 @@ pub fn check(options: &str) -> Result<()> {
         None => Ok(()),
         Some(wrong) => Err(usage(format!(
             "the volume's property mount-options has {wrong}, which a volume may not ask for \
-             (mount-options={options}): name its options with --options if you trust the volume"
+             (mount-options={options}): {ADVICE}"
         ))),
     }
 }
@@ -57,7 +84,7 @@ pub fn guarded(options: &str) -> String {
     if options.split(',').any(lifts) {
         tell(format_args!(
             "mounting with nosuid,nodev, although the volume's property mount-options says otherwise: \
-             name its options with --options if you trust the volume"
+             {ADVICE}"
         ));
     }
     let guards = GUARDS.join(",");
@@ -69,8 +96,8 @@ pub fn is_guarded(mounted: Option<Mounted>, dir: &Path) -> Result<()> {
     match mounted.is_some_and(|it| GUARDS.iter().all(|option| it.has(option))) {
         true => Ok(()),
         false => bail!(
-            "{} was mounted without nosuid,nodev, because of the volume's property mount-options: it does \
-             not stay mounted. Name its options with --options if you trust the volume",
+            "{} was mounted without nosuid,nodev, because of the volume's property mount-options, and does \
+             not stay mounted: {ADVICE}",
             dir.display()
         ),
     }

@@ -6,7 +6,7 @@ mod common;
 
 use common::{can_attach, dir, fails, ok, run, server_pid, skipped, text, vellum};
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -409,6 +409,40 @@ fn a_boot_attaches_whole_volumes_and_reports_the_rest() {
     ok(&["boot", "stop", &name]);
     assert!(!is_mounted(&mount));
     ok(&["boot", "stop", "--if-attached", &name]);
+}
+
+/// Who else may write to it could let a program of his own run as root.
+#[test]
+fn a_boot_trusts_the_options_of_a_volume_that_only_root_can_change() {
+    if !can_attach("a_boot_trusts_the_options_of_a_volume_that_only_root_can_change") {
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let system = System::new();
+    system.make_file_system("a");
+    let (volume, name) = (system.at("a"), system.name("a"));
+    ok(&["set", text(&volume), "mount-options=suid,dev"]);
+    system.enable("a", &["--via", "fuse"]);
+    let start = ["boot", "start", &name, "--root", system.root()];
+    let mounted = |owners: [u32; 2], mode: u32| {
+        let [folder, file] = owners;
+        chown(&volume, Some(file), None).unwrap();
+        fs::set_permissions(&volume, fs::Permissions::from_mode(mode)).unwrap();
+        chown(system.0.path(), Some(folder), None).unwrap();
+        ok(&start);
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let place = format!(" {} ", text(&system.at("mnt-a")));
+        let line = mounts.lines().find(|line| line.contains(&place)).unwrap();
+        let guarded = ["nosuid", "nodev"].map(|option| line.contains(option));
+        ok(&["boot", "stop", &name]);
+        guarded
+    };
+    assert_eq!(mounted([0, 0], 0o600), [false; 2]);
+    assert_eq!(mounted([0, NOBODY], 0o600), [true; 2]);
+    assert_eq!(mounted([NOBODY, 0], 0o600), [true; 2]);
+    assert_eq!(mounted([0, 0], 0o620), [true; 2]);
+    ok(&["set", text(&volume), "mount-options=suid,dev,x-mount.mkdir"]);
+    fails(2, &start, &["mount-options", "x-mount.mkdir"]);
 }
 
 #[test]

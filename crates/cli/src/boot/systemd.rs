@@ -5,11 +5,10 @@ use super::entry::{Entry, Name, Target};
 use super::tab::Tab;
 use crate::attachment::Via;
 use crate::outcome::tell;
-use crate::{host, replace};
+use crate::{host, replace, strangers};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -101,18 +100,12 @@ pub fn ensure_installed() -> Result<()> {
     }
     let program = std::env::current_exe().context("cannot find the vellum program itself")?;
     let shown = program.display();
-    for place in program.ancestors() {
-        let meta = place
-            .metadata()
-            .with_context(|| format!("cannot look at {}", place.display()))?;
-        let (others, sticky) = (meta.mode() & 0o022 != 0, meta.mode() & 0o1000 != 0);
-        if meta.uid() != 0 || others && !sticky {
-            bail!(
-                "root would run {shown} at each boot, and others than root may change {}: install it first \
-                 (`sudo install {shown} /usr/local/bin/`)",
-                place.display()
-            );
-        }
+    if let Some(place) = strangers::may_change(&program)? {
+        bail!(
+            "root would run {shown} at each boot, and others than root may change {}: install it first \
+             (`sudo install {shown} /usr/local/bin/`)",
+            place.display()
+        );
     }
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
     let program = program.to_str().filter(|text| text.chars().all(is_plain));

@@ -175,6 +175,8 @@ fn of_attached(
 }
 
 fn of_volume(args: Args, stop: &Stop) -> Result<()> {
+    // Before the volume is looked at: then nobody else can change it afterwards.
+    let is_roots = args.boot.is_some() && strangers::may_change(&args.volume)?.is_none();
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     // Its server would refuse it, too, and leave a log.
     unfinished::refuse(&args.volume, &superblock)?;
@@ -189,8 +191,9 @@ fn of_volume(args: Args, stop: &Stop) -> Result<()> {
     let settings = Settings::of(&superblock, superblock.properties(), &with);
     settings.check(&superblock)?;
     let asked = Some(settings.mount_options.as_str()).filter(|own| !own.is_empty());
-    // Who attaches may lift `nosuid` and `nodev`, and so may a boot entry of root's. The volume may not: a stranger may have made it.
-    let is_trusted = with.sets("mount-options") || args.boot.is_some();
+    // Who attaches may lift `nosuid` and `nodev`. The volume may not, as a stranger may have made it; unless root enabled it for the boot,
+    // and root alone can have changed it since.
+    let is_trusted = with.sets("mount-options") || is_roots;
     if args.mount.is_some() && !is_trusted {
         strangers::check(asked.unwrap_or_default())?;
     }

@@ -279,9 +279,12 @@ pub fn start(tab: &Tab, name: &Name) -> Result<()> {
             file.display()
         );
     }
+    // What was checked to be root's alone is what is attached, wherever a link may lead by then.
+    let volume = entry.volume.canonicalize();
+    let volume = volume.with_context(|| format!("cannot find {}", entry.volume.display()))?;
     attach::run(attach::Args::at_boot(
         name.as_str(),
-        entry.volume,
+        volume,
         entry.mount,
         entry.via,
         entry.key_file,
