@@ -459,10 +459,7 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
         })?;
     }
     bound::unbind(id, state)?;
-    if let Some(server) = state.server.filter(|_| alive) {
-        let _ = ServerLog::found(id, server);
-    }
-    let mut log = ServerLog::of(id)?;
+    let mut log = log_of(id, state.server.filter(|_| alive))?;
     if let Some(server) = state.server {
         // A second signal would end it at once, without its last writes.
         if !log.is_stopping() {
@@ -494,6 +491,12 @@ pub fn undo(file: &StateFile, id: &str, state: &State, stop: Option<&Stop>) -> R
     control::clear_up(id);
     file.remove();
     Ok(())
+}
+
+fn log_of(id: &str, server: Option<Process>) -> Result<ServerLog> {
+    // It may be missing; that is no reason to stop here.
+    let _ = server.map(|server| ServerLog::found(id, server));
+    ServerLog::of(id)
 }
 
 /// Makes the folder in which a server shows its volume as a file.

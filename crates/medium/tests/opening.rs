@@ -50,7 +50,6 @@ fn a_path_that_is_no_medium_is_refused_and_named() {
             .success()
     );
     assert!(matches!(open(&pipe), OpenError::WrongKind { .. })); // and does not wait for a writer
-
     assert_eq!(vellum_medium::lock::holder(&pipe), None);
 
     for (bytes, name) in [
@@ -71,20 +70,6 @@ fn a_path_that_is_no_medium_is_refused_and_named() {
             "{e}"
         );
     }
-}
-
-#[test]
-fn what_is_held_is_opened_again_whatever_is_at_its_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, moved) = (folder.path().join("v"), folder.path().join("moved"));
-    drop(FileMedium::create(&path, BYTES, Prealloc::Sparse).unwrap());
-    let held = fs::File::open(&path).unwrap();
-    fs::rename(&path, &moved).unwrap();
-    drop(FileMedium::create(&path, 2 * BYTES, Prealloc::Sparse).unwrap());
-    let again = FileMedium::open_again(&held, &path, WRITE).unwrap();
-    assert_eq!(again.blocks(), BYTES / BLOCK_BYTES as u64);
-    let e = open(&moved);
-    assert!(matches!(e, OpenError::Locked(_)), "{e}");
 }
 
 #[test]
