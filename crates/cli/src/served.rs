@@ -79,7 +79,7 @@ enum Kind {
 /// A snapshot, by its name or its age, or a clone; and its name.
 fn shown(volume: &Volume, asked: &str, read_only: bool) -> Result<(Arc<dyn BlockDevice>, String)> {
     let name = match ago::is_age(asked) {
-        true => ago::meant(asked, &volume.snapshots()?)?,
+        true => ago::meant(asked, &volume.listed_snapshots()?)?,
         false => asked.to_owned(),
     };
     Ok((snapshots::device(volume, &name, !read_only)?.0, name))

@@ -136,7 +136,7 @@ impl Order {
             Self::Clone { of, name } => volume.clone_snapshot(of, name, seconds())?,
             Self::Delete(name) => volume.delete_snapshot(name)?,
             Self::DeleteAll => {
-                let mut all = volume.snapshots()?;
+                let mut all = volume.listed_snapshots()?;
                 // A snapshot cannot be deleted while it has clones.
                 all.sort_by_key(|one| one.clone_of.is_none());
                 for one in all {
@@ -325,7 +325,7 @@ impl Changes for Compared {
         let Some((volume, until)) = self.find(export) else {
             return Vec::new();
         };
-        let mut all = volume.volume().snapshots().unwrap_or_default();
+        let mut all = volume.volume().listed_snapshots().unwrap_or_default();
         let is_it = |one: &SnapshotInfo| Some(&one.name) == until.as_ref();
         // The earlier ones; none for a clone, which has no place among them.
         match all.iter().position(is_it) {
@@ -379,7 +379,7 @@ fn seen(volume: &Volume, name: &str) -> Result<u64, SnapshotError> {
 /// The name of a snapshot that is requested by name or age.
 fn named(volume: &Growable, asked: &str) -> Option<String> {
     match ago::is_age(asked) {
-        true => ago::meant(asked, &volume.volume().snapshots().ok()?).ok(),
+        true => ago::meant(asked, &volume.volume().listed_snapshots().ok()?).ok(),
         false => Some(asked.to_owned()),
     }
 }

@@ -16,5 +16,5 @@ pub struct Found {
     pub device: ByteDevice,
 }
 
-/// Finds an export by name.
+/// Finds an export by its name, which is `VOLUME@` and the name or the age of a snapshot.
 pub type Finder = Arc<dyn Fn(&str) -> Option<Found> + Send + Sync>;

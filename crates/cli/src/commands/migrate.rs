@@ -316,7 +316,7 @@ fn end(target: &Volume, path: &Path) -> Result<()> {
 
 /// Snapshots are not copied.
 fn tell_of_snapshots(source: &Volume, args: &Args) {
-    if source.snapshots().is_ok_and(|all| !all.is_empty()) {
+    if source.listed_snapshots().is_ok_and(|all| !all.is_empty()) {
         let source = args.source.display();
         tell(format_args!(
             "{source}: its snapshots are not copied: keep {source} for as long as you want them"

@@ -418,6 +418,40 @@ impl Snapshots {
         self.runs_of(&slots)
     }
 
+    /// Looks at `most` rows from a slot on: the kept blocks that deleting a single snapshot or clone gives up, in runs of one each; and
+    /// where to go on.
+    #[must_use]
+    pub fn kept_alone(&self, from: Slot, most: usize) -> (Vec<(Number, Lba, u64)>, Option<Slot>) {
+        let mut before = None;
+        let older = self.list.iter().map(|one| {
+            let older = before.filter(|_| !one.stage.is_clone());
+            if !one.stage.is_clone() {
+                before = Some(one.number);
+            }
+            (one.number, older)
+        });
+        let older: BTreeMap<Number, Option<Number>> = older.collect();
+        let mut rows = self.rows.all(from);
+        let mut runs: Vec<(Number, Lba, u64)> = Vec::new();
+        for (row, slot) in rows.by_ref().take(most) {
+            let heir = older.get(&row.number).copied().flatten();
+            if heir.is_some_and(|number| !self.rows.has(Row { number, ..row })) {
+                continue;
+            }
+            let block = self.history.block(slot);
+            match runs.last_mut() {
+                Some((number, first, blocks))
+                    if *number == row.number && first.plus(*blocks) == block =>
+                {
+                    *blocks += 1;
+                }
+                _ => runs.push((row.number, block, 1)),
+            }
+        }
+        let next = rows.next().map(|(_, slot)| Slot(slot));
+        (runs, next)
+    }
+
     /// True if this is the number of a clone.
     #[must_use]
     pub fn is_clone(&self, number: Number) -> bool {

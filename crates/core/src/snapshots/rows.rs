@@ -120,19 +120,28 @@ impl Rows {
     /// All rows of a snapshot or clone that count, from a slot on, by slot. This reads the blocks of rows one after the other: a
     /// thousand snapshots may have a row each of the same block, so in the order of blocks it would visit all of them far apart.
     pub fn of(&self, number: Number, from: Slot) -> impl Iterator<Item = (Row, u32)> {
+        let of_it = self
+            .by_slot(from)
+            .filter(move |(row, _)| row.number == number);
+        of_it.filter(|&(row, slot)| self.counts(row, slot))
+    }
+
+    /// All rows that count, from a slot on, by slot.
+    pub fn all(&self, from: Slot) -> impl Iterator<Item = (Row, u32)> {
+        self.by_slot(from)
+            .filter(|&(row, slot)| self.counts(row, slot))
+    }
+
+    /// All rows from a slot on, by slot.
+    fn by_slot(&self, from: Slot) -> impl Iterator<Item = (Row, u32)> {
         let first = from.0 as usize / BLOCK_ROWS;
         let blocks = self.blocks.iter().zip(0..).skip(first);
         let slots = blocks.flat_map(|(block, number)| {
             let raw = block.iter().flat_map(|block| block.raw.iter());
             raw.zip(number * BLOCK_ROWS as u32..)
         });
-        slots.filter_map(move |(&raw, slot)| {
-            let row = self
-                .form
-                .row(raw)
-                .filter(|row| row.number == number && slot >= from.0)?;
-            self.counts(row, slot).then_some((row, slot))
-        })
+        let slots = slots.filter(move |(_, slot)| *slot >= from.0);
+        slots.filter_map(|(&raw, slot)| Some((self.form.row(raw)?, slot)))
     }
 
     /// True if a row was inserted, and not only given this slot.

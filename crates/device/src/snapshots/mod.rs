@@ -34,5 +34,5 @@ pub(crate) use clone::make as make_clone;
 pub(crate) use keep::{forget_list, keep_for, load};
 pub(crate) use keeper::Keeper;
 pub use take::{SnapshotError, SnapshotInfo};
-pub(crate) use take::{changed, changed_within, delete, identity, infos, roll_back, take};
+pub(crate) use take::{changed, changed_within, delete, identity, infos, listed, roll_back, take};
 pub use view::Seen;

@@ -17,7 +17,7 @@ use vellum_core::format::history::{
 use vellum_core::seam::Copy;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Slot, Snapshots};
 
-/// The most changed blocks that are looked at in one hold of the book: writes that need it wait meanwhile.
+/// The most changed blocks, or rows, that are looked at in one hold of the book: writes that need it wait meanwhile.
 const COMPARED_MAX: usize = 8192;
 
 /// Blocks beside those of rows that a rollback has to find free: for the list, which is written twice, and to delete a snapshot then.
@@ -456,8 +456,26 @@ pub(crate) fn identity(keeper: &Keeper, name: &str) -> Result<(Number, Identity)
     Ok((snapshot.number, snapshot.identity))
 }
 
-/// All snapshots, the oldest first.
+/// All snapshots, the oldest first. What they keep is found in parts: writes wait for the book, or for the map, only meanwhile.
 pub(crate) fn infos(shared: &SharedVolume, keeper: &Keeper) -> Vec<SnapshotInfo> {
+    let mut infos = listed(keeper);
+    let mut from = Some(Slot::default());
+    while let Some(slot) = from {
+        let (runs, next) = keeper.book().kept_alone(slot, COMPARED_MAX);
+        for (number, first, blocks) in runs {
+            // One that was taken meanwhile is not in the list.
+            if let Ok(at) = infos.binary_search_by_key(&number.0, |info| info.number) {
+                let kept = carry::mapped(shared, &[(first, blocks)]).sum::<u64>();
+                infos[at].kept_bytes += kept * BLOCK_BYTES as u64;
+            }
+        }
+        from = next;
+    }
+    infos
+}
+
+/// All snapshots, the oldest first, without what they keep.
+pub(crate) fn listed(keeper: &Keeper) -> Vec<SnapshotInfo> {
     let book = keeper.book();
     let name = |number: Number| {
         let one = book.iter().find(|one| one.number == number);
@@ -473,14 +491,7 @@ pub(crate) fn infos(shared: &SharedVolume, keeper: &Keeper) -> Vec<SnapshotInfo>
         arrives: snapshot.stage.arrives(),
         clone_of: snapshot.clone_of().and_then(name),
     };
-    let mut infos: Vec<_> = book.iter().map(info).collect();
-    drop(book);
-    for info in &mut infos {
-        // No write waits while the map is looked at.
-        let kept = keeper.book().kept_by(Number(info.number));
-        info.kept_bytes = carry::mapped(shared, &kept).sum::<u64>() * BLOCK_BYTES as u64;
-    }
-    infos
+    book.iter().map(info).collect()
 }
 
 /// See [`Volume::changed_since`](crate::Volume::changed_since).

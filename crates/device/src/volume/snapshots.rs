@@ -115,6 +115,14 @@ impl Volume {
         Ok(snapshots::infos(&self.shared, self.keeper()?))
     }
 
+    /// Its snapshots, the oldest first, without what they keep (`kept_bytes` is 0): to find that is to look at each row.
+    ///
+    /// # Errors
+    /// When the volume has no room for snapshots.
+    pub fn listed_snapshots(&self) -> Result<Vec<SnapshotInfo>, SnapshotError> {
+        Ok(snapshots::listed(self.keeper()?))
+    }
+
     /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared

@@ -221,9 +221,11 @@ impl Catalogue {
     /// Makes an export on request for a client that may use the exports in `open`: a snapshot, which is read-only, or a clone.
     fn made(&self, name: &str, open: &[Arc<Export>]) -> Option<Arc<Export>> {
         let finder = self.finder.read().clone()?;
-        let found = finder(name)?;
-        let is_open = open.iter().any(|export| export.name == found.of);
-        is_open.then(|| Arc::new(Export::of_found(name, found)))
+        let (of, _) = name.rsplit_once('@')?;
+        let is_open = |of: &str| open.iter().any(|export| export.name == of);
+        // Looked up only for those who may use it: the volume's other clients wait meanwhile.
+        let found = is_open(of).then(|| finder(name)).flatten()?;
+        is_open(&found.of).then(|| Arc::new(Export::of_found(name, found)))
     }
 
     /// Sets the finder for names that are not listed.
@@ -254,5 +256,43 @@ impl Catalogue {
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Export>> {
         self.exports.read().clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::testing::RamDisk;
+    use std::sync::atomic::AtomicU32;
+
+    /// A look-up may take a while, in which the volume's other clients wait.
+    #[test]
+    fn nothing_is_looked_up_for_a_client_that_may_not_use_the_volume() {
+        let catalogue = Catalogue::default();
+        let [hers, other] = ["AB", "CD"].map(|pair| pair.repeat(32).parse().unwrap());
+        let disk = || Arc::new(RamDisk::new(8, 1, 1));
+        let export = Export::new("a@b", disk()).only_for([hers].into());
+        catalogue.add(export).unwrap();
+        let asked = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&asked);
+        catalogue.find_by(Arc::new(move |name: &str| {
+            count.fetch_add(1, Ordering::Relaxed);
+            let (of, _) = name.rsplit_once('@')?;
+            Some(Found {
+                of: of.to_owned(),
+                name: name.to_owned(),
+                number: 1,
+                device: disk().into(),
+            })
+        }));
+        for client in [None, Some(&other)] {
+            assert!(catalogue.find("a@b@s", client).is_none());
+        }
+        assert!(catalogue.find("c@s", Some(&hers)).is_none());
+        assert_eq!(asked.load(Ordering::Relaxed), 0);
+        assert!(catalogue.find("a@b@s", Some(&hers)).is_some());
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 }
