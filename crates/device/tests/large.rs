@@ -18,17 +18,37 @@ const BLOCKS: u64 = 17 * TIB;
 /// Below 16 TiB, at it, and as far behind it. Cut off after 32 bits, the last two are the first two.
 const PLACES: [u64; 4] = [0, 7, 16 * TIB, 16 * TIB + 7];
 const LAST: u64 = BLOCKS - 1;
+const SEGMENT: u64 = 2048;
 
-fn open(medium: &Arc<MemoryMedium>) -> Arc<Volume> {
-    let options = OpenOptions {
+fn create() -> Arc<MemoryMedium> {
+    let medium = MemoryMedium::new(TIB + TIB / 8);
+    let options = CreateOptions {
+        segment_blocks: Some(SEGMENT as u32),
+        logical_blocks: Some(BLOCKS),
+        history: 10,
+        ..CreateOptions::default()
+    };
+    Volume::create(&medium, &options).unwrap();
+    Arc::new(medium)
+}
+
+fn options() -> OpenOptions {
+    OpenOptions {
         policy: Policy {
             dedup: true,
             ..Policy::default()
         },
         map_leaves: Some(64),
         ..small()
-    };
-    let volume = Arc::new(Volume::open(Arc::clone(medium) as Arc<dyn Medium>, &options).unwrap());
+    }
+}
+
+fn open(medium: &Arc<MemoryMedium>) -> Arc<Volume> {
+    open_as(medium, &options())
+}
+
+fn open_as(medium: &Arc<MemoryMedium>, options: &OpenOptions) -> Arc<Volume> {
+    let volume = Arc::new(Volume::open(Arc::clone(medium) as Arc<dyn Medium>, options).unwrap());
     wait_for(&volume, "the census", |volume| {
         volume.stats().core["uncounted_leaves"] == 0
     });
@@ -43,13 +63,7 @@ fn assert_read(client: &mut Client<Volume>, expected: [u64; 4]) {
 /// Contents that several LBAs own, one of them on each side of 16 TiB, through power cuts, snapshots and their end.
 #[test]
 fn blocks_behind_16_tib_are_not_taken_for_others() {
-    let mut medium = Arc::new(MemoryMedium::new(TIB + TIB / 8));
-    let options = CreateOptions {
-        logical_blocks: Some(BLOCKS),
-        history: 10,
-        ..CreateOptions::default()
-    };
-    Volume::create(&*medium, &options).unwrap();
+    let mut medium = create();
     let volume = open(&medium);
     let mut client = Client::new(&volume);
     for (lba, fill) in PLACES.into_iter().zip([1, 2, 3, 1]) {
@@ -86,6 +100,47 @@ fn blocks_behind_16_tib_are_not_taken_for_others() {
     assert_read(&mut client, [5, 4, 0, 0]);
     volume.roll_back("now").unwrap();
     assert_read(&mut client, [5, 4, 2, 1]);
+    volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+fn fill_and_discard(client: &mut Client<Volume>, blocks: u64) {
+    for first in (0..blocks).step_by(256) {
+        let fills: Vec<u64> = (first + 1..=first + 256).collect();
+        client.write(first, &fills).unwrap();
+    }
+    client.discard(0, blocks).unwrap();
+}
+
+/// What a snapshot keeps has an LBA behind those that clients see, so behind 16 TiB. No summary names it.
+#[test]
+fn a_block_that_a_snapshot_keeps_moves() {
+    const KEPT: u64 = 409_600;
+    let medium = create();
+    let volume = open(&medium);
+    let mut client = Client::new(&volume);
+    // Segments before it are free, so that it can move there.
+    fill_and_discard(&mut client, 10 * SEGMENT);
+    client.write(KEPT, &[7]).unwrap();
+    volume.take_snapshot("kept", 1).unwrap();
+    client.write(KEPT, &[8]).unwrap();
+    fill_and_discard(&mut client, 2 * SEGMENT);
+    volume.stop().unwrap();
+    drop((client, volume));
+    let options = OpenOptions {
+        segments_end: Some(10),
+        ..options()
+    };
+    let volume = open_as(&medium, &options);
+    wait_for(&volume, "all has moved", |volume| {
+        let counts = volume.stats().core;
+        assert_eq!(counts["quarantined_segments"], 0);
+        counts["medium_moved"] == counts["live_blocks"]
+    });
+    assert_eq!(Client::new(&volume).read(KEPT, 1).unwrap(), [8]);
+    let seen = Arc::new(volume.seen_at("kept").unwrap());
+    assert_eq!(Client::new(&seen).read(KEPT, 1).unwrap(), [7]);
+    drop(seen);
     volume.stop().unwrap();
     assert_sound(&*medium);
 }

@@ -452,15 +452,22 @@ impl RowForm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::MAX_LOGICAL_BLOCKS;
     use proptest::prelude::*;
 
-    /// The map's entries, the strays and the marks of use have numbers of 32 bits.
+    /// On a volume of up to 16 TiB, rows and the pairs of a sweep have room for 32 bits of an LBA; on a larger one, for 35 or more.
     #[test]
-    fn every_block_of_a_history_has_a_number_of_32_bits() {
+    fn the_lbas_of_a_history_have_no_more_bits_than_there_is_room_for() {
         for room in 0..200 {
-            let logical = u64::from(u32::MAX) - room;
-            let history = History::new(Lba(logical), most(logical));
-            assert!(history.end().0 <= u64::from(u32::MAX), "room for {room}");
+            for (blocks, end) in [
+                (MAX_NARROW_BLOCKS, MAX_NARROW_BLOCKS),
+                (MAX_NARROW_BLOCKS + 200, MAX_MAPPED_BLOCKS),
+                (MAX_LOGICAL_BLOCKS, MAX_MAPPED_BLOCKS),
+            ] {
+                let logical = blocks - room;
+                let history = History::new(Lba(logical), most(logical));
+                assert!(history.end().0 <= end, "{logical} blocks");
+            }
         }
     }
 

@@ -118,7 +118,7 @@ fn contents(state: &mut State) -> impl PartialEq + core::fmt::Debug + use<> {
     let placed: Vec<_> = used
         .map(|page| (shared.pba(page), shared.has_parts(page)))
         .collect();
-    let strays: Vec<_> = state.strays().of(Pba(0)..Pba(4096)).collect();
+    let strays = state.strays().of(Pba(0)..Pba(4096));
     // A replay unmaps zeros.
     let entries = state
         .map()
