@@ -10,6 +10,7 @@ mod common;
 use common::{Client, assert_sound, small, wait_for};
 use std::sync::Arc;
 use vellum_device::policy::Policy;
+use vellum_device::stream::{Reader, Sender, receive};
 use vellum_device::{CreateOptions, OpenOptions, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
@@ -38,6 +39,7 @@ fn options() -> OpenOptions {
             dedup: true,
             ..Policy::default()
         },
+        receiving: true,
         map_leaves: Some(64),
         ..small()
     }
@@ -142,5 +144,24 @@ fn a_block_that_a_snapshot_keeps_moves() {
     assert_eq!(Client::new(&seen).read(KEPT, 1).unwrap(), [7]);
     drop(seen);
     volume.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn a_snapshot_of_it_is_sent_and_received() {
+    let volume = open(&create());
+    let mut client = Client::new(&volume);
+    for (lba, fill) in PLACES.into_iter().zip([1, 2, 3, 1]) {
+        client.write(lba, &[fill]).unwrap();
+    }
+    volume.take_snapshot("sent", 1).unwrap();
+    let sender = Sender::new(&volume, "sent", None).unwrap();
+    let (stream, _) = sender.send(Vec::new(), &mut |_| true).unwrap();
+    let medium = create();
+    let to = open(&medium);
+    let mut stream = Reader::new(&stream[..]).unwrap();
+    receive(&to, &mut stream, false, &mut |_| true).unwrap();
+    assert_read(&mut Client::new(&to), [1, 2, 3, 1]);
+    to.stop().unwrap();
     assert_sound(&*medium);
 }

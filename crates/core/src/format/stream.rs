@@ -7,6 +7,7 @@ use super::field::{Field, on_disk};
 use super::frames::{check_head, seal_head, value};
 use super::history::{Identity, MARK_BYTES, Mark, NAME_BYTES, Name};
 use crate::addr::BLOCK_BYTES;
+use crate::limits::MAX_LOGICAL_BLOCKS;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -14,9 +15,6 @@ const HEAD: &str = "stream of a snapshot";
 const MAGIC: [u8; 8] = *b"VELLUMST";
 /// Separate from the volume's version: streams change independently of volumes.
 const VERSION: u32 = 1;
-
-/// The most blocks of a volume: LBAs have 32 bits.
-const BLOCKS_MAX: u64 = u32::MAX as u64;
 
 /// Bytes of a head.
 pub const HEAD_BYTES: usize = size_of::<RawHead>();
@@ -142,7 +140,7 @@ impl Head {
         if block != BLOCK_BYTES as u32 {
             return Err(value(HEAD, "block bytes", block.into()));
         }
-        if blocks == 0 || blocks > BLOCKS_MAX {
+        if blocks == 0 || blocks > MAX_LOGICAL_BLOCKS {
             return Err(value(HEAD, "blocks", blocks));
         }
         let from = match raw.kind {
@@ -188,7 +186,12 @@ mod tests {
 
     fn heads() -> impl Strategy<Value = Head> {
         let from = prop::option::of(identities());
-        let parts = (any::<[u8; 16]>(), 1..=BLOCKS_MAX, identities(), from);
+        let parts = (
+            any::<[u8; 16]>(),
+            1..=MAX_LOGICAL_BLOCKS,
+            identities(),
+            from,
+        );
         parts.prop_map(|(uuid, blocks, snapshot, from)| Head {
             uuid,
             blocks,
@@ -217,7 +220,7 @@ mod tests {
             let sum = xxh3_64_with_seed(&bytes[..HEAD_BYTES - 8], 0);
             bytes[HEAD_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
             if let Ok((head, _)) = Head::decode(&bytes) {
-                prop_assert!((1..=BLOCKS_MAX).contains(&head.blocks));
+                prop_assert!((1..=MAX_LOGICAL_BLOCKS).contains(&head.blocks));
                 prop_assert_eq!(Head::decode(&head.encode().0).map(|(head, _)| head), Ok(head));
             }
         }

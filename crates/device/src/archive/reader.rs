@@ -89,6 +89,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
     use vellum_core::addr::BLOCK_BYTES;
+    use vellum_core::entry::MAX_PBA;
     use vellum_core::format::FormatError;
     use vellum_core::format::frames::FRAME_BYTES;
 
@@ -122,6 +123,19 @@ mod tests {
         }
         let (bytes, totals) = writer.end().unwrap();
         (bytes, model, totals)
+    }
+
+    #[test]
+    fn a_head_that_no_reader_takes_is_not_written() {
+        for (medium_blocks, may_be) in [(MAX_PBA + 1, true), (MAX_PBA + 2, false)] {
+            let head = Head {
+                kind: Kind::Whole,
+                uuid: [3; 16],
+                life: 1,
+                medium_blocks,
+            };
+            assert_eq!(Writer::new(Vec::new(), &head).is_ok(), may_be);
+        }
     }
 
     fn read(bytes: &[u8]) -> Result<(Vec<Option<u8>>, Totals), Damaged> {

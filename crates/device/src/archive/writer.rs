@@ -16,9 +16,10 @@ impl<W: Write> Writer<W> {
     /// Begins an archive.
     ///
     /// # Errors
-    /// When the output fails, or there is no memory for an encoder.
+    /// When the output fails, there is no memory for an encoder, or no reader would take the head.
     pub fn new(out: W, head: &Head) -> io::Result<Self> {
         let (bytes, sum) = head.encode();
+        Head::decode(&bytes).map_err(io::Error::other)?;
         let frames = FrameWriter::new(out, &bytes, sum)?;
         Ok(Self { frames })
     }

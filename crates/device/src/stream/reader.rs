@@ -102,6 +102,7 @@ mod tests {
     use proptest::prelude::*;
     use vellum_core::format::frames::FRAME_BYTES;
     use vellum_core::format::history::{Identity, Mark, Name};
+    use vellum_core::limits::MAX_LOGICAL_BLOCKS;
 
     const BLOCKS: u64 = 3000;
 
@@ -198,6 +199,17 @@ mod tests {
             whole.truncate(HEAD_BYTES);
             whole.extend(&bytes);
             prop_assert!(read(&whole).is_err());
+        }
+    }
+
+    #[test]
+    fn a_head_that_no_receiver_takes_is_not_written() {
+        for (blocks, may_be) in [(MAX_LOGICAL_BLOCKS, true), (MAX_LOGICAL_BLOCKS + 1, false)] {
+            let head = Head {
+                blocks,
+                ..head(true)
+            };
+            assert_eq!(Writer::new(Vec::new(), &head).is_ok(), may_be);
         }
     }
 

@@ -22,9 +22,10 @@ impl<W: Write> Writer<W> {
     /// Begins a stream.
     ///
     /// # Errors
-    /// When the output fails, or there is no memory for an encoder.
+    /// When the output fails, there is no memory for an encoder, or no receiver would take the head.
     pub fn new(out: W, head: &Head) -> io::Result<Self> {
         let (bytes, sum) = head.encode();
+        Head::decode(&bytes).map_err(io::Error::other)?;
         Ok(Self {
             frames: FrameWriter::new(out, &bytes, sum)?,
             is_whole: head.from.is_none(),
