@@ -6,12 +6,15 @@
 )]
 
 mod common;
+#[path = "common/thrice.rs"]
+mod thrice;
 
 use common::{Client, assert_sound, small, wait_for};
 use std::sync::Arc;
+use thrice::{counted, wait_for_sweeps};
 use vellum_device::policy::Policy;
 use vellum_device::stream::{Reader, Sender, receive};
-use vellum_device::{CreateOptions, OpenOptions, Volume};
+use vellum_device::{CreateOptions, Haste, OpenOptions, Sought, Volume};
 use vellum_medium::{Medium, MemoryMedium};
 
 const TIB: u64 = 1 << 28;
@@ -33,10 +36,10 @@ fn create() -> Arc<MemoryMedium> {
     Arc::new(medium)
 }
 
-fn options() -> OpenOptions {
+fn options(dedup: bool) -> OpenOptions {
     OpenOptions {
         policy: Policy {
-            dedup: true,
+            dedup,
             ..Policy::default()
         },
         receiving: true,
@@ -46,7 +49,7 @@ fn options() -> OpenOptions {
 }
 
 fn open(medium: &Arc<MemoryMedium>) -> Arc<Volume> {
-    open_as(medium, &options())
+    open_as(medium, &options(true))
 }
 
 fn open_as(medium: &Arc<MemoryMedium>, options: &OpenOptions) -> Arc<Volume> {
@@ -131,7 +134,7 @@ fn a_block_that_a_snapshot_keeps_moves() {
     drop((client, volume));
     let options = OpenOptions {
         segments_end: Some(10),
-        ..options()
+        ..options(true)
     };
     let volume = open_as(&medium, &options);
     wait_for(&volume, "all has moved", |volume| {
@@ -163,5 +166,22 @@ fn a_snapshot_of_it_is_sent_and_received() {
     receive(&to, &mut stream, false, &mut |_| true).unwrap();
     assert_read(&mut Client::new(&to), [1, 2, 3, 1]);
     to.stop().unwrap();
+    assert_sound(&*medium);
+}
+
+#[test]
+fn a_sweep_merges_blocks_behind_16_tib() {
+    let medium = create();
+    let volume = open_as(&medium, &options(false));
+    let mut client = Client::new(&volume);
+    for (lba, fill) in PLACES.into_iter().zip([1, 2, 3, 3]) {
+        client.write(lba, &[fill]).unwrap();
+    }
+    client.flush().unwrap();
+    volume.sweep(Sought::Duplicates, Haste::Now).unwrap();
+    wait_for_sweeps(&volume, 1);
+    assert_eq!(counted(&volume, "merged_blocks"), 1);
+    assert_read(&mut client, [1, 2, 3, 3]);
+    volume.stop().unwrap();
     assert_sound(&*medium);
 }

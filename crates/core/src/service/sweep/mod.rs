@@ -19,7 +19,7 @@ use crate::stats::Stats;
 use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
-use pass::{CHECKSUMS, Pass};
+use pass::{CHECKSUMS, Form, Pass};
 
 /// Pairs of pages with several owners each that are collected before their owners are searched for, in all of the map at once:
 /// half a MiB.
@@ -108,11 +108,12 @@ impl Sweep {
         spare: u64,
         now: Nanos,
     ) -> Self {
+        let form = Form::of(superblock.mapped_blocks());
         Self {
             walk: Walk::new(superblock, crc, haste, now),
             spare,
             at: At::Begin(from.into()),
-            pass: Pass::new(from.into(), 0, 0),
+            pass: Pass::new(form, from.into(), 0, 0),
             pairs: Pairs::default(),
             pages: Vec::new(),
             owners: Vec::new(),
@@ -154,7 +155,8 @@ impl Sweep {
     }
 
     fn begin(&mut self, from: u64, volume: &impl Answers) {
-        self.pass = Pass::new(from, volume.stored(), self.spare);
+        let form = Form::of(self.walk.superblock().mapped_blocks());
+        self.pass = Pass::new(form, from, volume.stored(), self.spare);
         self.walk.rewind();
         self.at = At::Fill;
     }

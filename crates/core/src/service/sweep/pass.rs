@@ -2,6 +2,7 @@
 
 use crate::addr::{Lba, Vba};
 use crate::index::Holder;
+use crate::limits::{MAX_MAPPED_BLOCKS, MAX_NARROW_BLOCKS};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -11,33 +12,47 @@ pub(super) const CHECKSUMS: u64 = 1 << 32;
 const ENTRIES: usize = 2 << 20;
 /// How many passes a sweep takes at most, if it may use the memory for that: 0.6 bytes a block, a seventh of the map's memory.
 const PASSES: u64 = 16;
-/// The bits of a [`Stored`] for a checksum.
-const PLACE_BITS: u32 = 31;
 
-/// A stored block: its checksum's place in the pass, whether its holder is an LBA and not a shared page, and the holder's number.
-/// When sorted, the shared page of a content comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Stored(u64);
+/// How a stored block is encoded in 8 bytes: its checksum's place in the pass, whether its holder is an LBA and not a shared page, and the
+/// holder's number. When sorted, the shared page of a content comes first. Numbers have 32 bits, or 35 on a volume of more than 16 TiB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    number_bits: u32,
+}
 
-const OF_LBA: u64 = 1 << 32;
+impl Form {
+    /// For a volume whose LBAs end there.
+    pub fn of(mapped_blocks: u64) -> Self {
+        let number_bits = match mapped_blocks > MAX_NARROW_BLOCKS {
+            true => MAX_MAPPED_BLOCKS.trailing_zeros(),
+            false => 32,
+        };
+        Self { number_bits }
+    }
 
-impl Stored {
-    fn new(place: u64, holder: Holder) -> Self {
+    /// How many of a checksum's bits its place lacks in a pass of this width.
+    fn shift(self, width: u64) -> u32 {
+        let place_bits = u64::BITS - 1 - self.number_bits;
+        (u64::BITS - (width - 1).leading_zeros()).saturating_sub(place_bits)
+    }
+
+    fn stored(self, place: u64, holder: Holder) -> u64 {
         let number = match holder {
-            Holder::Lba(lba) => OF_LBA | (lba.0 & u64::from(u32::MAX)),
+            Holder::Lba(lba) => 1 << self.number_bits | lba.0,
             Holder::Page(vba) => u64::from(vba.0),
         };
-        Self(place << 33 | number)
+        place << (self.number_bits + 1) | number
     }
 
-    fn place(self) -> u64 {
-        self.0 >> 33
+    fn place(self, stored: u64) -> u64 {
+        stored >> (self.number_bits + 1)
     }
 
-    fn holder(self) -> Holder {
-        match self.0 & OF_LBA {
-            0 => Holder::Page(Vba(self.0 as u32)),
-            _ => Holder::Lba(Lba(self.0 & (OF_LBA - 1))),
+    fn holder(self, stored: u64) -> Holder {
+        let number = stored & ((1 << self.number_bits) - 1);
+        match stored >> self.number_bits & 1 {
+            0 => Holder::Page(Vba(number as u32)),
+            _ => Holder::Lba(Lba(number)),
         }
     }
 }
@@ -47,20 +62,21 @@ impl Stored {
 pub(super) struct Pass {
     from: u64,
     to: u64,
-    /// If a pass covers more checksums than a [`Stored`] can distinguish, neighbouring checksums are treated as one. The comparison tells
-    /// their blocks apart.
+    form: Form,
+    /// If a pass covers more checksums than there are places, neighbouring checksums are treated as one. The comparison tells their blocks
+    /// apart.
     shift: u32,
-    stored: Vec<Stored>,
+    stored: Vec<u64>,
     most: usize,
 }
 
 impl Pass {
     /// A pass from this checksum on, for a volume with `blocks` blocks; `spare`: bytes that it may use.
-    pub fn new(from: u64, blocks: u64, spare: u64) -> Self {
-        Self::of(from, blocks, room(blocks, spare))
+    pub fn new(form: Form, from: u64, blocks: u64, spare: u64) -> Self {
+        Self::of(form, from, blocks, room(blocks, spare))
     }
 
-    fn of(from: u64, blocks: u64, expected: usize) -> Self {
+    fn of(form: Form, from: u64, blocks: u64, expected: usize) -> Self {
         // Checksums are spread evenly, but not perfectly, and clients keep writing.
         let most = expected + expected / 8;
         let width = CHECKSUMS * expected as u64 / blocks.max(expected as u64);
@@ -68,7 +84,8 @@ impl Pass {
         Self {
             from,
             to,
-            shift: u32::from(to - from > 1 << PLACE_BITS),
+            form,
+            shift: form.shift(to - from),
             stored: Vec::with_capacity(most.min(blocks as usize + 1024)),
             most,
         }
@@ -86,7 +103,7 @@ impl Pass {
         }
         if self.is_ours(sum) {
             let place = (sum - self.from) >> self.shift;
-            self.stored.push(Stored::new(place, holder));
+            self.stored.push(self.form.stored(place, holder));
         }
     }
 
@@ -98,9 +115,9 @@ impl Pass {
     /// frequent).
     fn leave_to_the_next(&mut self) {
         self.sort();
-        let (first, middle) = (self.stored[0], self.stored[self.most / 2]);
-        let kept = middle.place().max(first.place() + 1);
-        let count = self.stored.partition_point(|one| one.place() < kept);
+        let [first, middle] = [0, self.most / 2].map(|index| self.place(index));
+        let kept = middle.max(first + 1);
+        let count = (self.stored).partition_point(|one| self.form.place(*one) < kept);
         self.stored.truncate(count);
         self.to = self.to.min(self.from + (kept << self.shift));
         if count == self.most {
@@ -119,17 +136,22 @@ impl Pass {
 
     /// Returns the blocks with the checksum of the one at `from`, starting there; the pass must be sorted.
     pub fn content(&self, from: usize) -> Range<usize> {
-        let mut contents = self.stored[from..].chunk_by(|one, next| one.place() == next.place());
-        from..from + contents.next().map_or(0, <[Stored]>::len)
+        let place = |stored: &u64| self.form.place(*stored);
+        let mut contents = self.stored[from..].chunk_by(|one, next| place(one) == place(next));
+        from..from + contents.next().map_or(0, <[u64]>::len)
     }
 
     pub fn holder(&self, index: usize) -> Holder {
-        self.stored[index].holder()
+        self.form.holder(self.stored[index])
+    }
+
+    fn place(&self, index: usize) -> u64 {
+        self.form.place(self.stored[index])
     }
 
     /// Returns the checksum that follows the one of this block.
     pub fn behind(&self, index: usize) -> u64 {
-        self.from + ((self.stored[index].place() + 1) << self.shift)
+        (self.from + ((self.place(index) + 1) << self.shift)).min(self.to)
     }
 
     /// Returns how much of a sweep is done when `inside` thousandths of this pass are.
@@ -141,7 +163,7 @@ impl Pass {
 /// Returns how many entries there is room for: enough for few passes of a large volume, if it may use that many bytes.
 fn room(blocks: u64, spare: u64) -> usize {
     let wanted = blocks.div_ceil(PASSES) as usize;
-    let fits = (wanted * size_of::<Stored>()) as u64 <= spare;
+    let fits = (wanted * size_of::<u64>()) as u64 <= spare;
     if fits { wanted } else { 0 }.max(ENTRIES)
 }
 
@@ -149,11 +171,14 @@ fn room(blocks: u64, spare: u64) -> usize {
 mod tests {
     use super::*;
 
+    const NARROW: Form = Form { number_bits: 32 };
+    const WIDE: Form = Form { number_bits: 35 };
+
     /// Runs all passes of a sweep over blocks with these checksums; returns the number of passes, and the holders by checksum.
-    fn passes(sums: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
+    fn passes(form: Form, sums: &[u32], from: u64, expected: usize) -> (usize, Vec<Vec<Holder>>) {
         let (mut at, mut count, mut found) = (from, 0, Vec::new());
         while at < CHECKSUMS {
-            let mut pass = Pass::of(at, sums.len() as u64, expected);
+            let mut pass = Pass::of(form, at, sums.len() as u64, expected);
             for (lba, &sum) in sums.iter().enumerate() {
                 pass.add(Holder::Lba(Lba(lba as u64)), sum);
             }
@@ -179,22 +204,28 @@ mod tests {
     #[test]
     fn each_block_is_in_one_pass_with_all_of_its_checksum() {
         let sums: Vec<u32> = (0..10_000).map(|lba| spread(lba % 4000)).collect();
-        for (expected, least) in [(100_000, 1), (4000, 3), (500, 20)] {
-            let (count, found) = passes(&sums, 0, expected);
-            assert!((least..=2 * least + 4).contains(&count), "{count} passes");
-            assert_eq!(found.len(), 4000);
-            assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 10_000);
+        for form in [NARROW, WIDE] {
+            for (expected, least) in [(100_000, 1), (4000, 3), (500, 20)] {
+                let (count, found) = passes(form, &sums, 0, expected);
+                assert!((least..=2 * least + 4).contains(&count), "{count} passes");
+                assert_eq!(found.len(), 4000);
+                assert_eq!(found.iter().map(Vec::len).sum::<usize>(), 10_000);
+            }
         }
     }
 
     #[test]
     fn a_sweep_skips_checksums_that_are_already_done() {
-        let sums: Vec<u32> = (0..1000).map(spread).collect();
-        let from = 3 << 30;
-        let (_, found) = passes(&sums, from, 100_000);
-        let left = sums.iter().filter(|&&sum| u64::from(sum) >= from);
-        assert_eq!(found.len(), left.count());
-        assert!(!found.is_empty() && found.len() < 500);
+        // Of a pass from the latter of these on, the last place may have fewer checksums than others.
+        let sums: Vec<u32> = (0..1000).map(spread).chain([u32::MAX]).collect();
+        for from in [3 << 30, (3 << 30) + 1] {
+            for form in [NARROW, WIDE] {
+                let (_, found) = passes(form, &sums, from, 100_000);
+                let left = sums.iter().filter(|&&sum| u64::from(sum) >= from);
+                assert_eq!(found.len(), left.count());
+                assert!(!found.is_empty() && found.len() < 500);
+            }
+        }
     }
 
     /// If one content is so frequent that nothing else fits beside it, the others are in separate passes.
@@ -203,7 +234,7 @@ mod tests {
         let sums: Vec<u32> = (0..3000)
             .map(|lba| if lba % 3 == 0 { spread(lba) } else { 1 << 20 })
             .collect();
-        let (_, found) = passes(&sums, 0, 800);
+        let (_, found) = passes(NARROW, &sums, 0, 800);
         assert_eq!(found.len(), 1001);
         assert!(
             found
@@ -212,12 +243,27 @@ mod tests {
         );
     }
 
-    /// A wide pass does not distinguish a checksum from its neighbour; a narrow one does.
     #[test]
-    fn a_wide_pass_does_not_distinguish_neighbouring_checksums() {
-        let (_, found) = passes(&[6, 7, 8], 0, 100);
+    fn holders_behind_16_tib_come_back() {
+        let mut pass = Pass::of(Form::of(1 << 33), 0, 100, 100);
+        let lba = Holder::Lba(Lba((1 << 34) + 5));
+        let page = Holder::Page(Vba((1 << 30) - 1));
+        pass.add(lba, 7);
+        pass.add(page, 7);
+        pass.sort();
+        assert_eq!((pass.holder(0), pass.holder(1)), (page, lba));
+    }
+
+    /// A pass over all checksums does not distinguish one from its neighbour; a shorter one does.
+    #[test]
+    fn a_long_pass_does_not_distinguish_neighbouring_checksums() {
+        let (_, found) = passes(NARROW, &[6, 7, 8], 0, 100);
         assert_eq!(found.len(), 2);
-        let (_, found) = passes(&[u32::MAX, u32::MAX - 1], 1 << 31, 100);
+        let (_, found) = passes(WIDE, &[6, 7, 8, 15, 16], 0, 100);
         assert_eq!(found.len(), 2);
+        for (form, from) in [(NARROW, 1 << 31), (WIDE, 15 << 28)] {
+            let (_, found) = passes(form, &[u32::MAX, u32::MAX - 1], from, 100);
+            assert_eq!(found.len(), 2);
+        }
     }
 }
