@@ -227,13 +227,19 @@ mod tests {
     use crate::format::superblock::Superblock;
     use crate::state::{Nodes, Origin, Paging};
     use alloc::{collections::BTreeMap, sync::Arc, vec};
+    use core::sync::atomic::{AtomicUsize, Ordering};
     use crc32c::crc32c as crc;
 
-    struct Disk(BTreeMap<Pba, [u8; BLOCK_BYTES]>);
+    #[derive(Default)]
+    struct Disk {
+        blocks: BTreeMap<Pba, [u8; BLOCK_BYTES]>,
+        reads: AtomicUsize,
+    }
 
     impl Nodes for Disk {
         fn read(&self, at: Pba, block: &mut [u8; BLOCK_BYTES]) -> bool {
-            self.0.get(&at).inspect(|of| *block = **of).is_some()
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.blocks.get(&at).inspect(|of| *block = **of).is_some()
         }
     }
 
@@ -251,20 +257,24 @@ mod tests {
 
     /// A state whose leaves are these numbers at these indexes on the medium, and of which `most` may be in memory.
     fn state_of(leaves: &[(u32, &[(usize, u32)])], most: usize) -> State {
+        state_on_disk(leaves, most).0
+    }
+
+    fn state_on_disk(leaves: &[(u32, &[(usize, u32)])], most: usize) -> (State, Arc<Disk>) {
         let volume = volume();
         let mut slots = vec![LeafSlot::Absent; volume.leaves() as usize];
-        let mut disk = Disk(BTreeMap::new());
+        let mut disk = Disk::default();
         for (of, entries) in leaves {
             let block = block_of(entries);
             slots[*of as usize] = LeafSlot::Slot0(leaf::checksum(Leaf(*of), &block, crc));
-            disk.0.insert(volume.leaf_slot(Leaf(*of), 0), block);
+            disk.blocks.insert(volume.leaf_slot(Leaf(*of), 0), block);
         }
         let mut state = State::new(&volume);
-        let slots = Slots::from(slots);
-        let paging = Paging::new(Arc::new(disk), most).with_census();
+        let (slots, disk) = (Slots::from(slots), Arc::new(disk));
+        let paging = Paging::new(disk.clone(), most).with_census();
         state.page(&paging, &volume, &slots, crc);
         assert!(state.leave_on_medium(&slots));
-        state
+        (state, disk)
     }
 
     fn count_all(state: &mut State) -> Result<(), Unsound> {
@@ -329,6 +339,38 @@ mod tests {
             assert_eq!(here, may_be.min(3), "{most} may be in memory");
             assert_eq!(state.has_away(), may_be < 3);
             assert_eq!(state.shared().len(), 2);
+        }
+    }
+
+    /// Where such a page is, was known when its leaf was settled: in a step of the census nothing is waited for.
+    #[test]
+    fn lbas_that_own_pages_alone_get_them_without_a_read() {
+        let at = volume().segments().first().0 as u32;
+        let pages = volume().map_leaves();
+        let leaves = volume().shared_leaves();
+        assert!(leaves > 1, "more than may be in memory");
+        let own = |page: u32| (page as usize, Entry::Shared(Vba(page * 1024)).pack());
+        let map: Vec<_> = (0..leaves).map(own).collect();
+        let places: Vec<_> = (0..leaves).map(|page| [(0, at + page)]).collect();
+        let of_pages = (pages..).zip(places.iter().map(<[_; 1]>::as_slice));
+        let all: Vec<(u32, &[_])> = [(0, &map[..])].into_iter().chain(of_pages).collect();
+        let (mut state, disk) = state_on_disk(&all, 1);
+        assert!(state.begin_census(&Unwritten::default()));
+        let blocks: BTreeMap<_, _> = all.iter().map(|(of, own)| (*of, block_of(own))).collect();
+        for leaf in 0..pages + leaves {
+            assert_eq!(state.count_leaf(Leaf(leaf), blocks.get(&leaf)), Ok(()));
+        }
+        let before = disk.reads.load(Ordering::Relaxed);
+        assert_eq!(
+            state.next_uncounted(Leaf(0)),
+            Some(Uncounted::Here(Leaf(0)))
+        );
+        assert_eq!(state.count_leaf(Leaf(0), None), Ok(()));
+        assert_eq!(disk.reads.load(Ordering::Relaxed), before);
+        assert_eq!(state.end_census(), Ok(()));
+        for page in 0..leaves {
+            let entry = state.map().get(Lba(page.into()));
+            assert_eq!(entry, Entry::Plain(Pba((at + page).into())));
         }
     }
 

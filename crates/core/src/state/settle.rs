@@ -11,7 +11,7 @@ use super::settling::{Blocks, Fault, Settling, Standing, count_block};
 use super::shared::Shared;
 use super::shelf::Shelf;
 use super::{Event, State, Unsound};
-use crate::addr::{BLOCK_BYTES, Lba, Leaf, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Pba, Vba};
 use crate::entry::{Entry, split};
 
 impl State {
@@ -163,9 +163,8 @@ impl State {
     }
 
     /// Maps the LBAs that own pages alone to the pages themselves.
-    pub(super) fn make_plain(&mut self, alone: &[(Vba, Lba)]) {
-        for &(page, lba) in alone {
-            let pba = self.shared.pba(page);
+    pub(super) fn make_plain(&mut self, alone: &[(Lba, (Vba, Pba))]) {
+        for &(lba, (page, pba)) in alone {
             if self.lost_leaf().is_some() {
                 return;
             }

@@ -46,7 +46,8 @@ pub(super) struct Settling {
     /// The numbers after the last ones of leaves that were not full when they were settled.
     ends: Vec<Vba>,
     seen: Seen,
-    alone: BTreeMap<Lba, Vba>,
+    /// LBAs that own a page alone: its number, and where it is.
+    alone: BTreeMap<Lba, (Vba, Pba)>,
     given_up: BTreeSet<Vba>,
     /// Pages that deltas may need, a bit each, and where those of them are that nobody owns.
     bases: Vec<u64>,
@@ -131,7 +132,7 @@ impl Settling {
         let is_written = page.0 >= self.fresh || !self.unwritten.has(blocks.segments, pba);
         let is_counted = is_written && count_block(blocks.segments, blocks.live, pba).is_some();
         if let Standing::Alone(lba) = standing {
-            self.alone.insert(lba, page);
+            self.alone.insert(lba, (page, pba));
         }
         is_counted.then_some(()).ok_or(Fault::Page(page))
     }
@@ -198,20 +199,23 @@ impl Settling {
         Some(Leaf(split(*lba).0 as u32))
     }
 
+    /// Where the page is that an LBA owns alone.
+    pub fn place_of_alone(&self, lba: Lba) -> Option<Pba> {
+        self.alone.get(&lba).map(|(_, pba)| *pba)
+    }
+
     /// The LBAs of a leaf of the map that own pages alone, and these pages.
-    pub fn alone_in(&self, leaf: Leaf) -> Vec<(Vba, Lba)> {
+    pub fn alone_in(&self, leaf: Leaf) -> Vec<(Lba, (Vba, Pba))> {
         let first = u64::from(leaf.0) * LEAF_ENTRIES as u64;
         let of_leaf = self
             .alone
             .range(Lba(first)..Lba(first + LEAF_ENTRIES as u64));
-        of_leaf.map(|(lba, page)| (*page, *lba)).collect()
+        of_leaf.map(|(lba, page)| (*lba, *page)).collect()
     }
 
-    /// All of these, in the order of the pages' numbers.
-    pub fn alone(&self) -> Vec<(Vba, Lba)> {
-        let mut all: Vec<_> = self.alone.iter().map(|(lba, page)| (*page, *lba)).collect();
-        all.sort_unstable();
-        all
+    /// All of these.
+    pub fn alone(&self) -> Vec<(Lba, (Vba, Pba))> {
+        self.alone.iter().map(|(lba, page)| (*lba, *page)).collect()
     }
 
     /// Notes that a page could not be settled anew.

@@ -194,7 +194,11 @@ impl Shared {
     ) {
         let pba = match standing {
             Standing::Free => Pba::NOWHERE,
-            _ => self.pba(vba),
+            Standing::Alone(lba) => {
+                let place = settling.place_of_alone(lba);
+                place.unwrap_or_else(|| self.pba(vba))
+            }
+            Standing::Whole | Standing::Parts => self.pba(vba),
         };
         settling.unsettle(vba, standing, pba, blocks);
         match standing {
