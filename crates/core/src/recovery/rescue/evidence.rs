@@ -56,7 +56,11 @@ impl Replay<'_> {
         let told = told.map(|(seq, tags)| (*seq, tags[offset as usize]));
         match (base, told) {
             (Some((seq, _)), _) if newest > Some(seq) => false,
-            (Some((seq, tag)), Some((last, told))) => last < seq || told == tag,
+            (Some((seq, tag)), Some((last, told))) => {
+                // A summary that was rewritten names the owner of then.
+                let is_named = [tag.owner, Owner::Lba(lba)].contains(&told.owner);
+                last < seq || told.sum == tag.sum && is_named
+            }
             (None, _) if newest.is_some() => false,
             (None, Some((_, told))) => told.owner == own || told.owner == Owner::None,
             (_, None) => true,
