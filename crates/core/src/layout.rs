@@ -112,7 +112,8 @@ impl Recovered {
         }
     }
 
-    /// Begins a new life; the caller writes both mirrors of the result, with a sync after each, before anything else.
+    /// Begins a new life. The caller writes the first mirror of the result and then the last, with a sync after each, before anything else.
+    /// If the last mirror was lost, the caller first writes what was found there: a last mirror of a newer life makes the first one stale.
     ///
     /// # Errors
     /// When the volume has a feature that a writer must know. When a block could not be read that only a writer needs: writing would lose

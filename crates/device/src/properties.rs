@@ -36,15 +36,15 @@ pub fn change_at_rest<E>(
     change: impl FnOnce(&Superblock) -> Result<Properties, E>,
 ) -> Result<Superblock, ChangeError<E>> {
     let found = find_superblock(&mut MediumSource::new(medium), medium.blocks(), crc32c);
-    let (mut superblock, mirror_lost) = found?;
+    let (found, mirror_lost) = found?;
+    let mut superblock = found.clone();
     if let Some(error) = superblock.unknown_to_write() {
         let at = superblock.mirrors()[0];
         return Err(RecoveryError::Superblock { at, error }.into());
     }
     let properties = change(&superblock).map_err(ChangeError::Refused)?;
-    let mirrors = start::in_turn(medium, &superblock, mirror_lost);
     superblock.set_properties(properties);
-    start::write(medium, &superblock, mirrors)?;
+    start::replace(medium, &found, mirror_lost, &superblock)?;
     Ok(superblock)
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn write<E: From<RecoveryError> + From<MediumError>>(
     let superblock = read.map_err(|error| unreadable::<E>(&mut source, error))?;
     medium.sync()?;
     let [first, last] = superblock.mirrors();
-    start::write(medium, &superblock, [last, first])?;
+    start::write(medium, &superblock, &[last, first])?;
     Ok(superblock)
 }
 

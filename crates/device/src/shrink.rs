@@ -129,7 +129,6 @@ pub(crate) fn end_stopped(medium: &dyn Medium, blocks: u64) -> Result<Superblock
     let recovered = resize::stopped::<ShrinkError>(medium)?;
     let superblock = end_at(&recovered, blocks)?;
     let mirror_lost = recovered.replayed.mirror_lost;
-    let mirrors = start::in_turn(medium, &recovered.superblock, mirror_lost);
-    start::write(medium, &superblock, mirrors)?;
+    start::replace(medium, &recovered.superblock, mirror_lost, &superblock)?;
     Ok(superblock)
 }

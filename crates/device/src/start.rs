@@ -165,22 +165,19 @@ fn recover_any(
     Err(recovery_error(medium, source, error))
 }
 
-/// Raises the volume's life in both mirrors, durably, one after the other, so that one is whole at any instant.
+/// Raises the volume's life in both mirrors, durably.
 pub(crate) fn begin_life(
     medium: &dyn Medium,
     source: &mut MediumSource<'_>,
     recovered: &mut Recovered,
 ) -> Result<(), OpenError> {
     forget_growth(medium, recovered.superblock())?;
-    let mirrors = in_turn(
-        medium,
-        recovered.superblock(),
-        recovered.replayed().mirror_lost,
-    );
-    let superblock = recovered
+    let found = recovered.superblock().clone();
+    let mirror_lost = recovered.replayed().mirror_lost;
+    let next = recovered
         .begin_life()
         .map_err(|error| recovery_error(medium, source, error))?;
-    Ok(write(medium, superblock, mirrors)?)
+    Ok(replace(medium, &found, mirror_lost, next)?)
 }
 
 /// Before a volume is written to, makes what an interrupted growth has left in the medium's last block a copy of the current
@@ -208,35 +205,42 @@ pub(crate) fn sign(medium: &dyn Medium, volume: &Superblock) -> Result<(), Mediu
     medium.sync()
 }
 
-/// The mirrors of a superblock that was found, in the order in which they may be written, so that one is whole at any instant.
-pub(crate) fn in_turn(medium: &dyn Medium, found: &Superblock, mirror_lost: bool) -> [Pba; 2] {
-    let mut mirrors = found.mirrors();
-    if mirror_lost && decodes_to(medium, found) {
-        // The first mirror is the whole one, so the other is written first.
-        mirrors.reverse();
+/// Replaces the superblock that was found by the next one, in the same mirrors: durably, one after the other, so that one is whole at
+/// any instant.
+///
+/// The first mirror comes first: if the last one is of a newer life, recovery takes the first for stale. So a lost last mirror gets
+/// what was found, before the first one is written.
+pub(crate) fn replace(
+    medium: &dyn Medium,
+    found: &Superblock,
+    mirror_lost: bool,
+    next: &Superblock,
+) -> Result<(), MediumError> {
+    let [first, last] = found.mirrors();
+    if mirror_lost && decodes_to(medium, first, found) {
+        write(medium, found, &[last])?;
     }
-    mirrors
+    write(medium, next, &[first, last])
 }
 
-/// Writes the superblock to its mirrors, durably, one after the other.
+/// Writes the superblock to these mirrors, durably, one after the other.
 pub(crate) fn write(
     medium: &dyn Medium,
     superblock: &Superblock,
-    mirrors: [Pba; 2],
+    mirrors: &[Pba],
 ) -> Result<(), MediumError> {
     let mut block = [0; BLOCK_BYTES];
     superblock.encode(crc32c, &mut block);
-    for mirror in mirrors {
+    for &mirror in mirrors {
         medium.write(mirror, &block)?;
         medium.sync()?;
     }
     Ok(())
 }
 
-fn decodes_to(medium: &dyn Medium, superblock: &Superblock) -> bool {
+fn decodes_to(medium: &dyn Medium, mirror: Pba, superblock: &Superblock) -> bool {
     let mut block = [0; BLOCK_BYTES];
-    let [first, _] = superblock.mirrors();
-    medium.read(first, &mut block).is_ok()
+    medium.read(mirror, &mut block).is_ok()
         && Superblock::decode(&block, medium.blocks(), crc32c)
             .is_ok_and(|found| found.mirrors_same_life(superblock))
 }

@@ -10,6 +10,7 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::properties::{Properties, PropertyError, Value};
 use vellum_device::block::BlockError;
 use vellum_device::{ChangeError, OpenOptions, Volume, change_at_rest, crc32c};
+use vellum_medium::fault::{Asked, Event, Recorder};
 use vellum_medium::{Medium, MemoryMedium};
 
 const LAYOUTS: [Layout; 3] = [Layout::Log, Layout::Ordered, Layout::Shadow];
@@ -114,6 +115,79 @@ fn with_one_torn_mirror_the_other_has_the_properties() {
         ([&torn[..], &new[..]], "new"),
     ] {
         assert_eq!(label(blocks).as_deref(), Some(found));
+    }
+}
+
+const SECTOR: usize = 512;
+
+fn block_at(medium: &MemoryMedium, at: Pba) -> [u8; BLOCK_BYTES] {
+    let mut block = [0; BLOCK_BYTES];
+    medium.read(at, &mut block).unwrap();
+    block
+}
+
+/// The medium after each power cut in the write of a block: some of the sectors that differ are new.
+fn torn(medium: &MemoryMedium, at: Pba, new: &[u8]) -> Vec<MemoryMedium> {
+    let old = block_at(medium, at);
+    let sectors = |of: usize| of * SECTOR..(of + 1) * SECTOR;
+    let differ = (0..BLOCK_BYTES / SECTOR).filter(|&of| old[sectors(of)] != new[sectors(of)]);
+    let differ: Vec<usize> = differ.collect();
+    let cuts = (0..1 << differ.len()).map(|arrived: usize| {
+        let (cut, mut block) = (medium.fork(), old);
+        for (bit, &of) in differ.iter().enumerate() {
+            if arrived >> bit & 1 == 1 {
+                block[sectors(of)].copy_from_slice(&new[sectors(of)]);
+            }
+        }
+        cut.write(at, &block).unwrap();
+        cut
+    });
+    cuts.collect()
+}
+
+/// What an opening writes to the mirrors before anything else, in order.
+fn written_first(medium: &MemoryMedium, mirrors: [Pba; 2]) -> Vec<(Pba, Box<[u8]>)> {
+    let recorder = Arc::new(Recorder::new(medium.fork()));
+    let opened: Arc<dyn Medium> = recorder.clone();
+    drop(open(&opened));
+    let tape = recorder.take();
+    let writes = tape.events().filter_map(|event| match event {
+        Event::Issued(Asked::Write { at, bytes, .. }) => Some((*at, bytes.clone())),
+        _ => None,
+    });
+    writes.take_while(|(at, _)| mirrors.contains(at)).collect()
+}
+
+/// One tears the last mirror while properties are changed, or a bit of it flips. The other one comes when the next life begins.
+#[test]
+fn two_power_cuts_in_a_row_leave_a_volume_that_can_be_written() {
+    let long = |letter: &str| letter.repeat(SECTOR);
+    let start = MemoryMedium::new(2000);
+    create_as(&start, Layout::Log);
+    set_at_rest(&start, "label", &long("o"));
+    let mirrors = superblock_of(&start).mirrors();
+    let [_, last] = mirrors;
+    let changed = start.fork();
+    set_at_rest(&changed, "label", &long("n"));
+    let mut once = torn(&start, last, &block_at(&changed, last));
+    let flipped = start.fork();
+    let mut block = block_at(&start, last);
+    block[SECTOR + 9] ^= 1;
+    flipped.write(last, &block).unwrap();
+    once.push(flipped);
+    assert_eq!(once.len(), 9, "three sectors change");
+    for medium in once {
+        let mut lives = 0;
+        for (at, bytes) in written_first(&medium, mirrors) {
+            for twice in torn(&medium, at, &bytes) {
+                let twice: Arc<dyn Medium> = Arc::new(twice);
+                let label = text(&open(&twice).properties(), "label");
+                assert!([long("o"), long("n")].map(Some).contains(&label));
+            }
+            medium.write(at, &bytes).unwrap();
+            lives += 1;
+        }
+        assert!(lives >= 2, "a life begins in both mirrors");
     }
 }
 

@@ -8,6 +8,7 @@ use vellum_core::addr::{Leaf, Pba, Segment};
 use vellum_core::check;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::Kind;
 use vellum_core::format::{self, SumKind};
 use vellum_core::layout::{self, Recovered};
@@ -299,29 +300,63 @@ fn open_with(
             recovered.superblock().encode(crc32c::crc32c, &mut block);
             medium.format(medium.blocks() - 1, &block);
         }
-        let superblock = recovered
-            .begin_life()
-            .map_err(|e| format!("recovery: {e}"))?;
-        let mut block = [0; BLOCK];
-        superblock.encode(crc32c::crc32c, &mut block);
-        for mirror in superblock.mirrors() {
-            medium.writes += 1;
-            let effect = medium.writes;
-            medium.write(mirror.0, Cell::Meta(block.as_slice().into()), effect);
-            if cuts && rng.percent(4) {
-                medium.power_fails(rng);
-                continue 'again;
-            }
-            medium.complete(mirror.0, 1, effect, false);
-            let asked = medium.stamp();
-            medium.sync(asked, rng);
-            if cuts && rng.percent(4) {
-                medium.power_fails(rng);
-                continue 'again;
-            }
+        if begin_life(medium, &mut recovered, rng, cuts)? {
+            return Ok(recovered);
         }
-        return Ok(recovered);
     }
+}
+
+/// Writes the superblock of the next life, in the order that a runtime must keep; `false` if the power has failed.
+fn begin_life(
+    medium: &mut Medium,
+    recovered: &mut Recovered,
+    rng: &mut Rng,
+    cuts: bool,
+) -> Result<bool, Failure> {
+    let found = recovered.superblock().clone();
+    let [first, last] = found.mirrors();
+    let is_found = |superblock: Superblock| superblock.mirrors_same_life(&found);
+    let mut block = [0; BLOCK];
+    medium.read_into(first.0, &mut block);
+    let whole = Superblock::decode(&block, medium.blocks(), crc32c::crc32c);
+    let last_lost = recovered.replayed().mirror_lost && whole.is_ok_and(is_found);
+    let next = recovered
+        .begin_life()
+        .map_err(|e| format!("recovery: {e}"))?;
+    // Uses a separate generator, so that seeds mean what they did.
+    let mut other = Rng::new(medium.stamp() ^ 0x1057);
+    if last_lost && !write_mirror(medium, last, &found, &mut other, cuts) {
+        return Ok(false);
+    }
+    let mut write = |at| write_mirror(medium, at, next, rng, cuts);
+    Ok(write(first) && write(last))
+}
+
+/// Writes one mirror durably; `false` if the power has failed.
+fn write_mirror(
+    medium: &mut Medium,
+    at: Pba,
+    superblock: &Superblock,
+    rng: &mut Rng,
+    cuts: bool,
+) -> bool {
+    let mut block = [0; BLOCK];
+    superblock.encode(crc32c::crc32c, &mut block);
+    medium.writes += 1;
+    let effect = medium.writes;
+    medium.write(at.0, Cell::Meta(block.as_slice().into()), effect);
+    if cuts && rng.percent(4) {
+        medium.power_fails(rng);
+        return false;
+    }
+    medium.complete(at.0, 1, effect, false);
+    let asked = medium.stamp();
+    medium.sync(asked, rng);
+    if cuts && rng.percent(4) {
+        medium.power_fails(rng);
+        return false;
+    }
+    true
 }
 
 /// Everything that a check of the medium at rest finds, data included.
