@@ -13,7 +13,7 @@ use crate::format::{
 };
 use crate::index::{Holder, Index};
 use crate::recovery::rescue::{self, Loss, Trust};
-use crate::recovery::{self, RecoveryError, Replayed, Source, find_superblock};
+use crate::recovery::{self, RecoveryError, Replayed, Source, Unreadable, find_superblock};
 use crate::room::Room;
 use crate::seam::{Block, Dedup, Effect, Input, Payload, Refusal, Reply};
 use crate::service::Answers;
@@ -144,6 +144,17 @@ impl Recovered {
                 &recovered.superblock
             }
         })
+    }
+
+    /// A block that could not be read, although what was flushed last may be in it. If there is one, this may be an older state: readers
+    /// need a [`rescue`].
+    #[must_use]
+    pub fn unread(&self) -> Option<Unreadable> {
+        match self {
+            Self::Log(recovered) => recovered.unread,
+            // Tables that may not be the newest are not recovered.
+            Self::Tables(_) => None,
+        }
     }
 
     /// Makes the volume read-only: no life begins.

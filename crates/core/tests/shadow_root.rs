@@ -24,6 +24,7 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::Kind;
 use vellum_core::layout::Recovered;
 use vellum_core::recovery::RecoveryError;
+use vellum_core::recovery::rescue::Trust;
 use vellum_core::seam::Effect;
 use vellum_core::tables::{Options, Persistence, Tables};
 
@@ -242,6 +243,15 @@ fn a_root_that_cannot_be_read_is_not_taken_for_torn() {
         matches!(unread, Some(RecoveryError::Unreadable(_))),
         "{unread:?}"
     );
+    // What is older than it is not certain.
+    for (trust, lost) in [(Trust::Certain, 600), (Trust::Newest, 0)] {
+        let rescued = open::rescue_without(&medium, trust, Some(first.0));
+        let Ok((Recovered::Tables(found), loss)) = rescued else {
+            panic!("it is not rescued");
+        };
+        assert_eq!((loss.lost.len(), loss.guessed.len()), (lost, 600 - lost));
+        assert_eq!(found.links().count() > 0, trust == Trust::Newest);
+    }
     let Ok(Recovered::Tables(found)) = open::recover(&medium, None) else {
         panic!("the volume is not opened");
     };

@@ -65,8 +65,8 @@ impl Damage {
     /// Describes the damage in one line, for the server's log.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
-            "the volume is damaged: {} block(s) are lost and return read errors; all others are \
-             intact",
+            "the volume is damaged: {} block(s) are lost and return read errors; each of the others reads as \
+             it was, or as an error",
             self.lost.len()
         );
         for finding in self.findings.iter().take(NAMED) {

@@ -151,7 +151,10 @@ fn recover_any(
     let recovered = layout::recover_within(source, medium.blocks(), crc32c, paging);
     leaves.opened();
     let error = match recovered {
-        Ok(recovered) => return Ok((recovered, None)),
+        Ok(recovered) => match recovered.unread().filter(|_| options.read_only) {
+            None => return Ok((recovered, None)),
+            Some(unread) => unread.into(),
+        },
         Err(error) => error,
     };
     // Do not rescue from what the cache holds: it may never have been on the medium.

@@ -208,6 +208,7 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
     let path = State::path(&args.target);
     let source = opened::open(&args.source, true, source_key)?;
     let source = volume_on(source, true, Policy::default());
+    let source = source.and_then(undamaged);
     let source = source.map_err(|error| may_be_rescued(error, &args.source))?;
     let unmixed = source.check_unmixed();
     unmixed.with_context(|| args.source.display().to_string())?;
@@ -257,6 +258,14 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
         info.uuid
     )?;
     Ok(())
+}
+
+/// Refuses a source of which something is lost, or in doubt: its copy would not say so.
+fn undamaged(source: Arc<Volume>) -> Result<Arc<Volume>> {
+    match source.damage().map(|damage| damage.findings().next()) {
+        None => Ok(source),
+        Some(first) => bail!(first.unwrap_or_else(|| "it is damaged".to_owned())),
+    }
 }
 
 /// The error for a source that cannot be read, with what can still be done about damage.

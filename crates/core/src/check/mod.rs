@@ -66,6 +66,9 @@ fn check_recovered(
     let superblock = &recovered.superblock;
     report.superblock = Some(superblock.clone());
     report.replayed = recovered.replayed;
+    if let Some(unread) = recovered.unread {
+        report.add(Problem::Unread(unread));
+    }
     check_mirrors(source, superblock, crc, report);
     copies::check(source, recovered, crc, report);
     names::check(source, recovered, crc, report);

@@ -24,6 +24,9 @@ pub enum Problem {
     /// Recovery refuses the volume; nothing else was checked.
     #[error("cannot be opened: {0}")]
     Unopenable(RecoveryError),
+    /// What was flushed last may be there: nothing else shows how the volume was.
+    #[error("{0}: what was flushed last may be there")]
+    Unread(Unreadable),
     /// The volume is a pack.
     #[error("it is a pack of a volume, and holds no data: only what leads to data is checked")]
     WithoutData,

@@ -48,7 +48,7 @@ impl Replay<'_> {
     }
 
     /// Where a head continues after a chunk.
-    fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
+    pub(super) fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
         let offset = cursor.offset + 1 + header.data_blocks;
         match header.next {
             None => (offset + 2 <= self.superblock.usable_blocks())

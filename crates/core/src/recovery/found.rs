@@ -61,7 +61,8 @@ pub struct Recovered {
     /// Owners and checksums of the blocks of segments that are open, or that have chunks newer than the map checkpoint. These may not
     /// have a summary yet.
     pub tags: Vec<(Segment, Vec<Tag>)>,
-    /// The first block that could not be read, although this matters only if the volume is written again.
+    /// The first block that could not be read, although what was flushed last, or what a writer needs, may be in it. If set, the volume
+    /// must not be written, and readers need a [rescue](super::rescue).
     pub unread: Option<Unreadable>,
     /// True if this is the rest of a damaged volume, which can be read but not written.
     pub is_rest: bool,

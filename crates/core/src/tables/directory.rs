@@ -23,6 +23,8 @@ pub(super) struct Directory {
     pub slots: Vec<LeafSlot>,
     /// Damaged directory blocks: what they named is taken for absent.
     damaged: BTreeMap<u64, RecoveryError>,
+    /// Why there may be a newer root. It may have changed anything.
+    pub doubt: Option<RecoveryError>,
     /// Damaged directory blocks that were restored from their twins.
     pub from_twins: Vec<u64>,
     /// Where the second copy of its root should be, if only one was found.
@@ -46,6 +48,7 @@ impl Directory {
                 directory.lone = root.missing(superblock);
                 if let Some(error) = root.doubt() {
                     loss.note(error);
+                    directory.doubt = Some(error);
                 }
                 directory.void = root.next.torn;
                 (directory.generation, directory.blocks) = (root.generation, root.slots);
@@ -85,6 +88,14 @@ impl Directory {
         }
         directory.slots.truncate(tables as usize);
         directory
+    }
+
+    /// Takes nothing for known if there may be a newer root.
+    pub fn be_certain(&mut self) {
+        if let Some(error) = self.doubt {
+            let blocks = 0..self.blocks.len() as u64;
+            self.damaged = blocks.map(|block| (block, error)).collect();
+        }
     }
 
     /// The slot of a table block that counts, if that is known.

@@ -300,10 +300,13 @@ pub(super) fn look(
     let (superblock, mirror_lost) = find_superblock(source, medium_blocks, crc)?;
     let mut found = Recovered::empty(superblock, mirror_lost);
     let signer = Signer::new(&found.superblock, crc);
-    let directory = match found.superblock.layout() {
+    let mut directory = match found.superblock.layout() {
         Layout::Shadow => Directory::read(source, &found.superblock, crc, &mut found.loss),
         _ => Directory::default(),
     };
+    if trust == Trust::Certain {
+        directory.be_certain();
+    }
     let mut editions = Table::new(found.superblock.table_blocks()[Kind::Editions as usize]);
     let mut blocks = Blocks {
         source: &mut *source,
@@ -345,6 +348,9 @@ pub(super) fn look(
     }
     if trust == Trust::Newest {
         found.guess(source, &signer);
+        if directory.doubt.is_some() {
+            found.guess_all();
+        }
     }
     found.count_links();
     found.settle_counts();

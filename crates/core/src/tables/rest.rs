@@ -118,6 +118,15 @@ impl Recovered {
         }
     }
 
+    /// Whatever is not lost may be older than it should be.
+    pub(super) fn guess_all(&mut self) {
+        let Loss { lost, guessed, .. } = &mut self.loss;
+        guessed.insert(Lba(0), self.superblock.logical_blocks());
+        for (lba, blocks) in lost.runs() {
+            guessed.remove(lba, blocks);
+        }
+    }
+
     /// The slots of a table block, in the order in which they are tried.
     fn candidates(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let slots = match (self.superblock.layout(), self.slots.get(number as usize)) {

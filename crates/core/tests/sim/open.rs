@@ -214,12 +214,21 @@ pub fn read<T>(medium: &mut Medium, by: impl FnOnce(&mut dyn Source) -> T) -> T 
 
 /// Rescues what is left of a damaged volume.
 pub fn rescue(medium: &Medium, trust: Trust) -> Result<(Recovered, Loss), RecoveryError> {
+    rescue_without(medium, trust, None)
+}
+
+/// The same, when one block cannot be read.
+pub fn rescue_without(
+    medium: &Medium,
+    trust: Trust,
+    bad: Option<u64>,
+) -> Result<(Recovered, Loss), RecoveryError> {
     let blocks = medium.blocks();
     let mut reader = Reader {
         medium: &mut medium.clone(),
         rng: &mut Rng::new(1),
         sync_fails: false,
-        bad: None,
+        bad,
     };
     layout::rescue(&mut reader, blocks, crc32c::crc32c, trust)
 }

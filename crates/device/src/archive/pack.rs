@@ -32,6 +32,7 @@ pub fn pack<W: Write>(
     let mut source = MediumSource::new(medium);
     // If a log cannot be recovered, it is not known which chunks were torn.
     let found = recover(&mut source, medium.blocks(), crc32c);
+    let found = found.ok().filter(|found| found.unread.is_none());
     let through = found.map_or(Seq(NUMBER_MAX), |found| found.last_seq);
     let choice = Choice {
         through,

@@ -20,12 +20,15 @@ pub fn find(path: &Path, medium: &dyn Medium) -> Result<DumpSubject> {
     let mut source = MediumSource::new(medium);
     let blocks = medium.blocks();
     let error = match recover(&mut source, blocks, crc32c) {
-        Ok(recovered) => {
-            return Ok(DumpSubject {
-                recovered,
-                damage: None,
-            });
-        }
+        Ok(recovered) => match recovered.unread() {
+            Some(unread) => unread.into(),
+            None => {
+                return Ok(DumpSubject {
+                    recovered,
+                    damage: None,
+                });
+            }
+        },
         Err(error) => error,
     };
     let rest = rescue(&mut source, blocks, crc32c, Trust::Certain);

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::claim::claim;
+use vellum_core::addr::Segment;
 use vellum_frontend::unaligned::ByteDevice;
+use vellum_medium::{Fault, FaultMedium, Plan};
 
 /// Runs it with nobody to interrupt it.
 fn run(args: &Args) -> Result<()> {
@@ -64,6 +66,22 @@ fn new(layout: Layout) -> NewVolume {
         history: 0,
         ..NewVolume::of(16 << 20)
     }
+}
+
+/// Its copy would have the older contents, and not say so.
+#[test]
+fn a_source_whose_newest_blocks_cannot_be_read_is_refused() {
+    let (directory, source) = place("unread");
+    let superblock = peek::superblock_of(&source, &Key::none()).unwrap().0;
+    // Where the log goes on.
+    let at = superblock.segment_start(Segment(0)).0;
+    let plan = Plan::default().with_every(Fault::ReadError, at..at + 1);
+    let medium = opened::open(&source, true, &Key::none()).unwrap();
+    let faulty = FaultMedium::new(medium, plan);
+    let volume = volume_on(Box::new(faulty), true, Policy::default()).unwrap();
+    let refused = undamaged(volume).err().unwrap().to_string();
+    assert!(refused.contains("cannot read"), "{refused}");
+    std::fs::remove_dir_all(directory).unwrap();
 }
 
 /// A kill at any moment in the beginning leaves nothing that the same command cannot continue from.

@@ -6,7 +6,7 @@ use super::super::{Recovered, RecoveryError, Source, find};
 use super::lbas::LbaSet;
 use super::loss::{Loss, Rescued, Trust};
 use super::scan::{Scan, Spot};
-use crate::addr::{Lba, Leaf, Life, Segment, Seq, Vba};
+use crate::addr::{BLOCK_BYTES, Lba, Leaf, Life, Pba, Segment, Seq, Vba};
 use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::chunk::Record;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
@@ -31,6 +31,8 @@ pub(super) struct Doubt {
     pub gone: LbaSet,
     /// The first chunk that is missing.
     pub missing: Option<Seq>,
+    /// Places of headers that cannot be read.
+    unread: BTreeSet<Pba>,
     /// If a chunk is missing: page numbers that it cannot have given to another page. These were in use then, or were given to a page
     /// after it.
     pub known: Option<BTreeSet<Vba>>,
@@ -50,6 +52,7 @@ impl Doubt {
             root_lost: false,
             gone: LbaSet::new(blocks),
             missing: None,
+            unread: BTreeSet::new(),
             known: None,
             placed: BTreeSet::new(),
             loss: Loss::none(blocks),
@@ -128,19 +131,43 @@ impl Doubt {
         replay.durable = replay.durable.max(scan.durable);
         for spot in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
+            if !follows {
+                self.look_for_unread_headers(replay);
+            }
             // If a missing chunk was not durable, the log ended there: the chunks behind it were never part of the log.
             let is_cut = !follows && spot.seq > replay.durable.next();
             if is_cut || !follows && !self.passes_over(replay, spot.seq, Some(spot)) {
                 break;
             }
             let Some(found) = replay.chunk_at(spot.place) else {
-                return;
+                break;
             };
             self.apply(replay, spot, &found);
+            replay.pass(spot.place, &found.header);
+        }
+        if !self.root_lost {
+            self.look_for_unread_headers(replay);
+        }
+        if let Some(unread) = replay.unread {
+            self.loss.note(unread.into());
         }
         if replay.durable > replay.last_seq {
             let last = replay.durable.next();
             self.passes_over(replay, last, None);
+        }
+    }
+
+    /// Takes the next chunk for durable if its header may be in a block that cannot be read, where a head goes on.
+    fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>) {
+        for cursor in replay.heads {
+            let start = replay.superblock.segment_start(cursor.segment);
+            let at = start.plus(cursor.offset.into());
+            if let Err(unread) = replay.source.read(at, &mut [0; BLOCK_BYTES])
+                && self.unread.insert(at)
+            {
+                self.loss.note(unread.into());
+                replay.durable = replay.durable.max(replay.last_seq.next());
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use super::super::replay::Replay;
 use super::scan::Spot;
 use crate::addr::{BLOCK_BYTES, Lba, Pba, Vba};
 use crate::entry::Entry;
-use crate::format::chunk::{self, Record};
+use crate::format::chunk::{self, ChunkHeader, Record};
 use crate::format::names::Names;
 use crate::format::root::Cursor;
 use crate::format::summary::{Owner, Tag};
@@ -15,12 +15,23 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
 impl Replay<'_> {
-    /// The chunk at a place, if it was durable or is whole.
+    /// The chunk at a place, if it was durable or is whole. One whose data cannot be read may be whole: a read of a bad block finds that
+    /// out.
     pub(super) fn chunk_at(&mut self, place: Cursor) -> Option<Found> {
         let found = self.found_at(place).ok()??;
-        let known = found.header.seq <= self.durable;
-        let is_whole = known || self.data_is_whole(&found.header, &found.records) == Ok(true);
-        is_whole.then_some(found)
+        if found.header.seq <= self.durable {
+            return Some(found);
+        }
+        let is_whole = self.data_is_whole(&found.header, &found.records);
+        self.unread = self.unread.or(is_whole.err());
+        (is_whole != Ok(false)).then_some(found)
+    }
+
+    /// Goes on after a chunk.
+    pub(super) fn pass(&mut self, place: Cursor, header: &ChunkHeader) {
+        if let Some(head) = (0..2).find(|head| *head == usize::from(header.head)) {
+            self.heads[head] = self.after(place, header).unwrap_or(self.heads[head]);
+        }
     }
 
     /// What the header at a place repeats of the previous chunk, on volumes whose headers do that.

@@ -1,0 +1,108 @@
+//! What was flushed last may be in a block that the medium cannot read. Such a volume is not written, and readers get errors, not what
+//! was there before.
+
+#![allow(clippy::unwrap_used, reason = "a failure is a test's")]
+
+mod common;
+
+use common::{Client, block_of, create, small, superblock_of};
+use std::sync::Arc;
+use vellum_core::addr::{Lba, Pba, Segment};
+use vellum_core::check::{Chunks, Options};
+use vellum_core::format::chunk::ChunkHeader;
+use vellum_core::recovery::rescue::Trust;
+use vellum_device::inspect::check_medium;
+use vellum_device::{MediumSource, OpenError, OpenOptions, Volume, crc32c, rescue};
+use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
+
+const BLOCKS: u64 = 4096;
+
+/// A volume that was cut off after two flushes, and its newest chunk.
+fn cut_off() -> (MemoryMedium, ChunkHeader) {
+    let start = MemoryMedium::new(BLOCKS);
+    create(&start);
+    let medium: Arc<dyn Medium> = Arc::new(start);
+    let volume = common::open(&medium);
+    let mut client = Client::new(&volume);
+    for fills in [[1, 2], [11, 12]] {
+        client.write(3, &fills).unwrap();
+        client.flush().unwrap();
+    }
+    let cut = MemoryMedium::new(BLOCKS);
+    common::copy(&*medium, &cut);
+    let superblock = superblock_of(&cut);
+    let mut newest = None;
+    for segment in 0..superblock.segment_count() {
+        let mut chunks = Chunks::new(&superblock, Segment(segment), crc32c);
+        while let Some(Ok(chunk)) = chunks.next(&mut MediumSource::new(&cut)) {
+            let seq = |header: ChunkHeader| header.seq;
+            if Some(chunk.header.seq) > newest.map(seq) {
+                newest = Some(chunk.header);
+            }
+        }
+    }
+    (cut, newest.unwrap())
+}
+
+/// The medium, of which one block cannot be read.
+fn without(medium: &MemoryMedium, bad: Pba) -> Arc<dyn Medium> {
+    let plan = Plan::default().with_every(Fault::ReadError, bad.0..bad.0 + 1);
+    Arc::new(FaultMedium::new(Box::new(medium.fork()), plan))
+}
+
+fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
+    let options = OpenOptions {
+        read_only: true,
+        trust,
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
+}
+
+/// The place of the block of data that LBA 3 was written to last.
+fn place_of_3(medium: &MemoryMedium, newest: &ChunkHeader) -> Pba {
+    let mut block = block_of(0);
+    let places = (1..=u64::from(newest.data_blocks)).map(|index| newest.at.plus(index));
+    let mut places = places.filter(|at| {
+        medium.read(*at, &mut block).unwrap();
+        block == block_of(11)
+    });
+    places.next().unwrap()
+}
+
+#[test]
+fn what_was_flushed_last_is_an_error_while_it_cannot_be_read() {
+    let (medium, newest) = cut_off();
+    let data = place_of_3(&medium, &newest);
+    for (bad, lost_by_name) in [(data, false), (newest.at, true)] {
+        let medium = without(&medium, bad);
+        let refused = Volume::open(Arc::clone(&medium), &small()).err();
+        assert!(matches!(
+            refused,
+            Some(OpenError::Medium(_) | OpenError::Recovery { .. })
+        ));
+        assert!(!check_medium(&*medium, Options::default()).is_sound());
+
+        let source = read_only(&medium, Trust::Certain);
+        assert_eq!(
+            source.damage().unwrap().lost().contains(Lba(3)),
+            lost_by_name
+        );
+        let mut client = Client::new(&source);
+        assert!(client.read(3, 1).is_err(), "{bad}");
+        assert_eq!(client.read(4, 1).ok(), (!lost_by_name).then(|| vec![12]));
+        drop(client);
+        let rescued = rescue::rescue(&source, None, &mut |_| true).unwrap();
+        assert!(rescued.lost.contains(Lba(3)));
+        source.stop().unwrap();
+
+        let source = read_only(&medium, Trust::Newest);
+        let guessed = source.damage().unwrap().guessed().contains(Lba(3));
+        let rescued = rescue::rescue(&source, None, &mut |_| true).unwrap();
+        assert!(
+            guessed != rescued.lost.contains(Lba(3)),
+            "{bad}: it is counted"
+        );
+        source.stop().unwrap();
+    }
+}
