@@ -258,6 +258,28 @@ fn a_root_that_cannot_be_read_is_not_taken_for_torn() {
     assert_eq!(found.generation, lost);
 }
 
+/// A root counts for a client only when both copies are written. So if one of them is blank, there was none.
+#[test]
+fn a_bad_block_in_a_place_without_a_root_costs_nothing() {
+    let (fresh, _) = VOLUME.create(Broken::No).unwrap();
+    let (driver, superblock) = with_roots();
+    let (mut void, ..) = driver.crash(true).unwrap();
+    let blocks = superblock.shadow_root_blocks();
+    let place =
+        |medium: &Medium| superblock.shadow_root_at(Generation(newest(medium, &superblock).0 + 1));
+    let first = place(&void);
+    for head in [first, first.plus(blocks)] {
+        void.format(head.0, &[0; 4096]);
+    }
+    for medium in [fresh, void] {
+        let first = place(&medium).0;
+        for bad in first..first + 2 * blocks {
+            let found = open::recover(&medium, Some(bad)).map(drop);
+            assert_eq!(found, Ok(()), "block {bad} of the place at {first}");
+        }
+    }
+}
+
 /// A root whose second copy a power cut has torn, and the contents in that copy's place.
 fn with_a_lone_root() -> (Medium, Superblock, Generation, Vec<u8>) {
     let (driver, superblock) = with_roots();

@@ -137,6 +137,8 @@ struct Root {
 /// One of the two places of roots.
 struct Place {
     has_one: bool,
+    /// Whether a copy is blank. A client is told of a root when both copies are written, so of this one nobody was told.
+    has_blank: bool,
     /// Copies that are not whole, but not blank either.
     torn: Vec<Pba>,
     /// The first copy that could not be read.
@@ -147,6 +149,7 @@ impl Place {
     const fn new() -> Self {
         Self {
             has_one: false,
+            has_blank: false,
             torn: Vec::new(),
             unread: None,
         }
@@ -174,9 +177,10 @@ impl Root {
         Self { next, ..self }
     }
 
-    /// Why it may not be the newest: no copy in the next root's place is whole, and one could not be read.
+    /// Why it may not be the newest: no copy in the next root's place is whole or blank, and one could not be read.
     fn doubt(&self) -> Option<RecoveryError> {
-        let unread = self.next.unread.filter(|_| !self.next.has_one);
+        let is_told = self.next.has_one || self.next.has_blank;
+        let unread = self.next.unread.filter(|_| !is_told);
         unread.map(RecoveryError::from)
     }
 
@@ -209,7 +213,10 @@ fn newest_root(
                 Ok(Ok((header, slots))) if header.generation.0 & 1 == parity => {
                     (header.generation, slots)
                 }
-                Ok(Err(_)) if bytes[..BLOCK_BYTES].iter().all(|&byte| byte == 0) => continue,
+                Ok(Err(_)) if bytes[..BLOCK_BYTES].iter().all(|&byte| byte == 0) => {
+                    place.has_blank = true;
+                    continue;
+                }
                 other => {
                     place.torn.push(at);
                     place.unread = place.unread.or(other.as_ref().err().copied());
