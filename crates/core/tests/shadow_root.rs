@@ -14,7 +14,8 @@ use sim::medium::{Broken, Medium, Rot};
 use sim::model::Model;
 use sim::open::{self, Volume};
 use sim::rng::Rng;
-use vellum_core::addr::Generation;
+use std::ops::Range;
+use vellum_core::addr::{Generation, Pba};
 use vellum_core::check;
 use vellum_core::engine;
 use vellum_core::format::SumKind;
@@ -22,9 +23,9 @@ use vellum_core::format::areas::Layout;
 use vellum_core::format::root;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::format::table::Kind;
-use vellum_core::layout::Recovered;
-use vellum_core::recovery::RecoveryError;
+use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery::rescue::Trust;
+use vellum_core::recovery::{RecoveryError, Source, Unreadable};
 use vellum_core::seam::Effect;
 use vellum_core::tables::{Options, Persistence, Tables};
 
@@ -278,6 +279,41 @@ fn a_bad_block_in_a_place_without_a_root_costs_nothing() {
             assert_eq!(found, Ok(()), "block {bad} of the place at {first}");
         }
     }
+}
+
+/// A medium of which some blocks cannot be read.
+struct Without<'a>(&'a Medium, Range<u64>);
+
+impl Source for Without<'_> {
+    fn read(&mut self, at: Pba, bytes: &mut [u8]) -> Result<(), Unreadable> {
+        let blocks = (bytes.len() / 4096) as u64;
+        if at.0 < self.1.end && at.0 + blocks > self.1.start {
+            return Err(Unreadable { at, blocks });
+        }
+        for (block, out) in (at.0..).zip(bytes.chunks_exact_mut(4096)) {
+            self.0.read_into(block, out);
+        }
+        Ok(())
+    }
+
+    fn drop_cache(&mut self) -> Result<(), Unreadable> {
+        Ok(())
+    }
+}
+
+#[test]
+fn roots_that_cannot_be_read_are_not_called_damaged() {
+    let (driver, superblock) = with_roots();
+    let (medium, ..) = driver.crash(true).unwrap();
+    let first = superblock.shadow_root_at(Generation(0)).0;
+    let roots = first..first + 4 * superblock.shadow_root_blocks();
+    let error = layout::recover(
+        &mut Without(&medium, roots),
+        medium.blocks(),
+        crc32c::crc32c,
+    );
+    let error = error.err().unwrap();
+    assert!(matches!(error, RecoveryError::Unreadable(_)), "{error}");
 }
 
 /// A root whose second copy a power cut has torn, and the contents in that copy's place.

@@ -235,7 +235,9 @@ fn newest_root(
         }
     }
     let (first, second) = (wrong, wrong);
-    let newest = newest.ok_or(RecoveryError::NoRoot { first, second })?;
+    let unread = places.iter().find_map(|place| place.unread);
+    let none = unread.map_or(RecoveryError::NoRoot { first, second }, Into::into);
+    let newest = newest.ok_or(none)?;
     let lost = superblock.root_generation();
     match newest.generation < lost {
         // The newest root was durable once, so it has decayed. The previous root describes an older state of the volume.
