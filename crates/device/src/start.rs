@@ -174,12 +174,12 @@ pub(crate) fn begin_life(
     source: &mut MediumSource<'_>,
     recovered: &mut Recovered,
 ) -> Result<(), OpenError> {
-    forget_growth(medium, recovered.superblock())?;
     let found = recovered.superblock().clone();
     let mirror_lost = recovered.replayed().mirror_lost;
     let next = recovered
         .begin_life()
         .map_err(|error| recovery_error(medium, source, error))?;
+    forget_growth(medium, &found)?;
     Ok(replace(medium, &found, mirror_lost, next)?)
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use vellum_core::addr::{Lba, Pba, Segment};
 use vellum_core::check::{Chunks, Options};
 use vellum_core::format::chunk::ChunkHeader;
+use vellum_core::format::grown::grown;
 use vellum_core::recovery::rescue::Trust;
 use vellum_device::inspect::check_medium;
 use vellum_device::{MediumSource, OpenError, OpenOptions, Volume, crc32c, rescue};
@@ -105,4 +106,26 @@ fn what_was_flushed_last_is_an_error_while_it_cannot_be_read() {
         );
         source.stop().unwrap();
     }
+}
+
+/// Nothing at all is written to a volume that does not open.
+#[test]
+fn what_an_interrupted_growth_left_stays_while_the_volume_is_not_opened() {
+    let (medium, newest) = cut_off();
+    let long = MemoryMedium::new(2 * BLOCKS);
+    for at in (0..BLOCKS).map(Pba) {
+        let mut block = block_of(0);
+        medium.read(at, &mut block).unwrap();
+        long.write(at, &block).unwrap();
+    }
+    let left = grown(&superblock_of(&medium), 2 * BLOCKS, None).unwrap();
+    let mut block = block_of(0);
+    left.encode(crc32c, &mut block);
+    let end = Pba(2 * BLOCKS - 1);
+    long.write(end, &block).unwrap();
+    let medium = without(&long, newest.at.plus(1));
+    assert!(Volume::open(Arc::clone(&medium), &small()).is_err());
+    let mut found = block_of(0);
+    medium.read(end, &mut found).unwrap();
+    assert!(found == block, "it was overwritten");
 }
