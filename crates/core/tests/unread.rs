@@ -87,3 +87,17 @@ fn a_header_that_cannot_be_read_costs_what_no_later_chunk_names() {
     let lost = (0..LBAS).filter(|lba| loss.lost.contains(Lba(*lba)));
     assert_eq!(lost.collect::<Vec<_>>(), [4, 5]);
 }
+
+/// The next header says whether a chunk was durable whose data is bad: then it is damaged, not torn.
+#[test]
+fn a_chunk_is_not_taken_for_torn_while_what_follows_it_cannot_be_read() {
+    for (bad, is_next) in [(9, true), (20, false)] {
+        let mut disk = disk_with(&written());
+        disk.damage(disk.at(0, 8));
+        disk.unreadable.insert(disk.at(0, bad).0);
+        let found = disk.recovered();
+        assert_eq!((found.last_seq, found.unread.is_some()), (Seq(4), is_next));
+        let (found, _) = rescued(&mut disk, Trust::Certain);
+        assert_eq!(found.last_seq == Seq(5), is_next);
+    }
+}

@@ -7,7 +7,6 @@
 use super::replay::Replay;
 use crate::addr::Seq;
 use crate::format::chunk::ChunkHeader;
-use crate::format::root::Cursor;
 
 impl Replay<'_> {
     /// Follows the headers as replay will, and changes only what is known to be durable. It does not matter here why the headers end:
@@ -45,16 +44,5 @@ impl Replay<'_> {
             .filter_map(|head| Some((next[head]?, head)))
             .filter(|(header, _)| follows(header))
             .max_by_key(|(header, _)| header.life)
-    }
-
-    /// Where a head continues after a chunk.
-    pub(super) fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
-        let offset = cursor.offset + 1 + header.data_blocks;
-        match header.next {
-            None => (offset + 2 <= self.superblock.usable_blocks())
-                .then_some(Cursor { offset, ..cursor }),
-            Some(segment) => (segment.0 < self.superblock.segment_count())
-                .then_some(Cursor { segment, offset: 0 }),
-        }
     }
 }

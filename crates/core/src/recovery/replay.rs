@@ -261,7 +261,8 @@ impl<'a> Replay<'a> {
         Ok(true)
     }
 
-    /// True if a chunk's data is what its header says.
+    /// True if a chunk's data is what its header says. If it is not, the next header may say that it was durable, so that has to be
+    /// readable.
     pub(super) fn data_is_whole(
         &mut self,
         header: &ChunkHeader,
@@ -277,7 +278,28 @@ impl<'a> Replay<'a> {
         let sum = self.superblock.sum(self.crc);
         let expected = records.iter().filter_map(Record::tag).map(|tag| tag.sum);
         let sums = data.chunks_exact(BLOCK_BYTES).map(|block| sum.of(block));
-        Ok(sums.eq(expected))
+        if sums.eq(expected) {
+            return Ok(true);
+        }
+        let segment = self.superblock.segment_of(header.at);
+        let place = segment.map(|(segment, offset)| Cursor { segment, offset });
+        if let Some(next) = place.and_then(|place| self.after(place, header)) {
+            let start = self.superblock.segment_start(next.segment);
+            let at = start.plus(next.offset.into());
+            self.source.read(at, &mut [0; BLOCK_BYTES])?;
+        }
+        Ok(false)
+    }
+
+    /// Where a head continues after a chunk.
+    pub(super) fn after(&self, cursor: Cursor, header: &ChunkHeader) -> Option<Cursor> {
+        let offset = cursor.offset + 1 + header.data_blocks;
+        match header.next {
+            None => (offset + 2 <= self.superblock.usable_blocks())
+                .then_some(Cursor { offset, ..cursor }),
+            Some(segment) => (segment.0 < self.superblock.segment_count())
+                .then_some(Cursor { segment, offset: 0 }),
+        }
     }
 
     fn apply(&mut self, head: usize, found: &Found) -> Result<(), RecoveryError> {
