@@ -174,7 +174,7 @@ fn is_asynchronous(order: &mut CommitOrder, found: &Findings, memory: &Memory) {
         written: Some(&Written(vec![block])),
     };
     let none: [Wait; 0] = [];
-    let stop = order.stop(&change, &payloads, |_| true, || false, none.iter());
+    let stop = order.stop(&change, &payloads, |_, _| true, || false, none.iter());
     assert_eq!(stop, None);
 }
 
@@ -216,7 +216,7 @@ fn is_stopped(
     let stop = order.stop(
         change,
         payloads,
-        |_| true,
+        |_, _| true,
         || scans.is_behind(),
         none.iter(),
     );
