@@ -115,6 +115,12 @@ pub enum StoodAside {
 }
 
 impl StoodAside {
+    /// True if it was not read, so that nothing is known to be wrong with it.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        matches!(self, Self::Limit { .. } | Self::Unreadable(_))
+    }
+
     /// A field has an impossible value.
     pub(crate) fn field(part: Part, at: u64, field: &'static str, found: impl Into<u64>) -> Self {
         Self::Field {

@@ -17,6 +17,9 @@ pub const JOURNAL_BLOCKS_MIN: u64 = 1024;
 /// every 256 blocks, so a journal of 16 GiB still fits.
 pub const EXTENTS: usize = 65_536;
 
+/// The most extents of all journals of a volume.
+pub const ALL_EXTENTS: usize = 4 * EXTENTS;
+
 /// The depth of an extent tree (the kernel's `EXT4_MAX_EXTENT_DEPTH`).
 pub const EXTENT_DEPTH: u16 = 5;
 
@@ -67,7 +70,7 @@ pub const FREED_GROUPS: u64 = 65_536;
 /// The most bytes read from the journals of a volume to find where their logs end: a page for each descriptor and commit block.
 pub const FREED_READ_BYTES: u64 = 64 << 20;
 
-/// The most transactions remembered for a journal of which no superblock has said where its log begins. 256 KiB of memory.
+/// The most transactions remembered for the journals of a volume of which no superblock has said where their logs begin. 256 KiB of memory.
 pub const FREED_TURNS: usize = 65_536;
 
 /// The most groups followed at once over all file systems of a volume, for each kind of 4 KiB record of a group: written since the

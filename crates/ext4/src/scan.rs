@@ -24,6 +24,8 @@ pub struct Scan {
     pub file_systems: Vec<FileSystem>,
     /// External journals whose file systems are not on the volume, or could not be told apart.
     pub journals_of_others: Vec<Journal>,
+    /// Partitions that could not be read to the end: a journal that was known there may still be there.
+    pub unread: Vec<Span>,
     /// Everything the scan depends on: what the file systems watch, the partition tables, and the places
     /// where a file system could appear.
     pub watch: Watches,
@@ -55,6 +57,14 @@ impl Scan {
         self.watch.touched(offset, &as_before)
     }
 
+    /// True if something in `span` could not be read, and nothing else was found there.
+    #[must_use]
+    pub fn is_unread(&self, span: Span) -> bool {
+        let is_there = |found: &FileSystem| !found.is_unread() && found.home.overlaps(span);
+        self.unread.iter().any(|unread| unread.contains(span))
+            && !self.file_systems.iter().any(is_there)
+    }
+
     /// True if a discard of `span`, or a write of unknown bytes to it, requires a new scan.
     #[must_use]
     pub fn overlaps(&self, span: Span) -> bool {
@@ -82,6 +92,13 @@ pub struct FileSystem {
     /// What this result depends on, except partition tables.
     pub watch: Watches,
     pub(crate) superblock: Option<Superblock>,
+}
+
+impl FileSystem {
+    /// True if where its journal is could not be read.
+    fn is_unread(&self) -> bool {
+        matches!(&self.journal, Err(NoJournal::StoodAside(aside)) if aside.is_unread())
+    }
 }
 
 /// Why a file system has no usable journal.
@@ -127,16 +144,40 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
     partitions.sort_unstable();
     partitions.dedup();
 
-    let mut file_systems = Vec::new();
-    let mut devices = Vec::new();
+    // If a table cannot be read, everything may be anywhere.
+    let mut unread = match tables.faults.iter().any(StoodAside::is_unread) {
+        true => vec![Span::new(0, volume_bytes)],
+        false => Vec::new(),
+    };
+    // First all superblocks, because they tell how many file systems have to share what may be read.
+    let mut superblocks = Vec::new();
     for partition in partitions {
-        match look(partition, &mut reader, &mut watch) {
-            Ok(Some(Found::FileSystem(found))) => file_systems.push(*found),
-            Ok(Some(Found::Journal(device))) => devices.push(device),
-            Ok(None) => {}
-            Err(aside) => tables.faults.push(aside),
+        match find(partition, &mut reader, &mut watch) {
+            Ok(found) => superblocks.extend(found.map(|bytes| (partition, bytes))),
+            Err(aside) => {
+                unread.push(partition);
+                tables.faults.push(aside);
+            }
         }
     }
+    let mut file_systems = Vec::new();
+    let mut devices = Vec::new();
+    for (number, (partition, bytes)) in superblocks.iter().enumerate() {
+        let parts = superblocks.len() - number;
+        match reader.in_part(parts, |reader| look(*partition, bytes, reader, &mut watch)) {
+            Found::FileSystem(found) => file_systems.push(*found),
+            Found::Journal(device) => devices.push(device),
+        }
+    }
+    let of_files = file_systems.iter().filter(|found| found.is_unread());
+    unread.extend(of_files.map(|found| found.partition));
+    let is_unread = |device: &&Device| matches!(&device.journal, Err(aside) if aside.is_unread());
+    unread.extend(
+        devices
+            .iter()
+            .filter(is_unread)
+            .map(|device| device.partition),
+    );
     let mut journals_of_others = join(&mut file_systems, devices);
     separate(&mut file_systems);
     stand_alone(&mut journals_of_others, &file_systems);
@@ -150,16 +191,17 @@ pub fn scan(source: &mut dyn Source, volume_blocks: u64) -> Scan {
         table_faults: tables.faults,
         file_systems,
         journals_of_others,
+        unread,
         watch,
     }
 }
 
-/// Examines a partition. It is watched even if it holds no file system, because one may appear.
-fn look(
+/// Finds the superblock in a partition. It is watched even if there is none, because one may appear.
+fn find(
     partition: Span,
     reader: &mut Reader<'_>,
     watch: &mut Watches,
-) -> Result<Option<Found>, StoodAside> {
+) -> Result<Option<Vec<u8>>, StoodAside> {
     let at = partition.start + superblock::OFFSET;
     let span = Span::new(at, superblock::BYTES as u64);
     if !partition.contains(span) {
@@ -176,21 +218,27 @@ fn look(
         watch.add(at, &bytes);
         return Ok(None);
     }
-    let name = superblock::name(&bytes);
-    let checked = superblock::check(partition, &bytes);
+    Ok(Some(bytes))
+}
+
+/// Examines a partition with that superblock.
+fn look(partition: Span, bytes: &[u8], reader: &mut Reader<'_>, watch: &mut Watches) -> Found {
+    let at = partition.start + superblock::OFFSET;
+    let name = superblock::name(bytes);
+    let checked = superblock::check(partition, bytes);
     let mut own = Watches::default();
-    own.add_steady(at, &bytes, checked.is_ok(), &superblock::STEADY);
+    own.add_steady(at, bytes, checked.is_ok(), &superblock::STEADY);
     if let Ok(sb) = &checked
         && name.features.is_journal()
     {
         let journal = external(partition, sb, reader, &mut own);
         watch.append(&own);
-        return Ok(Some(Found::Journal(Device {
+        return Found::Journal(Device {
             partition,
             uuid: name.uuid,
             journal,
             watch: own,
-        })));
+        });
     }
     let journal = match &checked {
         Err(aside) => Err(aside.clone().into()),
@@ -203,7 +251,7 @@ fn look(
         },
     };
     let superblock = checked.ok();
-    Ok(Some(Found::FileSystem(Box::new(FileSystem {
+    Found::FileSystem(Box::new(FileSystem {
         partition,
         home: superblock.as_ref().map_or(partition, |sb| sb.span),
         uuid: name.uuid,
@@ -213,7 +261,7 @@ fn look(
         journal,
         watch: own,
         superblock,
-    }))))
+    }))
 }
 
 /// The journal in a file.

@@ -1,7 +1,7 @@
 //! Where the bytes come from, and how many may be read.
 
 use crate::aside::StoodAside;
-use crate::limits::{PAGE_BYTES, READ_BYTES};
+use crate::limits::{ALL_EXTENTS, EXTENTS, PAGE_BYTES, READ_BYTES};
 pub use crate::unreadable::Unreadable;
 
 /// Reads what the volume holds now, including writes that are only in its cache.
@@ -18,6 +18,10 @@ pub(crate) struct Reader<'a> {
     source: &'a mut dyn Source,
     volume_bytes: u64,
     budget: u64,
+    /// What the budget was.
+    limit: u64,
+    /// How many extents of journals may still be found.
+    extents: usize,
     page: Option<(u64, Vec<u8>)>,
 }
 
@@ -27,6 +31,8 @@ impl<'a> Reader<'a> {
             source,
             volume_bytes,
             budget: READ_BYTES,
+            limit: READ_BYTES,
+            extents: ALL_EXTENTS,
             page: None,
         }
     }
@@ -35,6 +41,7 @@ impl<'a> Reader<'a> {
     pub fn with_budget(source: &'a mut dyn Source, volume_bytes: u64, budget: u64) -> Self {
         Self {
             budget,
+            limit: budget,
             ..Self::new(source, volume_bytes)
         }
     }
@@ -42,6 +49,31 @@ impl<'a> Reader<'a> {
     /// The remaining budget.
     pub fn budget(&self) -> u64 {
         self.budget
+    }
+
+    /// Lets `look` have an equal part of what may still be read and found, for one of `parts` structures with different owners. None of
+    /// them can use up what the others need.
+    pub fn in_part<T>(&mut self, parts: usize, look: impl FnOnce(&mut Self) -> T) -> T {
+        let parts = parts.max(1);
+        let (budget, extents) = (self.budget / parts as u64, self.extents / parts);
+        let others = (self.budget - budget, self.extents - extents);
+        (self.budget, self.extents) = (budget, extents);
+        let limit = core::mem::replace(&mut self.limit, budget);
+        let seen = look(self);
+        self.budget += others.0;
+        self.extents += others.1;
+        self.limit = limit;
+        seen
+    }
+
+    /// The most extents that a journal may have.
+    pub fn most_extents(&self) -> usize {
+        self.extents.min(EXTENTS)
+    }
+
+    /// Counts the extents of a journal that was found.
+    pub fn found_extents(&mut self, extents: usize) {
+        self.extents = self.extents.saturating_sub(extents);
     }
 
     pub fn volume_bytes(&self) -> u64 {
@@ -68,7 +100,7 @@ impl<'a> Reader<'a> {
             .checked_sub(length as u64)
             .ok_or(StoodAside::Limit {
                 what: "reading",
-                limit: READ_BYTES,
+                limit: self.limit,
             })?;
         if let Some((at, held)) = &self.page
             && *at == first

@@ -21,6 +21,8 @@ pub(super) struct Turns {
     is_sure: bool,
     /// If none has: where the transactions began that were seen without a gap. The last one is this turn's.
     begins: VecDeque<JournalBlock>,
+    /// How many file systems have an equal part of what may be remembered; 0 if nobody says.
+    parts: usize,
 }
 
 /// What a commit block ends.
@@ -44,8 +46,12 @@ impl Turns {
         allowance: &mut Allowance,
     ) -> Self {
         let format = &journal.format;
-        let mut turns = Self::default();
-        let mut reader = Reader::with_budget(source, volume_bytes, allowance.logs);
+        let mut turns = Self {
+            parts: allowance.parts,
+            ..Self::default()
+        };
+        let part = allowance.part_of_logs();
+        let mut reader = Reader::with_budget(source, volume_bytes, part);
         let mut read = |at| reader.read(layout.place_of(at)?, PAGE_BYTES).ok();
         let room = layout.blocks();
         let begins = read(journal.superblock)
@@ -76,7 +82,7 @@ impl Turns {
             left = left.saturating_sub(1 + copies);
             at = Some(format.after_some(head, 1 + copies));
         }
-        allowance.logs = reader.budget();
+        allowance.logs += reader.budget();
         turns
     }
 
@@ -118,7 +124,7 @@ impl Turns {
             return true;
         };
         self.heads.insert(at, copies);
-        let is_its = turn.sequence == sequence && self.heads.len() <= HEADS;
+        let is_its = turn.sequence == sequence && self.heads.len() <= self.part_of(HEADS);
         if !is_its {
             self.lose();
         }
@@ -154,7 +160,7 @@ impl Turns {
         if !self.is_sure {
             self.begins.push_back(next.begin);
             let log = (format.end.0 - format.first.0) as usize;
-            if self.begins.len() > log.min(FREED_TURNS) {
+            if self.begins.len() > log.min(self.part_of(FREED_TURNS)) {
                 self.begins.pop_front();
             }
         }
@@ -163,7 +169,14 @@ impl Turns {
 
     /// Forgets the log until a superblock names it.
     pub fn lose(&mut self) {
-        *self = Self::default();
+        *self = Self {
+            parts: self.parts,
+            ..Self::default()
+        };
+    }
+
+    fn part_of(&self, limit: usize) -> usize {
+        limit / self.parts.max(1)
     }
 
     fn begin(&mut self, first: Turn) {
@@ -245,6 +258,27 @@ mod tests {
         );
         assert!(!turns.clone().head(JournalBlock(113), Sequence(9), 1));
         assert!(!named(&mut turns.clone(), 10, 114) && !named(&mut turns, 11, 117));
+    }
+
+    /// A thousand partitions may hold journals: together they take no more memory than one.
+    #[test]
+    fn file_systems_share_what_is_remembered() {
+        let mut turns = Turns {
+            parts: HEADS / 2,
+            ..Turns::default()
+        };
+        turns.begin(Turn {
+            sequence: Sequence(7),
+            begin: JournalBlock(1),
+        });
+        let mut head = |at| turns.head(JournalBlock(at), Sequence(7), 0);
+        assert_eq!([head(1), head(2), head(3)], [true, true, false]);
+        assert!(!turns.is_sure());
+        turns.parts = FREED_TURNS / 4;
+        for sequence in 8..20 {
+            transaction(&mut turns, sequence, 4 * sequence);
+        }
+        assert_eq!(turns.begins.len(), 4);
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use super::format::JournalBlock;
 use crate::span::Span;
 use core::ops::Range;
+use std::sync::Arc;
 
-/// A journal's extents, for lookups in both directions.
+/// A journal's extents, for lookups in both directions. All clones share their memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     block_bytes: u64,
     /// The byte of the journal where each extent begins, and the extent, in the journal's order.
-    forward: Vec<(u64, Span)>,
+    forward: Arc<[(u64, Span)]>,
     /// The same in the volume's order.
-    backward: Vec<(u64, Span)>,
+    backward: Arc<[(u64, Span)]>,
 }
 
 impl Layout {
@@ -28,8 +29,8 @@ impl Layout {
         backward.sort_unstable_by_key(|(_, span)| span.start);
         Self {
             block_bytes: u64::from(block_bytes).max(1),
-            forward,
-            backward,
+            forward: forward.into(),
+            backward: backward.into(),
         }
     }
 

@@ -24,6 +24,7 @@ pub(crate) fn map(
         inode,
         runs: Vec::new(),
         mapped: 0,
+        most: reader.most_extents(),
     };
     if inode.has_extents {
         extents::walk(&mut runs, reader, watches)?;
@@ -47,5 +48,6 @@ pub(crate) fn map(
     {
         return Err(fault("i_block", pair[1].first.0));
     }
+    reader.found_extents(runs.runs.len());
     Ok(runs.runs)
 }

@@ -2,7 +2,6 @@
 
 use crate::aside::{Part, StoodAside};
 use crate::inode::Inode;
-use crate::limits::EXTENTS;
 use crate::source::Reader;
 use crate::span::{FsBlock, Span};
 use crate::superblock::Superblock;
@@ -21,6 +20,8 @@ pub(super) struct Runs<'a> {
     pub inode: &'a Inode,
     pub runs: Vec<Run>,
     pub mapped: u64,
+    /// The most runs.
+    pub most: usize,
 }
 
 impl Runs<'_> {
@@ -50,10 +51,10 @@ impl Runs<'_> {
                 blocks,
             }),
         }
-        if self.runs.len() > EXTENTS {
+        if self.runs.len() > self.most {
             return Err(StoodAside::Limit {
                 what: "the number of the journal's extents",
-                limit: EXTENTS as u64,
+                limit: self.most as u64,
             });
         }
         Ok(())
