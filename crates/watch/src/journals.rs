@@ -208,16 +208,29 @@ impl Plan {
                 rule: by_hand,
             });
         }
-        for found in &scan.file_systems {
-            plan.add(found, set, wants, volume_blocks);
-        }
-        for journal in &scan.journals_of_others {
-            let is_set = |span: &Span| set.iter().any(|extent| span.overlaps(extent.span()));
-            if !journal.extents.iter().any(is_set) {
+        let pieces = |journal: &Journal| journal.extents.len();
+        let of_files = scan.file_systems.iter().enumerate().map(|(number, found)| {
+            let pieces = found.journal.as_ref().map_or(0, pieces);
+            (pieces, Ok((number, found)))
+        });
+        let others = scan.journals_of_others.iter();
+        let others = others.map(|journal| (pieces(journal), Err(journal)));
+        let mut all: Vec<_> = of_files.chain(others).collect();
+        // A journal of many pieces does not take the room of those of other file systems.
+        all.sort_by_key(|(pieces, _)| *pieces);
+        let mut told = Vec::new();
+        for (_, one) in all {
+            match one {
+                Ok((number, found)) => {
+                    told.push((number, plan.add(found, set, wants, volume_blocks)));
+                }
+                Err(journal) if is_set(&journal.extents, set) => {}
                 // If the file system is elsewhere, there is nothing to report about it here.
-                let _ = plan.order(journal, volume_blocks);
+                Err(journal) => drop(plan.order(journal, volume_blocks)),
             }
         }
+        told.sort_by_key(|(number, _)| *number);
+        plan.found = told.into_iter().map(|(_, stats)| stats).collect();
         plan.journals.sort_unstable();
         if wants.write_once == WriteOnce::Off {
             plan.regions.clear();
@@ -225,7 +238,20 @@ impl Plan {
         plan
     }
 
-    fn add(&mut self, found: &FileSystem, set: &[Extent], wants: &Wants, volume_blocks: u64) {
+    /// True if the commit blocks of one more journal can wait.
+    fn has_room(&self, pieces: usize) -> bool {
+        let followed = self.commits.iter();
+        let followed = followed.map(|known| known.layout().extents().count());
+        self.commits.len() < COMMIT_JOURNALS && followed.sum::<usize>() + pieces <= COMMIT_EXTENTS
+    }
+
+    fn add(
+        &mut self,
+        found: &FileSystem,
+        set: &[Extent],
+        wants: &Wants,
+        volume_blocks: u64,
+    ) -> FileSystemStats {
         let mut stats = FileSystemStats {
             start: found.partition.start,
             bytes: found.home.bytes,
@@ -264,25 +290,26 @@ impl Plan {
                         rule: wants.write_once,
                     });
                 }
-                if wants.write_once == WriteOnce::Descriptor && !extents.is_empty() {
+                let is_watched = !extents.is_empty();
+                if wants.write_once == WriteOnce::Descriptor && is_watched {
                     let follower = Follower::new(journal, found.home);
                     self.followers.push((follower, journal.format.block_bytes));
                 }
-                let why = not_replayed(journal).filter(|_| wants.replay);
+                let unwatched = || stats.stood_aside.clone().filter(|_| !is_watched);
+                let why = not_replayed(journal).or_else(unwatched);
+                let why = why.filter(|_| wants.replay);
                 let is_whole = journal.format.block_bytes as usize == BLOCK_BYTES;
                 let reads = wants.deltas || wants.replay;
-                if why.is_none() && is_whole && reads {
+                if why.is_none() && is_watched && is_whole && reads {
                     self.readers
                         .push(Arc::new(Reader::new(journal, found.home)));
                 }
                 stats.not_replayed = why;
             }
         }
-        self.found.push(stats);
+        stats
     }
-}
 
-impl Plan {
     /// Makes a journal's commit blocks wait for the blocks they commit, or returns why it cannot.
     fn order(&mut self, journal: &Journal, volume_blocks: u64) -> Result<(), String> {
         let bytes = journal.format.block_bytes;
@@ -292,15 +319,10 @@ impl Plan {
                  make it with mkfs.ext4 -b 4096"
             ));
         }
-        let followed = self
-            .commits
-            .iter()
-            .map(|known| known.layout().extents().count());
-        let extents = followed.sum::<usize>() + journal.extents.len();
-        if self.commits.len() == COMMIT_JOURNALS || extents > COMMIT_EXTENTS {
+        if !self.has_room(journal.extents.len()) {
             return Err(format!(
                 "there are more than {COMMIT_JOURNALS} journals, or {COMMIT_EXTENTS} pieces of them, \
-                 on the volume"
+                 on the volume, and those of few pieces come first"
             ));
         }
         let commits = Commits::new(journal, volume_blocks * BLOCK)
@@ -308,6 +330,12 @@ impl Plan {
         self.commits.push(commits);
         Ok(())
     }
+}
+
+/// True if a part of it was set by hand.
+fn is_set(extents: &[Span], set: &[Extent]) -> bool {
+    let is_hit = |span: &Span| set.iter().any(|extent| span.overlaps(extent.span()));
+    extents.iter().any(is_hit)
 }
 
 /// Why a journal that is watched is not replayed by the volume; `None` if it may be. What is replayed is not compared with anything, so
@@ -390,6 +418,49 @@ fn merged(extents: &[Span], volume_blocks: u64, gap: u64) -> Vec<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use vellum_ext4::Uuid;
+    use vellum_ext4::journal::{JournalBlock, JournalFeatures, JournalFormat};
+
+    /// A journal of so many blocks, each a piece of its own.
+    fn in_pieces(start: u64, blocks: u64) -> Journal {
+        let piece = |block| Span::new((start + 2 * block) * BLOCK, BLOCK);
+        Journal {
+            extents: (0..blocks).map(piece).collect(),
+            format: JournalFormat {
+                block_bytes: BLOCK as u32,
+                first: JournalBlock(1),
+                end: JournalBlock(blocks as u32),
+                features: JournalFeatures {
+                    compatible: 0,
+                    incompatible: 4,
+                },
+                seed: 0,
+            },
+            is_empty: true,
+            blocks: blocks as u32,
+            fast_commit_blocks: 0,
+            uuid: Uuid::default(),
+            superblock: JournalBlock(0),
+            is_external: true,
+            alignment: Alignment::Aligned,
+        }
+    }
+
+    #[test]
+    fn a_journal_of_many_pieces_takes_no_room_from_others() {
+        let many = in_pieces(100, COMMIT_EXTENTS as u64);
+        let few = in_pieces(1 << 20, 4);
+        let scan = Scan {
+            journals_of_others: vec![many, few.clone()],
+            ..Scan::default()
+        };
+        let plan = Plan::new(&scan, &[], &Wants::default(), 1 << 30);
+        let followed = plan
+            .commits
+            .iter()
+            .map(|known| known.layout().extents().count());
+        assert_eq!(followed.collect::<Vec<_>>(), [4]);
+    }
 
     #[test]
     fn journals_set_by_hand_are_checked() {
