@@ -38,10 +38,12 @@ pub(crate) fn scanned(shared: &SharedVolume, scan: &Arc<Scan>, classes: Classes)
     let critical = Arc::new(Critical::new(scan, shared.blocks));
     let chosen = shared.choices.lock();
     let wants = chosen.policy.wants();
-    let plan = Plan::new(scan, &chosen.journals, &wants, shared.blocks);
+    let before = shared.scout.now_in_force();
+    let mut plan = Plan::new(scan, &chosen.journals, &wants, shared.blocks);
+    plan.keep(before.commits(), scan, &chosen.journals);
     let found = Findings::new(Arc::clone(scan), plan, Arc::new(classes), critical, wants);
     let scout = &shared.scout;
-    let watching = Watching::new(scout.scans_ended() + 1, found, &scout.now_in_force());
+    let watching = Watching::new(scout.scans_ended() + 1, found, &before);
     let watching = Arc::new(watching);
     scout.end(&watching, shared.now());
     give(shared, &chosen, &watching, false);
@@ -87,7 +89,8 @@ fn change(shared: &SharedVolume, chosen: &Chosen, anew: bool) {
     }
     let before = scout.now_in_force();
     let wants = chosen.policy.wants();
-    let plan = Plan::new(before.scan(), &chosen.journals, &wants, shared.blocks);
+    let mut plan = Plan::new(before.scan(), &chosen.journals, &wants, shared.blocks);
+    plan.keep(before.commits(), before.scan(), &chosen.journals);
     let found = before.planned(plan, wants);
     let watching = Arc::new(Watching::new(before.scan_number(), found, &before));
     scout.replace(&watching);
@@ -122,7 +125,9 @@ fn give(shared: &SharedVolume, chosen: &Chosen, watching: &Watching, anew: bool)
         // Before the journals: two deliberate copies could come to share a page by way of a journal that has both.
         inner.feed(now, Input::Hint(watching.critical().hint()), batch);
         inner.feed(now, Input::Hint(watching.hint()), batch);
-        inner.gate.commits.follow(watching.commits());
+        let lost = inner.gate.commits.follow(watching.commits());
+        let lost = lost.into_iter().map(|at| ("journal", unfollowed(at)));
+        batch.warnings.extend(lost);
         // Scans end, and choices change, only while the choices are held.
         shared.scout.reported();
         inner.feed(now, Input::Set(Setting::Dedup { policy: dedup }), batch);
@@ -138,6 +143,15 @@ fn give(shared: &SharedVolume, chosen: &Chosen, watching: &Watching, anew: bool)
     if let Some((before, after)) = index {
         shared.sweeper.index(after.0 > 0, before != after);
     }
+}
+
+/// About a journal that has gone.
+fn unfollowed(at: u64) -> String {
+    format!(
+        "the journal at byte {at} is no longer followed: its commit blocks do not wait for what they commit. \
+         `vellum journal list` may say why. If it is of a file system that is mounted with \
+         journal_async_commit, mount that without this option"
+    )
 }
 
 /// Makes an index that is about to be needed, so that no request waits while its memory is touched. A policy whose index does not

@@ -84,10 +84,10 @@ impl<W, F> Default for CommitGate<W, F> {
 }
 
 impl<W, F> CommitGate<W, F> {
-    /// Sets the journals to follow from now on. One that was known keeps its state.
-    pub fn follow(&mut self, found: &[Commits]) {
+    /// Sets the journals to follow from now on: see [`CommitOrder::follow`].
+    pub fn follow(&mut self, found: &[Commits]) -> Vec<u64> {
         let waits = self.waiting.iter_mut().map(|waiting| &mut waiting.wait);
-        self.order.follow(found, waits);
+        self.order.follow(found, waits)
     }
 
     /// Notes that the core is handed a request. `is_answered`: its client has the answer. `is_commit`: it got that while the

@@ -238,6 +238,32 @@ impl Plan {
         plan
     }
 
+    /// Keeps following journals that were known `before`, if this scan could not read what is where they are. An unreadable block must
+    /// not end the wait of a mounted file system's commit blocks.
+    pub fn keep(&mut self, before: &[Commits], scan: &Scan, set: &[Extent]) {
+        for known in before {
+            let extents: Vec<Span> = known.layout().extents().collect();
+            let (Some(first), Some(last)) = (extents.first(), extents.last()) else {
+                continue;
+            };
+            let all = Span::new(first.start, last.end() - first.start);
+            let is_there = |commits: &Commits| commits.layout().runs(all).next().is_some();
+            let is_gone = self.commits.iter().any(is_there) || is_set(&extents, set);
+            if scan.is_unread(all) && !is_gone && self.has_room(extents.len()) {
+                let mut known = known.clone();
+                // What a scan has found of its log may be long over.
+                known.set_empty(false);
+                self.commits.push(known);
+                let has_it = |found: &&mut FileSystemStats| {
+                    Span::new(found.start, found.bytes).contains(all)
+                };
+                for found in self.found.iter_mut().filter(has_it) {
+                    found.commits_do_not_wait = None;
+                }
+            }
+        }
+    }
+
     /// True if the commit blocks of one more journal can wait.
     fn has_room(&self, pieces: usize) -> bool {
         let followed = self.commits.iter();
@@ -460,6 +486,33 @@ mod tests {
             .iter()
             .map(|known| known.layout().extents().count());
         assert_eq!(followed.collect::<Vec<_>>(), [4]);
+    }
+
+    #[test]
+    fn a_journal_that_could_not_be_read_is_kept_if_nothing_else_is_there() {
+        let (own, other) = (in_pieces(100, 4), in_pieces(102, 4));
+        let plan = |scan: &Scan, set: &[Extent]| Plan::new(scan, set, &Wants::default(), 1000);
+        let found = |journals: Vec<Journal>, unread: Vec<Span>| Scan {
+            journals_of_others: journals,
+            unread,
+            ..Scan::default()
+        };
+        let before = plan(&found(vec![own.clone()], vec![]), &[]).commits;
+        let partition = Span::new(90 * BLOCK, 100 * BLOCK);
+        let part = Span::new(104 * BLOCK, 100 * BLOCK);
+        let set = [Extent::of(100, 1)];
+        for (scan, set, kept) in [
+            (found(vec![], vec![partition]), &[][..], true),
+            (found(vec![], vec![]), &[], false),
+            (found(vec![], vec![part]), &[], false),
+            (found(vec![], vec![partition]), &set[..], false),
+            (found(vec![other], vec![partition]), &[], false),
+        ] {
+            let mut plan = plan(&scan, set);
+            plan.keep(&before, &scan, set);
+            let is_it = |known: &Commits| known.is_of_the_same(&before[0]);
+            assert_eq!(plan.commits.iter().any(is_it), kept, "{:?}", scan.unread);
+        }
     }
 
     #[test]

@@ -124,7 +124,12 @@ impl Wait {
 
 impl CommitOrder {
     /// Sets the journals. A journal that was known keeps its state. A wait stays with its journal even if the journal's index changes.
-    pub fn follow<'a>(&mut self, found: &[Commits], waits: impl Iterator<Item = &'a mut Wait>) {
+    /// Returns the first bytes of journals that are no longer followed, although their logs went on.
+    pub fn follow<'a>(
+        &mut self,
+        found: &[Commits],
+        waits: impl Iterator<Item = &'a mut Wait>,
+    ) -> Vec<u64> {
         let before = std::mem::take(&mut self.journals);
         let place = |known: &Journal| {
             let mut found = found.iter();
@@ -136,9 +141,15 @@ impl CommitOrder {
             news: Nanos(0),
         };
         self.journals = found.iter().map(new).collect();
+        let mut lost = Vec::new();
         for (journal, number) in before.into_iter().zip(&numbers) {
-            if let Some(number) = *number {
-                self.journals[number] = journal;
+            match *number {
+                Some(number) => self.journals[number] = journal,
+                None if journal.commits.goes_on() => {
+                    let mut extents = journal.commits.layout().extents();
+                    lost.extend(extents.next().map(|first| first.start));
+                }
+                None => {}
             }
         }
         for wait in waits {
@@ -151,6 +162,7 @@ impl CommitOrder {
         self.places = places.collect();
         self.places.sort_unstable();
         self.is_due = true;
+        lost
     }
 
     /// Records that a change has taken effect, or never will.

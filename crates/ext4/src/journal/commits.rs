@@ -146,6 +146,12 @@ impl Commits {
         self.is_guess
     }
 
+    /// True if commit blocks of its log wait, and one may come.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.is_asynchronous() && self.turn.is_some()
+    }
+
     /// True if it covers the same blocks as another.
     #[must_use]
     pub fn is_of_the_same(&self, other: &Self) -> bool {
