@@ -138,6 +138,10 @@ pub trait BlockDevice: Send + Sync {
     fn frames(&self) -> &Arc<FramePool>;
     /// Starts requests in order and empties the vector; each is answered through `replies`.
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>);
+    /// Notes that a write of these blocks is refused, because there is no [memory](Self::frames) for it: it is never submitted.
+    fn refused(&self, lba: Lba, blocks: u64) {
+        let _ = (lba, blocks);
+    }
     /// Reports what is mapped from `lba` on: at least one extent, at most `blocks` blocks and `max` extents. Covers fewer blocks
     /// where looking at all of them would keep other requests waiting.
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent>;

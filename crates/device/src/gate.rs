@@ -97,6 +97,14 @@ impl Gate {
         }
     }
 
+    /// Notes that a request is refused before the core has it: what it writes will never be there.
+    pub fn refused(&mut self, now: Nanos, request: &Request, why: &BlockError) {
+        // A range that is not on the volume says nothing about the journals in it.
+        if !matches!(why, BlockError::OutOfRange { .. }) {
+            self.answered(now, request, false);
+        }
+    }
+
     /// The counters.
     pub fn stats(&self) -> CommitStats {
         let (complete, unjudged) = self.commits.order.counts();

@@ -179,6 +179,10 @@ impl BlockDevice for Growable {
         self.now.read().submit(requests, replies);
     }
 
+    fn refused(&self, lba: Lba, blocks: u64) {
+        self.now.read().refused(lba, blocks);
+    }
+
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
         self.now.read().extents(lba, blocks, max)
     }

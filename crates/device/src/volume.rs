@@ -22,7 +22,7 @@ use crate::digest::{Digester, crc32c};
 use crate::drive::{Batch, Inner, Life};
 use crate::encoding::digest_all;
 use crate::events::{Event, Events};
-use crate::frames::FramePool;
+use crate::frames::{FramePool, Frames};
 use crate::freed;
 use crate::gate::{self, Turn, passage};
 use crate::info::VolumeInfo;
@@ -441,7 +441,7 @@ impl Volume {
                 watching,
             };
             match verdict.or_else(|| refusal.clone()) {
-                Some(error) => passage::refuse(around, inner, write.pending, error, batch),
+                Some(error) => passage::refuse(around, inner, now, write.pending, error, batch),
                 None => passage::pass(around, inner, now, write, batch),
             }
         }
@@ -512,6 +512,14 @@ impl BlockDevice for Volume {
         let _is_open = keeper.enter();
         keep_for(&self.shared, keeper, requests, replies);
         self.pass_on(requests, replies);
+    }
+
+    fn refused(&self, lba: Lba, blocks: u64) {
+        if lba.0.saturating_add(blocks) <= self.blocks() {
+            let write = Request::new(Op::Write { fua: false }, lba, blocks, Frames::default());
+            self.shared
+                .with_core(|now, inner, _| inner.gate.answered(now, &write, false));
+        }
     }
 
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {

@@ -187,7 +187,9 @@ impl ByteDevice {
                 Span::Whole { lba, blocks } => {
                     for (lba, blocks) in self.pieces(lba, blocks, Quota::Write) {
                         let pool = self.device().frames();
-                        let mut frames = pool.take(Quota::Write, blocks as usize)?;
+                        let taken = pool.take(Quota::Write, blocks as usize);
+                        let refused = |_: &_| self.device().refused(Lba(lba), blocks);
+                        let mut frames = taken.inspect_err(refused)?;
                         for i in 0..frames.len() {
                             let (piece, left) = rest.split_at(BLOCK_BYTES);
                             rest = left;
@@ -266,7 +268,9 @@ impl ByteDevice {
     ) -> Result<(), BlockError> {
         // Memory first, then the turn, and always in this order of the quotas.
         let pool = self.device().frames();
-        let (old, mut new) = (pool.take(Quota::Read, 1)?, pool.take(Quota::Write, 1)?);
+        let refused = |_: &_| self.device().refused(Lba(lba), 1);
+        let old = pool.take(Quota::Read, 1)?;
+        let mut new = pool.take(Quota::Write, 1).inspect_err(refused)?;
         let _turn = self.0.enter(lba);
         let submit = |requests: &mut Vec<_>, replies: &_| self.device().submit(requests, replies);
         let old = wait(Op::Read, lba, 1, old, submit)?;

@@ -185,6 +185,10 @@ impl BlockDevice for Recorder {
         self.device.submit(requests, replies);
     }
 
+    fn refused(&self, lba: Lba, blocks: u64) {
+        self.device.refused(lba, blocks);
+    }
+
     fn extents(&self, lba: Lba, blocks: u64, max: usize) -> Vec<Extent> {
         self.device.extents(lba, blocks, max)
     }

@@ -337,7 +337,7 @@ impl CommitOrder {
     fn is_in_journal(&self, first: u64, blocks: u64) -> bool {
         let near = self.places.partition_point(|(_, after)| *after <= first);
         let near = self.places.get(near);
-        near.is_some_and(|(start, _)| *start < first + blocks)
+        near.is_some_and(|(start, _)| *start < first.saturating_add(blocks))
     }
 }
 

@@ -83,7 +83,7 @@ fn pass_on(
     let Stop::Wait(reason) = stop else {
         let why = "a block that this one commits could not be written, or a commit block before it";
         let error = BlockError::Io(why.to_owned());
-        return refuse(around, inner, pending, error, batch);
+        return refuse(around, inner, now, pending, error, batch);
     };
     let since = waited.filter(|_| at == 0).map(|waited| waited.since);
     later.iter_mut().for_each(|entry| entry.index -= at);
@@ -153,6 +153,7 @@ fn place(around: Around<'_>, inner: &mut Inner, now: Nanos, write: Write<'_>, ba
 pub(crate) fn refuse(
     around: Around<'_>,
     inner: &mut Inner,
+    now: Nanos,
     pending: Pending,
     error: BlockError,
     batch: &mut Batch,
@@ -162,6 +163,7 @@ pub(crate) fn refuse(
         around.scout.admit();
     }
     inner.counters.refused += 1;
+    inner.gate.refused(now, &pending.request, &error);
     let (request, is_answered) = (&pending.request, pending.watched.is_answered);
     let result = inner.gate.early.ended(request, is_answered, Err(error));
     batch.answers.push(pending, result);
@@ -183,7 +185,7 @@ pub(crate) fn let_go(around: Around<'_>, inner: &mut Inner, now: Nanos, batch: &
     }
     if inner.life != Life::Running {
         for pending in inner.gate.drain() {
-            refuse(around, inner, pending, BlockError::Stopping, batch);
+            refuse(around, inner, now, pending, BlockError::Stopping, batch);
         }
     }
 }
@@ -216,7 +218,7 @@ fn try_again(
             let told = messages::too_late(pending.request.lba.0 * BLOCK, missing);
             batch.warnings.push(("commit", told.clone()));
             let error = BlockError::Io(told);
-            return refuse(around, inner, waiting.write.pending, error, batch);
+            return refuse(around, inner, now, waiting.write.pending, error, batch);
         }
     }
     go_on(around, inner, now, waiting, batch);

@@ -193,10 +193,17 @@ fn refuse(
     replies: &Arc<dyn Replies>,
     error: &BlockError,
 ) {
-    let count = requests.iter().filter(|request| changes(request)).count();
-    // Count before answering, so that a client that has its answer finds it counted.
-    shared.inner.lock().counters.refused += count as u64;
-    for request in requests.extract_if(.., |request| changes(request)) {
+    // The volume itself refuses a request that is out of range.
+    let ends = |request: &Request| request.lba.0.saturating_add(request.blocks);
+    let is_hit = |request: &Request| changes(request) && ends(request) <= shared.blocks;
+    // Before answering: a client that has its answer finds it counted, and a commit block may wait for what is refused here.
+    shared.with_core(|now, inner, _| {
+        for request in requests.iter().filter(|request| is_hit(request)) {
+            inner.counters.refused += 1;
+            inner.gate.refused(now, request, error);
+        }
+    });
+    for request in requests.extract_if(.., |request| is_hit(request)) {
         replies.complete(request, Err(error.clone()));
     }
     replies.flush();

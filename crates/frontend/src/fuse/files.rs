@@ -398,22 +398,19 @@ impl Filesystem for Files {
         let blocks = data.len() / BLOCK_BYTES;
         let pool = file.bytes.device().frames();
         if is_aligned(offset, len) && blocks <= pool.capacity(Quota::Write) {
+            let lba = offset / BLOCK_BYTES as u64;
             let mut frames = match pool.take(Quota::Write, blocks) {
                 Ok(frames) => frames,
-                Err(e) => return reply.error(errno(&e)),
+                Err(e) => {
+                    file.bytes.device().refused(Lba(lba), blocks as u64);
+                    return reply.error(errno(&e));
+                }
             };
             for (i, block) in data.chunks_exact(BLOCK_BYTES).enumerate() {
                 frames.block_mut(i).copy_from_slice(block);
             }
             let (op, answer) = (Op::Write { fua }, Answer::Written(reply, len as u32));
-            self.submit(
-                &file.bytes,
-                op,
-                offset / BLOCK_BYTES as u64,
-                blocks as u64,
-                frames,
-                answer,
-            );
+            self.submit(&file.bytes, op, lba, blocks as u64, frames, answer);
         } else {
             let (bytes, data) = (file.bytes.clone(), data.to_vec());
             self.later(Box::new(move || match bytes.write(offset, &data, fua) {

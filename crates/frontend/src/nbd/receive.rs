@@ -385,7 +385,10 @@ impl Receiver {
             let blocks = most.min(left);
             match self.payload(blocks as usize)? {
                 Ok(frames) => self.part(slot, Op::Write { fua }, Lba(lba), blocks, frames),
-                Err(refused) => self.refuse_part(slot, refused),
+                Err(refused) => {
+                    self.session.export.device().refused(Lba(lba), blocks);
+                    self.refuse_part(slot, refused);
+                }
             }
             lba += blocks;
             left -= blocks;

@@ -96,7 +96,12 @@ fn run(node: &Node, bytes: &ByteDevice, job: Job) {
                     let replies: Arc<dyn Replies> = outcomes;
                     bytes.submit(&mut vec![request], &replies);
                 }
-                Err(error) => end(&outcomes, tag, -error),
+                Err(error) => {
+                    if matches!(op, Op::Write { .. }) {
+                        bytes.device().refused(Lba(lba), blocks);
+                    }
+                    end(&outcomes, tag, -error);
+                }
             }
         }
         Work::Bytes { edge, offset, len } => {

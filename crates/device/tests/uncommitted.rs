@@ -1,0 +1,152 @@
+//! A commit block does not count without what it commits, whatever happens between the two: a block refused before it reaches the
+//! core, a scan that cannot read.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod common;
+#[path = "common/journal.rs"]
+mod journal;
+
+use common::{copy, create_keeping, forget, open, stop_sound, wait_for};
+use journal::{Host, mounted, mounted_on, transaction};
+use std::sync::Arc;
+use vellum_core::addr::Lba;
+use vellum_device::block::{BlockDevice, BlockError, Op, Request};
+use vellum_device::frames::Frames;
+use vellum_device::Volume;
+use vellum_medium::{Fault, FaultMedium, Medium, Plan};
+
+fn send(host: &mut Host, at: u64, block: &[u8], fua: bool) -> u64 {
+    let mut request = host.client.request(Op::Write { fua }, at, 1);
+    request.frames.block_mut(0).copy_from_slice(block);
+    host.client.submit(vec![request])[0]
+}
+
+fn waiting(volume: &Volume) -> u64 {
+    volume.stats().commits.waiting
+}
+
+/// Snapshots have no room for what a copy in the journal would overwrite, so it never reaches the core.
+#[test]
+fn a_block_that_a_snapshot_has_no_room_for_is_not_committed() {
+    for is_durable in [true, false] {
+        let keeping = |medium: &dyn Medium| create_keeping(medium, 6000, 100);
+        let (medium, volume, mut host) = mounted_on(keeping, open);
+        let (at, blocks) = transaction(&mut host);
+        for place in at..at + 4 {
+            host.put(place, &[3; 4096]);
+        }
+        for next in (2000..3600).step_by(32) {
+            host.client.write(next, &[next; 32]).unwrap();
+        }
+        host.sequence -= 1;
+        host.empty_log();
+        host.begin_log();
+        host.sequence += 1;
+        volume.take_snapshot("s", 1).unwrap();
+        let commit = send(&mut host, at + 3, &blocks[3], is_durable);
+        if !is_durable {
+            host.client.sink.wait(commit).unwrap();
+        }
+        assert_eq!(waiting(&volume), 1);
+        let mut next = 2000;
+        for run in [32, 1] {
+            while host.client.write(next, &vec![1; run]).is_ok() {
+                next += run as u64;
+            }
+        }
+        assert!(next < 3600, "there is no room");
+        let refused = send(&mut host, at, &blocks[0], false);
+        let refused = host.client.sink.wait(refused).unwrap_err();
+        assert!(matches!(refused, BlockError::Full), "{refused}");
+        assert_eq!(waiting(&volume), 0);
+        if is_durable {
+            let told = host.client.sink.wait(commit).unwrap_err().to_string();
+            assert!(told.contains("could not be written"), "{told}");
+        }
+        volume.delete_snapshot("s").unwrap();
+        assert_eq!(host.get(at + 3), vec![3; 4096]);
+        stop_sound(&volume, &*medium);
+    }
+}
+
+/// A front end refuses a write for which there is no memory, because the medium is full; the volume refuses one without its data.
+#[test]
+fn a_block_that_never_reaches_the_core_is_not_committed() {
+    for has_memory in [false, true] {
+        let (medium, volume, mut host) = mounted(open);
+        host.begin_log();
+        let (at, blocks) = transaction(&mut host);
+        let commit = send(&mut host, at + 3, &blocks[3], true);
+        let mut refuse = |lba, blocks| {
+            if !has_memory {
+                return volume.refused(Lba(lba), blocks);
+            }
+            let write = Op::Write { fua: false };
+            let write = Request::new(write, Lba(lba), blocks, Frames::default());
+            assert!(host.client.call(write).is_err());
+        };
+        refuse(2000, 1);
+        refuse(0, u64::MAX);
+        assert_eq!(waiting(&volume), 1, "it does not commit these");
+        refuse(at + 2, 1);
+        let told = host.client.sink.wait(commit).unwrap_err().to_string();
+        assert!(told.contains("could not be written"), "{told}");
+        assert_ne!(host.get(at + 3), blocks[3]);
+        stop_sound(&volume, &*medium);
+    }
+}
+
+/// One unreadable block under a mounted file system, and a scan that meets it.
+#[test]
+fn a_scan_that_cannot_read_does_not_end_the_wait() {
+    let mut below = None;
+    let (_, volume, mut host) = mounted(|medium| {
+        let fault = Arc::new(FaultMedium::over_memory(8000, Plan::default()));
+        copy(&**medium, &*fault);
+        let volume = open(&(Arc::clone(&fault) as Arc<dyn Medium>));
+        below = Some(fault);
+        volume
+    });
+    let fault = below.unwrap();
+    host.begin_log();
+    host.client.flush().unwrap();
+    let journals = |volume: &Volume| {
+        let found = volume.stats().write_once.file_systems;
+        found
+            .iter()
+            .filter(|found| !found.journal.is_empty())
+            .count()
+    };
+    wait_for(&volume, "the journal", |volume| {
+        !volume.stats().commits.looking && journals(volume) == 1
+    });
+    let mut superblock = host.get(0);
+    superblock[1024 + 0x60] ^= 4;
+    forget(&volume);
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host, at + 3, &blocks[3], true);
+    assert_eq!(waiting(&volume), 1);
+    fault.set_plan(Plan::default().with_rate(Fault::ReadError, 1_000_000));
+    host.put(0, &superblock);
+    wait_for(&volume, "the scan", |volume| journals(volume) == 0);
+    fault.set_plan(Plan::default());
+    assert_eq!(waiting(&volume), 1);
+    for (index, block) in (0..).zip(&blocks[..3]) {
+        host.put(at + index, block);
+    }
+    host.client.sink.wait(commit).unwrap();
+    // The next one is judged as well.
+    let (at, blocks) = transaction(&mut host);
+    let commit = send(&mut host, at + 3, &blocks[3], true);
+    assert_eq!(waiting(&volume), 1);
+    for (index, block) in (0..).zip(&blocks[..3]) {
+        host.put(at + index, block);
+    }
+    host.client.sink.wait(commit).unwrap();
+    let commits = volume.stats().commits;
+    assert_eq!((commits.complete, commits.unjudged), (2, 0));
+}
