@@ -10,6 +10,7 @@ use crate::served::Served;
 use crate::snapshots::{Clones, Order, RUNS_MAX};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use vellum_device::{Growable, Haste, NewSize, Sought};
@@ -17,6 +18,8 @@ use vellum_frontend::fuse::FuseServer;
 
 /// How long the kernel may take to report that a file was closed.
 const CLOSING: Duration = Duration::from_secs(1);
+/// How long a client may take to send what a commit block waits for.
+const COMMITTING: Duration = Duration::from_secs(10);
 
 /// All volumes of one server.
 pub struct Volumes {
@@ -116,6 +119,24 @@ impl Volumes {
                 served.path.display()
             )),
         }
+    }
+}
+
+impl Volumes {
+    /// The connection to the kernel, when no commit block waits: it would go on without what it commits, which the kernel may still have.
+    fn connection(&self, fuse: &FuseServer) -> Result<OwnedFd, String> {
+        let waits = |served: &Served| Some((served.path.clone(), served.volume()?.uncommitted()?));
+        let mut taken = Err(String::new());
+        host::eventually(COMMITTING, || {
+            taken = fuse.hand_over().map_err(|error| error.to_string());
+            let waiting = self.all.iter().find_map(waits).filter(|_| taken.is_ok());
+            if let Some((path, why)) = &waiting {
+                taken = Err(format!("{}: {why}", path.display()));
+                fuse.go_on();
+            }
+            waiting.is_none()
+        });
+        taken
     }
 }
 
@@ -258,7 +279,7 @@ impl Answers for Volumes {
                 })
             }
             Some("now") => {
-                let connection = fuse.hand_over().map_err(|error| error.to_string())?;
+                let connection = self.connection(fuse)?;
                 successor.refused = Some("another server goes on with it already");
                 Ok(HandedOver {
                     told: json!({"version": handover::VERSION}),

@@ -1,5 +1,17 @@
 //! Why a request to a volume fails.
 
+/// A commit block waits. The end of its volume would refuse it, or let it through without the blocks that it commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the journal commit block at byte {at} waits for blocks that it commits: its client is in the middle \
+     of a commit, is suspended, or has died. Let that client go on, and give the same command again. If it \
+     has died, run e2fsck on its file system before, or read that block: then it no longer waits"
+)]
+pub struct Uncommitted {
+    /// Its first byte.
+    pub at: u64,
+}
+
 /// Why a request failed; each maps onto an errno.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BlockError {

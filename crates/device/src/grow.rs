@@ -3,6 +3,7 @@
 //! The volume is at rest meanwhile. A crash leaves it as it was, or grown ([`vellum_core::grow`] says why).
 
 use crate::digest::crc32c;
+use crate::error::Uncommitted;
 use crate::options::{OpenError, OpenOptions, StopError};
 use crate::resize;
 use crate::shrink::{self, ShrinkError};
@@ -42,6 +43,9 @@ pub enum GrowError {
          or end what reads it, first"
     )]
     InUse(Name),
+    /// A commit block waits for requests that are still to come.
+    #[error(transparent)]
+    Uncommitted(#[from] Uncommitted),
     /// The volume is served read-only.
     #[error("the volume is served read-only: end that server, and try again")]
     ReadOnly,

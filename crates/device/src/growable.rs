@@ -72,12 +72,12 @@ impl Growable {
         }
     }
 
-    /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow. What still waits after
-    /// ten seconds is refused: it may be waiting for the room that growing gives.
+    /// Makes it larger. It is opened again with `options`, but with its old memory; also when it did not grow. What still waits in
+    /// the core after ten seconds is refused: it may be waiting for the room that growing gives.
     ///
     /// # Errors
-    /// When clients would see less, or the medium cannot hold it or has no room: then it was not stopped. When the medium fails: if
-    /// the volume cannot be opened again, all requests are refused from then on.
+    /// When clients would see less, the medium cannot hold it or has no room, or a commit block still waits: then it was not stopped.
+    /// When the medium fails: if the volume cannot be opened again, all requests are refused from then on.
     pub fn grow(&self, size: NewSize, options: &OpenOptions) -> Result<Superblock, GrowError> {
         let mut now = self.held_up();
         if now.read_only {
@@ -89,6 +89,10 @@ impl Growable {
         // Before it is stopped: an open snapshot or clone belongs to the volume that stops.
         if let Some(name) = now.in_use() {
             return Err(GrowError::InUse(name));
+        }
+        // It would go on without what it commits, which may still come.
+        if let Some(waits) = now.uncommitted() {
+            return Err(waits.into());
         }
         grow::lengthen(&*self.medium, now.superblock(), size)?;
         self.anew(&mut now, options, || {

@@ -62,6 +62,7 @@ mod watched;
 mod watching;
 
 pub use digest::crc32c;
+pub use error::Uncommitted;
 pub use grow::{GrowError, NewSize, grow_at_rest};
 pub use growable::Growable;
 pub use layouts::check_choice;

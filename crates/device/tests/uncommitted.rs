@@ -1,5 +1,5 @@
 //! A commit block does not count without what it commits, whatever happens between the two: a block refused before it reaches the
-//! core, a scan that cannot read.
+//! core, a volume that grows, a scan that cannot read.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -10,14 +10,14 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{copy, create_keeping, forget, open, stop_sound, wait_for};
+use common::{Client, copy, create_keeping, forget, open, small, stop_sound, wait_for};
 use journal::{Host, mounted, mounted_on, transaction};
 use std::sync::Arc;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op, Request};
 use vellum_device::frames::Frames;
-use vellum_device::Volume;
-use vellum_medium::{Fault, FaultMedium, Medium, Plan};
+use vellum_device::{GrowError, Growable, NewSize, Volume};
+use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
 fn send(host: &mut Host, at: u64, block: &[u8], fua: bool) -> u64 {
     let mut request = host.client.request(Op::Write { fua }, at, 1);
@@ -98,6 +98,44 @@ fn a_block_that_never_reaches_the_core_is_not_committed() {
         assert_ne!(host.get(at + 3), blocks[3]);
         stop_sound(&volume, &*medium);
     }
+}
+
+/// A client that is suspended in mid-commit may go on later. Until then its commit block must not count.
+#[test]
+fn a_volume_does_not_grow_while_a_commit_block_waits() {
+    let (small_one, volume, mut host) = mounted(open);
+    host.empty_log();
+    volume.stop().unwrap();
+    drop((host, volume));
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(12_000));
+    copy(&*small_one, &*medium);
+    let growable = Growable::open(Arc::clone(&medium), &small()).unwrap();
+    let volume = growable.volume();
+    let mut host = Host {
+        client: Client::new(&volume),
+        sequence: 1,
+    };
+    host.begin_log();
+    let (at, blocks) = transaction(&mut host);
+    host.put(at + 3, &blocks[3]);
+    assert_eq!(waiting(&volume), 1);
+    let refused = growable.grow(NewSize::default(), &small()).unwrap_err();
+    assert!(
+        matches!(&refused, GrowError::Uncommitted(waits) if waits.at == (at + 3) * 4096),
+        "{refused}"
+    );
+    let commits = volume.stats().commits;
+    assert_eq!((commits.waiting, commits.unjudged), (1, 0));
+    for (index, block) in (0..).zip(&blocks[..3]) {
+        host.put(at + index, block);
+    }
+    assert_eq!(waiting(&volume), 0);
+    growable.grow(NewSize::default(), &small()).unwrap();
+    let mut host = Host {
+        client: Client::new(&growable.volume()),
+        sequence: 1,
+    };
+    assert_eq!(host.get(at + 3), blocks[3]);
 }
 
 /// One unreadable block under a mounted file system, and a scan that meets it.

@@ -240,6 +240,12 @@ impl<W, F> CommitGate<W, F> {
         !(self.waiting.is_empty() && self.flushes.is_empty())
     }
 
+    /// The first block of a write that waits, if one does.
+    #[must_use]
+    pub fn first_waiting(&self) -> Option<u64> {
+        self.waiting.first().map(|waiting| waiting.run.0)
+    }
+
     /// True if a write that waits is answered.
     fn has_answered(&self) -> bool {
         self.waiting.iter().any(|waiting| waiting.wait.is_answered)

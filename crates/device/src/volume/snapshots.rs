@@ -2,12 +2,13 @@
 
 use super::Volume;
 use crate::block::Extent;
+use crate::error::Uncommitted;
 use crate::options::{OpenError, OpenOptions};
 use crate::snapshots::{
     self, ArrivalError, Cloned, Keeper, Seen, SnapshotError, SnapshotInfo, schedule,
 };
 use crate::stats::HistoryStats;
-use vellum_core::addr::Lba;
+use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{Identity, Name, Number};
 use vellum_core::format::stream::Head;
 use vellum_core::snapshots::{Schedule, Span};
@@ -127,6 +128,15 @@ impl Volume {
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared
             .comes_to(|inner| !inner.gate.commits.holds_any() && inner.engine.nothing_waits())
+    }
+
+    /// The first commit block that waits for what it commits.
+    #[must_use]
+    pub fn uncommitted(&self) -> Option<Uncommitted> {
+        let first = self.shared.knowing_all().gate.commits.first_waiting();
+        first.map(|block| Uncommitted {
+            at: block * BLOCK_BYTES as u64,
+        })
     }
 
     /// A snapshot or a clone that is open.
