@@ -205,13 +205,20 @@ impl<W, F> CommitGate<W, F> {
     }
 
     /// Takes out the answered writes that a request for these blocks, a first one and how many, could observe; without blocks,
-    /// all of them. They have to go on, whatever they wait for ([`let_through`](CommitOrder::let_through)).
+    /// all of them. They have to go on, whatever they wait for ([`let_through`](Self::let_through)).
     pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
         let is_observed = |waiting: &mut Waiting<W>| {
             let (first, blocks) = waiting.run;
             waiting.wait.is_answered && run.is_none_or(|run| is_near((first, blocks as u64), run))
         };
         self.waiting.extract_if(.., is_observed).collect()
+    }
+
+    /// Tells the journals of a write that was taken out so. One that waits longer keeps its turn.
+    pub fn let_through(&mut self, change: &Change<'_>, blocks: &[Payload], wait: &Wait) {
+        let waits = self.waiting.iter().map(|waiting| &waiting.wait);
+        let earlier = waits.filter(|earlier| earlier.since < wait.since);
+        self.order.let_through(change, blocks, earlier);
     }
 
     /// Takes out all writes and all flushes.
@@ -283,41 +290,75 @@ mod tests {
     use super::*;
     use crate::order::tests::{One, journal};
 
+    const ROOM: usize = 4 * (COMMIT_JOURNALS + 1);
+
+    /// Sends a commit block to a place, with the number of its transaction. If it waits, it is answered and kept.
+    fn send(gate: &mut CommitGate<()>, (first, sequence): (u64, u8), since: u64) -> bool {
+        let (block, payload) = One::commit(sequence);
+        let change = Change {
+            first,
+            blocks: 1,
+            written: Some(&block),
+        };
+        let stop = gate.stop(&change, &[payload], ROOM, true, || false);
+        let Some((_, Stop::Wait(reason))) = stop else {
+            return false;
+        };
+        let wait = Wait {
+            since: Nanos(since),
+            reason,
+            is_answered: true,
+            is_withheld: false,
+        };
+        let (write, run) = ((), (first, 1));
+        gate.keep(Waiting { write, run, wait }, true);
+        true
+    }
+
     /// A client may send commit blocks of transactions that never come, as many as it likes, to as many journals as it likes.
     #[test]
     fn one_client_does_not_take_the_room_of_another() {
-        let room = 4 * (COMMIT_JOURNALS + 1);
         let mut gate = CommitGate::<()>::default();
         let journals: Vec<_> = (1..=COMMIT_JOURNALS as u64)
             .map(|n| journal(100 * n))
             .collect();
         gate.follow(&journals);
         // A commit block without the block before it.
-        let mut send = |journal: u64, number: u64| {
-            let (block, payload) = One::commit(7);
-            let change = Change {
-                first: journal * 100 + 2 + number % 10,
-                blocks: 1,
-                written: Some(&block),
-            };
-            let stop = gate.stop(&change, &[payload], room, true, || false);
-            let Some((_, Stop::Wait(reason))) = stop else {
-                return false;
-            };
-            let wait = Wait {
-                since: Nanos(0),
-                reason,
-                is_answered: false,
-                is_withheld: false,
-            };
-            let (write, run) = ((), (change.first, 1));
-            gate.keep(Waiting { write, run, wait }, true);
-            true
-        };
+        let mut send = |journal: u64, n: u64| send(&mut gate, (100 * journal + 2 + n % 10, 7), 0);
         let mut count = |journal| (0..1000).take_while(|n| send(journal, *n)).count();
-        assert_eq!(count(1), room / 2 + 2, "half of the room, and its share");
+        assert_eq!(count(1), ROOM / 2 + 2, "half of the room, and its share");
         for journal in 2..=COMMIT_JOURNALS as u64 {
             assert_eq!(count(journal), 2, "the share of journal {journal}");
         }
+    }
+
+    /// A read of a commit block behind another one that waits says nothing about the blocks that this one waits for.
+    #[test]
+    fn a_commit_block_that_is_observed_leaves_an_earlier_one_its_turn() {
+        let mut gate = CommitGate::<()>::default();
+        gate.follow(&[journal(100)]);
+        assert!(send(&mut gate, (102, 7), 1) && send(&mut gate, (104, 8), 2));
+        for waiting in gate.take_observed(Some((104, 1))) {
+            let (block, payload) = One::commit(8);
+            let change = Change {
+                first: 104,
+                blocks: 1,
+                written: Some(&block),
+            };
+            gate.let_through(&change, &[payload], &waiting.wait);
+        }
+        assert_eq!(gate.order.counts(), (0, 1));
+        // The earlier one still waits for the block before it.
+        let first = gate.waiting.pop().unwrap();
+        assert!(first.run == (102, 1) && send(&mut gate, (102, 7), 1));
+        let change = Change {
+            first: 101,
+            blocks: 1,
+            written: None,
+        };
+        gate.waiting.clear();
+        gate.order.ended(Nanos(3), &change, true);
+        assert!(!send(&mut gate, (102, 7), 1));
+        assert_eq!(gate.order.counts(), (1, 1));
     }
 }

@@ -243,16 +243,16 @@ impl CommitOrder {
         }
     }
 
-    /// Tells the journals of a waiting commit block that continues regardless of what it waits for: the next one is judged.
-    pub fn let_through(&mut self, change: &Change<'_>, payloads: &[Payload]) {
+    /// Tells the journals of a waiting commit block that continues regardless of what it waits for: the next one is judged. `waits`: what
+    /// goes on waiting before it.
+    pub fn let_through<'a>(
+        &mut self,
+        change: &Change<'_>,
+        payloads: &[Payload],
+        waits: impl Iterator<Item = &'a Wait> + Clone,
+    ) {
         // As if there were no room to wait in.
-        self.stop(
-            change,
-            payloads,
-            |_, _| false,
-            || false,
-            core::iter::empty(),
-        );
+        self.stop(change, payloads, |_, _| false, || false, waits);
     }
 
     /// Returns the first block of a write that must not continue. The journals are told about all blocks before it. `has_room`:
@@ -306,7 +306,8 @@ impl CommitOrder {
                 let before = Span::new(first * BLOCK, index as u64 * BLOCK);
                 // An earlier commit block was answered and still waits. Whether this one is complete is not known before the earlier one
                 // has continued.
-                let verdict = match waits.any(|wait| wait.is_answered_of(number)) {
+                let is_later = waits.any(|wait| wait.is_answered_of(number));
+                let verdict = match is_later {
                     true => Verdict::Waits(1),
                     false => commits.commit(at, sequence, before),
                 };
@@ -323,8 +324,12 @@ impl CommitOrder {
                         return Some(Stop::Wait(reason(missing)));
                     }
                     Verdict::Never | Verdict::Waits(_) => {
-                        commits.give_up();
-                        commits.commit(at, sequence, before);
+                        if is_later {
+                            commits.overtake(at, before);
+                        } else {
+                            commits.give_up();
+                            commits.commit(at, sequence, before);
+                        }
                         self.unjudged += 1;
                     }
                 }

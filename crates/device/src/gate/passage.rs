@@ -238,7 +238,8 @@ pub(crate) fn hand_on(
             pending, blocks, ..
         } = &mut waiting.write;
         if let Some(change) = change_of(&pending.request) {
-            inner.gate.commits.order.let_through(&change, blocks);
+            let commits = &mut inner.gate.commits;
+            commits.let_through(&change, blocks, &waiting.wait);
         }
         pending.watched.marks = false;
         go_on(around, inner, now, waiting, batch);

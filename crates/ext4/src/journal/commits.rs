@@ -248,6 +248,11 @@ impl Commits {
         }
     }
 
+    /// Notes that a commit block is handed on before an earlier one, whose turn it still is.
+    pub fn overtake(&mut self, at: JournalBlock, before: Span) {
+        self.hand_on(at, before);
+    }
+
     /// Notes what is handed on with a commit block.
     fn hand_on(&mut self, at: JournalBlock, before: Span) {
         self.late.push(at.0..at.0 + 1);

@@ -47,8 +47,9 @@ impl Vellum {
         }
         for waiting in self.gate.commits.take_observed(Some(submitted.run())) {
             let written = waiting.write.written();
-            let order = &mut self.gate.commits.order;
-            written.read(|_, change| order.let_through(change, &written.payloads()));
+            let commits = &mut self.gate.commits;
+            let wait = &waiting.wait;
+            written.read(|_, change| commits.let_through(change, &written.payloads(), wait));
             self.go_on(io, &waiting.write, waiting.wait.since);
         }
         match submitted.op {
