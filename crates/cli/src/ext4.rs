@@ -34,6 +34,9 @@ pub fn mount_options(layout: Layout, asked: Option<&str>) -> Result<&str> {
 
 /// The mount options, given a reason, if any, why journal_async_commit is not safe.
 pub fn options<'a>(asked: Option<&'a str>, unsafe_because: Option<&str>) -> Result<&'a str> {
+    let without = asked.filter(|asked| !has_barriers(asked));
+    let without = without.map(|_| "it needs barriers, and these options switch them off");
+    let unsafe_because = unsafe_because.or(without);
     let default = match unsafe_because {
         None => MOUNT_OPTIONS,
         Some(_) => UNORDERED_MOUNT_OPTIONS,
@@ -52,6 +55,15 @@ pub fn is_async(options: &str) -> bool {
     options
         .split(',')
         .any(|option| option.trim() == ASYNC_COMMIT)
+}
+
+/// True unless these options switch barriers off. As for the kernel, the last one counts.
+fn has_barriers(options: &str) -> bool {
+    let says = |option: &str| match option.trim() {
+        "nobarrier" | "barrier=0" => Some(false),
+        option => option.starts_with("barrier").then_some(true),
+    };
+    options.split(',').rev().find_map(says).unwrap_or(true)
 }
 
 /// Reads from a server's answer about journals why commit blocks of the file system that fills the volume do not wait for the blocks they
@@ -132,6 +144,21 @@ mod tests {
         let refused = mount_options(Layout::Ordered, Some(asked)).unwrap_err();
         assert!(refused.to_string().contains("layout ordered"), "{refused}");
         assert!(mount_options(Layout::Ordered, Some("data=journal,noatime")).is_ok());
+    }
+
+    /// Without flushes, what is sent after the answer to a commit block may be there before it.
+    #[test]
+    fn one_flush_a_commit_needs_that_flush() {
+        for none in ["nobarrier", "barrier=0", "barrier=1, barrier=0"] {
+            let asked = format!("{none},{MOUNT_OPTIONS}");
+            let refused = mount_options(Layout::Log, Some(&asked)).unwrap_err();
+            assert!(refused.to_string().contains("barriers"), "{refused}");
+            assert!(mount_options(Layout::Log, Some(none)).is_ok());
+        }
+        for some in ["barrier", "barrier=1", "nobarrier,barrier", "noatime"] {
+            let asked = format!("{some},{MOUNT_OPTIONS}");
+            assert!(mount_options(Layout::Log, Some(&asked)).is_ok(), "{some}");
+        }
     }
 
     #[test]
