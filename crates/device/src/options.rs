@@ -89,6 +89,9 @@ pub struct OpenOptions {
     pub receiving: bool,
     /// Open it for writing even where a rollback was cut short and cannot go on: only to give it room. The next opening goes on.
     pub to_make_room: bool,
+    /// A copy is written to it, in the order of addresses and perhaps not whole. So no commit block of a journal waits for what it
+    /// commits, nothing is replayed by the volume, and it drops nothing that a file system has freed.
+    pub copying: bool,
     /// Empty the segments from this one on, because the medium becomes shorter.
     pub segments_end: Option<u32>,
 }
@@ -113,6 +116,7 @@ impl Default for OpenOptions {
             schedule: Schedule::default(),
             receiving: false,
             to_make_room: false,
+            copying: false,
             segments_end: None,
         }
     }
@@ -151,6 +155,15 @@ impl OpenOptions {
             }
         }
         Ok(())
+    }
+
+    /// The policy, as far as it can be followed.
+    pub(crate) fn policy(&self) -> Policy {
+        Policy {
+            replay: self.policy.replay && !self.copying,
+            freed: self.policy.freed && !self.copying,
+            ..self.policy
+        }
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Volume {
     recovery: RecoveryStats,
     damage: Option<Damage>,
     pub(crate) read_only: bool,
+    /// See [`OpenOptions::copying`].
+    copying: bool,
 }
 
 impl std::fmt::Debug for Volume {
@@ -150,7 +152,7 @@ impl Volume {
             unheard: Arc::new(Unheard),
             turns: Turns::default(),
             digester: Digester::new(&superblock),
-            choices: Choices::new(options.policy, journals),
+            choices: Choices::new(options.policy(), journals),
             scout: Scout::default(),
             sweeper: Sweeper::default(),
             scrubber: Scrubber::default(),
@@ -164,6 +166,7 @@ impl Volume {
         let mut volume = Self {
             threads: Mutex::default(),
             read_only: options.read_only,
+            copying: options.copying,
             shared,
             superblock,
             recovery,
@@ -339,7 +342,7 @@ impl Volume {
                     watched = scout.hold(watching, &change);
                 }
                 watched.seen = scout.freed.see(request);
-                watched.marks = gate::has_marks(request);
+                watched.marks = !self.copying && gate::has_marks(request);
             }
             verdicts.push((refusal, watched));
         }

@@ -8,8 +8,11 @@
 )]
 
 mod common;
+#[path = "common/journal.rs"]
+mod journal;
 
 use common::{Client, create, create_as, small, superblock_of};
+use journal::{JOURNAL, mounted};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment};
 use vellum_core::format::areas::Layout;
@@ -197,6 +200,47 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
     let copied = rescue::rescue(&source, Some(&*volume), &mut |_| true).unwrap();
     assert_eq!((copied.blocks, copied.lost.len()), (5, 1));
     volume.stop().unwrap();
+    source.stop().unwrap();
+}
+
+/// The copy has a journal like the source's as soon as its first blocks are there. It must not wait for what is lost.
+#[test]
+fn a_rescue_copies_a_journal_that_has_lost_a_block() {
+    let (medium, volume, mut host) = mounted(common::open);
+    // Behind the first request of a copy.
+    host.sequence = 70;
+    host.begin_log();
+    // A whole transaction, after which the next one is known to follow.
+    host.commit(1);
+    let lost = JOURNAL + u64::from(host.next_block()) + 1;
+    let copies = [98, 99].map(common::block_of);
+    host.commit_blocks(copies.each_ref());
+    volume.stop().unwrap();
+    let mut block = [0; BLOCK_BYTES];
+    let is_it = |at: &Pba| medium.read(*at, &mut block).is_ok() && block == copies[0];
+    let at = (0..medium.blocks()).map(Pba).find(is_it).unwrap();
+    zero(&*medium, at);
+
+    let source = read_only(&medium, Trust::Certain);
+    let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(medium.blocks()));
+    create(&*target);
+    let options = OpenOptions {
+        copying: true,
+        ..small()
+    };
+    let to = Volume::open(Arc::clone(&target), &options).unwrap();
+    let copied = rescue::rescue(&source, Some(&to), &mut |at| {
+        if at > JOURNAL {
+            common::wait_for(&to, "the journal", |to| {
+                let found = to.stats().write_once.file_systems;
+                found.iter().any(|found| !found.journal.is_empty())
+            });
+        }
+        true
+    });
+    let runs: Vec<_> = copied.unwrap().lost.runs().collect();
+    assert_eq!(runs, [(vellum_core::addr::Lba(lost), 1)]);
+    to.stop().unwrap();
     source.stop().unwrap();
 }
 

@@ -486,3 +486,4 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
 
 #[cfg(test)]
 mod tests;
+        copying: !read_only,

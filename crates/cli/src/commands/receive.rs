@@ -66,6 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
     let options = OpenOptions {
         policy: properties::policy_of(&claimed.medium, &Run::default())?,
         receiving: true,
+        copying: true,
         ..OpenOptions::default()
     };
     let volume = Volume::open(Arc::from(claimed.medium), &options)?;

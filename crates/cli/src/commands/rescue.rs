@@ -225,6 +225,7 @@ fn filled(
 
 /// The report.
 struct RescueReport<'a> {
+        copying: true,
     findings: &'a [String],
     lost: &'a LbaSet,
     guessed: &'a LbaSet,
