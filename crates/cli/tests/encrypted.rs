@@ -175,6 +175,9 @@ fn each_command_needs_the_right_key() {
         assert!(told(encrypted).contains("\"encrypted\":true"));
         ok(&["check", text(encrypted), "--key-file", place.key()]);
     }
+    let again = ["migrate", disk, text(&copy), "--layout=log"];
+    let says = ["is encrypted already", "leave out --encrypt"];
+    fails(2, &[&again, &encrypt[..]].concat(), &says);
     // Through a plain archive, and back.
     let restored = at("restored");
     ok(&["restore", text(&archive), text(&restored)]);

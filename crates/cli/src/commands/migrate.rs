@@ -201,6 +201,13 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
+    if args.encrypt && peek::envelope_of(&args.source)?.is_some() {
+        return Err(usage(format!(
+            "{} is encrypted already: leave out --encrypt. The new one is encrypted, too, and opened by the \
+             same secret",
+            args.source.display()
+        )));
+    }
     let plain = Key::none();
     let source_key = if args.encrypt { &plain } else { &args.key };
     let (superblock, _) = peek::superblock_of(&args.source, source_key)?;
