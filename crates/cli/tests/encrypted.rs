@@ -170,6 +170,10 @@ fn each_command_needs_the_right_key() {
         ok(&with(&place.key));
     }
     assert!(ok(&["info", disk]).contains("a key file"));
+    // No boot asks for a passphrase.
+    let enable = ["enable", disk, "--root", text(place.dir.path())];
+    fails(2, &enable, &["--key-file FILE", "LoadCredential="]);
+    ok(&[&enable, &key[..]].concat());
     let told = |path: &Path| ok(&["info", text(path), "--key-file", place.key(), "--json"]);
     for encrypted in [&copy, &saved] {
         assert!(told(encrypted).contains("\"encrypted\":true"));

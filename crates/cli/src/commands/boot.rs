@@ -123,7 +123,9 @@ fn list(of: &Of, json: bool) -> Result<()> {
     // The volumes of a system in a folder may not be here.
     let wrong = |name: &Name, entry: &Entry| match of.root {
         // Nobody but root can read them.
-        None if host::is_root() => checked(&of.tab(), name, entry).err(),
+        None if host::is_root() => checked(&of.tab(), name, entry)
+            .and_then(|_| has_key(entry))
+            .err(),
         _ => None,
     };
     if json {
@@ -216,6 +218,17 @@ fn started_apart(of: &Of, name: &str) -> Result<bool> {
         .status()
         .context("cannot run the vellum program itself")?;
     Ok(status.success())
+}
+
+/// Checks that the entry of an encrypted volume names a key, as one that `enable` writes does.
+fn has_key(entry: &Entry) -> Result<()> {
+    match entry.key_file.is_none() && peek::envelope_of(&entry.volume)?.is_some() {
+        true => bail!(
+            "{} is encrypted, and the entry names no key (key_file)",
+            entry.volume.display()
+        ),
+        false => Ok(()),
+    }
 }
 
 /// The UUID of an entry's volume, if it is the one that was enabled.

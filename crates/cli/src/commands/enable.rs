@@ -4,11 +4,12 @@ use crate::attachment;
 use crate::attachment::Via;
 use crate::boot::{Entry, Name, Tab, Target, systemd};
 use crate::commands::boot;
+use crate::host;
 use crate::keys::Key;
 use crate::outcome::{out, tell, usage};
 use crate::peek;
 use crate::unfinished;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::CString;
 use std::fs;
 use std::io::Write;
@@ -53,6 +54,10 @@ pub struct Args {
 
 /// Writes its entry.
 pub fn run(args: &Args) -> Result<()> {
+    if args.root.is_none() && !host::is_root() {
+        bail!("what is attached at boot is root's to say: use sudo");
+    }
+    let key_file = key_file(args)?;
     let (superblock, _) = peek::superblock_of(&args.volume, &args.key)?;
     unfinished::refuse(&args.volume, &superblock)?;
     let label =
@@ -67,7 +72,7 @@ pub fn run(args: &Args) -> Result<()> {
             .map(attachment::mount_point)
             .transpose()?,
         via: args.via,
-        key_file: args.key.lasting_file()?,
+        key_file,
         before: match args.before {
             Some(before) => before,
             None => target_of(&args.volume)?,
@@ -111,6 +116,19 @@ pub fn run(args: &Args) -> Result<()> {
         (true, true) => systemd::order("start", &name),
         (true, false) => boot::start(&tab, &name),
     }
+}
+
+/// The file with the key, which an encrypted volume needs.
+fn key_file(args: &Args) -> Result<Option<PathBuf>> {
+    let file = args.key.lasting_file()?;
+    if file.is_none() && peek::envelope_of(&args.volume)?.is_some() {
+        return Err(usage(format!(
+            "{} is encrypted, and a boot asks for no passphrase: give --key-file FILE (`vellum key add` \
+             adds one). In a service of your own, LoadCredential=vellum.key:FILE replaces it",
+            args.volume.display()
+        )));
+    }
+    Ok(file)
 }
 
 /// The entry's name: as given, or like the volume's label or file.
