@@ -1,6 +1,7 @@
 //! Sources of the secret of an encrypted volume.
 
 use crate::outcome::{plain, usage};
+use crate::signals;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -219,7 +220,9 @@ fn asked(prompt: &str) -> Result<Secret> {
             "there is no terminal to ask for the passphrase: give --key-file FILE",
         ));
     }
-    let words = rpassword::prompt_password(plain(prompt)).map_err(|error| {
+    // Ctrl-C there is this signal, before the terminal shows again what is typed.
+    let words = signals::without_interrupt(|| rpassword::prompt_password(plain(prompt)));
+    let words = words.map_err(|error| {
         usage(format!(
             "cannot ask for the passphrase: {error}; give --key-file FILE"
         ))

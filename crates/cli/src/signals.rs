@@ -120,6 +120,21 @@ pub fn outlive_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Runs `what` with SIGINT held back, as for a prompt that must leave the terminal as it was. It counts afterwards.
+pub fn without_interrupt<T>(what: impl FnOnce() -> T) -> T {
+    let set = set(&[libc::SIGINT]);
+    // SAFETY: valid sets; the call fills the one that is zeroed.
+    let before = unsafe {
+        let mut before = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
+        before
+    };
+    let done = what();
+    // SAFETY: a valid set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    done
+}
+
 /// Unblocks in a child the signals that we block, and makes it end by the one that we ignore; otherwise it would inherit both.
 pub fn unblocked(command: &mut Command) -> &mut Command {
     let set = set(ALL);

@@ -375,16 +375,17 @@ fn is_read(terminal: &Path) -> bool {
     String::from_utf8_lossy(&told).contains("-icanon")
 }
 
-/// Runs a command whose terminal answers each question with the next of these lines.
+/// Runs a command whose terminal answers each question with the next of these lines. Afterwards it is what it was.
 fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
     let dir = dir();
-    let terminal = dir.path().join("terminal");
+    let [terminal, modes] = ["terminal", "modes"].map(|name| dir.path().join(name));
     let quoted: Vec<_> = args.iter().map(|arg| format!("'{arg}'")).collect();
     let program = env!("CARGO_BIN_EXE_vellum");
     let command = format!(
-        "tty >'{}'; '{program}' {}",
+        "tty >'{}'; stty -g >'{modes}'; '{program}' {}; status=$?; stty -g >>'{modes}'; exit $status",
         text(&terminal),
-        quoted.join(" ")
+        quoted.join(" "),
+        modes = text(&modes)
     );
     let script = Command::new("script")
         .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
@@ -418,6 +419,9 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
     }
     let status = script.0.wait().unwrap();
     reader.join().unwrap();
+    let modes = std::fs::read_to_string(&modes).unwrap();
+    let (before, after) = modes.trim_end().split_once('\n').unwrap();
+    assert_eq!(before, after);
     let told = shown.lock().unwrap().clone();
     (status.success(), told)
 }
@@ -444,6 +448,8 @@ fn a_passphrase_is_asked_for() {
         !done && told.contains("this passphrase opens none"),
         "{told}"
     );
+    let (done, _) = at_a_terminal(&["check", disk], &["correct\x03"]);
+    assert!(!done);
     fails(2, &["check", disk], &["there is no terminal"]);
     let add = ["key", "add", disk, "--new-key-file", place.key()];
     let (done, told) = at_a_terminal(&add, &["correct horse"]);
