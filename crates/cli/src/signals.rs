@@ -5,7 +5,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Signals so close to each other are one request: `timeout` signals its child, and then the whole group.
+const TOGETHER: Duration = Duration::from_millis(500);
 
 /// Exit code after a second signal, or after one that a command cannot finish with.
 pub const INSISTED: i32 = 130;
@@ -42,8 +45,8 @@ fn set(signals: &[i32]) -> libc::sigset_t {
 
 impl Stop {
     /// Stops signals from killing the process. Must be called before any thread is made, so that all threads inherit
-    /// it. SIGHUP is ignored. Unless `patient`, a second signal ends the process at once: for a server that is a crash,
-    /// from which a volume recovers.
+    /// it. SIGHUP is ignored. Unless `patient`, a second signal, half a second after the first or later, ends the process
+    /// at once: for a server that is a crash, from which a volume recovers.
     pub fn on_signals(patient: bool) -> std::io::Result<Self> {
         Self::on(USUAL, patient, libc::SIGHUP)
     }
@@ -69,6 +72,7 @@ impl Stop {
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(move || {
+                let mut first: Option<Instant> = None;
                 loop {
                     let mut signal = 0;
                     // SAFETY: a valid set and a place for the number.
@@ -77,9 +81,11 @@ impl Stop {
                     {
                         continue;
                     }
-                    if heard.asked() && !heard.0.patient {
+                    let is_same = first.is_some_and(|first| first.elapsed() < TOGETHER);
+                    if heard.asked() && !is_same && !heard.0.patient {
                         std::process::exit(INSISTED);
                     }
+                    first.get_or_insert_with(Instant::now);
                     heard.ask();
                 }
             })?;
@@ -114,12 +120,6 @@ impl Stop {
     }
 }
 
-/// Makes a write past the limit on a file's size (`ulimit -f`) an error of that write, as on a full disk. It would kill the process.
-pub fn outlive_file_limit() {
-    // SAFETY: nothing handles this signal.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-}
-
 /// Runs `what` with SIGINT held back, as for a prompt that must leave the terminal as it was. It counts afterwards.
 pub fn without_interrupt<T>(what: impl FnOnce() -> T) -> T {
     let set = set(&[libc::SIGINT]);
@@ -133,6 +133,12 @@ pub fn without_interrupt<T>(what: impl FnOnce() -> T) -> T {
     // SAFETY: a valid set.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
     done
+}
+
+/// Makes a write past the limit on a file's size (`ulimit -f`) an error of that write, as on a full disk. It would kill the process.
+pub fn outlive_file_limit() {
+    // SAFETY: nothing handles this signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
 /// Unblocks in a child the signals that we block, and makes it end by the one that we ignore; otherwise it would inherit both.

@@ -327,6 +327,18 @@ fn statistics_are_redrawn_until_q_is_pressed() {
     assert_eq!(server.term(), Some(0));
 }
 
+/// `timeout` signals its child, and then the group of both.
+#[test]
+fn two_signals_at_once_end_a_server_in_order() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("v"), dir.path().join("s"));
+    ok(&["create", text(&path), "--size=64M"]);
+    let server = Server::start(dir.path(), &[text(&path), "--socket", text(&socket)]);
+    server.signal(libc::SIGINT);
+    assert_eq!(server.term(), Some(0));
+    assert!(!socket.exists());
+}
+
 /// And a signal ends it.
 #[test]
 fn statistics_without_a_terminal_follow_each_other() {
