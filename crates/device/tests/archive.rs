@@ -10,9 +10,11 @@ mod fuzz;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_device::archive::{Head, Kind, Reader, Totals, dump, restore};
+use vellum_core::format::properties::Properties;
+use vellum_core::recovery::find_superblock;
+use vellum_device::archive::{DumpError, Head, Kind, Reader, Totals, dump, pack, restore};
 use vellum_device::inspect::{check_medium, recover_medium};
-use vellum_device::{CreateOptions, Volume};
+use vellum_device::{CreateOptions, MediumSource, Volume, crc32c};
 use vellum_medium::fault::Rule;
 use vellum_medium::{Fault, FaultMedium, Medium, MemoryMedium, Plan};
 
@@ -52,6 +54,31 @@ fn put(archive: &[u8], medium: &dyn Medium, blank: bool) -> Result<Totals, Strin
 
 fn opens(medium: &dyn Medium) -> bool {
     recover_medium(medium).is_ok()
+}
+
+#[test]
+fn a_pack_is_ended_by_its_caller() {
+    let medium = volume();
+    let (superblock, _) = find_superblock(&mut MediumSource::new(&medium), BLOCKS, crc32c).unwrap();
+    let head = Head {
+        kind: Kind::Pack,
+        uuid: superblock.uuid(),
+        life: 1,
+        medium_blocks: BLOCKS,
+    };
+    let packed = |ends: &dyn Fn() -> bool| {
+        pack(
+            &medium,
+            &superblock,
+            Properties::default(),
+            &head,
+            Vec::new(),
+            ends,
+        )
+    };
+    assert!(packed(&|| false).is_ok());
+    let error = packed(&|| true).unwrap_err();
+    assert!(matches!(error, DumpError::Interrupted), "{error}");
 }
 
 #[test]

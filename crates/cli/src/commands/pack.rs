@@ -5,6 +5,7 @@ use crate::keys::Key;
 use crate::opened;
 use crate::outcome::{damage, out, usage};
 use crate::properties;
+use crate::signals::Stop;
 use crate::size::Size;
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -42,6 +43,7 @@ pub fn run(args: &Args) -> Result<()> {
     if is_stream && args.json {
         return Err(usage("--json: standard output has the archive"));
     }
+    let stop = Stop::on_signals(false)?;
     let medium = opened::open(&args.volume, true, &args.key)?;
     let name = || args.volume.display().to_string();
     let found = find_superblock(&mut MediumSource::new(&medium), medium.blocks(), crc32c);
@@ -54,7 +56,16 @@ pub fn run(args: &Args) -> Result<()> {
     };
     let properties = properties::without_names(&superblock);
     let (totals, bytes) = archive::write(&args.archive, &mut |out| {
-        Ok(pack(&medium, &superblock, properties.clone(), &head, out)?.1)
+        let stopped = || stop.asked();
+        Ok(pack(
+            &medium,
+            &superblock,
+            properties.clone(),
+            &head,
+            out,
+            &stopped,
+        )?
+        .1)
     })?;
     match (bytes, args.json) {
         (Some(bytes), true) => {
