@@ -4,7 +4,7 @@
 //! It is a property, so it is wherever the volume is. Older versions keep it, and pass over it.
 
 use anyhow::{Result, bail};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vellum_core::format::properties::{Properties, Value};
 use vellum_core::format::superblock::Superblock;
@@ -97,6 +97,12 @@ pub fn refuse(path: &Path, superblock: &Superblock) -> Result<()> {
 /// True if there is a block device.
 pub fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|there| there.file_type().is_block_device())
+}
+
+/// True if both paths lead to one file or device.
+pub fn is_one_file(a: &Path, b: &Path) -> bool {
+    let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
+    matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 /// The path with something appended to its name.

@@ -339,6 +339,19 @@ fn two_signals_at_once_end_a_server_in_order() {
     assert!(!socket.exists());
 }
 
+#[test]
+fn addresses_are_uris_whatever_the_names_are() {
+    let dir = dir();
+    let (path, socket) = (dir.path().join("my disk#1"), dir.path().join("a b%?é"));
+    ok(&["create", text(&path), "--size=64M"]);
+    let server = Server::start(dir.path(), &[text(&path), "--socket", text(&socket)]);
+    let folder = text(dir.path());
+    let uri = format!("nbd+unix:///my%20disk%231?socket={folder}/a%20b%25%3F%C3%A9");
+    assert!(server.said().contains(&uri), "{}", server.said());
+    assert_eq!(served(&path)["places"][0], uri);
+    assert_eq!(server.term(), Some(0));
+}
+
 /// And a signal ends it.
 #[test]
 fn statistics_without_a_terminal_follow_each_other() {

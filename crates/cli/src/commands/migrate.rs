@@ -13,7 +13,7 @@ use crate::signals::Stop;
 use crate::size::Size;
 use crate::smaller;
 use crate::state;
-use crate::unfinished::{self, By, beside};
+use crate::unfinished::{self, By, beside, is_one_file};
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
@@ -379,8 +379,7 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
 
 /// Starts a migration by making its target.
 fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) -> Result<State> {
-    let new = new_volume(args, source)?;
-    if args.target == args.source {
+    if args.target == args.source || is_one_file(&args.target, &args.source) {
         return Err(usage("a migration goes into a new place"));
     }
     if let Some(size) = args.size {
@@ -390,6 +389,7 @@ fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) ->
         source: hex_uuid(&source.uuid()),
         life: source.life().0,
         target: String::new(),
+    let new = new_volume(args, source)?;
         asked: TargetOptions::of(args),
         blocks_done: 0,
     };

@@ -11,7 +11,7 @@ use crate::properties::{self, Run};
 use crate::replace;
 use crate::signals::Stop;
 use crate::size::Size;
-use crate::unfinished::{self, By, beside, is_device};
+use crate::unfinished::{self, By, beside, is_device, is_one_file};
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -62,7 +62,8 @@ pub struct Args {
 /// Reports what can be rescued, and rescues it.
 pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.source, &args.key)?;
-    if args.target.as_ref() == Some(&args.source) {
+    let is_source = |target: &PathBuf| *target == args.source || is_one_file(target, &args.source);
+    if args.target.as_ref().is_some_and(is_source) {
         return Err(usage("a rescue goes into a new place"));
     }
     if args.target.is_some() {

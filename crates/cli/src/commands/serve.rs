@@ -25,11 +25,11 @@ use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use vellum_frontend::fuse::{FuseExport, FuseServer};
-use vellum_frontend::nbd::{self, Export, Listen, Server};
+use vellum_frontend::nbd::{self, BindError, Export, Listen, Server};
 use vellum_frontend::ublk::{self, UblkServer};
 use vellum_medium::Medium;
 use vellum_record::Sizes;
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Listen for NBD clients on this TCP address; needs --tls-cert and --tls-key, or --insecure-tcp.
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
     tcp: Option<SocketAddr>,
     #[command(flatten)]
     tls: TlsArgs,
@@ -188,7 +188,7 @@ impl Args {
             }
         }
         for (i, Named { name, path, .. }) in named.iter().enumerate() {
-            let same = |other: &&Named| is_one_file(&other.path, path);
+            let same = |other: &&Named| unfinished::is_one_file(&other.path, path);
             if let Some(other) = named[..i].iter().find(same) {
                 let (path, other) = (path.display(), &other.name);
                 return Err(usage(format!(
@@ -369,13 +369,14 @@ fn serve(
     let mut servers = Vec::new();
     if let Some(path) = &args.socket {
         servers.push(nbd(&Listen::Unix(path.clone()), volumes, args)?);
-        volumes.are_at(|v| format!("nbd+unix:///{}?socket={}", v.name, path.display()));
+        let path = in_uri(std::path::absolute(path)?.as_os_str().as_bytes());
+        volumes.are_at(|v| format!("nbd+unix:///{}?socket={path}", in_uri(v.name.as_bytes())));
     }
     if let Some(addr) = args.tcp {
         let (tls, scheme) = args.tls.protection();
         let server = nbd(&Listen::Tcp { addr, tls }, volumes, args)?;
         let addr = server.address().unwrap_or(addr);
-        volumes.are_at(|v| format!("{scheme}://{addr}/{}", v.name));
+        volumes.are_at(|v| format!("{scheme}://{addr}/{}", in_uri(v.name.as_bytes())));
         servers.push(server);
     }
     if let Some(dir) = &args.fuse {
@@ -422,6 +423,22 @@ fn serve(
         fuse.unmount()?;
     }
     Ok(remover)
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "it is a numeric address and a port, like 127.0.0.1:10809 or [::1]:10809".to_owned()
+    })
+}
+
+/// A part of a URI. What has a meaning there, or none, is written as its number.
+fn in_uri(part: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+    let written = part.iter().map(|byte| match is_plain(byte) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    });
+    written.collect()
 }
 
 /// Makes a directory with one file a volume, or takes over one that another server has mounted and hands over.
@@ -472,7 +489,12 @@ fn nbd(listen: &Listen, volumes: &Volumes, args: &Args) -> Result<Server> {
             socket_group: args.group(),
             ..nbd::Options::default()
         },
-    )?;
+    )
+    .map_err(|error| match error {
+        // Its files are what the user named.
+        BindError::Tls(error) => usage(error.to_string()),
+        error => error.into(),
+    })?;
     server.find_by(snapshots::finder(volumes.whole(), &volumes.clones, false));
     server.compare_by(Arc::new(Compared(volumes.whole())));
     for volume in &volumes.all {
@@ -546,9 +568,4 @@ fn name_of(volume: &str) -> Result<Named> {
         snapshot,
         is_clone: false,
     })
-}
-
-fn is_one_file(a: &Path, b: &Path) -> bool {
-    let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
-    matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
 }
