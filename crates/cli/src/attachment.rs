@@ -150,7 +150,15 @@ impl Attachment {
     pub fn begin(id: &str, volume: &Path, via: Via, stop: &Stop) -> Result<Self> {
         let file = StateFile::lock(id)?;
         if let Some(old) = file.load()? {
-            if old.server.is_some_and(control::lives) {
+            if let Some(server) = old.server.filter(|server| control::lives(*server)) {
+                if ServerLog::of(id)?.is_stopping() && bound::devices(id, &old).is_empty() {
+                    bail!(
+                        "server {} of {} was told to stop, and still waits for room or for what it writes: \
+                         `vellum detach` waits for its end, and says what it lacks",
+                        server.pid,
+                        old.volume.display()
+                    );
+                }
                 let what = match old.is_of(volume) {
                     true => format!("{} is attached already", volume.display()),
                     false => format!(

@@ -20,7 +20,7 @@ const PREFIX: &str = ".vellum-";
 /// The system's error.
 pub fn file(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     let mut made = beside(path)?;
-    made.write_all(bytes)?;
+    made.as_file_mut().write_all(bytes)?;
     let file = made.as_file();
     file.set_permissions(Permissions::from_mode(mode))?;
     file.sync_all()?;

@@ -81,10 +81,11 @@ impl Volumes {
         match (ours.next(), ours.next()) {
             (Some(served), None) => Ok(served),
             (Some(_), Some(_)) => Err("say which volume".to_owned()),
-            (None, _) => Err(
-                "it serves a volume with this UUID by another path, or one of them is a copy"
-                    .to_owned(),
-            ),
+            (None, _) => Err(format!(
+                "the server has no volume {}: it serves one with this UUID by another path, or one of them \
+                 is a copy. Name it by the path that `vellum list` shows",
+                path.unwrap_or_default()
+            )),
         }
     }
 }

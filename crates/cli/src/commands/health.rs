@@ -1,6 +1,6 @@
 //! `vellum health`: an exit code for programs that monitor machines.
 
-use crate::outcome::{Special, out, plain};
+use crate::outcome::{Special, out, plain, tell};
 use crate::state::State;
 use crate::{control, observed, state, whose};
 use anyhow::Result;
@@ -32,14 +32,27 @@ struct Verdict {
     findings: Vec<Finding>,
 }
 
-/// Reports the health.
+/// Reports the health. What keeps it from that must not look like a grade.
 pub fn run(args: &Args) -> Result<()> {
+    reported(args).map_err(|error| {
+        if error.is::<Special>() {
+            return error;
+        }
+        tell(format_args!("vellum: {error:#}"));
+        Special::Health(Grade::Unknown).into()
+    })
+}
+
+fn reported(args: &Args) -> Result<()> {
     let verdicts: Vec<Verdict> = match args.volumes.is_empty() {
         true => {
             let served = observed::all()?;
             let attached = state::records()?;
+            // One that is served has its verdict.
+            let is_served = |uuid: &str| served.iter().any(|one| one.uuid() == uuid);
             let unserved = attached
                 .iter()
+                .filter(|(uuid, _)| !is_served(uuid))
                 .filter_map(|(_, state)| Verdict::of_unserved(state));
             served
                 .iter()

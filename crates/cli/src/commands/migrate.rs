@@ -345,6 +345,13 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
     if std::fs::symlink_metadata(&args.target).is_err() && unfinished(&args.target).exists() {
         name(&args.target)?;
     }
+    if std::fs::symlink_metadata(&args.target).is_err() {
+        bail!(
+            "{} is of a migration into {}, which is not there any more: remove it, and begin anew",
+            path.display(),
+            args.target.display()
+        );
+    }
     let target = peek::uuid_of(&args.target)?;
     let is_ours = (state.source.as_str(), state.life, state.target.as_str())
         == (&hex_uuid(&source.uuid()), source.life().0, &target);
@@ -382,6 +389,7 @@ fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) ->
     if args.target == args.source || is_one_file(&args.target, &args.source) {
         return Err(usage("a migration goes into a new place"));
     }
+    let new = new_volume(args, source)?;
     if let Some(size) = args.size {
         smaller::fits(volume, size).with_context(|| args.source.display().to_string())?;
     }
@@ -389,7 +397,6 @@ fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) ->
         source: hex_uuid(&source.uuid()),
         life: source.life().0,
         target: String::new(),
-    let new = new_volume(args, source)?;
         asked: TargetOptions::of(args),
         blocks_done: 0,
     };
@@ -482,6 +489,7 @@ fn volume_on(medium: Box<dyn Medium>, read_only: bool, policy: Policy) -> Result
     let options = OpenOptions {
         read_only,
         policy,
+        copying: !read_only,
         ..OpenOptions::default()
     };
     Ok(Arc::new(Volume::open(Arc::new(medium), &options)?))
@@ -493,4 +501,3 @@ fn bar(what: &'static str, volume: &Arc<Volume>) -> ProgressBar {
 
 #[cfg(test)]
 mod tests;
-        copying: !read_only,

@@ -22,7 +22,8 @@ use tempfile::{PathPersistError, TempPath};
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::rescue::{LbaSet, Trust};
-use vellum_device::block::BlockDevice;
+use vellum_device::block::{BlockDevice, BlockError};
+use vellum_device::migrate::MigrateError;
 use vellum_device::rescue::{self, Losses, Rescued};
 use vellum_device::{OpenOptions, Volume};
 
@@ -135,6 +136,21 @@ fn rescue(
     Ok(rescued?)
 }
 
+/// The error of a copy. One without room does not go on, as a served volume does.
+fn explained(error: anyhow::Error, target: &Path) -> anyhow::Error {
+    let is_full = |found: &MigrateError| match found {
+        MigrateError::Block { source, .. } => matches!(source, BlockError::NoRoom),
+        _ => false,
+    };
+    match error.downcast_ref::<MigrateError>().is_some_and(is_full) {
+        true => anyhow::anyhow!(
+            "the file system that {} is on is full: free some there, and give the same command again",
+            target.display()
+        ),
+        false => error,
+    }
+}
+
 /// Copies what can be read into a new volume. A file is made beside its place, and gets its name when it is complete.
 fn copy(
     source: &Volume,
@@ -156,7 +172,7 @@ fn copy(
     let place = beside(target, ".rescuing");
     // One that was killed may have left it; one that still runs has it locked.
     if place.symlink_metadata().is_ok_and(|left| left.is_file()) {
-        replaceable(&place)?;
+        replaceable(&place).with_context(refused)?;
     }
     // Without force: in somebody else's folder it may be a link to a device.
     replace::clear(&place).with_context(refused)?;
@@ -209,10 +225,11 @@ fn filled(
     let Claimed { medium, socket } = claim_target(target, &args.key)?;
     let how = OpenOptions {
         policy: properties::policy_of(&medium, &Run::default())?,
+        copying: true,
         ..OpenOptions::default()
     };
     let to = Volume::open(Arc::new(medium), &how)?;
-    let rescued = rescue(source, Some(&to), stopped)?;
+    let rescued = rescue(source, Some(&to), stopped).map_err(|error| explained(error, target))?;
     unfinished::end(&to)?;
     to.stop_telling(|| {
         tell(format_args!(
@@ -226,7 +243,6 @@ fn filled(
 
 /// The report.
 struct RescueReport<'a> {
-        copying: true,
     findings: &'a [String],
     lost: &'a LbaSet,
     guessed: &'a LbaSet,

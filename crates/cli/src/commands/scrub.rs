@@ -2,7 +2,7 @@
 
 use crate::claim::{claim, is_served};
 use crate::keys::Key;
-use crate::outcome::{damage, out, usage};
+use crate::outcome::{damage, out, tell as say, usage};
 use crate::peek;
 use crate::size::Size;
 use crate::{control, state};
@@ -120,7 +120,12 @@ fn off_line(args: &Args, rate: u32) -> Result<()> {
     };
     volume.scrub(rate);
     let report = wait(|| Ok(volume.scrub_report()));
-    volume.stop()?;
+    volume.stop_telling(|| {
+        say(format_args!(
+            "{}: no room for what is to be written last: waiting for it",
+            args.volume.display()
+        ))
+    })?;
     tell(args, &report?)
 }
 

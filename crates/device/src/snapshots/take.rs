@@ -165,7 +165,10 @@ fn closed_when<'a>(
         drop(closed);
         std::thread::sleep(Duration::from_millis(10));
     }
-    Err(SnapshotError::Busy)
+    Err(match shared.inner.lock().full {
+        true => BlockError::NoRoom.into(),
+        false => SnapshotError::Busy,
+    })
 }
 
 /// See [`Volume::take_snapshot`](crate::Volume::take_snapshot).
