@@ -1,6 +1,7 @@
 //! Finds a snapshot by its age: `VOLUME@-15m` is the newest one that is at least a quarter of an hour old.
 
-use anyhow::{Result, anyhow, bail};
+use crate::outcome::usage;
+use anyhow::{Result, bail};
 use std::time::SystemTime;
 use vellum_core::snapshots::Span;
 use vellum_device::SnapshotInfo;
@@ -25,9 +26,11 @@ fn meant_at(text: &str, all: &[SnapshotInfo], now: u64) -> Result<String> {
     let Some(span) = age(text) else {
         return Ok(text.to_owned());
     };
-    let span: Span = span
-        .parse()
-        .map_err(|error| anyhow!("@{text}: {error}; @-15m is the snapshot of 15 minutes ago"))?;
+    let span: Span = span.parse().map_err(|error| {
+        usage(format!(
+            "@{text}: {error}; @-15m is the snapshot of 15 minutes ago"
+        ))
+    })?;
     // A snapshot dated 1970 was taken while the clock was not set, so its age is not known.
     let is_known = |one: &&SnapshotInfo| {
         one.taken > 0 && !one.leaves && !one.arrives && one.clone_of.is_none()

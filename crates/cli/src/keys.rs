@@ -109,7 +109,7 @@ impl Key {
         let secret = match self.unasked()? {
             Some(secret) => secret,
             None if self.kept.lock().silent => return Err(usage("no key was given")),
-            None => asked(&prompt())?,
+            None => asked(&prompt(), KEY_FILE_FLAG)?,
         };
         self.keep(secret.clone());
         Ok(secret)
@@ -122,7 +122,7 @@ impl Key {
         }
         let secret = match self.unasked()? {
             Some(secret) => secret,
-            None => asked_twice()?,
+            None => asked_twice(KEY_FILE_FLAG)?,
         };
         self.keep(secret.clone());
         Ok(secret)
@@ -213,26 +213,27 @@ pub fn read(flag: &str, file: &Path, private: bool) -> Result<Secret> {
     Secret::key_file(bytes.to_vec()).map_err(|error| usage(format!("{flag} {shown}: {error}")))
 }
 
-/// Asks for a passphrase at the terminal.
-fn asked(prompt: &str) -> Result<Secret> {
+/// Asks for a passphrase at the terminal. `flag`: what is given instead of it.
+fn asked(prompt: &str, flag: &str) -> Result<Secret> {
     if !std::io::stderr().is_terminal() && !std::io::stdin().is_terminal() {
-        return Err(usage(
-            "there is no terminal to ask for the passphrase: give --key-file FILE",
-        ));
+        return Err(usage(format!(
+            "there is no terminal to ask for the passphrase: give {flag} FILE"
+        )));
     }
     // Ctrl-C there is this signal, before the terminal shows again what is typed.
     let words = signals::without_interrupt(|| rpassword::prompt_password(plain(prompt)));
     let words = words.map_err(|error| {
         usage(format!(
-            "cannot ask for the passphrase: {error}; give --key-file FILE"
+            "cannot ask for the passphrase: {error}; give {flag} FILE"
         ))
     })?;
     Secret::passphrase(words.into_bytes()).map_err(|error| usage(error.to_string()))
 }
 
 /// Asks for a new passphrase until it is entered the same way twice.
-pub fn asked_twice() -> Result<Secret> {
-    let (first, again) = (asked("New passphrase: ")?, asked("The same again: ")?);
+pub fn asked_twice(flag: &str) -> Result<Secret> {
+    let ask = |prompt| asked(prompt, flag);
+    let (first, again) = (ask("New passphrase: ")?, ask("The same again: ")?);
     match (&first, &again) {
         (Secret::Passphrase(one), Secret::Passphrase(two)) if one == two => Ok(first),
         _ => Err(usage("the two passphrases differ")),
@@ -258,7 +259,11 @@ mod tests {
             (&[7; 32][..], 0o640, "other users can read"),
             (&[7; 32], 0o604, "other users can read"),
             (&[7; 31], 0o600, "32 to 8192"),
-            (&[7; 8193], 0o600, "32 to 8192"),
+            (
+                &[7; 9000],
+                0o600,
+                "32 to 8192 random bytes, and this one has more",
+            ),
         ] {
             let error = with(bytes, mode).unwrap_err().to_string();
             assert!(

@@ -80,7 +80,7 @@ use vellum_core::format::VERSION as FORMAT;
     after_help = "Exit codes: 0 all well, 1 it failed, 2 wrong usage or configuration, \
 3 check or scrub found\n\
 damage, or dump, pack or restore left blocks out. `health` has its own.\n\
-Sizes take K, M, G, T or P: powers of 1024, like 10G."
+Sizes take K, M, G, T or P, and KB or KiB mean the same: powers of 1024, like 10G."
 )]
 struct Cli {
     /// Take options from this TOML file: a table a subcommand, keys like the flags. Flags win.

@@ -2,7 +2,7 @@
 
 use crate::claim::claim;
 use crate::keys::Key;
-use crate::outcome::usage;
+use crate::outcome::{Special, usage};
 use crate::size::Size;
 pub use crate::whole::split;
 use crate::{ago, control, host, whose};
@@ -252,7 +252,13 @@ pub fn found(volume: &Path, key: &Key, text: &str) -> Result<String> {
         return Ok(text.to_owned());
     }
     let all: All = ask(volume, key, &Order::List)?;
-    ago::meant(text, &all.snapshots).map_err(|error| anyhow::anyhow!("{}{error}", volume.display()))
+    ago::meant(text, &all.snapshots).map_err(|error| {
+        let told = format!("{}{error}", volume.display());
+        match error.is::<Special>() {
+            true => usage(told),
+            false => anyhow::anyhow!(told),
+        }
+    })
 }
 
 /// Checks the name of a new snapshot or clone.

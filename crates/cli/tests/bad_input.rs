@@ -114,6 +114,40 @@ fn what_a_command_does_not_take_is_told() {
 }
 
 #[test]
+fn wrong_values_have_code_2_and_say_what_is_right() {
+    let dir = dir();
+    let [volume, link, archive] = ["v", "link", "a"].map(|name| dir.path().join(name));
+    let (v, link, archive) = (text(&volume), text(&link), text(&archive));
+    ok(&["create", v, "--size=64M"]);
+    ok(&["dump", v, "--whole", archive]);
+    std::os::unix::fs::symlink(v, link).unwrap();
+    let tls = ["--tcp=127.0.0.1:0", "--tls-cert=c", "--tls-key=k"];
+    let serve = ["serve", v];
+    for (args, says) in [
+        (&["shrink", v][..], &["--size", "--medium-size"][..]),
+        (&["rollback", v, "@-1y"], &["@-15m"]),
+        (&["journal", "set", v, "1", "4096"], &["multiples of 4096"]),
+        (&["set", v, "snapshot-every=0s"], &["or off"]),
+        (&["set", v, "label=a\u{7}b"], &["controls a terminal"]),
+        (&["set", v, "mount-options=loop"], &["loop"]),
+        (&["restore", archive, "-"], &["./-"]),
+        (
+            &[&serve[..], &["--tcp=localhost:1"]].concat(),
+            &["127.0.0.1:10809"],
+        ),
+        (&[&serve[..], &tls].concat(), &["c: "]),
+        (
+            &["migrate", v, link, "--layout=log", "--force"],
+            &["a new place"],
+        ),
+        (&["rescue", v, link, "--force"], &["a new place"]),
+    ] {
+        fails(2, args, says);
+    }
+    ok(&["check", v]);
+}
+
+#[test]
 fn wrong_tls_allow_options_are_refused() {
     let v = "v";
     let tls = ["--tcp=127.0.0.1:0", "--tls-cert=c", "--tls-key=k"];
@@ -518,6 +552,7 @@ fn standard_output_on_a_full_disk_is_an_error_like_any_other() {
         &["lab", "list"],
         &["completions", "bash"],
         &["man"],
+        &["health", v],
     ] {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let out = std::process::Command::new(env!("CARGO_BIN_EXE_vellum"))
@@ -526,7 +561,9 @@ fn standard_output_on_a_full_disk_is_an_error_like_any_other() {
             .output()
             .unwrap();
         let stderr = String::from_utf8_lossy(&out.stderr);
-        assert_eq!(out.status.code(), Some(1), "vellum {args:?}: {stderr}");
+        // What 1 and 2 mean there is that a volume is not well.
+        let code = if args[0] == "health" { 3 } else { 1 };
+        assert_eq!(out.status.code(), Some(code), "vellum {args:?}: {stderr}");
         assert!(
             stderr.starts_with("vellum: ") && stderr.contains("No space left"),
             "vellum {args:?}: {stderr}"

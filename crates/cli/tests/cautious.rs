@@ -8,7 +8,11 @@ use common::{Running, can_attach, dir, eventually, fails, ok, run, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use vellum_core::format::properties::{PropertyError, Value};
+use vellum_device::change_at_rest;
+use vellum_medium::{FileMedium, OpenOptions};
 
 /// Not only an ext4: blkid finds file systems, partition tables, swap areas, members of LVM.
 #[test]
@@ -63,6 +67,16 @@ fn a_volumes_mount_options_do_not_allow_suid_or_devices() {
     ok(&["detach", text(&volume)]);
 }
 
+fn put_options(volume: &Path, options: &str) {
+    let medium = FileMedium::open(volume, OpenOptions::default()).unwrap();
+    let changed = change_at_rest(&medium, |superblock| {
+        let mut properties = superblock.properties().clone();
+        properties.set("mount-options", Some(Value::text(options)))?;
+        Ok::<_, PropertyError>(properties)
+    });
+    changed.unwrap();
+}
+
 /// Words with which mount(8) would do something else, or take no notice of what follows them.
 #[test]
 fn a_volumes_mount_options_do_not_speak_to_the_mount_program() {
@@ -97,7 +111,10 @@ fn a_volumes_mount_options_do_not_speak_to_the_mount_program() {
         "helper=a",
         "verity.roothash=1",
     ] {
-        ok(&["set", text(&volume), &format!("mount-options={options}")]);
+        let set = format!("mount-options={options}");
+        fails(2, &["set", text(&volume), &set], &["mount-options"]);
+        // As a stranger's program can.
+        put_options(&volume, options);
         let out = common::vellum(&attach);
         let said = String::from_utf8_lossy(&out.stderr).into_owned();
         if out.status.code() != Some(2) || !said.contains("mount-options") {

@@ -175,13 +175,13 @@ fn each_command_needs_the_right_key() {
     fails(2, &enable, &["--key-file FILE", "LoadCredential="]);
     ok(&[&enable, &key[..]].concat());
     let told = |path: &Path| ok(&["info", text(path), "--key-file", place.key(), "--json"]);
+    let again = ["migrate", disk, text(&copy), "--layout=log"];
+    let says = ["is encrypted already", "leave out --encrypt"];
+    fails(2, &[&again, &encrypt[..]].concat(), &says);
     for encrypted in [&copy, &saved] {
         assert!(told(encrypted).contains("\"encrypted\":true"));
         ok(&["check", text(encrypted), "--key-file", place.key()]);
     }
-    let again = ["migrate", disk, text(&copy), "--layout=log"];
-    let says = ["is encrypted already", "leave out --encrypt"];
-    fails(2, &[&again, &encrypt[..]].concat(), &says);
     // Through a plain archive, and back.
     let restored = at("restored");
     ok(&["restore", text(&archive), text(&restored)]);

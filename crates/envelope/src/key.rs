@@ -68,8 +68,9 @@ pub enum SecretError {
     Passphrase(usize),
     /// Its length.
     #[error(
-        "a key file has {KEY_FILE_BYTES_MIN} to {KEY_FILE_BYTES_MAX} random bytes, and this one has {0}: \
-         make one by `head -c 64 /dev/urandom >FILE`"
+        "a key file has {KEY_FILE_BYTES_MIN} to {KEY_FILE_BYTES_MAX} random bytes, and this one has {}: \
+         make one by `head -c 64 /dev/urandom >FILE`",
+        if *.0 > KEY_FILE_BYTES_MAX { "more".to_owned() } else { .0.to_string() }
     )]
     KeyFile(usize),
 }

@@ -99,12 +99,17 @@ impl Kind {
             }
             Self::Journals => journals(text),
             Self::Every if text == "off" => Some(Value::text(text)),
-            Self::Every => return as_written::<Span>(text),
+            Self::Every => {
+                return as_written::<Span>(text).map_err(|wrong| format!("{wrong}; or off"));
+            }
             Self::Keep => return as_written::<Keep>(text),
         };
         parsed.ok_or_else(|| match self {
             Self::Switch | Self::Choice(_) | Self::Encoding(_) => {
                 format!("it is one of: {}", self.values())
+            }
+            Self::Text(_) if text.chars().any(char::is_control) => {
+                "it has a character that is no letter, but controls a terminal".to_owned()
             }
             Self::Size { zero: None, .. } => format!("it is from {}", self.values()),
             _ => format!("it is {}", self.values()),

@@ -69,17 +69,21 @@ pub fn run(args: &Args) -> Result<()> {
             Some((socket, volume)) => on_line(socket, volume, size)?,
             None => at_rest(args, size)?,
         };
-        if bytes == before {
-            let (grown, _) = peek::superblock_of(&args.volume, &args.key)?;
-            let medium = |volume: &Superblock| volume.medium_blocks() * BLOCK;
-            let change = change(medium(&superblock), medium(&grown));
-            writeln!(
+        let (grown, _) = peek::superblock_of(&args.volume, &args.key)?;
+        let [medium, now] = [&superblock, &grown].map(|it| it.medium_blocks() * BLOCK);
+        match bytes == before {
+            true => writeln!(
                 out(),
-                "{shown}: its medium: {change}; clients see {} as before",
+                "{shown}: its medium: {}; clients see {} as before",
+                change(medium, now),
                 Size(bytes)
-            )?;
-        } else {
-            writeln!(out(), "{shown}: {}", change(before, bytes))?;
+            )?,
+            false => writeln!(
+                out(),
+                "{shown}: {}; its medium: {}",
+                change(before, bytes),
+                change(medium, now)
+            )?,
         }
     }
     match served {

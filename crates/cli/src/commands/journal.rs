@@ -1,6 +1,6 @@
 //! `vellum journal`: shows and sets where the journals on a served volume are.
 
-use crate::outcome::out;
+use crate::outcome::{out, usage};
 use crate::size::Size;
 use crate::{control, whose};
 use anyhow::Result;
@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+
+const BLOCK: u64 = vellum_core::addr::BLOCK_BYTES as u64;
 
 /// Arguments.
 #[derive(clap::Args)]
@@ -55,6 +57,13 @@ pub fn run(args: &Args) -> Result<()> {
         } => (volume, json!({"start": start, "bytes": bytes}), false),
         Action::Clear { volume } => (volume, "clear".into(), false),
     };
+    if let Action::Set { start, length, .. } = &args.action
+        && (length.0 == 0 || [start.0, length.0].iter().any(|n| !n.is_multiple_of(BLOCK)))
+    {
+        return Err(usage(format!(
+            "start and length must be multiples of {BLOCK} bytes, and the length not 0"
+        )));
+    }
     let told = ask(volume, &change)?;
     if as_json {
         writeln!(out(), "{told}")?;

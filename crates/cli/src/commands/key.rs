@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use vellum_medium::envelope::{Envelope, Header, Kind, SLOTS, Secret, Slot, VolumeKey};
 use vellum_medium::{FileMedium, Medium};
 
+const NEW_FLAG: &str = "--new-key-file";
+
 /// Arguments.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -98,8 +100,8 @@ impl Change {
     /// The new secret. One that opens the volume already is refused: in a second slot it would only hide that the first is there.
     fn new_secret(&self, header: &Header) -> Result<Secret> {
         let new = match &self.new_key_file {
-            Some(file) => keys::read("--new-key-file", file, true),
-            None => keys::asked_twice(),
+            Some(file) => keys::read(NEW_FLAG, file, true),
+            None => keys::asked_twice(NEW_FLAG),
         }?;
         match opens(header, &new, &self.volume)? {
             None => Ok(new),

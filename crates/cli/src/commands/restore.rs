@@ -39,6 +39,11 @@ type Archive = Reader<Box<dyn Read>>;
 
 /// Restores the archive.
 pub fn run(args: &Args) -> Result<()> {
+    if archive::is_stream(&args.target) {
+        return Err(usage(
+            "a volume is not written to a pipe: name a file or a block device (./- for a file of this name)",
+        ));
+    }
     let stop = Stop::on_signals(false)?;
     let shown = args.archive.display();
     // Before anything is done to the target.

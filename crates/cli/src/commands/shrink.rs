@@ -33,6 +33,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 /// Arguments.
 #[derive(clap::Args)]
 #[command(
+    group = clap::ArgGroup::new("end").required(true).multiple(true),
     after_help = "What is on the volume has to be smaller already, and the rest discarded. \
 For an ext4 that is not mounted, where `vellum attach` has printed DEVICE:\n  \
     e2fsck -f DEVICE && resize2fs DEVICE 5G\n  \
@@ -52,10 +53,10 @@ pub struct Args {
     /// The volume; if it is being served, its server does it.
     volume: PathBuf,
     /// What clients shall see of it.
-    #[arg(long, required_unless_present = "medium_size")]
+    #[arg(long, group = "end")]
     size: Option<Size>,
     /// What it shall keep of its file, partition or drive. Not while it is served.
-    #[arg(long)]
+    #[arg(long, group = "end")]
     medium_size: Option<Size>,
     #[command(flatten)]
     key: Key,

@@ -3,8 +3,8 @@
 use super::change::{Change, Run};
 use super::settings::Settings;
 use super::table::{Property, TABLE, named};
-use crate::ext4;
 use crate::outcome::{tell, usage};
+use crate::{ext4, strangers};
 use anyhow::{Result, bail};
 use vellum_core::format::areas::Layout;
 use vellum_core::format::properties::{Properties, Value};
@@ -13,7 +13,7 @@ use vellum_core::recovery::find_superblock;
 use vellum_device::policy::Policy;
 use vellum_device::{MediumSource, OpenError, SnapshotError, check_choice, crc32c};
 use vellum_medium::Medium;
-use vellum_policies::table::Tier;
+use vellum_policies::table::{MOUNT_OPTIONS, Tier};
 
 impl Settings {
     /// The settings in effect in this run on a volume with these properties.
@@ -96,6 +96,12 @@ pub fn changed(
         }
         if change.property().is_none() && properties.get(name).is_none() {
             bail!("no property {name:?} is set, so there is none to let go");
+        }
+        if name == MOUNT_OPTIONS.name
+            && let Some(options) = change.value().and_then(Value::as_text)
+        {
+            // Else the volume could not be attached any more.
+            strangers::check(options)?;
         }
         new.set(name, change.value().cloned())
             .map_err(|error| usage(error.to_string()))?;
