@@ -5,7 +5,7 @@ use crate::opened::not_encrypted;
 use crate::whole::not_whole;
 use anyhow::{Context, Result, bail};
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
