@@ -46,8 +46,8 @@ pub fn run(args: &Args) -> Result<()> {
         if let Some(one) = there.iter().find(|one| one.arrives) {
             let (shown, name) = (args.volume.display(), &one.name);
             tell(format_args!(
-                "{shown}: warning: {name} was being received, so the volume is a mixture of it and of what was \
-                 there before: `vellum receive --force {shown}` makes it a whole snapshot"
+                "{shown}: warning: {name} was being received, so the volume is a mixture of it and of what \
+                 was there before: `vellum receive --force {shown}` makes it a whole snapshot"
             ));
         }
         writeln!(out(), "all snapshots and clones are deleted")?;

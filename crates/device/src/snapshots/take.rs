@@ -67,8 +67,9 @@ pub enum SnapshotError {
     Arrives(Name),
     /// What is being received builds on the snapshot.
     #[error(
-        "snapshot {arriving} is being received, and builds on {base}: give `vellum receive` the same stream again, \
-         or give {arriving} up by `vellum delete VOLUME {arriving}`, and then go back by `vellum rollback VOLUME {base}`"
+        "snapshot {arriving} is being received, and builds on {base}: give `vellum receive` the same stream \
+         again, or give {arriving} up by `vellum delete VOLUME {arriving}`, and then go back by \
+         `vellum rollback VOLUME {base}`"
     )]
     IsBase {
         /// The snapshot.
