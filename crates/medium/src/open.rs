@@ -10,7 +10,6 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::{BLOCK_BYTES, Pba};
-use vellum_core::size::Size;
 
 /// The smallest medium, in blocks: a volume's fixed parts do not fit in less.
 pub const MEDIUM_BLOCKS_MIN: u64 = 16;
@@ -117,11 +116,7 @@ pub enum OpenError {
     #[error("{} exists already: --force writes over it, or choose another name", path.display())]
     Exists { path: PathBuf },
     /// There is no room for a new file.
-    #[error(
-        "no room for {} in {}: free some, or make it sparse (without --preallocate)",
-        Size(*bytes),
-        path.display()
-    )]
+    #[error("no room for {bytes} bytes in {}: free some, or make it sparse", path.display())]
     NoSpace { path: PathBuf, bytes: u64 },
     /// The file system cannot preallocate space.
     #[error("the file system of {} cannot preallocate: make it sparse", path.display())]
