@@ -15,6 +15,7 @@ pub struct Damage {
     guessed: LbaSet,
     findings: Vec<RecoveryError>,
     more: u64,
+    may_go_on: bool,
 }
 
 impl Damage {
@@ -29,6 +30,7 @@ impl Damage {
             guessed: loss.guessed,
             findings,
             more: loss.more_damage,
+            may_go_on: loss.may_go_on,
         }
     }
 
@@ -42,6 +44,12 @@ impl Damage {
     #[must_use]
     pub fn guessed(&self) -> &LbaSet {
         &self.guessed
+    }
+
+    /// True if the log may go on in a block that cannot be read. What was written last may be missing then.
+    #[must_use]
+    pub fn may_go_on(&self) -> bool {
+        self.may_go_on
     }
 
     /// What is damaged.
@@ -66,8 +74,13 @@ impl Damage {
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
             "the volume is damaged: {} block(s) are lost and return read errors; each of the others reads as \
-             it was, or as an error",
-            self.lost.len()
+             it was{}, or as an error",
+            self.lost.len(),
+            if self.may_go_on {
+                " before what was written last"
+            } else {
+                ""
+            }
         );
         for finding in self.findings.iter().take(NAMED) {
             let _ = write!(text, "; {finding}");

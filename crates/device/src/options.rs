@@ -100,7 +100,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
-            trust: Trust::Certain,
+            trust: Trust::Shown,
             write_frames: limits::WRITE_FRAMES,
             read_frames: limits::READ_FRAMES,
             collector_frames: limits::COLLECTOR_FRAMES,

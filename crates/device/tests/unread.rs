@@ -71,6 +71,20 @@ fn place_of_3(medium: &MemoryMedium, newest: &ChunkHeader) -> Pba {
     places.next().unwrap()
 }
 
+/// Most likely nothing is in such a block: after a stop the log has ended. So readers get what was there before it, and are told.
+#[test]
+fn a_bad_block_where_the_log_may_go_on_does_not_cost_the_whole_volume() {
+    let (medium, newest) = cut_off();
+    let medium = without(&medium, newest.at);
+    let source = read_only(&medium, OpenOptions::default().trust);
+    let damage = source.damage().unwrap();
+    assert!(damage.lost().is_empty() && damage.may_go_on());
+    let mut client = Client::new(&source);
+    assert_eq!(client.read(3, 2).unwrap(), [1, 2]);
+    drop(client);
+    source.stop().unwrap();
+}
+
 #[test]
 fn what_was_flushed_last_is_an_error_while_it_cannot_be_read() {
     let (medium, newest) = cut_off();

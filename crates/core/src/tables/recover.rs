@@ -304,7 +304,7 @@ pub(super) fn look(
         Layout::Shadow => Directory::read(source, &found.superblock, crc, &mut found.loss),
         _ => Directory::default(),
     };
-    if trust == Trust::Certain {
+    if trust != Trust::Newest {
         directory.be_certain();
     }
     let mut editions = Table::new(found.superblock.table_blocks()[Kind::Editions as usize]);

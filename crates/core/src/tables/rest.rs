@@ -72,7 +72,7 @@ impl Recovered {
             let (first, _) = lbas_of(block, 0);
             let blocks = Kind::Map.entries() as u64;
             match trust {
-                Trust::Certain => self.forget(first, blocks),
+                Trust::Certain | Trust::Shown => self.forget(first, blocks),
                 Trust::Newest => {
                     let lbas = (first.0..first.0 + blocks).map(Lba);
                     let lost = &self.loss.lost;

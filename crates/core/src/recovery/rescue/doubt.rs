@@ -124,7 +124,7 @@ impl Doubt {
     }
 
     /// Applies the log after the root, in order. Goes on after missing chunks.
-    pub fn replay(&mut self, replay: &mut Replay<'_>, scan: &Scan) {
+    pub fn replay(&mut self, replay: &mut Replay<'_>, scan: &Scan, trust: Trust) {
         let spots = scan.spots.as_slice();
         let first = spots.partition_point(|spot| spot.seq <= replay.root.seq);
         let spots = if self.root_lost { &[] } else { &spots[first..] };
@@ -132,7 +132,7 @@ impl Doubt {
         for spot in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
-                self.look_for_unread_headers(replay);
+                self.look_for_unread_headers(replay, Trust::Certain);
             }
             // If a missing chunk was not durable, the log ended there: the chunks behind it were never part of the log.
             let is_cut = !follows && spot.seq > replay.durable.next();
@@ -146,7 +146,7 @@ impl Doubt {
             replay.pass(spot.place, &found.header);
         }
         if !self.root_lost {
-            self.look_for_unread_headers(replay);
+            self.look_for_unread_headers(replay, trust);
         }
         if let Some(unread) = replay.unread {
             self.loss.note(unread.into());
@@ -157,8 +157,9 @@ impl Doubt {
         }
     }
 
-    /// Takes the next chunk for durable if its header may be in a block that cannot be read, where a head goes on.
-    fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>) {
+    /// Takes the next chunk for durable if its header may be in a block that cannot be read, where a head goes on. With
+    /// [`Trust::Shown`] only notes that it may be there.
+    fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>, trust: Trust) {
         for cursor in replay.heads {
             let start = replay.superblock.segment_start(cursor.segment);
             let at = start.plus(cursor.offset.into());
@@ -166,7 +167,10 @@ impl Doubt {
                 && self.unread.insert(at)
             {
                 self.loss.note(unread.into());
-                replay.durable = replay.durable.max(replay.last_seq.next());
+                match trust {
+                    Trust::Shown => self.loss.may_go_on = true,
+                    _ => replay.durable = replay.durable.max(replay.last_seq.next()),
+                }
             }
         }
     }

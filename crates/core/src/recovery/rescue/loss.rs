@@ -12,6 +12,9 @@ const FINDINGS: usize = 1000;
 pub enum Trust {
     /// Treat it as lost.
     Certain,
+    /// The same. But a block that cannot be read, where the log may go on, shows nothing: the log ends before it. Else one bad block
+    /// of free space would cost the whole volume.
+    Shown,
     /// Use the newest version that was found.
     Newest,
 }
@@ -34,6 +37,8 @@ pub struct Loss {
     pub damage: Vec<RecoveryError>,
     /// How many findings did not fit in the list.
     pub more_damage: u64,
+    /// The log may go on in a block that cannot be read, so what was written last may be missing ([`Trust::Shown`]).
+    pub may_go_on: bool,
 }
 
 impl Loss {
@@ -45,6 +50,7 @@ impl Loss {
             guessed: LbaSet::new(blocks),
             damage: Vec::new(),
             more_damage: 0,
+            may_go_on: false,
         }
     }
 

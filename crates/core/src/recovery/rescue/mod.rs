@@ -60,7 +60,7 @@ pub fn rescue(
     if !doubt.root_lost {
         replay.walk_open_segments();
     }
-    doubt.replay(&mut replay, &scan);
+    doubt.replay(&mut replay, &scan, trust);
     if trust == Trust::Newest && doubt.is_any() {
         // A header that the quick scan has missed may contradict a guess.
         let scan = scan.closely(replay.source, &replay.superblock, crc);
