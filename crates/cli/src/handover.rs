@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(file.metadata().unwrap().len(), 1);
         let (got, none) = receive(&there, &mut bytes).unwrap();
         assert_eq!((&bytes[..got], none.is_empty()), (&b"more"[..], true));
-        drop(here);
+        drop((here, received));
         assert_eq!((&there).read(&mut bytes).unwrap(), 0);
         assert!(handed(&there).is_err());
     }
