@@ -128,7 +128,7 @@ fn an_invalid_change_is_named_and_changes_nothing() {
         ("persistence=strong", "ordered, shadow"),
         ("journals=60M+8M", "past the volume"),
         ("journals=1M+1000", "multiples of 4096"),
-        ("label=a\nb", "64 letters"),
+        ("label=a\nb", "controls a terminal"),
     ] {
         // The first change alone would be accepted.
         fails(2, &["set", v, "zero=off", change], &[says]);

@@ -208,8 +208,7 @@ fn the_rest_of_damaged_tables_is_served_and_rescued() {
         let migrate = ["migrate", disk_name, new_name, "--layout", "log", "--force"];
         let rescue = format!("`vellum rescue {disk_name} NEW`");
         fails(1, &migrate, &[&rescue, "vellum check"]);
-        std::fs::remove_file(dir.path().join("new.vellum.migrating")).unwrap();
-        std::fs::remove_file(&new).unwrap();
+        let _ = std::fs::remove_file(&new);
 
         let out = vellum(&["rescue", "--json", disk_name, new_name]);
         let report: Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -353,7 +353,7 @@ fn a_snapshot_is_found_by_its_age() {
     let age = || format!("@-{}s", began.elapsed().as_secs() - 4);
     let too_old = ["no snapshot is that old", "the oldest is old"];
     fails(1, &["diff", volume, "@-2h"], &too_old);
-    fails(1, &["diff", volume, "@-2x"], &["a time is a number and"]);
+    fails(2, &["diff", volume, "@-2x"], &["a time is a number and"]);
     ok(&["diff", volume, &age(), "new"]);
     let told = ok(&["rollback", volume, &age()]);
     assert!(told.contains("was at old"), "{told}");

@@ -60,13 +60,13 @@ fn policies_and_journals_are_shown_and_switched() {
     assert_eq!(counter(v, "core/pool_blocks"), 2048);
     assert!(set("16M", "128K").contains("byte 16777216"));
     assert_eq!(counter(v, "core/pool_blocks"), 2080);
-    for (start, length, says) in [
-        ("1000", "4K", "multiples of 4096"),
-        ("1M", "4K", "set before"),
-        ("1T", "4K", "past the volume"),
-        ("20M", "0", "empty"),
+    for (code, start, length, says) in [
+        (2, "1000", "4K", "multiples of 4096"),
+        (1, "1M", "4K", "set before"),
+        (1, "1T", "4K", "past the volume"),
+        (2, "20M", "0", "the length not 0"),
     ] {
-        fails(1, &["journal", "set", v, start, length], &[says]);
+        fails(code, &["journal", "set", v, start, length], &[says]);
     }
     fails(2, &["journal", "set", v, "here", "4K"], &["not a size"]);
     assert!(ok(&["get", v, "journals"]).contains("1M+4M,8M+4M,16M+128K"));
