@@ -332,8 +332,8 @@ fn begin_life(
     let next = recovered
         .begin_life()
         .map_err(|e| format!("recovery: {e}"))?;
-    // Uses a separate generator, so that seeds mean what they did.
-    let mut other = Rng::new(medium.stamp() ^ 0x1057);
+    // Uses a separate generator, so that seeds mean what they did. It must not draw the same cut again and again.
+    let mut other = Rng::new(medium.writes ^ 0x1057);
     if last_lost && !write_mirror(medium, last, &found, &mut other, cuts) {
         return Ok(false);
     }
