@@ -211,13 +211,14 @@ mod tests {
             (&words, "zstd:10"),
             (&words, ""),
             (&Kind::Text(3), "four"),
-            (&Kind::Text(9), "a\nb"),
             (&Kind::Journals, "1G"),
             (&Kind::Journals, ""),
         ] {
             let error = kind.parse(text).unwrap_err();
             assert!(error.contains(&kind.values()), "{text}: {error}");
         }
+        let error = Kind::Text(9).parse("a\nb").unwrap_err();
+        assert!(error.contains("controls a terminal"), "{error}");
     }
 
     #[test]
