@@ -40,7 +40,9 @@ pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
         // Each machine gives its drives to this group, which may read and write all of them.
         let is_drive = meta.file_type().is_block_device() && is_of_drives(meta.gid());
         let others = if is_drive { 0o002 } else { 0o022 };
-        let (others, sticky) = (meta.mode() & others != 0, meta.mode() & 0o1000 != 0);
+        // In such a folder nobody moves what is another's.
+        let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
+        let others = meta.mode() & others != 0;
         if meta.uid() != 0 || others && !sticky {
             return Ok(Some(place.to_owned()));
         }

@@ -3,8 +3,9 @@
 //!
 //! It is a property, so it is wherever the volume is. Older versions keep it, and pass over it.
 
+use crate::state;
 use anyhow::{Result, bail};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use vellum_core::format::properties::{Properties, Value};
 use vellum_core::format::superblock::Superblock;
@@ -101,8 +102,7 @@ pub fn is_device(path: &Path) -> bool {
 
 /// True if both paths lead to one file or device.
 pub fn is_one_file(a: &Path, b: &Path) -> bool {
-    let node = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino()));
-    matches!((node(a), node(b)), (Ok(a), Ok(b)) if a == b)
+    matches!((a.metadata(), b.metadata()), (Ok(a), Ok(b)) if state::is_same(&a, &b))
 }
 
 /// The path with something appended to its name.

@@ -441,6 +441,7 @@ fn a_boot_trusts_the_options_of_a_volume_that_only_root_can_change() {
     assert_eq!(mounted([0, NOBODY], 0o600), [true; 2]);
     assert_eq!(mounted([NOBODY, 0], 0o600), [true; 2]);
     assert_eq!(mounted([0, 0], 0o620), [true; 2]);
+    assert_eq!(mounted([0, 0], 0o1606), [true; 2]);
 }
 
 #[test]

@@ -73,11 +73,11 @@ impl Damage {
     /// Describes the damage in one line, for the server's log.
     pub(crate) fn describe(&self) -> String {
         let mut text = format!(
-            "the volume is damaged: {} block(s) are lost and return read errors; each of the others reads as \
-             it was{}, or as an error",
+            "the volume is damaged: {} block(s) are lost and return read errors{}; each of the others reads as \
+             it was, or as an error",
             self.lost.len(),
             if self.may_go_on {
-                " before what was written last"
+                "; what was written last may be missing"
             } else {
                 ""
             }

@@ -11,7 +11,7 @@ mod common;
 #[path = "common/journal.rs"]
 mod journal;
 
-use common::{Client, create, create_as, small, superblock_of};
+use common::{Client, create, create_as, open_read_only, small, superblock_of};
 use journal::{JOURNAL, mounted};
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Generation, Leaf, Pba, Segment};
@@ -59,15 +59,6 @@ fn without_leaf(leaf: u32) -> Arc<dyn Medium> {
     zero_leaf(&*medium, Leaf(leaf));
     zero_leaf(&*medium, parity.unwrap());
     medium
-}
-
-fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
-    let options = OpenOptions {
-        read_only: true,
-        trust,
-        ..small()
-    };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
 /// Places where a single block may be lost: leaves, a parity, the first blocks of both copies of both roots, the blocks after the
@@ -134,7 +125,7 @@ fn a_lost_leaf_costs_its_own_blocks() {
     let medium = without_leaf(1);
     let refused = Volume::open(Arc::clone(&medium), &small());
     assert!(matches!(refused, Err(OpenError::Recovery { .. })));
-    let volume = read_only(&medium, Trust::Certain);
+    let volume = open_read_only(&medium, Trust::Certain);
     let lost: Vec<_> = volume.damage().unwrap().lost().runs().collect();
     assert_eq!(lost, [(vellum_core::addr::Lba(LEAF), LEAF)]);
     assert_eq!(volume.events().len(), 1, "it is told");
@@ -165,7 +156,7 @@ fn a_rescue_finds_what_the_headers_tell() {
                 zero(&*medium, at);
             }
         }
-        let source = read_only(&medium, Trust::Newest);
+        let source = open_read_only(&medium, Trust::Newest);
         let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
         create(&*target);
         let volume = common::open(&target);
@@ -192,7 +183,7 @@ fn a_rescue_leaves_out_blocks_that_are_damaged_themselves() {
     let first = superblock.segment_start(vellum_core::addr::Segment(0));
     // The first block after the first header.
     zero(&*medium, first.plus(1));
-    let source = read_only(&medium, Trust::Certain);
+    let source = open_read_only(&medium, Trust::Certain);
     assert!(source.damage().is_none());
     let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
     create(&*target);
@@ -221,7 +212,7 @@ fn a_rescue_copies_a_journal_that_has_lost_a_block() {
     let at = (0..medium.blocks()).map(Pba).find(is_it).unwrap();
     zero(&*medium, at);
 
-    let source = read_only(&medium, Trust::Certain);
+    let source = open_read_only(&medium, Trust::Certain);
     let target: Arc<dyn Medium> = Arc::new(MemoryMedium::new(medium.blocks()));
     create(&*target);
     let options = OpenOptions {
@@ -287,7 +278,7 @@ fn a_lost_block_of_the_map_table_costs_its_own_links() {
         let refused = Volume::open(Arc::clone(&medium), &small());
         assert!(matches!(refused, Err(OpenError::Recovery { .. })));
         for trust in [Trust::Certain, Trust::Newest] {
-            let source = read_only(&medium, trust);
+            let source = open_read_only(&medium, trust);
             let lost: Vec<_> = source.damage().unwrap().lost().runs().collect();
             assert_eq!(lost, [(vellum_core::addr::Lba(0), TABLE)], "{layout:?}");
             let mut client = Client::new(&source);
@@ -318,7 +309,7 @@ fn links_of_the_commit_before_are_found_in_the_other_slot() {
     for slot in 0..2 {
         let (medium, slots) = tables(Layout::Shadow);
         slots[slot].into_iter().for_each(|at| zero(&*medium, at));
-        let source = read_only(&medium, Trust::Newest);
+        let source = open_read_only(&medium, Trust::Newest);
         let Some(damage) = source.damage() else {
             source.stop().unwrap();
             continue;

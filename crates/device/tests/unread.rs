@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Client, block_of, create, small, superblock_of};
+use common::{Client, block_of, create, open_read_only, small, superblock_of};
 use std::sync::Arc;
 use vellum_core::addr::{Lba, Pba, Segment};
 use vellum_core::check::{Chunks, Options};
@@ -51,15 +51,6 @@ fn without(medium: &MemoryMedium, bad: Pba) -> Arc<dyn Medium> {
     Arc::new(FaultMedium::new(Box::new(medium.fork()), plan))
 }
 
-fn read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
-    let options = OpenOptions {
-        read_only: true,
-        trust,
-        ..small()
-    };
-    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
-}
-
 /// The place of the block of data that LBA 3 was written to last.
 fn place_of_3(medium: &MemoryMedium, newest: &ChunkHeader) -> Pba {
     let mut block = block_of(0);
@@ -76,7 +67,7 @@ fn place_of_3(medium: &MemoryMedium, newest: &ChunkHeader) -> Pba {
 fn a_bad_block_where_the_log_may_go_on_does_not_cost_the_whole_volume() {
     let (medium, newest) = cut_off();
     let medium = without(&medium, newest.at);
-    let source = read_only(&medium, OpenOptions::default().trust);
+    let source = open_read_only(&medium, OpenOptions::default().trust);
     let damage = source.damage().unwrap();
     assert!(damage.lost().is_empty() && damage.may_go_on());
     let mut client = Client::new(&source);
@@ -98,7 +89,7 @@ fn what_was_flushed_last_is_an_error_while_it_cannot_be_read() {
         ));
         assert!(!check_medium(&*medium, Options::default()).is_sound());
 
-        let source = read_only(&medium, Trust::Certain);
+        let source = open_read_only(&medium, Trust::Certain);
         assert_eq!(
             source.damage().unwrap().lost().contains(Lba(3)),
             lost_by_name
@@ -111,7 +102,7 @@ fn what_was_flushed_last_is_an_error_while_it_cannot_be_read() {
         assert!(rescued.lost.contains(Lba(3)));
         source.stop().unwrap();
 
-        let source = read_only(&medium, Trust::Newest);
+        let source = open_read_only(&medium, Trust::Newest);
         let guessed = source.damage().unwrap().guessed().contains(Lba(3));
         let rescued = rescue::rescue(&source, None, &mut |_| true).unwrap();
         assert!(

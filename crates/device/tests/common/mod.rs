@@ -10,6 +10,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba, Pba};
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::{FIELDS, Superblock};
+use vellum_core::recovery::rescue::Trust;
 use vellum_device::block::{BlockDevice, BlockError, Op, Replies, Request};
 use vellum_device::frames::Quota;
 use vellum_device::pack::Compression;
@@ -273,6 +274,16 @@ pub fn with_crc_sums(medium: &dyn Medium) {
 
 pub fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     Arc::new(Volume::open(Arc::clone(medium), &small()).unwrap())
+}
+
+/// Opens what is left of a damaged volume.
+pub fn open_read_only(medium: &Arc<dyn Medium>, trust: Trust) -> Arc<Volume> {
+    let options = OpenOptions {
+        read_only: true,
+        trust,
+        ..small()
+    };
+    Arc::new(Volume::open(Arc::clone(medium), &options).unwrap())
 }
 
 pub fn open_under(medium: &Arc<dyn Medium>, policy: Policy) -> Arc<Volume> {

@@ -12,8 +12,8 @@ const FINDINGS: usize = 1000;
 pub enum Trust {
     /// Treat it as lost.
     Certain,
-    /// The same. But a block that cannot be read, where the log may go on, shows nothing: the log ends before it. Else one bad block
-    /// of free space would cost the whole volume.
+    /// The same, but if the block where the log may go on cannot be read, the log is taken to end before it. Otherwise one bad block of
+    /// free space would cost the whole volume.
     Shown,
     /// Use the newest version that was found.
     Newest,
