@@ -72,15 +72,14 @@ impl Damage {
 
     /// Describes the damage in one line, for the server's log.
     pub(crate) fn describe(&self) -> String {
+        let missing = match self.may_go_on {
+            true => "; what was written last may be missing",
+            false => "",
+        };
         let mut text = format!(
-            "the volume is damaged: {} block(s) are lost and return read errors{}; each of the others reads as \
-             it was, or as an error",
-            self.lost.len(),
-            if self.may_go_on {
-                "; what was written last may be missing"
-            } else {
-                ""
-            }
+            "the volume is damaged: {} block(s) are lost and return read errors{missing}; each of the others \
+             reads as it was, or as an error",
+            self.lost.len()
         );
         for finding in self.findings.iter().take(NAMED) {
             let _ = write!(text, "; {finding}");
