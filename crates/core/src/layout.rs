@@ -147,7 +147,7 @@ impl Recovered {
     }
 
     /// A block that could not be read, although what was flushed last may be in it. If there is one, this may be an older state: readers
-    /// need a [`rescue`].
+    /// need a [`rescue()`].
     #[must_use]
     pub fn unread(&self) -> Option<Unreadable> {
         match self {
