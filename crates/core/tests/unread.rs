@@ -63,6 +63,33 @@ fn no_older_block_is_certain_while_any_block_cannot_be_read() {
     );
 }
 
+/// A bad spot of a drive may cover more than one header.
+#[test]
+fn nor_while_any_two_blocks_cannot_be_read() {
+    let mut disk = disk_with(&written());
+    let whole = disk.recovered();
+    let newest: Vec<_> = (0..LBAS).map(|lba| disk.tag_of(&whole, lba)).collect();
+    let places: Vec<_> = (0..2)
+        .flat_map(|segment| (0..12).map(move |at| (segment, at)))
+        .collect();
+    let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| [one, other]));
+    for bad in pairs {
+        let bad = bad.map(|index| places[index]);
+        let mut disk = disk_with(&written());
+        for (segment, offset) in bad {
+            disk.unreadable.insert(disk.at(segment, offset).0);
+        }
+        for trust in [Trust::Certain, Trust::Newest] {
+            let (found, loss) = rescued(&mut disk, trust);
+            for (lba, newest) in (0..).zip(&newest) {
+                let is_in_doubt = loss.lost.contains(Lba(lba)) || loss.guessed.contains(Lba(lba));
+                let is_newest = disk.tag_of(&found, lba) == *newest;
+                assert!(is_in_doubt || is_newest, "{bad:?}, {trust:?}, LBA {lba}");
+            }
+        }
+    }
+}
+
 /// Its header says what is in it, so it costs no more than the block.
 #[test]
 fn a_block_of_data_that_cannot_be_read_costs_itself() {

@@ -11,7 +11,7 @@ use crate::entry::{Entry, LEAF_ENTRIES};
 use crate::format::chunk::Record;
 use crate::format::root::{Cursor, LeafSlot, RootHeader};
 use crate::format::{Crc, superblock::Superblock};
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
 
 /// LBAs that a leaf maps.
@@ -31,8 +31,8 @@ pub(super) struct Doubt {
     pub gone: LbaSet,
     /// The first chunk that is missing.
     pub missing: Option<Seq>,
-    /// Places of headers that cannot be read.
-    unread: BTreeSet<Pba>,
+    /// Places of headers that cannot be read, each with whether its head may have gone on to another block that cannot be read.
+    unread: BTreeMap<Pba, bool>,
     /// If a chunk is missing: page numbers that it cannot have given to another page. These were in use then, or were given to a page
     /// after it.
     pub known: Option<BTreeSet<Vba>>,
@@ -52,7 +52,7 @@ impl Doubt {
             root_lost: false,
             gone: LbaSet::new(blocks),
             missing: None,
-            unread: BTreeSet::new(),
+            unread: BTreeMap::new(),
             known: None,
             placed: BTreeSet::new(),
             loss: Loss::none(blocks),
@@ -132,7 +132,7 @@ impl Doubt {
         for spot in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
-                self.look_for_unread_headers(replay, Trust::Certain);
+                self.look_for_unread_headers(replay, scan, Trust::Certain);
             }
             // If a missing chunk was not durable, the log ended there: the chunks behind it were never part of the log.
             let is_cut = !follows && spot.seq > replay.durable.next();
@@ -146,7 +146,7 @@ impl Doubt {
             replay.pass(spot.place, &found.header);
         }
         if !self.root_lost {
-            self.look_for_unread_headers(replay, trust);
+            self.look_for_unread_headers(replay, scan, trust);
         }
         if let Some(unread) = replay.unread {
             self.loss.note(unread.into());
@@ -159,18 +159,28 @@ impl Doubt {
 
     /// Takes the next chunk for durable if its header may be in a block that cannot be read, where a head goes on. With
     /// [`Trust::Shown`] only notes that it may be there.
-    fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>, trust: Trust) {
+    fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>, scan: &Scan, trust: Trust) {
         for cursor in replay.heads {
             let start = replay.superblock.segment_start(cursor.segment);
             let at = start.plus(cursor.offset.into());
-            if let Err(unread) = replay.source.read(at, &mut [0; BLOCK_BYTES])
-                && self.unread.insert(at)
-            {
-                self.loss.note(unread.into());
-                match trust {
-                    Trust::Shown => self.loss.may_go_on = true,
-                    _ => replay.durable = replay.durable.max(replay.last_seq.next()),
+            let Err(unread) = replay.source.read(at, &mut [0; BLOCK_BYTES]) else {
+                continue;
+            };
+            // One block hides one header. A head that stays where it is hides no second one, unless it went on to another bad block.
+            let hides = match self.unread.get(&at) {
+                Some(hides_more) => *hides_more,
+                None => {
+                    self.loss.note(unread.into());
+                    let hides_more =
+                        scan.is_unread_at_another_start(at) || replay.is_unread_behind(cursor);
+                    self.unread.insert(at, hides_more);
+                    true
                 }
+            };
+            match trust {
+                _ if !hides => {}
+                Trust::Shown => self.loss.may_go_on = true,
+                _ => replay.durable = replay.durable.max(replay.last_seq.next()),
             }
         }
     }

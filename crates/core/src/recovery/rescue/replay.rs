@@ -45,6 +45,16 @@ impl Replay<'_> {
         self.superblock.has_names().then_some(names)
     }
 
+    /// True if any block behind this one in its segment cannot be read.
+    pub(super) fn is_unread_behind(&mut self, cursor: Cursor) -> bool {
+        let start = self.superblock.segment_start(cursor.segment);
+        let mut behind = cursor.offset + 1..self.superblock.usable_blocks();
+        behind.any(|offset| {
+            let at = start.plus(offset.into());
+            self.source.read(at, &mut [0; BLOCK_BYTES]).is_err()
+        })
+    }
+
     /// Applies a chunk. Calls `wrong` for each record that names what the volume does not hold. `tags`: also notes the owners of
     /// its blocks.
     pub(super) fn apply_found(

@@ -1,7 +1,7 @@
 //! Finds every whole chunk header, wherever it is, without a map checkpoint.
 
-use super::super::Source;
-use crate::addr::{BLOCK_BYTES, Generation, Life, Segment, Seq};
+use super::super::{Source, Unreadable};
+use crate::addr::{BLOCK_BYTES, Generation, Life, Pba, Segment, Seq};
 use crate::format::chunk::{self, ChunkHeader};
 use crate::format::root::Cursor;
 use crate::format::{Crc, superblock::Superblock};
@@ -47,6 +47,8 @@ pub(super) struct Scan {
     pub durable: Seq,
     /// The newest map checkpoint that any header reports as durable.
     pub root_generation: Generation,
+    /// The first two segments' starts that cannot be read.
+    unread_starts: [Option<Pba>; 2],
 }
 
 impl Scan {
@@ -77,6 +79,19 @@ impl Scan {
         after.0 + found < self.durable.0
     }
 
+    fn note_unread_start(&mut self, at: Pba) {
+        let unnoted = self.unread_starts.iter_mut().find(|start| start.is_none());
+        unnoted.into_iter().for_each(|start| *start = Some(at));
+    }
+
+    /// True if the first block of any segment cannot be read, except for the one at `at`. The headers of a segment begin there.
+    pub fn is_unread_at_another_start(&self, at: Pba) -> bool {
+        self.unread_starts
+            .iter()
+            .flatten()
+            .any(|start| *start != at)
+    }
+
     /// Scans all segments. Skips the data of a whole chunk, unless `closely`: if writes were lost, a stale header may seem to have data
     /// there, and hide a header that is part of the log.
     pub fn of(source: &mut dyn Source, superblock: &Superblock, crc: Crc, closely: bool) -> Self {
@@ -85,6 +100,7 @@ impl Scan {
             headers: Vec::new(),
             durable: Seq(0),
             root_generation: Generation(0),
+            unread_starts: [None; 2],
         };
         for segment in 0..superblock.segment_count() {
             scan.walk(source, superblock, crc, Segment(segment), closely);
@@ -111,6 +127,10 @@ impl Scan {
         while offset < superblock.usable_blocks() - 1 || !inside.is_empty() {
             let place = Cursor { segment, offset };
             let header = header_at(source, superblock, crc, place);
+            if header.is_err() && offset == 0 {
+                self.note_unread_start(superblock.segment_start(segment));
+            }
+            let header = header.ok().flatten();
             let is_end = offset >= inside.end;
             offset += 1;
             if let Some(header) = &header {
@@ -149,18 +169,21 @@ fn header_at(
     superblock: &Superblock,
     crc: Crc,
     place: Cursor,
-) -> Option<ChunkHeader> {
+) -> Result<Option<ChunkHeader>, Unreadable> {
     let mut block = [0; BLOCK_BYTES];
     let usable = superblock.usable_blocks();
     let start = superblock.segment_start(place.segment);
     let at = start.plus(place.offset.into());
-    if place.offset + 1 >= usable || source.read(at, &mut block).is_err() {
-        return None;
+    if place.offset + 1 >= usable {
+        return Ok(None);
     }
-    let (header, _) = chunk::decode(&block, crc).ok()?;
+    source.read(at, &mut block)?;
+    let Ok((header, _)) = chunk::decode(&block, crc) else {
+        return Ok(None);
+    };
     let is_ours = header.signature == superblock.signature() && header.at == at;
     let fits = header.data_blocks < usable - place.offset && header.seq > Seq(0);
-    (is_ours && fits).then_some(header)
+    Ok((is_ours && fits).then_some(header))
 }
 
 /// Leaves out chunks that are not part of the log: those that an older life wrote past the point where a newer life went on, and those
