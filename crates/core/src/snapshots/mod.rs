@@ -351,9 +351,11 @@ impl Snapshots {
         forget
     }
 
-    /// Notes that these steps have not taken effect, or may not have: their rows have to be written before the list changes.
+    /// Notes that these steps have not taken effect, or may not have: their rows have to be written before the list changes, and their
+    /// blocks discarded after that.
     pub fn owe(&mut self, forget: &Forget) {
         self.rows.owe(&forget.row_blocks);
+        self.loose.extend(&forget.discards);
     }
 
     /// The snapshot before a given one, which may need its rows. None for a clone: no snapshot needs a clone's.
