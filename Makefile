@@ -151,9 +151,10 @@ docs: ## the guide's reference from the code, and the API documentation, warning
 fmt: ## format the source
 	cargo fmt --all
 
-lint: ## format check, clippy and the repository's own rules
+lint: ## format check, clippy, the API documentation and the repository's own rules
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps
 	cargo test --locked -p xtask
 
 clean: ## remove what was built
