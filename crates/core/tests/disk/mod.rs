@@ -8,6 +8,7 @@ use vellum_core::addr::{BLOCK_BYTES, Generation, Lba, Leaf, Life, Pba, Segment, 
 use vellum_core::entry::Entry;
 use vellum_core::format::chunk::{self, ChunkHeader, Record};
 use vellum_core::format::geometry::{self, Params};
+use vellum_core::format::names::{NAMES_ROOM, Names};
 use vellum_core::format::root::{self, Cursor, LeafSlot, RootHeader};
 use vellum_core::format::summary::{self, Owner, Tag};
 use vellum_core::format::{self, BlockSum, SumKind, leaf, superblock::Superblock};
@@ -55,6 +56,30 @@ pub fn disk_with(chunks: &[Chunk]) -> Disk {
         disk.write(chunk);
     }
     disk
+}
+
+/// The same, with headers that repeat the names of the chunk before.
+pub fn disk_with_names(chunks: &[Chunk]) -> Disk {
+    let mut disk = Disk::of(plan(SumKind::Xxh3));
+    for chunk in chunks {
+        let is_before =
+            |other: &&Chunk| other.seq + 1 == chunk.seq && other.life == chunk.prev_life;
+        disk.write_after(chunk, chunks.iter().find(is_before));
+    }
+    disk
+}
+
+fn plan(sums: SumKind) -> Superblock {
+    geometry::plan(&Params {
+        medium_blocks: BLOCKS,
+        logical_blocks: None,
+        over_provisioning: 100,
+        segment_blocks: Some(64),
+        uuid: *b"a volume by hand",
+        secret: SECRET,
+        sums,
+    })
+    .unwrap()
 }
 
 /// A leaf's block with these numbers at these indexes, and 0 elsewhere.
@@ -123,17 +148,10 @@ impl Disk {
 
     /// An empty volume with sums of this kind. It has no copies of metadata: each test damages the only one.
     pub fn with_sums(sums: SumKind) -> Self {
-        let sb = geometry::plan(&Params {
-            medium_blocks: BLOCKS,
-            logical_blocks: None,
-            over_provisioning: 100,
-            segment_blocks: Some(64),
-            uuid: *b"a volume by hand",
-            secret: SECRET,
-            sums,
-        })
-        .unwrap()
-        .without_copies();
+        Self::of(plan(sums).without_copies())
+    }
+
+    fn of(sb: Superblock) -> Self {
         let mut disk = Self {
             blocks: HashMap::new(),
             unreadable: BTreeSet::new(),
@@ -165,6 +183,11 @@ impl Disk {
     }
 
     pub fn write(&mut self, chunk: &Chunk) {
+        self.write_after(chunk, None);
+    }
+
+    /// Writes a chunk whose header repeats the names of `before`.
+    pub fn write_after(&mut self, chunk: &Chunk, before: Option<&Chunk>) {
         let at = self.at(chunk.segment, chunk.offset);
         let header = ChunkHeader {
             signature: self.sb.signature(),
@@ -179,7 +202,14 @@ impl Disk {
             next: chunk.next.map(Segment),
         };
         let mut block = vec![0; BLOCK_BYTES];
-        chunk::encode(&header, &chunk.records, &[], crc32c, &mut block);
+        let mut names = Names::default();
+        let before = before.iter().flat_map(|before| &before.records);
+        names.take(before.filter_map(Record::names));
+        let mut told = [0; NAMES_ROOM];
+        let length = names.fit(told.len());
+        names.encode(&mut told);
+        let told = &told[..length];
+        chunk::encode(&header, &chunk.records, told, crc32c, &mut block);
         self.put(at, &block);
         for (index, data) in chunk.data.iter().enumerate() {
             self.put(at.plus(1 + index as u64), data);

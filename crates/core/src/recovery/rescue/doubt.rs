@@ -129,7 +129,13 @@ impl Doubt {
         let first = spots.partition_point(|spot| spot.seq <= replay.root.seq);
         let spots = if self.root_lost { &[] } else { &spots[first..] };
         replay.durable = replay.durable.max(scan.durable);
-        for spot in spots {
+        for (spot, next) in spots
+            .iter()
+            .zip(spots.iter().skip(1).map(Some).chain([None]))
+        {
+            if next.is_some_and(|next| spot.may_be_stale(next)) && !replay.is_whole(spot.place) {
+                continue;
+            }
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
                 self.look_for_unread_headers(replay, scan, Trust::Certain);
@@ -143,6 +149,10 @@ impl Doubt {
                 break;
             };
             self.apply(replay, spot, &found);
+            if let Some(other) = replay.other_head_of_jump(spot.place, &found.header) {
+                // The missing chunk was on this head. So it was not what the other head's bad block hides.
+                self.unread.remove(&other);
+            }
             replay.pass(spot.place, &found.header);
         }
         if !self.root_lost {
@@ -161,8 +171,7 @@ impl Doubt {
     /// [`Trust::Shown`] only notes that it may be there.
     fn look_for_unread_headers(&mut self, replay: &mut Replay<'_>, scan: &Scan, trust: Trust) {
         for cursor in replay.heads {
-            let start = replay.superblock.segment_start(cursor.segment);
-            let at = start.plus(cursor.offset.into());
+            let at = replay.block_at(cursor);
             let Err(unread) = replay.source.read(at, &mut [0; BLOCK_BYTES]) else {
                 continue;
             };

@@ -27,6 +27,23 @@ impl Replay<'_> {
         (is_whole != Ok(false)).then_some(found)
     }
 
+    /// True if all of the chunk at a place is there.
+    pub(super) fn is_whole(&mut self, place: Cursor) -> bool {
+        let found = self.found_at(place).ok().flatten();
+        found.is_some_and(|found| self.data_is_whole(&found.header, &found.records) == Ok(true))
+    }
+
+    /// If a head has a chunk beyond the place where it was to go on: the block where the other head goes on.
+    pub(super) fn other_head_of_jump(&self, place: Cursor, header: &ChunkHeader) -> Option<Pba> {
+        let head = self.heads.get(usize::from(header.head))?;
+        (*head != place).then(|| self.block_at(self.heads[usize::from(header.head ^ 1)]))
+    }
+
+    pub(super) fn block_at(&self, cursor: Cursor) -> Pba {
+        let start = self.superblock.segment_start(cursor.segment);
+        start.plus(cursor.offset.into())
+    }
+
     /// Goes on after a chunk.
     pub(super) fn pass(&mut self, place: Cursor, header: &ChunkHeader) {
         if let Some(head) = (0..2).find(|head| *head == usize::from(header.head)) {
@@ -36,10 +53,8 @@ impl Replay<'_> {
 
     /// What the header at a place repeats of the previous chunk, on volumes whose headers do that.
     pub(super) fn names_at(&mut self, place: Cursor) -> Option<Names> {
-        let start = self.superblock.segment_start(place.segment);
         let mut block = [0; BLOCK_BYTES];
-        let at = start.plus(place.offset.into());
-        self.source.read(at, &mut block).ok()?;
+        self.source.read(self.block_at(place), &mut block).ok()?;
         chunk::decode(&block, self.crc).ok()?;
         let names = chunk::names_of_before(&block).ok()?;
         self.superblock.has_names().then_some(names)
@@ -47,10 +62,9 @@ impl Replay<'_> {
 
     /// True if any block behind this one in its segment cannot be read.
     pub(super) fn is_unread_behind(&mut self, cursor: Cursor) -> bool {
-        let start = self.superblock.segment_start(cursor.segment);
         let mut behind = cursor.offset + 1..self.superblock.usable_blocks();
         behind.any(|offset| {
-            let at = start.plus(offset.into());
+            let at = self.block_at(Cursor { offset, ..cursor });
             self.source.read(at, &mut [0; BLOCK_BYTES]).is_err()
         })
     }

@@ -34,6 +34,12 @@ impl Spot {
     pub fn follows(&self, seq: Seq, life: Life) -> bool {
         self.seq == seq.next() && self.prev_life == life
     }
+
+    /// True if chunks are missing before `next`, and a newer life wrote the last of them. It may have written one in this chunk's place in
+    /// the order, too: then an older life's power cut has torn this chunk.
+    pub fn may_be_stale(&self, next: &Self) -> bool {
+        next.seq > self.seq.next() && next.prev_life != self.life
+    }
 }
 
 /// The result of a scan of all headers.
