@@ -54,7 +54,7 @@ impl Growth {
         logical_blocks: Option<u64>,
     ) -> Result<Self, GrowError> {
         let grown = grown(&recovered.superblock, medium_blocks, logical_blocks)?;
-        if recovered.replayed.wants_checkpoint() || recovered.is_rest {
+        if !recovered.was_stopped() {
             return Err(GrowError::NotStopped);
         }
         let (before, after) = (recovered.superblock.history(), grown.history());

@@ -176,9 +176,7 @@ impl Shortening {
 
 /// Checks that nothing has to be replayed or mended.
 pub(crate) fn is_at_rest(recovered: &Recovered) -> Result<(), ShortenError> {
-    let replayed = &recovered.replayed;
-    let is_whole = !replayed.wants_checkpoint() && !replayed.mirror_lost && !recovered.is_rest;
-    match is_whole && recovered.unread.is_none() {
+    match recovered.was_stopped() && !recovered.replayed.mirror_lost {
         true => Ok(()),
         false => Err(ShortenError::NotStopped),
     }

@@ -57,7 +57,7 @@ fn bytes(lba: Lba) -> u64 {
 /// When the volume cannot have that end, when data lies behind it, or when it was not stopped cleanly.
 pub fn end_at(recovered: &Recovered, blocks: u64) -> Result<Superblock, ShrinkError> {
     let mut next = ended_at(&recovered.superblock, blocks)?;
-    if recovered.replayed.wants_checkpoint() || recovered.is_rest {
+    if !recovered.was_stopped() {
         return Err(ShrinkError::NotStopped);
     }
     let (end, last) = (Lba(blocks), Lba(next.addressed_blocks()));

@@ -6,12 +6,14 @@
 mod disk;
 
 use crc32c::crc32c;
-use disk::{BLOCKS, Chunk, Disk, chunk, disk_with};
-use vellum_core::addr::{Lba, Seq};
+use disk::{BLOCKS, Chunk, Disk, chunk, disk_with, disk_with_names};
+use vellum_core::addr::{Lba, Life, Seq};
 use vellum_core::check;
+use vellum_core::format::superblock::LogEnd;
 use vellum_core::layout::{self, Recovered};
 use vellum_core::recovery;
 use vellum_core::recovery::rescue::{Loss, Trust};
+use vellum_core::shrink::{self, ShrinkError};
 
 /// LBAs that are looked at.
 const LBAS: u64 = 6;
@@ -63,10 +65,28 @@ fn no_older_block_is_certain_while_any_block_cannot_be_read() {
     );
 }
 
-/// A bad spot of a drive may cover more than one header.
+/// A head goes on behind a bad block while the newest chunk is in the other head's.
+fn written_by_turns() -> [Chunk; 5] {
+    [
+        chunk(1, 0, 0, 0, &[10, 11, 12]),
+        chunk(2, 1, 0, 3, &[20]),
+        chunk(3, 1, 2, 4, &[30]),
+        chunk(4, 1, 4, 0, &[40]),
+        chunk(5, 0, 4, 0, &[50]),
+    ]
+}
+
+/// A bad spot of a drive may cover more than one header, and a drive may have more than one.
 #[test]
 fn nor_while_any_two_blocks_cannot_be_read() {
-    let mut disk = disk_with(&written());
+    for chunks in [written(), written_by_turns()] {
+        for mut disk in [disk_with(&chunks), disk_with_names(&chunks)] {
+            no_older_block_is_certain_behind_any_two(&mut disk);
+        }
+    }
+}
+
+fn no_older_block_is_certain_behind_any_two(disk: &mut Disk) {
     let whole = disk.recovered();
     let newest: Vec<_> = (0..LBAS).map(|lba| disk.tag_of(&whole, lba)).collect();
     let places: Vec<_> = (0..2)
@@ -75,12 +95,9 @@ fn nor_while_any_two_blocks_cannot_be_read() {
     let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| [one, other]));
     for bad in pairs {
         let bad = bad.map(|index| places[index]);
-        let mut disk = disk_with(&written());
-        for (segment, offset) in bad {
-            disk.unreadable.insert(disk.at(segment, offset).0);
-        }
+        disk.unreadable = bad.map(|(segment, at)| disk.at(segment, at).0).into();
         for trust in [Trust::Certain, Trust::Newest] {
-            let (found, loss) = rescued(&mut disk, trust);
+            let (found, loss) = rescued(disk, trust);
             for (lba, newest) in (0..).zip(&newest) {
                 let is_in_doubt = loss.lost.contains(Lba(lba)) || loss.guessed.contains(Lba(lba));
                 let is_newest = disk.tag_of(&found, lba) == *newest;
@@ -88,6 +105,36 @@ fn nor_while_any_two_blocks_cannot_be_read() {
             }
         }
     }
+}
+
+/// An older life's chunk that a power cut tore, on a head that has not written since, may have the number of a lost one.
+#[test]
+fn a_torn_chunk_does_not_take_the_place_of_a_lost_one() {
+    let of_next_life = |prev_life, chunk: Chunk| Chunk {
+        life: 2,
+        prev_life,
+        ..chunk
+    };
+    let torn = chunk(2, 1, 0, 5, &[25]);
+    let mut disk = disk_with_names(&[
+        chunk(1, 0, 0, 0, &[10, 11, 12, 13]),
+        of_next_life(1, chunk(2, 0, 5, 1, &[21])),
+        of_next_life(2, chunk(3, 0, 7, 2, &[32])),
+        of_next_life(2, chunk(4, 0, 9, 3, &[43])),
+    ]);
+    disk.write(&torn);
+    disk.damage(disk.at(1, 1));
+    let found = disk.recovered();
+    assert_eq!((found.last_seq, found.last_life), (Seq(4), Life(2)));
+    let mut next = found.superblock.clone();
+    next.begin_life(LogEnd::NONE);
+    next.begin_life(found.log_end());
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    disk.unreadable = [5, 7].map(|offset| disk.at(0, offset).0).into();
+    let (found, loss) = rescued(&mut disk, Trust::Certain);
+    assert_eq!(disk.tag_of(&found, 3), Some(43));
+    assert!(loss.lost.contains(Lba(1)) && loss.lost.contains(Lba(2)));
 }
 
 /// Its header says what is in it, so it costs no more than the block.
@@ -127,4 +174,16 @@ fn a_chunk_is_not_taken_for_torn_while_what_follows_it_cannot_be_read() {
         let (found, _) = rescued(&mut disk, Trust::Certain);
         assert_eq!(found.last_seq == Seq(5), is_next);
     }
+}
+
+/// What cannot be read may be the newest, so nobody ends the log before it.
+#[test]
+fn a_volume_is_not_given_another_end_while_its_newest_chunk_cannot_be_read() {
+    let mut disk = disk_with(&written()[..1]);
+    let at = disk.at(0, 1);
+    disk.unreadable.insert(at.0);
+    let found = disk.recovered();
+    let blocks = found.superblock.logical_blocks() - 1;
+    let ended = shrink::end_at(&found, blocks);
+    assert!(matches!(ended, Err(ShrinkError::NotStopped)), "{ended:?}");
 }

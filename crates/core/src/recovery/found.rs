@@ -83,6 +83,12 @@ impl Recovered {
         }
     }
 
+    /// True if the volume was stopped in order: nothing has to be replayed, and nothing is in doubt.
+    #[must_use]
+    pub fn was_stopped(&self) -> bool {
+        !self.replayed.wants_checkpoint() && !self.is_rest && self.unread.is_none()
+    }
+
     /// The superblock for reading blocks: in a new life, whose log begins where this one ended.
     pub(crate) fn superblock_to_read(&self) -> Superblock {
         let mut superblock = self.superblock.clone();
