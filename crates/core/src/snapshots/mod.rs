@@ -268,8 +268,9 @@ impl Snapshots {
     pub fn drop_plan(&mut self, plan: Plan) {
         for step in &plan.steps {
             self.rows.owe(&[step.row_block]);
-            let places = step.copies.iter().map(|copy| (copy.to, copy.blocks));
-            self.loose.extend(places);
+            for copy in &step.copies {
+                add_to(&mut self.loose, copy.to, copy.blocks);
+            }
         }
         self.cancel_plan(plan);
     }
@@ -343,7 +344,7 @@ impl Snapshots {
                         true => self.rows.remove_clone(row, slot),
                         false => self.rows.remove(row, slot),
                     }
-                    add_to(&mut forget.discards, self.history.block(slot));
+                    add_to(&mut forget.discards, self.history.block(slot), 1);
                 }
             }
             note(&mut forget.row_blocks, slot);
@@ -402,7 +403,7 @@ impl Snapshots {
     fn runs_of(&self, slots: &[u32]) -> Vec<(Lba, u64)> {
         let mut runs: Vec<(Lba, u64)> = Vec::new();
         for &slot in slots {
-            add_to(&mut runs, self.history.block(slot));
+            add_to(&mut runs, self.history.block(slot), 1);
         }
         runs
     }
@@ -462,11 +463,11 @@ impl Snapshots {
     }
 }
 
-/// Adds a block to runs of them.
-fn add_to(runs: &mut Vec<(Lba, u64)>, block: Lba) {
+/// Adds some blocks to runs of them.
+fn add_to(runs: &mut Vec<(Lba, u64)>, at: Lba, more: u64) {
     match runs.last_mut() {
-        Some((first, blocks)) if first.plus(*blocks) == block => *blocks += 1,
-        _ => runs.push((block, 1)),
+        Some((first, blocks)) if first.plus(*blocks) == at => *blocks += more,
+        _ => runs.push((at, more)),
     }
 }
 

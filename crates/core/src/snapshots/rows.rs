@@ -135,7 +135,8 @@ impl Rows {
     /// All rows from a slot on, by slot.
     fn by_slot(&self, from: Slot) -> impl Iterator<Item = (Row, u32)> {
         let first = from.0 as usize / BLOCK_ROWS;
-        let blocks = self.blocks.iter().zip(0..).skip(first);
+        let blocks = self.blocks.get(first..).unwrap_or_default();
+        let blocks = blocks.iter().zip(first as u32..);
         let slots = blocks.flat_map(|(block, number)| {
             let raw = block.iter().flat_map(|block| block.raw.iter());
             raw.zip(number * BLOCK_ROWS as u32..)

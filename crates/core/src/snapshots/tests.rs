@@ -191,3 +191,15 @@ fn room_that_was_given_back_is_free_after_an_opening() {
             .is_err()
     );
 }
+
+/// Their places lie together, although the blocks do not.
+#[test]
+fn what_a_dropped_plan_has_copied_is_given_up_in_runs() {
+    let mut snapshots = Snapshots::new(History::new(Lba(100), KEPT));
+    let (snapshot, place) = snapshots.propose(called("a")).unwrap();
+    snapshots.add(snapshot, place);
+    let scattered = (0..40).step_by(2).map(Lba);
+    let plan = snapshots.plan(snapshot.number, scattered).unwrap();
+    snapshots.drop_plan(plan);
+    assert_eq!(snapshots.loose().len(), 1);
+}

@@ -187,9 +187,12 @@ pub(super) fn clear(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), B
     Ok(())
 }
 
-/// Gives up kept blocks that a crash has left without rows. Nothing else would ever find them.
+/// Gives up kept blocks that a crash has left without rows. Nothing else would ever find them. Without snapshots, [`clear`] has looked.
 pub(super) fn sweep(shared: &SharedVolume, book: &mut Snapshots) -> Result<(), BlockError> {
     let mut left = Vec::new();
+    if book.iter().next().is_none() {
+        return Ok(());
+    }
     for (first, blocks) in book.without_rows() {
         left.extend(mapped_runs(shared, first, blocks));
     }
