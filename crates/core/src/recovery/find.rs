@@ -203,7 +203,9 @@ pub(super) fn find_root(
         false => (newer, older),
     };
     match (place.newest, other.newest) {
-        (Ok((header, ..)), _) if header.generation < lost => Err(RecoveryError::RootLost { lost }),
+        (Ok((header, ..)), _) if header.generation < lost => {
+            Err(unread.map_or(RecoveryError::RootLost { lost }, RecoveryError::from))
+        }
         (Ok((header, slots, free)), _) => Ok(Newest {
             header,
             slots,

@@ -240,8 +240,8 @@ fn newest_root(
     let newest = newest.ok_or(none)?;
     let lost = superblock.root_generation();
     match newest.generation < lost {
-        // The newest root was durable once, so it has decayed. The previous root describes an older state of the volume.
-        true => Err(RecoveryError::RootLost { lost }),
+        // The newest root was durable once, so it has decayed, or cannot be read. The previous root describes an older state of the volume.
+        true => Err(unread.map_or(RecoveryError::RootLost { lost }, Into::into)),
         false => Ok(newest.beside(places)),
     }
 }
