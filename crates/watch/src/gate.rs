@@ -23,8 +23,9 @@
 //! A flush does not make it go on, not even a flush for another file system on the volume: jbd2 flushes for a transaction only after
 //! all of it is answered. `flushes.rs` deals with that flush.
 //!
-//! If a block that it commits is refused, the commit block has no effect; the client got the error for the other block. If the
-//! commit block itself is refused, no flush succeeds from then on, and no later commit block of its log
+//! If a block that it commits is refused, an answered commit block waits on. The client got the error for the other block, and may
+//! write that again: a virtual machine that stopped for want of room does. When something could observe the commit block before,
+//! it has no effect, and neither has a later one of its log. If the commit block itself is refused, no flush succeeds from then on, and no later commit block of its log
 //! ([`lose`](CommitOrder::lose)). Lack of room should not cause that: where room may be short, the answer is given only after the
 //! block has taken effect.
 
@@ -120,24 +121,32 @@ impl<W, F> CommitGate<W, F> {
         self.flushes.pop()
     }
 
-    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all. `is_new`: it has not waited before.
+    /// Finds the first block of a write that must not go on, if `room` blocks may wait in all. `waited`: its wait so far.
     pub fn stop(
         &mut self,
         change: &Change<'_>,
         blocks: &[Payload],
         room: usize,
-        is_new: bool,
+        waited: Option<&Wait>,
         is_behind: impl Fn() -> bool,
     ) -> Option<(usize, Stop)> {
         let used = self.used();
         let has_room = |index, reason: &Reason| {
             let asked = blocks.len() - index + used.values().sum::<usize>();
             // What waited before has had its share.
-            let kept = if is_new { kept(&used, room, reason) } else { 0 };
+            let kept = waited.map_or_else(|| kept(&used, room, reason), |_| 0);
             asked + kept <= room
         };
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
-        self.order.stop(change, blocks, has_room, is_behind, waits)
+        let (at, stop) = self
+            .order
+            .stop(change, blocks, has_room, is_behind, waits)?;
+        match waited {
+            Some(wait) if wait.is_answered && stop == Stop::Refuse => {
+                Some((at, Stop::Wait(wait.reason)))
+            }
+            _ => Some((at, stop)),
+        }
     }
 
     /// How many blocks wait of each journal, and (`None`) for a scan.
@@ -205,7 +214,8 @@ impl<W, F> CommitGate<W, F> {
     }
 
     /// Takes out the answered writes that a request for these blocks, a first one and how many, could observe; without blocks,
-    /// all of them. They have to go on, whatever they wait for ([`let_through`](Self::let_through)).
+    /// all of them. They have to go on, whatever they wait for ([`let_through`](Self::let_through)), or to be refused
+    /// ([`CommitOrder::is_refused`]).
     pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
         let is_observed = |waiting: &mut Waiting<W>| {
             let (first, blocks) = waiting.run;
@@ -300,7 +310,7 @@ mod tests {
             blocks: 1,
             written: Some(&block),
         };
-        let stop = gate.stop(&change, &[payload], ROOM, true, || false);
+        let stop = gate.stop(&change, &[payload], ROOM, None, || false);
         let Some((_, Stop::Wait(reason))) = stop else {
             return false;
         };
@@ -330,6 +340,37 @@ mod tests {
         for journal in 2..=COMMIT_JOURNALS as u64 {
             assert_eq!(count(journal), 2, "the share of journal {journal}");
         }
+    }
+
+    /// A virtual machine that was stopped when a write was refused writes it again when it goes on.
+    #[test]
+    fn an_answered_commit_block_waits_for_what_was_refused() {
+        let mut gate = CommitGate::<()>::default();
+        gate.follow(&[journal(100)]);
+        assert!(send(&mut gate, (102, 7), 1));
+        let before = Change {
+            first: 101,
+            blocks: 1,
+            written: None,
+        };
+        gate.order.ended(Nanos(2), &before, false);
+        let (block, payload) = One::commit(7);
+        let commit = Change {
+            first: 102,
+            blocks: 1,
+            written: Some(&block),
+        };
+        let wait = gate.waiting.pop().unwrap().wait;
+        let mut stop = |gate: &mut CommitGate<()>, waited| {
+            let stop = gate.stop(&commit, &[payload], ROOM, waited, || false);
+            stop.map(|(_, stop)| stop)
+        };
+        assert!(gate.order.is_refused(&wait));
+        assert_eq!(stop(&mut gate, None), Some(Stop::Refuse));
+        assert_eq!(stop(&mut gate, Some(&wait)), Some(Stop::Wait(wait.reason)));
+        gate.order.ended(Nanos(3), &before, true);
+        assert_eq!(stop(&mut gate, Some(&wait)), None);
+        assert_eq!(gate.order.counts(), (1, 0));
     }
 
     /// A read of a commit block behind another one that waits says nothing about the blocks that this one waits for.

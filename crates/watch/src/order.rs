@@ -191,6 +191,13 @@ impl CommitOrder {
         }
     }
 
+    /// True if a block that this commit block commits was refused, or an earlier commit block is lost.
+    #[must_use]
+    pub fn is_refused(&self, wait: &Wait) -> bool {
+        let journal = wait.reason.journal();
+        journal.is_some_and(|number| self.journals[number].commits.is_refused())
+    }
+
     /// Returns true, once, if something may continue that could not before.
     pub fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.is_due)

@@ -54,7 +54,7 @@ fn pass_on(
     let change = change_of(&write.pending.request).filter(|_| write.pending.watched.marks);
     let stop = change.and_then(|change| {
         let commits = &mut inner.gate.commits;
-        commits.stop(&change, write.blocks, room, waited.is_none(), is_behind)
+        commits.stop(&change, write.blocks, room, waited.as_ref(), is_behind)
     });
     let Some((at, stop)) = stop else {
         return place(around, inner, now, write, batch);

@@ -293,6 +293,12 @@ impl Commits {
         self.lost |= self.refused(span);
     }
 
+    /// True if the next commit block must not be written as things are: see [`Verdict::Never`].
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.refused || self.lost
+    }
+
     /// Forgets everything until the journal says where its log begins, or a commit block arrives.
     pub fn give_up(&mut self) {
         self.turn = None;

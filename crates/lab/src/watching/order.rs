@@ -3,7 +3,7 @@
 use super::{Watching, Written, last_of_mount};
 use crate::journal::Disk;
 use vellum_ext4::journal::Commits;
-use vellum_watch::{CommitGate, Stop};
+use vellum_watch::{CommitGate, Stop, Wait};
 
 impl Watching {
     /// True if there is a journal whose commit blocks wait.
@@ -20,21 +20,26 @@ impl Watching {
         found.iter_mut().for_each(|commits| commits.set_empty(true));
         gate.follow(&found);
         last_of_mount(disk, |written| {
-            written.stop(gate, 0, true);
+            written.stop(gate, 0, None);
         });
     }
 }
 
 impl Written<'_> {
-    /// Why it must not go on. `None`: it may, and is noted for the journals. `room`: how many blocks may wait; `is_new`: it has
-    /// not waited before.
-    pub fn stop<W>(&self, gate: &mut CommitGate<W>, room: usize, is_new: bool) -> Option<Stop> {
+    /// Why it must not go on. `None`: it may, and is noted for the journals. `room`: how many blocks may wait; `waited`: its
+    /// wait so far.
+    pub fn stop<W>(
+        &self,
+        gate: &mut CommitGate<W>,
+        room: usize,
+        waited: Option<&Wait>,
+    ) -> Option<Stop> {
         if !(0..self.contents.len()).any(|index| self.is_journals(index)) {
             return None;
         }
         // Nothing is scanned again: no other journal is made.
         let stop =
-            self.read(|_, change| gate.stop(change, &self.payloads(), room, is_new, || false));
+            self.read(|_, change| gate.stop(change, &self.payloads(), room, waited, || false));
         stop.map(|(_, stop)| stop)
     }
 }

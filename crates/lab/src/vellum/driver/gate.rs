@@ -49,6 +49,10 @@ impl Vellum {
             let written = waiting.write.written();
             let commits = &mut self.gate.commits;
             let wait = &waiting.wait;
+            if commits.order.is_refused(wait) {
+                written.read(|_, change| commits.order.lose(change));
+                continue;
+            }
             written.read(|_, change| commits.let_through(change, &written.payloads(), wait));
             self.go_on(io, &waiting.write, waiting.wait.since);
         }
@@ -65,7 +69,7 @@ impl Vellum {
     /// True if a write may pass; else it is kept or refused. `waited`: its wait so far.
     fn pass(&mut self, io: &Io<'_>, submitted: &Submitted, waited: Option<Wait>) -> bool {
         let commits = &mut self.gate.commits;
-        match submitted.written().stop(commits, HELD, waited.is_none()) {
+        match submitted.written().stop(commits, HELD, waited.as_ref()) {
             None => return true,
             Some(Stop::Refuse) => self.refuse(submitted),
             Some(Stop::Wait(reason)) => {

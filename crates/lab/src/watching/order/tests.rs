@@ -32,8 +32,8 @@ fn blocks(request: &Request) -> std::ops::Range<u64> {
 }
 
 impl Device {
-    fn send(&mut self, request: Request, is_new: bool, truth: &Truth) {
-        match written(&request).stop(&mut self.gate, usize::MAX, is_new) {
+    fn send(&mut self, request: Request, waited: Option<&Wait>, truth: &Truth) {
+        match written(&request).stop(&mut self.gate, usize::MAX, waited) {
             Some(Stop::Wait(reason)) => {
                 let wait = Wait {
                     since: Nanos(0),
@@ -46,7 +46,7 @@ impl Device {
                     write: request,
                     wait,
                 };
-                return self.gate.keep(waiting, is_new);
+                return self.gate.keep(waiting, waited.is_none());
             }
             Some(Stop::Refuse) => panic!("nothing was refused"),
             None => {}
@@ -68,7 +68,7 @@ impl Device {
         written(&request).read(|_, change| self.gate.order.ended(Nanos(1), change, true));
         while self.gate.begins(Nanos(1)) {
             while let Some(waiting) = self.gate.take_next() {
-                self.send(waiting.write, false, truth);
+                self.send(waiting.write, Some(&waiting.wait), truth);
             }
         }
     }
@@ -97,7 +97,7 @@ fn live(seed: u64) -> (u64, u64) {
     watching.guard(&mut device.gate, &disk);
     for request in requests {
         if matches!(request.op, Op::Write { .. }) {
-            device.send(request, true, &truth);
+            device.send(request, None, &truth);
         } else {
             // A flush is sent when everything else is answered.
             while !device.open.is_empty() {
