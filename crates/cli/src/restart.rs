@@ -76,6 +76,8 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let mut new = Successor::start(program, &offer, secret.clone(), log)?;
     let mut before = of_the_old_program(old, &offer, secret, id)?;
     let mut last = ServerLog::of(id)?;
+    // Later it must not fail for want of room: nobody would serve what is mounted.
+    file.save(&state)?;
     let teller = Teller::start()?;
     handover::is_all_here();
     let began = Instant::now();
@@ -83,14 +85,16 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let connection = connection.context("the server gave no connection to the kernel")?;
     let handed = Handed { connection, medium };
     ended(old, &mut last, SERVER_PATIENCE, |line| teller.say(line));
-    last.put_aside()?;
-    let taken = new.takes(&handed, &file, &mut state);
+    if let Err(error) = last.put_aside() {
+        teller.say(&format!("{error:#}"));
+    }
+    let taken = new.takes(&handed, &file, &mut state, &teller);
     let (successor, failed) = match (taken, &mut before) {
         (Ok(()), _) => (&mut new, None),
         (Err(why), Some(before)) => {
             new.ends();
             before
-                .takes(&handed, &file, &mut state)
+                .takes(&handed, &file, &mut state, &teller)
                 .with_context(|| format!("{why:#}; and the old program failed as well"))?;
             (before, Some(why))
         }
@@ -399,7 +403,13 @@ impl Successor {
     }
 
     /// Lets it take over.
-    fn takes(&mut self, handed: &Handed, file: &StateFile, state: &mut State) -> Result<()> {
+    fn takes(
+        &mut self,
+        handed: &Handed,
+        file: &StateFile,
+        state: &mut State,
+        teller: &Teller,
+    ) -> Result<()> {
         let there = state.volume.metadata();
         let is_there = |medium| there.is_ok_and(|there| state::is_same(&there, &medium));
         if !self.is_sure && !handed.medium.metadata().is_ok_and(is_there) {
@@ -407,7 +417,12 @@ impl Successor {
         }
         // Recorded before it gets the connection, so that a detach finds it.
         state.server = Process::of(self.pid());
-        file.save(state)?;
+        if let Err(error) = file.save(state) {
+            teller.say(&format!(
+                "the new server's number, {}, is not recorded: {error:#}",
+                self.pid()
+            ));
+        }
         let files = [handed.connection.as_fd(), handed.medium.as_fd()];
         handover::send(&self.socket, b"!", &files)
             .context("it is gone before anything was handed over")?;

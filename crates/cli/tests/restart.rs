@@ -65,6 +65,12 @@ fn mounted(volume: &Path, more: &[&str]) -> PathBuf {
     mnt
 }
 
+fn uuid_of(volume: &Path) -> String {
+    let info = ok(&["info", text(volume), "--json"]);
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    info["uuid"].as_str().unwrap().to_owned()
+}
+
 #[test]
 fn five_servers_take_over_under_a_file_system_in_use() {
     if !can_attach("five_servers_take_over_under_a_file_system_in_use") {
@@ -318,9 +324,7 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     restart.kill().unwrap();
     restart.wait().unwrap();
     // What it says is in a log that has not got its name.
-    let info: serde_json::Value =
-        serde_json::from_str(&ok(&["info", text(&volume), "--json"])).unwrap();
-    let uuid = info["uuid"].as_str().unwrap().to_owned();
+    let uuid = uuid_of(&volume);
     let logs = || {
         let all = fs::read_dir("/run/vellum").unwrap().flatten();
         let names = all.map(|file| file.file_name().into_string().unwrap());
@@ -339,6 +343,32 @@ fn a_killed_restart_leaves_a_server_that_can_be_detached() {
     ok(&["attach", text(&volume), "--mount", text(&mnt), "--via=fuse"]);
     assert_eq!(fs::read(mnt.join("file")).unwrap(), b"content");
     ok(&["detach", text(&volume)]);
+}
+
+#[test]
+fn a_log_that_somebody_removed_ends_nothing() {
+    if !can_attach("a_log_that_somebody_removed_ends_nothing") {
+        return;
+    }
+    let _guard = not_all();
+    let dir = dir();
+    let volume = dir.path().join("disk.vellum");
+    ok(&["create", text(&volume), "--size=256M"]);
+    let mnt = mounted(&volume, &[]);
+    let first = server_pid(&volume);
+    fs::write(mnt.join("file"), b"content").unwrap();
+    fs::remove_file(format!("/run/vellum/{}.log", uuid_of(&volume))).unwrap();
+    let restarted = vellum(&["restart", text(&volume)]);
+    let second = server_pid(&volume);
+    // Before anything is asserted: what is mounted on a dead server would stay.
+    run("sync", &["-f", text(&mnt)]);
+    let read = fs::read(mnt.join("file"));
+    ok(&["detach", text(&volume)]);
+    assert!(
+        restarted.status.success() && second != first,
+        "{restarted:?}"
+    );
+    assert_eq!(read.unwrap(), b"content");
 }
 
 /// Who may write to a volume's folder can put another one there, and so does who restores a backup. What was served goes on.
