@@ -254,9 +254,14 @@ impl Mounted {
     }
 }
 
-/// The kernel's table of mounts.
+/// The kernel's table of mounts. A name that is not UTF-8, which any user may give, spoils its own line only.
 pub fn mounts() -> Vec<Mounted> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    mounts_in(&table)
+}
+
+fn mounts_in(table: &[u8]) -> Vec<Mounted> {
+    let text = String::from_utf8_lossy(table);
     text.lines().filter_map(mounted).collect()
 }
 
@@ -379,6 +384,16 @@ fn told_to(dir: &std::fs::File, what: libc::Ioctl) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mount_that_is_named_strangely_hides_no_other() {
+        let table = b"24 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+            25 24 0:9 / /srv/\xff rw - fuse \xfe rw\n\
+            26 24 7:0 / /mnt rw,nosuid - ext4 /dev/loop0 rw\n";
+        let found = mounts_in(table);
+        let target = |mounted: &Mounted| mounted.target.clone();
+        assert_eq!(found.iter().map(target).nth(2), Some("/mnt".into()));
+    }
 
     #[test]
     fn the_mount_table_is_unescaped() {
