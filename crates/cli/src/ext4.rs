@@ -4,6 +4,7 @@ use crate::host;
 use crate::outcome::usage;
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use vellum_core::format::areas::Layout;
@@ -57,13 +58,28 @@ pub fn is_async(options: &str) -> bool {
         .any(|option| option.trim() == ASYNC_COMMIT)
 }
 
-/// True unless these options switch barriers off. As for the kernel, the last one counts.
+/// True unless these options switch barriers off.
 fn has_barriers(options: &str) -> bool {
-    let says = |option: &str| match option.trim() {
-        "nobarrier" | "barrier=0" => Some(false),
-        option => option.starts_with("barrier").then_some(true),
+    barriers(options).unwrap_or(true)
+}
+
+/// Whether these options switch barriers on or off, if they do. As for the kernel, the last one counts, and 0x00 is 0.
+fn barriers(options: &str) -> Option<bool> {
+    let says = |option: &str| match option.trim().split_once('=') {
+        None if option.trim() == "nobarrier" => Some(false),
+        None => (option.trim() == "barrier").then_some(true),
+        Some(("barrier", number)) => Some(number.contains(|c| !matches!(c, '0' | 'x' | 'X'))),
+        Some(_) => None,
     };
-    options.split(',').rev().find_map(says).unwrap_or(true)
+    options.split(',').rev().find_map(says)
+}
+
+/// Adds to options with journal_async_commit that barriers are on: a file system's superblock may switch them off (`tune2fs -o nobarrier`).
+pub fn with_barriers(options: &str) -> Cow<'_, str> {
+    match is_async(options) && barriers(options).is_none() {
+        true => format!("{options},barrier=1").into(),
+        false => options.into(),
+    }
 }
 
 /// Reads from a server's answer about journals why commit blocks of the file system that fills the volume do not wait for the blocks they
@@ -149,7 +165,12 @@ mod tests {
     /// Without flushes, what is sent after the answer to a commit block may be there before it.
     #[test]
     fn one_flush_a_commit_needs_that_flush() {
-        for none in ["nobarrier", "barrier=0", "barrier=1, barrier=0"] {
+        for none in [
+            "nobarrier",
+            "barrier=0",
+            "barrier=0x00",
+            "barrier=1, barrier=0",
+        ] {
             let asked = format!("{none},{MOUNT_OPTIONS}");
             let refused = mount_options(Layout::Log, Some(&asked)).unwrap_err();
             assert!(refused.to_string().contains("barriers"), "{refused}");
@@ -158,7 +179,10 @@ mod tests {
         for some in ["barrier", "barrier=1", "nobarrier,barrier", "noatime"] {
             let asked = format!("{some},{MOUNT_OPTIONS}");
             assert!(mount_options(Layout::Log, Some(&asked)).is_ok(), "{some}");
+            let is_said = some != "noatime";
+            assert_eq!(with_barriers(&asked).ends_with(",barrier=1"), !is_said);
         }
+        assert_eq!(with_barriers("data=journal"), "data=journal");
     }
 
     #[test]
