@@ -5,8 +5,11 @@ use crate::group::Group;
 use crate::host::Mounted;
 use crate::outcome::{tell, usage};
 use anyhow::{Context, Result, bail};
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::ptr::null_mut;
 
 /// Words by which mount(8) does something else, or more, than to mount this device here. A dot or a dash at the end: all that begin so.
 const OF_THE_PROGRAM: [&str; 13] = [
@@ -37,8 +40,16 @@ pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
     for place in path.ancestors() {
         let found = place.metadata();
         let meta = found.with_context(|| format!("cannot look at {}", place.display()))?;
-        // Each machine gives its drives to this group, which may read and write all of them.
-        let is_drive = meta.file_type().is_block_device() && is_of_drives(meta.gid());
+        let is_device = meta.file_type().is_block_device();
+        if is_device && let Some(file) = below_loop(meta.rdev()) {
+            let found = may_change(&file)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        // Each machine gives its drives to this group, which may read and write all of them. If there is an access control list, the
+        // group's bits are those of all whom it names.
+        let is_drive = is_device && is_of_drives(meta.gid()) && !has_list(place);
         let others = if is_drive { 0o002 } else { 0o022 };
         // In such a folder nobody moves what is another's.
         let sticky = meta.is_dir() && meta.mode() & 0o1000 != 0;
@@ -48,6 +59,24 @@ pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
         }
     }
     Ok(None)
+}
+
+/// The file that a loop device serves, if it is one.
+fn below_loop(number: u64) -> Option<PathBuf> {
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    let file = std::fs::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file")).ok()?;
+    Some(OsStr::from_bytes(file.trim_ascii_end()).into())
+}
+
+/// True if a file has an access control list.
+fn has_list(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return true;
+    };
+    let name = c"system.posix_acl_access";
+    // SAFETY: two terminated strings, and no room for an answer: only its length comes back.
+    let length = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), null_mut(), 0) };
+    length > 0
 }
 
 fn is_of_drives(group: u32) -> bool {
