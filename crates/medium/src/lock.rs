@@ -128,7 +128,8 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
     }
 }
 
-/// Retries opening a block device while it is claimed by a process that may be about to release it.
+/// Retries opening a block device while it is claimed by a process that may be about to release it, and a file while a server of files
+/// has lent it: the first try has called it back.
 pub(crate) fn claim(
     path: &Path,
     open: impl Fn() -> io::Result<File>,
@@ -136,7 +137,7 @@ pub(crate) fn claim(
     let deadline = Instant::now() + PATIENCE;
     loop {
         match open() {
-            Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                 if Instant::now() >= deadline {
                     return Err(LockError::Claimed {
                         path: path.to_owned(),
