@@ -4,6 +4,7 @@
 //! once the lock is released.
 
 mod compare;
+pub(crate) mod entered;
 mod host;
 mod operations;
 mod parts;
@@ -135,7 +136,7 @@ pub(crate) struct Inner {
     /// When the reaper will look at the clock next, unless something completes before.
     pub deadline: Option<Nanos>,
     /// Set while the core works. If it is set when the lock is taken, the previous holder has panicked.
-    pub busy: bool,
+    busy: bool,
     read_only: bool,
     /// The refusal that the frames now give to writes, if any.
     refuses_writes: Option<Refusal>,

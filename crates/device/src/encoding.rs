@@ -133,7 +133,7 @@ fn pack_all(
     };
     {
         let mut inner = shared.inner.lock();
-        if inner.busy {
+        if inner.has_broken_down() {
             // The volume has broken down: the requests are about to be refused.
             return;
         }

@@ -16,7 +16,7 @@
 
 use crate::drive::{Batch, Cause, Ended, Inner, Life};
 use crate::gate::passage;
-use crate::shared::{BreaksOnPanic, SharedVolume, ask_for_the_clock};
+use crate::shared::{BreaksOnPanic, SharedVolume};
 use std::sync::Arc;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
@@ -46,11 +46,10 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
                 Err(error) => shared.events.medium(error),
             }
         }
-        let mut inner = shared.inner.lock();
-        inner.counters.wakeups += 1;
-        if inner.busy {
+        let Some(mut inner) = shared.enter() else {
             return;
-        }
+        };
+        inner.counters.wakeups += 1;
         if inner.life == Life::Abandoned {
             for Done { io, .. } in done.drain(..) {
                 inner.operations.end(io);
@@ -58,15 +57,14 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
             // Nothing looks at the clock any more: a time that has passed would keep this thread from sleeping.
             inner.deadline = None;
         } else {
-            inner.busy = true;
-            taken_back(shared, &mut inner, &mut done, &sums, &mut batch);
-            look_at_the_clock(shared, &mut inner);
-            inner.busy = false;
+            taken_back(shared.now(), &mut inner, &mut done, &sums, &mut batch);
+            passage::let_go(shared.around(), &mut inner, shared.now(), &mut batch);
+            look_at_the_clock(shared.now(), &mut inner);
         }
         deadline = inner.deadline;
         let ended = matches!(inner.life, Life::Stopped | Life::Abandoned)
             && inner.operations.in_flight() == 0;
-        drop(inner);
+        inner.exit();
         shared.finish(&mut batch);
         if ended {
             return;
@@ -76,13 +74,12 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
 
 /// Tells the core what the medium has given back; `sums` are those of the blocks that were read.
 fn taken_back(
-    shared: &SharedVolume,
+    now: Nanos,
     inner: &mut Inner,
     done: &mut Vec<Done>,
     sums: &[u32],
     batch: &mut Batch,
 ) {
-    let now = shared.now();
     let mut rest = sums;
     for Done { io, result } in done.drain(..) {
         let ended = match result {
@@ -113,12 +110,10 @@ fn taken_back(
     if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
         inner.feed(now, Input::Tick, batch);
     }
-    passage::let_go(shared.around(), inner, now, batch);
 }
 
 /// Sets when this thread looks at the clock again, if nothing arrives before.
-fn look_at_the_clock(shared: &SharedVolume, inner: &mut Inner) {
-    let now = shared.now();
+fn look_at_the_clock(now: Nanos, inner: &mut Inner) {
     // An earlier deadline that is not needed any more is kept: that costs one needless wake-up, instead of one for each write
     // after a flush.
     let pending = inner.deadline.filter(|&at| at > now);
@@ -162,23 +157,16 @@ fn tell(shared: &SharedVolume, done: Done, batch: &mut Batch) {
         Ok(()) => {}
         Err(error) => shared.events.medium(error),
     }
-    let mut inner = shared.inner.lock();
-    if inner.busy {
-        // Broken down: the reaper answers the waiting requests, and keeps the memory.
+    // Broken down: the reaper answers the waiting requests, and keeps the memory.
+    let Some(mut inner) = shared.enter() else {
         return;
-    }
+    };
     if inner.life == Life::Abandoned {
         inner.operations.end(done.io);
     } else {
-        inner.busy = true;
-        taken_back(shared, &mut inner, &mut vec![done], &sums, batch);
-        inner.busy = false;
+        taken_back(shared.now(), &mut inner, &mut vec![done], &sums, batch);
     }
-    let wake = ask_for_the_clock(&mut inner);
-    drop(inner);
-    if wake {
-        shared.medium.wake();
-    }
+    shared.leave(inner, batch);
 }
 
 /// Appends the sum of each block that was read.

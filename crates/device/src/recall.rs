@@ -39,7 +39,7 @@ pub(crate) fn answered(
         .filter(|(_, digest)| !digest.zero && !is_own(digest))
         .collect();
     let mut inner = inner.lock();
-    if !inner.busy {
+    if !inner.has_broken_down() {
         for (lba, digest) in read {
             inner.engine.recall(lba, digest.weak);
         }

@@ -4,6 +4,7 @@ use crate::block::{BlockError, Op, Replies, Request, answer_to};
 use crate::choices::Choices;
 use crate::compare::nanos_since;
 use crate::digest::Digester;
+use crate::drive::entered::Entered;
 use crate::drive::{Batch, Inner, Life};
 use crate::events::Events;
 use crate::frames::FramePool;
@@ -94,23 +95,15 @@ impl SharedVolume {
             })
             .collect();
         let nanos = nanos_since(began);
-        let mut inner = self.inner.lock();
-        inner.counters.fingerprint_nanos += nanos;
-        if inner.busy || inner.life == Life::Abandoned {
+        let Some(mut inner) = self.enter() else {
             return;
-        }
-        inner.busy = true;
+        };
+        inner.counters.fingerprint_nanos += nanos;
         for (id, print) in prints {
             let outcome = Outcome::Fingerprint(print);
             inner.feed(self.now(), Input::Done { id, outcome }, batch);
         }
-        passage::let_go(self.around(), &mut inner, self.now(), batch);
-        let wake = ask_for_the_clock(&mut inner);
-        inner.busy = false;
-        drop(inner);
-        if wake {
-            self.medium.wake();
-        }
+        self.leave(inner, batch);
     }
 
     fn submit(&self, batch: &mut Batch) {
@@ -160,7 +153,8 @@ impl SharedVolume {
         let mut runs = SmallVec::new();
         let mut inner = self.inner.lock();
         let mut turn = inner.gate.early.turn(requests);
-        let is_running = !inner.busy && inner.life == Life::Running && inner.gate.early.is_open();
+        let is_running =
+            !inner.has_broken_down() && inner.life == Life::Running && inner.gate.early.is_open();
         if is_running && has_plain && inner.engine.may_answer(self.frames.being_written()) {
             for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
                 let is_followed = watched.marks || watched.held.touched || watched.seen.is_bitmap();
@@ -186,7 +180,7 @@ impl SharedVolume {
     /// Takes the lock when it is that batch's turn, or when the volume has broken down and no turn comes any more.
     pub fn in_turn(&self, turn: &Turn) -> MutexGuard<'_, Inner> {
         let mut inner = self.inner.lock();
-        while !inner.busy && !inner.gate.early.is_due(turn) {
+        while !inner.has_broken_down() && !inner.gate.early.is_due(turn) {
             self.handed_over.wait(&mut inner);
         }
         inner
@@ -210,24 +204,30 @@ impl SharedVolume {
         })
     }
 
+    /// Takes the lock to let the core work; `None` when the volume has broken down.
+    pub fn enter(&self) -> Option<Entered<'_>> {
+        Entered::new(self.inner.lock()).ok()
+    }
+
+    /// Lets everything go on that may, and releases the lock. Wakes the reaper if the core wants the clock before the reaper would
+    /// look at it.
+    pub fn leave(&self, mut inner: Entered<'_>, batch: &mut Batch) {
+        passage::let_go(self.around(), &mut inner, self.now(), batch);
+        let wake = ask_for_the_clock(&mut inner);
+        inner.exit();
+        if wake {
+            self.medium.wake();
+        }
+    }
+
     /// Runs `f` under the lock, then does the work that it left in the batch; `None` when the volume has broken down.
     pub fn with_core<T>(&self, f: impl FnOnce(Nanos, &mut Inner, &mut Batch) -> T) -> Option<T> {
         let _guard = BreaksOnPanic::new(self);
         let mut batch = Batch::default();
-        let mut inner = self.inner.lock();
-        if inner.busy {
-            return None;
-        }
-        inner.busy = true;
+        let mut inner = self.enter()?;
         let value = f(self.now(), &mut inner, &mut batch);
-        passage::let_go(self.around(), &mut inner, self.now(), &mut batch);
-        let wake = ask_for_the_clock(&mut inner);
-        inner.busy = false;
-        drop(inner);
+        self.leave(inner, &mut batch);
         self.finish(&mut batch);
-        if wake {
-            self.medium.wake();
-        }
         Some(value)
     }
 
@@ -283,15 +283,13 @@ impl SharedVolume {
         {
             let mut inner = self.inner.lock();
             // The reaper ends by itself only after the volume has: this was a panic, perhaps outside the lock.
-            inner.busy |= matches!(inner.life, Life::Running | Life::Stopping);
-            let error = || {
-                if inner.busy {
-                    internal_error()
-                } else {
-                    BlockError::Stopping
-                }
+            if matches!(inner.life, Life::Running | Life::Stopping) {
+                inner.break_down();
+            }
+            let error = match inner.has_broken_down() {
+                true => internal_error(),
+                false => BlockError::Stopping,
             };
-            let error = error();
             // The frames that the core holds do not come back.
             inner.frames.refuse_writes(Some(error.clone()));
             let waiting = inner.gate.drain();
@@ -306,7 +304,7 @@ impl SharedVolume {
     }
 }
 
-/// A panic under the lock leaves `busy` set; a panic after it leaves something undone that the core has requested. Either way the
+/// A panic under the lock interrupts the core; a panic after it leaves something undone that the core has requested. Either way the
 /// volume has broken down, and the reaper must see that to answer the waiting requests.
 pub(crate) struct BreaksOnPanic<'a> {
     shared: &'a SharedVolume,
@@ -326,7 +324,7 @@ impl Drop for BreaksOnPanic<'_> {
     fn drop(&mut self) {
         // A caller that is unwinding already, and stops the volume on its way, has not been interrupted here.
         if std::thread::panicking() && !self.unwound {
-            self.shared.inner.lock().busy = true;
+            self.shared.inner.lock().break_down();
             self.shared.handed_over.notify_all();
             self.shared.medium.wake();
         }
@@ -366,7 +364,7 @@ pub(crate) fn internal_error() -> BlockError {
 
 /// Notes when the core wants the clock. Returns `true` if the reaper has to be woken: it would sleep past that time, or the volume
 /// ends, which the reaper must notice even if no operation on the medium is left to wake it.
-pub(crate) fn ask_for_the_clock(inner: &mut Inner) -> bool {
+fn ask_for_the_clock(inner: &mut Inner) -> bool {
     let ends = inner.life != Life::Running;
     let sleeps_past = match (inner.poll_timeout(), inner.deadline) {
         (Some(wanted), Some(known)) if wanted >= known => false,

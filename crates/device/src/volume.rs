@@ -19,6 +19,7 @@ use crate::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
 use crate::choices::Choices;
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
+use crate::drive::entered::Entered;
 use crate::drive::{Batch, Inner, Life};
 use crate::encoding::digest_all;
 use crate::events::{Event, Events};
@@ -36,7 +37,7 @@ use crate::requests::{Pending, Unheard};
 use crate::scout::{self, Scout};
 use crate::scratch::{SCRATCH, Scratch, Verdict};
 use crate::scrub::{self, scrubber::Scrubber};
-use crate::shared::{BreaksOnPanic, SharedVolume, ask_for_the_clock, internal_error};
+use crate::shared::{BreaksOnPanic, SharedVolume, internal_error};
 use crate::snapshots::{keep_for, keeper::Keeper};
 use crate::source::MediumSource;
 use crate::start;
@@ -243,7 +244,7 @@ impl Volume {
         });
         self.join(no_room);
         let inner = self.shared.inner.lock();
-        if asked.is_none() || inner.busy {
+        if asked.is_none() || inner.has_broken_down() {
             return Err(StopError::Internal);
         }
         let damaged = inner.engine.damaged_table();
@@ -281,7 +282,7 @@ impl Volume {
         self.shared.scrubber.stop();
         self.end_history();
         for thread in self.threads.lock().drain(..) {
-            // A panic of the reaper shows in `busy`; one of the scout leaves journals unknown.
+            // A panic of the reaper breaks the volume down; one of the scout leaves journals unknown.
             let _ = thread.join();
         }
     }
@@ -357,46 +358,33 @@ impl Volume {
         turn: &Turn,
         scratch: &mut Scratch,
     ) {
-        let mut inner = self.shared.in_turn(turn);
-        let broken = inner.busy;
-        inner.busy = true;
-        let Scratch {
-            payloads, pairs, ..
-        } = scratch;
-        if !broken && payloads.len() > 1 {
-            let sums = payloads.iter().map(|payload| payload.digest.sum);
-            inner.engine.look_ahead_contents(sums);
-        }
-        if !broken && !pairs.is_empty() {
-            inner.feed(
-                self.shared.now(),
-                Input::Hint(Hint::Journaled { pairs }),
-                &mut scratch.batch,
-            );
-        }
-        let refusal = match inner.life {
-            _ if broken => Some(internal_error()),
-            Life::Running => None,
-            _ => Some(BlockError::Stopping),
+        let awaited = match Entered::new(self.shared.in_turn(turn)) {
+            Ok(mut inner) => {
+                let Scratch {
+                    payloads, pairs, ..
+                } = scratch;
+                if payloads.len() > 1 {
+                    let sums = payloads.iter().map(|payload| payload.digest.sum);
+                    inner.engine.look_ahead_contents(sums);
+                }
+                if !pairs.is_empty() {
+                    let hint = Input::Hint(Hint::Journaled { pairs });
+                    inner.feed(self.shared.now(), hint, &mut scratch.batch);
+                }
+                let refusal = (inner.life != Life::Running).then_some(BlockError::Stopping);
+                self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
+                let awaited = inner.gate.early.handed_over(turn);
+                self.shared.leave(inner, &mut scratch.batch);
+                awaited
+            }
+            Err(mut inner) => {
+                let refusal = Some(internal_error());
+                self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
+                inner.gate.early.handed_over(turn)
+            }
         };
-        self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
-        if !broken {
-            passage::let_go(
-                self.shared.around(),
-                &mut inner,
-                self.shared.now(),
-                &mut scratch.batch,
-            );
-        }
-        let wake = !broken && ask_for_the_clock(&mut inner);
-        let awaited = inner.gate.early.handed_over(turn);
-        inner.busy = broken;
-        drop(inner);
         if awaited {
             self.shared.handed_over.notify_all();
-        }
-        if wake {
-            self.shared.medium.wake();
         }
     }
 
@@ -534,7 +522,7 @@ impl BlockDevice for Volume {
             .early
             .turn_of_read(lba.0, blocks);
         let inner = self.shared.in_turn(&turn);
-        if inner.busy || inner.gate.holds_answered() {
+        if inner.has_broken_down() || inner.gate.holds_answered() {
             // Broken down, or a write is answered that the core does not know of: report nothing as zeros.
             return vec![Extent {
                 blocks,

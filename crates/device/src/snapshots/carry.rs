@@ -72,7 +72,7 @@ pub(super) fn read_into(
 /// The first runs of blocks from `lba` on, and whether each is mapped.
 pub(super) fn extents(shared: &SharedVolume, lba: Lba, blocks: u64) -> Vec<(u64, bool)> {
     let inner = shared.knowing_all();
-    match inner.busy {
+    match inner.has_broken_down() {
         // Broken down: the caller is refused soon.
         true => vec![(blocks, true)],
         false => inner.engine.extents(lba, blocks, EXTENTS),
