@@ -114,7 +114,7 @@ pub(crate) struct Batch {
 
 /// Whether the volume takes requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Life {
+pub(crate) enum Phase {
     Running,
     /// Takes no more; makes everything durable.
     Stopping,
@@ -130,7 +130,7 @@ pub(crate) struct Inner {
     pub requests: Requests,
     pub gate: Gate,
     pub counters: Counters,
-    pub life: Life,
+    pub phase: Phase,
     /// Whether the medium had no room for the last write that it was given.
     pub full: bool,
     /// When the reaper will look at the clock next, unless something completes before.
@@ -161,7 +161,7 @@ impl Inner {
             requests: Requests::default(),
             gate: Gate::default(),
             counters: Counters::default(),
-            life: Life::Running,
+            phase: Phase::Running,
             full: false,
             deadline: None,
             busy: false,
@@ -180,10 +180,10 @@ impl Inner {
         }
     }
 
-    /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume's life is over: nobody takes
+    /// Feeds the core one input, and carries out all that it requests. Does nothing once the volume has stopped: nobody takes
     /// its completions any more, and the next opening would get them.
     pub fn feed(&mut self, now: Nanos, input: Input<'_>, batch: &mut Batch) {
-        if matches!(self.life, Life::Stopped | Life::Abandoned) {
+        if matches!(self.phase, Phase::Stopped | Phase::Abandoned) {
             return;
         }
         self.now = now;
@@ -270,7 +270,7 @@ impl Inner {
         blocks: &[Payload],
         batch: &mut Batch,
     ) {
-        if self.life != Life::Running {
+        if self.phase != Phase::Running {
             return;
         }
         for id in frames.into_bufs() {

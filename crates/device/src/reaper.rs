@@ -14,7 +14,7 @@
 //!    client waits for: no write-back of the buffer, no discard.
 //! 3. The batch's other answers and frames are dealt with first.
 
-use crate::drive::{Batch, Cause, Ended, Inner, Life};
+use crate::drive::{Batch, Cause, Ended, Inner, Phase};
 use crate::gate::passage;
 use crate::shared::{BreaksOnPanic, SharedVolume};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
             return;
         };
         inner.counters.wakeups += 1;
-        if inner.life == Life::Abandoned {
+        if inner.phase == Phase::Abandoned {
             for Done { io, .. } in done.drain(..) {
                 inner.operations.end(io);
             }
@@ -62,7 +62,7 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
             look_at_the_clock(shared.now(), &mut inner);
         }
         deadline = inner.deadline;
-        let ended = matches!(inner.life, Life::Stopped | Life::Abandoned)
+        let ended = matches!(inner.phase, Phase::Stopped | Phase::Abandoned)
             && inner.operations.in_flight() == 0;
         inner.exit();
         shared.finish(&mut batch);
@@ -161,7 +161,7 @@ fn tell(shared: &SharedVolume, done: Done, batch: &mut Batch) {
     let Some(mut inner) = shared.enter() else {
         return;
     };
-    if inner.life == Life::Abandoned {
+    if inner.phase == Phase::Abandoned {
         inner.operations.end(done.io);
     } else {
         taken_back(shared.now(), &mut inner, &mut vec![done], &sums, batch);
@@ -198,7 +198,7 @@ impl Drop for Guard<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::drive::Life;
+    use crate::drive::Phase;
     use crate::{CreateOptions, OpenOptions, Volume};
     use std::sync::Arc;
     use std::time::Duration;
@@ -213,7 +213,7 @@ mod tests {
         Volume::create(&*medium, &CreateOptions::default()).unwrap();
         let volume = Volume::open(Arc::clone(&medium), &OpenOptions::default()).unwrap();
         let shared = &volume.shared;
-        shared.inner.lock().life = Life::Abandoned;
+        shared.inner.lock().phase = Phase::Abandoned;
         medium.wake();
         while !*shared.ended.lock() {
             std::thread::yield_now();

@@ -5,7 +5,7 @@ use crate::choices::Choices;
 use crate::compare::nanos_since;
 use crate::digest::Digester;
 use crate::drive::entered::Entered;
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Batch, Inner, Phase};
 use crate::events::Events;
 use crate::frames::FramePool;
 use crate::gate::Turn;
@@ -154,7 +154,7 @@ impl SharedVolume {
         let mut inner = self.inner.lock();
         let mut turn = inner.gate.early.turn(requests);
         let is_running =
-            !inner.has_broken_down() && inner.life == Life::Running && inner.gate.early.is_open();
+            !inner.has_broken_down() && inner.phase == Phase::Running && inner.gate.early.is_open();
         if is_running && has_plain && inner.engine.may_answer(self.frames.being_written()) {
             for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
                 let is_followed = watched.marks || watched.held.touched || watched.seen.is_bitmap();
@@ -247,7 +247,7 @@ impl SharedVolume {
             since: None,
         });
         self.with_core(|now, inner, batch| {
-            if inner.life == Life::Running
+            if inner.phase == Phase::Running
                 && let Some(pending) = pending.take()
             {
                 admit(now, inner, pending, batch);
@@ -283,7 +283,7 @@ impl SharedVolume {
         {
             let mut inner = self.inner.lock();
             // The reaper ends by itself only after the volume has: this was a panic, perhaps outside the lock.
-            if matches!(inner.life, Life::Running | Life::Stopping) {
+            if matches!(inner.phase, Phase::Running | Phase::Stopping) {
                 inner.break_down();
             }
             let error = match inner.has_broken_down() {
@@ -365,7 +365,7 @@ pub(crate) fn internal_error() -> BlockError {
 /// Notes when the core wants the clock. Returns `true` if the reaper has to be woken: it would sleep past that time, or the volume
 /// ends, which the reaper must notice even if no operation on the medium is left to wake it.
 fn ask_for_the_clock(inner: &mut Inner) -> bool {
-    let ends = inner.life != Life::Running;
+    let ends = inner.phase != Phase::Running;
     let sleeps_past = match (inner.poll_timeout(), inner.deadline) {
         (Some(wanted), Some(known)) if wanted >= known => false,
         (None, _) => false,

@@ -20,7 +20,7 @@ use crate::choices::Choices;
 use crate::damage::Damage;
 use crate::digest::{Digester, crc32c};
 use crate::drive::entered::Entered;
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Batch, Inner, Phase};
 use crate::encoding::digest_all;
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Frames};
@@ -231,14 +231,14 @@ impl Volume {
         self.shared.inner.lock().gate.early.close();
         drop(self.shared.knowing_all());
         let asked = self.shared.with_core(|now, inner, batch| {
-            if inner.life != Life::Running {
+            if inner.phase != Phase::Running {
                 return;
             }
             if self.read_only {
-                inner.life = Life::Abandoned;
+                inner.phase = Phase::Abandoned;
             } else {
                 passage::hand_on(self.shared.around(), inner, now, None, batch);
-                inner.life = Life::Stopping;
+                inner.phase = Phase::Stopping;
                 inner.feed(now, Input::Shutdown, batch);
             }
         });
@@ -371,7 +371,7 @@ impl Volume {
                     let hint = Input::Hint(Hint::Journaled { pairs });
                     inner.feed(self.shared.now(), hint, &mut scratch.batch);
                 }
-                let refusal = (inner.life != Life::Running).then_some(BlockError::Stopping);
+                let refusal = (inner.phase != Phase::Running).then_some(BlockError::Stopping);
                 self.pass_all(&mut inner, requests, replies, watching, (scratch, refusal));
                 let awaited = inner.gate.early.handed_over(turn);
                 self.shared.leave(inner, &mut scratch.batch);
@@ -473,8 +473,8 @@ impl Drop for Volume {
     fn drop(&mut self) {
         {
             let mut inner = self.shared.inner.lock();
-            if inner.life != Life::Stopped {
-                inner.life = Life::Abandoned;
+            if inner.phase != Phase::Stopped {
+                inner.phase = Phase::Abandoned;
             }
         }
         if !self.threads.get_mut().is_empty() {

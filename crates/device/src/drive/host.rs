@@ -1,6 +1,6 @@
 //! The device as a host of the core: an effect becomes an operation on the medium, or is done at once in the frames.
 
-use super::{Batch, Cause, Inner, Life};
+use super::{Batch, Cause, Inner, Phase};
 use crate::part_reads::{Decoded, PartsRead};
 use crate::refusals::{block_error, map_is_damaged, restored};
 use std::sync::Arc;
@@ -141,7 +141,7 @@ impl Host<Batch> for Inner {
     }
 
     fn stopped(&mut self, _: &mut Batch) {
-        self.life = Life::Stopped;
+        self.phase = Phase::Stopped;
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread that hands freed blocks to the core.
 
 use crate::block::{Op, Replies, Request};
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Batch, Inner, Phase};
 use crate::frames::Frames;
 use crate::limits::FREED_RUNS;
 use crate::requests::{Pending, Unheard};
@@ -54,7 +54,7 @@ fn drop_some(
 ) -> bool {
     let mut state = shared.scout.freed.state.lock();
     let state = &mut *state;
-    if inner.life != Life::Running {
+    if inner.phase != Phase::Running {
         state.space.end();
         return false;
     }

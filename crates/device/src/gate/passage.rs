@@ -2,7 +2,7 @@
 
 use super::{Waiting, Write, messages};
 use crate::block::{BlockError, Op};
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Batch, Inner, Phase};
 use crate::frames::Quota;
 use crate::requests::Pending;
 use crate::scout::Scout;
@@ -171,19 +171,19 @@ pub(crate) fn refuse(
 
 /// Lets everything go on that may. To be called before the volume's lock is released, whatever was done under it.
 pub(crate) fn let_go(around: Around<'_>, inner: &mut Inner, now: Nanos, batch: &mut Batch) {
-    while inner.life == Life::Running && inner.gate.commits.begins(now) {
-        while inner.life == Life::Running
+    while inner.phase == Phase::Running && inner.gate.commits.begins(now) {
+        while inner.phase == Phase::Running
             && let Some(waiting) = inner.gate.commits.take_next()
         {
             try_again(around, inner, now, waiting, batch);
         }
-        while inner.life == Life::Running
+        while inner.phase == Phase::Running
             && let Some(flush) = inner.gate.commits.take_flush()
         {
             inner.admit(now, flush, &[], batch);
         }
     }
-    if inner.life != Life::Running {
+    if inner.phase != Phase::Running {
         for pending in inner.gate.drain() {
             refuse(around, inner, now, pending, BlockError::Stopping, batch);
         }
@@ -225,7 +225,7 @@ fn try_again(
 }
 
 /// Lets answered writes go on, whatever they wait for: those that a request for the blocks of `run` could observe, or all of them
-/// when the volume's life ends.
+/// when the volume stops.
 pub(crate) fn hand_on(
     around: Around<'_>,
     inner: &mut Inner,

@@ -1,7 +1,7 @@
 //! Has the core carry out what the bookkeeping requires: copies, discards, and reads and writes of blocks.
 
 use crate::block::{BlockError, Op, Request};
-use crate::drive::{Batch, Inner, Life};
+use crate::drive::{Batch, Inner, Phase};
 use crate::encoding::digest_all;
 use crate::frames::{Frames, Quota};
 use crate::gate::{self, passage};
@@ -233,7 +233,7 @@ fn has_only_last(shared: &SharedVolume) -> bool {
 pub(super) fn has_room(shared: &SharedVolume, is_enough: impl Fn(Room) -> bool) -> bool {
     loop {
         let inner = shared.inner.lock();
-        let takes_none = inner.engine.refuses_writes().is_some() || inner.life != Life::Running;
+        let takes_none = inner.engine.refuses_writes().is_some() || inner.phase != Phase::Running;
         if takes_none || is_enough(inner.engine.fullest_room()) {
             return true;
         }
