@@ -126,7 +126,7 @@ pub(crate) enum Phase {
 
 /// Everything under the volume's lock.
 pub(crate) struct Inner {
-    pub engine: Core,
+    pub core: Core,
     pub requests: Requests,
     pub gate: Gate,
     pub counters: Counters,
@@ -155,9 +155,9 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub fn new(engine: Core, frames: Arc<FramePool>, sum: BlockSum, read_only: bool) -> Self {
+    pub fn new(core: Core, frames: Arc<FramePool>, sum: BlockSum, read_only: bool) -> Self {
         Self {
-            engine,
+            core,
             requests: Requests::default(),
             gate: Gate::default(),
             counters: Counters::default(),
@@ -192,7 +192,7 @@ impl Inner {
 
     /// When to look at the clock.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        let times = self.engine.poll_timeout().into_iter();
+        let times = self.core.poll_timeout().into_iter();
         times.chain(self.gate.commits.deadline()).min()
     }
 
@@ -251,7 +251,7 @@ impl Inner {
         };
         self.feed(now, input, batch);
         // A request that waits only for durability has taken effect.
-        if self.engine.nothing_waits()
+        if self.core.nothing_waits()
             && let Some(Pending {
                 request, watched, ..
             }) = self.requests.find(id)
@@ -295,7 +295,7 @@ impl Inner {
             _ => self.frames.forget(Pba(0), u32::MAX),
         }
         for lba in (read.lba.0..read.lba.0 + read.blocks).map(Lba) {
-            if let Earlier::Base(part) = self.engine.earlier(lba) {
+            if let Earlier::Base(part) = self.core.earlier(lba) {
                 self.bases.given_up(part.page);
             }
         }
@@ -304,7 +304,7 @@ impl Inner {
     /// True if nothing on the medium is being changed. On a read-only volume nothing ever is, though the core may wait for changes
     /// that it has begun.
     pub fn is_resting(&self) -> bool {
-        self.read_only || self.engine.is_resting()
+        self.read_only || self.core.is_resting()
     }
 
     /// The bytes of a frame that the core holds.
@@ -364,7 +364,7 @@ impl Inner {
             (Ended::Metadata | Ended::Written, _) => Outcome::Ok,
         };
         driver::feed(self, batch, now, Input::Done { id, outcome });
-        let refuses = self.engine.refuses_writes();
+        let refuses = self.core.refuses_writes();
         if self.refuses_writes != refuses {
             self.refuses_writes = refuses;
             self.frames.refuse_writes(refuses.map(block_error));
@@ -378,7 +378,7 @@ impl Inner {
     fn remember(&mut self, id: EffectId) {
         let worth = |(buf, _, _): &(Buf, _, _)| self.comparisons.is_worth(*buf);
         self.frames
-            .remember(self.engine.chunk_places(id).filter(worth));
+            .remember(self.core.chunk_places(id).filter(worth));
     }
 }
 

@@ -29,12 +29,12 @@ impl Inner {
             let mut this = BaseLookup {
                 found: Found::default(),
                 home: at,
-                is_journaled: !payload.digest.zero && self.engine.expects_remap(at, payload),
+                is_journaled: !payload.digest.zero && self.core.expects_remap(at, payload),
             };
             if !(payload.digest.zero || this.is_journaled) {
                 let places = watching.earlier_places(at);
                 this.home = places.home;
-                this.found = self.bases.find(places, |place| self.engine.earlier(place));
+                this.found = self.bases.find(places, |place| self.core.earlier(place));
                 let counters = &mut self.counters.deltas;
                 match this.found.base {
                     Some(_) => counters.hits += 1,
@@ -189,7 +189,7 @@ pub(crate) struct Anew(Vec<Option<(PartId, Option<Base>)>>);
 impl Anew {
     pub fn new(inner: &mut Inner, lbas: &[Lba]) -> Self {
         let base_at = |&lba: &Lba| {
-            let part = inner.engine.base_at(lba)?;
+            let part = inner.core.base_at(lba)?;
             Some((part, inner.bases.get(part)))
         };
         Self(lbas.iter().map(base_at).collect())

@@ -114,7 +114,7 @@ fn give(shared: &SharedVolume, chosen: &Chosen, watching: &Watching, anew: bool)
     let dedup = policy.core_dedup(shared.blocks);
     let (deltas, commits) = (policy.deltas.are_made(), policy.commits);
     let index = |inner: &crate::drive::Inner| {
-        let stats = inner.engine.stats();
+        let stats = inner.core.stats();
         (stats.index_capacity, stats.index_entries == 0)
     };
     let index = shared.with_core(|now, inner, batch| {
@@ -158,7 +158,7 @@ fn unfollowed(at: u64) -> String {
 /// fit in memory is refused before anything changes. Called with the choices held: the next orders to the core take the index.
 fn prepare_index(shared: &SharedVolume, policy: &Policy) -> Result<(), NoIndex> {
     let policy = policy.core_dedup(shared.blocks);
-    let is_needed = shared.with_core(|_, inner, _| inner.engine.needs_index(policy));
+    let is_needed = shared.with_core(|_, inner, _| inner.core.needs_index(policy));
     if is_needed == Some(true) {
         let wanted = policy.index_bytes as u64;
         NoIndex::check(wanted, memory::available())?;
@@ -170,5 +170,5 @@ fn prepare_index(shared: &SharedVolume, policy: &Policy) -> Result<(), NoIndex> 
 }
 
 fn exchange_index(shared: &SharedVolume, index: Index) -> Option<Index> {
-    shared.with_core(|_, inner, _| inner.engine.lay_by_index(index))
+    shared.with_core(|_, inner, _| inner.core.lay_by_index(index))
 }

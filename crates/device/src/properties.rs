@@ -53,7 +53,7 @@ impl Volume {
     #[must_use]
     pub fn properties(&self) -> Properties {
         let inner = self.shared.inner.lock();
-        inner.engine.superblock().properties().clone()
+        inner.core.superblock().properties().clone()
     }
 
     /// Stores these properties, and returns when they are durable.

@@ -107,7 +107,7 @@ fn taken_back(
         };
         inner.completed(now, io, ended, batch);
     }
-    if inner.engine.poll_timeout().is_some_and(|at| at <= now) {
+    if inner.core.poll_timeout().is_some_and(|at| at <= now) {
         inner.feed(now, Input::Tick, batch);
     }
 }

@@ -41,7 +41,7 @@ pub(crate) fn answered(
     let mut inner = inner.lock();
     if !inner.has_broken_down() {
         for (lba, digest) in read {
-            inner.engine.recall(lba, digest.weak);
+            inner.core.recall(lba, digest.weak);
         }
     }
 }

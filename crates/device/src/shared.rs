@@ -155,7 +155,7 @@ impl SharedVolume {
         let mut turn = inner.gate.early.turn(requests);
         let is_running =
             !inner.has_broken_down() && inner.phase == Phase::Running && inner.gate.early.is_open();
-        if is_running && has_plain && inner.engine.may_answer(self.frames.being_written()) {
+        if is_running && has_plain && inner.core.may_answer(self.frames.being_written()) {
             for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
                 let is_followed = watched.marks || watched.held.touched || watched.seen.is_bitmap();
                 if refusal.is_none() && is_plain(request) && !is_followed {

@@ -165,8 +165,8 @@ fn empty(
     let left = loop {
         let (left, is_moving, is_full) = {
             let inner = volume.shared.inner.lock();
-            let (left, is_moving) = inner.engine.left_behind();
-            let is_sound = inner.engine.stats().poisoned == 0 && !inner.has_broken_down();
+            let (left, is_moving) = inner.core.left_behind();
+            let is_sound = inner.core.stats().poisoned == 0 && !inner.has_broken_down();
             (left, is_moving && is_sound, inner.full)
         };
         if is_full {

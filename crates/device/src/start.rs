@@ -1,4 +1,4 @@
-//! Makes a volume, or begins a new life of one: everything that is written before the engine runs.
+//! Makes a volume, or begins a new life of one: everything that is written before the core runs.
 
 use crate::damage::Damage;
 use crate::digest::crc32c;

@@ -136,13 +136,13 @@ impl Volume {
             first: frames.first_extra(),
             count: options.collector_frames,
         };
-        let core = start::core_options(&*medium, options);
+        let how = start::core_options(&*medium, options);
         let journals = journals::all(&options.journals, superblock.logical_blocks())?;
-        let engine = Core::new(recovered, buffers, core, options.persistence, crc32c);
+        let core = Core::new(recovered, buffers, how, options.persistence, crc32c);
         let shared = Arc::new(SharedVolume {
             medium,
             inner: Mutex::new(Inner::new(
-                engine,
+                core,
                 Arc::clone(&frames),
                 superblock.sum(crc32c),
                 options.read_only,
@@ -180,10 +180,10 @@ impl Volume {
 
     fn start(&mut self) -> Result<(), OpenError> {
         self.spawn("vellum-reaper", reap)?;
-        // Takes what the engine requested when it was made.
+        // Takes what the core requested when it was made.
         let found = self.shared.with_core(|_, inner, batch| {
             inner.drain(batch);
-            inner.engine.stats()
+            inner.core.stats()
         });
         if let Some(damage) = found.as_ref().and_then(layouts::damage) {
             self.shared.events.add("tables", damage);
@@ -247,8 +247,8 @@ impl Volume {
         if asked.is_none() || inner.has_broken_down() {
             return Err(StopError::Internal);
         }
-        let damaged = inner.engine.damaged_table();
-        match inner.engine.stats().poisoned {
+        let damaged = inner.core.damaged_table();
+        match inner.core.stats().poisoned {
             0 => Ok(()),
             _ => Err(damaged.map_or(StopError::Poisoned, StopError::MapDamaged)),
         }
@@ -365,7 +365,7 @@ impl Volume {
                 } = scratch;
                 if payloads.len() > 1 {
                     let sums = payloads.iter().map(|payload| payload.digest.sum);
-                    inner.engine.look_ahead_contents(sums);
+                    inner.core.look_ahead_contents(sums);
                 }
                 if !pairs.is_empty() {
                     let hint = Input::Hint(Hint::Journaled { pairs });
@@ -542,7 +542,7 @@ impl BlockDevice for Volume {
             }
             blocks = lost.0 - lba.0;
         }
-        let extents = inner.engine.extents(lba, blocks, max.max(1));
+        let extents = inner.core.extents(lba, blocks, max.max(1));
         extents
             .into_iter()
             .map(|(blocks, mapped)| Extent { blocks, mapped })

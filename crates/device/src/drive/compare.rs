@@ -171,7 +171,7 @@ impl Inner {
             };
             self.counters.compare_nanos += nanos_since(began);
             let id = one.id;
-            self.engine.handle(now, Input::Done { id, outcome });
+            self.core.handle(now, Input::Done { id, outcome });
         }
     }
 }

@@ -23,7 +23,7 @@ impl Host<Batch> for Inner {
     /// Writes data blocks of tables in place, all from their frames.
     fn write_data(&mut self, batch: &mut Batch, id: EffectId, to: Extent) {
         let mut io = self.io(Cause::Chunk, id, Kind::Write { durable: false }, to.at);
-        for buf in self.engine.chunk_bufs(id) {
+        for buf in self.core.chunk_bufs(id) {
             // SAFETY: the core holds these frames, unchanged, until this write has come back.
             unsafe { io.push(self.frames.ptr(buf), BLOCK_BYTES) };
         }
@@ -32,7 +32,7 @@ impl Host<Batch> for Inner {
 
     fn write_meta(&mut self, batch: &mut Batch, id: EffectId, to: Extent, durable: bool) {
         let mut buffer = self.metadata.take(to.blocks as usize);
-        self.engine.encode(id, buffer.bytes_mut());
+        self.core.encode(id, buffer.bytes_mut());
         let mut io = self.io(Cause::Meta, id, Kind::Write { durable }, to.at);
         self.keep(id, buffer, &mut io);
         self.write(batch, io, to, durable);
@@ -147,7 +147,7 @@ impl Host<Batch> for Inner {
 
 impl Serves<Batch> for Inner {
     fn core(&mut self) -> &mut Core {
-        &mut self.engine
+        &mut self.core
     }
 
     /// A read-only volume is not written: such an effect never ends, and holds nothing up.
@@ -162,13 +162,13 @@ impl Serves<Batch> for Inner {
 
     fn started_all(&mut self, batch: &mut Batch) {
         self.read_back(batch);
-        let rebuilt = self.engine.take_rebuilt();
+        let rebuilt = self.core.take_rebuilt();
         if rebuilt > 0 {
             batch.warnings.push(("damage", restored(rebuilt)));
         }
-        let room = self.engine.room();
+        let room = self.core.room();
         if let Some(level) = self.gauge.note(room) {
-            batch.filled = Some((level, room, matches!(self.engine, Core::Log(_))));
+            batch.filled = Some((level, room, matches!(self.core, Core::Log(_))));
         }
     }
 
@@ -179,7 +179,7 @@ impl Serves<Batch> for Inner {
         }
         let result = result.map_err(|refusal| {
             self.counters.refused += 1;
-            match (refusal, self.engine.damaged_table()) {
+            match (refusal, self.core.damaged_table()) {
                 (Refusal::OutOfRange | Refusal::Unlinkable, _) => {}
                 (Refusal::Poisoned, Some(at)) => {
                     batch.warnings.push(("damage", map_is_damaged(at)));

@@ -12,7 +12,7 @@ impl Inner {
     /// The write of a chunk: header and pages of parts from one buffer, all other blocks from their frames.
     pub(super) fn chunk(&mut self, id: EffectId, to: Extent, durable: bool) -> Box<Io> {
         let data = 0..to.blocks as usize - 1;
-        let is_page = |index: &usize| self.engine.chunk_block(id, *index) == Block::Page;
+        let is_page = |index: &usize| self.core.chunk_block(id, *index) == Block::Page;
         let pages = data.clone().filter(is_page).count();
         let mut buffer = self.metadata.take(1 + pages);
         let mut io = self.io(Cause::Chunk, id, Kind::Write { durable }, to.at);
@@ -26,19 +26,19 @@ impl Inner {
         // SAFETY: the buffer is put away untouched until the operation is back.
         unsafe { io.push(header.as_mut_ptr(), BLOCK_BYTES) };
         for index in data {
-            match self.engine.chunk_block(id, index) {
+            match self.core.chunk_block(id, index) {
                 // SAFETY: the core holds these frames, unchanged, until this write has come back.
                 Block::Whole(buf) => unsafe { io.push(frames.ptr(buf), BLOCK_BYTES) },
                 Block::Page => {
                     let (page, others) = rest.split_at_mut(BLOCK_BYTES);
                     rest = others;
-                    self.engine.encode_page(id, index, page, &mut store);
+                    self.core.encode_page(id, index, page, &mut store);
                     // SAFETY: as the header's.
                     unsafe { io.push(page.as_mut_ptr(), BLOCK_BYTES) };
                 }
             }
         }
-        self.engine.encode_header(id, header, &mut store);
+        self.core.encode_header(id, header, &mut store);
         self.metadata.keep(id, buffer);
         io
     }

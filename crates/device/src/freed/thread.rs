@@ -74,7 +74,7 @@ fn drop_some(
                 continue;
             }
             let (lba, blocks) = (Lba(first), run.len() as u64);
-            let extents = inner.engine.extents(lba, blocks, run.len());
+            let extents = inner.core.extents(lba, blocks, run.len());
             let mapped = extents.iter().filter(|(_, mapped)| *mapped);
             let mapped: u64 = mapped.map(|(blocks, _)| blocks).sum();
             if mapped > 0 {

@@ -193,8 +193,8 @@ pub(crate) fn let_go(around: Around<'_>, inner: &mut Inner, now: Nanos, batch: &
 /// True if everything that waits here or is on its way will surely be accepted. Room never runs short on a volume that is not thin,
 /// and that snapshots cannot fill.
 fn has_room(inner: &Inner) -> bool {
-    let room = inner.engine.fullest_room();
-    inner.engine.refuses_writes().is_none()
+    let room = inner.core.fullest_room();
+    inner.core.refuses_writes().is_none()
         && (room.reserve() == 0 || !room.ends_within(inner.frames.being_written()))
 }
 

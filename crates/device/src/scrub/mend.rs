@@ -77,7 +77,7 @@ fn wanted(shared: &SharedVolume, findings: &[Finding]) -> BTreeMap<u32, Vec<Want
         let Some(lba) = found.lba.filter(|_| found.is_damage()).map(Lba) else {
             continue;
         };
-        let known = shared.with_core(|_, inner, _| inner.engine.whole_at(lba));
+        let known = shared.with_core(|_, inner, _| inner.core.whole_at(lba));
         let Some((at, sum)) = known.flatten() else {
             continue;
         };
@@ -119,7 +119,7 @@ fn each_copy(
     for from in (0..shared.blocks).step_by(ENTRIES as usize) {
         let lbas = (from..shared.blocks.min(from + ENTRIES)).map(Lba);
         let copies = shared.with_core(|_, inner, _| {
-            let at = |lba| inner.engine.whole_at(lba).map(|(at, sum)| (lba, at, sum));
+            let at = |lba| inner.core.whole_at(lba).map(|(at, sum)| (lba, at, sum));
             lbas.filter_map(at).collect::<Vec<_>>()
         });
         for (lba, at, sum) in copies.unwrap_or_default() {
@@ -157,7 +157,7 @@ fn write(shared: &SharedVolume, wanted: &Wanted, content: &[u8]) -> bool {
     let digest = shared.digester.how().digest(frames.block(0));
     let write = Request::new(Op::Write { fua: false }, wanted.lba, 1, frames);
     let written = shared.call(write, |now, inner, pending, batch| {
-        if inner.engine.leads_to(wanted.lba, wanted.at) {
+        if inner.core.leads_to(wanted.lba, wanted.at) {
             inner.bases.want(buf, 0);
             inner.admit(now, pending, &[Payload { buf, digest }], batch);
         } else {

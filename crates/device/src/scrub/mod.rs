@@ -41,7 +41,7 @@ pub(crate) fn report_of(shared: &SharedVolume, superblock: &Superblock) -> Scrub
 }
 
 fn place(shared: &SharedVolume) -> u32 {
-    let kept = shared.inner.lock().engine.scrubbed();
+    let kept = shared.inner.lock().core.scrubbed();
     kept.max(shared.scrubber.state.lock().place)
 }
 
@@ -94,7 +94,7 @@ impl One<'_> {
             }
             let (busy, is_counted) = {
                 let inner = shared.inner.lock();
-                (inner.requests.len() > 0, inner.engine.is_counted())
+                (inner.requests.len() > 0, inner.core.is_counted())
             };
             if !is_counted {
                 // Which summaries have to be there depends on what is live.
@@ -232,7 +232,7 @@ enum Looked {
 }
 
 fn read_blocks(shared: &SharedVolume, lba: Lba, blocks: u32) -> Looked {
-    let Some(extents) = shared.with_core(|_, inner, _| inner.engine.extents(lba, u64::MAX >> 1, 1))
+    let Some(extents) = shared.with_core(|_, inner, _| inner.core.extents(lba, u64::MAX >> 1, 1))
     else {
         return Looked::Ended;
     };
@@ -248,7 +248,7 @@ fn read_blocks(shared: &SharedVolume, lba: Lba, blocks: u32) -> Looked {
 
 fn block_finding(shared: &SharedVolume, lba: Lba, error: &BlockError) -> Finding {
     let known = shared
-        .with_core(|_, inner, _| inner.engine.whole_at(lba))
+        .with_core(|_, inner, _| inner.core.whole_at(lba))
         .flatten();
     let at = known.map_or(Pba(0), |(at, _)| at);
     let mut finding = Finding::new("data", at, error).of(lba);

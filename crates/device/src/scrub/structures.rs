@@ -82,7 +82,7 @@ impl<'a> Structures<'a> {
     /// How many roots, or commits of tables, have been written; `None` inside while one is being written.
     fn quiet(&self) -> Option<Option<u64>> {
         self.shared.with_core(|_, inner, _| {
-            let stats = inner.engine.stats();
+            let stats = inner.core.stats();
             inner
                 .is_resting()
                 .then_some(stats.map_checkpoints + stats.commits)
@@ -109,7 +109,7 @@ impl<'a> Structures<'a> {
         let at = self.superblock.mirrors()[index as usize];
         let ours = self
             .shared
-            .with_core(|_, inner, _| inner.engine.superblock().clone())?;
+            .with_core(|_, inner, _| inner.core.superblock().clone())?;
         let wrong = self.read("superblock", at, 1).and_then(|block| {
             let found = Superblock::decode(&block, ours.medium_blocks(), crc32c);
             let found = found.map_err(|error| Finding::new("superblock", at, error))?;
@@ -132,7 +132,7 @@ impl<'a> Structures<'a> {
     fn root_place(&mut self, index: u32) -> Look {
         let newest = self
             .shared
-            .with_core(|_, inner, _| inner.engine.root_generation())?;
+            .with_core(|_, inner, _| inner.core.root_generation())?;
         let sb = self.superblock;
         let has_copy = !self.is_log() || sb.root_twin(newest).is_some();
         let (place, copy) = match has_copy {
@@ -218,7 +218,7 @@ impl<'a> Structures<'a> {
         for _ in 0..SCRUB_TRIES {
             let newest = self
                 .shared
-                .with_core(|_, inner, _| inner.engine.root_generation())?;
+                .with_core(|_, inner, _| inner.core.root_generation())?;
             let slot = self
                 .root(newest)
                 .and_then(|slots| slots.all_from(index as usize).next());
@@ -235,7 +235,7 @@ impl<'a> Structures<'a> {
             });
             let now = self
                 .shared
-                .with_core(|_, inner, _| inner.engine.root_generation())?;
+                .with_core(|_, inner, _| inner.core.root_generation())?;
             match wrong {
                 Ok(()) => return Some((read, Vec::new())),
                 Err(finding) if now == newest => {
@@ -273,7 +273,7 @@ impl<'a> Structures<'a> {
     fn directory_block(&mut self, block: u32) -> Option<(Option<Vec<LeafSlot>>, Option<Finding>)> {
         let newest = self
             .shared
-            .with_core(|_, inner, _| inner.engine.root_generation())?;
+            .with_core(|_, inner, _| inner.core.root_generation())?;
         let slot = self
             .root(newest)
             .and_then(|slots| slots.all_from(block as usize).next());
@@ -348,8 +348,8 @@ impl<'a> Structures<'a> {
     /// Checks a segment's summary, and the headers of its chunks.
     fn segment(&self, segment: Segment) -> Look {
         let (uses, in_memory) = self.shared.with_core(|_, inner, _| {
-            let engine = &inner.engine;
-            (engine.is_summarised(segment), engine.written_tags(segment))
+            let core = &inner.core;
+            (core.is_summarised(segment), core.written_tags(segment))
         })?;
         let usable = self.superblock.usable_blocks();
         let mut read = 0;
@@ -396,7 +396,7 @@ impl<'a> Structures<'a> {
         if !found.is_empty() {
             let now = self
                 .shared
-                .with_core(|_, inner, _| inner.engine.is_summarised(segment))?;
+                .with_core(|_, inner, _| inner.core.is_summarised(segment))?;
             if now != uses {
                 found.clear();
             }
@@ -496,7 +496,7 @@ impl<'a> Structures<'a> {
     /// How many map checkpoints, or commits of tables, have begun.
     fn written(&self) -> Option<u64> {
         self.shared.with_core(|_, inner, _| {
-            let stats = inner.engine.stats();
+            let stats = inner.core.stats();
             stats.map_checkpoints + stats.commits
         })
     }
@@ -504,7 +504,7 @@ impl<'a> Structures<'a> {
     fn order_summary(&self, segment: Segment) -> Option<()> {
         let uses = self
             .shared
-            .with_core(|_, inner, _| inner.engine.is_summarised(segment))?;
+            .with_core(|_, inner, _| inner.core.is_summarised(segment))?;
         let said = self.headers(segment);
         if let (Some(uses), true) = (uses, said.is_whole) {
             self.order(Mend::Summary {
@@ -521,7 +521,7 @@ impl<'a> Structures<'a> {
     pub fn tags(&self, segment: Segment) -> Option<Vec<Tag>> {
         let in_memory = self
             .shared
-            .with_core(|_, inner, _| inner.engine.written_tags(segment))?;
+            .with_core(|_, inner, _| inner.core.written_tags(segment))?;
         if in_memory.is_some() {
             return in_memory;
         }

@@ -75,7 +75,7 @@ pub(super) fn extents(shared: &SharedVolume, lba: Lba, blocks: u64) -> Vec<(u64,
     match inner.has_broken_down() {
         // Broken down: the caller is refused soon.
         true => vec![(blocks, true)],
-        false => inner.engine.extents(lba, blocks, EXTENTS),
+        false => inner.core.extents(lba, blocks, EXTENTS),
     }
 }
 
@@ -223,9 +223,9 @@ fn mapped_runs(shared: &SharedVolume, first: Lba, blocks: u64) -> Vec<(Lba, u64)
 /// [`Room::books`]: vellum_core::room::Room::books
 fn has_only_last(shared: &SharedVolume) -> bool {
     let inner = shared.inner.lock();
-    let room = inner.engine.room();
+    let room = inner.core.room();
     // Before all is counted, the core itself waits.
-    inner.engine.is_counted() && room.live + room.books() >= room.capacity
+    inner.core.is_counted() && room.live + room.books() >= room.capacity
 }
 
 /// True if the volume has this much room, which may take until all is counted after an opening. One that takes no more writes has it
@@ -233,11 +233,11 @@ fn has_only_last(shared: &SharedVolume) -> bool {
 pub(super) fn has_room(shared: &SharedVolume, is_enough: impl Fn(Room) -> bool) -> bool {
     loop {
         let inner = shared.inner.lock();
-        let takes_none = inner.engine.refuses_writes().is_some() || inner.phase != Phase::Running;
-        if takes_none || is_enough(inner.engine.fullest_room()) {
+        let takes_none = inner.core.refuses_writes().is_some() || inner.phase != Phase::Running;
+        if takes_none || is_enough(inner.core.fullest_room()) {
             return true;
         }
-        if inner.engine.is_counted() {
+        if inner.core.is_counted() {
             return false;
         }
         drop(inner);

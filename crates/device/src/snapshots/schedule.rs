@@ -263,7 +263,7 @@ fn give_up_oldest(
 pub(super) fn give_room(shared: &SharedVolume, keeper: &Keeper, blocks: u64) -> bool {
     let buffered = shared.frames.capacity(Quota::Write) - shared.frames.available(Quota::Write);
     let more = blocks.saturating_add(buffered as u64);
-    let is_short = || shared.inner.lock().engine.room().ends_within(more);
+    let is_short = || shared.inner.lock().core.room().ends_within(more);
     is_short() && give_up_oldest(shared, keeper, Needs::Data, |_| is_short()).unwrap_or(false)
 }
 

@@ -159,7 +159,7 @@ fn closed_when<'a>(
     let began = Instant::now();
     while began.elapsed() < SNAPSHOT_PATIENCE {
         let closed = keeper.close();
-        if shared.comes_to(|inner| may_be(&inner.gate.commits) && inner.engine.nothing_waits()) {
+        if shared.comes_to(|inner| may_be(&inner.gate.commits) && inner.core.nothing_waits()) {
             return Ok(closed);
         }
         // What waits may need a request that is still to come.
@@ -216,7 +216,7 @@ pub(super) fn before(
     carry::owed(shared, book)?;
     let changing = {
         let inner = shared.knowing_all();
-        let mut changing = inner.engine.pledged_homes();
+        let mut changing = inner.core.pledged_homes();
         changing.extend(inner.gate.commits.answered().map(Lba));
         changing
     };

@@ -26,12 +26,12 @@ use vellum_core::service::{self, Step};
 /// The thread's main loop.
 pub(crate) fn run(shared: &Arc<SharedVolume>, superblock: &Superblock) {
     let sweeper = &shared.sweeper;
-    let written = || shared.inner.lock().engine.stats().host_blocks_written;
+    let written = || shared.inner.lock().core.stats().host_blocks_written;
     let is_wanted = |sought| match sought {
         Sought::Duplicates => true,
-        Sought::SparsePages => service::fold::is_wanted(shared.inner.lock().engine.room()),
+        Sought::SparsePages => service::fold::is_wanted(shared.inner.lock().core.room()),
     };
-    let is_left = shared.inner.lock().engine.swept() > 0;
+    let is_left = shared.inner.lock().core.swept() > 0;
     let mut swept = [(!is_left).then_some(0), Some(0)];
     loop {
         match sweeper.next(swept, &written, &is_wanted) {
@@ -52,7 +52,7 @@ pub(crate) fn run(shared: &Arc<SharedVolume>, superblock: &Superblock) {
 /// Looks once through everything that is stored, or through the rest if the last sweep was not completed. Returns true if it
 /// completed.
 fn sweep(shared: &SharedVolume, superblock: &Superblock, haste: Haste) -> bool {
-    let from = (haste, shared.inner.lock().engine.swept());
+    let from = (haste, shared.inner.lock().core.swept());
     let spare = memory::available().map_or(u64::MAX, |available| available / 8);
     let mut sweep = Sweep::new(superblock.clone(), crc32c, from, spare, shared.now());
     let sought = Some(Sought::Duplicates);
@@ -69,7 +69,7 @@ fn sweep(shared: &SharedVolume, superblock: &Superblock, haste: Haste) -> bool {
 
 /// Reports a pair to the core, and waits until the core has dealt with it; returns `false` when the sweep is to end.
 fn merge(shared: &SharedVolume, sweep: &mut Sweep, lba: Lba, of: Holder) -> bool {
-    let counted = || shared.inner.lock().engine.stats();
+    let counted = || shared.inner.lock().core.stats();
     let before = counted();
     let request = Request::new(Op::Flush, lba, 0, Frames::default());
     let merged = shared.call(request, |now, inner, pending, batch| {

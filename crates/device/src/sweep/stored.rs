@@ -18,7 +18,7 @@ use vellum_core::service::{Machine, Seen, Step};
 fn around(shared: &SharedVolume) -> Around {
     let (busy, clients, uncounted) = {
         let inner = shared.inner.lock();
-        let uncounted = !inner.engine.is_counted();
+        let uncounted = !inner.core.is_counted();
         (inner.requests.len() > 0, inner.counters.clients, uncounted)
     };
     Around {
@@ -52,7 +52,7 @@ pub(super) fn run<M: Machine>(
                 true
             }
             Step::Ask => {
-                let asked = shared.with_core(|_, inner, _| machine.ask(&inner.engine));
+                let asked = shared.with_core(|_, inner, _| machine.ask(&inner.core));
                 asked.is_some()
             }
             Step::Read { at, blocks } => {

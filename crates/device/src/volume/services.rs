@@ -34,7 +34,7 @@ impl Volume {
     /// The progress of sweeps.
     #[must_use]
     pub fn sweep_progress(&self, sought: Sought) -> SweepProgress {
-        let swept = self.shared.inner.lock().engine.swept();
+        let swept = self.shared.inner.lock().core.swept();
         self.shared.sweeper.progress(sought, swept)
     }
 

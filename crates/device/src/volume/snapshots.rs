@@ -127,7 +127,7 @@ impl Volume {
     /// True if nothing that was handed over waits, soon enough. New requests must be held up meanwhile.
     pub(crate) fn is_quiet(&self) -> bool {
         self.shared
-            .comes_to(|inner| !inner.gate.commits.holds_any() && inner.engine.nothing_waits())
+            .comes_to(|inner| !inner.gate.commits.holds_any() && inner.core.nothing_waits())
     }
 
     /// The first commit block that waits for what it commits.
@@ -159,7 +159,7 @@ impl Volume {
     /// When the volume has no room for snapshots.
     pub fn snapshot_left(&self) -> Result<(u64, u64), SnapshotError> {
         let (kept, most) = self.keeper()?.book().room();
-        let room = self.shared.inner.lock().engine.room();
+        let room = self.shared.inner.lock().core.room();
         let free = room.for_anybody().saturating_sub(room.live);
         Ok((room.live, free.min(most.saturating_sub(kept))))
     }

@@ -17,13 +17,13 @@ impl Volume {
         let (core, counters, in_flight, requests, commits, room, damaged) = {
             let inner = self.shared.knowing_all();
             (
-                inner.engine.stats(),
+                inner.core.stats(),
                 inner.counters,
                 inner.operations.in_flight(),
                 inner.requests.len(),
                 inner.gate.stats(),
-                RoomStats::new(inner.gauge.level(), inner.engine.room()),
-                inner.engine.damaged_table(),
+                RoomStats::new(inner.gauge.level(), inner.core.room()),
+                inner.core.damaged_table(),
             )
         };
         let frames = &self.shared.frames;
