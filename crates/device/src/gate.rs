@@ -11,6 +11,7 @@ use crate::bases::BaseLookup;
 use crate::block::{BlockError, Request};
 use crate::requests::Pending;
 use crate::stats::CommitStats;
+use crate::watched::Answered;
 use crate::watching::{JournalEntry, Watching, change_of};
 use std::sync::Arc;
 use vellum_core::addr::Nanos;
@@ -62,16 +63,17 @@ impl Gate {
         let Pending {
             request, watched, ..
         } = pending;
-        self.commits.ended(pending.is_answered(), watched.is_behind);
+        let is_commit = watched.answered == Answered::AtGate;
+        self.commits.ended(pending.is_answered(), is_commit);
         // Reported twice, perhaps a lap of the log later, the write would count for that lap.
         if !watched.is_in_effect || result.is_err() {
             self.answered(now, request, result.is_ok());
         }
-        if watched.is_behind && result.is_err() {
+        if is_commit && result.is_err() {
             self.lose(request);
             return result;
         }
-        self.early.ended(request, watched.is_answered, result)
+        self.early.ended(request, watched.answered, result)
     }
 
     /// Notes that the core refused a commit block whose client already had its answer. From then on no flush succeeds. jbd2 ignores
@@ -85,8 +87,8 @@ impl Gate {
 
     /// Notes that the core is handed a request. Returns when the core is to answer it, if it writes.
     pub fn handed_over(&mut self, pending: &Pending, fua: bool) -> Ack {
-        let is_behind = pending.watched.is_behind;
-        self.commits.handed_over(pending.is_answered(), is_behind);
+        let is_commit = pending.watched.answered == Answered::AtGate;
+        self.commits.handed_over(pending.is_answered(), is_commit);
         pending.ack(fua)
     }
 

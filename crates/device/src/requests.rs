@@ -2,7 +2,7 @@
 
 use crate::block::{BlockError, Op, Replies, Request};
 use crate::frames::Frames;
-use crate::watched::Watched;
+use crate::watched::{Answered, Watched};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Pending {
 
     /// True if its client has its answer.
     pub fn is_answered(&self) -> bool {
-        self.watched.is_answered || self.watched.is_behind
+        self.watched.answered != Answered::ByCore
     }
 
     /// When the core is to answer it, if it writes.

@@ -20,7 +20,7 @@ use crate::snapshots::keeper::Keeper;
 use crate::sweep::sweeper::Sweeper;
 use crate::turns::Turns;
 use crate::waits::Waits;
-use crate::watched::Watched;
+use crate::watched::{Answered, Watched};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ impl SharedVolume {
             for (request, (refusal, watched)) in requests.iter().zip(&mut scratch.verdicts) {
                 let is_followed = watched.marks || watched.held.touched || watched.seen.is_bitmap();
                 if refusal.is_none() && is_plain(request) && !is_followed {
-                    watched.is_answered = true;
+                    watched.answered = Answered::First;
                     runs.push((request.lba.0, request.blocks));
                 }
             }
@@ -168,7 +168,7 @@ impl SharedVolume {
         drop(inner);
         let answers = &mut scratch.batch.answers;
         for (request, (_, watched)) in requests.iter().zip(&scratch.verdicts) {
-            if watched.is_answered {
+            if watched.answered == Answered::First {
                 let pending = Pending::new(given_back(request), replies, Watched::default());
                 answers.push(pending, Ok(()));
             }

@@ -45,7 +45,7 @@ use crate::stats::RecoveryStats;
 use crate::sweep::{self, sweeper::Sweeper};
 use crate::turns::Turns;
 use crate::waits::Waits;
-use crate::watched::Watched;
+use crate::watched::{Answered, Watched};
 use crate::watching::{JournalEntry, Watching, change_of};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::iter;
@@ -416,7 +416,7 @@ impl Volume {
             rest = others;
             let (found, others) = rest_found.split_at(digested.min(rest_found.len()));
             rest_found = others;
-            let sink = if watched.is_answered {
+            let sink = if watched.answered == Answered::First {
                 &self.shared.unheard
             } else {
                 replies

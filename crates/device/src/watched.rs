@@ -2,6 +2,18 @@
 
 use vellum_watch::{Expected, Held, Seen};
 
+/// When a write's client gets its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// When the core answers.
+    #[default]
+    ByCore,
+    /// It has it: the write was answered when it came, before it was digested (`gate/early.rs`).
+    First,
+    /// It has it: the write is a commit block, which was answered while it waited at the gate.
+    AtGate,
+}
+
 /// What was noticed about a request before the core is handed it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
@@ -12,12 +24,9 @@ pub(crate) struct Watched {
     pub expected: Expected,
     /// What the followers of freed blocks saw in it.
     pub seen: Seen,
-    /// Its client has its answer, and it is about to be handed to the core.
-    pub is_answered: bool,
+    pub answered: Answered,
     /// The journals were told that it has taken effect. It only waits to be durable.
     pub is_in_effect: bool,
-    /// It is a commit block that was answered while it waited at the gate.
-    pub is_behind: bool,
 }
 
 impl Watched {

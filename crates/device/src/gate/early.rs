@@ -13,6 +13,7 @@
 //! 4. A thread works only on the writes that it brought, which bounds how many wait.
 
 use crate::block::{BlockError, Op, Request};
+use crate::watched::Answered;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use vellum_watch::{is_near, may_be_own};
@@ -134,11 +135,11 @@ impl Early {
     pub fn ended(
         &mut self,
         request: &Request,
-        is_answered: bool,
+        answered: Answered,
         result: Result<(), BlockError>,
     ) -> Result<(), BlockError> {
         let run = (request.lba.0, request.blocks);
-        if is_answered {
+        if answered == Answered::First {
             self.promised -= 1;
             if result.is_err() {
                 self.lost.push(run);
@@ -231,11 +232,14 @@ mod tests {
         assert!(early.is_open() && early.holds_answered());
         assert!(
             early
-                .ended(&request(Op::Flush, 0, 0), false, Ok(()))
+                .ended(&request(Op::Flush, 0, 0), Answered::ByCore, Ok(()))
                 .is_ok()
         );
-        assert!(early.ended(&write, true, full()).is_err());
-        let mut ended = |op, lba| early.ended(&request(op, lba, 1), false, Ok(())).is_ok();
+        assert!(early.ended(&write, Answered::First, full()).is_err());
+        let mut ended = |op, lba| {
+            let request = request(op, lba, 1);
+            early.ended(&request, Answered::ByCore, Ok(())).is_ok()
+        };
         assert!(!ended(Op::Flush, 0) && !ended(Op::Write { fua: true }, 0));
         assert!(!ended(Op::Read, 11) && ended(Op::Read, 12));
         assert!(ended(WRITE, 0) && ended(Op::Discard { fua: false }, 0));

@@ -7,6 +7,7 @@ use crate::frames::Quota;
 use crate::requests::Pending;
 use crate::scout::Scout;
 use crate::snapshots::keeper::Keeper;
+use crate::watched::Answered;
 use crate::watching::change_of;
 use std::sync::Arc;
 use vellum_core::addr::{BLOCK_BYTES, Nanos};
@@ -164,8 +165,8 @@ pub(crate) fn refuse(
     }
     inner.counters.refused += 1;
     inner.gate.refused(now, &pending.request, &error);
-    let (request, is_answered) = (&pending.request, pending.watched.is_answered);
-    let result = inner.gate.early.ended(request, is_answered, Err(error));
+    let (request, answered) = (&pending.request, pending.watched.answered);
+    let result = inner.gate.early.ended(request, answered, Err(error));
     batch.answers.push(pending, result);
 }
 
@@ -211,7 +212,7 @@ fn try_again(
         Due::Unscanned => pending.watched.marks = false,
         Due::Answer => {
             batch.answers.push(pending.take_answer(), Ok(()));
-            pending.watched.is_behind = true;
+            pending.watched.answered = Answered::AtGate;
         }
         Due::Refusal(missing) => {
             inner.gate.refused += 1;
