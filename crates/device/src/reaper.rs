@@ -15,7 +15,6 @@
 //! 3. The batch's other answers and frames are dealt with first.
 
 use crate::drive::{Batch, Cause, Ended, Inner, Phase};
-use crate::gate::passage;
 use crate::shared::{BreaksOnPanic, SharedVolume};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +57,9 @@ pub(crate) fn reap(shared: &Arc<SharedVolume>) {
             inner.deadline = None;
         } else {
             taken_back(shared.now(), &mut inner, &mut done, &sums, &mut batch);
-            passage::let_go(shared.around(), &mut inner, shared.now(), &mut batch);
+            shared
+                .passage(shared.now(), &mut inner, &mut batch)
+                .let_go();
             look_at_the_clock(shared.now(), &mut inner);
         }
         deadline = inner.deadline;

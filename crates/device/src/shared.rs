@@ -9,7 +9,7 @@ use crate::drive::{Batch, Inner, Phase};
 use crate::events::Events;
 use crate::frames::FramePool;
 use crate::gate::Turn;
-use crate::gate::passage::{self, Around};
+use crate::gate::passage::Passage;
 use crate::limits::HELD_UP_WAITS;
 use crate::recall;
 use crate::requests::{Pending, given_back};
@@ -64,11 +64,19 @@ impl SharedVolume {
         Nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// What the gate needs of the volume besides its core.
-    pub fn around(&self) -> Around<'_> {
-        Around {
+    /// The way through the gate, for whoever holds the volume's lock.
+    pub fn passage<'a>(
+        &'a self,
+        now: Nanos,
+        inner: &'a mut Inner,
+        batch: &'a mut Batch,
+    ) -> Passage<'a> {
+        Passage {
             scout: &self.scout,
             keeper: self.keeper.as_ref(),
+            inner,
+            now,
+            batch,
         }
     }
 
@@ -212,7 +220,7 @@ impl SharedVolume {
     /// Lets everything go on that may, and releases the lock. Wakes the reaper if the core wants the clock before the reaper would
     /// look at it.
     pub fn leave(&self, mut inner: Entered<'_>, batch: &mut Batch) {
-        passage::let_go(self.around(), &mut inner, self.now(), batch);
+        self.passage(self.now(), &mut inner, batch).let_go();
         let wake = ask_for_the_clock(&mut inner);
         inner.exit();
         if wake {

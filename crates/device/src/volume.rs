@@ -25,7 +25,7 @@ use crate::encoding::digest_all;
 use crate::events::{Event, Events};
 use crate::frames::{FramePool, Frames};
 use crate::freed;
-use crate::gate::{self, Turn, passage};
+use crate::gate::{self, Turn};
 use crate::info::VolumeInfo;
 use crate::layouts;
 use crate::limits::{STOP_LOOKS, STOP_TELLS};
@@ -237,7 +237,7 @@ impl Volume {
             if self.read_only {
                 inner.phase = Phase::Abandoned;
             } else {
-                passage::hand_on(self.shared.around(), inner, now, None, batch);
+                self.shared.passage(now, inner, batch).hand_on(None);
                 inner.phase = Phase::Stopping;
                 inner.feed(now, Input::Shutdown, batch);
             }
@@ -397,10 +397,10 @@ impl Volume {
         watching: &Arc<Watching>,
         (scratch, refusal): (&mut Scratch, Option<BlockError>),
     ) {
-        let (now, around) = (self.shared.now(), self.shared.around());
         let mut rest = scratch.payloads.as_mut_slice();
         let mut rest_found = scratch.found.as_slice();
-        let batch = &mut scratch.batch;
+        let now = self.shared.now();
+        let mut passage = self.shared.passage(now, inner, &mut scratch.batch);
         let mut entries = scratch.entries.drain(..).peekable();
         for (number, (request, (verdict, watched))) in requests
             .drain(..)
@@ -432,8 +432,8 @@ impl Volume {
                 watching,
             };
             match verdict.or_else(|| refusal.clone()) {
-                Some(error) => passage::refuse(around, inner, now, write.pending, error, batch),
-                None => passage::pass(around, inner, now, write, batch),
+                Some(error) => passage.refuse(write.pending, error),
+                None => passage.pass(write),
             }
         }
         drop(entries);

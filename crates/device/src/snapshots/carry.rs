@@ -4,7 +4,7 @@ use crate::block::{BlockError, Op, Request};
 use crate::drive::{Batch, Inner, Phase};
 use crate::encoding::digest_all;
 use crate::frames::{Frames, Quota};
-use crate::gate::{self, passage};
+use crate::gate;
 use crate::requests::Pending;
 use crate::scratch::Scratch;
 use crate::shared::SharedVolume;
@@ -46,7 +46,7 @@ pub(super) fn flush(shared: &SharedVolume) -> Result<(), BlockError> {
             entries,
             watching: &watching,
         };
-        passage::pass(shared.around(), inner, now, write, batch);
+        shared.passage(now, inner, batch).pass(write);
     };
     call(shared, flush, admit).map(drop)
 }
@@ -128,7 +128,7 @@ pub(super) fn write_from(
             entries: &mut scratch.entries,
             watching: &watching,
         };
-        passage::pass(shared.around(), inner, now, write, batch);
+        shared.passage(now, inner, batch).pass(write);
     };
     let [write] = writes;
     call(shared, write, admit).map(drop)
