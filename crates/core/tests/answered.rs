@@ -66,7 +66,7 @@ fn an_answered_write_is_accepted_while_the_medium_is_full() {
     bench.ask(&Ask::Flush);
     bench.run();
     let refusal = Some(Refusal::NoRoom);
-    assert_eq!(bench.0.engine.refuses_writes(), refusal);
+    assert_eq!(bench.0.core.refuses_writes(), refusal);
     // This write was answered while there was room.
     bench.ask_write(3, C);
     assert_eq!(bench.0.answered_at_once(), Some(Ok(())));
@@ -75,7 +75,7 @@ fn an_answered_write_is_accepted_while_the_medium_is_full() {
     assert_eq!(bench.0.answered_at_once().map(Result::err), Some(refusal));
     assert_eq!(bench.0.counts.early, 2);
     bench.0.faults.full = None;
-    while bench.0.engine.refuses_writes().is_some() {
+    while bench.0.core.refuses_writes().is_some() {
         bench.run();
         bench.0.wait().unwrap();
     }
@@ -98,7 +98,7 @@ fn an_answered_write_waits_and_can_be_read_when_the_medium_fills_up_during_its_c
     bench.0.faults.full = Some((0, u64::MAX));
     bench.0.wait().unwrap();
     bench.run();
-    assert_eq!(bench.0.engine.refuses_writes(), Some(Refusal::NoRoom));
+    assert_eq!(bench.0.core.refuses_writes(), Some(Refusal::NoRoom));
     assert_eq!(
         bench.0.counts.full, 0,
         "a write that is being compared is not refused"
@@ -110,7 +110,7 @@ fn an_answered_write_waits_and_can_be_read_when_the_medium_fills_up_during_its_c
         "a write that was not answered early is refused"
     );
     bench.0.faults.full = None;
-    while bench.0.engine.refuses_writes().is_some() {
+    while bench.0.core.refuses_writes().is_some() {
         bench.0.wait().unwrap();
         bench.run();
     }

@@ -82,10 +82,10 @@ fn a_commit_is_due_after_so_many_requests() {
         };
         let mut driver = opened(created(layout), every_third);
         write(&mut driver, 0..7);
-        assert_eq!(driver.engine.stats().commits, 2, "{layout:?}");
+        assert_eq!(driver.core.stats().commits, 2, "{layout:?}");
         driver.commits(Commits::default()).unwrap();
         write(&mut driver, 7..20);
-        assert_eq!(driver.engine.stats().commits, 2, "{layout:?}");
+        assert_eq!(driver.core.stats().commits, 2, "{layout:?}");
         let (medium, ..) = driver.crash(true).unwrap();
         assert_eq!(links(&medium), 6, "{layout:?}");
     }
@@ -111,11 +111,11 @@ fn a_flush_ends_while_clients_go_on_writing() {
         };
         fill(&mut driver);
         driver.ask(&Ask::Flush).unwrap();
-        let before = driver.engine.stats().syncs;
+        let before = driver.core.stats().syncs;
         let has_synced = (0..3000).any(|_| {
             driver.advance().unwrap();
             fill(&mut driver);
-            driver.engine.stats().syncs > before
+            driver.core.stats().syncs > before
         });
         assert!(has_synced, "{layout:?}");
     }
@@ -137,13 +137,13 @@ fn changes_that_no_answer_waits_for_are_held_back_to_be_merged() {
             driver.settle().unwrap();
         }
         while driver
-            .engine
+            .core
             .poll_timeout()
             .is_some_and(|due| due.0 < SECONDS)
         {
             driver.wait().unwrap();
             driver.settle().unwrap();
         }
-        assert_eq!(driver.engine.stats().commits, commits, "{merging}");
+        assert_eq!(driver.core.stats().commits, commits, "{merging}");
     }
 }

@@ -133,8 +133,8 @@ fn a_crash_at_any_effect_of_a_delta() {
 
 fn parts_of(bench: &Bench, lbas: &std::ops::Range<u64>) -> Vec<(PartId, Lba)> {
     let mut parts = Vec::new();
-    let engine = &bench.0.engine;
-    engine.foldable_in(lbas.clone(), |_| true, &mut parts);
+    let core = &bench.0.core;
+    core.foldable_in(lbas.clone(), |_| true, &mut parts);
     parts
 }
 

@@ -149,15 +149,15 @@ fn a_lost_write_of_the_map_is_noticed_after_a_crash_some_time_later() {
     let (mut driver, superblock) = opened(medium);
     write(&mut driver, 100, 2);
     assert_eq!(
-        driver.engine.stats().medium_editions,
+        driver.core.stats().medium_editions,
         0,
         "no answer waits for it"
     );
-    while driver.engine.poll_timeout().is_some() {
+    while driver.core.poll_timeout().is_some() {
         driver.wait().unwrap();
         driver.settle().unwrap();
     }
-    assert_eq!(driver.engine.stats().medium_editions, 1);
+    assert_eq!(driver.core.stats().medium_editions, 1);
     // The next sync, whatever needs it, makes it durable.
     write(&mut driver, 200, 1);
     let medium = driver.crash(true).unwrap().0;
@@ -177,7 +177,7 @@ fn damaged_editions_are_made_anew() {
         .rot
         .insert(superblock.table_at(number, 0).0, Rot::Flip(77));
     let (driver, _) = opened(medium);
-    assert_eq!(driver.engine.stats().lost_edition_blocks, 1);
+    assert_eq!(driver.core.stats().lost_edition_blocks, 1);
     let medium = stopped(driver);
     assert!(medium.rot.is_empty(), "the damaged table was written again");
     each_is_noticed(&blank, &medium, &superblock);
@@ -191,7 +191,7 @@ fn an_older_volume_has_no_editions() {
     assert!(!superblock.has_editions());
     assert_eq!(superblock.table_blocks()[Kind::Editions as usize], 0);
     write(&mut driver, 100, 2);
-    assert_eq!(driver.engine.stats().medium_editions, 0);
+    assert_eq!(driver.core.stats().medium_editions, 0);
     let medium = stopped(driver);
     open::check(&medium).unwrap();
     let (driver, _) = opened(medium);

@@ -62,8 +62,8 @@ fn fold(bench: &mut Bench, lba: u64, blocks: u64) {
 /// The part that a block is in, if it can be folded.
 fn part_of(bench: &Bench, lba: u64) -> Option<PartId> {
     let mut found = Vec::new();
-    let engine = &bench.0.engine;
-    engine.foldable_in(lba..lba + 1, |_| true, &mut found);
+    let core = &bench.0.core;
+    core.foldable_in(lba..lba + 1, |_| true, &mut found);
     found.first().map(|(part, _)| *part)
 }
 
@@ -246,7 +246,7 @@ fn a_fold_takes_no_room_from_clients() {
     sparse(&mut bench);
     bench.0.packing = 0;
     let left = |bench: &Bench| {
-        let room = bench.0.engine.room();
+        let room = bench.0.core.room();
         room.for_anybody() - room.live
     };
     let mut lba = 100;

@@ -84,7 +84,7 @@ impl Bench {
     }
 
     pub fn stats(&self) -> Stats {
-        self.0.engine.stats()
+        self.0.core.stats()
     }
 
     pub fn ask(&mut self, ask: &Ask) {

@@ -115,7 +115,7 @@ impl World {
         let mut model = Model::new(self.logical_blocks);
         model.believe_all();
         let rng = Rng::new(self.rng.next());
-        let mut driver = Driver::new(self.engine(recovered), medium, model, rng, COLLECTOR_BUFS);
+        let mut driver = Driver::new(self.core(recovered), medium, model, rng, COLLECTOR_BUFS);
         driver.suspects.extend(suspects);
         driver.now = self.now;
         driver.start()?;

@@ -1,4 +1,4 @@
-//! Runs one engine over the simulated medium: issues requests, carries out effects in any order, checks every answer.
+//! Runs one core over the simulated medium: issues requests, carries out effects in any order, checks every answer.
 
 mod buffers;
 pub mod copies;
@@ -214,7 +214,7 @@ pub struct Counts {
 }
 
 pub struct Driver {
-    pub engine: Core,
+    pub core: Core,
     pub medium: Medium,
     pub model: Model,
     pub rng: Rng,
@@ -273,7 +273,7 @@ pub struct Driver {
 
 impl Driver {
     pub fn new(
-        engine: impl Into<Core>,
+        core: impl Into<Core>,
         medium: Medium,
         model: Model,
         rng: Rng,
@@ -281,7 +281,7 @@ impl Driver {
     ) -> Self {
         let all = CLIENT_BUFS + collector_bufs;
         Self {
-            engine: engine.into(),
+            core: core.into(),
             medium,
             model,
             rng,
@@ -323,7 +323,7 @@ impl Driver {
         }
     }
 
-    /// Starts the engine: it may have effects before any other input.
+    /// Starts the core: it may have effects before any other input.
     pub fn start(&mut self) -> Result<(), Failure> {
         self.feed(Input::Tick)
     }
@@ -345,24 +345,24 @@ impl Driver {
         self.free.len()
     }
 
-    /// Hands one input to the engine and takes all its outputs.
+    /// Hands one input to the core and takes all its outputs.
     fn feed(&mut self, input: Input<'_>) -> Result<(), Failure> {
         if self.trace {
             let text = format!("{input:?}");
             eprintln!("{} > {}", self.now, &text[..text.floor_char_boundary(200)]);
         }
-        self.engine.handle(Nanos(self.now), input);
+        self.core.handle(Nanos(self.now), input);
         self.drain()
     }
 
     fn drain(&mut self) -> Result<(), Failure> {
         loop {
             let mut quiet = true;
-            while let Some(effect) = self.engine.poll_effect() {
+            while let Some(effect) = self.core.poll_effect() {
                 quiet = false;
                 self.take_effect(effect)?;
             }
-            while let Some(reply) = self.engine.poll_reply() {
+            while let Some(reply) = self.core.poll_reply() {
                 quiet = false;
                 self.take_reply(reply)?;
             }
@@ -416,7 +416,7 @@ impl Driver {
             }
             Ask::Merge { lba, of } => {
                 self.swept(*lba as u32, lba % 8 == 0)?;
-                self.feed(super::mend::of(self.engine.superblock(), *lba))?;
+                self.feed(super::mend::of(self.core.superblock(), *lba))?;
                 self.requests.insert(id, Request::Merge);
                 self.feed(Input::Service(Service::Merge {
                     id: name,
@@ -467,7 +467,7 @@ impl Driver {
 
     /// Lets time pass until the core's time-out, if it has one; `false` when it has none.
     pub fn wait(&mut self) -> Result<bool, Failure> {
-        let Some(Nanos(due)) = self.engine.poll_timeout() else {
+        let Some(Nanos(due)) = self.core.poll_timeout() else {
             return Ok(false);
         };
         self.now = self.now.max(due);
@@ -478,10 +478,10 @@ impl Driver {
     /// The message for when nothing moves any more.
     pub fn stalled(&self) -> String {
         let open = self.requests.len();
-        let due = self.engine.poll_timeout();
+        let due = self.core.poll_timeout();
         format!(
             "stalled: {open} requests open, no effect in flight, time-out {due:?}, {:?}",
-            self.engine.stats()
+            self.core.stats()
         )
     }
 
@@ -493,7 +493,7 @@ impl Driver {
 
     /// Lets a census come to its end, unless the volume is poisoned.
     pub fn count(&mut self) -> Result<(), Failure> {
-        while !self.engine.is_counted() && !self.poisoned {
+        while !self.core.is_counted() && !self.poisoned {
             let moves = self.advance()? || self.wait()?;
             ensure!(moves, "a census: {}", self.stalled());
         }
@@ -502,7 +502,7 @@ impl Driver {
 
     /// Lets time pass until a census takes its next step.
     pub fn count_on(&mut self) -> Result<(), Failure> {
-        if !self.engine.is_counted() {
+        if !self.core.is_counted() {
             self.wait()?;
         }
         Ok(())
@@ -519,7 +519,7 @@ impl Driver {
             if !self.requests.is_empty() {
                 waits += 1;
                 ensure!(waits < 1000 && self.wait()?, "{}", self.stalled());
-            } else if self.engine.is_counted() || self.poisoned {
+            } else if self.core.is_counted() || self.poisoned {
                 return Ok(());
             } else {
                 self.count()?;
@@ -543,7 +543,7 @@ impl Driver {
                     "stopped with {} requests open",
                     self.requests.len()
                 );
-                // A poisoned engine keeps what it could not write, so that it can be read.
+                // A poisoned core keeps what it could not write, so that it can be read.
                 let held = self.held.iter().filter(|held| **held).count();
                 ensure!(held == 0 || self.poisoned, "{held} buffers leaked");
                 return Ok(());

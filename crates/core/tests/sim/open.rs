@@ -1,4 +1,4 @@
-//! Creating a volume, and opening it: what a runtime does before it has an engine.
+//! Creating a volume, and opening it: what a runtime does before it has a core.
 
 use super::driver::Failure;
 use super::medium::{BLOCK, Broken, Cell, Medium, Tokens};

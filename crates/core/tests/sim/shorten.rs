@@ -186,10 +186,10 @@ impl World {
         let recovered = open::open_whole(&mut self.medium, rng, true)?;
         let none = Medium::new(0, self.medium.tokens, Broken::No);
         self.options.segments_end = Some(end);
-        let engine = self.engine(recovered);
+        let core = self.core(recovered);
         self.options.segments_end = None;
         let mut driver = Driver::new(
-            engine,
+            core,
             std::mem::replace(&mut self.medium, none),
             std::mem::replace(&mut self.model, Model::new(0)),
             Rng::new(rng.next()),
@@ -211,8 +211,8 @@ impl World {
             driver.settle()?;
             driver.settle_shutdown()?;
         }
-        let (left, _) = driver.engine.left_behind();
-        self.summary.add_stats(&driver.engine.stats());
+        let (left, _) = driver.core.left_behind();
+        self.summary.add_stats(&driver.core.stats());
         let (medium, model, counts, now) = driver.crash(true)?;
         (self.medium, self.model, self.now) = (medium, model, now);
         self.summary.count(&counts);

@@ -94,7 +94,7 @@ impl World {
         let mut rng = Rng::new(self.medium.writes ^ self.now ^ 0x7a11);
         let end = self
             .client_blocks
-            .min(driver.engine.superblock().addressed_blocks());
+            .min(driver.core.superblock().addressed_blocks());
         if self.volume.layout != Layout::Log || end < 2 * LEAST || rng.percent(70) {
             return Ok(());
         }

@@ -102,7 +102,7 @@ impl Summary {
         self.mirrors_mended += scrubbed.mirrors;
     }
 
-    /// Adds an engine's statistics of a life.
+    /// Adds a core's statistics of a life.
     pub fn add_stats(&mut self, stats: &Stats) {
         self.collections += stats.collections;
         self.map_checkpoints += stats.map_checkpoints;

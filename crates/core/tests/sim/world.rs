@@ -190,7 +190,7 @@ impl World {
         }
     }
 
-    pub(super) fn engine(&self, recovered: Recovered) -> Core {
+    pub(super) fn core(&self, recovered: Recovered) -> Core {
         let buffers = Buffers {
             first: Buf(CLIENT_BUFS),
             count: COLLECTOR_BUFS,
@@ -216,7 +216,7 @@ impl World {
         };
         let none = Medium::new(0, self.medium.tokens, Broken::No);
         let mut driver = Driver::new(
-            self.engine(recovered),
+            self.core(recovered),
             std::mem::replace(&mut self.medium, none),
             std::mem::replace(&mut self.model, Model::new(0)),
             Rng::new(self.rng.next()),
@@ -249,7 +249,7 @@ impl World {
         if end == End::Shutdown {
             driver.settle_shutdown()?;
         }
-        self.summary.add_stats(&driver.engine.stats());
+        self.summary.add_stats(&driver.core.stats());
         self.stopped = end == End::Shutdown && !driver.poisoned;
         let (medium, model, counts, now) = driver.crash(end != End::Kill)?;
         (self.medium, self.model, self.now) = (medium, model, now);
@@ -437,9 +437,9 @@ impl World {
             driver.settle()?;
         }
         let live = driver.model.live_at_most();
-        let room = driver.engine.room();
+        let room = driver.core.room();
         if driver.counts.full > refused {
-            let stats = driver.engine.stats();
+            let stats = driver.core.stats();
             // Pages that only deltas need are in use, but no LBA that the model knows leads to them.
             let orphans = stats.packed_pages.saturating_sub(stats.packed_owners);
             ensure!(
@@ -447,7 +447,7 @@ impl World {
                 "refused as full with {live} blocks in use of {room:?}: {stats:?}"
             );
         } else {
-            let (capacity, stats) = (room.capacity, driver.engine.stats());
+            let (capacity, stats) = (room.capacity, driver.core.stats());
             let live = live + stats.packed_pages - stats.packed_owners;
             // What clients do not write any more may be shared.
             let live = live + stats.shared_pages - stats.shared_owners;
@@ -474,7 +474,7 @@ impl World {
                 fua,
             },
         )?;
-        let room = driver.engine.room();
+        let room = driver.core.room();
         let lba = self.rng.below(blocks - span + 1);
         if room.live + span <= room.for_anybody() {
             let tokens = (0..span).map(|_| self.token()).collect();
@@ -524,7 +524,7 @@ impl World {
         );
         self.model.judge(&seen)?;
         self.model.rebase(&seen);
-        let stats = driver.engine.stats();
+        let stats = driver.core.stats();
         self.summary.redeemed += stats.redeemed_blocks;
         // Each LBA that holds data has a page, or is one of a page's owners.
         let counted = stats.live_blocks + stats.shared_owners + stats.packed_owners;
@@ -588,7 +588,7 @@ fn must_work(driver: &mut Driver, ask: &Ask) -> Result<(), Failure> {
     ensure!(
         driver.counts.done == done + 1,
         "{ask:?} does not work, full or just no more: {:?}",
-        driver.engine.stats()
+        driver.core.stats()
     );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The driver: takes requests, feeds the engine, carries out its effects on a backing, and keeps the contents of the
+//! The driver: takes requests, feeds the core, carries out its effects on a backing, and keeps the contents of the
 //! medium.
 
 mod bases;
@@ -98,9 +98,9 @@ pub struct Settings {
     pub verify: bool,
 }
 
-/// The engine on a simulated medium; see the module.
+/// The core on a simulated medium; see the module.
 pub struct Vellum {
-    engine: Core,
+    core: Core,
     /// Every write is durable when it is answered.
     strong: bool,
     backing: Backing,
@@ -185,21 +185,21 @@ impl Vellum {
             .verify
             .then(|| Shadow::new(superblock.logical_blocks()));
         let (placing, policy) = (settings.placing, settings.dedup);
-        let mut engine: Core = match recovered {
+        let mut core: Core = match recovered {
             Recovered::Log(found) => Engine::new(*found, buffers, options, crc32c::crc32c).into(),
             Recovered::Tables(found) => {
                 Tables::new(*found, placing.options(&options), crc32c::crc32c).into()
             }
         };
         if policy != Dedup::default() {
-            engine.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
+            core.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
         let makes_deltas = settings.deltas.are_made();
         if makes_deltas {
-            engine.handle(Nanos(0), Input::Set(Setting::Deltas { on: true }));
+            core.handle(Nanos(0), Input::Set(Setting::Deltas { on: true }));
         }
         Ok(Self {
-            engine,
+            core,
             strong: placing.persistence == Persistence::Strong,
             backing,
             heads: Heads::of(superblock, settings.handles),
@@ -232,18 +232,18 @@ impl Vellum {
     /// The engine's counters.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        self.core.stats()
     }
 
     /// The volume's superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
-        self.engine.superblock()
+        self.core.superblock()
     }
 
     /// Touches the map entries of blocks that will soon be requested, so that their cache misses overlap.
     pub fn look_ahead(&self, lbas: impl Iterator<Item = u64>) {
-        if let Some(log) = self.engine.as_log() {
+        if let Some(log) = self.core.as_log() {
             log.look_ahead(lbas.map(Lba));
         }
     }
@@ -251,7 +251,7 @@ impl Vellum {
     /// The same for contents in the index.
     pub fn look_ahead_contents(&self, contents: impl Iterator<Item = Content>) {
         let sums = contents.map(Content::sum);
-        self.engine.look_ahead_contents(sums);
+        self.core.look_ahead_contents(sums);
     }
 
     /// RAM for writes and for blocks being moved, in blocks.
@@ -283,15 +283,15 @@ impl Vellum {
     /// True if its volume is tables in place.
     #[must_use]
     pub fn is_in_place(&self) -> bool {
-        self.engine.as_log().is_none()
+        self.core.as_log().is_none()
     }
 
     /// When it wants [`tick`](Self::tick) to be called, in nanoseconds.
     #[must_use]
     pub fn timeout(&self) -> Option<u64> {
-        let engine = self.engine.poll_timeout().map(|at| at.0);
+        let core = self.core.poll_timeout().map(|at| at.0);
         let gate = self.gate.commits.deadline().map(|at| at.0);
-        first_of(engine, first_of(self.services.due(), gate))
+        first_of(core, first_of(self.services.due(), gate))
     }
 
     /// The next answer.
@@ -310,7 +310,7 @@ impl Vellum {
         }
     }
 
-    /// Sends a request to the engine.
+    /// Sends a request to the core.
     pub fn ask(&mut self, io: &mut Io<'_>, submitted: Submitted) {
         self.services.client_came();
         self.waiting.push_back(submitted);

@@ -57,7 +57,7 @@ impl Driver {
     ) -> Result<(), Failure> {
         // Answers by the state before, with room for the requests to come. It may have changed since.
         let most = u64::from(CLIENT_BUFS) - self.free.len() as u64 + WRITE_MAX;
-        let may_answer = std::mem::replace(&mut self.may_answer, self.engine.may_answer(most));
+        let may_answer = std::mem::replace(&mut self.may_answer, self.core.may_answer(most));
         let op = self.model.begin(lba, tokens.iter().copied(), fua);
         let is_early = self.early > 0 && !fua && self.rng.percent(self.early) && may_answer;
         let (request, ack) = match is_early {

@@ -115,7 +115,7 @@ impl Driver {
 
     /// Checks at rest that each critical block written since has a page of its own.
     pub fn check_critical(&self) -> Result<(), Failure> {
-        let Some(engine) = self.engine.as_log() else {
+        let Some(engine) = self.core.as_log() else {
             return Ok(());
         };
         let blocks = self.model.blocks();

@@ -52,12 +52,12 @@ impl Driver {
     }
 
     fn is_cold(&self, id: EffectId) -> bool {
-        matches!(&self.engine, Core::Log(engine) if engine.chunk_is_cold(id))
+        matches!(&self.core, Core::Log(engine) if engine.chunk_is_cold(id))
     }
 
     fn ensure_same_bufs(&self, id: EffectId, flight: &Flight) -> Result<(), Failure> {
         ensure!(
-            self.engine.chunk_bufs(id).eq(flight.bufs.iter().copied()),
+            self.core.chunk_bufs(id).eq(flight.bufs.iter().copied()),
             "the buffers of {:?} changed while it was in flight",
             flight.effect
         );
@@ -99,7 +99,7 @@ impl Driver {
             }
             Effect::WriteMeta { id, blocks, .. } => {
                 let mut bytes = vec![0; blocks as usize * 4096];
-                self.engine.encode(id, &mut bytes);
+                self.core.encode(id, &mut bytes);
                 flight
                     .cells
                     .extend(bytes.chunks_exact(4096).map(|b| Cell::Meta(b.into())));
@@ -177,7 +177,7 @@ impl Driver {
 }
 
 impl Flight {
-    /// How it ended, for the engine; a broken medium lies about some.
+    /// How it ended, for the core; a broken medium lies about some.
     fn outcome(&self, broken: Broken) -> Outcome<'_> {
         match (self.end, self.effect) {
             (End::Failed, _) => Outcome::Failed,

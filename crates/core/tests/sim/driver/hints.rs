@@ -1,4 +1,4 @@
-//! What the engine is told about stored blocks: hints, which may be right, outdated or wrong.
+//! What the core is told about stored blocks: hints, which may be right, outdated or wrong.
 
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};

@@ -38,7 +38,7 @@ impl Host<Flight> for Driver {
     fn erase(&mut self, flight: &mut Flight, _: EffectId, what: Extent) -> Self::Done {
         let more = u64::from(self.medium.broken == Broken::DiscardsMore);
         let end = (what.at.0 + u64::from(what.blocks) + more).min(self.medium.blocks());
-        let garbage = self.engine.as_log().is_none();
+        let garbage = self.core.as_log().is_none();
         for block in what.at.0..end {
             match self.rng.below(4) {
                 0 if garbage => self.spoil(block, flight.serial),
@@ -304,7 +304,7 @@ impl Driver {
 
     /// Summaries, and the headers that stand for a lost one, are read seldom, and what is done without them has to be tried.
     fn summary_is_lost(&mut self, from: Extent) -> bool {
-        let is_one = from.at >= self.engine.superblock().segments().first();
+        let is_one = from.at >= self.core.superblock().segments().first();
         let fails = self.faults.unreadable > 0 && is_one && self.rng.percent(40);
         if fails {
             self.suspects

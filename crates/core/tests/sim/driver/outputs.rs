@@ -1,4 +1,4 @@
-//! Takes the engine's outputs: checks that every effect and every reply is allowed.
+//! Takes the core's outputs: checks that every effect and every reply is allowed.
 
 use super::effects::placeholder;
 use super::parts;
@@ -67,9 +67,9 @@ impl Driver {
     fn bufs_of(&self, id: EffectId, effect: &Effect) -> Result<Vec<Buf>, Failure> {
         Ok(match *effect {
             Effect::WriteChunk { blocks, .. } => {
-                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                let bufs: Vec<Buf> = self.core.chunk_bufs(id).collect();
                 let whole = (0..blocks as usize - 1)
-                    .filter(|&index| self.engine.chunk_block(id, index) != Block::Page)
+                    .filter(|&index| self.core.chunk_block(id, index) != Block::Page)
                     .count();
                 ensure!(
                     whole <= bufs.len(),
@@ -79,7 +79,7 @@ impl Driver {
                 bufs
             }
             Effect::WriteData { blocks, .. } => {
-                let bufs: Vec<Buf> = self.engine.chunk_bufs(id).collect();
+                let bufs: Vec<Buf> = self.core.chunk_bufs(id).collect();
                 ensure!(
                     bufs.len() == blocks as usize,
                     "{effect:?} with {} buffers",

@@ -100,19 +100,19 @@ impl Driver {
         let mut block = vec![0; super::super::medium::BLOCK];
         let mut data = vec![Cell::Blank];
         for index in 0..blocks as usize - 1 {
-            data.push(match self.engine.chunk_block(id, index) {
+            data.push(match self.core.chunk_block(id, index) {
                 Block::Whole(buf) => cells[buf.0 as usize].clone(),
                 Block::Page => {
                     let mut store = |buf, encoding, out: &mut [u8]| {
                         store(token(buf), base(buf), encoding, out);
                     };
-                    self.engine.encode_page(id, index, &mut block, &mut store);
+                    self.core.encode_page(id, index, &mut block, &mut store);
                     Cell::Meta(block.as_slice().into())
                 }
             });
         }
         let mut store = |buf, encoding, out: &mut [u8]| store(token(buf), base(buf), encoding, out);
-        self.engine.encode_header(id, &mut block, &mut store);
+        self.core.encode_header(id, &mut block, &mut store);
         data[0] = Cell::Meta(block.as_slice().into());
         data
     }
@@ -165,7 +165,7 @@ impl Driver {
             true => lba,
             false => self.rng.below(lba + 20),
         };
-        let Earlier::Base(base) = self.engine.earlier(Lba(of)) else {
+        let Earlier::Base(base) = self.core.earlier(Lba(of)) else {
             return None;
         };
         let known = self.known.get(&(base.page.0, base.slot));

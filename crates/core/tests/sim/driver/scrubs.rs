@@ -55,7 +55,7 @@ impl Bad {
     fn is_there(&self, driver: &Driver) -> bool {
         let rot = driver.medium.rot.get(&self.at);
         matches!(rot, Some(Rot::Flip(bit)) if *bit == self.bit)
-            && driver.engine.leads_to(Lba(self.lba), Pba(self.at))
+            && driver.core.leads_to(Lba(self.lba), Pba(self.at))
             && !driver.model.is_changed_since(self.lba, self.since)
     }
 }
@@ -132,12 +132,12 @@ impl Scrubs {
             };
             let is_mirror = self.rng.percent(5) || of.is_empty();
             let at = match is_mirror {
-                true => driver.engine.superblock().mirrors()[self.rng.below(2) as usize].0,
+                true => driver.core.superblock().mirrors()[self.rng.below(2) as usize].0,
                 false => self.rng.pick(of),
             };
             let bit = self.rng.below(8 * BLOCK as u64) as u16;
             let lbas = 0..driver.model.blocks();
-            let leads = lbas.filter(|lba| driver.engine.leads_to(Lba(*lba), Pba(at)));
+            let leads = lbas.filter(|lba| driver.core.leads_to(Lba(*lba), Pba(at)));
             let bad = leads.map(|lba| Bad {
                 lba,
                 at,
@@ -198,8 +198,8 @@ impl Scrubs {
     }
 
     fn begin(&mut self, driver: &Driver) {
-        let plan = Plan::of(driver.engine.superblock());
-        let from = driver.engine.scrubbed();
+        let plan = Plan::of(driver.core.superblock());
+        let from = driver.core.scrubbed();
         let first = u64::from(from.saturating_sub(1));
         let bad = self.bad.iter().copied();
         let hidden = bad.filter(|bad| bad.lba >= first && bad.lba < plan.blocks);
@@ -282,7 +282,7 @@ impl Scrubs {
     /// Rewrites a block for which the last call found a copy, or looks for a copy of the next one.
     fn mend(&mut self, driver: &mut Driver) -> Result<(), Failure> {
         if let Some(Mends { lba, at, token }) = self.mends.take() {
-            if driver.poisoned || !driver.engine.leads_to(Lba(lba), at) {
+            if driver.poisoned || !driver.core.leads_to(Lba(lba), at) {
                 return Ok(());
             }
             let now = driver.model.clock();
@@ -307,7 +307,7 @@ impl Driver {
     /// Examines blocks as the device does: not where nothing is stored, and otherwise by a client's read.
     fn look(&mut self, lba: Lba, blocks: u32) -> Result<Waits, Failure> {
         let item = Item::Blocks(lba, blocks);
-        let extents = self.engine.extents(lba, u64::MAX >> 1, 1);
+        let extents = self.core.extents(lba, u64::MAX >> 1, 1);
         if let Some(&(run, false)) = extents.first() {
             return Ok(Waits::Tell(item, 0, Seen::Empty(run)));
         }
@@ -357,7 +357,7 @@ impl Driver {
         let Item::Mirror(index) = item else {
             return Seen::Good;
         };
-        let ours = self.engine.superblock();
+        let ours = self.core.superblock();
         let at = ours.mirrors()[index as usize];
         let mut block = vec![0; BLOCK];
         self.medium.read_into(at.0, &mut block);
@@ -370,8 +370,8 @@ impl Driver {
 
     /// A stored block that is a copy of what should be at `lba`.
     fn copy_of(&mut self, lba: u64) -> Option<Mends> {
-        let (at, sum) = self.engine.whole_at(Lba(lba))?;
-        let superblock = self.engine.superblock().clone();
+        let (at, sum) = self.core.whole_at(Lba(lba))?;
+        let superblock = self.core.superblock().clone();
         if !copies::are_told_apart(&superblock) {
             return None;
         }
@@ -403,7 +403,7 @@ impl Driver {
 
     /// The tags of a segment's blocks, from memory or from its summary.
     fn tags(&self, superblock: &Superblock, segment: Segment) -> Option<Vec<Tag>> {
-        if let Some(tags) = self.engine.written_tags(segment) {
+        if let Some(tags) = self.core.written_tags(segment) {
             return Some(tags);
         }
         let usable = superblock.usable_blocks();

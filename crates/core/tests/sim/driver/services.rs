@@ -88,11 +88,11 @@ impl Services {
             came: driver.counts.done,
             rate: self.rate,
             haste: Haste::Idle,
-            uncounted: !driver.engine.is_counted(),
+            uncounted: !driver.core.is_counted(),
         };
         match running.next(Nanos(self.now), &around) {
             Step::Wait(until) => self.now = until.0,
-            Step::Ask => running.ask(&driver.engine),
+            Step::Ask => running.ask(&driver.core),
             Step::Read { at, blocks } => self.waits = Waits::Read(at, blocks),
             Step::Found => return Err("a service has found what is not its own".into()),
             Step::Fold { lba, blocks } => {
@@ -101,7 +101,7 @@ impl Services {
                 driver.begin_fold(lba.0, blocks.into())?;
             }
             Step::Merge { lba, of } => {
-                self.waits = Waits::Pair(Box::new(driver.engine.stats()));
+                self.waits = Waits::Pair(Box::new(driver.core.stats()));
                 driver.merge_for_service(lba, of)?;
                 self.served.pairs += 1;
             }
@@ -115,13 +115,13 @@ impl Services {
     }
 
     fn begin(&mut self, driver: &Driver) {
-        let superblock = driver.engine.superblock().clone();
+        let superblock = driver.core.superblock().clone();
         let (crc, now) = (crc32c::crc32c, Nanos(self.now));
-        let is_short = fold::is_wanted(driver.engine.room());
+        let is_short = fold::is_wanted(driver.core.room());
         self.running = Some(match is_short || self.rng.percent(50) {
             true => Running::Fold(Box::new(Fold::new(superblock, crc, self.haste, now))),
             false => {
-                let from = (self.haste, driver.engine.swept());
+                let from = (self.haste, driver.core.swept());
                 Running::Sweep(Box::new(Sweep::new(superblock, crc, from, 0, now)))
             }
         });
@@ -160,7 +160,7 @@ impl Services {
                     return Ok(false);
                 }
                 (Some(true), Some(Running::Sweep(sweep))) => {
-                    sweep.merged(&before, &driver.engine.stats());
+                    sweep.merged(&before, &driver.core.stats());
                 }
                 _ => self.running = None,
             },

@@ -34,7 +34,7 @@ impl Vellum {
         if let Some(bytes) = size.packed.filter(|_| self.services.are_on()) {
             self.measured.insert(content, bytes);
         }
-        let (Some(bases), Some(log)) = (&mut self.bases, self.engine.as_log()) else {
+        let (Some(bases), Some(log)) = (&mut self.bases, self.core.as_log()) else {
             return alone;
         };
         let lba = submitted.lba + index as u64;
@@ -68,7 +68,7 @@ impl Vellum {
     /// The size that a block can be stored in anew. A delta stays one while its base is known; in a log of deltas it
     /// is merged with its base.
     pub(super) fn pack_anew(&self, lba: Lba, content: Content) -> Option<Packed> {
-        let base = self.engine.base_at(lba).zip(self.bases.as_ref());
+        let base = self.core.base_at(lba).zip(self.bases.as_ref());
         if let Some((part, bases)) = base
             && bases.deltas == Deltas::Packed
         {

@@ -1,4 +1,4 @@
-//! Starts the engine's effects on the backing: the lab as a host of the core.
+//! Starts the core's effects on the backing: the lab as a host of the core.
 
 use super::Vellum;
 use super::flight::Flight;
@@ -22,7 +22,7 @@ impl Host<Io<'_>> for Vellum {
             false => {
                 let first = to.at.0 as usize + 1;
                 let blocks = self.medium[first..].iter_mut();
-                let bufs = self.engine.as_log().map(|log| log.chunk_bufs(id));
+                let bufs = self.core.as_log().map(|log| log.chunk_bufs(id));
                 for (block, buf) in blocks.zip(bufs.into_iter().flatten()) {
                     *block = self.bufs[buf.0 as usize];
                 }
@@ -35,7 +35,7 @@ impl Host<Io<'_>> for Vellum {
     }
 
     fn write_data(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent) {
-        for (buf, place, _) in self.engine.chunk_places(id) {
+        for (buf, place, _) in self.core.chunk_places(id) {
             self.medium[place.0 as usize] = self.bufs[buf.0 as usize];
         }
         let tag = self.fly(id, Flight::Plain);
@@ -44,7 +44,7 @@ impl Host<Io<'_>> for Vellum {
 
     fn write_meta(&mut self, io: &mut Io<'_>, id: EffectId, to: Extent, durable: bool) {
         self.bytes.resize(to.blocks as usize * BLOCK_BYTES, 0);
-        self.engine.encode(id, &mut self.bytes);
+        self.core.encode(id, &mut self.bytes);
         self.summaries.keep(to.at, &self.bytes, &self.medium);
         let heads = self.heads.as_ref();
         let stream = heads.map_or(Stream::default(), |heads| heads.of_meta(to.at));
@@ -115,7 +115,7 @@ impl Host<Io<'_>> for Vellum {
 impl Vellum {
     /// Returns where a chunk that is written at `at` belongs.
     fn stream_of_chunk(&mut self, id: EffectId, at: Pba) -> Stream {
-        match (&mut self.heads, self.engine.as_log()) {
+        match (&mut self.heads, self.core.as_log()) {
             (Some(heads), Some(log)) => heads.of_chunk(at, log.chunk_is_cold(id)),
             _ => Stream::default(),
         }
@@ -134,7 +134,7 @@ impl Vellum {
 
 impl Serves<Io<'_>> for Vellum {
     fn core(&mut self) -> &mut Core {
-        &mut self.engine
+        &mut self.core
     }
 
     fn allows(&self, _: &Effect) -> bool {

@@ -69,7 +69,7 @@ impl Vellum {
             && let Some((first, after)) = watching.take_freed()
         {
             let (lba, blocks) = (Lba(first), after - first);
-            let extents = self.engine.extents(lba, blocks, blocks as usize);
+            let extents = self.core.extents(lba, blocks, blocks as usize);
             let mapped = extents.iter().filter(|(_, mapped)| *mapped);
             let mapped: u64 = mapped.map(|(blocks, _)| blocks).sum();
             if mapped == 0 {

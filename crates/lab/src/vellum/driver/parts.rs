@@ -15,7 +15,7 @@ impl Vellum {
     /// Encodes a chunk in which blocks may share pages, for the checksums of those pages.
     pub(super) fn write_parts(&mut self, id: EffectId, at: Pba, blocks: u32) {
         let mut parts: BTreeMap<Pba, Vec<Content>> = BTreeMap::new();
-        for (buf, place, slot) in self.engine.chunk_places(id) {
+        for (buf, place, slot) in self.core.chunk_places(id) {
             if slot.is_some() {
                 let content = self.bufs[buf.0 as usize];
                 parts.entry(place).or_default().push(content);
@@ -24,7 +24,7 @@ impl Vellum {
         self.bytes.resize(BLOCK_BYTES, 0);
         for index in 0..blocks as usize - 1 {
             let place = at.plus(index as u64 + 1);
-            let content = match self.engine.chunk_block(id, index) {
+            let content = match self.core.chunk_block(id, index) {
                 Block::Whole(buf) => {
                     let content = self.bufs[buf.0 as usize];
                     self.pages.copied(content);
@@ -33,7 +33,7 @@ impl Vellum {
                 Block::Page => {
                     // Nothing reads what would be stored.
                     let store = &mut |_, _, _: &mut [u8]| {};
-                    self.engine.encode_page(id, index, &mut self.bytes, store);
+                    self.core.encode_page(id, index, &mut self.bytes, store);
                     self.make_page(parts.remove(&place).unwrap_or_default())
                 }
             };
@@ -41,7 +41,7 @@ impl Vellum {
         }
         if let Some(parts) = parts.remove(&at) {
             let store = &mut |_, _, _: &mut [u8]| {};
-            self.engine.encode_header(id, &mut self.bytes, store);
+            self.core.encode_header(id, &mut self.bytes, store);
             self.medium[at.0 as usize] = self.make_page(parts);
         }
     }

@@ -40,7 +40,7 @@ impl Vellum {
         let Some(running) = &mut self.services.running else {
             unreachable!("no service is at work")
         };
-        if self.engine.superblock().segment_of(at).is_none() {
+        if self.core.superblock().segment_of(at).is_none() {
             let len = blocks as usize * BLOCK_BYTES;
             let bytes = self.summaries.read(at, len, &self.medium);
             running.read(Seen::Bytes(&bytes));
@@ -84,14 +84,14 @@ impl Vellum {
             came: self.services.came,
             rate: RATE,
             haste: Haste::Idle,
-            uncounted: !self.engine.is_counted(),
+            uncounted: !self.core.is_counted(),
         };
         match running.next(Nanos(io.time.now()), &around) {
             Step::Wait(until) => {
                 self.services.due = Some(until.0);
                 return false;
             }
-            Step::Ask => running.ask(&self.engine),
+            Step::Ask => running.ask(&self.core),
             Step::Read { at, blocks } => {
                 self.services.waits = Waits::Read(at, blocks);
                 self.backing.read(io, Tag::Service, at, blocks);
@@ -105,7 +105,7 @@ impl Vellum {
                 self.feed(io, Input::Service(read));
             }
             Step::Merge { lba, of } => {
-                self.services.waits = Waits::Merge(Box::new(self.engine.stats()));
+                self.services.waits = Waits::Merge(Box::new(self.core.stats()));
                 let id = RequestId(OURS);
                 self.feed(io, Input::Service(Service::Merge { id, lba, of }));
             }
@@ -118,12 +118,12 @@ impl Vellum {
     }
 
     fn begin_service(&mut self, io: &Io<'_>) -> Option<Running> {
-        let written = self.engine.stats().host_blocks_written;
+        let written = self.core.stats().host_blocks_written;
         let Tidying { fold, sweep } = self.services.which;
         // A fold in a hurry does not wait until space is short.
-        let is_short = fold == Some(Haste::Now) || fold::is_wanted(self.engine.room());
+        let is_short = fold == Some(Haste::Now) || fold::is_wanted(self.core.room());
         let services = &mut self.services;
-        let superblock = self.engine.superblock().clone();
+        let superblock = self.core.superblock().clone();
         let (crc, now) = (crc32c::crc32c, Nanos(io.time.now()));
         for (index, haste, is_wanted) in [(0, fold, is_short), (1, sweep, true)] {
             let news = written - services.written[index] >= NEWS;
@@ -135,7 +135,7 @@ impl Vellum {
                 return Some(match index {
                     0 => Running::Fold(Box::new(Fold::new(superblock, crc, haste, now))),
                     _ => {
-                        let at = (haste, self.engine.swept());
+                        let at = (haste, self.core.swept());
                         Running::Sweep(Box::new(Sweep::new(superblock, crc, at, u64::MAX, now)))
                     }
                 });
@@ -155,7 +155,7 @@ impl Vellum {
             }
             Waits::Merge(before) => match &mut self.services.running {
                 Some(Running::Sweep(sweep)) if well => {
-                    sweep.merged(&before, &self.engine.stats());
+                    sweep.merged(&before, &self.core.stats());
                 }
                 _ => self.services.running = None,
             },
