@@ -81,15 +81,15 @@ use parked::Parked;
 use residency::Residency;
 use verdict::Twin;
 
-/// What to do after an input.
+/// Whether the pump runs after an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// Something may make progress: run the pump.
-    Move,
+enum Pump {
+    /// Something may make progress.
+    Always,
     /// Most inputs of this kind allow no progress: [`Engine::is_as_at`] decides.
-    Look,
-    /// Nothing yet: another answer is expected.
-    Wait,
+    IfChanged,
+    /// Another answer must come first.
+    Never,
 }
 
 /// What an effect in flight is for.
@@ -263,11 +263,11 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, input: Input<'_>) {
         self.front.course.on_time(now);
         let before = self.marks();
-        let mut then = match input {
-            Input::Write { .. } | Input::Read { .. } => Then::Look,
-            _ => Then::Move,
+        let mut pump = match input {
+            Input::Write { .. } | Input::Read { .. } => Pump::IfChanged,
+            _ => Pump::Always,
         };
-        if self.state.is_in_census() && matches!(then, Then::Look) {
+        if self.state.is_in_census() && matches!(pump, Pump::IfChanged) {
             self.residency.census.on_asked(now);
         }
         match input {
@@ -286,16 +286,16 @@ impl Engine {
             Input::Service(asked) => self.serve(asked),
             Input::Properties { id, properties } => self.superblock.change(id, properties.clone()),
             Input::HasClones { id } => self.superblock.note_clones(id),
-            Input::Done { id, outcome } => then = self.done(id, outcome),
+            Input::Done { id, outcome } => pump = self.done(id, outcome),
             Input::Tick => self.tick(),
             Input::Shutdown => self.front.course.stop(),
         }
-        let moves = match then {
-            Then::Move => true,
-            Then::Look => !self.is_as_at(before),
-            Then::Wait => false,
+        let pumps = match pump {
+            Pump::Always => true,
+            Pump::IfChanged => !self.is_as_at(before),
+            Pump::Never => false,
         };
-        if moves {
+        if pumps {
             self.pump();
         }
         if self.state.is_paged() {
@@ -445,14 +445,14 @@ impl Engine {
         self.write_again();
     }
 
-    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Then {
+    fn done(&mut self, id: EffectId, outcome: Outcome<'_>) -> Pump {
         let Some(&pending) = self.front.outbox.get(id) else {
             unreachable!("effect {id} was answered twice, or never asked");
         };
         let waits = matches!(outcome, Outcome::Full) && pending.may_be_held();
         if waits && !self.front.course.is_poisoned() {
             refuse::until_room(self, id);
-            return Then::Move;
+            return Pump::Always;
         }
         self.front.outbox.answered(id);
         let failed = matches!(outcome, Outcome::Failed | Outcome::Full);
@@ -472,7 +472,7 @@ impl Engine {
                 blocks,
             } => {
                 self.data_read(request, at, blocks, outcome);
-                return Then::Look;
+                return Pump::IfChanged;
             }
             Pending::ReadParts {
                 request,
@@ -482,7 +482,7 @@ impl Engine {
             } => {
                 self.end_base(base);
                 self.parts_read(request, at, reads, base, outcome);
-                return Then::Look;
+                return Pump::IfChanged;
             }
             Pending::Sums(segment, offset) => self.sums_read(segment, offset, outcome),
             Pending::MergeRead(merge) => self.merge_read(merge, outcome),
@@ -505,11 +505,11 @@ impl Engine {
             Pending::Gather { at, blocks, to } => {
                 self.gathered((at, blocks, to), outcome);
                 if !self.collector.has_gathered() {
-                    return Then::Wait;
+                    return Pump::Never;
                 }
             }
         }
-        Then::Move
+        Pump::Always
     }
 
     fn sums_read(&mut self, segment: Segment, offset: Option<u32>, outcome: Outcome<'_>) {
