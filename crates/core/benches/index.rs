@@ -12,7 +12,7 @@ use streams::{Again, Chance, Shape};
 use vellum_core::addr::Lba;
 use vellum_core::index::{Holder, Index};
 use vellum_core::policy::dedup::content_hash;
-use vellum_core::seam::{Order, Search, Store};
+use vellum_core::seam::{CaftlSearch, EntryOrder, IndexKind};
 
 const COMPACT_ENTRY: usize = 8;
 /// The most blocks of a stream of files (32 GiB).
@@ -85,7 +85,7 @@ fn shares(all: &[(&str, Vec<u32>)]) {
                 shape.duplicates,
             )
         };
-        let caftl = Store::Caftl(Search::default());
+        let caftl = IndexKind::Caftl(CaftlSearch::default());
         let (tenth, whole) = (
             shape.unique / 10 * COMPACT_ENTRY,
             shape.unique * COMPACT_ENTRY * 10 / 9,
@@ -95,9 +95,9 @@ fn shares(all: &[(&str, Vec<u32>)]) {
             percent(shape.duplicates, stream.len()),
             shape.unique,
             percent(shape.hot, shape.unique),
-            run(Store::Compact, whole),
+            run(IndexKind::Compact, whole),
             run(caftl, whole * 3 / 2),
-            run(Store::Compact, tenth),
+            run(IndexKind::Compact, tenth),
             run(caftl, tenth * 3 / 2),
             run(caftl, tenth * 3),
             percent(shape.of_best_tenth, shape.duplicates),
@@ -127,8 +127,8 @@ fn loads() {
         println!(
             "{load:4}% {:10.1} {:7.1}% {:7.1}%",
             bytes as f64 / f64::from(CONTENTS),
-            percent(Store::Compact, bytes),
-            percent(Store::Caftl(Search::default()), bytes * 3 / 2),
+            percent(IndexKind::Compact, bytes),
+            percent(IndexKind::Caftl(CaftlSearch::default()), bytes * 3 / 2),
         );
     }
     println!();
@@ -143,19 +143,22 @@ fn look_ups() {
         "{:34} {:>9} {:>12} {:>8} {:>8}",
         "store", "entries", "comparisons", "less", "ns"
     );
-    let search = |order, range_check| Store::Caftl(Search { range_check, order });
+    let search = |order, range_check| IndexKind::Caftl(CaftlSearch { range_check, order });
     let mut plain = None;
     for (name, store) in [
-        ("caftl", search(Order::Arrival, false)),
-        ("caftl, range check", search(Order::Arrival, true)),
-        ("caftl, by hotness", search(Order::Hotness, false)),
+        ("caftl", search(EntryOrder::Arrival, false)),
+        ("caftl, range check", search(EntryOrder::Arrival, true)),
+        ("caftl, by hotness", search(EntryOrder::Hotness, false)),
         (
             "caftl, by hotness, range check",
-            search(Order::Hotness, true),
+            search(EntryOrder::Hotness, true),
         ),
-        ("caftl, by value", search(Order::Value, false)),
-        ("caftl, by value, range check", search(Order::Value, true)),
-        ("compact", Store::Compact),
+        ("caftl, by value", search(EntryOrder::Value, false)),
+        (
+            "caftl, by value, range check",
+            search(EntryOrder::Value, true),
+        ),
+        ("compact", IndexKind::Compact),
     ] {
         let mut index = Index::new(store, BYTES);
         let contents = index.capacity() as u32 * 2;

@@ -137,7 +137,7 @@ pub struct Dedup {
     /// or 1: all blocks are looked up.
     pub sample_blocks: u32,
     /// The kind of index. With another kind it starts empty as well.
-    pub store: Store,
+    pub store: IndexKind,
     /// How equality of two blocks is decided.
     pub decide: Decide,
     /// If true, the index learns only contents of [`Class::Data`]. It is not searched for blocks that the file system writes where its
@@ -163,36 +163,36 @@ pub struct Fingerprint(pub [u8; 16]);
 
 /// A kind of index of contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Store {
+pub enum IndexKind {
     /// Ours: two cache lines of eight entries for each hash.
     #[default]
     Compact,
     /// CAFTL's: segments and buckets (§3.2.3).
-    Caftl(Search),
+    Caftl(CaftlSearch),
 }
 
 /// How CAFTL's store is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Search {
+pub struct CaftlSearch {
     /// True if a bucket's smallest and largest entry are checked first.
     pub range_check: bool,
     /// How entries are spread over a segment's buckets.
-    pub order: Order,
+    pub order: EntryOrder,
 }
 
-impl Default for Search {
+impl Default for CaftlSearch {
     /// What the paper recommends (§4.3.3).
     fn default() -> Self {
         Self {
             range_check: true,
-            order: Order::Value,
+            order: EntryOrder::Value,
         }
     }
 }
 
 /// An order of the entries of one segment of CAFTL's store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum EntryOrder {
     /// In order of arrival.
     Arrival,
     /// Those with the most owners first (hotness-based reorganisation).

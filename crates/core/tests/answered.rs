@@ -21,7 +21,7 @@ const C: u32 = 1003;
 const POLICY: Dedup = Dedup {
     index_bytes: 1 << 16,
     sample_blocks: 0,
-    store: vellum_core::seam::Store::Compact,
+    store: vellum_core::seam::IndexKind::Compact,
     decide: vellum_core::seam::Decide::Compare,
     semantics: false,
 };

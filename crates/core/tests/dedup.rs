@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use streams::{Again, Shape};
 use support::Idle;
 use vellum_core::index::Index;
-use vellum_core::seam::{Dedup, Search, Store};
+use vellum_core::seam::{CaftlSearch, Dedup, IndexKind};
 
 const BLOCKS: u64 = 50_000;
 
@@ -168,18 +168,21 @@ fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
     let bytes = shape.unique / 10 * 8;
     let found = |store, bytes| streams::found(&stream, &mut Index::new(store, bytes));
     let (ours, theirs) = (
-        found(Store::Compact, bytes),
-        found(Store::Caftl(Search::default()), bytes),
+        found(IndexKind::Compact, bytes),
+        found(IndexKind::Caftl(CaftlSearch::default()), bytes),
     );
     println!("{ours} and {theirs} of {} found", shape.duplicates);
     assert!(ours * 1000 > shape.duplicates * 862);
     assert!(ours > theirs);
     // CAFTL's entries have 12 bytes, and its segments are not all alike.
     assert_eq!(
-        found(Store::Caftl(Search::default()), 4 * shape.unique * 8),
+        found(
+            IndexKind::Caftl(CaftlSearch::default()),
+            4 * shape.unique * 8
+        ),
         shape.duplicates
     );
-    let whole = found(Store::Compact, at_90_percent(shape.unique));
+    let whole = found(IndexKind::Compact, at_90_percent(shape.unique));
     assert!(whole * 100 >= shape.duplicates * 99);
 }
 
@@ -187,7 +190,7 @@ fn on_the_papers_skew_a_tenth_finds_more_than_the_papers_share() {
 #[test]
 fn nearly_all_duplicates_of_a_set_that_fits_are_found() {
     for contents in [20_000, 100_000, 500_000] {
-        let mut index = Index::new(Store::Compact, at_90_percent(contents as usize));
+        let mut index = Index::new(IndexKind::Compact, at_90_percent(contents as usize));
         let found = streams::found(&streams::twice(contents), &mut index);
         println!("{found} of {contents}");
         assert!(found * 100 >= contents as usize * 99);

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::{Commits, Decide, Dedup, Store, WriteOnce};
+use vellum_core::seam::{Commits, Decide, Dedup, IndexKind, WriteOnce};
 pub use vellum_policies::words::Deltas;
 use vellum_watch::Wants;
 
@@ -138,7 +138,7 @@ pub struct Policy {
     /// One of this many blocks is looked up first, and the others only if that one was found; 0: all are looked up.
     pub sample_blocks: u32,
     /// Which index of contents.
-    pub store: Store,
+    pub store: IndexKind,
     /// Whether the volume folds sparse pages by itself when little room is free. Without parts of pages there are none.
     pub fold: bool,
     /// Blocks a second that a sweep may read; 0: as many as it can.
@@ -210,7 +210,7 @@ impl Default for Policy {
             dedup: false,
             index_bytes: 64 << 20,
             sample_blocks: 0,
-            store: Store::default(),
+            store: IndexKind::default(),
             fold: true,
             sweep_blocks: SWEEP_RATE,
             fingerprint: None,

@@ -1,6 +1,6 @@
 //! Words for the core's choices.
 
-use vellum_core::seam::{Order, Search, Store, WriteOnce};
+use vellum_core::seam::{CaftlSearch, EntryOrder, IndexKind, WriteOnce};
 
 const RULES: [(&str, WriteOnce); 4] = [
     ("off", WriteOnce::Off),
@@ -10,19 +10,19 @@ const RULES: [(&str, WriteOnce); 4] = [
 ];
 
 /// Indexes of contents: ours, the paper's as it recommends it, and the paper's with each way to search it.
-const STORES: [(&str, Store); 8] = [
-    ("compact", Store::Compact),
-    ("caftl", caftl(true, Order::Value)),
-    ("caftl-plain", caftl(false, Order::Arrival)),
-    ("caftl-range", caftl(true, Order::Arrival)),
-    ("caftl-hot", caftl(false, Order::Hotness)),
-    ("caftl-hot-range", caftl(true, Order::Hotness)),
-    ("caftl-value", caftl(false, Order::Value)),
-    ("caftl-value-range", caftl(true, Order::Value)),
+const STORES: [(&str, IndexKind); 8] = [
+    ("compact", IndexKind::Compact),
+    ("caftl", caftl(true, EntryOrder::Value)),
+    ("caftl-plain", caftl(false, EntryOrder::Arrival)),
+    ("caftl-range", caftl(true, EntryOrder::Arrival)),
+    ("caftl-hot", caftl(false, EntryOrder::Hotness)),
+    ("caftl-hot-range", caftl(true, EntryOrder::Hotness)),
+    ("caftl-value", caftl(false, EntryOrder::Value)),
+    ("caftl-value-range", caftl(true, EntryOrder::Value)),
 ];
 
-const fn caftl(range_check: bool, order: Order) -> Store {
-    Store::Caftl(Search { range_check, order })
+const fn caftl(range_check: bool, order: EntryOrder) -> IndexKind {
+    IndexKind::Caftl(CaftlSearch { range_check, order })
 }
 
 /// Whether and where blocks are stored as their difference to what they replace.
@@ -88,13 +88,13 @@ pub fn rule_named(name: &str) -> Option<WriteOnce> {
 
 /// The name of an index of contents.
 #[must_use]
-pub fn store_name(store: Store) -> &'static str {
+pub fn store_name(store: IndexKind) -> &'static str {
     word(&STORES, &store).unwrap_or("caftl")
 }
 
 /// The index of contents with this name.
 #[must_use]
-pub fn store_named(name: &str) -> Option<Store> {
+pub fn store_named(name: &str) -> Option<IndexKind> {
     meant(&STORES, name)
 }
 

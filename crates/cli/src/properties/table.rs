@@ -295,7 +295,7 @@ pub static TABLE: &[Property] = &[
         Counts::Next,
         choice!(
             policy.store,
-            |store: &vellum_core::seam::Store| store_name(*store),
+            |store: &vellum_core::seam::IndexKind| store_name(*store),
             |text: &str| store_named(text)
         ),
     ),

@@ -11,7 +11,7 @@
 
 use super::holder::Holder;
 use crate::addr::{Lba, Vba};
-use crate::seam::{Order, Search};
+use crate::seam::{CaftlSearch, EntryOrder};
 use alloc::{vec, vec::Vec};
 use core::cmp::{Ordering, Reverse};
 
@@ -75,7 +75,7 @@ struct Segment {
 /// CAFTL's fingerprint store.
 #[derive(Default)]
 pub struct Caftl {
-    search: Search,
+    search: CaftlSearch,
     segments: Vec<Segment>,
     /// Buckets that no segment has yet; each segment's first bucket is reserved for it.
     spare: usize,
@@ -103,7 +103,12 @@ fn search_bucket(bucket: &Bucket, print: u32, check: bool, comparisons: &mut u64
 }
 
 impl Segment {
-    fn find(&self, print: u32, search: Search, comparisons: &mut u64) -> Option<(usize, usize)> {
+    fn find(
+        &self,
+        print: u32,
+        search: CaftlSearch,
+        comparisons: &mut u64,
+    ) -> Option<(usize, usize)> {
         let (mut low, mut high) = (0, self.sorted);
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -130,10 +135,10 @@ impl Segment {
     }
 
     /// Finds the bucket for a print that is not there: one with room if there is one, or if one can be added.
-    fn bucket_for(&mut self, print: u32, order: Order, spare: &mut usize) -> usize {
+    fn bucket_for(&mut self, print: u32, order: EntryOrder, spare: &mut usize) -> usize {
         let has_room = |bucket: &Bucket| bucket.len() < BUCKET_ENTRIES;
         let mut covering = None;
-        if order == Order::Value && self.sorted > 0 {
+        if order == EntryOrder::Value && self.sorted > 0 {
             let below = |bucket: &Bucket| bucket.last().is_some_and(|last| last.print < print);
             let index = self.buckets[..self.sorted].partition_point(below);
             let index = index.min(self.sorted - 1);
@@ -148,7 +153,7 @@ impl Segment {
         if self.buckets.is_empty() || *spare > 0 {
             *spare -= usize::from(!self.buckets.is_empty());
             // A single bucket is in order.
-            self.sorted += usize::from(order == Order::Value && self.buckets.is_empty());
+            self.sorted += usize::from(order == EntryOrder::Value && self.buckets.is_empty());
             self.buckets.push(Vec::with_capacity(BUCKET_ENTRIES));
             return self.buckets.len() - 1;
         }
@@ -159,7 +164,7 @@ impl Segment {
     }
 
     /// Adds an entry. Returns true if there is one more than before.
-    fn add(&mut self, entry: Entry, order: Order, spare: &mut usize) -> bool {
+    fn add(&mut self, entry: Entry, order: EntryOrder, spare: &mut usize) -> bool {
         let index = self.bucket_for(entry.print, order, spare);
         let bucket = &mut self.buckets[index];
         let replaces = bucket.len() == BUCKET_ENTRIES;
@@ -176,15 +181,15 @@ impl Segment {
         }
         let at = bucket.partition_point(|other| other.print < entry.print);
         bucket.insert(at, entry);
-        if order == Order::Value && index >= self.sorted && bucket.len() == BUCKET_ENTRIES {
+        if order == EntryOrder::Value && index >= self.sorted && bucket.len() == BUCKET_ENTRIES {
             self.reorganise(order, spare);
         }
         !replaces
     }
 
-    fn changed(&mut self, order: Order, spare: &mut usize) {
+    fn changed(&mut self, order: EntryOrder, spare: &mut usize) {
         self.changes += 1;
-        if order == Order::Hotness
+        if order == EntryOrder::Hotness
             && self.buckets.len() > 1
             && self.changes >= (self.buckets.len() - 1) * BUCKET_ENTRIES
         {
@@ -193,13 +198,13 @@ impl Segment {
     }
 
     /// The paper's merge sort over a segment's buckets.
-    fn reorganise(&mut self, order: Order, spare: &mut usize) {
+    fn reorganise(&mut self, order: EntryOrder, spare: &mut usize) {
         self.changes = 0;
         let mut all = self.buckets.concat();
         match order {
-            Order::Arrival => return,
-            Order::Hotness => all.sort_by_key(|entry| Reverse(entry.owners)),
-            Order::Value => all.sort_by_key(|entry| entry.print),
+            EntryOrder::Arrival => return,
+            EntryOrder::Hotness => all.sort_by_key(|entry| Reverse(entry.owners)),
+            EntryOrder::Value => all.sort_by_key(|entry| entry.print),
         }
         let mut parts = all.chunks(BUCKET_ENTRIES);
         for bucket in &mut self.buckets {
@@ -210,7 +215,7 @@ impl Segment {
         let needed = all.len().div_ceil(BUCKET_ENTRIES).max(1);
         *spare += self.buckets.len() - needed;
         self.buckets.truncate(needed);
-        if order == Order::Value {
+        if order == EntryOrder::Value {
             self.sorted = needed;
         }
     }
@@ -226,7 +231,7 @@ impl Segment {
 }
 
 impl Caftl {
-    pub(super) fn new(search: Search, bytes: usize) -> Self {
+    pub(super) fn new(search: CaftlSearch, bytes: usize) -> Self {
         let buckets = bytes / BUCKET_BYTES;
         let segments = (buckets / BUCKETS).clamp(buckets.min(1), SEGMENTS);
         Self {
@@ -305,7 +310,7 @@ mod tests {
     use super::super::tests::hash;
     use super::*;
 
-    fn filled(search: Search, buckets: usize) -> Caftl {
+    fn filled(search: CaftlSearch, buckets: usize) -> Caftl {
         let mut store = Caftl::new(search, buckets * BUCKET_BYTES);
         for content in 0..2 * store.capacity() as u64 {
             let owners = if content % 10 == 0 { 9 } else { 1 };
@@ -314,10 +319,10 @@ mod tests {
         store
     }
 
-    fn searches() -> impl Iterator<Item = Search> {
-        [Order::Arrival, Order::Hotness, Order::Value]
+    fn searches() -> impl Iterator<Item = CaftlSearch> {
+        [EntryOrder::Arrival, EntryOrder::Hotness, EntryOrder::Value]
             .into_iter()
-            .flat_map(|order| [false, true].map(|range_check| Search { range_check, order }))
+            .flat_map(|order| [false, true].map(|range_check| CaftlSearch { range_check, order }))
     }
 
     #[test]
@@ -343,7 +348,8 @@ mod tests {
                 let sorted = segment.buckets[..segment.sorted].concat();
                 assert!(sorted.is_sorted_by_key(|entry| entry.print));
                 assert!(
-                    search.order != Order::Value || segment.sorted + 1 >= segment.buckets.len()
+                    search.order != EntryOrder::Value
+                        || segment.sorted + 1 >= segment.buckets.len()
                 );
             }
         }

@@ -11,7 +11,7 @@ mod caftl;
 mod compact;
 pub(crate) mod holder;
 
-use crate::seam::Store;
+use crate::seam::IndexKind;
 use alloc::collections::TryReserveError;
 use caftl::Caftl;
 use compact::Compact;
@@ -27,7 +27,7 @@ pub enum Index {
 
 impl Default for Index {
     fn default() -> Self {
-        Self::new(Store::default(), 0)
+        Self::new(IndexKind::default(), 0)
     }
 }
 
@@ -43,9 +43,9 @@ macro_rules! either {
 impl Index {
     /// Makes an index in at most `bytes`; an empty one when that is too little, or when there is no memory for it.
     #[must_use]
-    pub fn new(store: Store, bytes: usize) -> Self {
+    pub fn new(kind: IndexKind, bytes: usize) -> Self {
         let none = Self::Compact(Compact::default());
-        Self::with_advice(store, bytes, &mut |_, _| {}).unwrap_or(none)
+        Self::with_advice(kind, bytes, &mut |_, _| {}).unwrap_or(none)
     }
 
     /// The same. Calls `advise` with the address and the size of its memory before the memory is touched: the caller may want
@@ -54,19 +54,19 @@ impl Index {
     /// # Errors
     /// When there is no memory for it.
     pub fn with_advice(
-        store: Store,
+        kind: IndexKind,
         bytes: usize,
         advise: &mut dyn FnMut(*const u8, usize),
     ) -> Result<Self, TryReserveError> {
-        Ok(match store {
-            Store::Compact => Self::Compact(Compact::new(bytes, advise)?),
-            Store::Caftl(search) => Self::Caftl(Caftl::new(search, bytes)),
+        Ok(match kind {
+            IndexKind::Compact => Self::Compact(Compact::new(bytes, advise)?),
+            IndexKind::Caftl(search) => Self::Caftl(Caftl::new(search, bytes)),
         })
     }
 
     /// True if [`Index::new`] would make the same index, as far as making it takes long.
-    pub(crate) fn is_of(&self, store: Store, bytes: usize) -> bool {
-        matches!((self, store), (Self::Compact(index), Store::Compact) if index.is_of(bytes))
+    pub(crate) fn is_of(&self, kind: IndexKind, bytes: usize) -> bool {
+        matches!((self, kind), (Self::Compact(index), IndexKind::Compact) if index.is_of(bytes))
     }
 
     /// How many contents it can hold.
@@ -130,19 +130,20 @@ mod tests {
     use super::*;
     use crate::addr::{Lba, Vba};
     use crate::policy::dedup::content_hash;
-    use crate::seam::{Order, Search};
+    use crate::seam::{CaftlSearch, EntryOrder};
     use alloc::{collections::BTreeMap, vec::Vec};
     use proptest::prelude::*;
 
     /// All kinds of index.
-    pub(super) fn stores() -> Vec<Store> {
-        let mut stores = alloc::vec![Store::Compact];
-        for order in [Order::Arrival, Order::Hotness, Order::Value] {
-            stores.extend(
-                [true, false].map(|range_check| Store::Caftl(Search { range_check, order })),
+    pub(super) fn kinds() -> Vec<IndexKind> {
+        let mut kinds = alloc::vec![IndexKind::Compact];
+        for order in [EntryOrder::Arrival, EntryOrder::Hotness, EntryOrder::Value] {
+            kinds.extend(
+                [true, false]
+                    .map(|range_check| IndexKind::Caftl(CaftlSearch { range_check, order })),
             );
         }
-        stores
+        kinds
     }
 
     /// The hash of a numbered content, as random as checksums are: consecutive numbers would fill all lines alike.
@@ -155,8 +156,8 @@ mod tests {
 
     #[test]
     fn an_index_without_memory_gives_no_hints() {
-        for store in stores() {
-            let mut index = Index::new(store, 63);
+        for kind in kinds() {
+            let mut index = Index::new(kind, 63);
             index.insert(5, Holder::Lba(Lba(1)), 1);
             index.moved(5, Holder::Lba(Lba(2)));
             index.remove(5);
@@ -167,21 +168,23 @@ mod tests {
     #[test]
     fn advice_is_asked_before_memory_is_touched_and_lines_are_cache_lines() {
         let mut told = Vec::new();
-        let index = Index::with_advice(Store::Compact, 10_000, &mut |at, bytes| {
+        let index = Index::with_advice(IndexKind::Compact, 10_000, &mut |at, bytes| {
             told.push((at.align_offset(64), bytes));
         })
         .unwrap();
         assert_eq!((told, index.capacity()), (alloc::vec![(0, 9984)], 1248));
-        let _ =
-            Index::with_advice(Store::Compact, 63, &mut |_, _| unreachable!("no memory")).unwrap();
+        let _ = Index::with_advice(IndexKind::Compact, 63, &mut |_, _| {
+            unreachable!("no memory")
+        })
+        .unwrap();
     }
 
     #[test]
     fn contents_that_fit_are_found() {
-        for store in stores() {
+        for kind in kinds() {
             // The segments of CAFTL's store are not equally full, and a full one takes no room from the next.
-            let percent = if store == Store::Compact { 90 } else { 50 };
-            let mut index = Index::new(store, 64 << 10);
+            let percent = if kind == IndexKind::Compact { 90 } else { 50 };
+            let mut index = Index::new(kind, 64 << 10);
             let contents = index.capacity() as u64 * percent / 100;
             for content in 0..contents {
                 index.insert(hash(content), Holder::Lba(Lba(content)), 1);
@@ -191,7 +194,7 @@ mod tests {
                 .count() as u64;
             assert!(
                 found * 100 >= contents * 99,
-                "{store:?}: {found} of {contents}"
+                "{kind:?}: {found} of {contents}"
             );
             assert!(index.comparisons() > 0);
         }
@@ -204,7 +207,7 @@ mod tests {
             bytes in prop::sample::select(alloc::vec![576usize, 4096, 3 * 4096, 9 * 4096]),
             steps in prop::collection::vec((0u64..1500, 0u32..1000, 0..12), 1..3000)
         ) {
-            let mut index = Index::new(stores()[which], bytes);
+            let mut index = Index::new(kinds()[which], bytes);
             let mut last = BTreeMap::new();
             for (step, (content, number, kind)) in steps.into_iter().enumerate() {
                 let hash = hash(content);

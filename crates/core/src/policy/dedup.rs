@@ -209,7 +209,7 @@ pub fn content_hash(sum: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seam::Store;
+    use crate::seam::IndexKind;
 
     fn policy(index_bytes: usize) -> Policy {
         Policy {
@@ -225,7 +225,7 @@ mod tests {
         dedup.met(1, Holder::Lba(Lba(1)), 1);
         for (laid_by, is_taken) in [(8192, true), (4096, false)] {
             let before = dedup.index().capacity();
-            dedup.lay_by(Index::new(Store::Compact, laid_by));
+            dedup.lay_by(Index::new(IndexKind::Compact, laid_by));
             let wanted = policy(if is_taken { laid_by } else { 16384 });
             assert!(dedup.needs_index(wanted) && dedup.set(wanted));
             assert!(dedup.index().is_empty());
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn an_index_that_has_been_used_is_not_taken_for_a_new_one() {
         let mut dedup = Dedup::default();
-        let mut used = Index::new(Store::Compact, 4096);
+        let mut used = Index::new(IndexKind::Compact, 4096);
         used.insert(1, Holder::Lba(Lba(1)), 1);
         dedup.lay_by(used);
         dedup.set(policy(4096));

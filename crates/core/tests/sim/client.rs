@@ -5,7 +5,9 @@ use super::rng::Rng;
 use std::collections::VecDeque;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
-use vellum_core::seam::{Commits, Decide, Dedup, Order, Region, Search, Store, WriteOnce};
+use vellum_core::seam::{
+    CaftlSearch, Commits, Decide, Dedup, EntryOrder, IndexKind, Region, WriteOnce,
+};
 
 /// A client's habits during one life.
 #[derive(Clone, Debug)]
@@ -126,11 +128,11 @@ impl Client {
                 Decide::Fingerprint(1),
             ]),
             store: match rng.below(4) {
-                0 => Store::Caftl(Search {
+                0 => IndexKind::Caftl(CaftlSearch {
                     range_check: rng.percent(50),
-                    order: rng.pick(&[Order::Arrival, Order::Hotness, Order::Value]),
+                    order: rng.pick(&[EntryOrder::Arrival, EntryOrder::Hotness, EntryOrder::Value]),
                 }),
-                _ => Store::Compact,
+                _ => IndexKind::Compact,
             },
             semantics: index_bytes == 512,
         }
