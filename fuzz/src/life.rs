@@ -10,8 +10,8 @@ use vellum_core::entry::Earlier;
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
-    Ack, Against, Block, Bucket, Dedup, Digest, Effect, Fingerprint, Hint, Input, Outcome, Packed,
-    Page, Payload, Region, Reply, Service, Setting, Unmap, WriteOnce,
+    Ack, Against, Block, Bucket, DedupPolicy, Digest, Effect, Fingerprint, Hint, Input, Outcome,
+    Packed, Page, Payload, Region, Reply, Service, Setting, Unmap, WriteOnce,
 };
 use vellum_core::tables::Persistence;
 
@@ -130,9 +130,9 @@ impl<'a> Life<'a> {
             homes_blocks: blocks,
             rule: WriteOnce::Hash,
         };
-        let policy = Dedup {
+        let policy = DedupPolicy {
             index_bytes: 1 << 12,
-            ..Dedup::default()
+            ..DedupPolicy::default()
         };
         if self.below(2) == 0 {
             self.feed(Input::Hint(Hint::Journals { regions: &[region] }));

@@ -13,7 +13,7 @@ mod support;
 
 use rng::Rng;
 use support::{Counting, Idle, allocations, cpu_seconds};
-use vellum_core::seam::Dedup;
+use vellum_core::seam::DedupPolicy;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -80,9 +80,9 @@ fn throughput(gib: u64) -> bool {
         speed / 1e6,
         2 * blocks
     );
-    idle.deduplicate(Dedup {
+    idle.deduplicate(DedupPolicy {
         index_bytes: 64 << 20,
-        ..Dedup::default()
+        ..DedupPolicy::default()
     });
     random_writes(&mut idle, &mut rng, blocks);
     let (speed_indexed, allocated_indexed) = random_writes(&mut idle, &mut rng, blocks);

@@ -15,7 +15,7 @@ use crate::index::{Holder, Index};
 use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, Unreadable, find_superblock};
 use crate::room::Room;
-use crate::seam::{Block, Dedup, Effect, Input, Payload, Refusal, Reply};
+use crate::seam::{Block, DedupPolicy, Effect, Input, Payload, Refusal, Reply};
 use crate::service::Answers;
 use crate::state::Paging;
 use crate::stats::Stats;
@@ -457,7 +457,7 @@ impl Core {
 
     /// True if [`Setting::Dedup`](crate::seam::Setting::Dedup) with this policy creates another index, which takes a while.
     #[must_use]
-    pub fn needs_index(&self, policy: Dedup) -> bool {
+    pub fn needs_index(&self, policy: DedupPolicy) -> bool {
         either!(self, core => core.dedup().needs_index(policy))
     }
 

@@ -36,7 +36,7 @@ pub struct Digest {
 }
 
 /// What a block is to its writer. Blocks are counted by class; and contents of some classes are not worth an entry of the
-/// index ([`Dedup::semantics`]).
+/// index ([`DedupPolicy::semantics`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Class {
@@ -130,7 +130,7 @@ impl Default for Commits {
 
 /// The policy of in-line deduplication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Dedup {
+pub struct DedupPolicy {
     /// Memory of the index; 0: no deduplication. With another size the index starts empty.
     pub index_bytes: usize,
     /// The size of a sampling unit (2 to 32 blocks): one block of a unit is looked up first, and the others only if that one was found. 0
@@ -366,7 +366,7 @@ pub enum Setting {
     /// Whether blocks may be stored as deltas.
     Deltas { on: bool },
     /// The policy of deduplication.
-    Dedup { policy: Dedup },
+    Dedup { policy: DedupPolicy },
     /// When changes of tables are committed.
     Commits { policy: Commits },
 }

@@ -11,7 +11,7 @@ mod support;
 
 use rng::Rng;
 use support::{Counting, Idle, allocations};
-use vellum_core::seam::Dedup;
+use vellum_core::seam::DedupPolicy;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -25,9 +25,9 @@ fn steady_state_allocates_nothing() {
     (0..blocks).for_each(|lba| idle.write(lba));
     for deduplicates in [false, true] {
         if deduplicates {
-            idle.deduplicate(Dedup {
+            idle.deduplicate(DedupPolicy {
                 index_bytes: 1 << 20,
-                ..Dedup::default()
+                ..DedupPolicy::default()
             });
         }
         // By now the collector has been everywhere.

@@ -12,13 +12,13 @@ mod sim;
 
 use sim::bench::{Bench, crash_everywhere, volume};
 use sim::driver::Ask;
-use vellum_core::seam::{Dedup, Effect, Refusal};
+use vellum_core::seam::{DedupPolicy, Effect, Refusal};
 
 const A: u32 = 1001;
 const B: u32 = 1002;
 const C: u32 = 1003;
 
-const POLICY: Dedup = Dedup {
+const POLICY: DedupPolicy = DedupPolicy {
     index_bytes: 1 << 16,
     sample_blocks: 0,
     store: vellum_core::seam::IndexKind::Compact,
@@ -122,7 +122,7 @@ fn an_answered_write_waits_and_can_be_read_when_the_medium_fills_up_during_its_c
 #[test]
 fn a_crash_at_any_instant_leaves_a_prefix_of_the_answered_writes() {
     crash_everywhere(
-        &[POLICY, Dedup::default()],
+        &[POLICY, DedupPolicy::default()],
         |bench| {
             bench.0.early = 100;
             bench.write(1, A);

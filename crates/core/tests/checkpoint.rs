@@ -14,7 +14,7 @@ use sim::driver::Ask;
 use sim::open::{self, Volume};
 use sim::rng::Rng;
 use vellum_core::limits::LOG_BLOCKS_BETWEEN_CHECKPOINTS;
-use vellum_core::seam::{Dedup, Effect};
+use vellum_core::seam::{DedupPolicy, Effect};
 
 /// Three times the writes that make a map checkpoint due.
 const WRITES: u64 = 3 * LOG_BLOCKS_BETWEEN_CHECKPOINTS.0 / BLOCKS;
@@ -27,7 +27,7 @@ fn large() -> Bench {
         medium_blocks: 160_000,
         ..volume()
     };
-    Bench::new(1, volume, Dedup::default())
+    Bench::new(1, volume, DedupPolicy::default())
 }
 
 fn ask_write(bench: &mut Bench, step: u64) {
@@ -85,7 +85,7 @@ fn swept_after_a_crash(bench: Bench) -> u32 {
 }
 
 fn written() -> Bench {
-    let mut bench = Bench::new(3, volume(), Dedup::default());
+    let mut bench = Bench::new(3, volume(), DedupPolicy::default());
     for lba in 0..10 {
         bench.write(lba, 100 + lba as u32);
     }
@@ -118,7 +118,7 @@ fn a_sweeps_progress_is_recorded_at_a_clean_stop() {
 #[test]
 fn a_crash_at_any_effect_of_recording_a_sweeps_progress() {
     crash_everywhere(
-        &[Dedup::default()],
+        &[DedupPolicy::default()],
         |bench| (0..10).for_each(|lba| bench.ask_write(lba, 100 + lba as u32)),
         |bench| {
             bench.0.swept(77, true).unwrap();

@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use streams::{Again, Shape};
 use support::Idle;
 use vellum_core::index::Index;
-use vellum_core::seam::{CaftlSearch, Dedup, IndexKind};
+use vellum_core::seam::{CaftlSearch, DedupPolicy, IndexKind};
 
 const BLOCKS: u64 = 50_000;
 
@@ -58,7 +58,7 @@ struct Found {
 /// Fills a volume and then writes half of it again, `percent` of it with contents that were written before. These are drawn from
 /// all contents alike, or (`skewed`) mostly from few: 1% of the contents makes up two thirds of the duplicates, 10% four fifths.
 /// CAFTL's traces are as skewed (§3.2.1: most contents occur once, few often).
-fn run(percent: u64, skewed: bool, policy: Dedup) -> Found {
+fn run(percent: u64, skewed: bool, policy: DedupPolicy) -> Found {
     let mut stream = Stream { state: 7 };
     let mut idle = Idle::new(BLOCKS, 280);
     idle.deduplicate(policy);
@@ -115,9 +115,9 @@ fn run(percent: u64, skewed: bool, policy: Dedup) -> Found {
 fn an_index_of_full_size_finds_nearly_all() {
     for percent in [5, 23, 55, 90] {
         let with = |index_bytes| {
-            let policy = Dedup {
+            let policy = DedupPolicy {
                 index_bytes,
-                ..Dedup::default()
+                ..DedupPolicy::default()
             };
             run(percent, false, policy)
         };
@@ -134,17 +134,17 @@ fn an_index_of_a_tenth_finds_contents_that_are_met_often() {
         let full = run(
             percent,
             true,
-            Dedup {
+            DedupPolicy {
                 index_bytes: 4 << 20,
-                ..Dedup::default()
+                ..DedupPolicy::default()
             },
         );
         let tenth = run(
             percent,
             true,
-            Dedup {
+            DedupPolicy {
                 index_bytes: full.unique / 10 * 8,
-                ..Dedup::default()
+                ..DedupPolicy::default()
             },
         );
         // An index that knew the future would hold the contents with the most duplicates. Ours learns which these are from the
@@ -203,9 +203,9 @@ fn nearly_all_duplicates_of_a_set_that_fits_are_found() {
 fn all_stored_contents_are_learned_again_after_a_restart() {
     let mut stream = Stream { state: 3 };
     let mut idle = Idle::new(BLOCKS, 100);
-    let policy = |index_bytes| Dedup {
+    let policy = |index_bytes| DedupPolicy {
         index_bytes,
-        ..Dedup::default()
+        ..DedupPolicy::default()
     };
     idle.deduplicate(policy(4 << 20));
     let mut holds: HashMap<u64, u32> = HashMap::new();

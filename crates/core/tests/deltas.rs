@@ -16,7 +16,7 @@ use sim::model::Seen;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
-use vellum_core::seam::Dedup;
+use vellum_core::seam::DedupPolicy;
 use vellum_core::service::Answers;
 
 /// Contents that are stored in parts of pages, several to a page.
@@ -49,7 +49,7 @@ fn a_base_stays_for_its_delta_whatever_happens_to_its_block() {
     for fate in [Fate::Kept, Fate::Discarded, Fate::Written, Fate::Merged] {
         let mut deltas = 0;
         for seed in 0..12 {
-            let mut bench = Bench::in_memory(seed, volume(), Dedup::default());
+            let mut bench = Bench::in_memory(seed, volume(), DedupPolicy::default());
             // Two blocks that share a part, and one that is stored twice.
             packing(&mut bench, 1..2, &contents);
             for lba in 2..4 {
@@ -106,7 +106,7 @@ fn a_crash_at_any_effect_of_a_delta() {
             bench.ask_write(lba, contents[5 + lba as usize]);
         }
     };
-    crash_everywhere(&[Dedup::default()], before, |bench| {
+    crash_everywhere(&[DedupPolicy::default()], before, |bench| {
         write(bench);
         bench.ask(&Ask::Flush);
         bench.ask_write(4, contents[11]);
@@ -128,7 +128,7 @@ fn a_crash_at_any_effect_of_a_delta() {
             of: Holder::Lba(Lba(4)),
         });
     };
-    crash_everywhere(&[Dedup::default()], with_deltas, part);
+    crash_everywhere(&[DedupPolicy::default()], with_deltas, part);
 }
 
 fn parts_of(bench: &Bench, lbas: &std::ops::Range<u64>) -> Vec<(PartId, Lba)> {
@@ -141,7 +141,7 @@ fn parts_of(bench: &Bench, lbas: &std::ops::Range<u64>) -> Vec<(PartId, Lba)> {
 /// The pages that hold the deltas of `lbas`, with so many buckets.
 fn pages_of_deltas(buckets: u64, lbas: std::ops::Range<u64>) -> Vec<Vba> {
     let contents = small_contents();
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     // Puts all bases in a few pages, as many as are kept.
     packing(&mut bench, 0..0, &contents);
     for (lba, &content) in lbas.clone().zip(&contents) {
@@ -189,7 +189,7 @@ fn a_chain_at_its_bound_gets_no_longer() {
         page: Vba(page),
         slot: 0,
     };
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     packing(&mut bench, 1..2, &contents);
     let offered = |bench: &mut Bench, lba: u64, base: PartId, of: usize| {
         let whole = bench.stats().medium_data;
@@ -241,7 +241,7 @@ fn a_crash_at_any_effect_of_a_chain_at_its_bound() {
             bench.write(1, content);
         }
     };
-    crash_everywhere(&[Dedup::default()], before, |bench| {
+    crash_everywhere(&[DedupPolicy::default()], before, |bench| {
         for &content in &contents[6..10] {
             bench.ask_write(1, content);
             bench.ask(&Ask::Flush);

@@ -15,7 +15,7 @@ use sim::driver::Ask;
 use sim::open::Volume;
 use vellum_core::addr::Lba;
 use vellum_core::entry::PartId;
-use vellum_core::seam::{Dedup, Region, WriteOnce};
+use vellum_core::seam::{DedupPolicy, Region, WriteOnce};
 use vellum_core::service::Answers;
 
 /// Contents that are stored in parts of pages, several to a page.
@@ -69,7 +69,7 @@ fn part_of(bench: &Bench, lba: u64) -> Option<PartId> {
 
 #[test]
 fn a_page_is_given_up_with_the_last_of_its_blocks() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     sparse(&mut bench);
     let before = bench.stats();
     assert_eq!((before.packed_pages, before.packed_owners), (3, 2 * PAGE));
@@ -120,7 +120,7 @@ fn a_write_or_discard_between_read_and_fold_wins() {
         },
     ];
     for ask in asks {
-        let mut bench = Bench::new(1, volume(), Dedup::default());
+        let mut bench = Bench::new(1, volume(), DedupPolicy::default());
         sparse(&mut bench);
         bench.0.begin_fold(0, PAGE).unwrap();
         bench.0.settle().unwrap();
@@ -146,7 +146,7 @@ fn a_write_or_discard_between_read_and_fold_wins() {
 #[test]
 fn a_reused_number_is_not_taken_for_the_page_that_was_read() {
     let contents = small_contents();
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     bench.write(0, contents[0]);
     let before = part_of(&bench, 0);
@@ -170,7 +170,7 @@ fn a_reused_number_is_not_taken_for_the_page_that_was_read() {
 fn blocks_that_have_to_stay_in_place_are_not_folded() {
     let contents = small_contents();
     // The block is in the open chunk, and may be replaced there.
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     bench.ask_write(3, contents[0]);
     fold(&mut bench, 3, 1);
@@ -178,7 +178,7 @@ fn blocks_that_have_to_stay_in_place_are_not_folded() {
     bench.end();
 
     // The block is in a page that a delta needs. The delta is merged back.
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     bench.ask_write(3, contents[0]);
     bench.write(4, contents[1]);
@@ -198,7 +198,7 @@ fn blocks_that_have_to_stay_in_place_are_not_folded() {
     bench.end();
 
     // The block is in a journal, or pledged from there.
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     let region = Region {
         start: Lba(500),
         blocks: 32,
@@ -222,7 +222,7 @@ fn blocks_that_have_to_stay_in_place_are_not_folded() {
 #[test]
 fn a_crash_at_any_effect_of_a_fold() {
     let contents = small_contents();
-    crash_everywhere(&[Dedup::default()], sparse, |bench| {
+    crash_everywhere(&[DedupPolicy::default()], sparse, |bench| {
         // Folds both pages at once, including blocks that left them long ago.
         fold(bench, 0, 2 * PAGE);
         bench.ask(&Ask::Flush);
@@ -242,7 +242,7 @@ fn a_fold_takes_no_room_from_clients() {
         logical_blocks: Some(4000),
         ..volume()
     };
-    let mut bench = Bench::new(1, thin, Dedup::default());
+    let mut bench = Bench::new(1, thin, DedupPolicy::default());
     sparse(&mut bench);
     bench.0.packing = 0;
     let left = |bench: &Bench| {

@@ -21,12 +21,12 @@ use vellum_core::format::names::NAMES_LEAST;
 use vellum_core::format::pack::OVERHEAD;
 use vellum_core::index::Holder;
 use vellum_core::limits::{HEADER_RESERVE, LEAST_RESERVE};
-use vellum_core::seam::{Dedup, Effect};
+use vellum_core::seam::{DedupPolicy, Effect};
 
-fn deduplicating() -> Dedup {
-    Dedup {
+fn deduplicating() -> DedupPolicy {
+    DedupPolicy {
         index_bytes: 1 << 16,
-        ..Dedup::default()
+        ..DedupPolicy::default()
     }
 }
 
@@ -52,7 +52,7 @@ fn places_of(bench: &Bench, content: u32) -> Vec<u64> {
 
 /// Two blocks with the same content, at LBAs 1 and 2, each stored whole or in a part.
 fn pair(first_packed: bool, second_packed: bool) -> Bench {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     let content = small_contents()[0];
     for (lba, packed) in [(1, first_packed), (2, second_packed)] {
         bench.0.packing = if packed { 100 } else { 0 };
@@ -95,7 +95,7 @@ fn a_merge_without_a_buffer_is_put_off_and_can_be_given_again() {
         cached_sums: 100,
         ..Options::default()
     };
-    let mut bench = Bench::with(1, volume(), Dedup::default(), options);
+    let mut bench = Bench::with(1, volume(), DedupPolicy::default(), options);
     // Whole blocks come last: a buffer that pairs of parts leaked would be missing then.
     for (first, packing, at_once) in [
         (0, 100, COLLECTOR_BUFS / 4),
@@ -139,7 +139,7 @@ fn a_merge_leaves_damaged_blocks_alone() {
     let content = small_contents()[0];
     for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
         for damaged in [1, 2] {
-            let mut bench = Bench::new(1, volume(), Dedup::default());
+            let mut bench = Bench::new(1, volume(), DedupPolicy::default());
             for (lba, packed) in [(1, first), (2, second)] {
                 // Enough blocks that some pages are not headers: only a checksum protects these pages.
                 for other in 0..40 {
@@ -174,7 +174,7 @@ fn a_merge_leaves_damaged_blocks_alone() {
 #[test]
 fn a_merge_of_two_segments_ends_with_room_for_the_checksums_of_one() {
     let contents = small_contents();
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     bench.write(1, contents[0]);
     for lba in 100..300 {
@@ -201,7 +201,7 @@ fn a_crash_at_any_effect_of_a_merge_of_parts() {
     let contents = small_contents();
     let merge = |lba, of| Ask::Merge { lba, of };
     crash_everywhere(
-        &[Dedup::default()],
+        &[DedupPolicy::default()],
         |bench| {
             for lba in 1..6 {
                 bench.0.packing = if lba == 3 { 0 } else { 100 };
@@ -223,7 +223,7 @@ fn a_crash_at_any_effect_of_a_merge_of_parts() {
 #[test]
 fn parts_are_learned_again() {
     let contents = small_contents();
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     for (lba, &content) in (1..).zip(&contents) {
         bench.ask_write(lba, content);
@@ -287,7 +287,7 @@ fn nothing_is_shared_with_a_part_of_a_damaged_page() {
 /// not name it.
 #[test]
 fn an_error_names_the_base_that_reads_as_another_page() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.packing = 100;
     bench.0.make_deltas(100).unwrap();
     bench.0.deltas = 0;
@@ -360,7 +360,7 @@ fn parts_fill_headers_to_the_last_byte() {
     for others in [1, 7, 20, 31] {
         for over in -2..=2 {
             let contents = filling(others, over);
-            let mut bench = Bench::new(1, volume(), Dedup::default());
+            let mut bench = Bench::new(1, volume(), DedupPolicy::default());
             fill(&mut bench, &contents);
             bench.flush();
             let after = bench.stats();
@@ -385,7 +385,7 @@ fn a_crash_at_any_effect_of_headers_that_parts_fill() {
     for (others, over) in [(31, 0), (20, 0), (20, 1)] {
         let contents = filling(others, over);
         crash_everywhere(
-            &[Dedup::default()],
+            &[DedupPolicy::default()],
             |bench| fill(bench, &contents),
             |bench| {
                 fill(bench, &contents);

@@ -17,7 +17,7 @@ use vellum_core::addr::Lba;
 use vellum_core::engine::Engine;
 use vellum_core::format::SumKind;
 use vellum_core::index::Holder;
-use vellum_core::seam::{Dedup, Effect, Region, WriteOnce};
+use vellum_core::seam::{DedupPolicy, Effect, Region, WriteOnce};
 
 const HOME: u64 = 7;
 const JOURNAL: u64 = 500;
@@ -34,15 +34,15 @@ fn region() -> Region {
     }
 }
 
-fn index() -> Dedup {
-    Dedup {
+fn index() -> DedupPolicy {
+    DedupPolicy {
         index_bytes: 1 << 16,
-        ..Dedup::default()
+        ..DedupPolicy::default()
     }
 }
 
 /// A volume whose home block has an old content, and whose journal has committed a new one, durably.
-fn committed(packing: u64, dedup: Dedup) -> Bench {
+fn committed(packing: u64, dedup: DedupPolicy) -> Bench {
     let mut bench = Bench::new(1, volume(), dedup);
     bench.0.packing = packing;
     bench.0.watch(&[region()]).unwrap();
@@ -87,7 +87,7 @@ fn written(bench: &Bench) -> u64 {
 #[test]
 fn the_flush_after_home_writes_is_free_and_loses_nothing() {
     for packing in [0, 100] {
-        let mut bench = committed(packing, Dedup::default());
+        let mut bench = committed(packing, DedupPolicy::default());
         let (before, free) = (written(&bench), bench.stats().flushes_free);
         bench.write(HOME, NEW);
         assert_eq!(
@@ -105,7 +105,7 @@ fn the_flush_after_home_writes_is_free_and_loses_nothing() {
 /// A commit's writes are in flight before its FLUSH arrives. A commit written with FUA is not written twice.
 #[test]
 fn a_commit_is_being_written_before_its_flush() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.watch(&[region()]).unwrap();
     bench.ask_write(JOURNAL, NEW);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
@@ -130,7 +130,7 @@ fn a_commit_is_being_written_before_its_flush() {
 /// Statistics distinguish what a FLUSH waits for: a commit, home blocks that were not pledged, or nothing.
 #[test]
 fn a_flush_that_waits_for_home_blocks_alone_is_counted() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.watch(&[region()]).unwrap();
     let flushed = |bench: &mut Bench, writes: &[(u64, u32)]| {
         let before = bench.stats();
@@ -156,7 +156,7 @@ fn a_flush_that_waits_for_home_blocks_alone_is_counted() {
 fn a_long_transaction_is_flushed_once_as_well() {
     const BLOCKS: u64 = 200;
     const LONG: u64 = 250;
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     let long = Region {
         start: Lba(LONG),
         blocks: BLOCKS,
@@ -186,7 +186,7 @@ fn a_long_transaction_is_flushed_once_as_well() {
 
 #[test]
 fn a_running_volume_shows_nothing_that_was_not_written() {
-    let mut bench = committed(0, Dedup::default());
+    let mut bench = committed(0, DedupPolicy::default());
     bench.assert_reads(&[(HOME, OLD)]);
     bench.0.settle_shutdown().unwrap();
     let (engine, seen) = crash(bench);
@@ -216,7 +216,7 @@ fn a_later_write_ends_a_pledge() {
         ),
     ];
     for (step, expected) in steps {
-        let mut bench = committed(0, Dedup::default());
+        let mut bench = committed(0, DedupPolicy::default());
         step(&mut bench);
         assert_eq!(bench.stats().pledges, 0);
         let (engine, seen) = crash(bench);
@@ -230,7 +230,7 @@ fn a_later_write_ends_a_pledge() {
 fn a_block_that_a_pledge_concerns_is_not_absorbed() {
     for packing in [0, 100] {
         for (overwritten, expected) in [(HOME, 5000), (JOURNAL, OLD)] {
-            let mut bench = Bench::new(1, volume(), Dedup::default());
+            let mut bench = Bench::new(1, volume(), DedupPolicy::default());
             bench.0.packing = packing;
             bench.0.watch(&[region()]).unwrap();
             bench.ask_write(HOME, OLD);
@@ -307,7 +307,7 @@ fn a_write_behind_a_waiting_transaction_ends_its_pledge() {
 #[test]
 fn zeros_are_pledged_like_all_else() {
     let zeros_committed = || {
-        let mut bench = Bench::new(1, volume(), Dedup::default());
+        let mut bench = Bench::new(1, volume(), DedupPolicy::default());
         bench.0.watch(&[region()]).unwrap();
         bench.write(HOME, OLD);
         bench.ask_write(JOURNAL, 0);
@@ -341,7 +341,7 @@ fn zeros_are_pledged_like_all_else() {
 /// The second of two transactions pledges zeros, and then the first one's contents are written home.
 #[test]
 fn pledged_zeros_hide_no_other_copy() {
-    let mut bench = committed(0, Dedup::default());
+    let mut bench = committed(0, DedupPolicy::default());
     bench.ask_write(JOURNAL + 1, 0);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL + 1))]).unwrap();
     bench.flush();
@@ -358,7 +358,7 @@ fn zeros_are_not_pledged_on_a_volume_with_older_sums() {
         sums: SumKind::Crc32c,
         ..volume()
     };
-    let mut bench = Bench::new(1, before, Dedup::default());
+    let mut bench = Bench::new(1, before, DedupPolicy::default());
     bench.0.watch(&[region()]).unwrap();
     bench.ask_write(JOURNAL, 0);
     bench.ask_write(JOURNAL + 1, NEW);
@@ -371,7 +371,7 @@ fn zeros_are_not_pledged_on_a_volume_with_older_sums() {
 
 #[test]
 fn an_unmapped_home_block_that_is_discarded_stays_so() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.watch(&[region()]).unwrap();
     bench.ask_write(JOURNAL, NEW);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
@@ -385,7 +385,7 @@ fn an_unmapped_home_block_that_is_discarded_stays_so() {
 /// Adjacent zeros are one record: the second write ends a pledge as well.
 #[test]
 fn zeros_that_join_a_record_end_a_pledge() {
-    let mut bench = committed(0, Dedup::default());
+    let mut bench = committed(0, DedupPolicy::default());
     bench.ask_write(HOME - 1, 0);
     bench.ask_write(HOME, 0);
     bench.flush();
@@ -410,7 +410,7 @@ fn until_a_checkpoint(bench: &mut Bench) {
 
 #[test]
 fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
-    let mut bench = committed(0, Dedup::default());
+    let mut bench = committed(0, DedupPolicy::default());
     until_a_checkpoint(&mut bench);
     bench.flush();
     assert_eq!(bench.stats().pledges, 0);
@@ -424,7 +424,7 @@ fn a_map_checkpoint_ends_pledges_and_flushes_cost_again() {
 /// A map checkpoint has begun, and its root is held back.
 #[test]
 fn journals_announced_again_end_their_pledges() {
-    let mut bench = committed(0, Dedup::default());
+    let mut bench = committed(0, DedupPolicy::default());
     let before = bench.stats().map_checkpoints;
     bench.0.watch(&[region()]).unwrap();
     bench.0.settle().unwrap();
@@ -450,7 +450,7 @@ fn until_a_map_checkpoint_is_durable_a_crash_finds_no_pledge_that_was_overwritte
     let (_, seen) = crash(bench);
     assert_eq!(seen, Seen::Token(OLD));
 
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     bench.0.watch(&[region()]).unwrap();
     bench.ask_write(JOURNAL, NEW);
     bench.0.committed(&[(Lba(HOME), Lba(JOURNAL))]).unwrap();
@@ -464,7 +464,7 @@ fn until_a_map_checkpoint_is_durable_a_crash_finds_no_pledge_that_was_overwritte
 
 #[test]
 fn nothing_is_pledged_outside_of_journals_and_their_homes() {
-    let mut bench = Bench::new(1, volume(), Dedup::default());
+    let mut bench = Bench::new(1, volume(), DedupPolicy::default());
     let narrow = Region {
         homes_blocks: 100,
         ..region()
@@ -507,7 +507,7 @@ fn blocks_that_recovery_put_home_stay_there_over_a_second_crash() {
         },
     ];
     for (number, step) in steps.into_iter().enumerate() {
-        let mut bench = Bench::new(1, volume(), Dedup::default());
+        let mut bench = Bench::new(1, volume(), DedupPolicy::default());
         bench.write(TWIN, NEW);
         bench.0.watch(&[region()]).unwrap();
         let bench = commit(bench);

@@ -19,7 +19,7 @@ use vellum_core::addr::{Lba, Pba};
 use vellum_core::engine::Options;
 use vellum_core::format::summary::{Owner, Tag};
 use vellum_core::index::Holder;
-use vellum_core::seam::{Decide, Dedup, Effect, Region, WriteOnce};
+use vellum_core::seam::{Decide, DedupPolicy, Effect, Region, WriteOnce};
 
 /// Contents. Each has its own checksum.
 const A: u32 = 1001;
@@ -31,11 +31,11 @@ fn comparisons(effect: &Effect) -> bool {
     matches!(effect, Effect::Compare { .. } | Effect::Fingerprint { .. })
 }
 
-fn policy(decide: Decide) -> Dedup {
-    Dedup {
+fn policy(decide: Decide) -> DedupPolicy {
+    DedupPolicy {
         index_bytes: 1 << 16,
         decide,
-        ..Dedup::default()
+        ..DedupPolicy::default()
     }
 }
 
@@ -508,7 +508,7 @@ fn a_crash_at_any_effect_of_a_remap() {
         bench.ask_write(1, A);
         bench.ask_write(2, B);
     };
-    crash_everywhere(&[Dedup::default()], journaled, come_home);
+    crash_everywhere(&[DedupPolicy::default()], journaled, come_home);
     let mapped = |bench: &mut Bench| {
         journaled(bench);
         come_home(bench);
@@ -521,7 +521,7 @@ fn a_crash_at_any_effect_of_a_remap() {
         bench.ask_write(2, 2003);
         bench.discard(1);
     };
-    crash_everywhere(&[Dedup::default()], mapped, part);
+    crash_everywhere(&[DedupPolicy::default()], mapped, part);
 }
 
 #[test]
@@ -549,7 +549,7 @@ fn a_crash_at_any_effect_of_a_merge() {
     crash_everywhere(
         &DECIDES.map(policy),
         |bench| {
-            let off = Dedup::default();
+            let off = DedupPolicy::default();
             bench.0.deduplicate(&off, &[]).unwrap();
             for lba in 1..5 {
                 bench.write(lba, A);

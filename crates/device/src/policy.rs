@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::{Commits, Decide, Dedup, IndexKind, WriteOnce};
+use vellum_core::seam::{Commits, Decide, DedupPolicy, IndexKind, WriteOnce};
 pub use vellum_policies::words::Deltas;
 use vellum_watch::Wants;
 
@@ -260,14 +260,14 @@ impl Policy {
     }
 
     /// The deduplication of a volume of so many blocks, as the core takes it.
-    pub(crate) fn core_dedup(&self, blocks: u64) -> Dedup {
+    pub(crate) fn core_dedup(&self, blocks: u64) -> DedupPolicy {
         let bytes = match self.dedup {
             true => self
                 .index_bytes
                 .min(blocks.saturating_mul(INDEX_BLOCK_BYTES)),
             false => 0,
         };
-        Dedup {
+        DedupPolicy {
             index_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
             sample_blocks: self.sample_blocks,
             store: self.store,

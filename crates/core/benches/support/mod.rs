@@ -13,8 +13,8 @@ use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover_within};
 use vellum_core::seam::{
-    Ack, Against, Block, Dedup, Digest, Effect, Hint, Input, Outcome, Packed, Payload, Region,
-    Setting,
+    Ack, Against, Block, DedupPolicy, Digest, Effect, Hint, Input, Outcome, Packed, Payload,
+    Region, Setting,
 };
 use vellum_core::state::{Nodes, Paging};
 
@@ -224,7 +224,7 @@ impl Idle {
     }
 
     /// Deduplicates from now on.
-    pub fn deduplicate(&mut self, policy: Dedup) {
+    pub fn deduplicate(&mut self, policy: DedupPolicy) {
         self.engine
             .handle(Nanos(self.now), Input::Set(Setting::Dedup { policy }));
     }

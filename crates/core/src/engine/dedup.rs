@@ -10,7 +10,7 @@ use crate::index::Holder;
 use crate::log::locate;
 use crate::policy::Proposer;
 use crate::policy::dedup::{Dedup, content_hash};
-use crate::seam::{Class, Decide, Dedup as Policy, Fingerprint};
+use crate::seam::{Class, Decide, DedupPolicy, Fingerprint};
 use alloc::vec::Vec;
 
 impl Engine {
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// Sets another policy. A different index starts empty.
-    pub(super) fn set_dedup(&mut self, policy: Policy) {
+    pub(super) fn set_dedup(&mut self, policy: DedupPolicy) {
         if policy.decide != self.proposers.dedup().decide() {
             self.state.forget_prints();
         }

@@ -15,14 +15,14 @@
 use crate::addr::Lba;
 use crate::index::{Holder, Index};
 use crate::limits;
-use crate::seam::{Class, Decide, Dedup as Policy, Payload};
+use crate::seam::{Class, Decide, DedupPolicy, Payload};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
 /// The state of in-line deduplication.
 #[derive(Default)]
 pub struct Dedup {
-    policy: Policy,
+    policy: DedupPolicy,
     index: Index,
     /// An index made in advance.
     spare: Index,
@@ -109,7 +109,7 @@ impl Dedup {
     }
 
     /// True if a policy needs another index than the current one.
-    pub fn needs_index(&self, policy: Policy) -> bool {
+    pub fn needs_index(&self, policy: DedupPolicy) -> bool {
         (policy.index_bytes, policy.store) != (self.policy.index_bytes, self.policy.store)
     }
 
@@ -120,7 +120,7 @@ impl Dedup {
     }
 
     /// Sets another policy; true if it has another index, which starts empty.
-    pub fn set(&mut self, policy: Policy) -> bool {
+    pub fn set(&mut self, policy: DedupPolicy) -> bool {
         let other = self.needs_index(policy);
         if other {
             let is_made =
@@ -211,10 +211,10 @@ mod tests {
     use super::*;
     use crate::seam::IndexKind;
 
-    fn policy(index_bytes: usize) -> Policy {
-        Policy {
+    fn policy(index_bytes: usize) -> DedupPolicy {
+        DedupPolicy {
             index_bytes,
-            ..Policy::default()
+            ..DedupPolicy::default()
         }
     }
 

@@ -7,7 +7,7 @@ use super::dedup::Dedup;
 use super::once::Once;
 use crate::addr::Lba;
 use crate::index::Holder;
-use crate::seam::{Dedup as Policy, Fingerprint, Payload};
+use crate::seam::{DedupPolicy, Fingerprint, Payload};
 use crate::stats::Stats;
 
 /// Who proposes that a block is stored already.
@@ -66,7 +66,7 @@ impl Proposers {
     }
 
     /// Sets the policy; true if the index is another one now, and empty.
-    pub fn set(&mut self, policy: Policy) -> bool {
+    pub fn set(&mut self, policy: DedupPolicy) -> bool {
         self.dedup.set(policy)
     }
 
@@ -161,9 +161,9 @@ mod tests {
     fn with_a_content() -> (Proposers, Stats) {
         let mut proposers = Proposers::default();
         assert!(!proposers.are_on());
-        proposers.dedup_mut().set(Policy {
+        proposers.dedup_mut().set(DedupPolicy {
             index_bytes: 4096,
-            ..Policy::default()
+            ..DedupPolicy::default()
         });
         assert!(proposers.are_on());
         proposers.dedup_mut().met(HASH, Holder::Lba(Lba(1)), 1);

@@ -16,7 +16,7 @@ use crate::index::Holder;
 use crate::limits;
 use crate::policy::dedup::{Dedup, content_hash};
 use crate::policy::{Answer, Proposer};
-use crate::seam::{Against, Dedup as Policy, Effect, Outcome, Payload};
+use crate::seam::{Against, DedupPolicy, Effect, Outcome, Payload};
 use alloc::vec::Vec;
 
 /// The result for a block with a twin.
@@ -155,7 +155,7 @@ impl Tables {
     }
 
     /// Sets the policy; a new index is filled from the table of fingerprints.
-    pub(super) fn set_dedup(&mut self, policy: Policy) {
+    pub(super) fn set_dedup(&mut self, policy: DedupPolicy) {
         if !self.proposers.set(policy) || !self.proposers.dedup().is_on() {
             return;
         }

@@ -8,7 +8,7 @@ use super::rng::Rng;
 use vellum_core::addr::Buf;
 use vellum_core::engine::{Buffers, Engine, Options};
 use vellum_core::layout::Recovered;
-use vellum_core::seam::Dedup;
+use vellum_core::seam::DedupPolicy;
 use vellum_core::stats::Stats;
 
 pub const COLLECTOR_BUFS: u32 = 96;
@@ -54,23 +54,23 @@ fn few_sums() -> Options {
 pub struct Bench(pub Driver);
 
 impl Bench {
-    pub fn new(seed: u64, volume: Volume, policy: Dedup) -> Self {
+    pub fn new(seed: u64, volume: Volume, policy: DedupPolicy) -> Self {
         Self::with(seed, volume, policy, few_sums())
     }
 
-    pub fn with(seed: u64, volume: Volume, policy: Dedup, options: Options) -> Self {
+    pub fn with(seed: u64, volume: Volume, policy: DedupPolicy, options: Options) -> Self {
         Self::opened(seed, volume, policy, options, open::open)
     }
 
     /// A volume whose map is all in memory: the base of a delta is always found.
-    pub fn in_memory(seed: u64, volume: Volume, policy: Dedup) -> Self {
+    pub fn in_memory(seed: u64, volume: Volume, policy: DedupPolicy) -> Self {
         Self::opened(seed, volume, policy, few_sums(), open::open_whole)
     }
 
     fn opened(
         seed: u64,
         volume: Volume,
-        policy: Dedup,
+        policy: DedupPolicy,
         options: Options,
         open: fn(&mut Medium, &mut Rng, bool) -> Result<Recovered, Failure>,
     ) -> Self {
@@ -159,7 +159,7 @@ impl Bench {
 
 /// Runs `prepare` to its end, then `act` effect by effect, with a power cut after each number of steps, until `act` is complete.
 pub fn crash_everywhere(
-    policies: &[Dedup],
+    policies: &[DedupPolicy],
     prepare: impl Fn(&mut Bench),
     act: impl Fn(&mut Bench),
 ) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use vellum_core::addr::{Lba, Vba};
 use vellum_core::index::Holder;
 use vellum_core::seam::{
-    CaftlSearch, Commits, Decide, Dedup, EntryOrder, IndexKind, Region, WriteOnce,
+    CaftlSearch, Commits, Decide, DedupPolicy, EntryOrder, IndexKind, Region, WriteOnce,
 };
 
 /// A client's habits during one life.
@@ -117,9 +117,9 @@ impl Client {
     }
 
     /// How contents are deduplicated, if they are.
-    pub fn dedup(&self, rng: &mut Rng) -> Dedup {
+    pub fn dedup(&self, rng: &mut Rng) -> DedupPolicy {
         let index_bytes = rng.pick(&[0, 0, 64, 512, 1 << 16]);
-        Dedup {
+        DedupPolicy {
             index_bytes,
             sample_blocks: rng.pick(&[0, 2, 8]),
             decide: rng.pick(&[
@@ -140,12 +140,12 @@ impl Client {
 
     /// Makes the client write blocks that share checksums with others. Only their fingerprints, which it trusts, distinguish
     /// them.
-    pub fn rely_on_fingerprints(&mut self) -> Dedup {
+    pub fn rely_on_fingerprints(&mut self) -> DedupPolicy {
         self.twin_percent = 60;
-        Dedup {
+        DedupPolicy {
             index_bytes: 1 << 16,
             decide: Decide::Fingerprint(0),
-            ..Dedup::default()
+            ..DedupPolicy::default()
         }
     }
 

@@ -4,7 +4,7 @@ use crate::base::{Levelling, THRESHOLD};
 use crate::vellum::{Placing, Tidying};
 use vellum_core::engine::Victim;
 use vellum_core::format::areas::Layout;
-use vellum_core::seam::{Decide, Dedup, WriteOnce};
+use vellum_core::seam::{Decide, DedupPolicy, WriteOnce};
 use vellum_core::service::pace::Haste;
 use vellum_core::tables::Persistence;
 use vellum_policies::size::{Size, exact};
@@ -27,7 +27,7 @@ pub struct Engine {
     /// True if equal blocks are stored once.
     pub dedup: bool,
     /// How: its index, whose memory counts only then.
-    pub index: Dedup,
+    pub index: DedupPolicy,
     /// True if compressible blocks share pages.
     pub compress: bool,
     /// Whether and where blocks are stored as differences from the blocks they replace, if that is smaller.
@@ -56,9 +56,9 @@ impl Default for Engine {
             victim: Victim::Greedy,
             zero: true,
             dedup: false,
-            index: Dedup {
+            index: DedupPolicy {
                 index_bytes: INDEX_BYTES,
-                ..Dedup::default()
+                ..DedupPolicy::default()
             },
             compress: false,
             deltas: Deltas::Off,
@@ -310,8 +310,8 @@ pub(super) fn known() -> impl Iterator<Item = (&'static str, String, Vec<&'stati
 impl Engine {
     /// The settings of deduplication; off if contents are not deduplicated.
     #[must_use]
-    pub fn core_dedup(&self) -> Dedup {
-        Dedup {
+    pub fn core_dedup(&self) -> DedupPolicy {
+        DedupPolicy {
             index_bytes: if self.dedup {
                 self.index.index_bytes
             } else {

@@ -16,7 +16,7 @@ use crate::vellum::{
 use vellum_core::addr::BLOCK_BYTES;
 use vellum_core::format::areas;
 use vellum_core::format::superblock::Superblock;
-use vellum_core::seam::Dedup;
+use vellum_core::seam::DedupPolicy;
 
 /// The fewest erase blocks per die by default.
 const ROUNDS_MIN: u64 = 64;
@@ -193,7 +193,7 @@ impl Scenario<'_> {
             dedup,
             // Without lookups nothing is hashed.
             hashing: self.hashing.map(|how| Hashing {
-                check_ns: match dedup == Dedup::default() {
+                check_ns: match dedup == DedupPolicy::default() {
                     true => 0,
                     false => how.check_ns,
                 },

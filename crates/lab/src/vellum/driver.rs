@@ -52,7 +52,7 @@ use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
 use vellum_core::seam::{
-    Ack, Dedup, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Setting, Unmap,
+    Ack, DedupPolicy, Fingerprint, Hint, Input, Outcome, Payload, Refusal, Setting, Unmap,
 };
 use vellum_core::stats::Stats;
 use vellum_core::tables::{Persistence, Tables};
@@ -77,7 +77,7 @@ pub struct Settings {
     /// Where blocks go, and when they are durable.
     pub placing: Placing,
     /// In-line deduplication.
-    pub dedup: Dedup,
+    pub dedup: DedupPolicy,
     /// True if blocks are compressed.
     pub compress: bool,
     /// The model of the sizes of contents that were not measured.
@@ -191,7 +191,7 @@ impl Vellum {
                 Tables::new(*found, placing.options(&options), crc32c::crc32c).into()
             }
         };
-        if policy != Dedup::default() {
+        if policy != DedupPolicy::default() {
             core.handle(Nanos(0), Input::Set(Setting::Dedup { policy }));
         }
         let makes_deltas = settings.deltas.are_made();
@@ -211,7 +211,7 @@ impl Vellum {
             measured: HashMap::new(),
             bases: makes_deltas.then(|| Bases::new(settings.deltas)),
             replay: settings.replay,
-            shares: policy != Dedup::default(),
+            shares: policy != DedupPolicy::default(),
             watching: None,
             dropping: settings.freed.then(Dropping::default),
             gate: Gate::default(),

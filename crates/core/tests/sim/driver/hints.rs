@@ -3,7 +3,7 @@
 use super::{Driver, Failure, Request, parts};
 use vellum_core::addr::{Lba, Pba, RequestId, Vba};
 use vellum_core::format::summary::{Owner, Tag};
-use vellum_core::seam::{Commits, Dedup, Hint, Input, Region, Service, Setting};
+use vellum_core::seam::{Commits, DedupPolicy, Hint, Input, Region, Service, Setting};
 
 impl Driver {
     /// Announces where journals are.
@@ -34,7 +34,11 @@ impl Driver {
     }
 
     /// Sets how to deduplicate, and which blocks to exclude.
-    pub fn deduplicate(&mut self, policy: &Dedup, ranges: &[(Lba, u64)]) -> Result<(), Failure> {
+    pub fn deduplicate(
+        &mut self,
+        policy: &DedupPolicy,
+        ranges: &[(Lba, u64)],
+    ) -> Result<(), Failure> {
         self.feed(Input::Set(Setting::Dedup { policy: *policy }))?;
         self.protect(ranges)
     }
