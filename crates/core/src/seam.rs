@@ -242,7 +242,7 @@ pub enum Block {
 
 /// Blocks to copy onto others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copy {
+pub struct CopyBlocks {
     /// The first block to copy.
     pub from: Lba,
     /// The first block to copy onto.
@@ -311,7 +311,7 @@ pub enum Input<'a> {
     Unmap { id: RequestId, unmap: Unmap },
     /// Make blocks hold what others hold, by links and without data: answered like a write, in the order of writes. Blocks are
     /// copied one after another, upwards. Only a log links blocks.
-    Copy { id: RequestId, copy: Copy },
+    Copy { id: RequestId, copy: CopyBlocks },
     /// A hint, which may be wrong. No reply.
     Hint(Hint<'a>),
     /// Change how the core works from now on. No reply.

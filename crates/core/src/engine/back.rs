@@ -5,7 +5,7 @@ use super::verdict::{Twin, Verdict, Waiting};
 use super::{Engine, Pending};
 use crate::addr::{Lba, RequestId};
 use crate::front::{Back, Ended, Front, Placed, Write};
-use crate::seam::{Copy, Payload, Refusal};
+use crate::seam::{CopyBlocks, Payload, Refusal};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -69,7 +69,7 @@ impl Back for Engine {
         self.place_unmap(lba, blocks)
     }
 
-    fn copy(&mut self, copy: Copy, placed: &mut u64) -> Option<Ended> {
+    fn copy(&mut self, copy: CopyBlocks, placed: &mut u64) -> Option<Ended> {
         self.place_copy(copy, placed)
     }
 

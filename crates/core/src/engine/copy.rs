@@ -11,14 +11,14 @@ use crate::format::chunk::Record;
 use crate::front::Ended;
 use crate::index::Holder;
 use crate::policy::Proposer;
-use crate::seam::{Copy, Refusal};
+use crate::seam::{CopyBlocks, Refusal};
 use crate::state::Origin;
 
 impl Engine {
     /// Links the blocks from number `placed` on; `None` if one has to wait.
     pub(super) fn place_copy(
         &mut self,
-        Copy { from, to, blocks }: Copy,
+        CopyBlocks { from, to, blocks }: CopyBlocks,
         placed: &mut u64,
     ) -> Option<Ended> {
         while *placed < blocks {

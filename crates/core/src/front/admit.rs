@@ -5,7 +5,7 @@ use super::refuse;
 use super::waiting::Waiting;
 use super::write::{Placed, Write};
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Ack, Copy as CopyOf, Payload, Refusal, Unmap};
+use crate::seam::{Ack, CopyBlocks, Payload, Refusal, Unmap};
 
 /// True if these blocks are within the volume.
 pub(crate) fn fits<B: Back>(back: &B, lba: Lba, blocks: u64) -> bool {
@@ -93,7 +93,7 @@ pub(crate) fn unmap<B: Back>(back: &mut B, id: RequestId, unmap: Unmap) {
 }
 
 /// Takes a request to copy blocks.
-pub(crate) fn copy<B: Back>(back: &mut B, id: RequestId, copy: CopyOf) {
+pub(crate) fn copy<B: Back>(back: &mut B, id: RequestId, copy: CopyBlocks) {
     let fits = fits(back, copy.from, copy.blocks) && fits(back, copy.to, copy.blocks);
     let front = back.front();
     if let Some(refusal) = front.refuses_change(fits) {

@@ -5,7 +5,7 @@ use super::waiting::Waiting;
 use super::whole::Front;
 use super::write::{Placed, Write};
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Copy as CopyOf, Payload, Refusal};
+use crate::seam::{CopyBlocks, Payload, Refusal};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -59,7 +59,7 @@ pub(crate) trait Back: Sized {
     fn unmap(&mut self, lba: Lba, blocks: u64) -> Option<Ended>;
 
     /// Copies blocks from number `placed` on; `None` if the others have to wait.
-    fn copy(&mut self, copy: CopyOf, placed: &mut u64) -> Option<Ended>;
+    fn copy(&mut self, copy: CopyBlocks, placed: &mut u64) -> Option<Ended>;
 
     /// Reads blocks, now.
     fn read_now(&mut self, id: RequestId, lba: Lba, blocks: u32);

@@ -3,7 +3,7 @@
 use super::verdict::Verdict;
 use super::write::Write;
 use crate::addr::{Lba, RequestId};
-use crate::seam::{Ack, Copy as CopyOf, Unmap};
+use crate::seam::{Ack, CopyBlocks, Unmap};
 use alloc::vec::Vec;
 
 /// A request that waits for room or for a comparison. `T` is what its blocks are compared with.
@@ -25,7 +25,7 @@ pub(crate) enum Waiting<T> {
     /// A copy, from block `placed` on.
     Copy {
         id: RequestId,
-        copy: CopyOf,
+        copy: CopyBlocks,
         placed: u64,
     },
     /// A complete transaction, queued after those of its blocks that wait.

@@ -31,7 +31,7 @@ use crate::format::FormatError;
 use crate::format::history::{
     BLOCK_ROWS, History, Identity, LIST_BLOCKS, Number, Row, Snapshot, Stage,
 };
-use crate::seam::Copy;
+use crate::seam::CopyBlocks;
 use crate::size::Size;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -52,7 +52,7 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Step {
     /// The copies.
-    pub copies: Vec<Copy>,
+    pub copies: Vec<CopyBlocks>,
     /// The block of rows for them, by number.
     pub row_block: u64,
 }
@@ -498,7 +498,7 @@ impl Plan {
             {
                 last.blocks += 1;
             }
-            _ => copies.push(Copy {
+            _ => copies.push(CopyBlocks {
                 from: row.lba,
                 to,
                 blocks: 1,

@@ -4,7 +4,7 @@ use super::verdict::{Twin, Verdict};
 use super::{Pending, Persistence, Tables};
 use crate::addr::{Lba, RequestId};
 use crate::front::{Back, Ended, Front, Placed};
-use crate::seam::{Copy, Payload, Refusal};
+use crate::seam::{CopyBlocks, Payload, Refusal};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -52,7 +52,7 @@ impl Back for Tables {
     }
 
     /// Tables do not link blocks by copies: the client has to write the bytes.
-    fn copy(&mut self, _: Copy, _: &mut u64) -> Option<Ended> {
+    fn copy(&mut self, _: CopyBlocks, _: &mut u64) -> Option<Ended> {
         Some(Err(Refusal::Unlinkable))
     }
 

@@ -12,7 +12,7 @@ use crate::watched::Watched;
 use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Lba, Nanos};
 use vellum_core::room::Room;
-use vellum_core::seam::{Copy, Input};
+use vellum_core::seam::{CopyBlocks, Input};
 use vellum_core::snapshots::{Forget, Plan, Snapshots};
 
 /// The most runs that are looked at in one hold of the lock.
@@ -149,8 +149,8 @@ pub(super) fn write(
 }
 
 /// Links blocks to the contents of others, or copies the bytes where a link is impossible.
-pub(super) fn copy(shared: &SharedVolume, copy: &Copy) -> Result<(), BlockError> {
-    let Copy { from, to, blocks } = *copy;
+pub(super) fn copy(shared: &SharedVolume, copy: &CopyBlocks) -> Result<(), BlockError> {
+    let CopyBlocks { from, to, blocks } = *copy;
     let admit = |now, inner: &mut Inner, pending, batch: &mut Batch| {
         let id = inner.requests.insert(pending);
         inner.feed(now, Input::Copy { id, copy: *copy }, batch);

@@ -14,7 +14,7 @@ use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_core::format::history::{
     BLOCK_ROWS, BadName, Identity, Mark, Name, Number, Snapshot, Stage,
 };
-use vellum_core::seam::Copy;
+use vellum_core::seam::CopyBlocks;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Slot, Snapshots};
 
 /// The most changed blocks, or rows, that are looked at in one hold of the book: writes that need it wait meanwhile.
@@ -446,7 +446,7 @@ fn return_all(
         let plan = carry::out_to_the_end(shared, &mut book, plan)?;
         book.keep(plan);
         let (to, blocks) = (lba, 1);
-        carry::copy(shared, &Copy { from, to, blocks })?;
+        carry::copy(shared, &CopyBlocks { from, to, blocks })?;
         at = lba.plus(1);
     }
     let block = book.set_stage(snapshot.identity.name.as_str(), Stage::Kept);

@@ -1,7 +1,7 @@
 use super::super::{Back, Ended, Front, Noted, Placed, Verdict, refuse};
 use super::{copy, flush, read, serve_waiting, write};
 use crate::addr::{Buf, EffectId, Lba, RequestId};
-use crate::seam::{Ack, Copy, Payload, Refusal, Unmap};
+use crate::seam::{Ack, CopyBlocks, Payload, Refusal, Unmap};
 use crate::stats::Stats;
 use alloc::vec::Vec;
 
@@ -105,7 +105,7 @@ impl Back for Noting {
         self.takes('u', lba).then_some(Ok(()))
     }
 
-    fn copy(&mut self, copy: Copy, placed: &mut u64) -> Option<Ended> {
+    fn copy(&mut self, copy: CopyBlocks, placed: &mut u64) -> Option<Ended> {
         while *placed < copy.blocks {
             if copy.from.plus(*placed) == Lba(BLOCKS - 1) {
                 return Some(Err(Refusal::Unlinkable));
@@ -210,7 +210,7 @@ fn a_flush_waits_for_writes_that_are_answered_and_for_no_others() {
 fn a_copy_goes_on_where_it_stopped() {
     let mut back = Noting::new();
     back.room = 1;
-    let of = |from, to, blocks| Copy {
+    let of = |from, to, blocks| CopyBlocks {
         from: Lba(from),
         to: Lba(to),
         blocks,

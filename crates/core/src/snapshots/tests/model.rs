@@ -3,7 +3,7 @@
 use super::{KEPT, called};
 use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::history::{History, Mark, Number, Snapshot, Stage};
-use crate::seam::Copy;
+use crate::seam::CopyBlocks;
 use crate::snapshots::{Plan, Slot, Snapshots, list_blocks};
 use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec, vec::Vec};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ const LOGICAL: u64 = 24;
 /// What takes effect on a volume, in order.
 #[derive(Clone, Debug)]
 enum Effect {
-    Copy(Copy),
+    Copy(CopyBlocks),
     Write(Lba, Vec<u8>),
     Discard(Lba, u64),
 }

@@ -5,7 +5,7 @@ use crate::sim::open::Volume;
 use crate::sim::rng::Rng;
 use vellum_core::addr::{Lba, RequestId};
 use vellum_core::format::areas::Layout;
-use vellum_core::seam::{Copy, Input};
+use vellum_core::seam::{CopyBlocks, Input};
 
 /// A life's copies. They use a separate generator, so that seeds mean what they did before.
 pub struct Copies {
@@ -63,7 +63,7 @@ impl Driver {
         self.last_result = None;
         self.feed(Input::Copy {
             id: RequestId(id),
-            copy: Copy {
+            copy: CopyBlocks {
                 from: Lba(from),
                 to: Lba(to),
                 blocks,
