@@ -1,7 +1,7 @@
 //! The state machine of a volume of any layout, as a runtime holds it.
 
 use crate::addr::{Buf, EffectId, Generation, Lba, Nanos, Pba, Segment, Vba};
-use crate::engine::{Buffers, Engine, Options, Store};
+use crate::engine::{Buffers, Engine, Options, PutPart};
 use crate::entry::Earlier;
 use crate::entry::PartId;
 use crate::format::areas::Layout;
@@ -357,13 +357,13 @@ impl Core {
     }
 
     /// See [`Engine::encode_page`]. Only a log has pages of parts.
-    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
-        self.log_mut().encode_page(id, index, out, store);
+    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], put: PutPart<'_>) {
+        self.log_mut().encode_page(id, index, out, put);
     }
 
     /// See [`Engine::encode_header`]. Only a log has chunks.
-    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
-        self.log_mut().encode_header(id, out, store);
+    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], put: PutPart<'_>) {
+        self.log_mut().encode_header(id, out, put);
     }
 
     /// See [`Engine::earlier`]. Tables have no deltas.

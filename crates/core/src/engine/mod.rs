@@ -61,7 +61,7 @@ mod writes;
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Segment, Seq};
 use crate::format::{Crc, superblock::Superblock};
 use crate::front::{Front, admit, refuse};
-pub use crate::log::Store;
+pub use crate::log::PutPart;
 use crate::log::checkpoint::RootPiece;
 use crate::log::{
     Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,

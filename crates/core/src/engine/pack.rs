@@ -8,7 +8,7 @@
 
 use super::twin::Sharing;
 use super::verdict::Twin;
-use super::{Engine, Pending, Store};
+use super::{Engine, Pending, PutPart};
 use crate::addr::{Buf, EffectId, Lba, Pba, Vba};
 use crate::entry::PartId;
 use crate::format::chunk::{Part, Record};
@@ -186,23 +186,23 @@ impl Engine {
         }
     }
 
-    /// Encodes data block `index`, a page of parts, calling `store` for each part.
-    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], store: Store<'_>) {
+    /// Encodes data block `index`, a page of parts, calling `put` for each part.
+    pub fn encode_page(&mut self, id: EffectId, index: usize, out: &mut [u8], put: PutPart<'_>) {
         let id = self.chunk_of(id);
         let chunk = self.log.get_mut(id);
-        let pba = chunk.encode_page(index, out, store);
+        let pba = chunk.encode_page(index, out, put);
         let sum = self.superblock.sum(self.superblock.crc()).of(out);
         chunk.set_page_sum(index, sum);
         self.sums.retag(pba, sum);
     }
 
     /// Encodes the header of a chunk being written, after all its pages of parts.
-    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], store: Store<'_>) {
+    pub fn encode_header(&mut self, id: EffectId, out: &mut [u8], put: PutPart<'_>) {
         let id = self.chunk_of(id);
         let crc = self.superblock.crc();
         let root = self.checkpoint.generation();
         let chunk = self.log.get_mut(id);
-        if let Some(pba) = chunk.encode_header(&self.superblock, (root, crc), out, store) {
+        if let Some(pba) = chunk.encode_header(&self.superblock, (root, crc), out, put) {
             self.sums.retag(pba, self.superblock.sum(crc).of(out));
         }
     }

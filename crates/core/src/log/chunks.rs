@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChunkId(pub usize);
 
-/// Stores a buffer's block in this encoding, in exactly as many bytes as the slice has.
-pub type Store<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
+/// Puts a buffer's block into a page of parts, in this encoding, in exactly as many bytes as the slice has.
+pub type PutPart<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
 
 /// A block of a chunk that is not on the medium yet.
 #[derive(Clone, Copy, Debug)]
@@ -337,11 +337,11 @@ impl Chunk {
     }
 
     /// Encodes data block `index`, a page of parts, and returns where it is.
-    pub fn encode_page(&mut self, index: usize, out: &mut [u8], store: Store<'_>) -> Pba {
+    pub fn encode_page(&mut self, index: usize, out: &mut [u8], put: PutPart<'_>) -> Pba {
         let block = index as u16 + 1;
         out.fill(0);
         let first = pack::first_offset(self.parts_of(block).count());
-        self.store_parts(block, first, out, store);
+        self.put_parts(block, first, out, put);
         let record_of = |part: &PartSlot| &self.records[usize::from(part.record)];
         pack::encode(self.parts_of(block).map(record_of), out);
         self.opening.at.plus(u64::from(block))
@@ -361,13 +361,13 @@ impl Chunk {
         superblock: &Superblock,
         (root, crc): (Generation, Crc),
         out: &mut [u8],
-        store: Store<'_>,
+        put: PutPart<'_>,
     ) -> Option<Pba> {
         let records: usize = self.records.iter().map(Record::encoded_len).sum();
         let first = BLOCK_BYTES - RECORD_ROOM + records + self.before.bytes;
         // All bytes before these are set below.
         out[first..].fill(0);
-        self.store_parts(0, first, out, store);
+        self.put_parts(0, first, out, put);
         let Some(seal) = self.seal else {
             unreachable!("an open chunk is not written")
         };
@@ -390,13 +390,13 @@ impl Chunk {
         (self.header_parts > 0).then_some(at)
     }
 
-    /// Gives each part of a page its place, and stores it there.
-    fn store_parts(&mut self, block: u16, mut offset: usize, out: &mut [u8], store: Store<'_>) {
+    /// Gives each part of a page its place, and puts it there.
+    fn put_parts(&mut self, block: u16, mut offset: usize, out: &mut [u8], put: PutPart<'_>) {
         for held in self.parts.iter().filter(|part| part.block == block) {
             let part = part_of(&mut self.records, held);
             part.offset = offset as u16;
             let end = offset + usize::from(part.len);
-            store(held.buf, part.encoding, &mut out[offset..end]);
+            put(held.buf, part.encoding, &mut out[offset..end]);
             offset = end;
         }
     }

@@ -28,7 +28,7 @@ use crate::addr::{Buf, Life, Nanos, Pba, Segment, Seq};
 use crate::format::{names::Names, root::Cursor};
 use crate::limits;
 pub(crate) use checkpoint::Checkpoint;
-pub use chunks::Store;
+pub use chunks::PutPart;
 pub(crate) use chunks::{Chunk, ChunkId, Held};
 use chunks::{Chunks, Opening, Seal};
 pub(crate) use collector::Collector;

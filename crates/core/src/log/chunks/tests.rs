@@ -173,10 +173,10 @@ fn a_header_and_a_page_are_the_same_whatever_they_are_encoded_over() {
     });
     let mut encode = |byte: u8| {
         let mut blocks = [[byte; BLOCK_BYTES]; 2];
-        let store: Store<'_> = &mut |buf, _, out| out.fill(buf.0 as u8);
-        chunk.encode_page(0, &mut blocks[1], store);
+        let put: PutPart<'_> = &mut |buf, _, out| out.fill(buf.0 as u8);
+        chunk.encode_page(0, &mut blocks[1], put);
         let root = (Generation(1), crc32c::crc32c as Crc);
-        chunk.encode_header(&superblock, root, &mut blocks[0], store);
+        chunk.encode_header(&superblock, root, &mut blocks[0], put);
         blocks
     };
     assert!(encode(0) == encode(0xa5));
