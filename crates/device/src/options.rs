@@ -5,7 +5,7 @@ use crate::limits;
 use crate::policy::{NoIndex, Policy};
 use crate::refusals::map_is_damaged;
 use vellum_core::addr::Pba;
-use vellum_core::engine::Victim;
+use vellum_core::engine::VictimPolicy;
 use vellum_core::format::FormatError;
 use vellum_core::format::areas::Layout;
 use vellum_core::format::geometry::GeometryError;
@@ -67,7 +67,7 @@ pub struct OpenOptions {
     /// How many leaves of a log's map stay in memory, 4 KiB each; `None`: all.
     pub map_leaves: Option<usize>,
     /// How the collector chooses its victims.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// Whether freed segments are discarded; `None`: if the medium wants it.
     pub discard: Option<bool>,
     /// What is done with written blocks; can be changed later.
@@ -105,7 +105,7 @@ impl Default for OpenOptions {
             read_frames: limits::READ_FRAMES,
             collector_frames: limits::COLLECTOR_FRAMES,
             map_leaves: None,
-            victim: Victim::default(),
+            victim: VictimPolicy::default(),
             discard: None,
             policy: Policy::default(),
             journals: Vec::new(),

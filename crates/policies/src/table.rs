@@ -1,7 +1,7 @@
 //! The table.
 
 use crate::kind::Kind;
-use vellum_core::engine::Victim;
+use vellum_core::engine::VictimPolicy;
 use vellum_core::format::areas::Layout;
 use vellum_core::snapshots::USUAL_KEEP;
 
@@ -462,7 +462,7 @@ rows! {
 
     VICTIM = Row {
         name: "victim",
-        kind: Kind::Choice(Victim::NAMES),
+        kind: Kind::Choice(VictimPolicy::NAMES),
         tier: Tier::Research,
         has: Has::Log,
         default: "greedy",

@@ -1,7 +1,7 @@
 //! A value for each property.
 
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_core::engine::Victim;
+use vellum_core::engine::VictimPolicy;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::snapshots::{Schedule, USUAL_KEEP};
 use vellum_core::tables::Persistence;
@@ -61,7 +61,7 @@ pub struct Settings {
     /// When a write is answered.
     pub persistence: Persistence,
     /// How the collector chooses its victims.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// How often the volume takes a snapshot on its own.
     pub snapshot_every: String,
     /// Which of these are kept.
@@ -80,7 +80,7 @@ impl Settings {
             replay: Replay::Auto,
             journals: Vec::new(),
             persistence: Persistence::default(),
-            victim: Victim::default(),
+            victim: VictimPolicy::default(),
             snapshot_every: "off".to_owned(),
             snapshot_keep: USUAL_KEEP.to_owned(),
         }

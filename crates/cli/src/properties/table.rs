@@ -2,7 +2,7 @@
 
 use super::settings::{Replay, Settings};
 use std::ops::Deref;
-use vellum_core::engine::Victim;
+use vellum_core::engine::VictimPolicy;
 use vellum_core::format::properties::Value;
 use vellum_core::seam::WriteOnce;
 use vellum_core::tables::Persistence;
@@ -327,9 +327,11 @@ pub static TABLE: &[Property] = &[
     property(
         &table::VICTIM,
         Counts::Next,
-        choice!(victim, |victim: &Victim| victim.name(), |text: &str| {
-            Victim::named(text)
-        }),
+        choice!(
+            victim,
+            |victim: &VictimPolicy| victim.name(),
+            |text: &str| { VictimPolicy::named(text) }
+        ),
     ),
 ];
 

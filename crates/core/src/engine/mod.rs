@@ -76,7 +76,7 @@ use crate::state::State;
 use crate::stats::Stats;
 use alloc::vec::Vec;
 use merge::Merge;
-pub use options::{Buffers, Options, Victim};
+pub use options::{Buffers, Options, VictimPolicy};
 use parked::Parked;
 use residency::Residency;
 use verdict::Twin;

@@ -2,7 +2,7 @@
 
 use crate::addr::Buf;
 use crate::limits;
-pub use crate::log::Victim;
+pub use crate::log::VictimPolicy;
 
 /// The collector's buffers: `count` of them from `first` on, never used by the runtime.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +17,7 @@ pub struct Buffers {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How the collector chooses.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// True if freed space is discarded on the medium: segments of a log, runs of blocks of tables.
     pub discard: bool,
     /// For a log: the most blocks erased at once, in adjacent segments that were found empty when the volume was opened. 0: each
@@ -48,7 +48,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            victim: Victim::Greedy,
+            victim: VictimPolicy::Greedy,
             discard: false,
             erase_blocks_max: 0,
             discard_blocks_min: 1,

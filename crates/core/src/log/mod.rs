@@ -40,7 +40,7 @@ pub(crate) use restamp::{Read, Restamp};
 pub(crate) use segments::{Info, SegmentState, Segments, locate};
 pub(crate) use sums::{Judged, Sums};
 pub(crate) use victim::Among;
-pub use victim::Victim;
+pub use victim::VictimPolicy;
 
 /// The heads of the log, and its chunks in memory.
 pub(crate) struct Log {

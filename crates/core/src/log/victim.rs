@@ -9,7 +9,7 @@ const PINNED_PENALTY: u32 = 4;
 
 /// How the collector chooses its victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Victim {
+pub enum VictimPolicy {
     /// The segment with the fewest live blocks.
     #[default]
     Greedy,
@@ -29,7 +29,7 @@ pub(crate) struct Among<'a> {
     pub newest: Seq,
 }
 
-impl Victim {
+impl VictimPolicy {
     /// The names of all, as users write them.
     pub const NAMES: &'static [&'static str] = &["greedy", "cost-benefit"];
 
@@ -43,7 +43,7 @@ impl Victim {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all = [Self::Greedy, Self::CostBenefit];
-        all.into_iter().find(|victim| victim.name() == name)
+        all.into_iter().find(|policy| policy.name() == name)
     }
 
     /// Returns the next victim: if free segments are short, the one by which most is gained; otherwise one that is to be vacated.
@@ -81,7 +81,12 @@ mod tests {
 
     /// Chooses among closed segments with these numbers of live blocks and newest chunks, when the newest chunk of all is 100 and the
     /// durable map checkpoint includes 50. Those from `end` on are to be vacated. Enough others are free.
-    fn choose(victim: Victim, of: &[(u32, u64)], is_short: bool, end: Option<u32>) -> Option<u32> {
+    fn choose(
+        policy: VictimPolicy,
+        of: &[(u32, u64)],
+        is_short: bool,
+        end: Option<u32>,
+    ) -> Option<u32> {
         let superblock = geometry::plan(&SMALL).unwrap();
         assert_eq!(superblock.usable_blocks(), 255);
         let free = [(0, 0); FREE as usize];
@@ -99,25 +104,25 @@ mod tests {
             root_seq: Seq(50),
             newest: Seq(100),
         };
-        let chosen = victim.choose(is_short, &among)?;
+        let chosen = policy.choose(is_short, &among)?;
         Some(chosen.0 - FREE)
     }
 
     #[test]
     fn the_worst_filled_segment_is_the_one_by_which_most_is_gained() {
-        let chosen = |victim, of: &[_]| choose(victim, of, true, None);
-        let both = [Victim::Greedy, Victim::CostBenefit];
+        let chosen = |policy, of: &[_]| choose(policy, of, true, None);
+        let both = [VictimPolicy::Greedy, VictimPolicy::CostBenefit];
         // The first is a little fuller, and much older.
         let of = [(120, 3), (90, 49), (200, 49)];
-        assert_eq!(both.map(|victim| chosen(victim, &of)), [Some(1), Some(0)]);
+        assert_eq!(both.map(|policy| chosen(policy, &of)), [Some(1), Some(0)]);
         // The emptiest one waits for a map checkpoint, so it counts as 63 blocks fuller.
         let of = [(100, 60), (162, 50)];
-        assert_eq!(chosen(Victim::Greedy, &of), Some(1));
+        assert_eq!(chosen(VictimPolicy::Greedy, &of), Some(1));
         let of = [(100, 60), (164, 50)];
-        assert_eq!(chosen(Victim::Greedy, &of), Some(0));
+        assert_eq!(chosen(VictimPolicy::Greedy, &of), Some(0));
         // Nothing would be gained by segments that are nearly full: four blocks and a 64th.
-        assert_eq!(both.map(|victim| chosen(victim, &[(249, 1)])), [None; 2]);
-        assert_eq!(both.map(|victim| chosen(victim, &[(248, 1)])), [Some(0); 2]);
+        assert_eq!(both.map(|policy| chosen(policy, &[(249, 1)])), [None; 2]);
+        assert_eq!(both.map(|policy| chosen(policy, &[(248, 1)])), [Some(0); 2]);
     }
 
     #[test]
@@ -130,7 +135,7 @@ mod tests {
             (true, Some(1), Some(0)),
         ] {
             assert_eq!(
-                choose(Victim::Greedy, &of, is_short, end),
+                choose(VictimPolicy::Greedy, &of, is_short, end),
                 chosen,
                 "{end:?}"
             );

@@ -13,7 +13,7 @@ use super::rng::Rng;
 use super::summary::Summary;
 use super::{bare, client::Client, counts};
 use vellum_core::addr::Buf;
-use vellum_core::engine::{Buffers, Options, Victim};
+use vellum_core::engine::{Buffers, Options, VictimPolicy};
 use vellum_core::format::SumKind;
 use vellum_core::format::areas::Layout;
 use vellum_core::layout::{Core, Recovered};
@@ -118,7 +118,7 @@ impl World {
     fn on(volume: Volume, mut rng: Rng, broken: Broken, faults: bool) -> Result<Self, Failure> {
         let (medium, logical_blocks) = volume.create(broken)?;
         let options = Options {
-            victim: rng.pick(&[Victim::Greedy, Victim::CostBenefit]),
+            victim: rng.pick(&[VictimPolicy::Greedy, VictimPolicy::CostBenefit]),
             discard: rng.percent(50),
             erase_blocks_max: rng.pick(&[0, 1, 100, 1000]),
             discard_blocks_min: 1,

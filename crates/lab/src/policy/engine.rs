@@ -2,7 +2,7 @@
 
 use crate::base::{Levelling, THRESHOLD};
 use crate::vellum::{Placing, Tidying};
-use vellum_core::engine::Victim;
+use vellum_core::engine::VictimPolicy;
 use vellum_core::format::areas::Layout;
 use vellum_core::seam::{Decide, DedupPolicy, WriteOnce};
 use vellum_core::service::pace::Haste;
@@ -21,7 +21,7 @@ const DECIDE: [&str; 5] = ["compare", "blake3", "sha256", "sha1", "md5"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
     /// How its collector chooses.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// True if zeros are only a map entry.
     pub zero: bool,
     /// True if equal blocks are stored once.
@@ -53,7 +53,7 @@ pub struct Engine {
 impl Default for Engine {
     fn default() -> Self {
         Self {
-            victim: Victim::Greedy,
+            victim: VictimPolicy::Greedy,
             zero: true,
             dedup: false,
             index: DedupPolicy {
@@ -142,7 +142,7 @@ macro_rules! word {
 
 /// In the order in which they are shown.
 static OPTIONS: &[Access] = &[
-    word!("victim", victim, Victim::name, Victim::named),
+    word!("victim", victim, VictimPolicy::name, VictimPolicy::named),
     switch!("zero", zero),
     switch!("dedup", dedup),
     word!(
@@ -391,7 +391,7 @@ impl Engine {
         if self.compress {
             return Some("tables in place hold whole blocks: compress needs layout=log");
         }
-        if self.victim != Victim::Greedy {
+        if self.victim != VictimPolicy::Greedy {
             return Some("tables in place have no collector: victim needs layout=log");
         }
         (self.index.decide != Decide::Compare)

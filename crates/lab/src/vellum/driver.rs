@@ -47,7 +47,7 @@ use flight::Flight;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Lba, Nanos, RequestId};
 use vellum_core::driver::{self, Extent, To};
-use vellum_core::engine::{Buffers, Engine, Options, Victim};
+use vellum_core::engine::{Buffers, Engine, Options, VictimPolicy};
 use vellum_core::format::{self, superblock::Superblock};
 use vellum_core::layout::{Core, Recovered, recover};
 use vellum_core::recovery::RecoveryError;
@@ -67,7 +67,7 @@ pub const BUFS_MIN: u32 = 512;
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How the collector chooses its victims.
-    pub victim: Victim,
+    pub victim: VictimPolicy,
     /// True if a block of zeros is only a map entry.
     pub zero: bool,
     /// True if freed segments are erased or discarded.
