@@ -10,8 +10,8 @@ use vellum_core::entry::Earlier;
 use vellum_core::index::Holder;
 use vellum_core::layout::{Core, Recovered};
 use vellum_core::seam::{
-    Ack, Against, Block, Bucket, DedupPolicy, Digest, Effect, Fingerprint, Hint, Input, Outcome,
-    Packed, Page, Payload, Region, Reply, Service, Setting, Unmap, WriteOnce,
+    Ack, Against, Bucket, ChunkBlock, DedupPolicy, Digest, Effect, Fingerprint, Hint, Input,
+    Outcome, Packed, PagePlace, Payload, Region, Reply, Service, Setting, Unmap, WriteOnce,
 };
 use vellum_core::tables::Persistence;
 
@@ -297,7 +297,7 @@ impl<'a> Life<'a> {
                 let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
                 let (header, data) = bytes.split_at_mut(BLOCK_BYTES);
                 for (index, block) in data.chunks_exact_mut(BLOCK_BYTES).enumerate() {
-                    if self.core.chunk_block(id, index) == Block::Page {
+                    if self.core.chunk_block(id, index) == ChunkBlock::Page {
                         self.core.encode_page(id, index, block, &mut |_, _, _| {});
                     }
                 }
@@ -334,7 +334,7 @@ impl<'a> Life<'a> {
             }
             Effect::Compare { id, with, .. } => {
                 let outcome = match with {
-                    Against::Part(Page::Medium(_), ..) => self.decoded(),
+                    Against::Part(PagePlace::Medium(_), ..) => self.decoded(),
                     _ => Outcome::Same(self.below(4) > 0),
                 };
                 self.done(id, outcome);

@@ -8,7 +8,7 @@
 use crate::addr::{Buf, EffectId, Nanos, Pba, RequestId, Vba};
 use crate::entry::PartId;
 use crate::layout::Core;
-use crate::seam::{Against, Base, Effect, Input, Outcome, Page, Reply};
+use crate::seam::{Against, BasePlace, Effect, Input, Outcome, PagePlace, Reply};
 
 /// Blocks of the medium, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,20 +32,20 @@ pub enum To {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The page. One in a buffer is read when the effect is taken.
-    pub page: Page,
+    pub page: PagePlace,
     /// The slot of the first part.
     pub slot: u8,
     /// How many there are, in consecutive slots.
     pub count: u8,
     /// The base, if the part is a delta; then it is a single part.
-    pub base: Option<Base>,
+    pub base: Option<BasePlace>,
 }
 
 impl Parts {
     /// One part of a page on the medium, which is not a delta.
     fn one(at: Pba, slot: u8) -> Self {
         Self {
-            page: Page::Medium(at),
+            page: PagePlace::Medium(at),
             slot,
             count: 1,
             base: None,

@@ -15,7 +15,7 @@ use crate::index::{Holder, Index};
 use crate::recovery::rescue::{self, Loss, Trust};
 use crate::recovery::{self, RecoveryError, Replayed, Source, Unreadable, find_superblock};
 use crate::room::Room;
-use crate::seam::{Block, DedupPolicy, Effect, Input, Payload, Refusal, Reply};
+use crate::seam::{ChunkBlock, DedupPolicy, Effect, Input, Payload, Refusal, Reply};
 use crate::service::Answers;
 use crate::state::Paging;
 use crate::stats::Stats;
@@ -329,7 +329,7 @@ impl Core {
 
     /// What a data block of an [`Effect::WriteChunk`] is made from. Only a log has chunks.
     #[must_use]
-    pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
+    pub fn chunk_block(&self, id: EffectId, index: usize) -> ChunkBlock {
         self.log().chunk_block(id, index)
     }
 

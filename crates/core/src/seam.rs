@@ -210,21 +210,21 @@ pub enum Against {
     /// A buffer that the core holds, which it may release right after this effect.
     Buffer(Buf),
     /// A part of a page, decoded. If the part cannot be found or decoded, it equals no block.
-    Part(Page, u8, Option<Base>),
+    Part(PagePlace, u8, Option<BasePlace>),
 }
 
-/// The base needed to decode a delta.
+/// Where the base is that is needed to decode a delta.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
-    /// A block in a buffer that the core holds, which it may release right after this effect.
+pub enum BasePlace {
+    /// In a buffer that the core holds, which it may release right after this effect.
     Block(Buf),
-    /// A part of a page, to be decoded first; it is not a delta.
-    Part(Page, u8),
+    /// In a part of a page, to be decoded first; it is not a delta.
+    Part(PagePlace, u8),
 }
 
 /// Where a page of parts is: [`pack::find`](crate::format::pack::find) finds a part in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum PagePlace {
     /// On the medium.
     Medium(Pba),
     /// In a buffer that the core holds, which it may release right after this effect.
@@ -233,7 +233,7 @@ pub enum Page {
 
 /// The source of a data block of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum ChunkBlock {
     /// A buffer's bytes.
     Whole(Buf),
     /// Several parts: encode it with `Engine::encode_page`.
@@ -495,10 +495,10 @@ pub enum Effect {
     /// read when this effect is taken. With a base it is one part, a delta.
     ReadParts {
         id: EffectId,
-        page: Page,
+        page: PagePlace,
         slot: u8,
         count: u8,
-        base: Option<Base>,
+        base: Option<BasePlace>,
         request: RequestId,
         first: u32,
     },

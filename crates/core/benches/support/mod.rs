@@ -13,7 +13,7 @@ use vellum_core::format::geometry::{self, Params};
 use vellum_core::format::summary;
 use vellum_core::recovery::{Source, Unreadable, recover_within};
 use vellum_core::seam::{
-    Ack, Against, Block, DedupPolicy, Digest, Effect, Hint, Input, Outcome, Packed, Payload,
+    Ack, Against, ChunkBlock, DedupPolicy, Digest, Effect, Hint, Input, Outcome, Packed, Payload,
     Region, Setting,
 };
 use vellum_core::state::{Nodes, Paging};
@@ -355,7 +355,7 @@ impl Idle {
                 // Parts are never read.
                 let mut no_bytes = |_, _, _: &mut [u8]| {};
                 for index in (0..blocks as usize - 1).filter(|_| self.packs) {
-                    if self.engine.chunk_block(id, index) == Block::Page {
+                    if self.engine.chunk_block(id, index) == ChunkBlock::Page {
                         self.engine
                             .encode_page(id, index, &mut self.header, &mut no_bytes);
                     }

@@ -8,7 +8,7 @@ use crate::entry::{Earlier, Entry, PartId};
 use crate::front::Write;
 use crate::log::{Held, locate};
 use crate::policy::delta::{Candidate, Spare, drop_deltas};
-use crate::seam::{Base, Effect, Page};
+use crate::seam::{BasePlace, Effect, PagePlace};
 
 impl Engine {
     /// Turns the making of new deltas on or off. Existing ones stay.
@@ -66,16 +66,22 @@ impl Engine {
     }
 
     /// Returns where a part's base is, if the part is a delta, and the block of the medium that has to be read for it.
-    pub(super) fn base_of(&self, part: PartId) -> (Option<Base>, Option<Pba>) {
+    pub(super) fn base_of(&self, part: PartId) -> (Option<BasePlace>, Option<Pba>) {
         let Some(base) = self.state.shared().deltas().base_of(part) else {
             return (None, None);
         };
         let pba = self.state.shared().pba(base.page);
         let held = self.log.held(pba, Some(base.slot));
         match held {
-            Some(Held::Block(buf)) => (Some(Base::Block(buf)), None),
-            Some(Held::Page(buf)) => (Some(Base::Part(Page::Buffer(buf), base.slot)), None),
-            None => (Some(Base::Part(Page::Medium(pba), base.slot)), Some(pba)),
+            Some(Held::Block(buf)) => (Some(BasePlace::Block(buf)), None),
+            Some(Held::Page(buf)) => (
+                Some(BasePlace::Part(PagePlace::Buffer(buf), base.slot)),
+                None,
+            ),
+            None => (
+                Some(BasePlace::Part(PagePlace::Medium(pba), base.slot)),
+                Some(pba),
+            ),
         }
     }
 

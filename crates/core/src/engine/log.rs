@@ -7,7 +7,7 @@ use crate::format::chunk::Record;
 use crate::format::summary::Tag;
 use crate::limits;
 use crate::log::{ChunkId, Head, ToWrite};
-use crate::seam::{Block, Effect};
+use crate::seam::{ChunkBlock, Effect};
 use crate::state::Origin;
 
 impl Engine {
@@ -47,7 +47,7 @@ impl Engine {
     pub(super) fn append(&mut self, id: ChunkId, record: Record, tag: Tag, buf: Buf) {
         let chunk = self.log.get_mut(id);
         let segment = chunk.opening().segment;
-        let pba = chunk.push_data(record, Block::Whole(buf));
+        let pba = chunk.push_data(record, ChunkBlock::Whole(buf));
         let offset = pba.0 - self.superblock.segment_start(segment).0;
         self.sums.tag(segment, offset as u32, tag);
         self.apply(Origin::of_block(pba), &record);

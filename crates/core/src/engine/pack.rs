@@ -15,7 +15,7 @@ use crate::format::chunk::{Part, Record};
 use crate::format::summary::{Owner, Tag};
 use crate::log::{ChunkId, Head, locate};
 use crate::policy::pack::{self, Choice, New, Place};
-use crate::seam::{Block, Packed, Payload};
+use crate::seam::{ChunkBlock, Packed, Payload};
 use crate::state::Origin;
 
 /// Bytes of the record of a page that is a data block. That of a page in the header is shorter.
@@ -105,7 +105,7 @@ impl Engine {
             }
             _ => {
                 let record = Record::Pack { vba, sum: 0 };
-                (record, chunk.push_data(record, Block::Page))
+                (record, chunk.push_data(record, ChunkBlock::Page))
             }
         };
         let page = self.placing.pack.begin(vba, new);
@@ -159,7 +159,7 @@ impl Engine {
 
     /// Returns what data block `index` of a chunk being written is made from.
     #[must_use]
-    pub fn chunk_block(&self, id: EffectId, index: usize) -> Block {
+    pub fn chunk_block(&self, id: EffectId, index: usize) -> ChunkBlock {
         self.log.get(self.chunk_of(id)).block(index)
     }
 

@@ -8,7 +8,7 @@ use crate::addr::{BLOCK_BYTES, Buf, Lba, Leaf, Pba, RequestId};
 use crate::entry::{Entry, PartId};
 use crate::front;
 use crate::log::{Held, Judged, locate};
-use crate::seam::{Effect, Outcome, Page, Refusal};
+use crate::seam::{Effect, Outcome, PagePlace, Refusal};
 use crate::state::Place;
 use alloc::vec::Vec;
 
@@ -133,7 +133,7 @@ impl Engine {
         };
         self.front.ask(pending, |id| Effect::ReadParts {
             id,
-            page: buf.map_or(Page::Medium(pba), Page::Buffer),
+            page: buf.map_or(PagePlace::Medium(pba), PagePlace::Buffer),
             slot: part.slot,
             count,
             base,

@@ -14,7 +14,7 @@ use crate::front::{Noted, refuse};
 use crate::index::Holder;
 use crate::log::{Head, Held, locate};
 use crate::policy::{Answer, Proposer};
-use crate::seam::{Against, Effect, Outcome, Page, Payload};
+use crate::seam::{Against, Effect, Outcome, PagePlace, Payload};
 use crate::state::Place;
 use alloc::vec::Vec;
 
@@ -121,9 +121,9 @@ impl Engine {
         let part = |page| Against::Part(page, slot.unwrap_or_default(), base);
         let with = match (held, slot) {
             (Some(Held::Block(buf)), _) => Against::Buffer(buf),
-            (Some(Held::Page(buf)), _) => part(Page::Buffer(buf)),
+            (Some(Held::Page(buf)), _) => part(PagePlace::Buffer(buf)),
             (None, None) => Against::Medium(pba),
-            (None, Some(_)) => part(Page::Medium(pba)),
+            (None, Some(_)) => part(PagePlace::Medium(pba)),
         };
         let reads = held.is_none();
         if reads {

@@ -8,7 +8,7 @@ use crate::format::names::{NAMES_LEAST, NAMES_ROOM, Names};
 use crate::format::pack;
 use crate::format::superblock::Superblock;
 use crate::limits;
-use crate::seam::{Block, Packed, Payload};
+use crate::seam::{ChunkBlock, Packed, Payload};
 use alloc::vec::Vec;
 
 /// Names a chunk in memory.
@@ -21,7 +21,7 @@ pub type PutPart<'a> = &'a mut dyn FnMut(Buf, u8, &mut [u8]);
 /// A block of a chunk that is not on the medium yet.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    block: Block,
+    block: ChunkBlock,
     record: u16,
 }
 
@@ -204,7 +204,7 @@ impl Chunk {
 
     /// Adds a data block, and returns where it will be.
     #[inline]
-    pub fn push_data(&mut self, record: Record, block: Block) -> Pba {
+    pub fn push_data(&mut self, record: Record, block: ChunkBlock) -> Pba {
         self.slots.push(Slot {
             block,
             record: self.records.len() as u16,
@@ -242,8 +242,8 @@ impl Chunk {
     pub fn replace(&mut self, pba: Pba, payload: &Payload) -> Option<Buf> {
         let index = self.slot_at(pba)?;
         let slot = &mut self.slots[index];
-        let new = Block::Whole(payload.buf);
-        let Block::Whole(old) = core::mem::replace(&mut slot.block, new) else {
+        let new = ChunkBlock::Whole(payload.buf);
+        let ChunkBlock::Whole(old) = core::mem::replace(&mut slot.block, new) else {
             unreachable!("a page of parts is no LBA's own")
         };
         match &mut self.records[usize::from(slot.record)] {
@@ -280,15 +280,15 @@ impl Chunk {
     }
 
     /// What data block `index` is made from.
-    pub fn block(&self, index: usize) -> Block {
+    pub fn block(&self, index: usize) -> ChunkBlock {
         self.slots[index].block
     }
 
     /// All buffers that it holds: whole blocks in order, then those of its parts.
     pub fn bufs(&self) -> impl Iterator<Item = Buf> + '_ {
         let whole = self.slots.iter().filter_map(|slot| match slot.block {
-            Block::Whole(buf) => Some(buf),
-            Block::Page => None,
+            ChunkBlock::Whole(buf) => Some(buf),
+            ChunkBlock::Page => None,
         });
         whole.chain(self.parts.iter().map(|part| part.buf))
     }
@@ -298,8 +298,8 @@ impl Chunk {
         let at = self.opening.at;
         let slots = self.slots.iter().enumerate();
         let whole = slots.filter_map(move |(index, slot)| match slot.block {
-            Block::Whole(buf) => Some((buf, at.plus(index as u64 + 1), None)),
-            Block::Page => None,
+            ChunkBlock::Whole(buf) => Some((buf, at.plus(index as u64 + 1), None)),
+            ChunkBlock::Page => None,
         });
         let parts = self.parts.iter();
         whole.chain(parts.map(move |part| {
@@ -330,9 +330,9 @@ impl Chunk {
             return Some(Held::Block(part.buf));
         }
         match (self.slots[self.slot_at(pba)?].block, slot) {
-            (Block::Whole(buf), None) => Some(Held::Block(buf)),
-            (Block::Whole(buf), Some(_)) => Some(Held::Page(buf)),
-            (Block::Page, _) => None,
+            (ChunkBlock::Whole(buf), None) => Some(Held::Block(buf)),
+            (ChunkBlock::Whole(buf), Some(_)) => Some(Held::Page(buf)),
+            (ChunkBlock::Page, _) => None,
         }
     }
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::addr::{Lba, RequestId};
 use crate::format::chunk::Record;
-use crate::seam::Block;
+use crate::seam::ChunkBlock;
 use alloc::{vec, vec::Vec};
 
 const USABLE: u32 = 10;
@@ -28,7 +28,7 @@ fn open(log: &mut Log, blocks: u32, buf: u32) -> ChunkId {
             sum: 0,
         };
         log.get_mut(id)
-            .push_data(record, Block::Whole(Buf(buf + index)));
+            .push_data(record, ChunkBlock::Whole(Buf(buf + index)));
     }
     id
 }

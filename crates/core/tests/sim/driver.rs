@@ -21,7 +21,7 @@ use vellum_core::addr::{Buf, Lba, Nanos, RequestId};
 use vellum_core::entry::PartId;
 use vellum_core::index::Holder;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Base, Effect, Input, Page, Refusal, Service, Unmap};
+use vellum_core::seam::{Against, BasePlace, Effect, Input, PagePlace, Refusal, Service, Unmap};
 
 /// Why a run failed.
 pub type Failure = String;
@@ -109,7 +109,7 @@ impl Flight {
             _ => None,
         };
         let base = match base {
-            Some(Base::Part(Page::Medium(at), _)) => Some((at.0, 1, false)),
+            Some(BasePlace::Part(PagePlace::Medium(at), _)) => Some((at.0, 1, false)),
             _ => None,
         };
         self.range().into_iter().chain(base)
@@ -125,11 +125,11 @@ impl Flight {
             | Effect::Gather { at, blocks, .. }
             | Effect::ReadMeta { at, blocks, .. } => Some((at.0, u64::from(blocks), false)),
             Effect::Compare {
-                with: Against::Medium(at) | Against::Part(Page::Medium(at), ..),
+                with: Against::Medium(at) | Against::Part(PagePlace::Medium(at), ..),
                 ..
             }
             | Effect::ReadParts {
-                page: Page::Medium(at),
+                page: PagePlace::Medium(at),
                 ..
             }
             | Effect::GatherPart { at, .. } => Some((at.0, 1, false)),

@@ -6,7 +6,7 @@ use crate::part_reads::{Decoded, EarlyOutcome, PartsRead};
 use std::time::Instant;
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Nanos, Pba};
-use vellum_core::seam::{Against, Input, Outcome, Page};
+use vellum_core::seam::{Against, Input, Outcome, PagePlace};
 use vellum_medium::Kind;
 
 impl Inner {
@@ -27,8 +27,8 @@ impl Inner {
             }
             Against::Part(page, slot, base @ Some(_)) => {
                 let kept = match page {
-                    Page::Medium(at) => self.frames.is_same(at, Some(slot), self.frame(buf)),
-                    Page::Buffer(_) => None,
+                    PagePlace::Medium(at) => self.frames.is_same(at, Some(slot), self.frame(buf)),
+                    PagePlace::Buffer(_) => None,
                 };
                 match kept {
                     Some(same) => {
@@ -41,7 +41,7 @@ impl Inner {
                     }
                 }
             }
-            Against::Part(Page::Buffer(page), slot, None) => {
+            Against::Part(PagePlace::Buffer(page), slot, None) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page =
                     unsafe { std::slice::from_raw_parts(self.frames.ptr(page), BLOCK_BYTES) };
@@ -49,7 +49,7 @@ impl Inner {
                 self.outcomes.push((id, EarlyOutcome::Same(same)));
             }
             Against::Medium(at) => self.compare_stored(id, buf, at, None),
-            Against::Part(Page::Medium(at), slot, None) => {
+            Against::Part(PagePlace::Medium(at), slot, None) => {
                 self.compare_stored(id, buf, at, Some(slot));
             }
         }

@@ -5,14 +5,14 @@ use crate::part_reads::{Came, Decoded, EarlyOutcome, Needs, PartsRead};
 use vellum_codec::Block as Bytes;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, RequestId};
 use vellum_core::driver::Extent;
-use vellum_core::seam::{Base, Block, Outcome, Page};
+use vellum_core::seam::{BasePlace, ChunkBlock, Outcome, PagePlace};
 use vellum_medium::{Io, Kind};
 
 impl Inner {
     /// The write of a chunk: header and pages of parts from one buffer, all other blocks from their frames.
     pub(super) fn chunk(&mut self, id: EffectId, to: Extent, durable: bool) -> Box<Io> {
         let data = 0..to.blocks as usize - 1;
-        let is_page = |index: &usize| self.core.chunk_block(id, *index) == Block::Page;
+        let is_page = |index: &usize| self.core.chunk_block(id, *index) == ChunkBlock::Page;
         let pages = data.clone().filter(is_page).count();
         let mut buffer = self.metadata.take(1 + pages);
         let mut io = self.io(Cause::Chunk, id, Kind::Write { durable }, to.at);
@@ -28,8 +28,8 @@ impl Inner {
         for index in data {
             match self.core.chunk_block(id, index) {
                 // SAFETY: the core holds these frames, unchanged, until this write has come back.
-                Block::Whole(buf) => unsafe { io.push(frames.ptr(buf), BLOCK_BYTES) },
-                Block::Page => {
+                ChunkBlock::Whole(buf) => unsafe { io.push(frames.ptr(buf), BLOCK_BYTES) },
+                ChunkBlock::Page => {
                     let (page, others) = rest.split_at_mut(BLOCK_BYTES);
                     rest = others;
                     self.core.encode_page(id, index, page, &mut store);
@@ -48,20 +48,20 @@ impl Inner {
     pub(crate) fn start_parts(
         &mut self,
         id: EffectId,
-        page: Page,
-        base: Option<Base>,
+        page: PagePlace,
+        base: Option<BasePlace>,
         mut read: PartsRead,
         batch: &mut Batch,
     ) {
         match base {
             None => {}
-            Some(Base::Block(buf)) => read.base = Needs::block(self.frame(buf)),
-            Some(Base::Part(Page::Buffer(buf), slot)) => {
+            Some(BasePlace::Block(buf)) => read.base = Needs::block(self.frame(buf)),
+            Some(BasePlace::Part(PagePlace::Buffer(buf), slot)) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
                 read.base = Needs::part(&mut self.unpacker, page, slot);
             }
-            Some(Base::Part(Page::Medium(at), slot)) => {
+            Some(BasePlace::Part(PagePlace::Medium(at), slot)) => {
                 self.count_parts_read(read.to);
                 let mut io = self.io(Cause::Base, id, Kind::Read, at);
                 let buffer = self.metadata.take(1);
@@ -72,18 +72,18 @@ impl Inner {
             }
         }
         match page {
-            Page::Buffer(buf) if read.waits_for_base() => {
+            PagePlace::Buffer(buf) if read.waits_for_base() => {
                 let page = <&Bytes>::try_from(self.frame(buf)).map(|page| Box::new(*page));
                 read.page = page.map_or(Came::Read { failed: true }, Came::Copied);
                 self.keep_parts(id, read);
             }
-            Page::Buffer(buf) => {
+            PagePlace::Buffer(buf) => {
                 // SAFETY: the collector's frame, which the core leaves alone while it names it here.
                 let page = unsafe { std::slice::from_raw_parts(self.frames.ptr(buf), BLOCK_BYTES) };
                 let outcomes = self.outcome_of(page, &read);
                 self.outcomes.push((id, outcomes));
             }
-            Page::Medium(at) => {
+            PagePlace::Medium(at) => {
                 self.count_parts_read(read.to);
                 let mut io = self.io(Cause::Parts, id, Kind::Read, at);
                 let buffer = self.metadata.take(1);

@@ -101,7 +101,7 @@ fn a_block_is_replaced_where_it_is() {
         lba: Lba(1),
         sum: 1,
     };
-    let pba = chunk.push_data(record, Block::Whole(Buf(1)));
+    let pba = chunk.push_data(record, ChunkBlock::Whole(Buf(1)));
     assert_eq!(pba, AT.plus(1));
     assert!(chunk.holds(pba) && !chunk.holds(AT) && !chunk.holds(AT.plus(2)));
     assert_eq!(chunk.replace(pba, &payload(2, 22)), Some(Buf(1)));
@@ -137,7 +137,7 @@ fn parts_take_room_of_the_header_only_if_they_are_in_it() {
         vba: Vba(1),
         sum: 0,
     };
-    chunk.push_data(page, Block::Page);
+    chunk.push_data(page, ChunkBlock::Page);
     let (room, bytes) = (chunk.room(), chunk.record_bytes());
     let record = part(1, 0).encoded_len();
     chunk.push_part(part(1, 0), Buf(1));
@@ -162,7 +162,7 @@ fn a_header_and_a_page_are_the_same_whatever_they_are_encoded_over() {
         vba: Vba(1),
         sum: 0,
     };
-    chunk.push_data(page, Block::Page);
+    chunk.push_data(page, ChunkBlock::Page);
     chunk.push_part(part(1, 0), Buf(1));
     chunk.push_part(part(0, 0), Buf(2));
     chunk.seal = Some(Seal {

@@ -6,7 +6,7 @@ use crate::sim::medium::{Broken, Cell, GARBAGE};
 use vellum_core::addr::EffectId;
 use vellum_core::driver;
 use vellum_core::layout::Core;
-use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, Page};
+use vellum_core::seam::{Against, Effect, Fingerprint, Input, Outcome, PagePlace};
 
 impl Driver {
     /// Moves one random effect on; `false` if there is none.
@@ -186,7 +186,7 @@ impl Flight {
             (
                 End::Ok,
                 Effect::Compare {
-                    with: Against::Part(Page::Medium(_), ..),
+                    with: Against::Part(PagePlace::Medium(_), ..),
                     ..
                 },
             ) => Outcome::Parts {

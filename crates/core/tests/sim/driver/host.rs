@@ -6,7 +6,7 @@ use crate::sim::medium::{Broken, Cell, GARBAGE};
 use vellum_core::addr::{Buf, EffectId, RequestId, Vba};
 use vellum_core::driver::{Extent, Host, Parts, To};
 use vellum_core::entry::PartId;
-use vellum_core::seam::{Against, Base, Page};
+use vellum_core::seam::{Against, BasePlace, PagePlace};
 
 /// An immediate effect has no flight: it gets an empty one.
 impl Host<Flight> for Driver {
@@ -108,7 +108,7 @@ impl Host<Flight> for Driver {
                 );
                 flight.same = self.read_cell(at.0, flight).token() == token;
             }
-            Against::Part(Page::Medium(at), slot, base) => {
+            Against::Part(PagePlace::Medium(at), slot, base) => {
                 if self.read_fails(at.0, 1) {
                     flight.end = End::Failed;
                     return Ok(());
@@ -119,7 +119,7 @@ impl Host<Flight> for Driver {
                 let found = parts::find(self.medium.tokens, &cell, slot, needs);
                 flight.same = found == Some(self.token(buf));
             }
-            Against::Part(Page::Buffer(_), slot, base) => {
+            Against::Part(PagePlace::Buffer(_), slot, base) => {
                 let needs = self.base_of(flight, base);
                 if let (Some(page), Some(_)) = (&flight.page, base) {
                     let found = parts::find(self.medium.tokens, page, slot, needs);
@@ -234,7 +234,7 @@ impl Driver {
         if let (Some(page), true) = (&flight.page, flight.base.is_none() && needs.is_some()) {
             flight.parts = vec![parts::find(self.medium.tokens, page, slot, needs)];
         }
-        if let Page::Medium(at) = page {
+        if let PagePlace::Medium(at) = page {
             if self.read_fails(at.0, 1) {
                 flight.end = End::Failed;
                 return Ok(());
@@ -246,7 +246,7 @@ impl Driver {
             // The page is whole, but a part of it cannot be decoded. The base that it needs is blamed.
             if self.faults.unreadable > 0 && self.rng.percent(1) {
                 self.suspects.insert(match base {
-                    Some(Base::Part(Page::Medium(base), _)) => base.0,
+                    Some(BasePlace::Part(PagePlace::Medium(base), _)) => base.0,
                     _ => at.0,
                 });
                 flight.parts[0] = None;
@@ -261,7 +261,7 @@ impl Driver {
     }
 
     fn gather_part(&mut self, flight: &mut Flight, read: Parts, to: Buf) -> Result<(), Failure> {
-        let Page::Medium(at) = read.page else {
+        let PagePlace::Medium(at) = read.page else {
             return Err("the collector reads a part of a page in memory".into());
         };
         if self.read_fails(at.0, 1) {

@@ -8,7 +8,7 @@ use super::{
 use crate::sim::model::Seen;
 use vellum_core::addr::{Buf, EffectId, RequestId};
 use vellum_core::driver;
-use vellum_core::seam::{Against, Block, Effect, Page, Refusal, Reply};
+use vellum_core::seam::{Against, ChunkBlock, Effect, PagePlace, Refusal, Reply};
 
 impl Driver {
     pub(super) fn take_effect(&mut self, effect: Effect) -> Result<(), Failure> {
@@ -69,7 +69,7 @@ impl Driver {
             Effect::WriteChunk { blocks, .. } => {
                 let bufs: Vec<Buf> = self.core.chunk_bufs(id).collect();
                 let whole = (0..blocks as usize - 1)
-                    .filter(|&index| self.core.chunk_block(id, index) != Block::Page)
+                    .filter(|&index| self.core.chunk_block(id, index) != ChunkBlock::Page)
                     .count();
                 ensure!(
                     whole <= bufs.len(),
@@ -110,7 +110,7 @@ impl Driver {
             }
             Effect::Compare {
                 buf,
-                with: Against::Part(Page::Buffer(page), slot, _),
+                with: Against::Part(PagePlace::Buffer(page), slot, _),
                 ..
             } => {
                 parts::find(self.medium.tokens, &self.cells[page.0 as usize], slot, base)
@@ -124,7 +124,7 @@ impl Driver {
     fn parts_in_memory(&mut self, effect: &Effect, base: Option<u32>) -> Vec<Option<u32>> {
         let mut parts: Vec<_> = match *effect {
             Effect::ReadParts {
-                page: Page::Buffer(page),
+                page: PagePlace::Buffer(page),
                 slot,
                 count,
                 ..
@@ -137,7 +137,7 @@ impl Driver {
         };
         // The page is whole, and the collector is moving it, but a part of it cannot be decoded.
         if let Effect::ReadParts {
-            page: Page::Buffer(page),
+            page: PagePlace::Buffer(page),
             ..
         } = *effect
             && self.faults.unreadable > 0
@@ -321,12 +321,12 @@ impl Driver {
 fn page_in_memory(effect: &Effect) -> Option<Buf> {
     match *effect {
         Effect::ReadParts {
-            page: Page::Buffer(page),
+            page: PagePlace::Buffer(page),
             base: Some(_),
             ..
         }
         | Effect::Compare {
-            with: Against::Part(Page::Buffer(page), _, Some(_)),
+            with: Against::Part(PagePlace::Buffer(page), _, Some(_)),
             ..
         } => Some(page),
         _ => None,

@@ -6,7 +6,7 @@ use std::num::NonZeroU16;
 use vellum_core::addr::{Buf, EffectId, Lba};
 use vellum_core::entry::{Earlier, PartId};
 use vellum_core::format::pack::{self, PartTag};
-use vellum_core::seam::{Base, Block, Bucket, Packed, Page};
+use vellum_core::seam::{BasePlace, Bucket, ChunkBlock, Packed, PagePlace};
 
 const TOKEN: usize = 4;
 
@@ -101,8 +101,8 @@ impl Driver {
         let mut data = vec![Cell::Blank];
         for index in 0..blocks as usize - 1 {
             data.push(match self.core.chunk_block(id, index) {
-                Block::Whole(buf) => cells[buf.0 as usize].clone(),
-                Block::Page => {
+                ChunkBlock::Whole(buf) => cells[buf.0 as usize].clone(),
+                ChunkBlock::Page => {
                     let mut store = |buf, encoding, out: &mut [u8]| {
                         store(token(buf), base(buf), encoding, out);
                     };
@@ -118,19 +118,19 @@ impl Driver {
     }
 
     /// The base that a delta needs, if it is in memory.
-    pub(super) fn base_in_memory(&self, base: Option<Base>) -> Option<u32> {
+    pub(super) fn base_in_memory(&self, base: Option<BasePlace>) -> Option<u32> {
         match base? {
-            Base::Block(buf) => Some(self.token(buf)),
-            Base::Part(Page::Buffer(page), slot) => {
+            BasePlace::Block(buf) => Some(self.token(buf)),
+            BasePlace::Part(PagePlace::Buffer(page), slot) => {
                 find(self.medium.tokens, &self.cells[page.0 as usize], slot, None)
             }
-            Base::Part(Page::Medium(_), _) => None,
+            BasePlace::Part(PagePlace::Medium(_), _) => None,
         }
     }
 
     /// The base that a delta needs, read if necessary.
-    pub(super) fn base_of(&mut self, flight: &Flight, base: Option<Base>) -> Option<u32> {
-        let Some(Base::Part(Page::Medium(at), slot)) = base else {
+    pub(super) fn base_of(&mut self, flight: &Flight, base: Option<BasePlace>) -> Option<u32> {
+        let Some(BasePlace::Part(PagePlace::Medium(at), slot)) = base else {
             return flight.base;
         };
         if self.read_fails(at.0, 1) {

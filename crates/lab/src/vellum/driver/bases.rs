@@ -7,14 +7,14 @@ use crate::base::Io;
 use crate::content::Content;
 use crate::sizes::{Size, told};
 use vellum_core::addr::{Buf, EffectId, Lba, Pba};
-use vellum_core::seam::{Base, Packed, Page};
+use vellum_core::seam::{BasePlace, Packed, PagePlace};
 use vellum_policies::words::Deltas;
 use vellum_watch::{EarlierPlaces, Found};
 
 /// Where a base must be read from, if it is on the medium.
-pub(super) fn on_medium(base: Option<Base>) -> Option<Pba> {
+pub(super) fn on_medium(base: Option<BasePlace>) -> Option<Pba> {
     match base {
-        Some(Base::Part(Page::Medium(at), _)) => Some(at),
+        Some(BasePlace::Part(PagePlace::Medium(at), _)) => Some(at),
         _ => None,
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use vellum_core::addr::{BLOCK_BYTES, Buf, EffectId, Pba};
 use vellum_core::driver::{Parts, To};
 use vellum_core::format::pack;
-use vellum_core::seam::{Against, Block, Page};
+use vellum_core::seam::{Against, ChunkBlock, PagePlace};
 
 impl Vellum {
     /// Encodes a chunk in which blocks may share pages, for the checksums of those pages.
@@ -25,12 +25,12 @@ impl Vellum {
         for index in 0..blocks as usize - 1 {
             let place = at.plus(index as u64 + 1);
             let content = match self.core.chunk_block(id, index) {
-                Block::Whole(buf) => {
+                ChunkBlock::Whole(buf) => {
                     let content = self.bufs[buf.0 as usize];
                     self.pages.copied(content);
                     content
                 }
-                Block::Page => {
+                ChunkBlock::Page => {
                     // Nothing reads what would be stored.
                     let store = &mut |_, _, _: &mut [u8]| {};
                     self.core.encode_page(id, index, &mut self.bytes, store);
@@ -85,11 +85,11 @@ impl Vellum {
             base,
         } = parts;
         match page {
-            Page::Medium(at) if let Some(base) = on_medium(base) => {
+            PagePlace::Medium(at) if let Some(base) = on_medium(base) => {
                 let parts = (slot, count);
                 self.read_base(io, id, base, Then::Read { at, parts, to });
             }
-            Page::Medium(at) => {
+            PagePlace::Medium(at) => {
                 let parts = Flight::Parts {
                     at,
                     slot,
@@ -99,7 +99,7 @@ impl Vellum {
                 let tag = self.fly(id, parts);
                 self.backing.read(io, tag, at, 1);
             }
-            Page::Buffer(buf) => {
+            PagePlace::Buffer(buf) => {
                 let page = self.bufs[buf.0 as usize];
                 let whole = self.give_parts(page, (slot, count), to);
                 if let Some(base) = on_medium(base) {
@@ -117,10 +117,10 @@ impl Vellum {
             _ => None,
         };
         let (other, slot) = match with {
-            Against::Part(Page::Medium(at), slot, _) if let Some(base) = base => {
+            Against::Part(PagePlace::Medium(at), slot, _) if let Some(base) = base => {
                 return self.read_base(io, id, base, Then::Compare { buf, at, slot });
             }
-            Against::Medium(at) | Against::Part(Page::Medium(at), ..) => {
+            Against::Medium(at) | Against::Part(PagePlace::Medium(at), ..) => {
                 let slot = match with {
                     Against::Part(_, slot, _) => Some(slot),
                     _ => None,
@@ -129,7 +129,7 @@ impl Vellum {
                 return self.backing.read(io, tag, at, 1);
             }
             Against::Buffer(other) => (other, None),
-            Against::Part(Page::Buffer(other), slot, _) => (other, Some(slot)),
+            Against::Part(PagePlace::Buffer(other), slot, _) => (other, Some(slot)),
         };
         // Compared now: the next effect may release it.
         let same = self.is_same(buf, self.bufs[other.0 as usize], slot);
