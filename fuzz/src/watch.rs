@@ -9,7 +9,7 @@ use vellum_core::seam::{Digest, Hint, Payload, WriteOnce};
 use vellum_ext4::journal::{JournalBlock, OWN};
 use vellum_ext4::{Source, Unreadable, scan};
 use vellum_watch::{
-    Blocks, Change, Classes, CommitOrder, Critical, Entry, Findings, Followers, FreeSpace, Held,
+    Blocks, Change, Checked, Classes, CommitOrder, Critical, Entry, Findings, Followers, FreeSpace,
     Known, Log, Plan, Scans, Stop, Wait, Wants,
 };
 
@@ -277,7 +277,7 @@ pub fn live(bytes: &[u8], seed: u64) -> (usize, usize) {
         let is_done = choices.below(8) != 0;
         order.ended(Nanos(turn), &change, is_done);
         space.answer(seen, (first, first + count), is_done);
-        let held = Held { number, touched };
+        let held = Checked { number, touched };
         scans.answer(Nanos(turn), held, change.span(), |span| {
             found.overlaps(span)
         });

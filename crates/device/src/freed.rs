@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use vellum_ext4::Scan;
 use vellum_ext4::Source;
-use vellum_watch::{Followed, FreeSpace, Known, Seen};
+use vellum_watch::{Followed, FreeSpace, Known, RequestSeen};
 
 /// See the module.
 #[derive(Default)]
@@ -35,14 +35,14 @@ struct State {
 
 impl Reclaim {
     /// Looks at a request that is about to be handed to the core.
-    pub fn see(&self, request: &Request) -> Seen {
+    pub fn see(&self, request: &Request) -> RequestSeen {
         if !self.sees.load(Ordering::Acquire) {
-            return Seen::default();
+            return RequestSeen::default();
         }
         match (change_of(request), request.op) {
             (Some(change), _) => self.state.lock().space.see(&change),
             (None, Op::Flush) => self.state.lock().space.flush(),
-            (None, _) => Seen::default(),
+            (None, _) => RequestSeen::default(),
         }
     }
 

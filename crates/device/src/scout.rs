@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use vellum_core::addr::Nanos;
-use vellum_watch::{Change, Held, Scans};
+use vellum_watch::{Change, Checked, Scans};
 
 /// See the module.
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl Scout {
 
     pub fn hold(&self, (number, watching): &(u64, Arc<Watching>), change: &Change<'_>) -> Watched {
         Watched {
-            held: Held {
+            held: Checked {
                 number: *number,
                 touched: watching.is_touched(change),
             },

@@ -1,6 +1,6 @@
 //! What is noticed about a request on its way to the core.
 
-use vellum_watch::{Expected, Held, Seen};
+use vellum_watch::{Checked, Expected, RequestSeen};
 
 /// When a write's client gets its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,13 +17,13 @@ pub(crate) enum Answered {
 /// What was noticed about a request before the core is handed it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
-    pub held: Held,
+    pub held: Checked,
     /// Some of its blocks may be a journal's own.
     pub marks: bool,
     /// What may soon be compared with it.
     pub expected: Expected,
     /// What the followers of freed blocks saw in it.
-    pub seen: Seen,
+    pub seen: RequestSeen,
     pub answered: Answered,
     /// The journals were told that it has taken effect. It only waits to be durable.
     pub is_in_effect: bool,
@@ -33,7 +33,7 @@ impl Watched {
     /// For an answer that is given before the write: the scout is notified by the write, and not by this answer.
     pub fn answer_alone(self) -> Self {
         Self {
-            held: Held {
+            held: Checked {
                 touched: false,
                 ..self.held
             },

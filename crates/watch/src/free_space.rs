@@ -70,14 +70,14 @@ impl Known {
 
 /// What was seen in a request, to be passed along with its answer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct RequestSeen {
     /// It writes a bitmap, so its answer matters.
     bitmap: bool,
     /// The number of a flush; 0 for other requests.
     flush: u64,
 }
 
-impl Seen {
+impl RequestSeen {
     /// True if it writes a bitmap, so that its answer matters.
     #[must_use]
     pub fn is_bitmap(self) -> bool {
@@ -111,21 +111,21 @@ impl FreeSpace {
     }
 
     /// Records that a flush is about to be handed to the core.
-    pub fn flush(&mut self) -> Seen {
+    pub fn flush(&mut self) -> RequestSeen {
         self.flushes += 1;
         for freed in &mut self.followed {
             freed.flush(self.flushes);
         }
-        Seen {
+        RequestSeen {
             bitmap: false,
             flush: self.flushes,
         }
     }
 
     /// Records that a change is about to be handed to the core.
-    pub fn see(&mut self, change: &Change<'_>) -> Seen {
+    pub fn see(&mut self, change: &Change<'_>) -> RequestSeen {
         let span = change.span();
-        let mut seen = Seen::default();
+        let mut seen = RequestSeen::default();
         for freed in &mut self.followed {
             if !freed.home().overlaps(span) {
                 continue;
@@ -141,7 +141,7 @@ impl FreeSpace {
     }
 
     /// Records that a request for these blocks, in which something was seen, is about to be answered.
-    pub fn answer(&mut self, seen: Seen, (first, after): Range, is_done: bool) {
+    pub fn answer(&mut self, seen: RequestSeen, (first, after): Range, is_done: bool) {
         for freed in &mut self.followed {
             if seen.bitmap {
                 (first..after).for_each(|block| freed.answered(block * BLOCK, is_done));

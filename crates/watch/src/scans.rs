@@ -1,7 +1,7 @@
 //! Decides when a volume is scanned, and whether the results of a scan still hold. No change may be missed, although
 //! writes continue while a scan reads:
 //!
-//! 1. A write is [checked](Held) against the scan before it is handed to the core, and counts as a change when it is answered,
+//! 1. A write is [checked](Checked) against the scan before it is handed to the core, and counts as a change when it is answered,
 //!    because by then a read sees it.
 //! 2. The scan number is odd while a scan runs. A write answered meanwhile is remembered, and checked against the new scan at its end.
 //! 3. A write that was checked against an older scan than the one in force when it is answered is also checked against the latter.
@@ -42,14 +42,14 @@ struct Due {
 
 /// The result of checking a write before it is handed to the core.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Held {
+pub struct Checked {
     /// The [number](Scans::number) of scans at that time.
     pub number: u64,
     /// True if it changes what that scan saw.
     pub touched: bool,
 }
 
-impl Held {
+impl Checked {
     /// True if the write's answer means nothing new; `number`: the present number of scans. That holds for almost all writes.
     #[must_use]
     pub fn is_passed(self, number: u64) -> bool {
@@ -113,16 +113,16 @@ impl Scans {
         self.admitted += 1;
     }
 
-    /// Handles the answer to a change that was [not passed](Held::is_passed). `overlaps`: whether the scan in force depends on a
+    /// Handles the answer to a change that was [not passed](Checked::is_passed). `overlaps`: whether the scan in force depends on a
     /// range. Returns true if the results must no longer be trusted, so that the next scan is due.
     pub fn answer(
         &mut self,
         now: Nanos,
-        held: Held,
+        checked: Checked,
         span: Span,
         overlaps: impl FnOnce(Span) -> bool,
     ) -> bool {
-        if held.touched {
+        if checked.touched {
             self.answered += 1;
         } else if !self.number.is_multiple_of(2) {
             if self.meanwhile.len() <= SCAN_WRITES {
@@ -191,8 +191,8 @@ mod tests {
         scans
     }
 
-    fn held(scans: &Scans, touched: bool) -> Held {
-        Held {
+    fn checked(scans: &Scans, touched: bool) -> Checked {
+        Checked {
             number: scans.number(),
             touched,
         }
@@ -202,7 +202,7 @@ mod tests {
     fn no_scan_has_seen_a_change_in_flight() {
         let mut scans = scanned();
         assert!(scans.is_current(1) && !scans.is_current(0));
-        let change = held(&scans, true);
+        let change = checked(&scans, true);
         assert!(!change.is_passed(scans.number()));
         scans.admit();
         assert!(!scans.is_current(1));
@@ -224,14 +224,14 @@ mod tests {
     #[test]
     fn changes_answered_while_a_scan_runs_are_checked_against_it_at_its_end() {
         let mut scans = scanned();
-        let before = held(&scans, false);
+        let before = checked(&scans, false);
         assert!(before.is_passed(scans.number()));
         scans.begin();
         assert!(!before.is_passed(scans.number()));
         assert!(!scans.answer(at(1), before, ELSEWHERE, is_watched));
         assert!(!scans.end(at(2), is_watched));
         scans.begin();
-        let during = held(&scans, false);
+        let during = checked(&scans, false);
         assert!(!scans.answer(at(3), during, ELSEWHERE, is_watched));
         assert!(!scans.answer(at(3), during, WATCHED, is_watched));
         assert!(
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn changes_checked_against_an_older_scan_are_checked_against_the_one_in_force() {
         let mut scans = scanned();
-        let (one, other) = (held(&scans, false), held(&scans, false));
+        let (one, other) = (checked(&scans, false), checked(&scans, false));
         scans.begin();
         assert!(!scans.end(at(1), is_watched));
         assert!(!one.is_passed(scans.number()));
@@ -259,7 +259,7 @@ mod tests {
     fn remembered_changes_are_bounded_and_none_is_missed() {
         let mut scans = scanned();
         scans.begin();
-        let during = held(&scans, false);
+        let during = checked(&scans, false);
         for _ in 0..2 * SCAN_WRITES {
             assert!(!scans.answer(at(1), during, ELSEWHERE, is_watched));
         }

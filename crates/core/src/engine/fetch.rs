@@ -7,7 +7,7 @@
 //! A fetched leaf may have been evicted again before the waiter runs, and it may be damaged. So a waiter retries a few times, and
 //! then reads what is still missing synchronously.
 
-use super::residency::{Needs, TRIES, Waits, Who};
+use super::residency::{Needs, TRIES, WaitingRead, Who};
 use super::verdict::Waiting;
 use super::{Engine, Pending};
 use crate::addr::{Lba, Leaf, RequestId};
@@ -30,7 +30,7 @@ impl Engine {
             self.read_ahead(leaf);
         }
         if let Needs::Coming(leaf) = needs {
-            self.residency.wait(Waits {
+            self.residency.wait(WaitingRead {
                 leaf,
                 id,
                 lba,

@@ -64,7 +64,7 @@ use crate::front::{Front, admit, refuse};
 pub use crate::log::PutPart;
 use crate::log::checkpoint::RootPiece;
 use crate::log::{
-    Checkpoint, ChunkId, Collector, Head, Info, Log, Restamp, SegmentState, Segments, Sums,
+    Checkpoint, ChunkId, Collector, Head, Log, Restamp, SegmentInfo, SegmentState, Segments, Sums,
 };
 use crate::mirrors::Mirrored;
 use crate::policy::{Placing, Proposers, delta::Delta, pack::Pack, zero::Zero};
@@ -233,7 +233,7 @@ impl Engine {
         let was_stopped = recovered.replayed.chunks == 0 && recovered.root.seq > Seq(0);
         unsummarised.sort_unstable();
         let in_runs = engine.options.erase_blocks_max > 0;
-        let is_needed = |info: &Info| info.last_seq > recovered.root.seq;
+        let is_needed = |info: &SegmentInfo| info.last_seq > recovered.root.seq;
         engine.begin_census();
         if !engine.state.is_in_census() {
             let live = engine.state.live().of_all();
@@ -527,7 +527,7 @@ impl Engine {
         for read in self.parked.reads.take(segment) {
             self.finish_part(read.request, read.at, &read.sums, read.fault);
         }
-        self.sure_again(segment);
+        self.judge_unsure(segment);
         self.sums.settle(segment);
         self.segments.end_reader(segment);
         self.merge_again(segment);

@@ -14,7 +14,7 @@ use crate::entry::PartId;
 use crate::format::chunk::{Part, Record};
 use crate::format::summary::{Owner, Tag};
 use crate::log::{ChunkId, Head, locate};
-use crate::policy::pack::{self, Choice, New, Place};
+use crate::policy::pack::{self, Choice, NewPage, Place};
 use crate::seam::{ChunkBlock, Packed, Payload};
 use crate::state::Origin;
 
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Begins a page of parts, if there is a number for it.
-    fn begin_page(&mut self, id: ChunkId, new: New) -> Option<usize> {
+    fn begin_page(&mut self, id: ChunkId, new: NewPage) -> Option<usize> {
         let vba = self.state.number_for_parts()?;
         let chunk = self.log.get_mut(id);
         let (record, pba) = match new.block {

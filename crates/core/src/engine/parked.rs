@@ -10,9 +10,9 @@ use alloc::vec::Vec;
 /// The requests that wait for checksums, by kind.
 #[derive(Default)]
 pub(super) struct Parked {
-    pub reads: List<Unchecked>,
-    pub unsure: List<Unsure>,
-    pub pairs: List<Pair>,
+    pub reads: BySegment<Unchecked>,
+    pub unsure: BySegment<Unsure>,
+    pub pairs: BySegment<Pair>,
 }
 
 /// Blocks that were read before the checksums to verify them were known.
@@ -49,15 +49,15 @@ pub(super) struct Pair {
 }
 
 /// Waiters of one kind, by the segments they wait for.
-pub(super) struct List<T>(Vec<(Segment, T)>);
+pub(super) struct BySegment<T>(Vec<(Segment, T)>);
 
-impl<T> Default for List<T> {
+impl<T> Default for BySegment<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<T> List<T> {
+impl<T> BySegment<T> {
     pub fn park(&mut self, segment: Segment, who: T) {
         self.0.push((segment, who));
     }
@@ -86,16 +86,16 @@ mod tests {
 
     #[test]
     fn waiters_are_taken_by_segment_in_order() {
-        let mut list = List::default();
+        let mut parked = BySegment::default();
         for (segment, who) in [(1, 'a'), (2, 'b'), (1, 'c'), (2, 'd')] {
-            list.park(Segment(segment), who);
+            parked.park(Segment(segment), who);
         }
-        assert_eq!(list.of(Segment(2)).collect::<Vec<_>>(), [&'b', &'d']);
-        assert_eq!(list.take(Segment(1)), ['a', 'c']);
-        assert!(list.take(Segment(1)).is_empty());
-        list.park(Segment(3), 'e');
+        assert_eq!(parked.of(Segment(2)).collect::<Vec<_>>(), [&'b', &'d']);
+        assert_eq!(parked.take(Segment(1)), ['a', 'c']);
+        assert!(parked.take(Segment(1)).is_empty());
+        parked.park(Segment(3), 'e');
         let left = [(2, 'b'), (2, 'd'), (3, 'e')].map(|(of, who)| (Segment(of), who));
-        assert_eq!(list.take_all(), left);
-        assert!(list.take_all().is_empty());
+        assert_eq!(parked.take_all(), left);
+        assert!(parked.take_all().is_empty());
     }
 }

@@ -26,18 +26,18 @@ const READERS: usize = 8;
 
 /// The last leaves that reads requested: a reader that requests the next one is likely to continue.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct SequentialReads {
     /// The last leaf each reader requested, the newest last.
     ends: VecDeque<Leaf>,
 }
 
-impl Rows {
+impl SequentialReads {
     /// Notes that a leaf is read, and returns how many leaves after it to read as well.
     pub fn ask(&mut self, leaf: Leaf) -> u32 {
-        let row = self.ends.iter().position(|end| end.0 + 1 == leaf.0);
-        let ahead = match row {
-            Some(row) => {
-                self.ends.remove(row);
+        let reader = self.ends.iter().position(|end| end.0 + 1 == leaf.0);
+        let ahead = match reader {
+            Some(reader) => {
+                self.ends.remove(reader);
                 AHEAD
             }
             None => 0,
@@ -62,7 +62,7 @@ pub(super) enum Needs {
 }
 
 /// A read that waits for a leaf.
-pub(super) struct Waits {
+pub(super) struct WaitingRead {
     pub leaf: Leaf,
     pub id: RequestId,
     pub lba: Lba,
@@ -191,7 +191,7 @@ impl CensusReads {
 #[derive(Default)]
 pub(super) struct Residency {
     /// Reads.
-    waiting: Vec<Waits>,
+    waiting: Vec<WaitingRead>,
     /// How long each of [`Who`] has waited.
     patience: [Patience; 2],
     /// Leaves being read, each with the generation of the root that leads to it.
@@ -199,7 +199,7 @@ pub(super) struct Residency {
     /// Reused memory for the list of missing leaves.
     missing: Vec<Leaf>,
     /// Detects reads of one leaf after another.
-    rows: Rows,
+    sequential: SequentialReads,
     /// What a census reads.
     pub census: CensusReads,
     /// Damaged leaves that were restored, and of which the host has not been told.
@@ -257,16 +257,16 @@ impl Residency {
 
     /// How many leaves to read after this one, which a read misses.
     pub fn ahead_of(&mut self, missed: Leaf) -> u32 {
-        self.rows.ask(missed)
+        self.sequential.ask(missed)
     }
 
     /// Has a read wait.
-    pub fn wait(&mut self, read: Waits) {
+    pub fn wait(&mut self, read: WaitingRead) {
         self.waiting.push(read);
     }
 
     /// Takes all waiting reads. Those that wait for another leaf wait again, in their order.
-    pub fn take_waiting(&mut self) -> Vec<Waits> {
+    pub fn take_waiting(&mut self) -> Vec<WaitingRead> {
         core::mem::take(&mut self.waiting)
     }
 
@@ -349,18 +349,18 @@ mod tests {
 
     #[test]
     fn a_sequential_reader_has_its_next_leaves_read_ahead() {
-        let mut rows = Rows::default();
-        assert_eq!((rows.ask(Leaf(7)), rows.ask(Leaf(90))), (0, 0));
-        assert_eq!(rows.ask(Leaf(8)), AHEAD);
+        let mut sequential = SequentialReads::default();
+        assert_eq!((sequential.ask(Leaf(7)), sequential.ask(Leaf(90))), (0, 0));
+        assert_eq!(sequential.ask(Leaf(8)), AHEAD);
         // Leaves that were read ahead are not requested again.
-        assert_eq!(rows.ask(Leaf(8 + AHEAD)), 0);
-        assert_eq!(rows.ask(Leaf(8 + AHEAD + 1)), AHEAD);
+        assert_eq!(sequential.ask(Leaf(8 + AHEAD)), 0);
+        assert_eq!(sequential.ask(Leaf(8 + AHEAD + 1)), AHEAD);
         // Random reads cause no read-ahead, and are forgotten.
         for random in 0..READERS as u32 {
-            assert_eq!(rows.ask(Leaf(1000 + 10 * random)), 0);
+            assert_eq!(sequential.ask(Leaf(1000 + 10 * random)), 0);
         }
-        assert_eq!(rows.ask(Leaf(91)), 0);
-        assert_eq!(rows.ends.len(), READERS);
+        assert_eq!(sequential.ask(Leaf(91)), 0);
+        assert_eq!(sequential.ends.len(), READERS);
     }
 
     #[test]

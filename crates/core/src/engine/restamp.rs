@@ -2,7 +2,7 @@
 
 use super::{Engine, Pending};
 use crate::addr::{Pba, Segment};
-use crate::log::{Collector, Read, Restamp, SegmentState, Segments, Sums};
+use crate::log::{Collector, ReadSummary, Restamp, SegmentState, Segments, Sums};
 use crate::seam::{Effect, Outcome};
 
 /// True if the segment has a summary on the medium, and nothing else reads or writes it, now or while it is being rewritten.
@@ -44,7 +44,7 @@ impl Engine {
         if !may_rewrite(&self.segments, &self.sums, &self.collector, segment) {
             return;
         }
-        let read = Read {
+        let read = ReadSummary {
             segment,
             bytes: match outcome {
                 Outcome::Bytes(bytes) => bytes,

@@ -249,7 +249,7 @@ impl Engine {
     }
 
     /// Handles the arrival of a segment's checksums, or the failure to read them.
-    pub(super) fn sure_again(&mut self, segment: Segment) {
+    pub(super) fn judge_unsure(&mut self, segment: Segment) {
         for one in self.parked.unsure.take(segment) {
             let (_, offset) = locate(&self.superblock, one.page);
             let expected = self.sums.sum(segment, offset);

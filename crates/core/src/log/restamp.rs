@@ -23,8 +23,8 @@ pub(crate) struct Restamp {
     strays: usize,
 }
 
-/// What the medium says about a segment.
-pub(crate) struct Read<'a> {
+/// A segment's summary, as the medium has it.
+pub(crate) struct ReadSummary<'a> {
     pub segment: Segment,
     pub bytes: &'a [u8],
     /// From the segment's newest known chunk to the newest of the log.
@@ -63,7 +63,7 @@ impl Restamp {
         &self,
         superblock: &Superblock,
         crc: Crc,
-        read: &Read<'_>,
+        read: &ReadSummary<'_>,
         agree: impl Fn(&[Tag]) -> bool,
     ) -> Option<(Vec<Tag>, Seq)> {
         let (signature, usable) = (superblock.signature(), superblock.usable_blocks() as usize);
@@ -144,7 +144,7 @@ mod tests {
         let signature = superblock.signature();
         summary::encode(&signature, SEGMENT, Seq(9), &whole, crc, &mut bytes);
         let read = |segment, bytes: &[u8], chunks: (u64, u64), agrees| {
-            let read = Read {
+            let read = ReadSummary {
                 segment,
                 bytes,
                 chunks: Seq(chunks.0)..=Seq(chunks.1),

@@ -22,7 +22,7 @@ pub(crate) enum SegmentState {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Info {
+pub(crate) struct SegmentInfo {
     pub state: SegmentState,
     /// How many of its chunks are being written: until they are on the medium, their blocks are only in memory.
     pub writing: u32,
@@ -39,7 +39,7 @@ pub(crate) struct Info {
 }
 
 pub(crate) struct Segments {
-    info: Vec<Info>,
+    info: Vec<SegmentInfo>,
     /// Segments from this one on are being emptied: they are taken only when no other is free.
     end: u32,
     free: VecDeque<Segment>,
@@ -63,7 +63,7 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub fn new(count: u32, end: Option<u32>) -> Self {
-        let fresh = Info {
+        let fresh = SegmentInfo {
             state: SegmentState::Free,
             writing: 0,
             summary_due: false,
@@ -109,7 +109,7 @@ impl Segments {
         in_runs: bool,
         live: &[u32],
         unsummarised: &[Segment],
-        is_needed: impl Fn(&Info) -> bool,
+        is_needed: impl Fn(&SegmentInfo) -> bool,
     ) {
         for index in 0..self.count() {
             let segment = Segment(index);
@@ -295,11 +295,11 @@ impl Segments {
         self.info.len() as u32
     }
 
-    pub fn get(&self, segment: Segment) -> &Info {
+    pub fn get(&self, segment: Segment) -> &SegmentInfo {
         &self.info[segment.0 as usize]
     }
 
-    fn get_mut(&mut self, segment: Segment) -> &mut Info {
+    fn get_mut(&mut self, segment: Segment) -> &mut SegmentInfo {
         &mut self.info[segment.0 as usize]
     }
 
@@ -365,7 +365,7 @@ impl Segments {
         &self,
         live: &[u32],
         limit: u32,
-        score: impl Fn(u32, &Info) -> S,
+        score: impl Fn(u32, &SegmentInfo) -> S,
     ) -> Option<Segment> {
         let mut best: Option<(S, usize)> = None;
         let staying = &self.info[..self.end as usize];

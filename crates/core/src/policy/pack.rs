@@ -68,14 +68,14 @@ pub enum Choice {
     /// Into this page.
     Page(usize),
     /// Into a new page.
-    New(New),
+    New(NewPage),
     /// Nowhere: the block is stored whole.
     Whole,
 }
 
 /// A page to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct New {
+pub struct NewPage {
     /// Its block in the chunk; 0: the header.
     pub block: u16,
     /// The bucket whose parts it takes.
@@ -118,7 +118,7 @@ impl Pack {
             false if OVERHEAD + len > ROOM => return Choice::Whole,
             false => chunk.next,
         };
-        Choice::New(New { block, bucket })
+        Choice::New(NewPage { block, bucket })
     }
 
     /// The bucket that a part goes into: the requested one, unless too many other buckets have a page in the chunk.
@@ -129,7 +129,7 @@ impl Pack {
     }
 
     /// Begins a page, and returns which it is.
-    pub fn begin(&mut self, vba: Vba, new: New) -> usize {
+    pub fn begin(&mut self, vba: Vba, new: NewPage) -> usize {
         self.pages.push(Page {
             vba,
             block: new.block,

@@ -38,7 +38,7 @@ pub fn is_wanted(room: Room) -> bool {
 
 /// What happened to blocks that were to be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Row {
+pub enum Folded {
     /// The core has them; those that had not changed are rewritten.
     Told,
     /// Some cannot be read, or are not worth it: their page is not given up this time, and the rest of it stays.
@@ -94,14 +94,14 @@ impl Fold {
     }
 
     /// Takes the result for the blocks of [`Step::Fold`].
-    pub fn folded(&mut self, row: Row) {
+    pub fn folded(&mut self, folded: Folded) {
         let At::Row(from) = self.at else {
             return;
         };
         let blocks = row_of(&self.lbas[from..]);
         self.walk.turn.spend(blocks as u64);
-        match row {
-            Row::Told if from + blocks < self.lbas.len() => self.at = At::Row(from + blocks),
+        match folded {
+            Folded::Told if from + blocks < self.lbas.len() => self.at = At::Row(from + blocks),
             _ => self.next_page(),
         }
     }

@@ -1,6 +1,6 @@
 //! What leaves may lead to.
 
-use super::changes::Page;
+use super::changes::LeafEntries;
 use crate::addr::Pba;
 use crate::entry::{Entry, LEAF_ENTRIES, UNMAPPED};
 use crate::format::root::{Cursor, FreeSegments};
@@ -29,7 +29,7 @@ impl Bounds {
     }
 
     /// True if all entries of a leaf lead into segments, and none belongs to an LBA past the last one.
-    pub fn admit(self, leaf: usize, page: &Page) -> bool {
+    pub fn admit(self, leaf: usize, page: &LeafEntries) -> bool {
         let (Self::Map(segments, _) | Self::Pages(segments, _)) = self;
         let may_be = |raw: &u32| {
             let block = self.block_of(*raw);

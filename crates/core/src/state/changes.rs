@@ -16,7 +16,7 @@ const MOST: usize = 21;
 const NO_ENTRY: u32 = u32::MAX;
 
 /// The entries of a leaf.
-pub(super) type Page = [u32; LEAF_ENTRIES];
+pub(super) type LeafEntries = [u32; LEAF_ENTRIES];
 
 /// Three changed entries of a leaf, and before them the place of the leaf's next run, or of the next run that nobody uses. Random writes
 /// change few entries of a leaf.
@@ -29,7 +29,7 @@ type Change = [u32; 3];
 type RunAt = u32;
 
 /// Runs in a page.
-const RUNS: usize = size_of::<Page>() / size_of::<Run>();
+const RUNS: usize = size_of::<LeafEntries>() / size_of::<Run>();
 
 fn changes_of(run: &Run) -> &[Change] {
     run[1..].as_chunks().0
@@ -42,7 +42,7 @@ fn changes_of_mut(run: &mut Run) -> &mut [Change] {
 /// The runs of all leaves, in memory of evicted leaves.
 #[derive(Default)]
 struct Runs {
-    pages: Vec<Box<Page>>,
+    pages: Vec<Box<LeafEntries>>,
     /// The first run that nobody uses.
     spare: RunAt,
     used: usize,
@@ -59,7 +59,7 @@ impl Runs {
         &mut self.pages[at / RUNS].as_chunks_mut().0[at % RUNS]
     }
 
-    fn add_memory(&mut self, page: Box<Page>) {
+    fn add_memory(&mut self, page: Box<LeafEntries>) {
         let first = (self.pages.len() * RUNS) as RunAt + 1;
         self.pages.push(page);
         for at in (first..).take(RUNS) {
@@ -142,7 +142,7 @@ impl Changes {
     }
 
     /// Takes the memory of a leaf, for good.
-    pub fn add_memory(&mut self, page: Box<Page>) {
+    pub fn add_memory(&mut self, page: Box<LeafEntries>) {
         self.runs.add_memory(page);
     }
 
@@ -222,14 +222,14 @@ impl Changes {
     }
 
     /// Restores a leaf as it was last written, if that is known.
-    pub fn undo(&self, leaf: u32, page: &mut Page) {
+    pub fn undo(&self, leaf: u32, page: &mut LeafEntries) {
         for [index, was, _] in self.runs.of(self.leaves.get(leaf)) {
             page[index as usize] = was;
         }
     }
 
     /// Restores a leaf as the newest root leads to it.
-    pub fn undo_all(&self, leaf: u32, page: &mut Page) {
+    pub fn undo_all(&self, leaf: u32, page: &mut LeafEntries) {
         self.undo(leaf, page);
         for [index, was, _] in self.runs.of(self.written.get(leaf)) {
             page[index as usize] = was;
@@ -237,7 +237,7 @@ impl Changes {
     }
 
     /// Changes a leaf that the newest root leads to into the leaf as it is now.
-    pub fn redo_all(&self, leaf: u32, page: &mut Page) {
+    pub fn redo_all(&self, leaf: u32, page: &mut LeafEntries) {
         for firsts in [&self.written, &self.leaves] {
             for [index, _, now] in self.runs.of(firsts.get(leaf)) {
                 page[index as usize] = now;

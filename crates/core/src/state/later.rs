@@ -4,7 +4,7 @@
 //! the entries of a leaf together, leaf by leaf ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)). If a census follows, it
 //! does not even do that: whoever reads the leaf gets it with these entries.
 
-use super::changes::Page;
+use super::changes::LeafEntries;
 use crate::addr::Lba;
 use crate::entry::{Entry, LEAF_ENTRIES, split};
 use alloc::{collections::BTreeMap, vec::Vec};
@@ -59,7 +59,7 @@ impl Later {
     }
 
     /// Sets the entries of a leaf in the leaf as it was read.
-    pub fn set_in(&self, leaf: usize, page: &mut Page) {
+    pub fn set_in(&self, leaf: usize, page: &mut LeafEntries) {
         for (index, raw) in self.leaves.get(&leaf).into_iter().flatten() {
             page[usize::from(*index)] = *raw;
         }

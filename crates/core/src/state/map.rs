@@ -6,7 +6,7 @@
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 
 use super::bounds::Bounds;
-use super::changes::Page;
+use super::changes::LeafEntries;
 use super::dirty::Dirty;
 use super::resident::{Look, Resident};
 use super::shelf::{decode, encode};
@@ -68,7 +68,7 @@ impl Map {
     }
 
     /// Returns a leaf that holds something.
-    fn page(&self, leaf: usize) -> Option<&Page> {
+    fn page(&self, leaf: usize) -> Option<&LeafEntries> {
         self.leaves.get(leaf, || self.used[leaf] > 0)
     }
 
@@ -337,7 +337,7 @@ impl Map {
 }
 
 /// The number of a leaf's entries that hold something.
-fn entries_of(page: &Page) -> u16 {
+fn entries_of(page: &LeafEntries) -> u16 {
     page.iter().filter(|&&raw| raw != UNMAPPED).count() as u16
 }
 

@@ -4,7 +4,7 @@
 //! The table knows whether a leaf that is not in memory was evicted, or holds nothing.
 
 use super::bounds::Unwritten;
-use super::changes::Page;
+use super::changes::LeafEntries;
 use super::dirty::Dirty;
 use super::shelf::{Shelf, decode, encode};
 use crate::addr::{BLOCK_BYTES, Leaf};
@@ -21,7 +21,7 @@ const STEPS_OF_A_LONG_TRIM: usize = 4096;
 /// The leaves of a table.
 #[derive(Default)]
 pub(super) struct Resident {
-    leaves: Vec<OnceCell<Box<Page>>>,
+    leaves: Vec<OnceCell<Box<LeafEntries>>>,
     /// Where evicted leaves are read from; without a shelf, all stay in memory.
     shelf: Option<Box<Shelf>>,
 }
@@ -55,7 +55,7 @@ impl Resident {
 
     /// Returns a leaf, if it is in memory.
     #[inline]
-    pub fn here(&self, leaf: usize) -> Option<&Page> {
+    pub fn here(&self, leaf: usize) -> Option<&LeafEntries> {
         self.leaves[leaf].get().map(|page| &**page)
     }
 
@@ -68,7 +68,7 @@ impl Resident {
 
     /// Returns a leaf; reads it if it is not in memory and `is_kept` says that it was evicted.
     #[inline]
-    pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&Page> {
+    pub fn get(&self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&LeafEntries> {
         let page = match self.leaves[leaf].get() {
             Some(page) => &**page,
             None if is_kept() => self.fetch(leaf)?,
@@ -82,7 +82,11 @@ impl Resident {
 
     /// The same, mutable.
     #[inline]
-    pub fn get_mut(&mut self, leaf: usize, is_kept: impl FnOnce() -> bool) -> Option<&mut Page> {
+    pub fn get_mut(
+        &mut self,
+        leaf: usize,
+        is_kept: impl FnOnce() -> bool,
+    ) -> Option<&mut LeafEntries> {
         if self.leaves[leaf].get().is_none() {
             if !is_kept() {
                 return None;
@@ -96,7 +100,7 @@ impl Resident {
     }
 
     #[cold]
-    fn fetch(&self, leaf: usize) -> Option<&Page> {
+    fn fetch(&self, leaf: usize) -> Option<&LeafEntries> {
         let shelf = self.shelf.as_ref()?;
         let page = shelf.read(leaf)?;
         shelf.came_back(leaf);
@@ -144,7 +148,7 @@ impl Resident {
     }
 
     /// Puts a leaf into memory, or replaces it.
-    pub fn put(&mut self, leaf: usize, page: Box<Page>) -> &mut Page {
+    pub fn put(&mut self, leaf: usize, page: Box<LeafEntries>) -> &mut LeafEntries {
         self.remove(leaf);
         if let Some(shelf) = &self.shelf {
             shelf.came(leaf);
@@ -157,7 +161,7 @@ impl Resident {
     }
 
     /// Takes note of a leaf that is on the medium, but does not keep it in memory.
-    pub fn leave_out(&mut self, page: Box<Page>) {
+    pub fn leave_out(&mut self, page: Box<LeafEntries>) {
         if let Some(shelf) = &self.shelf {
             shelf.left_out();
             shelf.give_back(page);
@@ -211,13 +215,13 @@ impl Resident {
     }
 
     /// Returns memory for a leaf, with any contents.
-    pub fn memory(&self) -> Box<Page> {
+    pub fn memory(&self) -> Box<LeafEntries> {
         let shelf = self.shelf.as_ref();
         shelf.map_or_else(|| Box::new([0; LEAF_ENTRIES]), |shelf| shelf.memory())
     }
 
     /// As [`Resident::put`], for a leaf that holds nothing.
-    pub fn put_empty(&mut self, leaf: usize) -> &mut Page {
+    pub fn put_empty(&mut self, leaf: usize) -> &mut LeafEntries {
         let mut page = self.memory();
         page.fill(0);
         self.put(leaf, page)
@@ -282,14 +286,14 @@ impl Resident {
 /// A leaf that a caller looks at.
 pub(super) enum Look<'a> {
     /// It is in memory.
-    Here(&'a Page),
+    Here(&'a LeafEntries),
     /// It was read for the caller.
     Fetched(Lent<'a>),
 }
 
 /// A leaf whose memory is given back when it is dropped.
 pub(super) struct Lent<'a> {
-    page: Option<Box<Page>>,
+    page: Option<Box<LeafEntries>>,
     shelf: &'a Shelf,
 }
 
@@ -303,7 +307,7 @@ impl Drop for Lent<'_> {
 
 impl Look<'_> {
     /// The leaf's entries.
-    pub fn entries(&self) -> &Page {
+    pub fn entries(&self) -> &LeafEntries {
         match self {
             Self::Here(page) => page,
             Self::Fetched(lent) => lent.page.as_ref().unwrap_or_else(|| unreachable!()),

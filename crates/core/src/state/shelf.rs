@@ -6,7 +6,7 @@
 //! map can no longer be relied on. The shelf notes that, and the engine poisons itself before the request has any effect.
 
 use super::bounds::{Bounds, Unwritten};
-use super::changes::{Changes, Page};
+use super::changes::{Changes, LeafEntries};
 use super::later::Later;
 use super::paging::Paging;
 use crate::addr::{BLOCK_BYTES, Leaf, Pba};
@@ -37,7 +37,7 @@ pub(super) struct Shelf {
     marks: Vec<Cell<Marks>>,
     /// Memory of evicted leaves, reused for new ones by every thread. So the process never takes memory for more leaves than were in use
     /// at one time.
-    spare: RefCell<Vec<Box<Page>>>,
+    spare: RefCell<Vec<Box<LeafEntries>>>,
     /// What has changed in leaves since the newest root. Without parities, changed leaves stay in memory, and nothing is here.
     changes: Changes,
     /// What a replay has set in leaves that were not read. These leaves are dirty, so they are written with it.
@@ -103,7 +103,7 @@ impl Shelf {
     }
 
     /// Reads a leaf, and applies what has changed since it was written. `None`: it cannot be read or rebuilt from the medium.
-    pub fn read(&self, leaf: usize) -> Option<Box<Page>> {
+    pub fn read(&self, leaf: usize) -> Option<Box<LeafEntries>> {
         let mut page = match self.is_on_medium(leaf) || !self.changes.has(leaf as u32) {
             true => self.read_from_medium(self.number(leaf))?,
             false => {
@@ -116,7 +116,7 @@ impl Shelf {
         Some(page)
     }
 
-    fn read_from_medium(&self, leaf: Leaf) -> Option<Box<Page>> {
+    fn read_from_medium(&self, leaf: Leaf) -> Option<Box<LeafEntries>> {
         let leaves = Leaves {
             superblock: &self.superblock,
             slots: &self.slots,
@@ -160,14 +160,14 @@ impl Shelf {
     }
 
     /// Notes a leaf of before the opening as lost if it leads to what was not written then: new data goes there.
-    pub fn check_end(&self, leaf: usize, page: &Page) {
+    pub fn check_end(&self, leaf: usize, page: &LeafEntries) {
         if self.leads_ahead(leaf, page) {
             self.lose(self.number(leaf));
         }
     }
 
     /// An entry that a record of the log replaces may lead anywhere: its block was free, and may have been used again.
-    fn leads_ahead(&self, leaf: usize, page: &Page) -> bool {
+    fn leads_ahead(&self, leaf: usize, page: &LeafEntries) -> bool {
         let (Some(bounds), Some(unwritten)) = (self.bounds, &self.unwritten) else {
             return false;
         };
@@ -184,7 +184,7 @@ impl Shelf {
     }
 
     /// True if a leaf with these contents may have been written by this volume.
-    pub fn admits(&self, leaf: usize, page: &Page) -> bool {
+    pub fn admits(&self, leaf: usize, page: &LeafEntries) -> bool {
         self.bounds.is_none_or(|bounds| bounds.admit(leaf, page))
     }
 
@@ -204,7 +204,7 @@ impl Shelf {
     }
 
     /// Applies what has changed in a leaf since the newest root.
-    pub fn redo(&self, leaf: usize, page: &mut Page) {
+    pub fn redo(&self, leaf: usize, page: &mut LeafEntries) {
         // What a replay set is older than what has changed since.
         if !self.later.is_empty() {
             self.later.set_in(leaf, page);
@@ -248,7 +248,7 @@ impl Shelf {
     }
 
     /// True if a leaf may be evicted: what the newest root leads to, and the changes kept of the leaf, are the leaf as it is.
-    pub fn may_evict(&self, leaf: usize, page: &Page, is_dirty: bool) -> bool {
+    pub fn may_evict(&self, leaf: usize, page: &LeafEntries, is_dirty: bool) -> bool {
         let changes = &self.changes;
         if is_dirty && !changes.knows(leaf as u32) {
             return false;
@@ -276,13 +276,13 @@ impl Shelf {
     }
 
     /// Returns memory for a leaf, with any contents.
-    pub fn memory(&self) -> Box<Page> {
+    pub fn memory(&self) -> Box<LeafEntries> {
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| Box::new([0; LEAF_ENTRIES]))
     }
 
     /// True if the newest root leads to a leaf with exactly these contents.
-    pub fn has(&self, leaf: usize, page: &Page) -> bool {
+    pub fn has(&self, leaf: usize, page: &LeafEntries) -> bool {
         let leaf = self.number(leaf);
         match self.slots.get(leaf) {
             LeafSlot::Absent => false,
@@ -347,7 +347,7 @@ impl Shelf {
     }
 
     /// Notes that a leaf was evicted, and reuses its memory.
-    pub fn took(&self, page: Box<Page>) {
+    pub fn took(&self, page: Box<LeafEntries>) {
         self.went();
         self.left_out();
         self.give_back(page);
@@ -371,7 +371,7 @@ impl Shelf {
     }
 
     /// Takes back memory for other leaves.
-    pub fn give_back(&self, page: Box<Page>) {
+    pub fn give_back(&self, page: Box<LeafEntries>) {
         self.spare.borrow_mut().push(page);
     }
 
@@ -482,14 +482,14 @@ impl Shelf {
 }
 
 /// Decodes a leaf from its block.
-pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut Page) {
+pub(super) fn decode(bytes: &[u8; BLOCK_BYTES], page: &mut LeafEntries) {
     for (entry, raw) in page.iter_mut().zip(bytes.chunks_exact(4)) {
         *entry = u32::from_le_bytes([raw[0], raw[1], raw[2], raw[3]]);
     }
 }
 
 /// Encodes a leaf's block.
-pub(super) fn encode(page: &Page, out: &mut [u8]) {
+pub(super) fn encode(page: &LeafEntries, out: &mut [u8]) {
     for (bytes, raw) in out.chunks_exact_mut(4).zip(page) {
         bytes.copy_from_slice(&raw.to_le_bytes());
     }

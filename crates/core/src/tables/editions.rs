@@ -23,7 +23,7 @@ pub(super) struct Editions {
 }
 
 /// The editions that recovery found.
-pub(super) struct Held {
+pub(super) struct FoundEditions {
     pub editions: Editions,
     /// Blocks of the table that have to be written for them.
     pub behind: BTreeSet<u32>,
@@ -57,8 +57,8 @@ impl Editions {
         table: Table<Edition>,
         is_lost: impl Fn(u32) -> bool,
         is_alone: impl Fn(u32) -> bool,
-    ) -> Held {
-        let mut held = Held {
+    ) -> FoundEditions {
+        let mut held = FoundEditions {
             editions: Self {
                 newest: Vec::with_capacity(found.len()),
                 durable: table,

@@ -12,7 +12,7 @@ use vellum_core::addr::Lba;
 use vellum_core::format::superblock::Superblock;
 use vellum_core::seam::{Input, Payload, Service};
 use vellum_core::service::Step;
-use vellum_core::service::fold::{Fold, Row};
+use vellum_core::service::fold::{Fold, Folded};
 use vellum_core::service::pace::Haste;
 
 /// Folds all sparse pages; returns `false` if it was ended early.
@@ -33,16 +33,16 @@ pub(super) fn fold(shared: &SharedVolume, superblock: &Superblock, haste: Haste)
 
 /// Reads adjacent blocks, encodes them and hands them to the core, which stores those that have not changed. Returns `None` when
 /// the volume stops.
-fn fold_row(shared: &SharedVolume, lba: Lba, blocks: u32) -> Option<Row> {
+fn fold_row(shared: &SharedVolume, lba: Lba, blocks: u32) -> Option<Folded> {
     let Some(frames) = shared.frames.try_take(Quota::Write, blocks as usize) else {
         // Clients have all frames.
-        return Some(Row::Stays);
+        return Some(Folded::Stays);
     };
     let mut frames = match read(shared, lba, frames) {
         Ok(frames) => frames,
         Err(BlockError::Stopping) => return None,
         // It was reported as damage when it was read.
-        Err(_) => return Some(Row::Stays),
+        Err(_) => return Some(Folded::Stays),
     };
     let how = shared.digester.how();
     let row: Vec<Lba> = (0..blocks).map(|index| lba.plus(index.into())).collect();
@@ -53,14 +53,14 @@ fn fold_row(shared: &SharedVolume, lba: Lba, blocks: u32) -> Option<Row> {
         digest.packed = anew.pack(&mut frames, index, how);
         if digest.packed.is_none() {
             // An earlier encoding made it smaller than the present one can, or its base is not in memory.
-            return Some(Row::Stays);
+            return Some(Folded::Stays);
         }
         payloads.push(Payload { buf, digest });
     }
     shared.with_core(|now, inner, batch| {
         anew.settle(inner, &mut payloads);
         inner.fold(now, lba, frames, &payloads, batch);
-        Row::Told
+        Folded::Told
     })
 }
 

@@ -3,7 +3,7 @@
 use super::{Watching, Written};
 use crate::journal::Disk;
 use vellum_ext4::freed::FreedCounts;
-use vellum_watch::{Change, FreeSpace, Known, Seen};
+use vellum_watch::{Change, FreeSpace, Known, RequestSeen};
 
 impl Watching {
     /// Begins to follow freed blocks.
@@ -16,32 +16,32 @@ impl Watching {
     }
 
     /// Looks at a write that is about to be handed over. Pass the result to [`answered`](Self::answered).
-    pub fn see_write(&mut self, written: &Written<'_>) -> Seen {
+    pub fn see_write(&mut self, written: &Written<'_>) -> RequestSeen {
         let space = self.space.as_mut();
-        space.map_or_else(Seen::default, |space| {
+        space.map_or_else(RequestSeen::default, |space| {
             written.read(|_, change| space.see(change))
         })
     }
 
     /// Looks at a discard.
-    pub fn see_discard(&mut self, first: u64, blocks: u64) -> Seen {
+    pub fn see_discard(&mut self, first: u64, blocks: u64) -> RequestSeen {
         let change = Change {
             first,
             blocks,
             written: None,
         };
         let space = self.space.as_mut();
-        space.map_or_else(Seen::default, |space| space.see(&change))
+        space.map_or_else(RequestSeen::default, |space| space.see(&change))
     }
 
     /// Looks at a flush.
-    pub fn see_flush(&mut self) -> Seen {
+    pub fn see_flush(&mut self) -> RequestSeen {
         let space = self.space.as_mut();
-        space.map_or_else(Seen::default, FreeSpace::flush)
+        space.map_or_else(RequestSeen::default, FreeSpace::flush)
     }
 
     /// Notes that a request for these blocks is about to be answered.
-    pub fn answered(&mut self, seen: Seen, blocks: (u64, u64), is_done: bool) {
+    pub fn answered(&mut self, seen: RequestSeen, blocks: (u64, u64), is_done: bool) {
         if let Some(space) = &mut self.space {
             space.answer(seen, blocks, is_done);
         }

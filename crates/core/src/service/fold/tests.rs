@@ -77,7 +77,7 @@ fn volume_of(pages: &[&[u64]]) -> Fake {
 fn run(
     volume: &mut Fake,
     around: Around,
-    fold: impl Fn(Lba) -> Row,
+    fold: impl Fn(Lba) -> Folded,
 ) -> (Vec<(u64, u32)>, bool, Nanos) {
     let crc: Crc = |_| 0;
     let (mut now, mut rows) = (Nanos(0), Vec::new());
@@ -100,7 +100,7 @@ fn run(
             }
             Step::Fold { lba, blocks } => {
                 let row = fold(lba);
-                if row == Row::Told {
+                if row == Folded::Told {
                     rows.push((lba.0, blocks));
                     volume
                         .parts
@@ -120,7 +120,7 @@ fn blocks_left_in_sparse_pages_are_rewritten_row_by_row() {
     let full: Vec<u64> = (100..108).collect();
     let pages: [&[u64]; 4] = [&[7, 5, 6, 2000], &full, &[], &[9000, 9999]];
     let mut volume = volume_of(&pages);
-    let told = |_| Row::Told;
+    let told = |_| Folded::Told;
     let (rows, well, _) = run(&mut volume, Around::default(), told);
     assert_eq!(rows, [(5, 3), (2000, 1), (9000, 1), (9999, 1)]);
     assert!(well);
@@ -134,8 +134,8 @@ fn blocks_left_in_sparse_pages_are_rewritten_row_by_row() {
 fn a_page_that_could_not_be_given_up_is_not_folded() {
     let mut volume = volume_of(&[&[1, 3, 5], &[20]]);
     let row = |lba| match lba {
-        Lba(3) => Row::Stays,
-        _ => Row::Told,
+        Lba(3) => Folded::Stays,
+        _ => Folded::Told,
     };
     let (rows, well, _) = run(&mut volume, Around::default(), row);
     assert_eq!(rows, [(1, 1), (20, 1)]);
@@ -143,7 +143,7 @@ fn a_page_that_could_not_be_given_up_is_not_folded() {
     // Two owners of one part: the page cannot be given up with fewer blocks than it has owners.
     let mut volume = volume_of(&[&[1, 3, 5]]);
     volume.parts.insert(3, volume.parts[&1]);
-    let (rows, well, _) = run(&mut volume, Around::default(), |_| Row::Told);
+    let (rows, well, _) = run(&mut volume, Around::default(), |_| Folded::Told);
     assert!(rows.is_empty() && well);
 }
 
@@ -151,7 +151,7 @@ fn a_page_that_could_not_be_given_up_is_not_folded() {
 fn a_fold_ends_early_if_there_is_no_room_for_long() {
     let mut volume = volume_of(&[&[1, 3]]);
     volume.has_room = false;
-    let (rows, well, now) = run(&mut volume, Around::default(), |_| Row::Told);
+    let (rows, well, now) = run(&mut volume, Around::default(), |_| Folded::Told);
     assert!(rows.is_empty() && !well);
     assert_eq!(now, PATIENCE);
 }
@@ -163,7 +163,7 @@ fn a_fold_makes_way_for_clients_before_each_step() {
         busy: true,
         ..Around::default()
     };
-    let (rows, well, now) = run(&mut volume, around, |_| Row::Told);
+    let (rows, well, now) = run(&mut volume, around, |_| Folded::Told);
     assert!(rows.len() == 2 && well);
     // Each segment's summary, the pages, the map in steps, and each row.
     let segments = u64::from(superblock().segment_count());

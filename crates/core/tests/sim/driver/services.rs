@@ -6,7 +6,7 @@ use crate::sim::rng::Rng;
 use vellum_core::addr::{Lba, Nanos, Pba, RequestId};
 use vellum_core::index::Holder;
 use vellum_core::seam::{Input, Service};
-use vellum_core::service::fold::{self, Fold, Row};
+use vellum_core::service::fold::{self, Fold, Folded};
 use vellum_core::service::pace::{Around, Haste};
 use vellum_core::service::running::Running;
 use vellum_core::service::sweep::Sweep;
@@ -151,7 +151,7 @@ impl Services {
                 driver.to_fold = None;
                 self.served.rows += u64::from(is_told);
                 if let Some(Running::Fold(fold)) = &mut self.running {
-                    fold.folded(if is_told { Row::Told } else { Row::Stays });
+                    fold.folded(if is_told { Folded::Told } else { Folded::Stays });
                 }
             }
             Waits::Pair(before) => match (driver.served.take(), &mut self.running) {

@@ -7,7 +7,7 @@ use crate::base::Io;
 use crate::trace::Op;
 use vellum_core::addr::{Lba, RequestId};
 use vellum_core::seam::{Input, Unmap};
-use vellum_watch::Seen;
+use vellum_watch::RequestSeen;
 
 impl Vellum {
     /// What became of freed blocks, as counters; none if nothing looks for them.
@@ -38,7 +38,7 @@ impl Vellum {
             Op::Write { .. } => watching.see_write(&submitted.written()),
             Op::Discard { .. } => watching.see_discard(submitted.lba, blocks),
             Op::Flush => watching.see_flush(),
-            Op::Read => Seen::default(),
+            Op::Read => RequestSeen::default(),
         };
         if seen.is_anything() {
             let range = (submitted.lba, submitted.lba + blocks);

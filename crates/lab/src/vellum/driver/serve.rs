@@ -10,7 +10,7 @@ use crate::content::Content;
 use crate::timeline::Tag;
 use vellum_core::addr::{BLOCK_BYTES, Buf, Lba, Nanos, RequestId};
 use vellum_core::seam::{Input, Payload, Service};
-use vellum_core::service::fold::{self, Fold, Row};
+use vellum_core::service::fold::{self, Fold, Folded};
 use vellum_core::service::pace::{Around, Haste, NEWS, RATE};
 use vellum_core::service::running::Running;
 use vellum_core::service::sweep::Sweep;
@@ -150,7 +150,7 @@ impl Vellum {
             Waits::ToFold(lba, got) => {
                 let row = well.then(|| self.fold_row(io, lba, &got)).flatten();
                 if let Some(Running::Fold(fold)) = &mut self.services.running {
-                    fold.folded(row.map_or(Row::Stays, |()| Row::Told));
+                    fold.folded(row.map_or(Folded::Stays, |()| Folded::Told));
                 }
             }
             Waits::Merge(before) => match &mut self.services.running {

@@ -8,13 +8,13 @@ use crate::watching::tests::{LOGICAL, journal, load, written};
 use crate::watching::{Watching, Written};
 use crate::workload::Request;
 use std::collections::{BTreeMap, BTreeSet};
-use vellum_watch::{Seen, Wants};
+use vellum_watch::{RequestSeen, Wants};
 
 /// A device that drops what the watch reports.
 struct Device {
     watching: Watching,
     /// Requests not answered yet.
-    open: Vec<(Seen, (u64, u64))>,
+    open: Vec<(RequestSeen, (u64, u64))>,
     /// Blocks that were dropped and not written since.
     dropped: BTreeSet<u64>,
     drops: u64,
