@@ -85,8 +85,8 @@ fn least_segments(volume: &Superblock, fits: &dyn Fn(u32) -> bool) -> u32 {
     high
 }
 
-/// True if so many segments have room for the data and its reserve. If clients can fill all that they see now, they can do so
-/// afterwards; and if the volume keeps its share of over-provisioning now, it does so afterwards.
+/// True if so many segments have room for the data and its reserve, and no promise is lost: if clients can fill all that they see now, they
+/// still can; if the volume keeps its share of over-provisioning now, it still does.
 fn has_room(volume: &Superblock, segments: u32, live: u64) -> bool {
     let (before, capacity) = (volume.capacity_blocks(), volume.capacity_of(segments));
     let promised = volume.logical_blocks();

@@ -1,9 +1,9 @@
 //! A flush that must not overtake a commit block.
 //!
-//! A commit block that was answered, and waits here, takes effect after all that it commits. Those blocks may have been answered
-//! too, and wait in the core, where blocks are compared. Then jbd2 has all answers, and flushes. The core lets a flush go on
-//! directly after the writes that were answered before it; so the commit block would come after the very flush that is meant for
-//! it.
+//! A commit block that was answered, and waits here, takes effect after all that it commits. Those blocks may have been answered too, and
+//! wait in the core, where blocks are compared. Then jbd2 has all answers, and flushes. The core lets a flush go on as soon as the answered
+//! writes that it has have taken effect; the commit block is not among them yet. So the very flush that is meant for the commit block would
+//! come before it.
 //!
 //! So such a flush waits here until all writes that were answered and handed to the core before it have taken effect. If a commit
 //! block has gone on by then, the flush waits for that one too. It waits only for what the core has: a commit block whose blocks

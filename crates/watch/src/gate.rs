@@ -213,9 +213,9 @@ impl<W, F> CommitGate<W, F> {
         Due::Nothing
     }
 
-    /// Takes out the answered writes that a request for these blocks, a first one and how many, could observe; without blocks,
-    /// all of them. They have to go on, whatever they wait for ([`let_through`](Self::let_through)), or to be refused
-    /// ([`CommitOrder::is_refused`]).
+    /// Takes out the answered writes that a request could observe. `run`: its first block, and how many it has; `None`: takes out all
+    /// answered writes. They have to go on, whatever they wait for
+    /// ([`let_through`](Self::let_through)), or to be refused ([`CommitOrder::is_refused`]).
     pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
         let is_observed = |waiting: &mut Waiting<W>| {
             let (first, blocks) = waiting.run;
@@ -224,7 +224,7 @@ impl<W, F> CommitGate<W, F> {
         self.waiting.extract_if(.., is_observed).collect()
     }
 
-    /// Tells the journals of a write that was taken out so. One that waits longer keeps its turn.
+    /// Tells the journals that such a write goes on. A write that has waited longer keeps its turn.
     pub fn let_through(&mut self, change: &Change<'_>, blocks: &[Payload], wait: &Wait) {
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
         let earlier = waits.filter(|earlier| earlier.since < wait.since);
@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(gate.order.counts(), (1, 0));
     }
 
-    /// A read of a commit block behind another one that waits says nothing about the blocks that this one waits for.
+    /// Two commit blocks wait. A read of the later one says nothing about the blocks that the earlier one waits for.
     #[test]
     fn a_commit_block_that_is_observed_leaves_an_earlier_one_its_turn() {
         let mut gate = CommitGate::<()>::default();

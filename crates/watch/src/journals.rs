@@ -238,8 +238,8 @@ impl Plan {
         plan
     }
 
-    /// Keeps following journals that were known `before`, if this scan could not read what is where they are. An unreadable block must
-    /// not end the wait of a mounted file system's commit blocks.
+    /// Keeps following journals that were known `before`, if this scan could not read their blocks. An unreadable block must not end the
+    /// wait of a mounted file system's commit blocks.
     pub fn keep(&mut self, before: &[Commits], scan: &Scan, set: &[Extent]) {
         for known in before {
             let extents: Vec<Span> = known.layout().extents().collect();

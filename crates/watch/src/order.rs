@@ -250,8 +250,8 @@ impl CommitOrder {
         }
     }
 
-    /// Tells the journals of a waiting commit block that continues regardless of what it waits for: the next one is judged. `waits`: what
-    /// goes on waiting before it.
+    /// Tells the journals that a waiting commit block continues without what it waits for, so that they can judge the next one. `waits`:
+    /// what goes on waiting before it.
     pub fn let_through<'a>(
         &mut self,
         change: &Change<'_>,

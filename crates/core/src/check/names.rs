@@ -9,7 +9,7 @@ use crate::format::names::Names;
 use crate::recovery::{Recovered, Source};
 use alloc::collections::BTreeMap;
 
-/// A chunk: what it named, where it is, and what it repeats of the previous one.
+/// Where a chunk is, what its records name (`said`), and what its header says that the previous chunk named (`of_before`).
 struct Told {
     said: Names,
     at: Pba,

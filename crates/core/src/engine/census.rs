@@ -12,7 +12,7 @@ use crate::reserve::Reserve;
 use crate::seam::{Effect, Outcome};
 use crate::state::{Uncounted, Unsound};
 
-/// So many leaves that hold nothing are counted as soon as one that holds something.
+/// To count so many leaves that hold nothing takes as long as to count one that holds something.
 const EMPTY: usize = 64;
 
 impl Engine {

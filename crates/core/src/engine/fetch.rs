@@ -1,8 +1,8 @@
 //! Requests that need leaves not in memory wait here. The leaves are read from the medium concurrently
 //! ([0058](../../../../docs/decisions/0058-a-map-within-bounds.md)).
 //!
-//! A read waits by itself. A write waits in the queue, and so do the requests after it, which take effect later; each requests
-//! its leaves when it arrives, so that they are read together. The collector waits with a part of its victim.
+//! A read waits by itself. A write waits in the queue, and so do the requests after it, because they take effect later. Each of them asks
+//! for its leaves when it arrives, so the leaves of all are read together. The collector waits with a part of its victim.
 //!
 //! A fetched leaf may have been evicted again before the waiter runs, and it may be damaged. So a waiter retries a few times, and
 //! then reads what is still missing synchronously.

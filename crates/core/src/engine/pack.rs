@@ -74,7 +74,8 @@ impl Engine {
         Packing::Done
     }
 
-    /// Returns the page of the open chunk that takes a part whose record has so many bytes, if one does. Begins it if it is new.
+    /// Returns the page of the open chunk for a part whose record has so many bytes; begins a page if the policy wants a new one. `None`:
+    /// no page takes the part.
     fn page_for(&mut self, id: ChunkId, record: usize, packed: Packed) -> Option<usize> {
         let part = pack::Part {
             len: packed.len.get(),

@@ -79,7 +79,7 @@ pub(super) enum Who {
     Victim,
 }
 
-/// How long one of these has waited for leaves, one after another; it is bounded.
+/// The leaf that one of these waits for, and how often it has waited. That is bounded.
 #[derive(Clone, Copy, Default)]
 struct Patience {
     leaf: Option<Leaf>,
@@ -296,7 +296,7 @@ impl Residency {
         self.patience[who as usize].tries >= TRIES
     }
 
-    /// Has it wait for one of these, if there is one; true if it waits.
+    /// Has it wait if `needs` names a leaf that is coming. Returns true if it waits.
     pub fn begin_to_wait(&mut self, who: Who, needs: Needs) -> bool {
         let patience = &mut self.patience[who as usize];
         patience.leaf = match needs {

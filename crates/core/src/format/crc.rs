@@ -12,7 +12,8 @@ type Map = [u32; 32];
 
 const A_BLOCK_OF_ZEROS: Map = after(8 * BLOCK_BYTES);
 
-/// The CRC32C of blocks and one more: `before` is that of the blocks (0 if there are none), and `block` that of the one more.
+/// The CRC32C of blocks and of one more after them. `before`: the CRC of those blocks, 0 if there are none. `block`: the CRC of the last
+/// one.
 pub(super) fn with_block(before: u32, block: u32) -> u32 {
     apply(&A_BLOCK_OF_ZEROS, before) ^ block
 }

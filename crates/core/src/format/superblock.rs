@@ -177,8 +177,8 @@ pub(super) fn segment_area(first: u64, blocks: u32, count: u32) -> SegmentArea {
     SegmentArea::new(first, blocks, summary::blocks(blocks), count)
 }
 
-/// The description of a volume. [`geometry::plan`](super::geometry::plan) makes one, or it is decoded, so what its methods
-/// compute always lies on the medium.
+/// The description of a volume. [`geometry::plan`](super::geometry::plan) makes one, or a mirror is decoded. Both check it, so what its
+/// methods compute always lies on the medium.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
     pub(super) uuid: [u8; 16],
@@ -200,7 +200,7 @@ pub struct Superblock {
     pub(super) features: Features,
     pub(super) areas: Areas,
     pub(super) sums: SumKind,
-    /// Features that this program does not know, and that only a program that writes must know.
+    /// Features that this program does not know. It may read the volume all the same, but not write to it.
     pub(super) read_only_compatible: u64,
     pub(super) properties: Properties,
     /// Why the properties are not known, if they are not.

@@ -14,7 +14,6 @@ pub(crate) fn fits<B: Back>(back: &B, lba: Lba, blocks: u64) -> bool {
         .is_some_and(|end| end <= back.logical_blocks())
 }
 
-/// Takes a write.
 pub(crate) fn write<B: Back>(back: &mut B, id: RequestId, lba: Lba, blocks: &[Payload], ack: Ack) {
     let fits = fits(back, lba, blocks.len() as u64);
     let front = back.front();
@@ -49,7 +48,6 @@ pub(crate) fn write<B: Back>(back: &mut B, id: RequestId, lba: Lba, blocks: &[Pa
     back.front().queue.push(Waiting::Write(write));
 }
 
-/// Takes a read.
 pub(crate) fn read<B: Back>(back: &mut B, id: RequestId, lba: Lba, blocks: u32) {
     if !fits(back, lba, blocks.into()) {
         return back.front().reply(id, Err(Refusal::OutOfRange));
@@ -67,7 +65,6 @@ pub(crate) fn read_in_turn<B: Back>(back: &mut B, id: RequestId, lba: Lba, block
     }
 }
 
-/// Takes a FLUSH.
 pub(crate) fn flush<B: Back>(back: &mut B, id: RequestId) {
     back.counters().flushes += 1;
     let front = back.front();
@@ -92,7 +89,6 @@ pub(crate) fn unmap<B: Back>(back: &mut B, id: RequestId, unmap: Unmap) {
     take_turn(back, Waiting::Unmap { id, unmap });
 }
 
-/// Takes a request to copy blocks.
 pub(crate) fn copy<B: Back>(back: &mut B, id: RequestId, copy: CopyBlocks) {
     let fits = fits(back, copy.from, copy.blocks) && fits(back, copy.to, copy.blocks);
     let front = back.front();

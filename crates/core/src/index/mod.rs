@@ -106,7 +106,7 @@ impl Index {
         either!(self, index => index.find(hash))
     }
 
-    /// Notes that this content was met, and that it now has this holder, one of so many owners.
+    /// Notes that a content was met. `holder` has it now, and is one of so many owners.
     pub fn insert(&mut self, hash: u64, holder: Holder, owners: u32) {
         match self {
             Self::Compact(index) => index.insert(hash, holder),

@@ -160,8 +160,8 @@ impl Checkpoint {
         }
     }
 
-    /// Notes what recovery found: whether the place of the next root holds one that was passed over, or the rest of one; and whether a
-    /// checkpoint is due.
+    /// Notes what recovery found. `has_passed_over`: the place of the next root holds a root that recovery passed over, or the rest of one.
+    /// `is_due`: a checkpoint is due.
     pub fn on_opened(&mut self, has_passed_over: bool, is_due: bool) {
         self.has_passed_over = has_passed_over;
         self.due_if(is_due);
@@ -209,9 +209,9 @@ impl Checkpoint {
         self.is_due |= is_due;
     }
 
-    /// Notes that damaged leaves were restored: a checkpoint writes them again. On a medium whose reads go on failing it would find further
-    /// ones, and the next one too. So only one is due for that until one begins for another reason, and one more during a stop. What no
-    /// checkpoint has written again is restored once more at the next opening.
+    /// Notes that damaged leaves were restored: a checkpoint writes them again. If reads of the medium go on failing, each such checkpoint
+    /// finds further damaged leaves. So only one checkpoint is due for them until one begins for another reason, and one more during a
+    /// stop. What no checkpoint has written again is restored once more at the next opening.
     pub fn on_restored(&mut self, is_stopping: bool) {
         let had = core::mem::replace(&mut self.has_restored[usize::from(is_stopping)], true);
         self.due_if(!had);

@@ -479,8 +479,7 @@ impl Chunks {
         live.any(|&index| self.slab[index].holds(pba))
     }
 
-    /// Returns the buffer of what is at `pba`, if a chunk in memory holds it, and whether that chunk is open; `slot`: of that
-    /// part.
+    /// Returns the buffer of what is at `pba`, or of part `slot` there, and whether its chunk is open; `None`: no chunk in memory holds it.
     pub fn held(&self, pba: Pba, slot: Option<u8>) -> Option<(Held, bool)> {
         self.live.iter().find_map(|&index| {
             let chunk = &self.slab[index];

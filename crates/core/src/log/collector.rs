@@ -36,7 +36,7 @@ pub(crate) trait Contents {
 pub(crate) enum Step {
     /// There is no victim: choose one, and report [`Collector::on_chosen`].
     Choose,
-    /// Make sure that the leaves are in memory which say if the blocks from this one on are live. Then report [`Collector::on_known`].
+    /// Get the leaves into memory that say which blocks from this one on are live. Then report [`Collector::on_known`].
     LookUp(u32),
     /// Read these live blocks into these buffers, and report [`Collector::on_gathered`].
     Gather { at: Pba, blocks: u32, to: Buf },
@@ -95,7 +95,7 @@ struct Victim {
     is_reading: bool,
     /// Blocks before this one were read, or are dead.
     next: u32,
-    /// For blocks before this one, the leaves that say if they are live are in memory.
+    /// The leaves that say which blocks before this one are live are in memory.
     known: u32,
     bad: bool,
     searched: bool,
@@ -245,7 +245,7 @@ impl Collector {
         self.victim.as_ref().map_or(&[], |victim| &victim.tags)
     }
 
-    /// Notes that for blocks before this one, the leaves are in memory that say if they are live.
+    /// Notes that the leaves are in memory that say which blocks before this one are live.
     pub fn on_known(&mut self, end: u32) {
         if let Some(victim) = &mut self.victim {
             victim.known = end;

@@ -249,9 +249,9 @@ impl Sums {
         }
     }
 
-    /// Takes what [`begin_load`](Self::begin_load) has had read; none if it could not be read. `waiting`: the blocks whose checksums wait
-    /// for this, with what was found in them. Returns the offset of the chunk header to read next, if one is needed: to find a
-    /// checksum, or because a block that waits contradicts the summary.
+    /// Takes the bytes that [`begin_load`](Self::begin_load) asked for; none if they could not be read. `waiting`: the blocks that wait for
+    /// their checksums, each with the sums of what was read there. Returns the offset of the chunk header to read next, if one is needed:
+    /// to find a checksum, or because a block that waits contradicts the summary.
     pub fn on_read<'a>(
         &mut self,
         segment: Segment,

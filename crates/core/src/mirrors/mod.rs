@@ -102,7 +102,7 @@ impl Mirrored {
         self.mirrors.are_idle()
     }
 
-    /// Returns all requests that wait for other properties; they have to be told that these are not known to be durable.
+    /// Returns all requests that wait for a change of properties. The caller refuses them, because nobody knows if it is durable.
     pub fn refuse(&mut self) -> Vec<RequestId> {
         self.mirrors.refuse()
     }

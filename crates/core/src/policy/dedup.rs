@@ -113,8 +113,8 @@ impl Dedup {
         (policy.index_bytes, policy.store) != (self.policy.index_bytes, self.policy.store)
     }
 
-    /// Keeps an index for the next policy that needs one like it. Returns the index that was kept before; once that policy is set, that
-    /// is the index that it replaced.
+    /// Lays an index by for the next policy that needs one like it, and returns the index that lay there. To set that policy exchanges the
+    /// index in use and the one that was laid by.
     pub fn lay_by(&mut self, index: Index) -> Index {
         core::mem::replace(&mut self.spare, index)
     }

@@ -142,8 +142,7 @@ impl Default for Keep {
 }
 
 impl Keep {
-    /// Returns which of the snapshots with these times, in the order in which they were taken, are to be deleted: their indexes
-    /// in `times`.
+    /// Returns the snapshots to delete, as indexes in `times`. `times` says when each was taken, in the order in which they were taken.
     ///
     /// A rule divides time into steps, counted from 1970. It keeps the first snapshot of each step, as long as the step is in its span.
     /// The first of a step stays the first, and no other becomes it; so thinning often keeps the same snapshots as thinning once. A

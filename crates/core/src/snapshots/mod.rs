@@ -463,7 +463,7 @@ impl Snapshots {
     }
 }
 
-/// Adds some blocks to runs of them.
+/// Adds blocks: to the last run if they follow that, or as a new run.
 fn add_to(runs: &mut Vec<(Lba, u64)>, at: Lba, more: u64) {
     match runs.last_mut() {
         Some((first, blocks)) if first.plus(*blocks) == at => *blocks += more,

@@ -1,9 +1,9 @@
 //! The end of a replay, or of a census: owners and live blocks are counted from the map, so that no count is too low, and pages are
 //! settled by their owners.
 //!
-//! Leaves of the table of pages are settled one by one, after all owners are counted. From then on a change of their pages settles these
-//! anew. So at any time exactly the pages of settled leaves are settled, whatever requests have changed. Numbers that this finds to be
-//! free, and pages that it finds to be given up, wait until all pages are settled.
+//! Leaves of the table of pages are settled one by one, after all owners are counted. If a request changes a page of a settled leaf, the
+//! page is settled anew. So at any time exactly the pages of settled leaves are settled. This module sets aside the numbers that it finds
+//! free and the pages that it finds given up, until all pages are settled.
 
 use super::bounds::Unwritten;
 use super::census::Census;

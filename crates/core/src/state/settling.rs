@@ -49,8 +49,9 @@ pub(super) struct Settling {
     /// LBAs that own a page alone: its number, and where it is.
     alone: BTreeMap<Lba, (Vba, Pba)>,
     given_up: BTreeSet<Vba>,
-    /// Pages that deltas may need, a bit each, and where those of them are that nobody owns.
+    /// A bit for each page that deltas may need.
     bases: Vec<u64>,
+    /// Where those of these pages are that nobody owns.
     unowned: BTreeMap<Vba, Pba>,
     fault: Option<Fault>,
 }

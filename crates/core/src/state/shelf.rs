@@ -513,7 +513,8 @@ mod tests {
         }
     }
 
-    /// What a replay set in it may have been undone since, so that it is what the medium has. Read again, it would be set once more.
+    /// A request may have undone what a replay set in the leaf, so that the leaf equals what the medium has. Read again, it would be set
+    /// once more.
     #[test]
     fn a_leaf_with_entries_of_a_replay_stays_until_the_medium_has_them() {
         let volume = plan(&SMALL).unwrap_or_else(|error| panic!("{error}"));

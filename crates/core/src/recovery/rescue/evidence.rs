@@ -20,7 +20,7 @@ pub(super) struct Summaries {
 }
 
 impl Replay<'_> {
-    /// True if nothing shows that this block was overwritten after chunk `through`, or an earlier one, mapped the LBA to it.
+    /// Chunk `through`, or an earlier one, mapped the LBA to a block. True if nothing shows that the block was overwritten after that.
     pub(super) fn is_still_there(
         &mut self,
         scan: &Scan,

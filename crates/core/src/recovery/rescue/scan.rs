@@ -192,8 +192,8 @@ fn header_at(
     Ok((is_ours && fits).then_some(header))
 }
 
-/// Leaves out chunks that are not part of the log: those that an older life wrote past the point where a newer life went on, and those
-/// that the next chunk does not follow.
+/// Leaves out chunks that are not part of the log: an older life wrote them past the point where a newer one went on, or the next chunk
+/// does not follow them.
 fn in_force(mut spots: Vec<Spot>) -> Vec<Spot> {
     spots.sort_unstable_by_key(|spot| (spot.seq, core::cmp::Reverse(spot.life)));
     let mut newest = Life(0);

@@ -130,8 +130,8 @@ impl Shared {
         self.deltas.remove(part);
     }
 
-    /// Settles deltas after recovery has counted the owners. Counts the bases of deltas that are owned, or whose page is itself needed,
-    /// and forgets the other deltas. Returns the pages that only deltas need, which are among those of parts that are `unowned`. `None`: a
+    /// Settles deltas after recovery has counted the owners. Counts the bases of deltas that are owned, or whose page is itself needed, and
+    /// forgets the other deltas. Returns the pages that only deltas need; `unowned` says which pages of parts nobody owns. `None`: a
     /// delta's base does not exist, or there are more deltas than the table holds.
     pub(super) fn settle_deltas(&mut self, unowned: impl Fn(Vba) -> bool) -> Option<Vec<Vba>> {
         let mut needed: Vec<Vba> = Vec::new();

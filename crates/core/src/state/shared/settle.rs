@@ -38,7 +38,7 @@ impl Shared {
         }
     }
 
-    /// Reads the last leaves, to find which number is the last that has a page: those after it were never used.
+    /// Reads the last leaves to find the last number that has a page. Later numbers were never used.
     pub(in crate::state) fn end_at_last_page(&mut self) {
         self.pages.end_at_last_page();
     }
