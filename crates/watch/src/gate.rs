@@ -361,7 +361,7 @@ mod tests {
             written: Some(&block),
         };
         let wait = gate.waiting.pop().unwrap().wait;
-        let mut stop = |gate: &mut CommitGate<()>, waited| {
+        let stop = |gate: &mut CommitGate<()>, waited| {
             let stop = gate.stop(&commit, &[payload], ROOM, waited, || false);
             stop.map(|(_, stop)| stop)
         };

@@ -7,7 +7,11 @@ pub(super) const OUT_OF_ORDER: &str = "a journal's blocks do not arrive as its f
     a block does not match the checksum in its descriptor. Is there a write-back cache between \
     the file system and this volume? If so, switch replay off: `vellum set VOLUME replay=off`";
 
-/// About a commit block that is refused.
+/// About a commit block that is refused because of another block.
+pub(super) const INCOMPLETE: &str =
+    "a block that this one commits could not be written, or a commit block before it";
+
+/// About a commit block that is refused because blocks are missing.
 pub(super) fn too_late(offset: u64, missing: u32) -> String {
     format!(
         "the journal commit block at byte {offset} was not written: {missing} of the blocks it \

@@ -72,9 +72,7 @@ impl Passage<'_> {
             self.place(write);
         }
         let Stop::Wait(reason) = stop else {
-            let why =
-                "a block that this one commits could not be written, or a commit block before it";
-            let error = BlockError::Io(why.to_owned());
+            let error = self.inner.gate.incomplete();
             return self.refuse(pending, error);
         };
         let since = waited.filter(|_| at == 0).map(|waited| waited.since);
@@ -212,6 +210,10 @@ impl Passage<'_> {
     /// when the volume stops.
     pub fn hand_on(&mut self, run: Option<(u64, u64)>) {
         for mut waiting in self.inner.gate.commits.take_observed(run) {
+            if self.inner.gate.commits.order.is_refused(&waiting.wait) {
+                self.give_up(waiting.write.pending);
+                continue;
+            }
             let Waiting {
                 pending, blocks, ..
             } = &mut waiting.write;
@@ -222,6 +224,16 @@ impl Passage<'_> {
             pending.watched.marks = false;
             self.go_on(waiting);
         }
+    }
+
+    /// Gives up an answered commit block, because a block that it commits was refused and did not come again. No later one of its log
+    /// may succeed.
+    fn give_up(&mut self, pending: Pending) {
+        if let Some(change) = change_of(&pending.request) {
+            self.inner.gate.commits.order.lose(&change);
+        }
+        let error = self.inner.gate.incomplete();
+        self.refuse(pending, error);
     }
 
     /// Lets a write that has waited go on, as far as it may now.
