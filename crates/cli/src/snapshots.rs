@@ -145,10 +145,9 @@ impl Order {
             }
             Self::ReturnTo(name) => volume.roll_back(name)?,
             Self::Diff { since, to, from } => {
-                let runs = volume.changed_since(since, to.as_deref())?;
-                let runs = runs.into_iter().map(run);
-                let asked = rest(runs, *from).take(most);
-                return Ok(json!(asked.collect::<Vec<_>>()));
+                let from = Lba(from / BLOCK_BYTES as u64);
+                let runs = volume.changed_from(since, to.as_deref(), from, most)?;
+                return Ok(json!(runs.into_iter().map(run).collect::<Vec<_>>()));
             }
         }
         let (kept, room) = volume.snapshot_room()?;
@@ -162,15 +161,6 @@ impl Order {
         };
         Ok(json!(all))
     }
-}
-
-/// What lies from this byte on. The first run may begin before it: since the last answer, a write may have joined two runs.
-fn rest(runs: impl Iterator<Item = Run>, from: u64) -> impl Iterator<Item = Run> {
-    runs.filter_map(move |run| {
-        let (start, end) = (run.start.max(from), run.start + run.bytes);
-        let bytes = end.checked_sub(start).filter(|bytes| *bytes > 0)?;
-        Some(Run { start, bytes })
-    })
 }
 
 /// Seconds since 1970.
@@ -188,18 +178,46 @@ fn run((lba, blocks): (Lba, u64)) -> Run {
 
 /// What differs between a snapshot and a later one, or the present volume.
 pub fn diff(volume: &Path, key: &Key, since: &str, to: Option<&str>) -> Result<Vec<Run>> {
+    all_runs(since, to, |order| ask(volume, key, order))
+}
+
+/// Asks for all that differs, in as many answers as it takes.
+fn all_runs(
+    since: &str,
+    to: Option<&str>,
+    ask: impl Fn(&Order) -> Result<Value>,
+) -> Result<Vec<Run>> {
+    let meant = || -> Result<Vec<(u32, u64)>> {
+        let all: All = serde_json::from_value(ask(&Order::List)?)?;
+        let is_meant = |one: &&SnapshotInfo| one.name == since || Some(one.name.as_str()) == to;
+        let meant = all.snapshots.iter().filter(is_meant);
+        Ok(meant.map(|one| (one.number, one.taken)).collect())
+    };
     let mut all: Vec<Run> = Vec::new();
+    let mut first = None;
     loop {
         let order = Order::Diff {
             since: since.to_owned(),
             to: to.map(str::to_owned),
             from: all.last().map_or(0, |last| last.start + last.bytes),
         };
-        let runs: Vec<Run> = ask(volume, key, &order)?;
-        all.extend(&runs);
-        if runs.len() != RUNS_MAX {
-            return Ok(all);
+        let runs: Vec<Run> = serde_json::from_value(ask(&order)?)?;
+        let goes_on = runs.len() == RUNS_MAX;
+        if goes_on && first.is_none() {
+            // Each answer is about what the names mean by then. So they have to mean the same before the first one and after the last.
+            first = Some(meant()?);
+            continue;
         }
+        all.extend(&runs);
+        if !goes_on {
+            break;
+        }
+    }
+    match first {
+        Some(first) if first != meant()? => bail!(
+            "a snapshot was deleted while they were compared, and another one has its name: compare again"
+        ),
+        _ => Ok(all),
     }
 }
 
@@ -534,23 +552,34 @@ mod tests {
         assert!(compared.since(&found.name, other, "a").is_none());
     }
 
-    /// A difference is told in parts, and a client writes between two of them.
+    /// A server tells a large difference in several answers. Meanwhile it may be given another snapshot of that name.
     #[test]
-    fn a_run_that_grew_is_continued_where_the_last_part_ended() {
-        let runs = [(0, 3), (5, 1), (8, 2)].map(|(lba, blocks)| run((Lba(lba), blocks)));
-        for (from, told) in [
-            (0, vec![(0, 3), (5, 1), (8, 2)]),
-            (1, vec![(1, 2), (5, 1), (8, 2)]),
-            (3, vec![(5, 1), (8, 2)]),
-            (9, vec![(9, 1)]),
-            (10, vec![]),
-        ] {
-            let told: Vec<_> = told
-                .into_iter()
-                .map(|(lba, n)| run((Lba(lba), n)))
-                .collect();
-            let from = from * BLOCK_BYTES as u64;
-            assert_eq!(rest(runs.into_iter(), from).collect::<Vec<_>>(), told);
+    fn answers_about_different_snapshots_are_not_put_together() {
+        let ends = RUNS_MAX as u64 * 2;
+        for (number_then, is_told) in [(7, true), (8, false)] {
+            let lists = std::cell::Cell::new(0);
+            let told = all_runs("a", None, |order| match order {
+                Order::Diff { from, .. } => {
+                    let first = from / BLOCK_BYTES as u64;
+                    let odd = (first..=ends).filter(|lba| lba % 2 == 1);
+                    let runs = odd.map(|lba| run((Lba(lba), 1))).take(RUNS_MAX);
+                    // The last answer has one run.
+                    let last = (first > 0).then(|| run((Lba(ends + 1), 1)));
+                    Ok(json!(runs.chain(last).collect::<Vec<_>>()))
+                }
+                _ => {
+                    lists.set(lists.get() + 1);
+                    let number = if lists.get() == 1 { 7 } else { number_then };
+                    let one = json!({
+                        "name": "a", "number": number, "taken": 1, "kept_bytes": 0, "leaves": false
+                    });
+                    Ok(json!({"snapshots": [one], "kept_bytes": 0, "room_bytes": 0}))
+                }
+            });
+            match told {
+                Ok(runs) => assert!(is_told && runs.len() == RUNS_MAX + 1),
+                Err(error) => assert!(!is_told && error.to_string().contains("compare again")),
+            }
         }
     }
 }

@@ -225,6 +225,36 @@ impl Snapshots {
         self.rows.next_changed(range, since, until)
     }
 
+    /// Runs of such blocks, as far as a look at `most` rows goes, and where to go on: the end of the range if this was all. It goes on
+    /// behind the first block in any case, which has no more rows than there are snapshots.
+    #[must_use]
+    pub fn changed_runs(
+        &self,
+        range: Range<Lba>,
+        (since, until): (Number, Option<Number>),
+        most: usize,
+    ) -> (Vec<(Lba, u64)>, Lba) {
+        let (mut runs, mut at) = (Vec::new(), range.start);
+        let rows = self.rows.from(Row {
+            lba: range.start,
+            number: since,
+        });
+        let rows = rows.map(|(row, _)| row);
+        for (looked, row) in rows.take_while(|row| row.lba < range.end).enumerate() {
+            if looked >= most && row.lba > at {
+                return (runs, row.lba);
+            }
+            at = row.lba;
+            let is_known = runs
+                .last()
+                .is_some_and(|&(lba, n): &(Lba, u64)| lba.plus(n) > at);
+            if !is_known && row.number >= since && until.is_none_or(|until| row.number < until) {
+                add_to(&mut runs, at, 1);
+            }
+        }
+        (runs, range.end)
+    }
+
     /// All such blocks, in order.
     pub fn changed(&self, since: Number, until: Option<Number>) -> impl Iterator<Item = Lba> {
         let from = move |first| self.next_changed(first..Lba(u64::MAX), since, until);

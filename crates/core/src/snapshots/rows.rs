@@ -83,7 +83,7 @@ impl Rows {
     }
 
     /// All rows of snapshots from this one on, in order.
-    fn from(&self, row: Row) -> impl Iterator<Item = (Row, u32)> {
+    pub fn from(&self, row: Row) -> impl Iterator<Item = (Row, u32)> {
         let slots = self
             .slots
             .from(self.form.raw(row), |slot| row_in(&self.blocks, slot));

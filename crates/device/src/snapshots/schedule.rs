@@ -5,6 +5,7 @@
 //! While a clock is in doubt (`doubt.rs`), none is deleted for its age.
 
 use super::carry;
+use super::changed::changed;
 use super::doubt::Doubt;
 use super::keeper::Keeper;
 use super::pace::Pace;
@@ -15,6 +16,7 @@ use crate::limits::{SCHEDULE_DELETES, SCHEDULE_PATIENCE};
 use crate::shared::SharedVolume;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use vellum_core::addr::Lba;
 use vellum_core::format::history::{Number, Snapshot, Stage};
 use vellum_core::room::Level;
 use vellum_core::snapshots::{ListError, Schedule, Snapshots, scheduled_name};
@@ -160,10 +162,11 @@ impl History<'_> {
     /// True if something was written since the newest snapshot. What that snapshot keeps shows it, also from before a restart.
     /// But pledged home blocks are kept for it without having been written, so the requests are counted as well.
     fn has_changed(&self, written: u64) -> bool {
-        let book = self.keeper.book();
-        let newest = own(&book).next_back().map(|newest| newest.number);
+        let newest = own(&self.keeper.book()).next_back().copied();
         newest.is_none_or(|newest| {
-            self.written != Some(written) && book.changed(newest, None).next().is_some()
+            let (name, all) = (newest.identity.name, Lba(0)..Lba(self.shared.blocks));
+            let changed = || changed(self.keeper, name.as_str(), None, all, 1);
+            self.written != Some(written) && changed().map_or(true, |runs| !runs.is_empty())
         })
     }
 

@@ -2,7 +2,7 @@
 
 use super::carry;
 use super::keeper::{Alone, Keeper};
-use crate::block::{BlockError, Extent};
+use crate::block::BlockError;
 use crate::entropy;
 use crate::gate::Commits;
 use crate::limits::{SNAPSHOT_PATIENCE, SNAPSHOT_ROWS};
@@ -17,8 +17,8 @@ use vellum_core::format::history::{
 use vellum_core::seam::CopyBlocks;
 use vellum_core::snapshots::{ListError, NoRoom, Plan, Slot, Snapshots};
 
-/// The most changed blocks, or rows, that are looked at in one hold of the book: writes that need it wait meanwhile.
-const COMPARED_MAX: usize = 8192;
+/// The most rows that are looked at in one hold of the book: writes that need it wait meanwhile.
+pub(super) const COMPARED_MAX: usize = 8192;
 
 /// Blocks beside those of rows that a rollback has to find free: for the list, which is written twice, and to delete a snapshot then.
 const RETURN_SLACK: u64 = 4;
@@ -496,74 +496,4 @@ pub(crate) fn listed(keeper: &Keeper) -> Vec<SnapshotInfo> {
         clone_of: snapshot.clone_of().and_then(name),
     };
     book.iter().map(info).collect()
-}
-
-/// See [`Volume::changed_since`](crate::Volume::changed_since).
-pub(crate) fn changed(
-    keeper: &Keeper,
-    since: &str,
-    until: Option<&str>,
-    end: u64,
-) -> Result<Vec<(Lba, u64)>, SnapshotError> {
-    let book = keeper.book();
-    let (since, until) = two(&book, since, until)?;
-    let mut runs: Vec<(Lba, u64)> = Vec::new();
-    // Rows for blocks from before the volume shrank hold no data, and nobody sees these blocks.
-    for lba in book.changed(since, until).take_while(|lba| lba.0 < end) {
-        match runs.last_mut() {
-            Some((first, blocks)) if first.plus(*blocks) == lba => *blocks += 1,
-            _ => runs.push((lba, 1)),
-        }
-    }
-    Ok(runs)
-}
-
-/// The numbers of the two snapshots to compare.
-fn two(
-    book: &Snapshots,
-    since: &str,
-    until: Option<&str>,
-) -> Result<(Number, Option<Number>), SnapshotError> {
-    // Not one that is being deleted: some of its rows are gone.
-    let since = whole(book, since)?;
-    let until = until.map(|name| whole(book, name)).transpose()?;
-    match until {
-        Some(until) if until.number < since.number => Err(SnapshotError::Order {
-            since: since.identity.name,
-            until: until.identity.name,
-        }),
-        _ => Ok((since.number, until.map(|until| until.number))),
-    }
-}
-
-/// See [`Volume::changed_within`](crate::Volume::changed_within).
-pub(crate) fn changed_within(
-    keeper: &Keeper,
-    since: &str,
-    until: Option<&str>,
-    (lba, blocks): (Lba, u64),
-    max: usize,
-) -> Result<Vec<Extent>, SnapshotError> {
-    let book = keeper.book();
-    let (since, until) = two(&book, since, until)?;
-    let (mut at, end) = (lba, lba.plus(blocks));
-    let mut found: Vec<Extent> = Vec::new();
-    for _ in 0..COMPARED_MAX {
-        if at >= end {
-            break;
-        }
-        let next = book.next_changed(at..end, since, until).unwrap_or(end);
-        let (mapped, blocks) = match next == at {
-            true => (true, 1),
-            false => (false, next.0 - at.0),
-        };
-        let is_full = found.len() >= max.max(1);
-        match found.last_mut() {
-            Some(last) if last.mapped == mapped => last.blocks += blocks,
-            _ if is_full => break,
-            _ => found.push(Extent { blocks, mapped }),
-        }
-        at = at.plus(blocks);
-    }
-    Ok(found)
 }

@@ -233,16 +233,32 @@ impl Volume {
     }
 
     /// Runs of blocks that differ between a snapshot and a later one, or the current volume. Some of them may be equal
-    /// nevertheless.
+    /// nevertheless. Clients go on meanwhile; what they write meanwhile is named or not.
     ///
     /// # Errors
-    /// When one of the names does not exist.
+    /// When one of the names does not exist, or does not mean the same snapshot any more.
     pub fn changed_since(
         &self,
         since: &str,
         until: Option<&str>,
     ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
-        snapshots::changed(self.keeper()?, since, until, self.shared.blocks)
+        self.changed_from(since, until, Lba(0), usize::MAX)
+    }
+
+    /// The same, but at most `most` runs, from block `from` on.
+    ///
+    /// # Errors
+    /// As for [`Self::changed_since`].
+    pub fn changed_from(
+        &self,
+        since: &str,
+        until: Option<&str>,
+        from: Lba,
+        most: usize,
+    ) -> Result<Vec<(Lba, u64)>, SnapshotError> {
+        // Rows for blocks from before the volume shrank hold no data, and nobody sees these blocks.
+        let range = from..Lba(self.shared.blocks);
+        snapshots::changed(self.keeper()?, since, until, range, most)
     }
 
     /// Like [`Self::changed_since`], as extents from `lba` on (`mapped`: they may differ), for at most so many blocks and `max`

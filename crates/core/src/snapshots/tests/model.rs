@@ -5,7 +5,8 @@ use crate::addr::{BLOCK_BYTES, Lba};
 use crate::format::history::{History, Mark, Number, Snapshot, Stage};
 use crate::seam::CopyBlocks;
 use crate::snapshots::{Plan, Slot, Snapshots, list_blocks};
-use alloc::{boxed::Box, collections::BTreeMap, format, string::String, vec, vec::Vec};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::{boxed::Box, format, string::String, vec, vec::Vec};
 use proptest::prelude::*;
 
 const LOGICAL: u64 = 24;
@@ -375,10 +376,12 @@ impl World {
         for pair in snapshots.collect::<Vec<_>>().windows(2) {
             let [since, until] =
                 [0, 1].map(|at| self.snapshots.by_name(&pair[at].name).unwrap().number);
+            let stepped = self.changed_in_steps(since, until);
             for lba in 0..LOGICAL {
                 let block = Lba(lba)..Lba(lba + 1);
                 let told = self.snapshots.next_changed(block, since, Some(until));
                 let is_told = told == Some(Lba(lba));
+                assert_eq!(stepped.contains(&lba), is_told, "{lba}");
                 let differs = pair[0].blocks[lba as usize] != pair[1].blocks[lba as usize];
                 assert!(is_told || !differs, "{lba}");
             }
@@ -388,6 +391,23 @@ impl World {
             .keys()
             .filter(|at| **at >= self.snapshots.history().block(0).0);
         assert!(kept.count() as u64 <= self.snapshots.room().0);
+    }
+
+    /// The blocks that differ between two snapshots, found with a look at few rows at a time.
+    fn changed_in_steps(&self, since: Number, until: Number) -> BTreeSet<u64> {
+        let (mut from, end) = (Lba(0), Lba(LOGICAL));
+        let mut found = BTreeSet::new();
+        while from < end {
+            let between = (since, Some(until));
+            let (runs, next) = self.snapshots.changed_runs(from..end, between, 2);
+            assert!(next > from);
+            for (lba, blocks) in runs {
+                assert!(lba >= from && lba.plus(blocks) <= next);
+                found.extend(lba.0..lba.0 + blocks);
+            }
+            from = next;
+        }
+        found
     }
 
     fn act(&mut self, act: &Act) {
