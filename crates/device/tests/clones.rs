@@ -7,10 +7,14 @@
 )]
 
 mod common;
+#[path = "common/gate.rs"]
+mod gate;
 
 use common::{Client, Random, assert_sound, create_keeping, open_packing, read_all, superblock_of};
+use gate::Gate;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use vellum_core::addr::Lba;
 use vellum_device::block::{BlockDevice, BlockError, Op};
 use vellum_device::pack::Compression;
@@ -26,6 +30,36 @@ fn create(medium: &dyn Medium, history: u32) {
 
 fn open(medium: &Arc<dyn Medium>) -> Arc<Volume> {
     open_packing(medium, Compression::Lz4)
+}
+
+/// An earlier version must not take a clone's rows for a snapshot's. So no clone exists before the superblock says durably that there
+/// are any, whichever of two is made first.
+#[test]
+fn no_clone_is_made_before_the_superblock_says_so() {
+    let medium: Arc<dyn Medium> = Arc::new(MemoryMedium::new(BLOCKS));
+    create(&*medium, 300);
+    let gate = Arc::new(Gate::new(Arc::clone(&medium), gate::MAKES_DURABLE));
+    let gated: Arc<dyn Medium> = Arc::clone(&gate) as _;
+    let volume = open(&gated);
+    volume.take_snapshot("a", 1).unwrap();
+    let clones = || {
+        let all = volume.listed_snapshots().unwrap();
+        all.iter().filter(|one| one.clone_of.is_some()).count()
+    };
+    gate.close();
+    std::thread::scope(|scope| {
+        scope.spawn(|| volume.clone_snapshot("a", "first", 2).unwrap());
+        while !gate.holds() {
+            std::thread::yield_now();
+        }
+        scope.spawn(|| volume.clone_snapshot("a", "second", 3).unwrap());
+        std::thread::sleep(Duration::from_millis(300));
+        let early = clones();
+        gate.open();
+        assert_eq!(early, 0);
+    });
+    assert_eq!(clones(), 2);
+    volume.stop().unwrap();
 }
 
 /// A change of blocks.

@@ -180,8 +180,9 @@ impl Volume {
     /// When there is no such snapshot, there is one of the clone's name, or the medium fails.
     pub fn clone_snapshot(&self, of: &str, name: &str, taken: u64) -> Result<(), SnapshotError> {
         let keeper = self.writing_keeper()?;
-        // Before the clone exists: a version that knows of no clones would take its rows for a snapshot's.
-        if !self.properties().has_clones() {
+        // Before the clone exists: a version that knows of no clones would take its rows for a snapshot's. What this life has noted may
+        // not be durable yet, so only the superblock of the opening tells.
+        if !self.superblock.properties().has_clones() {
             self.note_clones()?;
         }
         snapshots::make_clone(&self.shared, keeper, of, name, taken)
