@@ -220,8 +220,8 @@ fn asked(prompt: &str, flag: &str) -> Result<Secret> {
             "there is no terminal to ask for the passphrase: give {flag} FILE"
         )));
     }
-    // Ctrl-C there is this signal, before the terminal shows again what is typed.
-    let words = signals::without_interrupt(|| rpassword::prompt_password(plain(prompt)));
+    // Ctrl-C there is a signal, too.
+    let words = signals::asking(|| rpassword::prompt_password(plain(prompt)));
     let words = words.map_err(|error| {
         usage(format!(
             "cannot ask for the passphrase: {error}; give {flag} FILE"

@@ -1,10 +1,12 @@
 //! Signals as messages: SIGTERM and SIGINT request an orderly end, and a second one forces it.
 
 use parking_lot::{Condvar, Mutex};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
 /// Signals so close to each other are one request: `timeout` signals its child, and then the whole group.
@@ -120,19 +122,82 @@ impl Stop {
     }
 }
 
-/// Runs `what` with SIGINT held back, as for a prompt that must leave the terminal as it was. It counts afterwards.
-pub fn without_interrupt<T>(what: impl FnOnce() -> T) -> T {
-    let set = set(&[libc::SIGINT]);
-    // SAFETY: valid sets; the call fills the one that is zeroed.
-    let before = unsafe {
-        let mut before = std::mem::zeroed();
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before);
-        before
+/// The terminal that a question has changed, for a handler, which may take no lock.
+static ASKING: AtomicPtr<Terminal> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A terminal, and how it was.
+struct Terminal {
+    file: File,
+    before: libc::termios,
+}
+
+impl Terminal {
+    /// The one of this process, if it has one.
+    fn ours() -> Option<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .ok()?;
+        // SAFETY: room for the settings, which are used only if the call succeeded.
+        unsafe {
+            let mut before = std::mem::zeroed();
+            let is_told = libc::tcgetattr(file.as_raw_fd(), &raw mut before) == 0;
+            is_told.then_some(Self { file, before })
+        }
+    }
+}
+
+/// Puts the terminal back. The signal then ends the process, because it has its default effect again.
+extern "C" fn put_back(signal: libc::c_int) {
+    let asking = ASKING.load(Ordering::SeqCst);
+    // SAFETY: only async-signal-safe calls; what is asking stays until no signal comes here any more.
+    unsafe {
+        if let Some(asking) = asking.as_ref() {
+            let terminal = asking.file.as_raw_fd();
+            libc::tcsetattr(terminal, libc::TCSANOW, &raw const asking.before);
+            // The shell would run the rest of what was typed.
+            libc::tcflush(terminal, libc::TCIFLUSH);
+        }
+        libc::raise(signal);
+    }
+}
+
+/// Asks something on the terminal, which does not show what is typed. A signal ends the process at once, even one that is otherwise
+/// only a request, and leaves the terminal as it was.
+pub fn asking<T>(ask: impl FnOnce() -> T) -> T {
+    let Some(terminal) = Terminal::ours() else {
+        return ask();
     };
-    let done = what();
-    // SAFETY: a valid set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    done
+    let signals = set(ALL);
+    ASKING.store((&raw const terminal).cast_mut(), Ordering::SeqCst);
+    // SAFETY: valid sets and actions. The calls fill what is zeroed.
+    unsafe {
+        let mut act: libc::sigaction = std::mem::zeroed();
+        act.sa_sigaction = put_back as extern "C" fn(libc::c_int) as usize;
+        act.sa_flags = libc::SA_RESETHAND;
+        // A terminal that is not ours any more would stop the handler.
+        act.sa_mask = set(&[&[libc::SIGTTOU], ALL].concat());
+        let acts = ALL.iter().map(|&signal| {
+            let mut before: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut before);
+            // As `nohup` sets it.
+            if before.sa_sigaction != libc::SIG_IGN {
+                libc::sigaction(signal, &raw const act, std::ptr::null_mut());
+            }
+            (signal, before)
+        });
+        let acts: Vec<_> = acts.collect();
+        let mut mask = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signals, &raw mut mask);
+        let done = ask();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+        for (signal, before) in acts {
+            libc::sigaction(signal, &raw const before, std::ptr::null_mut());
+        }
+        ASKING.store(std::ptr::null_mut(), Ordering::SeqCst);
+        done
+    }
 }
 
 /// Makes a write past the limit on a file's size (`ulimit -f`) an error of that write, as on a full disk. It would kill the process.

@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Running, Server, dir, eventually, fails, ok, run, text};
+use common::{Running, Server, dir, eventually, fails, ok, run, skipped, text};
 use nbd_client::NbdClient;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -377,15 +377,31 @@ fn is_read(terminal: &Path) -> bool {
 
 /// Runs a command whose terminal answers each question with the next of these lines. Afterwards it is what it was.
 fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
+    let answers: Vec<_> = lines.iter().map(|line| Answer::Line(line)).collect();
+    let (code, told) = answered(args, &answers);
+    (code == Some(0), told)
+}
+
+/// What comes to a command that asks for a passphrase.
+enum Answer<'a> {
+    Line(&'a str),
+    /// A signal, from elsewhere.
+    Signal(&'a str),
+}
+
+/// Like [`at_a_terminal`]. Returns the exit code as a shell has it.
+fn answered(args: &[&str], answers: &[Answer<'_>]) -> (Option<i32>, String) {
     let dir = dir();
-    let [terminal, modes] = ["terminal", "modes"].map(|name| dir.path().join(name));
+    let [terminal, modes, pid] = ["terminal", "modes", "pid"].map(|name| dir.path().join(name));
     let quoted: Vec<_> = args.iter().map(|arg| format!("'{arg}'")).collect();
     let program = env!("CARGO_BIN_EXE_vellum");
     let command = format!(
-        "tty >'{}'; stty -g >'{modes}'; '{program}' {}; status=$?; stty -g >>'{modes}'; exit $status",
+        "tty >'{}'; stty -g >'{modes}'; sh -c 'echo $$ >{pid}; exec \"$0\" \"$@\"' '{program}' {}; \
+         status=$?; stty -g >>'{modes}'; exit $status",
         text(&terminal),
         quoted.join(" "),
-        modes = text(&modes)
+        modes = text(&modes),
+        pid = text(&pid)
     );
     let script = Command::new("script")
         .args(["-q", "-e", "-E", "never", "-c", &command, "/dev/null"])
@@ -394,7 +410,7 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
         .stderr(Stdio::null())
         .spawn();
     let mut script = Running(script.unwrap());
-    let mut answers = script.0.stdin.take().unwrap();
+    let mut typed = script.0.stdin.take().unwrap();
     let mut output = script.0.stdout.take().unwrap();
     let shown = Arc::new(Mutex::new(String::new()));
     let reader = {
@@ -407,7 +423,7 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
         })
     };
     let mut seen = 0;
-    for line in lines {
+    for answer in answers {
         // Input before the question is discarded.
         eventually("a question, or the end", || {
             let length = shown.lock().unwrap().len();
@@ -415,7 +431,14 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
             seen = if asks { length } else { seen };
             asks || script.0.try_wait().unwrap().is_some()
         });
-        let _ = writeln!(answers, "{line}");
+        let _ = match answer {
+            Answer::Line(line) => writeln!(typed, "{line}").map(drop),
+            Answer::Signal(name) => {
+                let pid = std::fs::read_to_string(&pid).unwrap();
+                run("kill", &[&format!("-{name}"), pid.trim()]);
+                Ok(())
+            }
+        };
     }
     let status = script.0.wait().unwrap();
     reader.join().unwrap();
@@ -423,13 +446,13 @@ fn at_a_terminal(args: &[&str], lines: &[&str]) -> (bool, String) {
     let (before, after) = modes.trim_end().split_once('\n').unwrap();
     assert_eq!(before, after);
     let told = shown.lock().unwrap().clone();
-    (status.success(), told)
+    (status.code(), told)
 }
 
 #[test]
 fn a_passphrase_is_asked_for() {
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("not tested: there is no `script`, which has a terminal");
+        skipped("there is no `script`, which has a terminal");
         return;
     }
     let place = Place::new();
@@ -455,6 +478,26 @@ fn a_passphrase_is_asked_for() {
     let (done, told) = at_a_terminal(&add, &["correct horse"]);
     assert!(done, "{told}");
     ok(&["check", disk, "--key-file", place.key()]);
+}
+
+/// The second one stops on signals in an orderly way, and there is nothing to stop before the passphrase is there.
+#[test]
+fn a_signal_at_the_question_leaves_the_terminal_as_it_was() {
+    if Command::new("script").arg("--version").output().is_err() {
+        skipped("there is no `script`, which has a terminal");
+        return;
+    }
+    let place = Place::new();
+    place.create(&["--encrypt", "--key-file", place.key()]);
+    let archive = place.dir.path().join("archive");
+    let whole = ["dump", place.disk(), "--whole", text(&archive)];
+    for args in [&["check", place.disk()][..], &whole] {
+        for (name, number) in [("TERM", 15), ("HUP", 1), ("INT", 2), ("QUIT", 3)] {
+            let (code, told) = answered(args, &[Answer::Signal(name)]);
+            assert_eq!(code, Some(128 + number), "{name}: {told}");
+        }
+    }
+    assert!(!archive.exists());
 }
 
 /// `attach` passes the secret to the server it starts through a pipe; here the test does that.
