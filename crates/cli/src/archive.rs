@@ -42,7 +42,8 @@ pub fn write(
     let refused = || format!("cannot write {shown}");
     let mut made = replace::beside(path).with_context(refused)?;
     // Its errors do not name the temporary file, as those of `made` do.
-    let totals = write(&mut BufWriter::with_capacity(BUFFER, made.as_file_mut()))?;
+    let written = write(&mut BufWriter::with_capacity(BUFFER, made.as_file_mut()));
+    let totals = written.with_context(|| format!("{shown} is not written"))?;
     made.as_file().sync_all().with_context(refused)?;
     let bytes = made.as_file().metadata().with_context(refused)?.len();
     replace::name(made, path, false).with_context(refused)?;

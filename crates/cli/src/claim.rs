@@ -43,9 +43,10 @@ pub fn claim_again(
     })
 }
 
-/// Claims a volume to copy another one into it.
-pub fn claim_target(path: &Path, key: &Key) -> Result<Claimed> {
-    claimed(path, false, opened::open(path, false, key)?, |_| Ok(()))
+/// Claims a volume to copy another one into it. What is held open is opened again, and has this path only in errors.
+pub fn claim_target(held: Option<&File>, path: &Path, key: &Key) -> Result<Claimed> {
+    let medium = opened::open_again(held, path, false, key)?;
+    claimed(path, false, medium, |_| Ok(()))
 }
 
 fn claimed(

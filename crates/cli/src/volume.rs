@@ -82,6 +82,16 @@ pub fn choose_nothing() -> Choose {
 
 /// Makes a volume. While its space is being allocated, `interrupted` can end that, and what was made is removed.
 pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> Result<VolumeInfo> {
+    create_named(path, path, new, interrupted)
+}
+
+/// Makes a volume in a file that gets the name `later` when it is complete, and has that name in errors.
+pub fn create_named(
+    path: &Path,
+    later: &Path,
+    new: &NewVolume,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<VolumeInfo> {
     let blocks = |bytes: u64, flag: &str| match bytes {
         bytes if bytes > 0 && bytes % BLOCK == 0 => Ok(bytes / BLOCK),
         _ => Err(usage(format!(
@@ -93,14 +103,11 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         .medium_size
         .map(|n| blocks(n, "medium-size"))
         .transpose()?;
-    let segment_blocks = match new
-        .segment_size
-        .map(|n| blocks(n, "segment-size"))
-        .transpose()?
-    {
-        None => None,
-        Some(n) => Some(u32::try_from(n).map_err(|_| usage("--segment-size is too large"))?),
+    let segment = |n| {
+        let blocks = u32::try_from(blocks(n, "segment-size")?);
+        blocks.map_err(|_| usage("--segment-size is too large"))
     };
+    let segment_blocks = new.segment_size.map(segment).transpose()?;
     let device = std::fs::metadata(path).is_ok_and(|m| m.file_type().is_block_device());
     let bytes = match (medium_blocks, logical_blocks) {
         (Some(blocks), _) => blocks * BLOCK,
@@ -120,7 +127,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
     } else {
         Prealloc::Sparse
     };
-    let plan = |blocks| plan(path, new, blocks, (logical_blocks, segment_blocks));
+    let plan = |blocks| plan(later, new, blocks, (logical_blocks, segment_blocks));
     // Planned first: if the volume cannot be made, nothing is lost.
     let planned = match device {
         true => None,
@@ -132,7 +139,7 @@ pub fn create(path: &Path, new: &NewVolume, interrupted: &dyn Fn() -> bool) -> R
         }
         make_way(path)?;
     }
-    let medium = FileMedium::create(path, bytes, prealloc)?;
+    let medium = FileMedium::create_named(path, later, bytes, prealloc)?;
     if device {
         // It is locked by now, and nothing is written to it.
         claim::may_be_lost(path)?;

@@ -38,6 +38,28 @@ fn a_file_past_the_limit_of_the_shell_is_an_error() {
     ok(&["check", v]);
 }
 
+/// A file that is made under another name is named as the user named it.
+#[test]
+fn a_copy_past_the_limit_is_named_by_its_user() {
+    let dir = dir();
+    let [from, archive, to] = ["v", "archive", "copy"].map(|name| dir.path().join(name));
+    let (from, archive, to) = (text(&from), text(&archive), text(&to));
+    ok(&["create", from, "--size=16M"]);
+    ok(&["dump", from, "--whole", archive]);
+    for args in [
+        &["restore", archive, to][..],
+        &["migrate", from, to, "--layout=log"],
+        &["rescue", from, to],
+    ] {
+        let out = limited(args);
+        let said = String::from_utf8(out.stderr).unwrap();
+        assert_eq!(out.status.code(), Some(1), "{said}");
+        let says = format!("{to} would have");
+        assert!(said.contains(&says), "{args:?}: {said}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+}
+
 #[test]
 fn a_refused_size_differs_from_the_limit_in_the_error() {
     let dir = dir();

@@ -92,6 +92,21 @@ impl FileMedium {
         Self::create_tuned(path, bytes, prealloc, &Tuning::default())
     }
 
+    /// Makes a file that gets the name `later` when it is complete, and has that name in errors.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn create_named(
+        path: impl AsRef<Path>,
+        later: impl AsRef<Path>,
+        bytes: u64,
+        prealloc: Prealloc,
+    ) -> Result<Self, OpenError> {
+        let tuning = Tuning::default();
+        let made = open::new_named(path.as_ref(), later.as_ref(), bytes, prealloc, &tuning)?;
+        Self::over(made, &tuning)
+    }
+
     /// Makes a file with these tunings.
     ///
     /// # Errors

@@ -150,6 +150,31 @@ impl OpenError {
             },
         }
     }
+
+    /// The same about another path: a file that is made under a name of its own is the user's file, which gets its name later.
+    #[must_use]
+    fn about(mut self, other: &Path) -> Self {
+        match &mut self {
+            Self::NotFound { path }
+            | Self::NoFolder { path }
+            | Self::Directory { path }
+            | Self::WrongKind { path }
+            | Self::Permission { path, .. }
+            | Self::ReadOnly { path }
+            | Self::NotMultiple { path, .. }
+            | Self::TooSmall { path, .. }
+            | Self::TooLarge { path, .. }
+            | Self::FileLimit { path, .. }
+            | Self::FileTooLong { path, .. }
+            | Self::Exists { path }
+            | Self::NoSpace { path, .. }
+            | Self::NoPrealloc { path }
+            | Self::Io { path, .. } => other.clone_into(path),
+            // Whoever has it locked may be asked only by its own name.
+            Self::Locked(_) => {}
+        }
+        self
+    }
 }
 
 /// Opens an existing file or device: the one at this path, or the one that is held open.
@@ -198,6 +223,19 @@ fn claimed(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_EXCL)
         .open(path)
+}
+
+/// Makes a file that gets its name later. Errors name it by that.
+pub(crate) fn new_named(
+    path: &Path,
+    later: &Path,
+    bytes: u64,
+    prealloc: Prealloc,
+    tuning: &Tuning,
+) -> Result<Target, OpenError> {
+    let mut target = new(path, bytes, prealloc, tuning).map_err(|error| error.about(later))?;
+    target.name = later.display().to_string();
+    Ok(target)
 }
 
 /// Makes a file, or uses a block device.

@@ -172,7 +172,7 @@ fn make(target: &Path, new: &NewVolume, note: impl FnOnce(String) -> Result<()>)
     replace::has_folder(target)?;
     let unfinished = unfinished(target);
     replace::clear(&unfinished).with_context(|| unfinished.display().to_string())?;
-    note(volume::create(&unfinished, new, &|| false)?.uuid)?;
+    note(volume::create_named(&unfinished, target, new, &|| false)?.uuid)?;
     name(target)
 }
 
@@ -224,7 +224,7 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
         Some(state) => going_on(args, &superblock, &path, state)?,
         None => begun(args, &superblock, &path, &source)?,
     };
-    let Claimed { medium, socket } = claim_target(&args.target, &args.key)?;
+    let Claimed { medium, socket } = claim_target(None, &args.target, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
     let target = volume_on(medium, false, policy)?;
     if hex_uuid(&target.superblock().uuid()) != state.target {

@@ -15,6 +15,7 @@ use crate::unfinished::{self, By, beside, is_device, is_one_file};
 use crate::volume::{self, NewVolume};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,7 +164,7 @@ fn copy(
     let to_make = |force| new_volume(superblock, &args.key, force);
     if is_device(target) {
         volume::create(target, &to_make(args.force), &|| false)?;
-        return filled(source, target, args, stopped).with_context(|| {
+        return filled(source, (None, target), args, stopped).with_context(|| {
             format!("{shown} has only a part of what can be read: begin anew with --force")
         });
     }
@@ -176,10 +177,11 @@ fn copy(
     }
     // Without force: in somebody else's folder it may be a link to a device.
     replace::clear(&place).with_context(refused)?;
-    volume::create(&place, &to_make(false), &|| false).with_context(refused)?;
+    volume::create_named(&place, target, &to_make(false), &|| false).with_context(refused)?;
     // Removed if this fails.
     let made = TempPath::try_from_path(&place).with_context(refused)?;
-    let rescued = filled(source, &place, args, stopped).with_context(refused)?;
+    let file = File::open(&place).with_context(refused)?;
+    let rescued = filled(source, (Some(&file), target), args, stopped).with_context(refused)?;
     let named = match args.force {
         true => made.persist(target),
         false => made.persist_noclobber(target),
@@ -215,14 +217,14 @@ fn new_volume(superblock: &Superblock, key: &Key, force: bool) -> NewVolume {
     }
 }
 
-/// Copies what can be read into a volume that was just made.
+/// Copies what can be read into a volume that was just made: the one at this path, or the one that is held open.
 fn filled(
     source: &Volume,
-    target: &Path,
+    (held, target): (Option<&File>, &Path),
     args: &Args,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Rescued> {
-    let Claimed { medium, socket } = claim_target(target, &args.key)?;
+    let Claimed { medium, socket } = claim_target(held, target, &args.key)?;
     let how = OpenOptions {
         policy: properties::policy_of(&medium, &Run::default())?,
         copying: true,

@@ -133,8 +133,9 @@ fn into_file(
     let target = &args.target;
     let _held = held(target, args.force)?;
     let bytes = size(archive.head().medium_blocks).0;
-    let create =
-        |path: &Path| FileMedium::create(path, bytes, Prealloc::Sparse).map_err(io::Error::other);
+    let create = |path: &Path| {
+        FileMedium::create_named(path, target, bytes, Prealloc::Sparse).map_err(io::Error::other)
+    };
     let refused = || format!("{} is not restored", target.display());
     let made = replace::made_beside(target, create).with_context(refused)?;
     let totals = restore(archive, made.as_file(), true, report).with_context(refused)?;

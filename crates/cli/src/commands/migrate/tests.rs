@@ -28,7 +28,7 @@ fn args(source: &Path, target: &Path, layout: LayoutChoice) -> Args {
 
 /// The state that an interrupted migration leaves, with its mark.
 fn cut_short(args: &Args) -> State {
-    let medium = claim_target(&args.target, &args.key).unwrap().medium;
+    let medium = claim_target(None, &args.target, &args.key).unwrap().medium;
     let target = volume_on(medium, false, Policy::default()).unwrap();
     unfinished::mark(By::Migrate, &target).unwrap();
     target.stop().unwrap();
