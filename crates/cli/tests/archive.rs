@@ -241,6 +241,33 @@ fn a_damaged_volume_comes_back_as_damaged_as_it_was() {
     assert!(same(&disk, &copy));
 }
 
+/// Without a superblock nobody knows how long the volume is. It is not longer than any volume can be.
+#[test]
+fn what_is_left_of_a_volume_on_a_huge_medium_is_archived() {
+    let dir = dir();
+    let [disk, archive, copy] = ["disk", "a", "copy"].map(|n| dir.path().join(n));
+    ok(&["create", text(&disk), "--size=24M"]);
+    let file = fs::OpenOptions::new().write(true).open(&disk).unwrap();
+    file.write_all_at(&noise(6, 64), 100).unwrap();
+    if let Err(error) = file.set_len(9 << 40) {
+        return skipped(format_args!("no file of 9 TiB: {error}"));
+    }
+    let out = vellum(&["dump", text(&disk), "--whole", text(&archive)]);
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.success(), "{told}");
+    assert!(told.contains("the first 8 TiB"), "{told}");
+    ok(&["restore", text(&archive), text(&copy)]);
+    let start = |path: &Path| {
+        let mut bytes = vec![0; 24 << 20];
+        fs::File::open(path)
+            .unwrap()
+            .read_exact_at(&mut bytes, 0)
+            .unwrap();
+        bytes
+    };
+    assert!(start(&disk) == start(&copy));
+}
+
 /// A loop device over a file, removed afterwards.
 struct Loop(String);
 

@@ -11,6 +11,7 @@ use anyhow::{Result, bail};
 use std::io::Write;
 use std::path::Path;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::entry::MAX_PBA;
 use vellum_core::format::FormatError;
 use vellum_core::recovery::{RecoveryError, find_superblock};
 use vellum_device::archive::{Head, Kind, dump};
@@ -58,7 +59,7 @@ pub fn run(volume: &Path, to: &Path, json: bool, key: &Key) -> Result<()> {
     }
 }
 
-/// What is dumped: as much as the volume has, or everything if no superblock says how much that is.
+/// What is dumped: as much as the volume has, or as much as one can have if no superblock says how much that is.
 fn head_of(medium: &dyn Medium) -> Result<Head> {
     let all = medium.blocks();
     let found = find_superblock(&mut MediumSource::new(medium), all, crc32c);
@@ -80,12 +81,16 @@ fn head_of(medium: &dyn Medium) -> Result<Head> {
             last: FormatError::Magic { .. },
         } => bail!("{name}: {error}"),
         RecoveryError::Superblock { error: of, .. } if of.is_newer() => bail!("{name}: {error}"),
+        _ if all > MAX_PBA => tell(format_args!(
+            "{name}: {error}; the first {} of the medium are dumped, as no volume has more",
+            Size((MAX_PBA + 1) * BLOCK_BYTES as u64)
+        )),
         _ => tell(format_args!("{name}: {error}; all of the medium is dumped")),
     }
     Ok(Head {
         kind: Kind::Whole,
         uuid: [0; 16],
         life: 0,
-        medium_blocks: all,
+        medium_blocks: all.min(MAX_PBA),
     })
 }
