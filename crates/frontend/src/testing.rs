@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use vellum_core::addr::{BLOCK_BYTES, Lba};
 use vellum_device::block::{BlockDevice, BlockError, Extent, Op, Replies, Request};
-use vellum_device::frames::{FramePool, Quota};
+use vellum_device::frames::{FramePool, Frames, Quota};
 
 /// Blocks per reply to an extents request: fewer than requested, as on a large volume.
 const LOOK_BLOCKS: u64 = 5;
@@ -34,6 +34,8 @@ pub struct RamDisk {
     pub durable_writes: AtomicU64,
     /// Blocks that were discarded, or zeroed by length.
     pub discarded: AtomicU64,
+    /// Writes that a front end has refused: the first block, and how many.
+    pub refused: Mutex<Vec<(u64, u64)>>,
 }
 
 impl RamDisk {
@@ -54,7 +56,18 @@ impl RamDisk {
             flushes: AtomicU64::new(0),
             durable_writes: AtomicU64::new(0),
             discarded: AtomicU64::new(0),
+            refused: Mutex::default(),
         }
+    }
+
+    /// Takes all memory for writes, and refuses who asks for some, as a volume does whose medium is full.
+    ///
+    /// # Errors
+    /// When it does so already.
+    pub fn without_memory(&self) -> Result<Frames, BlockError> {
+        self.pool.refuse_writes(Some(BlockError::Full));
+        self.pool
+            .take(Quota::Write, self.pool.capacity(Quota::Write))
     }
 
     /// True if all frames have been returned.
@@ -112,7 +125,7 @@ impl RamDisk {
         }
         drop(blocks);
         if matches!(request.op, Op::Write { .. }) {
-            request.frames = vellum_device::frames::Frames::default();
+            request.frames = Frames::default();
         }
         Ok(())
     }
@@ -129,6 +142,10 @@ impl BlockDevice for RamDisk {
 
     fn frames(&self) -> &Arc<FramePool> {
         &self.pool
+    }
+
+    fn refused(&self, lba: Lba, blocks: u64) {
+        self.refused.lock().push((lba.0, blocks));
     }
 
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>) {

@@ -269,11 +269,11 @@ impl ByteDevice {
         // Memory first, then the turn, and always in this order of the quotas.
         let pool = self.device().frames();
         let refused = |_: &_| self.device().refused(Lba(lba), 1);
-        let old = pool.take(Quota::Read, 1)?;
+        let old = pool.take(Quota::Read, 1).inspect_err(refused)?;
         let mut new = pool.take(Quota::Write, 1).inspect_err(refused)?;
         let _turn = self.0.enter(lba);
         let submit = |requests: &mut Vec<_>, replies: &_| self.device().submit(requests, replies);
-        let old = wait(Op::Read, lba, 1, old, submit)?;
+        let old = wait(Op::Read, lba, 1, old, submit).inspect_err(refused)?;
         new.block_mut(0).copy_from_slice(old.block(0));
         change(new.block_mut(0));
         wait(Op::Write { fua }, lba, 1, new, submit).map(drop)
@@ -372,6 +372,15 @@ mod tests {
                 }
             ]
         );
+    }
+
+    #[test]
+    fn a_part_of_a_block_that_cannot_be_read_is_a_refused_write() {
+        let disk = Arc::new(RamDisk::new(8, 4, 4));
+        let bytes = ByteDevice::from(Arc::clone(&disk));
+        disk.bad.store(3, std::sync::atomic::Ordering::Relaxed);
+        bytes.write(3 * 4096 + 512, &[1; 512], false).unwrap_err();
+        assert_eq!(*disk.refused.lock(), [(3, 1)]);
     }
 
     fn write(lba: u64, blocks: u64) -> Vec<Request> {

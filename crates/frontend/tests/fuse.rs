@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use vellum_device::block::BlockDevice;
 use vellum_frontend::finder::{Finder, Found};
 use vellum_frontend::fuse::{FuseError, FuseExport, FuseServer};
 use vellum_frontend::testing::{RamDisk, skipped};
@@ -111,6 +112,29 @@ fn a_copy_of_the_mount_elsewhere_does_not_hold_an_unmount_up() {
     copy.kill().unwrap();
     copy.wait().unwrap();
     assert!(copied == 0 || took < Duration::from_secs(20), "{took:?}");
+}
+
+/// A volume must know, because a commit block may wait for what it never gets.
+#[test]
+fn a_write_without_memory_is_refused_and_the_disk_is_told() {
+    if !can_mount("a_write_without_memory_is_refused_and_the_disk_is_told") {
+        return;
+    }
+    let (ram, dir) = (disk(64), tempfile::tempdir().unwrap());
+    let server = mount(&ram, dir.path());
+    let path = dir.path().join("disk");
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let held = ram.without_memory().unwrap();
+    for (offset, length) in [(8192, 8192), (512, 512)] {
+        let refused = file.write_at(&vec![7; length], offset).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::ENOSPC));
+    }
+    assert_eq!(*ram.refused.lock(), [(2, 2), (0, 1)]);
+    ram.frames().refuse_writes(None);
+    drop(held);
+    file.write_at(&[7; 8192], 8192).unwrap();
+    drop(file);
+    server.unmount().unwrap();
 }
 
 #[test]

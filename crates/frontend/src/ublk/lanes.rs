@@ -247,6 +247,19 @@ mod tests {
     }
 
     #[test]
+    fn a_write_without_memory_is_refused_and_the_disk_is_told() {
+        let world = world();
+        let held = world.disk.without_memory().unwrap();
+        let (op, lba, blocks) = (Op::Write { fua: false }, 2, 3);
+        world.put(1, Work::Blocks { op, lba, blocks });
+        assert_eq!(world.ends(1), [(1, -libc::ENOSPC)]);
+        let edge = Edge::Write { fua: false };
+        assert_eq!(world.bytes(2, edge, 6 * BLOCK + 512, 512), -libc::ENOSPC);
+        assert_eq!(*world.disk.refused.lock(), [(2, 3), (6, 1)]);
+        drop(held);
+    }
+
+    #[test]
     fn edges_change_what_they_name_and_nothing_else() {
         let world = world();
         world.node.write_bytes(0, 0, &[9; 5120]).unwrap();

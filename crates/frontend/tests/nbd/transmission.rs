@@ -5,8 +5,9 @@ use crate::disks::{LateDisk, Served, pattern, soon};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use vellum_device::block::BlockDevice;
 use vellum_frontend::nbd::Export;
-use vellum_frontend::nbd::wire::{command, command_flag as flag};
+use vellum_frontend::nbd::wire::{Errno, command, command_flag as flag};
 use vellum_frontend::testing::RamDisk;
 
 const BLOCKS: u64 = 16384;
@@ -14,6 +15,24 @@ const BLOCKS: u64 = 16384;
 fn disk() -> (Served, Arc<RamDisk>) {
     let disk = Arc::new(RamDisk::new(BLOCKS, 512, 512));
     (Served::of(Arc::clone(&disk) as _), disk)
+}
+
+/// A volume must know, because a commit block may wait for what it never gets.
+#[test]
+fn a_write_without_memory_is_refused_and_the_disk_is_told() {
+    let disk = Arc::new(RamDisk::new(BLOCKS, 64, 64));
+    let served = Served::of(Arc::clone(&disk) as _);
+    let mut client = Client::connected(&served.path(), "disk", true);
+    let held = disk.without_memory().unwrap();
+    let nothing = Errno::NoSpc as u32;
+    for (offset, length) in [(8192, 8192), (32 << 12, 64 << 10), (512, 512)] {
+        assert_eq!(client.write(offset, &pattern(1, length)), nothing);
+    }
+    assert_eq!(*disk.refused.lock(), [(2, 2), (32, 16), (0, 1)]);
+    disk.frames().refuse_writes(None);
+    drop(held);
+    assert_eq!(client.write(8192, &pattern(1, 8192)), 0);
+    assert_eq!(client.read(0, 8192), [0; 8192]);
 }
 
 #[test]
