@@ -36,6 +36,9 @@ pub fn write(
         return Ok((totals, None));
     }
     let shown = path.display();
+    if path.is_dir() {
+        bail!("{shown} is a directory: name a file for the archive");
+    }
     if path.symlink_metadata().is_ok() {
         bail!("{shown} exists already: choose another name, or remove it");
     }

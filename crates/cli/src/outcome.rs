@@ -159,7 +159,18 @@ fn told(error: &anyhow::Error) -> String {
         }
         above = own;
     }
+    if error
+        .chain()
+        .any(|cause| cause.downcast_ref().is_some_and(is_no_room))
+    {
+        text.push_str(": free some room there, and give the same command again");
+    }
     text
+}
+
+fn is_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
 }
 
 #[cfg(test)]
@@ -185,11 +196,12 @@ mod tests {
             offset: 0,
             source: full(),
         };
-        let quoted = format!("write of v at byte 0: {}", full());
+        let advice = "free some room there, and give the same command again";
+        let quoted = format!("write of v at byte 0: {}: {advice}", full());
         assert_eq!(told(&quotes().into()), quoted);
         let error = anyhow::Error::from(quotes()).context("making v");
         assert_eq!(told(&error), format!("making v: {quoted}"));
         let error = Err::<(), _>(full()).context("cannot open v").unwrap_err();
-        assert_eq!(told(&error), format!("cannot open v: {}", full()));
+        assert_eq!(told(&error), format!("cannot open v: {}: {advice}", full()));
     }
 }

@@ -15,8 +15,8 @@ use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::{Source, Unreadable, find_superblock};
 use vellum_device::crc32c;
 use vellum_device::info::hex_uuid;
-use vellum_medium::MediumError;
 use vellum_medium::envelope::{Cipher, Envelope, START};
+use vellum_medium::{MediumError, OpenError};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 
@@ -98,10 +98,13 @@ impl Peek {
 
 /// Opens what may be a volume, to read it.
 pub fn opened(path: &Path) -> Result<File> {
-    let shown = path.display();
+    let refused = |error| OpenError::of("open", path, error);
     let found = std::fs::metadata(path).map_err(|error| {
-        let missing = || anyhow::Error::new(error).context(format!("cannot find {shown}"));
-        not_whole(path).unwrap_or_else(missing)
+        let error = refused(error);
+        match error {
+            OpenError::NotFound { .. } => not_whole(path).unwrap_or_else(|| error.into()),
+            error => error.into(),
+        }
     })?;
     // Before it is opened, because that does something to some devices.
     may_be_volume(path, &found)?;
@@ -122,20 +125,18 @@ pub fn opened(path: &Path) -> Result<File> {
         }
         !is_lent(&file)
     });
-    let file = file.with_context(|| format!("cannot open {shown}"))?;
+    let file = file.map_err(refused)?;
     may_be_volume(path, &file.metadata()?)?;
     Ok(file)
 }
 
-fn may_be_volume(path: &Path, found: &Metadata) -> Result<()> {
-    let kind = found.file_type();
-    if !kind.is_file() && !kind.is_block_device() {
-        bail!(
-            "{} is neither a regular file nor a block device",
-            path.display()
-        );
+fn may_be_volume(path: &Path, found: &Metadata) -> Result<(), OpenError> {
+    let (path, kind) = (path.to_owned(), found.file_type());
+    match () {
+        () if kind.is_file() || kind.is_block_device() => Ok(()),
+        () if kind.is_dir() => Err(OpenError::Directory { path }),
+        () => Err(OpenError::WrongKind { path }),
     }
-    Ok(())
 }
 
 impl Source for Peek {

@@ -138,9 +138,12 @@ fn wrong_values_have_code_2_and_say_what_is_right() {
         (&[&serve[..], &tls].concat(), &["c: "]),
         (
             &["migrate", v, link, "--layout=log", "--force"],
-            &["a new place"],
+            &["name another file or device"],
         ),
-        (&["rescue", v, link, "--force"], &["a new place"]),
+        (
+            &["rescue", v, link, "--force"],
+            &["name another file or device"],
+        ),
     ] {
         fails(2, args, says);
     }

@@ -228,7 +228,7 @@ fn an_entry_whose_volume_is_gone_or_another_is_told() {
     };
     assert!(!line("a").contains("wrong"), "{told}");
     assert!(
-        line("b").contains("wrong: ") && line("b").contains("cannot find"),
+        line("b").contains("wrong: ") && line("b").contains("does not exist"),
         "{told}"
     );
     assert!(

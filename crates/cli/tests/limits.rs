@@ -96,3 +96,38 @@ fn a_refused_size_differs_from_the_limit_in_the_error() {
         fails(1, &["grow", text(&fixed), "--size=32M"], &says);
     }
 }
+
+/// A file of another kind in each place: the error names it, and what belongs there.
+#[test]
+fn what_is_of_another_kind_is_named_with_what_belongs_there() {
+    let dir = dir();
+    let paths = ["v", "words", "folder", "archive"].map(|name| dir.path().join(name));
+    let [v, words, folder, archive] = paths.each_ref().map(|path| text(path));
+    ok(&["create", v, "--size=16M"]);
+    ok(&["dump", v, "--whole", archive]);
+    std::fs::write(words, "words").unwrap();
+    std::fs::create_dir(folder).unwrap();
+    let is_folder = format!("{folder} is a directory: name a file");
+    for args in [
+        &["info", folder][..],
+        &["set", folder, "compress=off"],
+        &["rescue", v, folder],
+        &["restore", archive, folder],
+        &["pack", v, folder],
+        &["dump", v, "--whole", folder],
+    ] {
+        fails(1, args, &[&is_folder]);
+    }
+    let no_archive = format!("{words} is no archive that `vellum dump --whole`");
+    fails(1, &["restore", words, "new"], &[&no_archive]);
+    let nowhere = format!("{folder}/none");
+    let says = [&nowhere, "does not exist: make it with"];
+    fails(1, &["get", &nowhere], &says);
+    let serve = |socket: &str, says: &str| fails(1, &["serve", v, "--socket", socket], &[says]);
+    serve(words, "is no socket: give another path");
+    serve(&format!("{nowhere}/s"), "does not exist: make it first");
+    serve(&"s".repeat(108), "give a shorter one");
+    fails(2, &["rescue", v, v], &[v, "name another file"]);
+    let layout = "--layout=log";
+    fails(2, &["migrate", v, v, layout], &[v, "name another file"]);
+}

@@ -61,7 +61,7 @@ fn the_server_of_a_volume_that_is_gone_is_found_by_its_path() {
     );
     server.term();
     fails(2, &["health", text(&volume)], &[]);
-    fails(1, &["stats", text(&volume)], &["cannot find"]);
+    fails(1, &["stats", text(&volume)], &["does not exist"]);
 }
 
 /// In every query, a volume whose server was killed while it was attached is not merely unserved.

@@ -134,7 +134,9 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    fn of(operation: &'static str, path: &Path, source: io::Error) -> Self {
+    /// The error of an operation on a path.
+    #[must_use]
+    pub fn of(operation: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.raw_os_error() {
             Some(libc::ENOENT) if operation == "create" => Self::NoFolder { path },

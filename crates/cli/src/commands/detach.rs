@@ -186,7 +186,7 @@ fn is_place(path: &Path) -> bool {
 }
 
 /// The process that serves this volume, if one does. It may be another one that has the same UUID.
-fn served_by(uuid: &str, path: &Path) -> Result<Option<i32>> {
+pub fn served_by(uuid: &str, path: &Path) -> Result<Option<i32>> {
     let socket = state::control_socket(uuid)?;
     if !control::is_answered(&socket) {
         return Ok(None);

@@ -219,11 +219,11 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
     let source = source.map_err(|error| may_be_rescued(error, &args.source))?;
     let unmixed = source.check_unmixed();
     unmixed.with_context(|| args.source.display().to_string())?;
-    tell_of_snapshots(&source, args);
     let mut state = match State::load(&path)? {
         Some(state) => going_on(args, &superblock, &path, state)?,
         None => begun(args, &superblock, &path, &source)?,
     };
+    tell_of_snapshots(&source, args);
     let Claimed { medium, socket } = claim_target(None, &args.target, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
     let target = volume_on(medium, false, policy)?;
@@ -387,7 +387,10 @@ fn going_on(args: &Args, source: &Superblock, path: &Path, state: State) -> Resu
 /// Starts a migration by making its target.
 fn begun(args: &Args, source: &Superblock, path: &Path, volume: &Arc<Volume>) -> Result<State> {
     if args.target == args.source || is_one_file(&args.target, &args.source) {
-        return Err(usage("a migration goes into a new place"));
+        return Err(usage(format!(
+            "{} is what is migrated: name another file or device for the copy",
+            args.target.display()
+        )));
     }
     let new = new_volume(args, source)?;
     if let Some(size) = args.size {

@@ -61,7 +61,8 @@ pub fn run(args: &Args) -> Result<()> {
     let stop = Stop::on_signals(false)?;
     // Before anything is done to the volume.
     let source = BufReader::with_capacity(BUFFER, io::stdin().lock());
-    let mut stream = Reader::new(source).context("standard input")?;
+    let stream = Reader::new(source);
+    let mut stream = stream.context("standard input is no stream that `vellum send` made")?;
     let claimed = claim(&args.volume, false, &args.key)?;
     let options = OpenOptions {
         policy: properties::policy_of(&claimed.medium, &Run::default())?,

@@ -65,8 +65,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let (superblock, _) = peek::superblock_of(&args.source, &args.key)?;
     let is_source = |target: &PathBuf| *target == args.source || is_one_file(target, &args.source);
-    if args.target.as_ref().is_some_and(is_source) {
-        return Err(usage("a rescue goes into a new place"));
+    if let Some(target) = args.target.as_ref().filter(|target| is_source(target)) {
+        return Err(usage(format!(
+            "{} is what is rescued: name another file or device for the copy",
+            target.display()
+        )));
     }
     if args.target.is_some() {
         // Its copy would have no mark.

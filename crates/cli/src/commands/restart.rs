@@ -1,5 +1,6 @@
 //! `vellum restart`: makes a new program serve what is attached, while what is mounted stays mounted.
 
+use crate::commands::detach::served_by;
 use crate::keys::Key;
 use crate::lookup;
 use crate::outcome::{out, tell, usage};
@@ -50,10 +51,18 @@ pub fn run(args: &Args) -> Result<()> {
     let path = volume.canonicalize().unwrap_or_else(|_| volume.clone());
     let uuid = peek::uuid_of(&path).ok();
     let Some(id) = lookup::find(&path, uuid.as_deref())? else {
-        bail!(
-            "nothing is attached as {}: `vellum list` shows what is",
-            path.display()
-        );
+        let shown = path.display();
+        match uuid
+            .map(|uuid| served_by(&uuid, &path))
+            .transpose()?
+            .flatten()
+        {
+            Some(pid) => bail!(
+                "nothing is attached as {shown}: process {pid} serves it, which `vellum attach` did not \
+                 start: stop it (`kill {pid}`), and start it again"
+            ),
+            None => bail!("nothing is attached as {shown}: `vellum list` shows what is"),
+        }
     };
     one(&id, volume, &program, &args.key)
 }

@@ -5,12 +5,13 @@ use crate::claim::may_be_lost;
 use crate::outcome::{damage, out, usage};
 use crate::signals::Stop;
 use crate::{progress, replace};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use vellum_core::addr::BLOCK_BYTES;
-use vellum_device::archive::{Head, Kind, Reader, Totals, restore};
+use vellum_core::format::FormatError;
+use vellum_device::archive::{Head, Kind, Problem, Reader, Totals, restore};
 use vellum_medium::{FileMedium, OpenError, OpenOptions, Prealloc};
 
 /// Arguments.
@@ -48,7 +49,13 @@ pub fn run(args: &Args) -> Result<()> {
     let shown = args.archive.display();
     // Before anything is done to the target.
     let source = archive::open(&args.archive)?;
-    let mut archive = Reader::new(source).with_context(|| shown.to_string())?;
+    let mut archive = Reader::new(source).map_err(|damaged| match damaged.problem {
+        Problem::CutShort | Problem::Format(FormatError::Magic { .. }) => anyhow!(
+            "{shown} is no archive that `vellum dump --whole` or `vellum pack` made, or not even the \
+             beginning of one: {damaged}"
+        ),
+        _ => anyhow::Error::from(damaged).context(shown.to_string()),
+    })?;
     let head = *archive.head();
     let bar = progress::of_bytes("restoring", size(head.medium_blocks).0);
     let mut report = |at| {
@@ -147,6 +154,10 @@ fn into_file(
 pub fn held(target: &Path, force: bool) -> Result<Option<FileMedium>> {
     replace::has_folder(target)?;
     match target.symlink_metadata().is_ok() {
+        _ if target.is_dir() => Err(OpenError::Directory {
+            path: target.to_owned(),
+        }
+        .into()),
         true if force => replaceable(target),
         true => Err(OpenError::Exists {
             path: target.to_owned(),

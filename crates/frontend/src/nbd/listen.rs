@@ -35,14 +35,20 @@ pub enum Protection {
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     /// Another server listens there.
-    #[error("{}: another server listens on this socket", .0.display())]
+    #[error("another server listens on the socket {}: give another path, or stop that server", .0.display())]
     InUse(PathBuf),
     /// The file there is not a socket, and is not replaced.
-    #[error("{}: exists and is not a socket", .0.display())]
+    #[error("{} exists, and is no socket: give another path for the socket", .0.display())]
     NotASocket(PathBuf),
     /// The path is too long for a unix socket.
-    #[error("{}: a unix socket's path has at most 107 bytes", .0.display())]
+    #[error("{}: a unix socket's path has at most 107 bytes: give a shorter one", .0.display())]
     PathTooLong(PathBuf),
+    /// The folder for a unix socket is missing.
+    #[error("the folder of the socket {} does not exist: make it first", .0.display())]
+    NoFolder(PathBuf),
+    /// The folder for a unix socket may not be written to.
+    #[error("no permission to make the socket {}: check the owner and mode of its folders", .0.display())]
+    Permission(PathBuf),
     /// The system refused.
     #[error("cannot listen on {place}: {error}")]
     Io {
@@ -150,6 +156,8 @@ fn unix(path: &Path, group: Option<u32>) -> Result<Listener, BindError> {
     let refused = |e: io::Error| match e.kind() {
         io::ErrorKind::InvalidInput => BindError::PathTooLong(path.to_owned()),
         io::ErrorKind::AddrInUse => BindError::InUse(path.to_owned()),
+        io::ErrorKind::NotFound => BindError::NoFolder(path.to_owned()),
+        io::ErrorKind::PermissionDenied => BindError::Permission(path.to_owned()),
         _ => BindError::io(path.display(), e),
     };
     match std::fs::symlink_metadata(path) {

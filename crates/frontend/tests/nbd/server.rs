@@ -78,7 +78,7 @@ fn only_a_stale_socket_is_replaced() {
     ));
     assert!(matches!(
         Server::bind(&Listen::Unix("/nowhere/at/all".into())),
-        Err(BindError::Io { .. })
+        Err(BindError::NoFolder(_))
     ));
 }
 
