@@ -7,7 +7,7 @@ mod common;
 #[allow(dead_code, reason = "the command uses more of it")]
 mod nbd_client;
 
-use common::{Server, dir, fails, noise, ok, run, skipped, text, vellum};
+use common::{Server, dir, eventually, fails, noise, ok, run, skipped, text, vellum};
 use nbd_client::NbdClient;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -405,6 +405,42 @@ fn a_pack_has_metadata_and_no_data() {
         fails(1, &["rescue", look_name], &refused);
         ok(&["info", look_name]);
     }
+}
+
+/// The names in a folder, sorted.
+fn names(dir: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().file_name();
+    let names = fs::read_dir(dir).unwrap().map(name);
+    let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_pack_that_a_signal_ends_leaves_nothing_and_none_replaces_a_file() {
+    let dir = dir();
+    // Without data, and yet there is much to look at.
+    let [disk, archive] = ["disk", "pack"].map(|n| dir.path().join(n));
+    ok(&["create", text(&disk), "--size=4G"]);
+    let pack = ["pack", text(&disk), text(&archive)];
+    let program = env!("CARGO_BIN_EXE_vellum");
+    let packing = Command::new(program)
+        .args(pack)
+        .stderr(Stdio::piped())
+        .spawn();
+    let packing = packing.unwrap();
+    eventually("it is being written", || names(dir.path()).len() == 2);
+    assert!(!archive.exists());
+    run("kill", &[&packing.id().to_string()]);
+    let out = packing.wait_with_output().unwrap();
+    let told = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(1), "{told}");
+    assert!(told.contains("pack is not written: interrupted"), "{told}");
+    assert_eq!(names(dir.path()), ["disk"]);
+    fs::write(&archive, "mine").unwrap();
+    fails(1, &pack, &[text(&archive), "exists already"]);
+    assert_eq!(fs::read(&archive).unwrap(), b"mine");
+    assert_eq!(names(dir.path()), ["disk", "pack"]);
 }
 
 #[test]
