@@ -31,8 +31,6 @@ pub(crate) struct Gate {
     pub early: Early,
     pub commits: Commits,
     refused: u64,
-    /// Whether the last refused write had no room.
-    is_full: bool,
 }
 
 /// A write on its way to the core.
@@ -67,9 +65,6 @@ impl Gate {
         } = pending;
         let is_commit = watched.answered == Answered::AtGate;
         self.commits.ended(pending.is_answered(), is_commit);
-        if let Err(error) = &result {
-            self.is_full = matches!(error, BlockError::Full);
-        }
         // Reported twice, perhaps a lap of the log later, the write would count for that lap.
         if !watched.is_in_effect || result.is_err() {
             self.answered(now, request, result.is_ok());
@@ -108,17 +103,7 @@ impl Gate {
     pub fn refused(&mut self, now: Nanos, request: &Request, why: &BlockError) {
         // A range that is not on the volume says nothing about the journals in it.
         if !matches!(why, BlockError::OutOfRange { .. }) {
-            self.is_full = matches!(why, BlockError::Full);
             self.answered(now, request, false);
-        }
-    }
-
-    /// The error of a commit block that is refused because another block was. Without room it is that block's error: a virtual machine
-    /// waits for room then, and writes both again.
-    pub fn incomplete(&self) -> BlockError {
-        match self.is_full {
-            true => BlockError::Full,
-            false => BlockError::Io(messages::INCOMPLETE.to_owned()),
         }
     }
 

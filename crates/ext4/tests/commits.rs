@@ -143,6 +143,23 @@ fn a_block_that_was_refused_is_not_waited_for() {
     assert_eq!(host.commit(8, 14), Verdict::Waits(1));
 }
 
+/// A virtual machine writes it again when it has room. The rest of the transaction may still be on its way.
+#[test]
+fn a_refused_block_that_has_come_again_is_no_longer_refused() {
+    let mut host = Host::new();
+    host.begin(7, 10);
+    host.took_effect(10);
+    host.took_effect(11);
+    let refused = host.span(11);
+    assert!(host.commits.refused(refused));
+    assert_eq!(host.commit(7, 13), Verdict::Never);
+    host.took_effect(11);
+    assert!(!host.commits.is_refused());
+    assert_eq!(host.commit(7, 13), Verdict::Waits(1));
+    host.took_effect(12);
+    assert_eq!(host.commit(7, 13), Verdict::Complete);
+}
+
 #[test]
 fn a_superblock_may_begin_a_log_or_only_move_its_tail() {
     let mut host = Host::new();

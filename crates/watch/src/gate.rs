@@ -141,12 +141,13 @@ impl<W, F> CommitGate<W, F> {
         let (at, stop) = self
             .order
             .stop(change, blocks, has_room, is_behind, waits)?;
-        match waited {
+        let stop = match waited {
             Some(wait) if wait.is_answered && stop == Stop::Refuse => {
-                Some((at, Stop::Wait(wait.reason)))
+                Stop::Wait(wait.reason.without_guess())
             }
-            _ => Some((at, stop)),
-        }
+            _ => stop,
+        };
+        Some((at, stop))
     }
 
     /// How many blocks wait of each journal, and (`None`) for a scan.
@@ -224,6 +225,14 @@ impl<W, F> CommitGate<W, F> {
         self.waiting.extract_if(.., is_observed).collect()
     }
 
+    /// Takes out the answered commit blocks one of whose blocks was refused.
+    pub fn take_refused(&mut self) -> Vec<Waiting<W>> {
+        let order = &self.order;
+        let is_refused =
+            |waiting: &mut Waiting<W>| waiting.wait.is_answered && order.is_refused(&waiting.wait);
+        self.waiting.extract_if(.., is_refused).collect()
+    }
+
     /// Tells the journals that such a write goes on. A write that has waited longer keeps its turn.
     pub fn let_through(&mut self, change: &Change<'_>, blocks: &[Payload], wait: &Wait) {
         let waits = self.waiting.iter().map(|waiting| &waiting.wait);
@@ -257,10 +266,10 @@ impl<W, F> CommitGate<W, F> {
         !(self.waiting.is_empty() && self.flushes.is_empty())
     }
 
-    /// The first block of a write that waits, if one does.
+    /// The first write that waits, if one does.
     #[must_use]
-    pub fn first_waiting(&self) -> Option<u64> {
-        self.waiting.first().map(|waiting| waiting.run.0)
+    pub fn first_waiting(&self) -> Option<&Waiting<W>> {
+        self.waiting.first()
     }
 
     /// True if a write that waits is answered.
@@ -368,7 +377,18 @@ mod tests {
         assert!(gate.order.is_refused(&wait));
         assert_eq!(stop(&mut gate, None), Some(Stop::Refuse));
         assert_eq!(stop(&mut gate, Some(&wait)), Some(Stop::Wait(wait.reason)));
+        // A guess has a deadline, and would be tried again at once, for ever.
+        let guess = Wait {
+            reason: Reason::Blocks {
+                journal: Some(0),
+                missing: 1,
+                is_guess: true,
+            },
+            ..wait
+        };
+        assert_eq!(stop(&mut gate, Some(&guess)), Some(Stop::Wait(wait.reason)));
         gate.order.ended(Nanos(3), &before, true);
+        assert!(!gate.order.is_refused(&wait));
         assert_eq!(stop(&mut gate, Some(&wait)), None);
         assert_eq!(gate.order.counts(), (1, 0));
     }

@@ -72,6 +72,20 @@ impl Reason {
             Self::Blocks { journal, .. } => *journal,
         }
     }
+
+    /// The same, of what is known well enough to wait on.
+    pub(crate) fn without_guess(self) -> Self {
+        match self {
+            Self::Blocks {
+                journal, missing, ..
+            } => Self::Blocks {
+                journal,
+                missing,
+                is_guess: false,
+            },
+            Self::Scan => Self::Scan,
+        }
+    }
 }
 
 /// What to do with a write from some block on.
@@ -191,7 +205,7 @@ impl CommitOrder {
         }
     }
 
-    /// True if a block that this commit block commits was refused, or an earlier commit block is lost.
+    /// True if a block of this commit block's log was refused, and was not written since, or if an earlier commit block is lost.
     #[must_use]
     pub fn is_refused(&self, wait: &Wait) -> bool {
         let journal = wait.reason.journal();

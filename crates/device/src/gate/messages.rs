@@ -11,6 +11,15 @@ pub(super) const OUT_OF_ORDER: &str = "a journal's blocks do not arrive as its f
 pub(super) const INCOMPLETE: &str =
     "a block that this one commits could not be written, or a commit block before it";
 
+/// About an answered commit block that is given up.
+pub(super) fn given_up(offset: u64) -> String {
+    format!(
+        "the journal commit block at byte {offset} was not written: a block that it commits was refused, \
+         and had not come again when the commit block was read or overwritten, or the volume stopped. \
+         Later commits of that journal are refused: unmount it, run e2fsck, and mount it again"
+    )
+}
+
 /// About a commit block that is refused because blocks are missing.
 pub(super) fn too_late(offset: u64, missing: u32) -> String {
     format!(

@@ -72,7 +72,7 @@ impl Passage<'_> {
             self.place(write);
         }
         let Stop::Wait(reason) = stop else {
-            let error = self.inner.gate.incomplete();
+            let error = BlockError::Io(messages::INCOMPLETE.to_owned());
             return self.refuse(pending, error);
         };
         let since = waited.filter(|_| at == 0).map(|waited| waited.since);
@@ -206,8 +206,8 @@ impl Passage<'_> {
         self.go_on(waiting);
     }
 
-    /// Lets answered writes go on, whatever they wait for: those that a request for the blocks of `run` could observe, or all of them
-    /// when the volume stops.
+    /// Ends the wait of answered writes: of those that a request for the blocks of `run` could observe, or of all of them when the volume
+    /// stops. They go on, whatever they wait for, or are given up, if that was refused.
     pub fn hand_on(&mut self, run: Option<(u64, u64)>) {
         for mut waiting in self.inner.gate.commits.take_observed(run) {
             if self.inner.gate.commits.order.is_refused(&waiting.wait) {
@@ -226,14 +226,23 @@ impl Passage<'_> {
         }
     }
 
-    /// Gives up an answered commit block, because a block that it commits was refused and did not come again. No later one of its log
-    /// may succeed.
+    /// Gives up the answered commit blocks one of whose blocks was refused, for a caller that changes what their clients would go on with.
+    pub fn give_up_refused(&mut self) {
+        for waiting in self.inner.gate.commits.take_refused() {
+            self.give_up(waiting.write.pending);
+        }
+    }
+
+    /// Gives up an answered commit block: a block that it commits was refused, and did not come again. No later one of its log may
+    /// succeed.
     fn give_up(&mut self, pending: Pending) {
         if let Some(change) = change_of(&pending.request) {
             self.inner.gate.commits.order.lose(&change);
         }
-        let error = self.inner.gate.incomplete();
-        self.refuse(pending, error);
+        self.inner.gate.refused += 1;
+        let told = messages::given_up(pending.request.lba.0 * BLOCK);
+        self.batch.warnings.push(("commit", told.clone()));
+        self.refuse(pending, BlockError::Io(told));
     }
 
     /// Lets a write that has waited go on, as far as it may now.

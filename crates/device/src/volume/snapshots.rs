@@ -133,9 +133,11 @@ impl Volume {
     /// The first commit block that waits for what it commits.
     #[must_use]
     pub fn uncommitted(&self) -> Option<Uncommitted> {
-        let first = self.shared.knowing_all().gate.commits.first_waiting();
-        first.map(|block| Uncommitted {
-            at: block * BLOCK_BYTES as u64,
+        let inner = self.shared.knowing_all();
+        let commits = &inner.gate.commits;
+        commits.first_waiting().map(|first| Uncommitted {
+            at: first.run.0 * BLOCK_BYTES as u64,
+            is_refused: commits.order.is_refused(&first.wait),
         })
     }
 

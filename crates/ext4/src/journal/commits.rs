@@ -28,7 +28,8 @@
 //! turn n      a block of the log took effect           -> it is written
 //! turn n      commit n at c, begin..c is written       -> let through; turn n+1, begins after c, keeps what is written ahead
 //! turn n      commit n at c, begin..c is not           -> it waits, and is judged again later
-//! turn n      a block of the log was refused           -> a commit n that is not complete never will be
+//! turn n      a block of the log was refused, and      -> a commit n that is not complete never will be
+//!             was not written since
 //! turn n      commit n-1 again                         -> let through, unjudged; unchanged: it is of a log that is over
 //! turn n      commit m at c, another one               -> let through, unjudged; turn m+1, begins after c, nothing written
 //! turn n      superblock with a log that can be this   -> unchanged: its tail has moved
@@ -102,7 +103,8 @@ pub struct Commits {
     since: JournalBlock,
     /// Handed on with a commit block, and not in effect yet.
     late: Vec<Range<u32>>,
-    refused: bool,
+    /// Blocks of the log whose write was refused in this turn, and which have not been written since.
+    refused: Runs,
     /// A commit block of this log was answered, but is not there.
     lost: bool,
 }
@@ -130,7 +132,7 @@ impl Commits {
             written: Runs::default(),
             since: journal.format.first,
             late: Vec::new(),
-            refused: false,
+            refused: Runs::default(),
             lost: false,
         })
     }
@@ -243,7 +245,7 @@ impl Commits {
                 self.hand_on(at, before);
                 Verdict::Complete
             }
-            _ if self.refused => Verdict::Never,
+            _ if self.refused.len() > 0 => Verdict::Never,
             missing => Verdict::Waits(missing),
         }
     }
@@ -268,6 +270,8 @@ impl Commits {
         }
         let mut is_news = false;
         for run in self.layout.runs(span) {
+            is_news |= self.refused.within(&run) > 0;
+            self.refused.remove(run.clone());
             is_news |= self.written.add(run);
         }
         for blocks in over {
@@ -283,7 +287,14 @@ impl Commits {
     pub fn refused(&mut self, span: Span) -> bool {
         self.settle(span);
         let is_hit = self.is_in_its_log(span);
-        self.refused |= is_hit;
+        let log = self.format.first.0..self.format.end.0;
+        for run in self.layout.runs(span) {
+            let (start, end) = (run.start.max(log.start), run.end.min(log.end));
+            self.refused.add(start..end.max(start));
+        }
+        if self.refused.len() > RUNS {
+            self.give_up();
+        }
         is_hit
     }
 
@@ -296,7 +307,7 @@ impl Commits {
     /// True if the next commit block must not be written as things are: see [`Verdict::Never`].
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        self.refused || self.lost
+        self.refused.len() > 0 || self.lost
     }
 
     /// Forgets everything until the journal says where its log begins, or a commit block arrives.
@@ -304,14 +315,14 @@ impl Commits {
         self.turn = None;
         self.is_guess = false;
         self.written.clear();
-        self.refused = false;
+        self.refused.clear();
     }
 
     fn begin(&mut self, turn: Turn) {
         (self.turn, self.since) = (Some(turn), turn.begin);
         (self.is_empty, self.is_guess) = (false, false);
         self.written.clear();
-        self.refused = false;
+        self.refused.clear();
     }
 
     /// Ends a completed turn.
@@ -324,7 +335,8 @@ impl Commits {
             self.written.remove(blocks);
         }
         self.since = next.begin;
-        (self.turn, self.is_guess, self.refused) = (Some(next), false, false);
+        (self.turn, self.is_guess) = (Some(next), false);
+        self.refused.clear();
     }
 
     /// The block so many before `end` in the log.
