@@ -4,7 +4,7 @@ use crate::host;
 use crate::keys::Key;
 use crate::opened::not_encrypted;
 use crate::whole::not_whole;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -99,12 +99,10 @@ impl Peek {
 /// Opens what may be a volume, to read it.
 pub fn opened(path: &Path) -> Result<File> {
     let refused = |error| OpenError::of("open", path, error);
-    let found = std::fs::metadata(path).map_err(|error| {
-        let error = refused(error);
-        match error {
-            OpenError::NotFound { .. } => not_whole(path).unwrap_or_else(|| error.into()),
-            error => error.into(),
-        }
+    let missing = || anyhow!("{} does not exist", path.display());
+    let found = std::fs::metadata(path).map_err(|error| match refused(error) {
+        OpenError::NotFound { .. } => not_whole(path).unwrap_or_else(missing),
+        error => error.into(),
     })?;
     // Before it is opened, because that does something to some devices.
     may_be_volume(path, &found)?;

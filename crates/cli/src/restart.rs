@@ -103,6 +103,8 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let pause = began.elapsed();
     teller.ends();
     successor.stays(id, &state, &mut last)?;
+    // Once more: a detach looks for the new server there.
+    file.save(&state)?;
     if let Some(why) = failed {
         bail!("{shown}: the new program failed, and the old one serves it again: {why:#}");
     }

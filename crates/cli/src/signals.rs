@@ -155,9 +155,12 @@ extern "C" fn put_back(signal: libc::c_int) {
     unsafe {
         if let Some(asking) = asking.as_ref() {
             let terminal = asking.file.as_raw_fd();
-            libc::tcsetattr(terminal, libc::TCSANOW, &raw const asking.before);
-            // The shell would run the rest of what was typed.
-            libc::tcflush(terminal, libc::TCIFLUSH);
+            // In the background, the terminal is the shell's.
+            if libc::tcgetpgrp(terminal) == libc::getpgrp() {
+                libc::tcsetattr(terminal, libc::TCSANOW, &raw const asking.before);
+                // The shell would run the rest of what was typed.
+                libc::tcflush(terminal, libc::TCIFLUSH);
+            }
         }
         libc::raise(signal);
     }

@@ -41,10 +41,15 @@ pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
         let found = place.metadata();
         let meta = found.with_context(|| format!("cannot look at {}", place.display()))?;
         let is_device = meta.file_type().is_block_device();
-        if is_device && let Some(file) = below_loop(meta.rdev()) {
-            let found = may_change(&file)?;
-            if found.is_some() {
-                return Ok(found);
+        let below = if is_device {
+            below(meta.rdev())
+        } else {
+            Vec::new()
+        };
+        for place in below {
+            // What cannot be looked at may be anybody's.
+            if let Some(found) = may_change(&place).unwrap_or(Some(place)) {
+                return Ok(Some(found));
             }
         }
         // Each machine gives its drives to this group, which may read and write all of them. If there is an access control list, the
@@ -61,11 +66,23 @@ pub fn may_change(path: &Path) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// The file that a loop device serves, if it is one.
-fn below_loop(number: u64) -> Option<PathBuf> {
+/// What a block device or a partition lies on, if that is not a drive: the file that a loop device serves, and the devices below one that
+/// the kernel maps. Who may change these may change it.
+fn below(number: u64) -> Vec<PathBuf> {
     let (major, minor) = (libc::major(number), libc::minor(number));
-    let file = std::fs::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file")).ok()?;
-    Some(OsStr::from_bytes(file.trim_ascii_end()).into())
+    let node = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+    let mut below = Vec::new();
+    // The folder of a partition is inside its device's.
+    for node in [node.clone(), node.join("..")] {
+        if let Ok(name) = std::fs::read(node.join("loop/backing_file")) {
+            let name = name.strip_suffix(b"\n").unwrap_or(&name);
+            below.push(OsStr::from_bytes(name).into());
+        }
+        let devices = std::fs::read_dir(node.join("slaves"));
+        let devices = devices.into_iter().flatten().flatten();
+        below.extend(devices.map(|device| Path::new("/dev").join(device.file_name())));
+    }
+    below
 }
 
 /// True if a file has an access control list.
@@ -137,6 +154,9 @@ pub fn is_guarded(mounted: Option<Mounted>, dir: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn only_options_of_the_file_system_are_taken_from_a_volume() {
@@ -165,5 +185,31 @@ mod tests {
             let error = check(wrong).unwrap_err().to_string();
             assert!(error.contains("mount-options"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_loop_device_is_as_safe_as_its_file() {
+        // SAFETY: it has no arguments and cannot fail.
+        let is_root = unsafe { libc::geteuid() } == 0;
+        if !is_root || !Path::new("/dev/loop-control").exists() {
+            println!("SKIP: needs root and loop devices");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, [0; 1 << 20]).unwrap();
+        let mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+        mode(0o600);
+        let device = host::loop_attach(&file).unwrap();
+        let safe = may_change(&device);
+        mode(0o666);
+        let open = may_change(&device);
+        std::fs::remove_file(&file).unwrap();
+        let gone = may_change(&device);
+        let device = device.to_string_lossy();
+        host::run("losetup", &["--detach", &device]).unwrap();
+        assert_eq!(safe.unwrap(), None);
+        assert_eq!(open.unwrap(), Some(file));
+        assert!(gone.unwrap().is_some(), "nobody knows whose it is");
     }
 }

@@ -440,6 +440,7 @@ fn answered(args: &[&str], answers: &[Answer<'_>]) -> (Option<i32>, String) {
             }
         };
     }
+    eventually("the end", || script.0.try_wait().unwrap().is_some());
     let status = script.0.wait().unwrap();
     reader.join().unwrap();
     let modes = std::fs::read_to_string(&modes).unwrap();

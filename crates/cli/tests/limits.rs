@@ -121,7 +121,7 @@ fn what_is_of_another_kind_is_named_with_what_belongs_there() {
     let no_archive = format!("{words} is no archive that `vellum dump --whole`");
     fails(1, &["restore", words, "new"], &[&no_archive]);
     let nowhere = format!("{folder}/none");
-    let says = [&nowhere, "does not exist: make it with"];
+    let says = [&nowhere, "does not exist"];
     fails(1, &["get", &nowhere], &says);
     let serve = |socket: &str, says: &str| fails(1, &["serve", v, "--socket", socket], &[says]);
     serve(words, "is no socket: give another path");

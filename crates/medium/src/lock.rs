@@ -50,6 +50,15 @@ pub enum LockError {
         /// The device.
         path: PathBuf,
     },
+    /// A server of files has lent it to a client, and does not get it back.
+    #[error(
+        "{} is lent to a client by a server of files (NFS, Samba): close it there, or try again",
+        path.display()
+    )]
+    Lent {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file under a loop device cannot be locked.
     #[error("{} is a loop device: {under}", path.display())]
     Below {
@@ -139,8 +148,10 @@ pub(crate) fn claim(
         match open() {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EAGAIN)) => {
                 if Instant::now() >= deadline {
-                    return Err(LockError::Claimed {
-                        path: path.to_owned(),
+                    let path = path.to_owned();
+                    return Err(match e.raw_os_error() {
+                        Some(libc::EBUSY) => LockError::Claimed { path },
+                        _ => LockError::Lent { path },
                     });
                 }
                 std::thread::sleep(PAUSE);

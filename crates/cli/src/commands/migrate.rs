@@ -221,9 +221,12 @@ fn migrated(args: &Args, stopped: &dyn Fn() -> bool) -> Result<()> {
     unmixed.with_context(|| args.source.display().to_string())?;
     let mut state = match State::load(&path)? {
         Some(state) => going_on(args, &superblock, &path, state)?,
-        None => begun(args, &superblock, &path, &source)?,
+        None => {
+            let state = begun(args, &superblock, &path, &source)?;
+            tell_of_snapshots(&source, args);
+            state
+        }
     };
-    tell_of_snapshots(&source, args);
     let Claimed { medium, socket } = claim_target(None, &args.target, &args.key)?;
     let policy = properties::policy_of(&medium, &args.run)?;
     let target = volume_on(medium, false, policy)?;

@@ -8,14 +8,15 @@ use crate::properties::{self, Run};
 use crate::signals::Stop;
 use crate::size::Size;
 use crate::whose;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use vellum_core::addr::BLOCK_BYTES;
+use vellum_core::format::FormatError;
 use vellum_device::info::hex_uuid;
-use vellum_device::stream::{Head, Reader, ReceiveError, Received, receive};
+use vellum_device::stream::{Head, Problem, Reader, ReceiveError, Received, receive};
 use vellum_device::{OpenOptions, Volume};
 
 /// Bytes read at once.
@@ -62,7 +63,12 @@ pub fn run(args: &Args) -> Result<()> {
     // Before anything is done to the volume.
     let source = BufReader::with_capacity(BUFFER, io::stdin().lock());
     let stream = Reader::new(source);
-    let mut stream = stream.context("standard input is no stream that `vellum send` made")?;
+    let mut stream = stream.map_err(|damaged| match damaged.problem {
+        Problem::CutShort | Problem::Format(FormatError::Magic { .. }) => anyhow!(
+            "standard input is no stream that `vellum send` made, or is cut short: {damaged}"
+        ),
+        _ => anyhow::Error::from(damaged).context("standard input"),
+    })?;
     let claimed = claim(&args.volume, false, &args.key)?;
     let options = OpenOptions {
         policy: properties::policy_of(&claimed.medium, &Run::default())?,

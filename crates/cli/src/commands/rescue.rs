@@ -183,7 +183,7 @@ fn copy(
     volume::create_named(&place, target, &to_make(false), &|| false).with_context(refused)?;
     // Removed if this fails.
     let made = TempPath::try_from_path(&place).with_context(refused)?;
-    let file = File::open(&place).with_context(refused)?;
+    let file = peek::opened(&place).with_context(refused)?;
     let rescued = filled(source, (Some(&file), target), args, stopped).with_context(refused)?;
     let named = match args.force {
         true => made.persist(target),

@@ -51,8 +51,8 @@ pub fn run(args: &Args) -> Result<()> {
     let source = archive::open(&args.archive)?;
     let mut archive = Reader::new(source).map_err(|damaged| match damaged.problem {
         Problem::CutShort | Problem::Format(FormatError::Magic { .. }) => anyhow!(
-            "{shown} is no archive that `vellum dump --whole` or `vellum pack` made, or not even the \
-             beginning of one: {damaged}"
+            "{shown} is no archive that `vellum dump --whole` or `vellum pack` made, or is cut \
+             short: {damaged}"
         ),
         _ => anyhow::Error::from(damaged).context(shown.to_string()),
     })?;

@@ -78,7 +78,9 @@ fn of_device(
 
 /// The source of the mount with this device number, for file systems with numbers of their own, such as btrfs.
 fn mounted_from(device: u64) -> Option<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // A name that is not UTF-8, which any user may give, spoils its own line only.
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = String::from_utf8_lossy(&mounts);
     let wanted = format!("{}:{}", libc::major(device), libc::minor(device));
     let line = mounts
         .lines()

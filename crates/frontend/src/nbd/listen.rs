@@ -49,6 +49,9 @@ pub enum BindError {
     /// The folder for a unix socket may not be written to.
     #[error("no permission to make the socket {}: check the owner and mode of its folders", .0.display())]
     Permission(PathBuf),
+    /// The socket may not be given to the group.
+    #[error("no permission to give the socket {} to that group: be a member of it, or root", .0.display())]
+    Group(PathBuf),
     /// The system refused.
     #[error("cannot listen on {place}: {error}")]
     Io {
@@ -157,6 +160,9 @@ fn unix(path: &Path, group: Option<u32>) -> Result<Listener, BindError> {
         io::ErrorKind::InvalidInput => BindError::PathTooLong(path.to_owned()),
         io::ErrorKind::AddrInUse => BindError::InUse(path.to_owned()),
         io::ErrorKind::NotFound => BindError::NoFolder(path.to_owned()),
+        io::ErrorKind::PermissionDenied if e.raw_os_error() == Some(libc::EPERM) => {
+            BindError::Group(path.to_owned())
+        }
         io::ErrorKind::PermissionDenied => BindError::Permission(path.to_owned()),
         _ => BindError::io(path.display(), e),
     };
