@@ -489,6 +489,7 @@ fn a_folder_that_is_replaced_by_a_link_is_not_followed() {
         name: "disk".into(),
         device: ram.clone().into(),
     };
+    let is_folder = |path: &Path| path == dir || path == link;
     for _ in 0..100 {
         ends.store(false, Ordering::SeqCst);
         let served = std::thread::scope(|scope| {
@@ -499,10 +500,10 @@ fn a_folder_that_is_replaced_by_a_link_is_not_followed() {
         });
         let there = mounted();
         match &served {
-            // The folder itself has the link's name if a rename that was under way ended after the mount.
+            // The folder itself may have had the link's name when it was looked at, or have it now.
             Ok(server) => assert!(
                 there == [server.dir().to_owned()]
-                    || server.dir() == dir && there == [link.clone()],
+                    || there.len() == 1 && [server.dir(), &there[0]].into_iter().all(is_folder),
                 "{} is served: {there:?}",
                 server.dir().display()
             ),
