@@ -110,31 +110,76 @@ fn no_older_block_is_certain_behind_any_two(disk: &mut Disk) {
 /// An older life's chunk that a power cut tore, on a head that has not written since, may have the number of a lost one.
 #[test]
 fn a_torn_chunk_does_not_take_the_place_of_a_lost_one() {
+    let mut disk = with_chunks_of_two_lives(&[chunk(2, 1, 0, 5, &[25])]);
+    disk.damage(disk.at(1, 1));
+    disk.unreadable = [5, 7].map(|offset| disk.at(0, offset).0).into();
+    let (found, loss) = rescued(&mut disk, Trust::Certain);
+    assert_eq!(disk.tag_of(&found, 3), Some(43));
+    assert!(loss.lost.contains(Lba(1)) && loss.lost.contains(Lba(2)));
+}
+
+/// A log of two lives, and what a power cut has left of the first one.
+fn with_chunks_of_two_lives(left: &[Chunk]) -> Disk {
     let of_next_life = |prev_life, chunk: Chunk| Chunk {
         life: 2,
         prev_life,
         ..chunk
     };
-    let torn = chunk(2, 1, 0, 5, &[25]);
     let mut disk = disk_with_names(&[
         chunk(1, 0, 0, 0, &[10, 11, 12, 13]),
         of_next_life(1, chunk(2, 0, 5, 1, &[21])),
         of_next_life(2, chunk(3, 0, 7, 2, &[32])),
         of_next_life(2, chunk(4, 0, 9, 3, &[43])),
+        of_next_life(2, chunk(5, 0, 11, 4, &[54])),
     ]);
-    disk.write(&torn);
-    disk.damage(disk.at(1, 1));
+    left.iter().for_each(|chunk| disk.write(chunk));
     let found = disk.recovered();
-    assert_eq!((found.last_seq, found.last_life), (Seq(4), Life(2)));
+    assert_eq!((found.last_seq, found.last_life), (Seq(5), Life(2)));
     let mut next = found.superblock.clone();
     next.begin_life(LogEnd::NONE);
     next.begin_life(found.log_end());
     disk.write_mirror(0, &next);
     disk.write_mirror(1, &next);
-    disk.unreadable = [5, 7].map(|offset| disk.at(0, offset).0).into();
+    disk
+}
+
+/// Not even if a whole one follows it: the power cut tore the order, and not the last chunk.
+#[test]
+fn nor_do_two_chunks_of_an_older_life() {
+    let mut disk = with_chunks_of_two_lives(&[chunk(2, 1, 0, 5, &[25]), chunk(3, 1, 2, 5, &[35])]);
+    disk.damage(disk.at(1, 1));
+    disk.unreadable = [5, 7, 9].map(|offset| disk.at(0, offset).0).into();
     let (found, loss) = rescued(&mut disk, Trust::Certain);
-    assert_eq!(disk.tag_of(&found, 3), Some(43));
-    assert!(loss.lost.contains(Lba(1)) && loss.lost.contains(Lba(2)));
+    assert_eq!(disk.tag_of(&found, 4), Some(54));
+    assert!((1..4).all(|lba| loss.lost.contains(Lba(lba))));
+}
+
+/// A superblock says where the log of the life before ended. What is in it is no older life's rest, even if some of it is damaged.
+#[test]
+fn a_damaged_chunk_before_a_lost_header_costs_its_block() {
+    let of_next_life = |prev_life, chunk: Chunk| Chunk {
+        life: 2,
+        prev_life,
+        durable: 2,
+        ..chunk
+    };
+    let mut disk = disk_with_names(&[
+        chunk(1, 0, 0, 0, &[10, 11, 12, 13]),
+        chunk(2, 0, 5, 1, &[21]),
+        of_next_life(1, chunk(3, 0, 7, 2, &[32])),
+        of_next_life(2, chunk(4, 0, 9, 3, &[43])),
+    ]);
+    let mut next = disk.sb.clone();
+    let (seq, life) = (Seq(2), Life(1));
+    next.begin_life(LogEnd { seq, life });
+    disk.write_mirror(0, &next);
+    disk.write_mirror(1, &next);
+    disk.damage(disk.at(0, 6));
+    disk.unreadable = [disk.at(0, 7).0].into();
+    let (found, loss) = rescued(&mut disk, Trust::Certain);
+    assert_eq!(disk.tag_of(&found, 0), Some(10));
+    let lost = (0..LBAS).filter(|lba| loss.lost.contains(Lba(*lba)));
+    assert_eq!(lost.collect::<Vec<_>>(), [2]);
 }
 
 /// Its header says what is in it, so it costs no more than the block.

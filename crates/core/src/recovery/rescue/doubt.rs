@@ -129,13 +129,10 @@ impl Doubt {
         let first = spots.partition_point(|spot| spot.seq <= replay.root.seq);
         let spots = if self.root_lost { &[] } else { &spots[first..] };
         replay.durable = replay.durable.max(scan.durable);
-        for (spot, next) in spots
-            .iter()
-            .zip(spots.iter().skip(1).map(Some).chain([None]))
-        {
-            if next.is_some_and(|next| spot.may_be_stale(next)) && !replay.is_whole(spot.place) {
-                continue;
-            }
+        let stale = replay.stale(spots);
+        let is_stale = |at: usize| stale.iter().any(|range| range.contains(&at));
+        let spots = (0..).zip(spots).filter(|(at, _)| !is_stale(*at));
+        for (_, spot) in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
                 self.look_for_unread_headers(replay, scan, Trust::Certain);

@@ -13,6 +13,7 @@ use crate::format::summary::{Owner, Tag};
 use crate::format::{pack, summary};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{vec, vec::Vec};
+use core::ops::Range;
 
 impl Replay<'_> {
     /// The chunk at a place, if it was durable or is whole. One whose data cannot be read may be whole: a read of a bad block finds that
@@ -27,9 +28,27 @@ impl Replay<'_> {
         (is_whole != Ok(false)).then_some(found)
     }
 
-    /// True if all of the chunk at a place is there.
-    pub(super) fn is_whole(&mut self, place: Cursor) -> bool {
-        let found = self.found_at(place).ok().flatten();
+    /// The chunks that an older life's power cut has torn, each with those behind it of that life. A newer life wrote others with these
+    /// numbers, and their headers are lost.
+    pub(super) fn stale(&mut self, spots: &[Spot]) -> Vec<Range<usize>> {
+        let ends = (1..spots.len()).filter(|&end| spots[end - 1].may_be_stale(&spots[end]));
+        let stale = ends.filter_map(|end| {
+            let life = spots[end - 1].life;
+            let goes_on = |at: &usize| spots[*at].follows(spots[at - 1].seq, life);
+            let first = (1..end).rev().find(|at| !goes_on(at)).unwrap_or(0);
+            let torn = (first..end).find(|&at| !self.is_in_force(&spots[at]))?;
+            Some(torn..end)
+        });
+        stale.collect()
+    }
+
+    /// True if a chunk was part of the log when a later life began, or all of it is there.
+    fn is_in_force(&mut self, spot: &Spot) -> bool {
+        let end = self.superblock.log_end();
+        if end.is_some_and(|end| end.life == spot.life && end.seq >= spot.seq) {
+            return true;
+        }
+        let found = self.found_at(spot.place).ok().flatten();
         found.is_some_and(|found| self.data_is_whole(&found.header, &found.records) == Ok(true))
     }
 

@@ -35,8 +35,8 @@ impl Spot {
         self.seq == seq.next() && self.prev_life == life
     }
 
-    /// True if chunks are missing before `next`, and a newer life wrote the last of them. It may have written one in this chunk's place in
-    /// the order, too: then an older life's power cut has torn this chunk.
+    /// True if chunks are missing before `next`, and a newer life wrote the last of them. It may have written one with this chunk's number,
+    /// too: then a power cut of the older life has torn this chunk, or one before it.
     pub fn may_be_stale(&self, next: &Self) -> bool {
         next.seq > self.seq.next() && next.prev_life != self.life
     }
