@@ -156,6 +156,7 @@ mod tests {
     use super::*;
     use crate::host;
     use std::fs::Permissions;
+    use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -192,7 +193,7 @@ mod tests {
         // SAFETY: it has no arguments and cannot fail.
         let is_root = unsafe { libc::geteuid() } == 0;
         if !is_root || !Path::new("/dev/loop-control").exists() {
-            println!("SKIP: needs root and loop devices");
+            writeln!(std::io::stderr(), "SKIP: needs root and loop devices").unwrap();
             return;
         }
         let dir = tempfile::tempdir().unwrap();
