@@ -6,7 +6,6 @@ mod common;
 use common::{Memory, run};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,35 +27,6 @@ fn open(path: impl AsRef<Path>) -> OpenError {
 fn is_root() -> bool {
     // SAFETY: a system call without arguments.
     unsafe { libc::geteuid() == 0 }
-}
-
-/// Servers of files lend a file to a client that has it to itself, and call it back when somebody else opens it.
-#[test]
-fn a_file_that_is_lent_is_waited_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("v");
-    drop(FileMedium::create(&path, BYTES, Prealloc::Sparse).unwrap());
-    // SAFETY: whoever has a lease is told by this signal, which would end the process.
-    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
-    let holder = fs::File::options().write(true).open(&path).unwrap();
-    // SAFETY: an open file, and no pointers.
-    let lease =
-        |kind: libc::c_int| unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, kind) };
-    if lease(libc::F_WRLCK) != 0 {
-        println!("SKIP: no leases in the folder of temporary files");
-        return;
-    }
-    let kept = open(&path);
-    assert!(
-        matches!(kept, OpenError::Locked(LockError::Lent { .. })),
-        "{kept}"
-    );
-    std::thread::scope(|scope| {
-        let opened = scope.spawn(|| FileMedium::open(&path, WRITE));
-        std::thread::sleep(Duration::from_millis(300));
-        assert_eq!(lease(libc::F_UNLCK), 0);
-        opened.join().unwrap().unwrap();
-    });
 }
 
 #[test]

@@ -74,17 +74,11 @@ impl Reason {
     }
 
     /// The same, of what is known well enough to wait on.
-    pub(crate) fn without_guess(self) -> Self {
-        match self {
-            Self::Blocks {
-                journal, missing, ..
-            } => Self::Blocks {
-                journal,
-                missing,
-                is_guess: false,
-            },
-            Self::Scan => Self::Scan,
+    pub(crate) fn without_guess(mut self) -> Self {
+        if let Self::Blocks { is_guess, .. } = &mut self {
+            *is_guess = false;
         }
+        self
     }
 }
 
