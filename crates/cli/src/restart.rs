@@ -85,9 +85,8 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     let connection = connection.context("the server gave no connection to the kernel")?;
     let handed = Handed { connection, medium };
     ended(old, &mut last, SERVER_PATIENCE, |line| teller.say(line));
-    if let Err(error) = last.put_aside() {
-        teller.say(&format!("{error:#}"));
-    }
+    let aside = last.put_aside();
+    aside.unwrap_or_else(|error| teller.say(&format!("{error:#}")));
     let taken = new.takes(&handed, &file, &mut state, &teller);
     let (successor, failed) = match (taken, &mut before) {
         (Ok(()), _) => (&mut new, None),
@@ -104,10 +103,11 @@ pub fn restart(id: &str, program: &Path, key: &Key) -> Result<Restarted> {
     teller.ends();
     successor.stays(id, &state, &mut last)?;
     // Once more: a detach looks for the new server there.
-    file.save(&state)?;
+    let saved = file.save(&state);
     if let Some(why) = failed {
         bail!("{shown}: the new program failed, and the old one serves it again: {why:#}");
     }
+    saved?;
     Ok(Restarted {
         old: old.pid,
         new: successor.pid(),

@@ -154,6 +154,20 @@ fn nor_do_two_chunks_of_an_older_life() {
     assert!((1..4).all(|lba| loss.lost.contains(Lba(lba))));
 }
 
+/// What a later chunk of its life calls durable was not torn: it has decayed since, and costs itself.
+#[test]
+fn a_durable_chunk_that_has_decayed_is_none_of_them() {
+    let last = Chunk {
+        durable: 2,
+        ..chunk(3, 1, 2, 5, &[35])
+    };
+    let mut disk = with_chunks_of_two_lives(&[chunk(2, 1, 0, 5, &[25]), last]);
+    disk.damage(disk.at(1, 1));
+    disk.unreadable = [5, 7, 9].map(|offset| disk.at(0, offset).0).into();
+    let (found, _) = rescued(&mut disk, Trust::Certain);
+    assert_eq!(disk.tag_of(&found, 5), Some(35));
+}
+
 /// A superblock says where the log of the life before ended. What is in it is no older life's rest, even if some of it is damaged.
 #[test]
 fn a_damaged_chunk_before_a_lost_header_costs_its_block() {

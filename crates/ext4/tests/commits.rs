@@ -143,21 +143,23 @@ fn a_block_that_was_refused_is_not_waited_for() {
     assert_eq!(host.commit(8, 14), Verdict::Waits(1));
 }
 
-/// A virtual machine writes it again when it has room. The rest of the transaction may still be on its way.
+/// A virtual machine writes it again when it has room. Blocks of several transactions are in flight together.
 #[test]
-fn a_refused_block_that_has_come_again_is_no_longer_refused() {
+fn a_block_is_refused_until_it_comes_again_and_for_its_own_transaction() {
     let mut host = Host::new();
     host.begin(7, 10);
     host.took_effect(10);
-    host.took_effect(11);
-    let refused = host.span(11);
-    assert!(host.commits.refused(refused));
+    for refused in [11, 14].map(|at| host.span(at)) {
+        assert!(host.commits.refused(refused));
+    }
     assert_eq!(host.commit(7, 13), Verdict::Never);
     host.took_effect(11);
-    assert!(!host.commits.is_refused());
+    let commits = [13, 16].map(|at| host.span(at));
+    assert_eq!(commits.map(|at| host.commits.is_refused(at)), [false, true]);
     assert_eq!(host.commit(7, 13), Verdict::Waits(1));
     host.took_effect(12);
     assert_eq!(host.commit(7, 13), Verdict::Complete);
+    assert_eq!(host.commit(8, 16), Verdict::Never);
 }
 
 #[test]

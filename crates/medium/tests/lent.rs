@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 use vellum_medium::lock::LockError;
@@ -23,7 +24,8 @@ fn a_file_that_is_lent_is_waited_for() {
     let lease =
         |kind: libc::c_int| unsafe { libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, kind) };
     if lease(libc::F_WRLCK) != 0 {
-        println!("SKIP: no leases in the folder of temporary files");
+        let mut stderr = std::io::stderr();
+        writeln!(stderr, "SKIP: no leases in the folder of temporary files").unwrap();
         return;
     }
     let kept = FileMedium::open(&path, WRITE).unwrap_err();

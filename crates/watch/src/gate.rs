@@ -216,7 +216,7 @@ impl<W, F> CommitGate<W, F> {
 
     /// Takes out the answered writes that a request could observe. `run`: its first block, and how many it has; `None`: takes out all
     /// answered writes. They have to go on, whatever they wait for
-    /// ([`let_through`](Self::let_through)), or to be refused ([`CommitOrder::is_refused`]).
+    /// ([`let_through`](Self::let_through)), or to be refused ([`is_refused`](Self::is_refused)).
     pub fn take_observed(&mut self, run: Option<(u64, u64)>) -> Vec<Waiting<W>> {
         let is_observed = |waiting: &mut Waiting<W>| {
             let (first, blocks) = waiting.run;
@@ -225,12 +225,10 @@ impl<W, F> CommitGate<W, F> {
         self.waiting.extract_if(.., is_observed).collect()
     }
 
-    /// Takes out the answered commit blocks one of whose blocks was refused.
-    pub fn take_refused(&mut self) -> Vec<Waiting<W>> {
-        let order = &self.order;
-        let is_refused =
-            |waiting: &mut Waiting<W>| waiting.wait.is_answered && order.is_refused(&waiting.wait);
-        self.waiting.extract_if(.., is_refused).collect()
+    /// True if a block that this commit block commits was refused, and was not written since, or if an earlier commit block is lost.
+    pub fn is_refused(&self, waiting: &Waiting<W>) -> bool {
+        let (first, blocks) = waiting.run;
+        self.order.is_refused(&waiting.wait, first, blocks as u64)
     }
 
     /// Tells the journals that such a write goes on. A write that has waited longer keeps its turn.
@@ -369,12 +367,13 @@ mod tests {
             blocks: 1,
             written: Some(&block),
         };
-        let wait = gate.waiting.pop().unwrap().wait;
+        let waiting = gate.waiting.pop().unwrap();
+        let wait = waiting.wait;
         let stop = |gate: &mut CommitGate<()>, waited| {
             let stop = gate.stop(&commit, &[payload], ROOM, waited, || false);
             stop.map(|(_, stop)| stop)
         };
-        assert!(gate.order.is_refused(&wait));
+        assert!(gate.is_refused(&waiting));
         assert_eq!(stop(&mut gate, None), Some(Stop::Refuse));
         assert_eq!(stop(&mut gate, Some(&wait)), Some(Stop::Wait(wait.reason)));
         // A guess has a deadline, and would be tried again at once, for ever.
@@ -388,7 +387,7 @@ mod tests {
         };
         assert_eq!(stop(&mut gate, Some(&guess)), Some(Stop::Wait(wait.reason)));
         gate.order.ended(Nanos(3), &before, true);
-        assert!(!gate.order.is_refused(&wait));
+        assert!(!gate.is_refused(&waiting));
         assert_eq!(stop(&mut gate, Some(&wait)), None);
         assert_eq!(gate.order.counts(), (1, 0));
     }

@@ -199,11 +199,12 @@ impl CommitOrder {
         }
     }
 
-    /// True if a block of this commit block's log was refused, and was not written since, or if an earlier commit block is lost.
+    /// True if a commit block of so many blocks, one that waits, commits a block that was refused, or an earlier one is lost.
     #[must_use]
-    pub fn is_refused(&self, wait: &Wait) -> bool {
+    pub(crate) fn is_refused(&self, wait: &Wait, first: u64, blocks: u64) -> bool {
+        let span = Span::new(first * BLOCK, blocks * BLOCK);
         let journal = wait.reason.journal();
-        journal.is_some_and(|number| self.journals[number].commits.is_refused())
+        journal.is_some_and(|number| self.journals[number].commits.is_refused(span))
     }
 
     /// Returns true, once, if something may continue that could not before.

@@ -210,7 +210,7 @@ impl Passage<'_> {
     /// stops. They go on, whatever they wait for, or are given up, if that was refused.
     pub fn hand_on(&mut self, run: Option<(u64, u64)>) {
         for mut waiting in self.inner.gate.commits.take_observed(run) {
-            if self.inner.gate.commits.order.is_refused(&waiting.wait) {
+            if self.inner.gate.commits.is_refused(&waiting) {
                 self.give_up(waiting.write.pending);
                 continue;
             }
@@ -223,13 +223,6 @@ impl Passage<'_> {
             }
             pending.watched.marks = false;
             self.go_on(waiting);
-        }
-    }
-
-    /// Gives up the answered commit blocks one of whose blocks was refused, for a caller that changes what their clients would go on with.
-    pub fn give_up_refused(&mut self) {
-        for waiting in self.inner.gate.commits.take_refused() {
-            self.give_up(waiting.write.pending);
         }
     }
 

@@ -132,12 +132,11 @@ pub struct SnapshotInfo {
     pub clone_of: Option<String>,
 }
 
-/// Closes the door once nothing that was handed over waits any more. Who goes back wants nothing of a commit that cannot end.
+/// Closes the door once nothing that was handed over waits any more.
 fn closed<'a>(
     shared: &SharedVolume,
     keeper: &'a Keeper,
 ) -> Result<RwLockWriteGuard<'a, ()>, SnapshotError> {
-    shared.with_core(|now, inner, batch| shared.passage(now, inner, batch).give_up_refused());
     closed_when(shared, keeper, |commits| commits.blocks() == 0)
 }
 

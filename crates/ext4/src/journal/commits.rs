@@ -28,7 +28,7 @@
 //! turn n      a block of the log took effect           -> it is written
 //! turn n      commit n at c, begin..c is written       -> let through; turn n+1, begins after c, keeps what is written ahead
 //! turn n      commit n at c, begin..c is not           -> it waits, and is judged again later
-//! turn n      a block of the log was refused, and      -> a commit n that is not complete never will be
+//! turn n      a block of begin..c was refused, and     -> a commit n at c that is not complete never will be
 //!             was not written since
 //! turn n      commit n-1 again                         -> let through, unjudged; unchanged: it is of a log that is over
 //! turn n      commit m at c, another one               -> let through, unjudged; turn m+1, begins after c, nothing written
@@ -103,7 +103,7 @@ pub struct Commits {
     since: JournalBlock,
     /// Handed on with a commit block, and not in effect yet.
     late: Vec<Range<u32>>,
-    /// Blocks of the log whose write was refused in this turn, and which have not been written since.
+    /// Blocks of the log whose write was refused, and which have not been written since. Those of turns that ended are forgotten.
     refused: Runs,
     /// A commit block of this log was answered, but is not there.
     lost: bool,
@@ -245,7 +245,7 @@ impl Commits {
                 self.hand_on(at, before);
                 Verdict::Complete
             }
-            _ if self.refused.len() > 0 => Verdict::Never,
+            _ if self.has_refused(turn, at) => Verdict::Never,
             missing => Verdict::Waits(missing),
         }
     }
@@ -293,7 +293,7 @@ impl Commits {
             self.refused.add(start..end.max(start));
         }
         if self.refused.len() > RUNS {
-            self.give_up();
+            self.refused.add(log);
         }
         is_hit
     }
@@ -304,10 +304,19 @@ impl Commits {
         self.lost |= self.refused(span);
     }
 
-    /// True if the next commit block must not be written as things are: see [`Verdict::Never`].
+    /// True if a commit block at `commit` must not be written as things are: see [`Verdict::Never`].
     #[must_use]
-    pub fn is_refused(&self) -> bool {
-        self.refused.len() > 0 || self.lost
+    pub fn is_refused(&self, commit: Span) -> bool {
+        let at = self.layout.runs(commit).next();
+        let at = at.map(|run| JournalBlock(run.start));
+        let has_refused = |(turn, at)| self.has_refused(turn, at);
+        self.lost || self.turn.zip(at).is_some_and(has_refused)
+    }
+
+    /// True if a block from the turn's first up to this one was refused.
+    fn has_refused(&self, turn: Turn, at: JournalBlock) -> bool {
+        let mut blocks = self.blocks(turn.begin, at).into_iter();
+        blocks.any(|run| self.refused.within(&run) > 0)
     }
 
     /// Forgets everything until the journal says where its log begins, or a commit block arrives.
@@ -332,11 +341,11 @@ impl Commits {
             return self.begin(next);
         }
         for blocks in self.blocks(self.since, next.begin) {
+            self.refused.remove(blocks.clone());
             self.written.remove(blocks);
         }
         self.since = next.begin;
         (self.turn, self.is_guess) = (Some(next), false);
-        self.refused.clear();
     }
 
     /// The block so many before `end` in the log.

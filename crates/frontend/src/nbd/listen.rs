@@ -160,7 +160,9 @@ fn unix(path: &Path, group: Option<u32>) -> Result<Listener, BindError> {
         io::ErrorKind::InvalidInput => BindError::PathTooLong(path.to_owned()),
         io::ErrorKind::AddrInUse => BindError::InUse(path.to_owned()),
         io::ErrorKind::NotFound => BindError::NoFolder(path.to_owned()),
-        io::ErrorKind::PermissionDenied if e.raw_os_error() == Some(libc::EPERM) => {
+        io::ErrorKind::PermissionDenied
+            if group.is_some() && e.raw_os_error() == Some(libc::EPERM) =>
+        {
             BindError::Group(path.to_owned())
         }
         io::ErrorKind::PermissionDenied => BindError::Permission(path.to_owned()),

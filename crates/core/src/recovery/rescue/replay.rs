@@ -36,7 +36,9 @@ impl Replay<'_> {
             let life = spots[end - 1].life;
             let goes_on = |at: &usize| spots[*at].follows(spots[at - 1].seq, life);
             let first = (1..end).rev().find(|at| !goes_on(at)).unwrap_or(0);
-            let torn = (first..end).find(|&at| !self.is_in_force(&spots[at]))?;
+            let durable = spots[first..end].iter().map(|spot| spot.durable).max();
+            let is_durable = |at: usize| Some(spots[at].seq) <= durable;
+            let torn = (first..end).find(|&at| !is_durable(at) && !self.is_in_force(&spots[at]))?;
             Some(torn..end)
         });
         stale.collect()

@@ -14,6 +14,8 @@ pub(super) struct Spot {
     pub seq: Seq,
     pub life: Life,
     prev_life: Life,
+    /// The newest chunk that its header reports as durable.
+    pub durable: Seq,
     pub place: Cursor,
     /// The chunk's length, with its header.
     pub blocks: u32,
@@ -25,6 +27,7 @@ impl Spot {
             seq: header.seq,
             life: header.life,
             prev_life: header.prev_life,
+            durable: header.durable.min(Seq(header.seq.0 - 1)),
             place,
             blocks: 1 + header.data_blocks,
         }

@@ -49,7 +49,7 @@ impl Vellum {
             let written = waiting.write.written();
             let commits = &mut self.gate.commits;
             let wait = &waiting.wait;
-            if commits.order.is_refused(wait) {
+            if commits.is_refused(&waiting) {
                 written.read(|_, change| commits.order.lose(change));
                 continue;
             }
