@@ -26,7 +26,7 @@ for part in ${PARTS:-$all}; do
     disk=512M
     [ "$part" != grow ] || disk=4G
     # shellcheck disable=SC2086 # a script and its argument
-    PATIENCE=${PATIENCE:-600} DISK=$disk NVME=128M TOOLS='blkid resize2fs dmsetup' tests/guest/run.sh tests/guest/${parts[$part]} || code=$?
+    PATIENCE=${PATIENCE:-600} DISK=$disk NVME=128M TOOLS='blkid blkdiscard resize2fs dmsetup' tests/guest/run.sh tests/guest/${parts[$part]} || code=$?
     [ "$code" -ne 77 ] || { echo "SKIP: guest: none can be made here"; exit 0; }
     [ "$code" -eq 0 ] || { echo "guest: $part FAILED ($code)"; exit 1; }
 done
