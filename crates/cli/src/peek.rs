@@ -1,27 +1,22 @@
 //! Inspects a volume beside its server: what it is, and no more.
 
-use crate::host;
 use crate::keys::Key;
 use crate::opened::not_encrypted;
 use crate::whole::not_whole;
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
 use vellum_core::addr::{BLOCK_BYTES, Pba};
 use vellum_core::format::superblock::Superblock;
 use vellum_core::recovery::{Source, Unreadable, find_superblock};
 use vellum_device::crc32c;
 use vellum_device::info::hex_uuid;
 use vellum_medium::envelope::{Cipher, Envelope, START};
-use vellum_medium::{MediumError, OpenError};
+use vellum_medium::{MediumError, OpenError, lock};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
-
-/// How long a server of files may take to give back what it has lent.
-const LENT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// A volume's file, without a lock, for what may be read beside a server.
 struct Peek {
@@ -111,18 +106,7 @@ pub fn opened(path: &Path) -> Result<File> {
     options
         .read(true)
         .custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK);
-    let mut file = options.open(path);
-    // A server of files may have lent it. The first try has called it back.
-    let is_lent = |file: &std::io::Result<File>| {
-        let error = file.as_ref().err();
-        error.is_some_and(|error| error.kind() == ErrorKind::WouldBlock)
-    };
-    host::eventually(LENT_PATIENCE, || {
-        if is_lent(&file) {
-            file = options.open(path);
-        }
-        !is_lent(&file)
-    });
+    let file = lock::claim(path, || options.open(path)).map_err(OpenError::Locked)?;
     let file = file.map_err(refused)?;
     may_be_volume(path, &file.metadata()?)?;
     Ok(file)

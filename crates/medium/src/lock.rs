@@ -138,8 +138,11 @@ pub(crate) fn take(file: &File, path: &Path, shared: bool) -> Result<(), LockErr
 }
 
 /// Retries opening a block device while it is claimed by a process that may be about to release it, and a file while a server of files
-/// has lent it: the first try has called it back.
-pub(crate) fn claim(
+/// has lent it: the first try has called it back. Returns any other error of `open` as it is.
+///
+/// # Errors
+/// When it is still claimed or lent after three seconds.
+pub fn claim(
     path: &Path,
     open: impl Fn() -> io::Result<File>,
 ) -> Result<io::Result<File>, LockError> {

@@ -24,10 +24,11 @@
 //! all of it is answered. `flushes.rs` deals with that flush.
 //!
 //! If a block that it commits is refused, an answered commit block waits on. The client got the error for the other block, and may
-//! write that again: a virtual machine that stopped for want of room does. When something could observe the commit block before,
-//! it has no effect, and neither has a later one of its log. If the commit block itself is refused, no flush succeeds from then on, and no later commit block of its log
-//! ([`lose`](CommitOrder::lose)). Lack of room should not cause that: where room may be short, the answer is given only after the
-//! block has taken effect.
+//! write that again: a virtual machine that stopped for want of room does. If something could observe the commit block before that,
+//! it is given up: it has no effect, and no later commit block of its log has any ([`lose`](CommitOrder::lose)).
+//!
+//! If the core refuses the commit block itself, no flush succeeds from then on either. Lack of room should not cause that: where room
+//! may be short, the answer is given only after the block has taken effect.
 
 use crate::change::Change;
 use crate::flushes::Flushes;

@@ -131,7 +131,7 @@ impl Doubt {
         replay.durable = replay.durable.max(scan.durable);
         let stale = replay.stale(spots);
         let is_stale = |at: usize| stale.iter().any(|range| range.contains(&at));
-        let spots = (0..).zip(spots).filter(|(at, _)| !is_stale(*at));
+        let spots = spots.iter().enumerate().filter(|(at, _)| !is_stale(*at));
         for (_, spot) in spots {
             let follows = spot.follows(replay.last_seq, replay.last_life);
             if !follows {
