@@ -138,7 +138,8 @@ pub trait BlockDevice: Send + Sync {
     fn frames(&self) -> &Arc<FramePool>;
     /// Starts requests in order and empties the vector; each is answered through `replies`.
     fn submit(&self, requests: &mut Vec<Request>, replies: &Arc<dyn Replies>);
-    /// Notes that a write of these blocks is refused, because there is no [memory](Self::frames) for it: it is never submitted.
+    /// Notes that a write of these blocks is refused and never submitted: there is no [memory](Self::frames) for it, or the rest of a block
+    /// that it changes could not be read.
     fn refused(&self, lba: Lba, blocks: u64) {
         let _ = (lba, blocks);
     }

@@ -1,4 +1,5 @@
-//! The one way into the core: whoever lets it work enters, and leaves in order.
+//! The one way to feed the core: whoever lets it work enters, and leaves in order. (Who only asks it something, or has it note a digest
+//! as `recall.rs` does, takes the lock alone.)
 //!
 //! A panic under the lock leaves the core in the middle of its work. The lock itself does not tell the next holder; `busy` does.
 
