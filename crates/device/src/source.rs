@@ -1,8 +1,8 @@
 //! The medium that recovery and the checks read, through a few windows that read ahead.
 //!
 //! Recovery walks two heads of the log and the map's leaves in turn, each forward in steps. So there are a few windows. A read that
-//! begins at a window's end, or shortly after it, lengthens that window. Any other read begins a small window in place of the one
-//! that has been idle longest.
+//! begins at a window's end, or shortly after it, lengthens that window, unless it was read in vain. Any other read begins a small
+//! window in place of the one that has been idle longest.
 
 use crate::limits::{
     READ_AHEAD_BLOCKS_MAX, READ_AHEAD_BLOCKS_MIN, READ_AHEAD_GAP, READ_AHEAD_WINDOWS,
@@ -26,6 +26,8 @@ struct Window {
     bytes: Vec<u8>,
     start: u64,
     ahead: usize,
+    /// The end of what was asked for, in blocks from the start.
+    used: u64,
 }
 
 impl Window {
@@ -40,6 +42,16 @@ impl Window {
     /// True if a read at `at` looks like the next one in this window's sequence.
     fn leads_to(&self, at: u64) -> bool {
         self.start <= at && at <= self.end() + READ_AHEAD_GAP
+    }
+
+    /// The blocks to read at once where this window's sequence goes on. A window that was read in vain, but for its beginning, is no
+    /// sequence: the first block of each segment may be read, and the next one begins where this one's window ends.
+    fn longer(&self) -> usize {
+        let in_vain = self.end() - self.start - self.used;
+        match in_vain > READ_AHEAD_GAP {
+            true => READ_AHEAD_BLOCKS_MIN,
+            false => (self.ahead * 2).min(READ_AHEAD_BLOCKS_MAX),
+        }
     }
 }
 
@@ -59,6 +71,7 @@ impl<'a> MediumSource<'a> {
             bytes: Vec::new(),
             start: u64::MAX / 2,
             ahead: READ_AHEAD_BLOCKS_MIN,
+            used: 0,
         };
         let windows = std::iter::repeat_with(window)
             .take(READ_AHEAD_WINDOWS)
@@ -104,13 +117,12 @@ impl<'a> MediumSource<'a> {
         let result = if held.is_some() {
             Ok(())
         } else {
-            let longer = (window.ahead * 2).min(READ_AHEAD_BLOCKS_MAX);
-            window.ahead = if index.is_some() {
-                longer
-            } else {
-                READ_AHEAD_BLOCKS_MIN
+            window.ahead = match index {
+                Some(_) => window.longer(),
+                None => READ_AHEAD_BLOCKS_MIN,
             };
             window.start = at;
+            window.used = 0;
             let want = window.ahead.max(blocks).min(left);
             // A bad block ahead must not fail a read that does not need it.
             self.load(&mut window, want).or_else(|error| {
@@ -122,6 +134,7 @@ impl<'a> MediumSource<'a> {
             })
         };
         if result.is_ok() {
+            window.used = window.used.max(at + blocks as u64 - window.start);
             let from = (at - window.start) as usize * BLOCK_BYTES;
             bytes.copy_from_slice(&window.bytes[from..from + bytes.len()]);
         }
@@ -229,6 +242,23 @@ mod tests {
         let reads = fault.stats().ios;
         assert!(reads < 30, "{reads}");
         assert!(source.read_blocks() < 1500, "{}", source.read_blocks());
+    }
+
+    #[test]
+    fn places_at_equal_distances_are_not_read_through() {
+        let medium = medium(20_000);
+        let mut source = MediumSource::new(&medium);
+        // First in sequence, so that a window is at its longest.
+        for at in 0..1024 {
+            expect(&mut source, at, 1);
+        }
+        let before = source.read_blocks();
+        let apart = READ_AHEAD_BLOCKS_MAX as u64;
+        for segment in 4..70 {
+            expect(&mut source, segment * apart, 1);
+        }
+        let read = source.read_blocks() - before;
+        assert!(read < 3 * apart, "{read}");
     }
 
     #[test]

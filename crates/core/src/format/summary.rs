@@ -18,6 +18,8 @@ const MAGIC_BEFORE: [u8; 8] = *b"VELLUMSS";
 const ENTRY: usize = 12;
 const KIND_SHIFT: u32 = 56;
 const NUMBER: u64 = (1 << KIND_SHIFT) - 1;
+/// No owner has a higher number: volumes have fewer blocks and pages by far.
+const OWNER_MAX: u64 = (1 << 44) - 1;
 
 on_disk! {
     /// The first bytes of a summary; an entry a block of the segment follows.
@@ -165,9 +167,7 @@ pub fn decode_into(
     let (raw, body) = open(signature, segment, count, bytes, crc)?;
     let salt = salt(&raw);
     for entry in body.chunks_exact(ENTRY).take(count) {
-        let word = u64::from_le_bytes([
-            entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
-        ]);
+        let word = word_of(entry);
         let number = word & NUMBER;
         let unknown = FormatError::Value {
             what: WHAT,
@@ -186,6 +186,13 @@ pub fn decode_into(
         });
     }
     Ok(())
+}
+
+/// The owner of an entry, as it is stored.
+fn word_of(entry: &[u8]) -> u64 {
+    u64::from_le_bytes([
+        entry[0], entry[1], entry[2], entry[3], entry[4], entry[5], entry[6], entry[7],
+    ])
 }
 
 fn stored_sum(entry: &[u8]) -> u32 {
@@ -229,6 +236,50 @@ pub fn last_seq(
     crc: Crc,
 ) -> Result<Seq, FormatError> {
     open(signature, segment, count, bytes, crc).map(|(raw, _)| Seq(raw.last_seq.get()))
+}
+
+/// Bytes of a sector, the least that a drive writes whole.
+const SECTOR: usize = 512;
+/// Entries that are judged together: each sector has some such groups that no other sector has a part of.
+const GROUP: usize = 16;
+
+/// True if these bytes, which do not decode, may be what damage left of the summary of `segment`. Where none was ever written, a
+/// used drive has what its last owner left there: that is none, even if it is the summary of another volume.
+#[must_use]
+pub fn may_be_left_of(
+    signature: &[u8; 16],
+    segment: Segment,
+    count: usize,
+    bytes: &[u8],
+    crc: Crc,
+) -> bool {
+    let Ok((raw, body)) = RawSummary::ref_from_prefix(bytes) else {
+        return false;
+    };
+    let is_whole = checksum_around(bytes, offset_of!(RawSummary, crc), crc) == raw.crc.get();
+    let is_named = raw.segment.get() == segment.0 && raw.count.get() as usize == count;
+    if raw.signature == *signature || (is_named && !is_whole) {
+        return true;
+    }
+    // The first sector may be what is lost. A segment that is full has an owner for nearly every block.
+    let entries = body.chunks_exact(ENTRY).take(count);
+    let after_the_first = entries.skip((SECTOR - size_of::<RawSummary>()).div_ceil(ENTRY));
+    let kinds: Vec<Option<u64>> = after_the_first.map(kind_of).collect();
+    let is_of_entries = |group: &[Option<u64>]| {
+        let owned = group.iter().flatten().filter(|kind| **kind > 0).count();
+        group.iter().all(Option::is_some) && owned * 2 > group.len()
+    };
+    !looks_like_one(bytes) && kinds.chunks_exact(GROUP).any(is_of_entries)
+}
+
+/// The kind of an entry's owner, if an entry can have this one.
+fn kind_of(entry: &[u8]) -> Option<u64> {
+    let word = word_of(entry);
+    match (word >> KIND_SHIFT, word & NUMBER) {
+        (0, 0) => Some(0),
+        (kind @ 1..=2, 0..=OWNER_MAX) => Some(kind),
+        _ => None,
+    }
 }
 
 /// Checks the header, and returns it with the bytes after it.
@@ -283,6 +334,8 @@ mod tests {
     const SEGMENT: Segment = Segment(3);
     const COUNT: usize = 255;
     const SECTOR: usize = 512;
+    /// Entries that are judged together: each sector has some such groups that no other sector has a part of.
+    const GROUP: usize = 16;
 
     fn encoded(last_seq: u64, owner: u64, sums: u32) -> Vec<u8> {
         let tag = |index: usize| Tag {
@@ -321,6 +374,56 @@ mod tests {
             let (_, sums) = unchecked_sums(&SIGNATURE, SEGMENT, COUNT, &torn).unwrap();
             let before = (0..).zip(&sums).filter(|(index, sum)| **sum == 100 + index);
             assert_eq!(before.count(), 0, "{sectors} sectors are new");
+        }
+    }
+
+    fn may_be_left(bytes: &[u8]) -> bool {
+        may_be_left_of(&SIGNATURE, SEGMENT, COUNT, bytes, crc32c)
+    }
+
+    #[test]
+    fn a_summary_is_known_whatever_sector_of_it_is_lost() {
+        let whole = encoded(9, 0, 100);
+        for at in 0..BLOCK_BYTES {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            assert!(may_be_left(&bytes), "byte {at}");
+        }
+        for (fill, sectors) in [(0, 0..5), (0x55, 0..5), (0x55, 1..7), (0, 3..4)] {
+            let mut bytes = whole.clone();
+            bytes[sectors.start * SECTOR..sectors.end * SECTOR].fill(fill);
+            assert!(may_be_left(&bytes), "{fill:#x}, sectors {sectors:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_used_drive_has_is_not_taken_for_a_summary() {
+        let mut other = encoded(9, 0, 100);
+        sign(&mut other, &[8; 16], COUNT, crc32c);
+        let mut shorter = other.clone();
+        shorter[offset_of!(RawSummary, count)] -= 1;
+        let mut random = 1_u64;
+        let noise = (0..BLOCK_BYTES).map(|_| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 56) as u8
+        });
+        let inodes = (0..BLOCK_BYTES).map(|at| if at % 256 < 28 { at as u8 } else { 0 });
+        for (name, bytes) in [
+            ("another volume's", other),
+            ("another's, of segments of another size", shorter),
+            ("zeros", vec![0; BLOCK_BYTES]),
+            ("ones", vec![0xff; BLOCK_BYTES]),
+            ("noise", noise.collect()),
+            ("text", b"to be or not to be; ".repeat(205)),
+            (
+                "numbers",
+                (0..1024_u32).flat_map(u32::to_le_bytes).collect(),
+            ),
+            ("inodes", inodes.collect()),
+        ] {
+            assert!(!may_be_left(&bytes[..BLOCK_BYTES]), "{name}");
         }
     }
 

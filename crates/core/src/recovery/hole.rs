@@ -108,18 +108,13 @@ impl Replay<'_> {
             if self.source.read(at, &mut bytes).is_err() {
                 return Ok(true);
             }
-            if bytes.iter().all(|&byte| byte == 0) {
-                continue;
-            }
-            match summary::last_seq(
-                &signature,
-                cursor.segment,
-                usable as usize,
-                &bytes,
-                self.crc,
-            ) {
-                Ok(seq) if seq <= self.last_seq => {}
-                Ok(_) | Err(_) => return Ok(true),
+            let (segment, count) = (cursor.segment, usable as usize);
+            let went_on = match summary::last_seq(&signature, segment, count, &bytes, self.crc) {
+                Ok(seq) => seq > self.last_seq,
+                Err(_) => summary::may_be_left_of(&signature, segment, count, &bytes, self.crc),
+            };
+            if went_on {
+                return Ok(true);
             }
         }
         Ok(false)
